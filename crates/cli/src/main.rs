@@ -1,0 +1,2 @@
+//! The `mendcast` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Packet protection and the TLS glue (RFC 9001).

@@ -1,0 +1,1 @@
+//! Sets of integer ranges, for acknowledgements and stream data.

@@ -1,0 +1,1 @@
+//! Streams and flow control (RFC 9000, sections 2 to 4).
