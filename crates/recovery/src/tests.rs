@@ -1,0 +1,141 @@
+use super::*;
+use std::cell::RefCell;
+use std::rc::Rc;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+fn arq() -> Recovery {
+    Recovery::new(Scheme::arq(), Timestamp::ZERO)
+}
+
+#[test]
+fn a_lost_round_makes_the_unit_wait_again_with_the_next_round() {
+    let mut r = arq();
+    let key = r.open(at(100), at(40), 1_200);
+    assert_eq!(r.next_waiting(), Some(key));
+    r.on_copy_sent(at(100), key, CopyKind::Retransmission);
+    assert_eq!(r.next_waiting(), None);
+    assert!(r.on_copy_lost(at(200), key, CopyKind::Retransmission));
+    assert_eq!(r.next_waiting(), Some(key));
+    assert_eq!(r.unit(key).map(|u| u.round), Some(2));
+    r.on_copy_sent(at(200), key, CopyKind::Retransmission);
+    assert_eq!(r.totals().repeated, 1);
+    r.on_finished(at(260), key);
+    assert!(r.is_empty());
+    assert!(r.unit(key).is_none());
+}
+
+#[test]
+fn a_round_is_lost_only_with_its_last_outstanding_copy() {
+    let mut r = arq();
+    let key = r.open(at(0), at(0), 10);
+    r.on_copy_sent(at(0), key, CopyKind::Retransmission);
+    r.on_copy_sent(at(1), key, CopyKind::Replica);
+    assert!(!r.on_copy_lost(at(2), key, CopyKind::Retransmission));
+    assert_eq!(r.next_waiting(), None);
+    assert!(r.on_copy_lost(at(3), key, CopyKind::Replica));
+    assert_eq!(r.next_waiting(), Some(key));
+}
+
+#[test]
+fn a_key_of_a_finished_unit_names_nothing_even_when_its_place_is_taken_again() {
+    let mut r = arq();
+    let old = r.open(at(0), at(0), 10);
+    r.on_finished(at(1), old);
+    let new = r.open(at(2), at(0), 20);
+    assert_eq!(old.index(), new.index());
+    assert!(r.unit(old).is_none());
+    r.on_copy_sent(at(3), old, CopyKind::Probe);
+    assert!(!r.on_copy_lost(at(3), old, CopyKind::Probe));
+    r.on_finished(at(3), old);
+    assert_eq!(r.len(), 1);
+    assert_eq!(r.unit(new).map(|u| u.bytes), Some(20));
+}
+
+#[test]
+fn a_split_inherits_round_and_waiting() {
+    let mut r = arq();
+    let a = r.open(at(0), at(0), 1_000);
+    let b = r.split(a, 400).expect("the unit is unfinished");
+    assert_eq!(r.unit(a).map(|u| u.bytes), Some(600));
+    assert_eq!(r.unit(b).map(|u| u.bytes), Some(400));
+    assert_eq!(r.next_waiting(), Some(a));
+    r.on_copy_sent(at(0), a, CopyKind::Retransmission);
+    assert_eq!(r.next_waiting(), Some(b));
+}
+
+#[test]
+fn the_oldest_unit_is_the_one_detected_first_and_still_unfinished() {
+    let mut r = arq();
+    let keys: Vec<_> = (0..4).map(|i| r.open(at(i), at(0), 1)).collect();
+    r.on_finished(at(9), keys[1]);
+    assert_eq!(r.oldest(), Some(keys[0]));
+    r.on_finished(at(9), keys[0]);
+    assert_eq!(r.oldest(), Some(keys[2]));
+    r.on_abandoned(at(9), keys[2]);
+    assert_eq!(r.oldest(), Some(keys[3]));
+    assert_eq!((r.totals().finished, r.totals().abandoned), (2, 1));
+}
+
+/// Notes what it is asked and wants one replica at once, to see that both traits are consulted.
+#[derive(Debug, Default, Clone)]
+struct Spy(Rc<RefCell<Vec<String>>>);
+
+impl RedundancyAdapter for Spy {
+    fn on_event(&mut self, event: &RecoveryEvent) {
+        let name = match event {
+            RecoveryEvent::Opened { .. } => "opened",
+            RecoveryEvent::CopySent { .. } => "sent",
+            RecoveryEvent::CopyLost { .. } => "lost",
+            RecoveryEvent::Finished { .. } => "finished",
+            RecoveryEvent::Abandoned { .. } => "abandoned",
+        };
+        self.0.borrow_mut().push(name.into());
+    }
+    fn on_interval(&mut self, metrics: &IntervalMetrics) {
+        self.0.borrow_mut().push(format!("interval {}/{}", metrics.lost, metrics.acked));
+    }
+    fn level(&self, round: u32) -> u32 {
+        7 + round
+    }
+}
+
+impl ReplicaScheduler for Spy {
+    fn on_retransmitted(&mut self, _: Timestamp, _: UnitKey, unit: &LostUnit, level: u32) {
+        self.0.borrow_mut().push(format!("round {} level {level}", unit.round));
+    }
+    fn on_finished(&mut self, _: UnitKey) {
+        self.0.borrow_mut().push("over".into());
+    }
+    fn poll(&mut self, _: Timestamp, at: &SendOpportunity, t: &UnitTable) -> Option<UnitKey> {
+        if at.off_mode { t.oldest() } else { None }
+    }
+    fn next_timeout(&self) -> Option<Timestamp> {
+        Some(at(77))
+    }
+}
+
+#[test]
+fn the_scheme_is_told_of_every_step_and_asked_for_level_and_replica() {
+    let spy = Spy::default();
+    let scheme = Scheme { adapter: Box::new(spy.clone()), scheduler: Box::new(spy.clone()) };
+    let mut r = Recovery::new(scheme, Timestamp::ZERO);
+    assert_eq!(r.next_timeout(), None);
+    let key = r.open(at(1), at(0), 1);
+    assert_eq!(r.next_timeout(), Some(at(77)));
+    r.on_copy_sent(at(1), key, CopyKind::Retransmission);
+    let on = SendOpportunity { off_mode: false, room: 9_000 };
+    assert_eq!(r.poll_replica(at(2), &on), None);
+    assert_eq!(r.poll_replica(at(2), &SendOpportunity { off_mode: true, ..on }), Some(key));
+    r.on_packet_lost();
+    r.on_copy_lost(at(3), key, CopyKind::Retransmission);
+    r.on_packet_acked(true);
+    r.on_finished(at(4), key);
+    r.on_tick(at(49), Duration::from_millis(10));
+    r.on_tick(at(50), Duration::from_millis(10));
+    let expected =
+        ["opened", "round 1 level 8", "sent", "over", "lost", "over", "finished", "interval 0/1"];
+    assert_eq!(*spy.0.borrow(), expected);
+}

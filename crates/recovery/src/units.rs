@@ -1,0 +1,192 @@
+//! The table of lost units: a slab with generations, and the queue of units whose round waits for
+//! its first copy.
+
+use crate::CopyKind;
+use ::units::Timestamp;
+use core::num::NonZeroU32;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+/// Names a lost unit; a key outlives its unit harmlessly.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct UnitKey {
+    index: u32,
+    generation: NonZeroU32,
+}
+
+impl UnitKey {
+    /// Place of the unit in the table, for the side table of contents that the transport keeps.
+    pub fn index(self) -> usize {
+        self.index as usize
+    }
+}
+
+/// Stream data of a packet that was declared lost, until it is acknowledged (the papers' *D_ul*).
+#[derive(Clone, Debug)]
+pub struct LostUnit {
+    /// 1 after the first loss, one more whenever a whole round is lost.
+    pub round: u32,
+    /// Copies in flight.
+    pub outstanding: u32,
+    /// Replicas sent in the life of the unit.
+    pub replicas: u32,
+    /// Stream bytes.
+    pub bytes: u32,
+    /// When the content was first sent.
+    pub first_sent: Timestamp,
+    /// When its loss was first detected.
+    pub detected: Timestamp,
+    /// When the newest copy was sent; the time of detection before that.
+    pub last_copy: Timestamp,
+    /// When the content stops being useful to the player, if the application said so.
+    pub deadline: Option<Timestamp>,
+    /// Place of the content on the media's time line, if the application said so.
+    pub media_time: Option<Duration>,
+    waiting: bool,
+}
+
+impl LostUnit {
+    pub(crate) fn new(first_sent: Timestamp, detected: Timestamp, bytes: u32) -> Self {
+        Self {
+            round: 1,
+            outstanding: 0,
+            replicas: 0,
+            bytes,
+            first_sent,
+            detected,
+            last_copy: detected,
+            deadline: None,
+            media_time: None,
+            waiting: true,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: NonZeroU32,
+    unit: Option<LostUnit>,
+}
+
+/// All unfinished lost units of a connection.
+#[derive(Debug, Default)]
+pub struct UnitTable {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+    /// Units by time of detection; keys of finished units are skipped and dropped at the front.
+    by_age: VecDeque<UnitKey>,
+    waiting: VecDeque<UnitKey>,
+    len: usize,
+}
+
+impl UnitTable {
+    /// Number of unfinished units.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there is no unfinished unit.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The unit of `key`, while it is unfinished.
+    pub fn get(&self, key: UnitKey) -> Option<&LostUnit> {
+        let slot = self.slots.get(key.index())?;
+        if slot.generation == key.generation { slot.unit.as_ref() } else { None }
+    }
+
+    fn get_mut(&mut self, key: UnitKey) -> Option<&mut LostUnit> {
+        let slot = self.slots.get_mut(key.index())?;
+        if slot.generation == key.generation { slot.unit.as_mut() } else { None }
+    }
+
+    pub(crate) fn insert(&mut self, unit: LostUnit) -> UnitKey {
+        let waiting = unit.waiting;
+        self.len += 1;
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { generation: NonZeroU32::MIN, unit: None });
+            self.slots.len() as u32 - 1
+        });
+        let slot = &mut self.slots[index as usize];
+        slot.unit = Some(unit);
+        let key = UnitKey { index, generation: slot.generation };
+        self.by_age.push_back(key);
+        if waiting {
+            self.waiting.push_back(key);
+        }
+        key
+    }
+
+    pub(crate) fn remove(&mut self, key: UnitKey) -> Option<LostUnit> {
+        let slot = self.slots.get_mut(key.index())?;
+        if slot.generation != key.generation {
+            return None;
+        }
+        let unit = slot.unit.take()?;
+        slot.generation = slot.generation.checked_add(1).unwrap_or(NonZeroU32::MIN);
+        self.free.push(key.index);
+        self.len -= 1;
+        if self.len == 0 {
+            // Only the slots stay, for their generations.
+            *self = Self { slots: core::mem::take(&mut self.slots), ..Self::default() };
+            self.free.extend((0..self.slots.len() as u32).rev());
+        } else {
+            while self.by_age.front().is_some_and(|&k| self.get(k).is_none()) {
+                self.by_age.pop_front();
+            }
+        }
+        Some(unit)
+    }
+
+    pub(crate) fn next_waiting(&mut self) -> Option<UnitKey> {
+        while let Some(&key) = self.waiting.front() {
+            if self.get(key).is_some_and(|unit| unit.waiting) {
+                return Some(key);
+            }
+            self.waiting.pop_front();
+        }
+        None
+    }
+
+    pub(crate) fn oldest(&self) -> Option<UnitKey> {
+        self.by_age.front().copied()
+    }
+
+    pub(crate) fn on_copy_sent(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        kind: CopyKind,
+    ) -> Option<&LostUnit> {
+        let unit = self.get_mut(key)?;
+        unit.outstanding += 1;
+        unit.last_copy = now;
+        unit.replicas += u32::from(kind == CopyKind::Replica);
+        // A probe that carries a waiting unit takes the place of its first copy.
+        unit.waiting = false;
+        Some(unit)
+    }
+
+    /// Returns the round of the copy, and whether the whole round is lost.
+    pub(crate) fn on_copy_lost(&mut self, key: UnitKey) -> Option<(u32, bool)> {
+        let unit = self.get_mut(key)?;
+        let round = unit.round;
+        unit.outstanding = unit.outstanding.saturating_sub(1);
+        if unit.outstanding > 0 || unit.waiting {
+            return Some((round, false));
+        }
+        unit.round += 1;
+        unit.waiting = true;
+        self.waiting.push_back(key);
+        Some((round, true))
+    }
+
+    pub(crate) fn split(&mut self, key: UnitKey, bytes: u32) -> Option<UnitKey> {
+        let unit = self.get_mut(key)?;
+        let mut other = unit.clone();
+        unit.bytes = unit.bytes.saturating_sub(bytes);
+        other.bytes = bytes;
+        Some(self.insert(other))
+    }
+}
