@@ -1,1 +1,46 @@
-//! links
+//! Link models: what happens to a packet between two hosts, as a chain of nodes per direction, in
+//! whatever time the caller says it is. The testbed drives them in virtual time, the relay of
+//! `mendcast link` in real time.
+//!
+//! A [`Link`] is one direction. A packet passes its nodes in this order:
+//!
+//! 1. blackhole windows and the MTU,
+//! 2. loss, if [`LossPlace::BeforeQueue`] (where netem puts it),
+//! 3. the queue (drop-tail in bytes, or CoDel of RFC 8289) and the rate (constant, or a trace),
+//! 4. loss, if [`LossPlace::AfterQueue`] (the default: a radio that fails after capacity was spent),
+//! 5. duplication, propagation delay with jitter, and reordering.
+//!
+//! Randomness: every node draws from a stream of its own, derived from the seed, the name of the
+//! link and the role of the node, and **indexed** rather than consumed: by the packet's place among
+//! those offered to the link, or by time slot where a model works in time slots. So the fate of the
+//! n-th packet, or of a slot, depends on nothing else: not on the recovery scheme under test, not
+//! on the queue's state, not on whether another node was switched on.
+//!
+//! Time is integer nanoseconds; rates keep the remainder, so a long run has exactly the bytes that
+//! its rate allows.
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod counters;
+mod delay;
+mod link;
+mod loss;
+pub mod options;
+mod path;
+mod queue;
+mod random;
+mod rate;
+mod text;
+mod trace;
+
+pub use config::{LinkConfig, LossPlace, Window};
+pub use counters::{Counters, Imbalance, Tally};
+pub use delay::{Jitter, Reorder};
+pub use link::{Corruption, Delivered, Discard, Link, Observer, Packet, UDP_IPV4_HEADERS};
+pub use loss::Loss;
+pub use path::{Path, PathConfig};
+pub use queue::Queue;
+pub use random::Probability;
+pub use text::ParseError;
+pub use trace::{Opportunities, Row, Rows, Trace, TraceError};

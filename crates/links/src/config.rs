@@ -1,0 +1,128 @@
+//! What a link is made of: one direction's settings, as experiments state them.
+
+use core::str::FromStr;
+use core::time::Duration;
+use std::sync::Arc;
+
+use serde::Deserialize;
+use units::{Rate, Timestamp};
+
+use crate::delay::{Jitter, Reorder};
+use crate::loss::Loss;
+use crate::options::{self, parse_duration};
+use crate::queue::Queue;
+use crate::random::Probability;
+use crate::text::{ParseError, deserialize_from_text};
+use crate::trace::{Rows, Trace};
+
+/// One direction of a path. Everything left out is perfect: no limit, no delay, no loss.
+///
+/// Where a `trace` has rows, its columns stand for the settings left out: `rate`, `delay` (half the
+/// RTT) and `loss`. A setting that is given wins over its column, so `rate = "unlimited"` or
+/// `loss = "none"` switches a column off.
+///
+/// ```
+/// use mendcast_links::{LinkConfig, Queue};
+/// use std::time::Duration;
+///
+/// let config = LinkConfig {
+///     rate: Some("12mbps".parse().unwrap()),
+///     delay: Some(Duration::from_millis(30)),
+///     queue: Queue::drop_tail(500_000),
+///     loss: Some("5%".parse().unwrap()),
+///     ..LinkConfig::default()
+/// };
+/// ```
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct LinkConfig {
+    /// Rate of the bottleneck; [`Rate::MAX`] (`unlimited`) for none, and then no queue either.
+    #[serde(deserialize_with = "options::optional_rate")]
+    pub rate: Option<Rate>,
+    /// What waits for the bottleneck. At least one packet must fit.
+    pub queue: Queue,
+    /// Propagation delay, one way.
+    #[serde(deserialize_with = "options::optional_duration")]
+    pub delay: Option<Duration>,
+    /// Variation of the delay.
+    pub jitter: Option<Jitter>,
+    /// Which packets are lost.
+    pub loss: Option<Loss>,
+    /// Where they are lost.
+    pub loss_place: LossPlace,
+    /// Packets held back and overtaken.
+    pub reorder: Option<Reorder>,
+    /// Share of packets that arrive twice; the copy is made behind the bottleneck.
+    pub duplicate: Probability,
+    /// Share of delivered packets that are damaged; see [`crate::Corruption`].
+    pub corrupt: Probability,
+    /// Largest packet in bytes, IP header included.
+    pub mtu: Option<u32>,
+    /// Times at which whatever is offered vanishes.
+    pub blackhole: Vec<Window>,
+    /// Recorded conditions; in a file of settings, the path of the trace's file.
+    #[serde(deserialize_with = "options::optional_trace")]
+    pub trace: Option<Trace>,
+}
+
+impl LinkConfig {
+    /// The trace's rows, if it has rows.
+    pub(crate) fn rows(&self) -> Option<&Arc<Rows>> {
+        self.trace.as_ref().and_then(Trace::rows)
+    }
+}
+
+/// Where a link loses packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum LossPlace {
+    /// Before the queue: a lost packet costs no capacity (netem).
+    BeforeQueue,
+    /// After the queue: a lost packet has used its share of the rate (a radio link).
+    #[default]
+    AfterQueue,
+}
+
+impl FromStr for LossPlace {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text.trim() {
+            "before-queue" => Ok(Self::BeforeQueue),
+            "after-queue" => Ok(Self::AfterQueue),
+            _ => Err(ParseError::new(text, "before-queue or after-queue")),
+        }
+    }
+}
+
+/// A span of time, from `at` up to but not including `at + length`. As text: `2s,500ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Start.
+    pub at: Timestamp,
+    /// How long.
+    pub length: Duration,
+}
+
+impl Window {
+    /// Whether `now` is inside.
+    #[inline]
+    pub fn contains(&self, now: Timestamp) -> bool {
+        now >= self.at && now.since(self.at) < self.length
+    }
+}
+
+impl FromStr for Window {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let read = || {
+            let (at, length) = text.split_once(',')?;
+            let at = Timestamp::ZERO + parse_duration(at).ok()?;
+            Some(Self { at, length: parse_duration(length).ok()? })
+        };
+        read().ok_or_else(|| ParseError::new(text, "when and for how long: `2s,500ms`"))
+    }
+}
+
+deserialize_from_text!(Window);

@@ -1,0 +1,88 @@
+//! What became of the packets of a link, and the check that none was lost sight of.
+
+use core::fmt;
+
+/// A number of packets and their bytes on the wire.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Packets.
+    pub packets: u64,
+    /// Bytes on the wire, IP and UDP headers included.
+    pub bytes: u64,
+}
+
+impl Tally {
+    #[inline]
+    pub(crate) fn add(&mut self, size: u32) {
+        self.packets += 1;
+        self.bytes += u64::from(size);
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self { packets: self.packets + other.packets, bytes: self.bytes + other.bytes }
+    }
+}
+
+/// Running totals of one link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Offered to the link by the sender.
+    pub sent: Tally,
+    /// Extra copies that the link made.
+    pub duplicated: Tally,
+    /// Came out at the far end, copies included.
+    pub delivered: Tally,
+    /// Refused by a full queue or dropped by CoDel.
+    pub queue_dropped: Tally,
+    /// Lost by the loss model.
+    pub lost: Tally,
+    /// Offered during a blackhole window.
+    pub blackholed: Tally,
+    /// Larger than the MTU.
+    pub mtu_dropped: Tally,
+    /// Of those delivered: came out after a packet that was sent later.
+    pub reordered: Tally,
+    /// Marked Congestion Experienced by the queue.
+    pub ecn_marked: Tally,
+    /// Of those delivered: damaged on the way.
+    pub corrupted: Tally,
+}
+
+impl Counters {
+    /// What must still be inside the link: sent + duplicated − delivered − discarded.
+    pub(crate) fn check(&self, inside: Tally) -> Result<(), Imbalance> {
+        let entered = self.sent.plus(self.duplicated);
+        let accounted = [
+            self.delivered,
+            self.queue_dropped,
+            self.lost,
+            self.blackholed,
+            self.mtu_dropped,
+            inside,
+        ]
+        .into_iter()
+        .fold(Tally::default(), Tally::plus);
+        if entered == accounted { Ok(()) } else { Err(Imbalance { entered, accounted }) }
+    }
+}
+
+/// A link whose books do not balance; a defect of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imbalance {
+    /// Sent and duplicated.
+    pub entered: Tally,
+    /// Delivered, discarded or still inside.
+    pub accounted: Tally,
+}
+
+impl fmt::Display for Imbalance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} packets ({} bytes) entered the link, but {} ({} bytes) are accounted for",
+            self.entered.packets, self.entered.bytes, self.accounted.packets, self.accounted.bytes
+        )
+    }
+}
+
+impl core::error::Error for Imbalance {}

@@ -1,0 +1,263 @@
+//! Propagation delay, jitter and reordering: the packets on their way to the far end.
+//!
+//! Jitter keeps the order unless told otherwise (a packet waits for the one before it, as behind a
+//! real queue); a packet that reordering picks is held back and overtaken by those behind it.
+
+use core::cmp::{Ordering, Reverse};
+use core::str::FromStr;
+use core::time::Duration;
+use std::collections::{BinaryHeap, VecDeque};
+use std::sync::Arc;
+
+use units::Timestamp;
+
+use crate::link::Item;
+use crate::options::parse_duration;
+use crate::random::{Probability, Stream};
+use crate::text::{ParseError, deserialize_from_text};
+use crate::trace::Rows;
+
+/// Variation of the delay from packet to packet; the sum with the propagation delay is never below
+/// zero.
+///
+/// As text: `5ms` or `uniform:5ms`; `gauss:5ms`; with `,reorder` behind it packets may overtake
+/// each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Jitter {
+    /// Uniform from −`spread` to +`spread`.
+    Uniform {
+        /// Largest deviation.
+        spread: Duration,
+        /// Whether packets may overtake each other.
+        reorder: bool,
+    },
+    /// Gaussian, clamped to three standard deviations.
+    Gaussian {
+        /// Standard deviation.
+        sd: Duration,
+        /// Whether packets may overtake each other.
+        reorder: bool,
+    },
+}
+
+impl Jitter {
+    /// Largest deviation to either side.
+    fn bound(self) -> Duration {
+        match self {
+            Self::Uniform { spread, .. } => spread,
+            Self::Gaussian { sd, .. } => sd.saturating_mul(3),
+        }
+    }
+
+    fn may_reorder(self) -> bool {
+        match self {
+            Self::Uniform { reorder, .. } | Self::Gaussian { reorder, .. } => reorder,
+        }
+    }
+
+    /// How much later than [`Self::bound`] before its nominal time the packet at `place` arrives.
+    fn offset(self, draws: Stream, place: u64) -> Duration {
+        let bound = self.bound().as_nanos();
+        let nanos = match self {
+            Self::Uniform { .. } => (u128::from(draws.at(place)) * (2 * bound + 1)) >> 64,
+            Self::Gaussian { sd, .. } => {
+                let deviation = draws.gaussian(place) + (3 << 16);
+                (u128::from(deviation.unsigned_abs()) * sd.as_nanos()) >> 16
+            }
+        };
+        Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+impl FromStr for Jitter {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let (shape, reorder) = match text.trim().strip_suffix(",reorder") {
+            Some(shape) => (shape, true),
+            None => (text.trim(), false),
+        };
+        let read = |span: &str| {
+            parse_duration(span).ok().filter(|d| *d <= Duration::from_secs(3_600)).ok_or_else(
+                || {
+                    ParseError::new(
+                        text,
+                        "a time like `5ms`, `uniform:5ms` or `gauss:5ms`, also with `,reorder`",
+                    )
+                },
+            )
+        };
+        match shape.split_once(':') {
+            Some(("gauss", sd)) => Ok(Self::Gaussian { sd: read(sd)?, reorder }),
+            Some(("uniform", spread)) => Ok(Self::Uniform { spread: read(spread)?, reorder }),
+            _ => Ok(Self::Uniform { spread: read(shape)?, reorder }),
+        }
+    }
+}
+
+/// Reordering: some packets are held back for a while. As text: `2%,30ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Reorder {
+    /// Share of packets that are held back.
+    pub probability: Probability,
+    /// How much longer they take.
+    pub extra: Duration,
+}
+
+impl FromStr for Reorder {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let read = || {
+            let (probability, extra) = text.split_once(',')?;
+            Some(Self {
+                probability: probability.parse().ok()?,
+                extra: parse_duration(extra).ok()?,
+            })
+        };
+        read().ok_or_else(|| ParseError::new(text, "a probability and an extra delay: `2%,30ms`"))
+    }
+}
+
+deserialize_from_text!(Jitter, Reorder);
+
+/// Where the propagation delay comes from.
+#[derive(Debug)]
+pub(crate) enum Propagation {
+    Fixed(Duration),
+    /// Half of the round-trip time in force when the packet sets out.
+    Rows {
+        rows: Arc<Rows>,
+        cursor: usize,
+    },
+}
+
+/// The packets that have left the bottleneck and have not arrived.
+#[derive(Debug)]
+pub(crate) struct DelayLine<T> {
+    propagation: Propagation,
+    jitter: Option<Jitter>,
+    jitter_draws: Stream,
+    reorder: Option<Reorder>,
+    reorder_draws: Stream,
+    /// Packets that arrive in the order in which they came.
+    in_order: VecDeque<Item<T>>,
+    /// The latest arrival time ever given to one of them.
+    last_due: Timestamp,
+    /// Packets whose turn is not their place in `in_order`.
+    displaced: BinaryHeap<Reverse<ByTime<T>>>,
+}
+
+impl<T> DelayLine<T> {
+    pub(crate) fn new(
+        propagation: Propagation,
+        jitter: Option<Jitter>,
+        reorder: Option<Reorder>,
+        seed: u64,
+        link: &str,
+    ) -> Self {
+        Self {
+            propagation,
+            jitter,
+            jitter_draws: Stream::new(seed, link, "jitter"),
+            reorder,
+            reorder_draws: Stream::new(seed, link, "reorder"),
+            in_order: VecDeque::new(),
+            last_due: Timestamp::ZERO,
+            displaced: BinaryHeap::new(),
+        }
+    }
+
+    /// A delay below which no packet arrives.
+    pub(crate) fn least(&self) -> Duration {
+        let propagation = match &self.propagation {
+            Propagation::Fixed(delay) => *delay,
+            Propagation::Rows { rows, .. } => {
+                rows.rows().iter().map(|row| row.rtt / 2).min().unwrap_or_default()
+            }
+        };
+        propagation.saturating_sub(self.jitter.map_or(Duration::ZERO, Jitter::bound))
+    }
+
+    /// Packets on the way.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Item<T>> {
+        self.in_order.iter().chain(self.displaced.iter().map(|Reverse(ByTime(item))| item))
+    }
+
+    /// Takes in a packet whose `at` is the time at which it left the bottleneck.
+    #[inline]
+    pub(crate) fn push(&mut self, mut item: Item<T>) {
+        let nominal = match &mut self.propagation {
+            Propagation::Fixed(delay) => item.at + *delay,
+            Propagation::Rows { rows, cursor } => item.at + rows.at(item.at, cursor).0.rtt / 2,
+        };
+        let mut due = match self.jitter {
+            None => nominal,
+            Some(jitter) => {
+                let offset = jitter.offset(self.jitter_draws, item.place);
+                (nominal + offset - jitter.bound()).max(item.at)
+            }
+        };
+        let held = self.reorder.filter(|r| r.probability.hit(self.reorder_draws.at(item.place)));
+        if !self.jitter.is_some_and(Jitter::may_reorder) {
+            due = due.max(self.last_due);
+        }
+        item.at = due + held.map_or(Duration::ZERO, |r| r.extra);
+        if held.is_some() || due < self.last_due {
+            self.displaced.push(Reverse(ByTime(item)));
+        } else {
+            self.last_due = due;
+            self.in_order.push_back(item);
+        }
+    }
+
+    /// When the next packet arrives.
+    #[inline]
+    pub(crate) fn next_due(&self) -> Option<Timestamp> {
+        let displaced = self.displaced.peek().map(|Reverse(ByTime(item))| item.at);
+        match (self.in_order.front().map(|item| item.at), displaced) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// The next packet that arrives at or before `now`; its `at` is the time of arrival.
+    #[inline]
+    pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Item<T>> {
+        let due = self.next_due().filter(|due| *due <= now)?;
+        if self.in_order.front().is_some_and(|item| item.at == due) {
+            return self.in_order.pop_front();
+        }
+        self.displaced.pop().map(|Reverse(ByTime(item))| item)
+    }
+}
+
+/// An item ordered by time of arrival, then by its place among those sent.
+#[derive(Debug)]
+struct ByTime<T>(Item<T>);
+
+impl<T> ByTime<T> {
+    fn key(&self) -> (Timestamp, u64) {
+        (self.0.at, self.0.place)
+    }
+}
+
+impl<T> PartialEq for ByTime<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<T> Eq for ByTime<T> {}
+
+impl<T> PartialOrd for ByTime<T> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<T> Ord for ByTime<T> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
+}

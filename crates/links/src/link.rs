@@ -1,0 +1,376 @@
+//! One direction of a path: the chain of nodes, driven by the caller's time.
+//!
+//! Nothing happens between calls: a call first brings the bottleneck up to the time it names, each
+//! step at its own instant, so results do not depend on how often the link is polled.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use units::{Ecn, Rate, Timestamp};
+
+use crate::config::{LinkConfig, LossPlace, Window};
+use crate::counters::{Counters, Imbalance, Tally};
+use crate::delay::{DelayLine, Propagation};
+use crate::loss::LossProcess;
+use crate::queue::Waiting;
+use crate::random::{Probability, Stream};
+use crate::rate::Server;
+use crate::trace::Trace;
+
+/// Bytes of an IPv4 header without options and a UDP header.
+pub const UDP_IPV4_HEADERS: u32 = 28;
+
+/// A packet on a link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Packet<T> {
+    /// Bytes on the wire, IP and UDP headers included: what rate, queue, MTU and counters count.
+    pub size: u32,
+    /// The ECN field of its IP header.
+    pub ecn: Ecn,
+    /// Whatever the caller wants back at the far end. Cloned only to duplicate the packet.
+    pub payload: T,
+}
+
+impl<T> Packet<T> {
+    /// A UDP datagram with `length` bytes of data, over IPv4.
+    pub const fn datagram(length: u32, ecn: Ecn, payload: T) -> Self {
+        Self { size: length.saturating_add(UDP_IPV4_HEADERS), ecn, payload }
+    }
+}
+
+/// A packet that came out at the far end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivered<T> {
+    /// When.
+    pub at: Timestamp,
+    /// Its place among the packets offered to the link, from 0; a duplicate has its original's.
+    pub place: u64,
+    /// The packet, with the ECN field that it now has.
+    pub packet: Packet<T>,
+    /// The damage that the caller must do to the payload.
+    pub corruption: Option<Corruption>,
+}
+
+/// Damage to one packet. The link does not look into payloads, so whoever takes a packet out
+/// applies it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Corruption(u64);
+
+impl Corruption {
+    /// Flips one to four bits of `data`; nothing happens to empty data.
+    pub fn apply(self, data: &mut [u8]) {
+        let bits = data.len() as u64 * 8;
+        for flip in 0..=(self.0 & 3) {
+            let bit = self.0.rotate_right(16 * flip as u32).checked_rem(bits).unwrap_or(0);
+            if let Some(byte) = data.get_mut((bit / 8) as usize) {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+    }
+}
+
+/// Why a packet did not come out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Discard {
+    /// The queue was full.
+    Queue,
+    /// CoDel cut a standing queue.
+    Codel,
+    /// The loss model.
+    Lost,
+    /// A blackhole window.
+    Blackhole,
+    /// Larger than the MTU.
+    Mtu,
+}
+
+/// Told what happens inside a link, for event logs and to take back the payloads of packets that
+/// never arrive. Reports carry the time of the event, which may lie before the call that brings it
+/// about. `()` ignores everything and costs nothing.
+pub trait Observer<T> {
+    /// A packet was put into the queue, which now holds `waiting` bytes.
+    fn queued(&mut self, at: Timestamp, packet: &Packet<T>, waiting: u64) {
+        let _ = (at, packet, waiting);
+    }
+
+    /// A packet was dropped or lost.
+    fn discarded(&mut self, at: Timestamp, reason: Discard, packet: Packet<T>) {
+        let _ = (at, reason, packet);
+    }
+}
+
+impl<T> Observer<T> for () {}
+
+/// A packet inside the link: `at` is when it entered the node that it is in, or on its way to the
+/// far end, when it will arrive.
+#[derive(Clone, Debug)]
+pub(crate) struct Item<T> {
+    pub(crate) at: Timestamp,
+    pub(crate) place: u64,
+    pub(crate) packet: Packet<T>,
+}
+
+/// Counters and observer, which every node writes to.
+#[derive(Debug, Default)]
+pub(crate) struct Books<O> {
+    pub(crate) counters: Counters,
+    pub(crate) observer: O,
+}
+
+impl<O> Books<O> {
+    #[inline]
+    pub(crate) fn discard<T>(&mut self, at: Timestamp, reason: Discard, packet: Packet<T>)
+    where
+        O: Observer<T>,
+    {
+        let counters = &mut self.counters;
+        let tally = match reason {
+            Discard::Queue | Discard::Codel => &mut counters.queue_dropped,
+            Discard::Lost => &mut counters.lost,
+            Discard::Blackhole => &mut counters.blackholed,
+            Discard::Mtu => &mut counters.mtu_dropped,
+        };
+        tally.add(packet.size);
+        self.observer.discarded(at, reason, packet);
+    }
+
+    /// Marks a packet CE if its sender understands that; whether it does.
+    pub(crate) fn mark<T>(&mut self, packet: &mut Packet<T>) -> bool {
+        match packet.ecn {
+            Ecn::NotEct => return false,
+            Ecn::Ce => {}
+            Ecn::Ect0 | Ecn::Ect1 => {
+                packet.ecn = Ecn::Ce;
+                self.counters.ecn_marked.add(packet.size);
+            }
+        }
+        true
+    }
+}
+
+/// One direction of a path.
+///
+/// Times never go backwards from call to call.
+#[derive(Debug)]
+pub struct Link<T, O = ()> {
+    blackhole: Vec<Window>,
+    mtu: u32,
+    loss: LossProcess,
+    loss_place: LossPlace,
+    bottleneck: Option<Bottleneck<T>>,
+    duplicate: Probability,
+    duplicate_draws: Stream,
+    corrupt: Probability,
+    corrupt_draws: Stream,
+    line: DelayLine<T>,
+    /// A delay below which no packet arrives.
+    least_delay: Duration,
+    /// The latest place among those delivered.
+    latest: u64,
+    books: Books<O>,
+}
+
+#[derive(Debug)]
+struct Bottleneck<T> {
+    server: Server,
+    queue: Waiting<T>,
+    /// The packet in transmission; `at` is when its last bit leaves.
+    transmitting: Option<Item<T>>,
+    /// Before this nothing leaves; `None` while nothing waits.
+    next: Option<Timestamp>,
+}
+
+impl<T> Bottleneck<T> {
+    /// The next packet that leaves at or before `now`; its `at` is when.
+    #[inline]
+    fn leave<O: Observer<T>>(&mut self, now: Timestamp, books: &mut Books<O>) -> Option<Item<T>> {
+        loop {
+            if let Some(item) = &self.transmitting {
+                self.next = Some(item.at);
+                return if item.at <= now { self.transmitting.take() } else { None };
+            }
+            let Some(head) = self.queue.front() else {
+                self.next = None;
+                return None;
+            };
+            let start = self.server.next_start(head.at);
+            if start > now {
+                self.next = Some(start);
+                return None;
+            }
+            self.transmitting = self.queue.pop(start, books).map(|mut item| {
+                item.at = self.server.transmit(start, item.packet.size);
+                item
+            });
+        }
+    }
+}
+
+impl<T: Clone> Link<T> {
+    /// The link of these settings. Its nodes draw from streams that `seed`, `name` and the node's
+    /// role determine.
+    pub fn new(config: &LinkConfig, seed: u64, name: &str) -> Self {
+        Self::observed(config, seed, name, ())
+    }
+}
+
+impl<T: Clone, O: Observer<T>> Link<T, O> {
+    /// The link of these settings, reporting to `observer`.
+    pub fn observed(config: &LinkConfig, seed: u64, name: &str, observer: O) -> Self {
+        let server = match (config.rate, &config.trace) {
+            (Some(Rate::MAX), _) | (None, None) => None,
+            (Some(rate), _) => Some(Server::constant(rate)),
+            (None, Some(Trace::Rows(rows))) => Some(Server::rows(Arc::clone(rows))),
+            (None, Some(Trace::Opportunities(times))) => {
+                Some(Server::opportunities(Arc::clone(times)))
+            }
+        };
+        let propagation = match (config.delay, config.rows()) {
+            (None, Some(rows)) => Propagation::Rows { rows: Arc::clone(rows), cursor: 0 },
+            (delay, _) => Propagation::Fixed(delay.unwrap_or_default()),
+        };
+        let line = DelayLine::new(propagation, config.jitter, config.reorder, seed, name);
+        Self {
+            blackhole: config.blackhole.clone(),
+            mtu: config.mtu.unwrap_or(u32::MAX),
+            loss: LossProcess::new(config.loss.as_ref(), config.rows(), seed, name),
+            loss_place: config.loss_place,
+            bottleneck: server.map(|server| Bottleneck {
+                server,
+                queue: Waiting::new(config.queue),
+                transmitting: None,
+                next: None,
+            }),
+            duplicate: config.duplicate,
+            duplicate_draws: Stream::new(seed, name, "duplicate"),
+            corrupt: config.corrupt,
+            corrupt_draws: Stream::new(seed, name, "corrupt"),
+            least_delay: line.least(),
+            line,
+            latest: 0,
+            books: Books { counters: Counters::default(), observer },
+        }
+    }
+
+    /// Offers a packet at time `now`.
+    #[inline]
+    pub fn send(&mut self, now: Timestamp, packet: Packet<T>) {
+        self.advance(now);
+        let place = self.books.counters.sent.packets;
+        self.books.counters.sent.add(packet.size);
+        if self.blackhole.iter().any(|window| window.contains(now)) {
+            return self.books.discard(now, Discard::Blackhole, packet);
+        }
+        if packet.size > self.mtu {
+            return self.books.discard(now, Discard::Mtu, packet);
+        }
+        if self.loss_place == LossPlace::BeforeQueue && self.loss.is_lost(now, place) {
+            return self.books.discard(now, Discard::Lost, packet);
+        }
+        let item = Item { at: now, place, packet };
+        match &mut self.bottleneck {
+            Some(bottleneck) => {
+                bottleneck.queue.push(item, &mut self.books);
+                self.advance(now);
+            }
+            None => self.set_out(item),
+        }
+    }
+
+    /// When [`Self::poll`] may next have something to give; it may still say `None` then.
+    #[inline]
+    pub fn next_event(&self) -> Option<Timestamp> {
+        let arrival = self.line.next_due();
+        let Some(leaving) = self.bottleneck.as_ref().and_then(|b| b.next) else { return arrival };
+        // A packet that never leaves is no event.
+        let leaving = (leaving < Timestamp::MAX).then(|| leaving + self.least_delay);
+        match (arrival, leaving) {
+            (Some(arrival), Some(leaving)) => Some(arrival.min(leaving)),
+            (arrival, leaving) => arrival.or(leaving),
+        }
+    }
+
+    /// The next packet that comes out at or before `now`, in order of arrival. Call until `None`.
+    #[inline]
+    pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
+        self.advance(now);
+        let Item { at, place, packet } = self.line.pop(now)?;
+        let counters = &mut self.books.counters;
+        counters.delivered.add(packet.size);
+        if place < self.latest {
+            counters.reordered.add(packet.size);
+        }
+        self.latest = self.latest.max(place);
+        let damaged = self.corrupt.hit(self.corrupt_draws.at(2 * place));
+        if damaged {
+            counters.corrupted.add(packet.size);
+        }
+        let corruption = damaged.then(|| Corruption(self.corrupt_draws.at(2 * place + 1)));
+        Some(Delivered { at, place, packet, corruption })
+    }
+
+    /// Totals so far.
+    pub fn counters(&self) -> &Counters {
+        &self.books.counters
+    }
+
+    /// The observer.
+    pub fn observer(&mut self) -> &mut O {
+        &mut self.books.observer
+    }
+
+    /// Bytes that wait for the bottleneck, without the packet in transmission.
+    pub fn queued_bytes(&self) -> u64 {
+        self.bottleneck.as_ref().map_or(0, |b| b.queue.bytes())
+    }
+
+    /// How long the packet at the head of the queue has waited at `now`.
+    pub fn queue_delay(&self, now: Timestamp) -> Duration {
+        let head = self.bottleneck.as_ref().and_then(|b| b.queue.front());
+        head.map_or(Duration::ZERO, |item| now.since(item.at))
+    }
+
+    /// What is inside the link: waiting, in transmission or on the way.
+    pub fn in_flight(&self) -> Tally {
+        let mut inside = Tally::default();
+        let bottleneck = self.bottleneck.iter().flat_map(|b| b.queue.iter().chain(&b.transmitting));
+        bottleneck.chain(self.line.iter()).for_each(|item| inside.add(item.packet.size));
+        inside
+    }
+
+    /// Whether sent + duplicated = delivered + discarded + in flight, in packets and in bytes.
+    ///
+    /// # Errors
+    /// With both sides of the equation, if they differ: a defect of the model.
+    pub fn check_conservation(&self) -> Result<(), Imbalance> {
+        self.books.counters.check(self.in_flight())
+    }
+
+    /// Brings the bottleneck up to `now`.
+    #[inline]
+    fn advance(&mut self, now: Timestamp) {
+        while let Some(item) =
+            self.bottleneck.as_mut().and_then(|bottleneck| bottleneck.leave(now, &mut self.books))
+        {
+            self.set_out(item);
+        }
+    }
+
+    /// Sends a packet on its way to the far end from where its last bit has left.
+    #[inline]
+    fn set_out(&mut self, item: Item<T>) {
+        let place = item.place;
+        if self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, place) {
+            return self.books.discard(item.at, Discard::Lost, item.packet);
+        }
+        if self.duplicate.hit(self.duplicate_draws.at(place)) {
+            self.books.counters.duplicated.add(item.packet.size);
+            self.line.push(item.clone());
+        }
+        self.line.push(item);
+    }
+}
+
+#[cfg(test)]
+#[path = "link_tests.rs"]
+mod tests;

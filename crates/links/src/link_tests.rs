@@ -1,0 +1,434 @@
+//! Whole links: exact rates, mahimahi's semantics, order, independence of the nodes' randomness,
+//! and conservation over random settings.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{Jitter, Loss, Queue, Reorder};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn packet(size: u32) -> Packet<u32> {
+    Packet { size, ecn: Ecn::NotEct, payload: 0 }
+}
+
+fn drain<T: Clone, O: Observer<T>>(link: &mut Link<T, O>) -> Vec<Delivered<T>> {
+    let mut out = Vec::new();
+    while let Some(now) = link.next_event() {
+        out.extend(std::iter::from_fn(|| link.poll(now)));
+    }
+    out
+}
+
+fn arrivals(link: &mut Link<u32>) -> Vec<Timestamp> {
+    drain(link).iter().map(|packet| packet.at).collect()
+}
+
+fn opportunities(millis: &[u64]) -> Option<Trace> {
+    let lines: Vec<String> = millis.iter().map(u64::to_string).collect();
+    Some(lines.join("\n").parse().unwrap())
+}
+
+#[test]
+fn a_busy_link_carries_exactly_its_rate() {
+    // 7 Mbps: a packet of 1,250 bytes takes 1,428,571.43 ns; a million of them take 10^16 / 7 ns.
+    let config = LinkConfig {
+        rate: Some(Rate::from_mbps(7)),
+        queue: Queue::drop_tail(10_000_000),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(&config, 1, "test");
+    let mut last = Timestamp::ZERO;
+    for _ in 0..1_000 {
+        for _ in 0..1_000 {
+            link.send(last, packet(1_250));
+        }
+        last = *arrivals(&mut link).last().unwrap();
+    }
+    let exact = 1_250 * 8 * 1_000_000 * 1_000_u64 / 7;
+    // Each of the thousand batches may begin a nanosecond late.
+    assert!((exact..=exact + 1_000).contains(&last.as_nanos()), "{last:?} against {exact} ns");
+    link.check_conservation().unwrap();
+
+    let mut busy = Link::new(&config, 1, "test");
+    for _ in 0..8_000 {
+        busy.send(Timestamp::ZERO, packet(1_250));
+    }
+    let last = *arrivals(&mut busy).last().unwrap();
+    assert_eq!(last.as_nanos(), (1_250_u64 * 8 * 8_000 * 1_000).div_ceil(7));
+}
+
+#[test]
+fn a_change_of_rate_reaches_the_packet_in_transmission() {
+    // 1 Mbps for 10 ms, then 3 Mbps for 10 ms, and so on.
+    let trace: Trace = "0 1 0ms 0\n0.010 3 0ms 0\n".parse().unwrap();
+    let config = LinkConfig { trace: Some(trace), ..LinkConfig::default() };
+    let mut link = Link::new(&config, 1, "test");
+    link.send(Timestamp::from_millis(4), packet(1_500));
+    // 12,000 bits: 6,000 in the first 6 ms, 6,000 in the next 2 ms.
+    assert_eq!(arrivals(&mut link), [Timestamp::from_millis(12)]);
+    // Across a lap: 3,000 bits until 20 ms, then 1 Mbps.
+    link.send(Timestamp::from_millis(19), packet(1_500));
+    assert_eq!(arrivals(&mut link), [Timestamp::from_millis(29)]);
+}
+
+#[test]
+fn rows_drive_the_delay_and_keep_the_order() {
+    let trace: Trace = "0 1 80ms 0\n1 1 20ms 0\n".parse().unwrap();
+    let config = LinkConfig { trace: Some(trace), rate: Some(Rate::MAX), ..LinkConfig::default() };
+    let mut link = Link::new(&config, 1, "test");
+    for at in [0, 999, 1_000, 1_100] {
+        link.send(Timestamp::from_millis(at), packet(100));
+    }
+    let expected = [40, 1_039, 1_039, 1_110].map(Timestamp::from_millis);
+    assert_eq!(arrivals(&mut link), expected);
+}
+
+#[test]
+fn small_packets_share_an_opportunity_and_large_ones_span_several() {
+    let config = LinkConfig { trace: opportunities(&[2, 4, 6, 20]), ..LinkConfig::default() };
+    let mut link = Link::new(&config, 1, "test");
+    // With 4 bytes of TUN header each: 502 + 502 fill 1,004 of 1,504 bytes, so 500 of the third
+    // packet's 1,004 go in the first opportunity and 504 in the second.
+    for size in [498, 498, 1_000, 1_500] {
+        link.send(Timestamp::from_millis(1), packet(size));
+    }
+    // The fourth takes the 1,000 left at 4 ms and 504 at 6 ms.
+    assert_eq!(arrivals(&mut link), [2, 2, 4, 6].map(Timestamp::from_millis));
+}
+
+#[test]
+fn an_unused_opportunity_is_lost_and_the_schedule_wraps() {
+    let config = LinkConfig { trace: opportunities(&[0, 5, 10]), ..LinkConfig::default() };
+    let mut link = Link::new(&config, 1, "test");
+    // An opportunity serves only what was there before it.
+    for (sent, arrives) in [(0, 5), (5, 10), (7, 10), (11, 15), (20, 25), (10_019, 10_020)] {
+        link.send(Timestamp::from_millis(sent), packet(1_500));
+        assert_eq!(arrivals(&mut link), [Timestamp::from_millis(arrives)], "sent at {sent} ms");
+    }
+    // 10 ms and the next lap's 0 ms fall together: two packets leave at once.
+    for _ in 0..3 {
+        link.send(Timestamp::from_millis(10_027), packet(1_500));
+    }
+    assert_eq!(arrivals(&mut link), [10_030, 10_030, 10_035].map(Timestamp::from_millis));
+    // The rest of a used opportunity is lost to a packet that comes at its instant.
+    link.send(Timestamp::from_millis(10_041), packet(100));
+    assert_eq!(arrivals(&mut link), [Timestamp::from_millis(10_045)]);
+    link.send(Timestamp::from_millis(10_045), packet(100));
+    assert_eq!(arrivals(&mut link), [Timestamp::from_millis(10_050)]);
+}
+
+#[test]
+fn a_saturated_trace_has_the_rate_of_its_opportunities() {
+    let config = LinkConfig {
+        trace: opportunities(&[1]),
+        queue: Queue::drop_tail(u64::MAX / 2),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(&config, 1, "test");
+    for _ in 0..6_000 {
+        link.send(Timestamp::ZERO, packet(748));
+    }
+    // 752 bytes each, two per millisecond.
+    assert_eq!(arrivals(&mut link).last(), Some(&Timestamp::from_millis(3_000)));
+}
+
+#[test]
+fn polling_seldom_or_often_gives_the_same_arrivals() {
+    let config = LinkConfig {
+        rate: Some(Rate::from_mbps(5)),
+        queue: Queue::codel(60_000),
+        delay: Some(20 * MS),
+        jitter: Some("gauss:3ms,reorder".parse().unwrap()),
+        loss: Some("3%".parse().unwrap()),
+        ..LinkConfig::default()
+    };
+    let run = |poll_each: bool| {
+        let mut link = Link::new(&config, 3, "test");
+        let mut out = Vec::new();
+        for i in 0..3_000 {
+            let now = Timestamp::from_micros(i * 2_000 - i % 7 * 100);
+            if poll_each {
+                while let Some(event) = link.next_event().filter(|event| *event <= now) {
+                    out.extend(std::iter::from_fn(|| link.poll(event)));
+                }
+            }
+            link.send(now, packet(1_400));
+        }
+        out.extend(drain(&mut link));
+        link.check_conservation().unwrap();
+        (out, *link.counters())
+    };
+    let ((often, a), (seldom, b)) = (run(true), run(false));
+    assert!(a.queue_dropped.packets > 0 && a.lost.packets > 0);
+    assert_eq!(a.queue_dropped, b.queue_dropped);
+    assert_eq!(often, seldom);
+}
+
+#[test]
+fn jitter_keeps_the_order_unless_told_otherwise() {
+    for (text, ordered) in [("5ms", true), ("gauss:5ms", true), ("5ms,reorder", false)] {
+        let config = LinkConfig {
+            delay: Some(10 * MS),
+            jitter: Some(text.parse().unwrap()),
+            ..LinkConfig::default()
+        };
+        let mut link = Link::new(&config, 9, "test");
+        for i in 0..2_000 {
+            link.send(Timestamp::from_millis(i), packet(100));
+        }
+        let out = drain(&mut link);
+        assert!(out.is_sorted_by_key(|packet| packet.at));
+        assert_eq!(out.is_sorted_by_key(|packet| packet.place), ordered, "{text}");
+        assert_eq!(link.counters().reordered.packets == 0, ordered, "{text}");
+        let delays = out.iter().map(|p| (p.at - Timestamp::from_millis(p.place)).as_secs_f64());
+        let mean = delays.clone().sum::<f64>() / out.len() as f64;
+        assert!(ordered || (mean - 0.010).abs() < 0.0003, "{mean}");
+        assert!(delays.clone().fold(0.0, f64::max) > 0.013);
+    }
+}
+
+#[test]
+fn a_packet_held_back_is_overtaken_and_holds_up_nobody() {
+    let config = LinkConfig {
+        delay: Some(10 * MS),
+        reorder: Some(Reorder { probability: Probability::clamped(0.1), extra: 5 * MS }),
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(&config, 9, "test");
+    for i in 0..10_000 {
+        link.send(Timestamp::from_millis(i), packet(100));
+    }
+    let mut held = 0;
+    for packet in drain(&mut link) {
+        let delay = packet.at - Timestamp::from_millis(packet.place);
+        assert!(delay == 10 * MS || delay == 15 * MS, "{delay:?}");
+        held += u64::from(delay == 15 * MS);
+    }
+    assert!((900..1_100).contains(&held), "{held}");
+    assert!(link.counters().reordered.packets > 800);
+}
+
+#[test]
+fn a_blackhole_swallows_what_is_offered_and_spares_what_is_on_the_way() {
+    let config = LinkConfig {
+        delay: Some(10 * MS),
+        blackhole: vec!["100ms,50ms".parse().unwrap()],
+        ..LinkConfig::default()
+    };
+    let mut link = Link::new(&config, 1, "test");
+    for i in 0..200 {
+        link.send(Timestamp::from_millis(i), packet(100));
+    }
+    let places: Vec<u64> = drain(&mut link).iter().map(|packet| packet.place).collect();
+    assert_eq!(places, (0..100).chain(150..200).collect::<Vec<_>>());
+    assert_eq!(link.counters().blackholed.packets, 50);
+}
+
+#[test]
+fn packets_above_the_mtu_are_dropped() {
+    let config = LinkConfig { mtu: Some(1_280), ..LinkConfig::default() };
+    let mut link = Link::new(&config, 1, "test");
+    link.send(Timestamp::ZERO, Packet::datagram(1_252, Ecn::NotEct, 0));
+    link.send(Timestamp::ZERO, Packet::datagram(1_253, Ecn::NotEct, 0));
+    assert_eq!(arrivals(&mut link).len(), 1);
+    assert_eq!(link.counters().mtu_dropped.packets, 1);
+}
+
+#[test]
+fn loss_before_the_queue_costs_no_capacity_and_after_it_does() {
+    for (place, last) in [(LossPlace::BeforeQueue, 1), (LossPlace::AfterQueue, 10)] {
+        let config = LinkConfig {
+            rate: Some(Rate::from_mbps(12)),
+            loss: Some("script:0-8".parse().unwrap()),
+            loss_place: place,
+            ..LinkConfig::default()
+        };
+        let mut link = Link::new(&config, 1, "test");
+        for _ in 0..10 {
+            link.send(Timestamp::ZERO, packet(1_500));
+        }
+        assert_eq!(arrivals(&mut link), [Timestamp::from_millis(last)], "{place:?}");
+    }
+}
+
+#[test]
+fn damage_flips_few_bits_and_is_the_same_for_the_same_seed() {
+    let config = LinkConfig { corrupt: Probability::clamped(0.5), ..LinkConfig::default() };
+    let damage = |seed| {
+        let mut link = Link::new(&config, seed, "test");
+        (0..200).for_each(|_| link.send(Timestamp::ZERO, packet(100)));
+        let damaged = drain(&mut link).into_iter().map(|packet| {
+            let mut data = [0_u8; 100];
+            packet.corruption.into_iter().for_each(|corruption| corruption.apply(&mut data));
+            let flipped: u32 = data.iter().map(|byte| byte.count_ones()).sum();
+            assert!(flipped <= 4);
+            data
+        });
+        damaged.collect::<Vec<_>>()
+    };
+    assert_eq!(damage(1), damage(1));
+    assert_ne!(damage(1), damage(2));
+    let clean = damage(1).iter().filter(|data| **data == [0; 100]).count();
+    assert!((60..140).contains(&clean), "{clean}");
+    Corruption(u64::MAX).apply(&mut []);
+}
+
+/// The places lost by a link with these settings, offered 2,000 packets in 4 s.
+fn lost(config: &LinkConfig, seed: u64, name: &str) -> Vec<u64> {
+    #[derive(Default)]
+    struct Lost(Vec<u64>);
+    impl Observer<u64> for Lost {
+        fn discarded(&mut self, _: Timestamp, reason: Discard, packet: Packet<u64>) {
+            if reason == Discard::Lost {
+                self.0.push(packet.payload);
+            }
+        }
+    }
+    let mut link = Link::observed(config, seed, name, Lost::default());
+    for place in 0..2_000 {
+        let packet = Packet { size: 1_200, ecn: Ecn::NotEct, payload: place };
+        link.send(Timestamp::from_millis(2 * place), packet);
+    }
+    drain(&mut link);
+    link.check_conservation().unwrap();
+    std::mem::take(&mut link.observer().0)
+}
+
+#[test]
+fn another_node_does_not_change_who_is_lost() {
+    for loss in ["10%", "ge:p=5%,r=30%", "lomax:rate=10%", "corr:rate=30%,correlation=25%"] {
+        let bare = LinkConfig { loss: Some(loss.parse().unwrap()), ..LinkConfig::default() };
+        let expected = lost(&bare, 5, "down");
+        assert!(expected.len() > 50, "{loss}");
+        assert_eq!(lost(&bare, 5, "down"), expected, "same seed, same fate: {loss}");
+        assert_ne!(lost(&bare, 6, "down"), expected, "{loss}");
+        assert_ne!(lost(&bare, 5, "up"), expected, "{loss}");
+        let full = LinkConfig {
+            rate: Some(Rate::from_mbps(6)),
+            delay: Some(30 * MS),
+            jitter: Some("3ms,reorder".parse().unwrap()),
+            reorder: Some("5%,10ms".parse().unwrap()),
+            duplicate: Probability::clamped(0.1),
+            corrupt: Probability::clamped(0.1),
+            loss_place: LossPlace::BeforeQueue,
+            ..bare.clone()
+        };
+        assert_eq!(lost(&full, 5, "down"), expected, "{loss}");
+        // Those that a blackhole or a full queue took are missing, and nobody else's fate changes.
+        let narrow = LinkConfig {
+            blackhole: vec!["1s,500ms".parse().unwrap()],
+            rate: Some(Rate::from_mbps(4)),
+            queue: Queue::drop_tail(10_000),
+            ..bare
+        };
+        let fewer = lost(&narrow, 5, "down");
+        assert!(fewer.len() < expected.len() && !fewer.is_empty(), "{loss}");
+        assert!(fewer.iter().all(|place| expected.contains(place)), "{loss}");
+    }
+}
+
+#[test]
+fn a_dead_link_holds_its_packets_and_has_no_events() {
+    let config = LinkConfig { rate: Some(Rate::ZERO), ..LinkConfig::default() };
+    let mut link = Link::new(&config, 1, "test");
+    (0..3).for_each(|_| link.send(Timestamp::ZERO, packet(1_000)));
+    assert_eq!(link.next_event(), None);
+    assert!(link.poll(Timestamp::from_secs(1_000)).is_none());
+    assert_eq!(link.in_flight().packets, 3);
+    link.check_conservation().unwrap();
+}
+
+fn any_probability() -> impl Strategy<Value = Probability> {
+    prop_oneof![Just(Probability::ZERO), (0.0..0.5).prop_map(Probability::clamped)]
+}
+
+fn any_config() -> impl Strategy<Value = LinkConfig> {
+    let rate = prop_oneof![
+        Just((None, None)),
+        (1_000..50_000_u64).prop_map(|kbps| (Some(Rate::from_kbps(kbps)), None)),
+        prop::collection::vec(0..100_u64, 1..30).prop_map(|mut times| {
+            times.sort_unstable();
+            times.push(101);
+            (None, opportunities(&times))
+        }),
+        prop::collection::vec((0..20_u32, 0..80_u32, 0..100_u32), 1..20).prop_map(|rows| {
+            let line = |(i, (mbps, rtt, loss)): (usize, &(u32, u32, u32))| {
+                format!("{} {mbps} {rtt}ms {}", i as f64 * 0.015, f64::from(*loss) / 100.0)
+            };
+            let mut lines: Vec<String> = rows.iter().enumerate().map(line).collect();
+            lines.push("1 1 1ms 0".to_owned());
+            (None, Some(lines.join("\n").parse().unwrap()))
+        }),
+    ];
+    let queue = prop_oneof![
+        (2_000..100_000_u64).prop_map(Queue::drop_tail),
+        (2_000..100_000_u64).prop_map(Queue::codel),
+    ];
+    let loss = prop::sample::select(vec![
+        None,
+        Some(Loss::None),
+        Some("20%".parse().unwrap()),
+        Some("corr:rate=30%,correlation=25%".parse().unwrap()),
+        Some("gauss:mean=20%,sd=10%,every=100ms".parse().unwrap()),
+        Some("ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms".parse().unwrap()),
+        Some("lomax:rate=30%".parse().unwrap()),
+        Some("script:3,10-20,100ms+50ms".parse().unwrap()),
+    ]);
+    let jitter = prop::sample::select(vec![
+        None,
+        Some(Jitter::Uniform { spread: 7 * MS, reorder: true }),
+        Some(Jitter::Gaussian { sd: 3 * MS, reorder: false }),
+    ]);
+    let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
+    let shares = (any_probability(), any_probability(), any_probability());
+    (rate, queue, loss, jitter, flags, shares).prop_map(
+        |((rate, trace), queue, loss, jitter, flags, (duplicate, corrupt, reorder))| LinkConfig {
+            rate,
+            queue,
+            delay: flags.0.then_some(10 * MS),
+            jitter,
+            loss,
+            loss_place: if flags.1 { LossPlace::BeforeQueue } else { LossPlace::AfterQueue },
+            reorder: Some(Reorder { probability: reorder, extra: 5 * MS }),
+            duplicate,
+            corrupt,
+            mtu: flags.2.then_some(1_300),
+            blackhole: flags.3.then(|| "50ms,20ms".parse().unwrap()).into_iter().collect(),
+            trace,
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(128))]
+
+    #[test]
+    fn whatever_the_settings_every_packet_is_accounted_for(
+        config in any_config(),
+        seed in any::<u64>(),
+        offered in prop::collection::vec((0..3_000_u64, 40..1_500_u32, any::<bool>()), 1..200),
+    ) {
+        let mut link = Link::new(&config, seed, "test");
+        let mut now = Timestamp::ZERO;
+        let mut last = Timestamp::ZERO;
+        for (gap, size, ect) in offered {
+            now += Duration::from_micros(gap);
+            let ecn = if ect { Ecn::Ect0 } else { Ecn::NotEct };
+            link.send(now, Packet { size, ecn, payload: () });
+            if gap % 3 == 0 {
+                while let Some(packet) = link.poll(now) {
+                    prop_assert!(last <= packet.at && packet.at <= now);
+                    last = packet.at;
+                }
+            }
+            prop_assert_eq!(link.check_conservation(), Ok(()));
+        }
+        for packet in drain(&mut link) {
+            prop_assert!(last <= packet.at);
+            last = packet.at;
+        }
+        prop_assert_eq!(link.check_conservation(), Ok(()));
+        prop_assert_eq!(link.in_flight(), Tally::default());
+    }
+}

@@ -1,0 +1,170 @@
+//! Seeded randomness without state: a stream is a key, and its n-th draw is a hash of key and n
+//! (the output function of SplitMix64 over a Weyl sequence: Steele, Lea and Flood, OOPSLA 2014).
+//! A node that looks at draw n gets the same value whoever else drew, and in whatever order.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::text::{ParseError, deserialize_from_text};
+
+/// The increment of the Weyl sequence: 2^64 divided by the golden ratio, made odd.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A bijection of 64-bit words in which every input bit reaches every output bit.
+#[inline]
+const fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+/// One indexed stream of draws.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stream(u64);
+
+impl Stream {
+    /// The stream of the node with this role in the link of this name.
+    pub(crate) fn new(seed: u64, link: &str, role: &str) -> Self {
+        let absorb = |key: u64, name: &str| {
+            name.bytes().fold(mix(key ^ name.len() as u64), |key, byte| {
+                mix(key.wrapping_add(GOLDEN) ^ u64::from(byte))
+            })
+        };
+        Self(absorb(absorb(mix(seed.wrapping_add(GOLDEN)), link), role))
+    }
+
+    /// The draw with this index: uniform over all 64-bit words.
+    #[inline]
+    pub(crate) const fn at(self, index: u64) -> u64 {
+        mix(self.0.wrapping_add(index.wrapping_mul(GOLDEN)))
+    }
+
+    /// A bell-shaped draw in units of 2^-16 standard deviations, clamped to three of them: the sum
+    /// of twelve uniform 16-bit numbers (mean 12 × 32767.5, standard deviation 2^16). Integers only,
+    /// so it is the same on every machine.
+    pub(crate) fn gaussian(self, index: u64) -> i64 {
+        let base = index.wrapping_mul(3);
+        let sum: u64 = (0..3)
+            .map(|i| self.at(base.wrapping_add(i)))
+            .map(|d| (d & 0xffff) + (d >> 16 & 0xffff) + (d >> 32 & 0xffff) + (d >> 48))
+            .sum();
+        (sum as i64 - 12 * 65_535 / 2).clamp(-3 << 16, 3 << 16)
+    }
+}
+
+/// A probability, 0 to 1, with a resolution of 2^-53. Read as `5%` or `0.05`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Probability(u64);
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Self = Self(0);
+    /// Always.
+    pub const ONE: Self = Self(1 << 53);
+
+    /// The probability `p`; `None` outside 0 to 1.
+    pub fn new(p: f64) -> Option<Self> {
+        (0.0..=1.0).contains(&p).then(|| Self::clamped(p))
+    }
+
+    /// The probability nearest to `p`; zero for NaN.
+    pub(crate) fn clamped(p: f64) -> Self {
+        Self((p.clamp(0.0, 1.0) * (1_u64 << 53) as f64).round() as u64)
+    }
+
+    /// As a number from 0 to 1.
+    pub fn as_f64(self) -> f64 {
+        self.0 as f64 / (1_u64 << 53) as f64
+    }
+
+    /// The probability of the opposite.
+    pub(crate) const fn complement(self) -> Self {
+        Self((1 << 53) - self.0)
+    }
+
+    /// Whether an event of this probability happens at this draw.
+    #[inline]
+    pub(crate) const fn hit(self, draw: u64) -> bool {
+        draw >> 11 < self.0
+    }
+}
+
+impl fmt::Display for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", self.as_f64() * 100.0)
+    }
+}
+
+impl fmt::Debug for Probability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl FromStr for Probability {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let trimmed = text.trim();
+        let (number, scale) = match trimmed.strip_suffix('%') {
+            Some(number) => (number, 100.0),
+            None => (trimmed, 1.0),
+        };
+        number.trim().parse().ok().and_then(|n: f64| Self::new(n / scale)).ok_or_else(|| {
+            ParseError::new(text, "a probability: `5%`, or a number from 0 to 1 like `0.05`")
+        })
+    }
+}
+
+deserialize_from_text!(Probability);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn streams_differ_by_seed_link_and_role() {
+        let first = |seed, link, role| Stream::new(seed, link, role).at(0);
+        let all = [
+            first(1, "down", "loss"),
+            first(2, "down", "loss"),
+            first(1, "up", "loss"),
+            first(1, "down", "jitter"),
+            first(1, "downl", "oss"),
+        ];
+        for (i, a) in all.iter().enumerate() {
+            assert!(all[i + 1..].iter().all(|b| a != b), "{all:?}");
+        }
+        assert_eq!(first(1, "down", "loss"), all[0]);
+    }
+
+    #[test]
+    fn draws_are_uniform_and_bell_shaped_ones_have_unit_variance() {
+        let stream = Stream::new(7, "test", "moments");
+        let n = 200_000_u64;
+        let mean = (0..n).map(|i| stream.at(i) as f64 / 2f64.powi(64)).sum::<f64>() / n as f64;
+        assert!((mean - 0.5).abs() < 0.003, "{mean}");
+        let bell: Vec<f64> = (0..n).map(|i| stream.gaussian(i) as f64 / 65_536.0).collect();
+        let mean = bell.iter().sum::<f64>() / n as f64;
+        let variance = bell.iter().map(|z| z * z).sum::<f64>() / n as f64;
+        assert!(mean.abs() < 0.01, "{mean}");
+        assert!((variance - 1.0).abs() < 0.02, "{variance}");
+        let within = bell.iter().filter(|z| z.abs() < 1.0).count() as f64 / n as f64;
+        assert!((within - 0.683).abs() < 0.01, "{within}");
+    }
+
+    #[test]
+    fn certainty_is_certain_and_impossibility_impossible() {
+        for draw in [0, 1, u64::MAX / 2, u64::MAX] {
+            assert!(Probability::ONE.hit(draw));
+            assert!(!Probability::ZERO.hit(draw));
+        }
+        assert_eq!("100%".parse(), Ok(Probability::ONE));
+        assert_eq!("5%".parse(), Ok(Probability::clamped(0.05)));
+        assert_eq!("0.05".parse::<Probability>(), "5 %".parse());
+        for bad in ["101%", "-1%", "nan", "5", "", "%"] {
+            let error = bad.parse::<Probability>().unwrap_err().to_string();
+            assert!(error.contains("5%"), "{error}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The bottleneck's clock: when may the next packet start, and when has it gone?
+//!
+//! Integers only. A rate serves `size × 8 × 10^9` bit-nanoseconds of work per packet; the part of
+//! the last nanosecond that a packet did not need is credit for the packet behind it, so a busy link
+//! carries exactly its rate. A delivery opportunity follows mahimahi's `LinkQueue`: each carries 1504
+//! bytes (an IP packet of 1500 and 4 bytes of TUN header), several packets may share it, a packet
+//! may span several, and what no waiting packet uses is gone.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use units::{Rate, Timestamp};
+
+use crate::trace::{Opportunities, Rows};
+
+/// Bytes that one of mahimahi's delivery opportunities carries.
+const OPPORTUNITY_BYTES: u32 = 1504;
+/// Bytes that mahimahi's TUN device puts before each IP packet.
+const TUN_HEADER: u32 = 4;
+/// Bit-nanoseconds of work in a byte.
+const WORK_PER_BYTE: u64 = 8_000_000_000;
+
+/// What limits the rate, and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Server {
+    limit: Limit,
+    /// When the last packet had gone.
+    free_at: Timestamp,
+    /// Work already done for the next packet if it follows without a gap.
+    credit: u64,
+}
+
+#[derive(Debug)]
+enum Limit {
+    Constant(Rate),
+    Rows { rows: Arc<Rows>, cursor: usize },
+    Opportunities(Lap),
+}
+
+#[derive(Debug)]
+struct Lap {
+    schedule: Arc<Opportunities>,
+    /// Start of the current lap, nanoseconds.
+    base: u64,
+    /// Index of the first opportunity not used up.
+    next: usize,
+    /// Bytes left in the opportunity before it, which was at `free_at`.
+    left: u32,
+}
+
+impl Server {
+    fn new(limit: Limit) -> Self {
+        Self { limit, free_at: Timestamp::ZERO, credit: 0 }
+    }
+
+    pub(crate) fn constant(rate: Rate) -> Self {
+        Self::new(Limit::Constant(rate))
+    }
+
+    pub(crate) fn rows(rows: Arc<Rows>) -> Self {
+        Self::new(Limit::Rows { rows, cursor: 0 })
+    }
+
+    pub(crate) fn opportunities(schedule: Arc<Opportunities>) -> Self {
+        Self::new(Limit::Opportunities(Lap { schedule, base: 0, next: 0, left: 0 }))
+    }
+
+    /// When the packet that arrived at `arrived`, next in line, can start.
+    #[inline]
+    pub(crate) fn next_start(&mut self, arrived: Timestamp) -> Timestamp {
+        match &mut self.limit {
+            Limit::Constant(_) | Limit::Rows { .. } => arrived.max(self.free_at),
+            Limit::Opportunities(lap) => {
+                // An opportunity serves what was there before it, not what comes at its instant.
+                if lap.left > 0 && arrived < self.free_at {
+                    return self.free_at;
+                }
+                lap.left = 0;
+                Timestamp::from_nanos(lap.skip_to(arrived.as_nanos()))
+            }
+        }
+    }
+
+    /// Serves a packet of `size` bytes from `start`, which is what [`Self::next_start`] said, and
+    /// returns when its last bit has gone ([`Timestamp::MAX`]: never).
+    #[inline]
+    pub(crate) fn transmit(&mut self, start: Timestamp, size: u32) -> Timestamp {
+        if start > self.free_at {
+            self.credit = 0;
+        }
+        let work = (u64::from(size)).saturating_mul(WORK_PER_BYTE).saturating_sub(self.credit);
+        self.free_at = match &mut self.limit {
+            Limit::Constant(rate) => {
+                let (end, credit) = run(start, work, rate.as_bps());
+                self.credit = credit;
+                end
+            }
+            Limit::Rows { rows, cursor } => {
+                let (mut now, mut work) = (start, work);
+                loop {
+                    let (row, until) = rows.at(now, cursor);
+                    let rate = row.rate.as_bps();
+                    let (end, credit) = run(now, work, rate);
+                    if end <= until {
+                        self.credit = credit;
+                        break end;
+                    }
+                    let span = until.since(now).as_nanos() as u64;
+                    work -= span.saturating_mul(rate).min(work);
+                    now = until;
+                }
+            }
+            Limit::Opportunities(lap) => lap.take(self.free_at, size.saturating_add(TUN_HEADER)),
+        };
+        self.free_at
+    }
+}
+
+/// When `work` begun at `now` is done at `bps`, and the work left over in the last nanosecond.
+#[inline]
+fn run(now: Timestamp, work: u64, bps: u64) -> (Timestamp, u64) {
+    if bps == 0 {
+        return (Timestamp::MAX, 0);
+    }
+    let nanos = work.div_ceil(bps);
+    // Both factors came from one division: the product exceeds `work` by less than `bps`.
+    let credit = u128::from(nanos) * u128::from(bps) - u128::from(work);
+    (now + Duration::from_nanos(nanos), credit as u64)
+}
+
+impl Lap {
+    /// Gives up every opportunity at or before `arrived`; the time of the first one left.
+    #[inline]
+    fn skip_to(&mut self, arrived: u64) -> u64 {
+        let (times, period) = (self.schedule.times(), self.schedule.period());
+        if self.base + times[self.next] <= arrived {
+            let laps = (arrived - self.base) / period;
+            if laps > 0 {
+                self.base += laps * period;
+                self.next = 0;
+            }
+            let phase = arrived - self.base;
+            // The lap's last opportunity is at `period`, after the phase: there is one to find.
+            self.next += times[self.next..].partition_point(|&t| t <= phase);
+        }
+        self.base + times[self.next]
+    }
+
+    /// Uses `bytes` of what is left at `now` and of the opportunities behind; the time of the last
+    /// one used.
+    fn take(&mut self, mut now: Timestamp, mut bytes: u32) -> Timestamp {
+        while bytes > self.left {
+            bytes -= self.left;
+            self.left = OPPORTUNITY_BYTES;
+            let times = self.schedule.times();
+            now = Timestamp::from_nanos(self.base + times[self.next]);
+            self.next += 1;
+            if self.next == times.len() {
+                self.next = 0;
+                self.base += self.schedule.period();
+            }
+        }
+        self.left -= bytes;
+        now
+    }
+}
