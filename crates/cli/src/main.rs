@@ -1,2 +1,46 @@
-//! The `mendcast` command.
-fn main() {}
+//! The `mendcast` command: one subcommand per module. What goes wrong is one line on stderr,
+//! `mendcast: …`, and exit code 1; wrong arguments are clap's, with exit code 2.
+
+#![forbid(unsafe_code)]
+
+#[cfg(feature = "edge")]
+mod edge;
+
+use core::fmt::Display;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Live streaming over QUIC that repairs lossy last miles from the server side.
+#[derive(Debug, Parser)]
+#[command(name = "mendcast", version, propagate_version = true)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    #[cfg(feature = "edge")]
+    Edge(edge::Arguments),
+}
+
+fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        #[cfg(feature = "edge")]
+        Command::Edge(arguments) => arguments.run().map_err(one_line),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(line) => {
+            eprintln!("mendcast: {line}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// An error as the last line of a run.
+fn one_line(error: impl Display) -> String {
+    error.to_string().lines().collect::<Vec<_>>().join("; ")
+}

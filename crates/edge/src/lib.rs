@@ -1,1 +1,19 @@
-//! edge
+//! The server process: configuration, certificates, sockets, the HTTP fronts and the signals that
+//! reload or drain it.
+//!
+//! One [`State`](server::State) is made from one configuration file and swapped as a whole on
+//! reload: a new connection takes the state of the moment and keeps it, so a running one never
+//! sees half of an old and half of a new configuration. What a request is answered with is
+//! decided in one place ([`front::respond`]) for HTTP/1.1, HTTP/2 and HTTP/3.
+
+#![forbid(unsafe_code)]
+
+pub mod config;
+mod error;
+pub mod files;
+pub mod front;
+pub mod identity;
+pub mod io;
+pub mod server;
+
+pub use error::Error;

@@ -1,0 +1,193 @@
+//! What the configuration file accepts, and what it says about the rest.
+
+use super::*;
+
+fn error(text: &str) -> String {
+    Config::parse("edge.toml", text).expect_err("the text is wrong").to_string()
+}
+
+#[test]
+fn the_printed_defaults_parse_back_to_the_defaults() {
+    let text = Config::documented();
+    assert_eq!(Config::parse("defaults", &text), Ok(Config::default()));
+}
+
+#[test]
+fn the_examples_of_keys_without_a_default_are_valid() {
+    let text = Config::documented();
+    let with_examples: Vec<_> = text
+        .lines()
+        .map(|line| match line.strip_prefix("# ") {
+            Some(rest) if rest.contains(" = \"") => rest,
+            _ => line,
+        })
+        .collect();
+    let config = Config::parse("examples", &with_examples.join("\n")).expect("examples are valid");
+    assert!(config.server.certificate.is_some() && config.log.connections.is_some());
+}
+
+#[test]
+fn every_key_is_documented_once_with_what_it_expects() {
+    let text = Config::documented();
+    let keys = text.lines().filter(|l| l.trim_start_matches("# ").contains(" = ")).count();
+    assert_eq!(keys, text.matches("# Expected: ").count());
+    assert!(text.contains("# Expected: \"bbr\" or \"cubic\".\ncongestion = \"bbr\"\n"), "{text}");
+    assert!(text.contains("# Expected: 1200 to 9000.\nmax_mtu = 1452\n"), "{text}");
+}
+
+#[test]
+fn an_empty_file_is_the_defaults() {
+    assert_eq!(Config::parse("edge.toml", ""), Ok(Config::default()));
+}
+
+#[test]
+fn values_are_read() {
+    let text = r#"
+        [server]
+        listen = ["127.0.0.1:443", "[::1]:443"]
+        cores = 2
+        [quic]
+        congestion = "cubic"
+        ciphers = "chacha20"
+        idle_timeout = "1.5m"
+        stream_window = "64kB"
+        qlog_sample = 0
+        key_update_after = 0x100
+        early_data = false
+    "#;
+    let config = Config::parse("edge.toml", text).expect("valid");
+    assert_eq!(config.server.listen.len(), 2);
+    assert_eq!(config.server.cores, 2);
+    assert_eq!(config.quic.congestion, Congestion::Cubic);
+    assert_eq!(config.quic.ciphers, [Cipher::ChaCha20]);
+    assert_eq!(config.quic.idle_timeout, Duration::from_secs(90));
+    assert_eq!(config.quic.stream_window, Size(64_000));
+    assert_eq!(config.quic.qlog_sample, 0.0);
+    assert_eq!(config.quic.key_update_after, 256);
+    assert!(!config.quic.early_data);
+    let single = Config::parse("edge.toml", "server.listen = \"[::]:1\"").expect("valid");
+    assert_eq!(single.server.listen, ["[::]:1".parse().expect("an address")]);
+}
+
+#[test]
+fn each_error_names_line_key_and_what_was_expected() {
+    let cases = [
+        (
+            "# a comment\n[quic]\ncongestion = \"fast\"",
+            "edge.toml:3: [quic] congestion: expected \"bbr\" or \"cubic\", got \"fast\"",
+        ),
+        (
+            "[quic]\nretry = true",
+            "edge.toml:2: [quic] retry: expected \"never\", \"auto\" or \"always\", got true",
+        ),
+        (
+            "[quic]\ninitial_mtu = 900",
+            "edge.toml:2: [quic] initial_mtu: expected 1200 to 9000, got 900",
+        ),
+        (
+            "[quic]\n\nidle_timeout = 30",
+            "edge.toml:3: [quic] idle_timeout: expected \"1s\" to \"10m\", got 30",
+        ),
+        (
+            "[quic]\nqlog_sample = 1.5",
+            "edge.toml:2: [quic] qlog_sample: expected 0.0 to 1.0, got 1.5",
+        ),
+        (
+            "[quic]\nqlog_sample = nan",
+            "edge.toml:2: [quic] qlog_sample: expected 0.0 to 1.0, got nan",
+        ),
+        (
+            "[quic]\nearly_data = \"yes\"",
+            "edge.toml:2: [quic] early_data: expected true or false, got \"yes\"",
+        ),
+        (
+            "[server]\nlisten = \"localhost:1\"",
+            "edge.toml:2: [server] listen: expected an address such as \"[::]:4433\" or \
+             \"192.0.2.1:443\", or a list of them, got \"localhost:1\"",
+        ),
+        (
+            "[server]\nlisten = []",
+            "edge.toml:2: [server] listen: expected an address such as \"[::]:4433\" or \
+             \"192.0.2.1:443\", or a list of them, got []",
+        ),
+        (
+            "[server]\nserver_id = 65536",
+            "edge.toml:2: [server] server_id: expected a whole number from 0 to 65535, got 65536",
+        ),
+        ("[server]\nroot = 1", "edge.toml:2: [server] root: expected a path, got 1"),
+        (
+            "[files]\nmemory = \"64mb\"",
+            "edge.toml:2: [files] memory: expected \"0B\" to \"1024GiB\", got \"64mb\"",
+        ),
+        (
+            "[log]\nlevle = \"info\"",
+            "edge.toml:2: [log] levle: unknown key, expected one of level, connections",
+        ),
+        (
+            "\n[qiuc]\na = 1",
+            "edge.toml:2: [qiuc]: unknown section, expected [server], [files], [tcp], [quic], \
+             [log], [drain]",
+        ),
+        (
+            "congestion = \"bbr\"",
+            "edge.toml:1: congestion: expected a section, one of [server], [files], [tcp], \
+             [quic], [log], [drain]",
+        ),
+        (
+            "[server]\ncores = 1\ncertificate = \"a.pem\"",
+            "edge.toml:3: [server] certificate: expected certificate and key, or neither",
+        ),
+        (
+            "[quic]\ninitial_mtu = 1400\nmax_mtu = 1300",
+            "edge.toml:3: [quic] max_mtu: expected at least initial_mtu = 1400, got 1300",
+        ),
+        (
+            "[quic]\nmax_mtu = 1200\nconnection_window = \"2KiB\"",
+            "edge.toml:3: [quic] connection_window: expected at least stream_window = 64KiB, \
+             got 2KiB",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(error(text), expected);
+    }
+}
+
+#[test]
+fn broken_toml_is_one_line_that_names_the_line() {
+    for (text, line) in [
+        ("[server\ncores = 1", 1),
+        ("[server]\ncores = ", 2),
+        ("[server]\ncores = 1\ncores = 2", 3),
+        ("[server]\n\n\"", 3),
+    ] {
+        let error = error(text);
+        assert!(error.starts_with(&format!("edge.toml:{line}: ")), "{error}");
+        assert_eq!(error.lines().count(), 1, "{error}");
+        assert!(error.len() > 14, "{error}");
+    }
+}
+
+#[test]
+fn a_long_wrong_value_is_quoted_in_short() {
+    let list = "[quic]\nciphers = [\n  \"aes128\",\n  \"rot13\",\n]";
+    let expected = "edge.toml:2: [quic] ciphers: expected \"aes128\", \"aes256\" or \"chacha20\", \
+                    or a list of them, got […";
+    assert_eq!(error(list), expected);
+    assert!(error(&format!("[quic]\nretry = \"{}\"", "ü".repeat(500))).len() < 300);
+}
+
+#[test]
+fn relative_paths_start_at_the_directory_of_the_file() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("edge.toml");
+    std::fs::write(&path, "[server]\nroot = \"www\"\nkey_file = \"/k\"").expect("written");
+    let config = Config::load(&path).expect("valid");
+    assert_eq!(config.server.root, Some(dir.path().join("www")));
+    assert_eq!(config.server.key_file, Some(PathBuf::from("/k")));
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Config::load(Path::new("/nonexistent/edge.toml")).expect_err("missing");
+    assert!(error.to_string().starts_with("/nonexistent/edge.toml: "), "{error}");
+}

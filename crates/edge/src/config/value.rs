@@ -1,0 +1,298 @@
+//! What a key of the configuration file may hold: how each type is read from TOML, written back,
+//! and described to an operator who got it wrong.
+
+use core::fmt;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::path::PathBuf;
+
+use toml::de::DeValue;
+
+/// A type that a key can have.
+pub(super) trait Value: Sized {
+    /// What the file may say, to follow the word "expected".
+    fn expected() -> String;
+    /// The value, or `None` when the file says something else.
+    fn read(value: &DeValue<'_>) -> Option<Self>;
+    /// The value as TOML; `None` for a key that is better left out.
+    fn toml(&self) -> Option<String>;
+}
+
+/// A number of bytes, written `64kB` (thousands) or `1MiB` (powers of 1,024).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Size(pub u64);
+
+impl Size {
+    /// `kib` × 1,024 bytes.
+    pub const fn from_kib(kib: u64) -> Self {
+        Self(kib * 1024)
+    }
+
+    /// `mib` × 1,048,576 bytes.
+    pub const fn from_mib(mib: u64) -> Self {
+        Self(mib * 1024 * 1024)
+    }
+
+    /// The number of bytes, for lengths in memory; saturating.
+    pub fn as_usize(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+const SIZES: [(&str, u64); 7] = [
+    ("GiB", 1 << 30),
+    ("MiB", 1 << 20),
+    ("KiB", 1 << 10),
+    ("GB", 1_000_000_000),
+    ("MB", 1_000_000),
+    ("kB", 1_000),
+    ("B", 1),
+];
+
+const DURATIONS: [(&str, u64); 6] = [
+    ("ms", 1_000_000),
+    ("us", 1_000),
+    ("d", 86_400_000_000_000),
+    ("h", 3_600_000_000_000),
+    ("m", 60_000_000_000),
+    ("s", 1_000_000_000),
+];
+
+/// `number` × the unit that ends `text`, in the smallest unit; `None` when there is no such unit,
+/// or the number is negative or too large.
+fn with_unit(text: &str, units: &[(&str, u64)]) -> Option<u64> {
+    let (number, unit) =
+        units.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, *unit)))?;
+    let number = number.trim_end();
+    if let Ok(whole) = number.parse::<u64>() {
+        return whole.checked_mul(unit);
+    }
+    let (whole, fraction) = number.split_once('.')?;
+    let digits = u32::try_from(fraction.len()).ok().filter(|&n| n > 0)?;
+    let fraction = fraction.parse::<u64>().ok()?.checked_mul(unit)?;
+    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(fraction / 10u64.checked_pow(digits)?)
+}
+
+/// `amount` in the largest unit that divides it.
+fn in_largest_unit(amount: u64, units: &[(&str, u64)]) -> Option<String> {
+    let (suffix, unit) =
+        units.iter().filter(|(_, unit)| amount.is_multiple_of(*unit)).max_by_key(|(_, u)| *u)?;
+    Some(format!("{}{suffix}", amount / unit))
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (text, zero) = (in_largest_unit(self.0, &SIZES), "0B".to_owned());
+        f.write_str(&text.filter(|_| self.0 > 0).unwrap_or(zero))
+    }
+}
+
+fn quoted(text: &str) -> Option<String> {
+    Some(toml::Value::String(text.to_owned()).to_string())
+}
+
+impl Value for Size {
+    fn expected() -> String {
+        r#"a size such as "64kB" or "1MiB""#.into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        with_unit(value.as_str()?, &SIZES).map(Self)
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(&self.to_string())
+    }
+}
+
+impl Value for Duration {
+    fn expected() -> String {
+        r#"a duration such as "30s" or "200ms""#.into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        with_unit(value.as_str()?, &DURATIONS).map(Duration::from_nanos)
+    }
+    fn toml(&self) -> Option<String> {
+        let nanos = u64::try_from(self.as_nanos()).ok()?;
+        let text = if nanos == 0 { "0s".into() } else { in_largest_unit(nanos, &DURATIONS)? };
+        quoted(&text)
+    }
+}
+
+impl Value for bool {
+    fn expected() -> String {
+        "true or false".into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_bool()
+    }
+    fn toml(&self) -> Option<String> {
+        Some(self.to_string())
+    }
+}
+
+macro_rules! integers {
+    ($($type:ty),+) => { $(
+        impl Value for $type {
+            fn expected() -> String {
+                format!("a whole number from {} to {}", <$type>::MIN, <$type>::MAX)
+            }
+            fn read(value: &DeValue<'_>) -> Option<Self> {
+                let integer = value.as_integer()?;
+                <$type>::from_str_radix(integer.as_str(), integer.radix()).ok()
+            }
+            fn toml(&self) -> Option<String> {
+                Some(self.to_string())
+            }
+        }
+    )+ };
+}
+
+integers!(u16, u32, u64);
+
+impl Value for f64 {
+    fn expected() -> String {
+        "a number".into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let text = value.as_float().map(|f| f.as_str().to_owned());
+        text.or_else(|| Some(value.as_integer()?.as_str().to_owned()))?.parse().ok()
+    }
+    fn toml(&self) -> Option<String> {
+        Some(format!("{self:?}"))
+    }
+}
+
+impl Value for String {
+    fn expected() -> String {
+        "a string".into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str().map(str::to_owned)
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(self)
+    }
+}
+
+impl Value for PathBuf {
+    fn expected() -> String {
+        "a path".into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str().filter(|path| !path.is_empty()).map(Self::from)
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(self.to_str()?)
+    }
+}
+
+impl Value for SocketAddr {
+    fn expected() -> String {
+        r#"an address such as "[::]:4433" or "192.0.2.1:443""#.into()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(&self.to_string())
+    }
+}
+
+impl<T: Value> Value for Vec<T> {
+    fn expected() -> String {
+        format!("{}, or a list of them", T::expected())
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        let Some(list) = value.as_array() else { return T::read(value).map(|one| vec![one]) };
+        let all: Option<Self> = list.iter().map(|item| T::read(item.get_ref())).collect();
+        all.filter(|items| !items.is_empty())
+    }
+    fn toml(&self) -> Option<String> {
+        let items: Option<Vec<_>> = self.iter().map(Value::toml).collect();
+        Some(format!("[{}]", items?.join(", ")))
+    }
+}
+
+impl<T: Value> Value for Option<T> {
+    fn expected() -> String {
+        T::expected()
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        T::read(value).map(Some)
+    }
+    fn toml(&self) -> Option<String> {
+        self.as_ref()?.toml()
+    }
+}
+
+/// An enumeration whose variants are words in the file.
+macro_rules! words {
+    ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
+        $(#[$outer])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum $name { $($(#[$inner])* $variant,)+ }
+
+        impl $crate::config::value::Value for $name {
+            fn expected() -> String {
+                let words = [$(concat!("\"", $word, "\"")),+];
+                match words.split_last() {
+                    Some((last, rest)) if !rest.is_empty() => {
+                        format!("{} or {last}", rest.join(", "))
+                    }
+                    _ => words.concat(),
+                }
+            }
+            fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
+                match value.as_str()? {
+                    $($word => Some(Self::$variant),)+
+                    _ => None,
+                }
+            }
+            fn toml(&self) -> Option<String> {
+                Some(match self { $(Self::$variant => concat!("\"", $word, "\"").into(),)+ })
+            }
+        }
+    };
+}
+pub(super) use words;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<T: Value>(text: &str) -> Option<T> {
+        T::read(&DeValue::String(text.into()))
+    }
+
+    #[test]
+    fn durations_and_sizes_are_read_with_their_unit() {
+        assert_eq!(read("200ms"), Some(Duration::from_millis(200)));
+        assert_eq!(read("1.5s"), Some(Duration::from_millis(1500)));
+        assert_eq!(read("24h"), Some(Duration::from_secs(86_400)));
+        assert_eq!(read("64kB"), Some(Size(64_000)));
+        assert_eq!(read("1MiB"), Some(Size(1 << 20)));
+        assert_eq!(read("1.5 KiB"), Some(Size(1536)));
+    }
+
+    #[test]
+    fn no_unit_a_wrong_unit_and_an_overflow_are_refused() {
+        for text in ["30", "-1s", "s", "1.s", ".5s", "1e3s", "99999999999999d", "1x"] {
+            assert_eq!(read::<Duration>(text), None, "{text}");
+        }
+        for text in ["64", "64kb", "-1B", "99999999999999GiB"] {
+            assert_eq!(read::<Size>(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_reads_back() {
+        for nanos in [0, 1_000, 1_500_000_000, 86_400_000_000_000, 90_000_000_000] {
+            let duration = Duration::from_nanos(nanos);
+            let text = duration.toml().expect("microseconds can be written");
+            assert_eq!(read(text.trim_matches('"')), Some(duration), "{text}");
+        }
+        for bytes in [0, 1, 1_452, 64_000, 65_536, 3 << 20] {
+            assert_eq!(read(&Size(bytes).to_string()), Some(Size(bytes)), "{bytes}");
+        }
+        assert_eq!(Size::from_mib(8).to_string(), "8MiB");
+    }
+}

@@ -1,0 +1,223 @@
+//! Conditional and range requests: RFC 9110, sections 13 and 14.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use crate::front::RequestHead;
+
+/// What a response says about the version of a file (RFC 9110, section 8.8).
+#[derive(Debug)]
+pub(super) struct Validators {
+    /// A strong entity tag, quotes included.
+    pub(super) etag: String,
+    /// The modification time in whole seconds.
+    pub(super) modified: SystemTime,
+}
+
+impl Validators {
+    /// The validators of a file of `len` bytes, modified at `modified`, at the time `now`.
+    pub(super) fn new(modified: SystemTime, len: u64, now: SystemTime) -> Self {
+        let age = modified.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let etag = format!("\"{:x}-{len:x}\"", age.as_nanos());
+        // RFC 9110, section 8.8.2.1: never later than the time of the response.
+        let shown = modified.min(now).duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { etag, modified: UNIX_EPOCH + Duration::from_secs(shown.as_secs()) }
+    }
+}
+
+/// How to answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// 200 with everything.
+    Whole,
+    /// 206 with `length` > 0 bytes from `start`.
+    Part { start: u64, length: u64 },
+    /// 304.
+    NotModified,
+    /// 412.
+    Failed,
+    /// 416.
+    Unsatisfiable,
+}
+
+/// Evaluates the conditions in the order of RFC 9110, section 13.2.2; `length` is the file's, and
+/// ranges count only for GET (section 14.2).
+pub(super) fn evaluate(
+    head: &RequestHead<'_>,
+    validators: &Validators,
+    length: u64,
+    get: bool,
+) -> Outcome {
+    let date = |name| head.value(name).and_then(|text| httpdate::parse_http_date(text).ok());
+    let has = |name| head.values(name).next().is_some();
+
+    if has("if-match") {
+        if !listed(head, "if-match", &validators.etag, false) {
+            return Outcome::Failed;
+        }
+    } else if date("if-unmodified-since").is_some_and(|date| validators.modified > date) {
+        return Outcome::Failed;
+    }
+
+    if has("if-none-match") {
+        if listed(head, "if-none-match", &validators.etag, true) {
+            return Outcome::NotModified;
+        }
+    } else if date("if-modified-since").is_some_and(|date| validators.modified <= date) {
+        return Outcome::NotModified;
+    }
+
+    let Some(range) = head.value("range").filter(|_| get) else { return Outcome::Whole };
+    let same = match head.value("if-range") {
+        Some(tag) if tag.contains('"') => tag == validators.etag,
+        Some(date) => httpdate::parse_http_date(date).is_ok_and(|d| d == validators.modified),
+        // Unreadable or repeated is not "the same".
+        None => !has("if-range"),
+    };
+    if same { parse_range(range, length) } else { Outcome::Whole }
+}
+
+/// Whether the list of tags in the fields `name` has `etag` or `*`; `weak` by the weak comparison
+/// of RFC 9110, section 8.8.3.2.
+fn listed(head: &RequestHead<'_>, name: &str, etag: &str, weak: bool) -> bool {
+    head.values(name).filter_map(|value| core::str::from_utf8(value).ok()).any(|value| {
+        value.split(',').map(str::trim).any(|tag| {
+            let tag = tag.strip_prefix("W/").filter(|_| weak).unwrap_or(tag);
+            tag == "*" || tag == etag
+        })
+    })
+}
+
+/// One byte range (RFC 9110, section 14.1.2). Several ranges, other units and broken syntax are
+/// ignored, as section 14.2 lets a server do.
+fn parse_range(range: &str, length: u64) -> Outcome {
+    let spec = match range.split_once('=') {
+        Some((unit, spec)) if unit.eq_ignore_ascii_case("bytes") => spec.trim(),
+        _ => return Outcome::Whole,
+    };
+    let Some((first, last)) = spec.split_once('-') else { return Outcome::Whole };
+    let (start, end) = match (position(first), position(last)) {
+        // A suffix: the last so many bytes.
+        (None, Some(suffix)) if first.is_empty() => (length - suffix.min(length), length),
+        (Some(start), None) if last.is_empty() => (start, length),
+        (Some(start), Some(last)) if start <= last => (start, last.saturating_add(1).min(length)),
+        _ => return Outcome::Whole,
+    };
+    if start < end { Outcome::Part { start, length: end - start } } else { Outcome::Unsatisfiable }
+}
+
+/// A run of digits as a number; one beyond 2^64 is beyond every file.
+fn position(digits: &str) -> Option<u64> {
+    let valid = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    valid.then(|| digits.parse().unwrap_or(u64::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MODIFIED: SystemTime = UNIX_EPOCH;
+
+    fn outcome(fields: &[(&'static str, &str)]) -> Outcome {
+        let validators = Validators::new(
+            MODIFIED + Duration::from_millis(784_111_777_500),
+            1000,
+            MODIFIED + Duration::from_secs(2_000_000_000),
+        );
+        assert_eq!(validators.etag, "\"ae1b981da166f00-3e8\"");
+        let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
+        let head = RequestHead { method: "GET", target: "/", fields };
+        evaluate(&head, &validators, 1000, true)
+    }
+
+    const SAME: &str = "\"ae1b981da166f00-3e8\"";
+    const OTHER: &str = "\"other\"";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    #[test]
+    fn ranges_are_read_as_rfc_9110_section_14_1_2_says() {
+        let part = |start, length| Outcome::Part { start, length };
+        let cases = [
+            ("bytes=0-0", part(0, 1)),
+            ("bytes=0-499", part(0, 500)),
+            ("bytes=500-", part(500, 500)),
+            ("bytes=-1", part(999, 1)),
+            ("bytes=-5000", part(0, 1000)),
+            ("bytes=990-5000", part(990, 10)),
+            ("BYTES=1-1", part(1, 1)),
+            ("bytes=0-99999999999999999999999", part(0, 1000)),
+            ("bytes=1000-", Outcome::Unsatisfiable),
+            ("bytes=99999999999999999999999-", Outcome::Unsatisfiable),
+            ("bytes=-0", Outcome::Unsatisfiable),
+            ("bytes=5-4", Outcome::Whole),
+            ("bytes=0-1,3-4", Outcome::Whole),
+            ("bytes=-", Outcome::Whole),
+            ("bytes=a-b", Outcome::Whole),
+            ("bytes=+1-2", Outcome::Whole),
+            ("bytes=1", Outcome::Whole),
+            ("lines=1-2", Outcome::Whole),
+            ("", Outcome::Whole),
+        ];
+        for (range, expected) in cases {
+            assert_eq!(outcome(&[("range", range)]), expected, "{range}");
+        }
+        assert_eq!(parse_range("bytes=0-", 0), Outcome::Unsatisfiable);
+        assert_eq!(parse_range("bytes=-1", 0), Outcome::Unsatisfiable);
+    }
+
+    #[test]
+    fn conditions_are_evaluated_in_the_order_of_rfc_9110_section_13_2_2() {
+        let weak = format!("W/{SAME}");
+        let list = format!("{OTHER}, {weak}");
+        let cases: &[(&[(&'static str, &str)], Outcome)] = &[
+            (&[("if-none-match", SAME)], Outcome::NotModified),
+            (&[("if-none-match", &list)], Outcome::NotModified),
+            (&[("if-none-match", "*")], Outcome::NotModified),
+            (&[("if-none-match", OTHER), ("if-none-match", SAME)], Outcome::NotModified),
+            (&[("if-none-match", OTHER)], Outcome::Whole),
+            (&[("if-none-match", OTHER), ("if-modified-since", AFTER)], Outcome::Whole),
+            (&[("if-modified-since", AFTER)], Outcome::NotModified),
+            (&[("if-modified-since", DATE)], Outcome::NotModified),
+            (&[("if-modified-since", BEFORE)], Outcome::Whole),
+            (&[("if-modified-since", "yesterday")], Outcome::Whole),
+            (&[("if-match", SAME)], Outcome::Whole),
+            (&[("if-match", "*")], Outcome::Whole),
+            (&[("if-match", &weak)], Outcome::Failed),
+            (&[("if-match", OTHER), ("if-none-match", SAME)], Outcome::Failed),
+            (&[("if-unmodified-since", BEFORE)], Outcome::Failed),
+            (&[("if-unmodified-since", DATE)], Outcome::Whole),
+            (&[("if-none-match", SAME), ("range", "bytes=0-0")], Outcome::NotModified),
+        ];
+        for (fields, expected) in cases {
+            assert_eq!(outcome(fields), *expected, "{fields:?}");
+        }
+    }
+
+    #[test]
+    fn if_range_keeps_the_range_only_for_the_same_version() {
+        let part = Outcome::Part { start: 0, length: 1 };
+        let weak = format!("W/{SAME}");
+        let cases = [
+            (SAME, part),
+            (DATE, part),
+            (&weak, Outcome::Whole),
+            (OTHER, Outcome::Whole),
+            (AFTER, Outcome::Whole),
+            ("garbage", Outcome::Whole),
+        ];
+        for (if_range, expected) in cases {
+            let got = outcome(&[("range", "bytes=0-0"), ("if-range", if_range)]);
+            assert_eq!(got, expected, "{if_range}");
+        }
+        let twice = [("range", "bytes=0-0"), ("if-range", SAME), ("if-range", SAME)];
+        assert_eq!(outcome(&twice), Outcome::Whole);
+    }
+
+    #[test]
+    fn a_file_from_the_future_is_shown_as_modified_now() {
+        let now = UNIX_EPOCH + Duration::from_secs(100);
+        let validators = Validators::new(now + Duration::from_secs(50), 1, now);
+        assert_eq!(validators.modified, now);
+    }
+}

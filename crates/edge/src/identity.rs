@@ -1,0 +1,181 @@
+//! Who the server is to its viewers: certificate chain and private key, from PEM files or made
+//! on the spot for development.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use aws_lc_rs::digest::{SHA256, digest};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::PublicKeyData as _;
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
+
+use crate::Error;
+
+/// The name that a development certificate is for, beside `localhost` and the loopback addresses
+/// (`.test` never resolves: RFC 6761, section 6.2).
+pub const DEVELOPMENT_NAME: &str = "mendcast.test";
+
+/// How long a development certificate is valid: as long as browsers take one by its hash.
+const DEVELOPMENT_VALIDITY: Duration = Duration::from_secs(14 * 86_400);
+
+/// A certificate chain with the key of its first certificate.
+#[derive(Debug)]
+pub struct Identity {
+    /// The chain in DER, the server's own certificate first.
+    pub chain: Vec<CertificateDer<'static>>,
+    /// The private key in DER.
+    pub key: PrivateKeyDer<'static>,
+    /// The SHA-256 hash of the public key (SubjectPublicKeyInfo), Base64; only of a development
+    /// certificate, for browsers that are to take it.
+    pub development: Option<String>,
+}
+
+impl Identity {
+    /// Reads a chain and its key from PEM files.
+    ///
+    /// # Errors
+    /// One line: a file cannot be read or is no PEM, or the key is not the certificate's.
+    pub fn load(chain: &Path, key: &Path) -> Result<Self, Error> {
+        let failed = |what, path: &Path, e: pem::Error| {
+            let why = match e {
+                pem::Error::Io(e) => e.to_string(),
+                pem::Error::NoItemsFound => "not PEM, or of something else".into(),
+                other => format!("broken PEM: {other}"),
+            };
+            Error::new(format!("{what} {}: {why}", path.display()))
+        };
+        let certificates = CertificateDer::pem_file_iter(chain)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .and_then(|chain| (!chain.is_empty()).then_some(chain).ok_or(pem::Error::NoItemsFound))
+            .map_err(|e| failed("certificate", chain, e))?;
+        let private =
+            PrivateKeyDer::from_pem_file(key).map_err(|e| failed("private key", key, e))?;
+        let identity = Self { chain: certificates, key: private, development: None };
+        identity.certified(&provider::default_provider()).map_err(|e| {
+            let (chain, key) = (chain.display(), key.display());
+            Error::new(format!("certificate {chain} with private key {key}: {e}"))
+        })?;
+        Ok(identity)
+    }
+
+    /// Makes a self-signed certificate (ECDSA P-256, 14 days) for [`DEVELOPMENT_NAME`],
+    /// `localhost`, 127.0.0.1 and ::1.
+    ///
+    /// # Errors
+    /// The cryptographic library refuses.
+    pub fn development() -> Result<Self, Error> {
+        let failed = |e| Error::new(format!("development certificate: {e}"));
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ECDSA_P256_SHA256).map_err(failed)?;
+        let names = [DEVELOPMENT_NAME, "localhost", "127.0.0.1", "::1"].map(str::to_owned);
+        let mut params = rcgen::CertificateParams::new(names).map_err(failed)?;
+        params.distinguished_name.push(rcgen::DnType::CommonName, "Mendcast development");
+        // A little earlier than now: the viewer's clock may be slow.
+        let from = SystemTime::now() - Duration::from_secs(3600);
+        params.not_before = from.into();
+        params.not_after = (from + DEVELOPMENT_VALIDITY).into();
+        let certificate = params.self_signed(&key).map_err(failed)?;
+        Ok(Self {
+            development: Some(
+                BASE64.encode(digest(&SHA256, &key.subject_public_key_info()).as_ref()),
+            ),
+            chain: vec![certificate.der().clone()],
+            key: PrivateKeyDer::Pkcs8(key.serialize_der().into()),
+        })
+    }
+
+    /// The command with which Chromium opens this server over HTTP/3 and takes its development
+    /// certificate; `None` with a real one.
+    pub fn chromium_command(&self, port: u16) -> Option<String> {
+        let hash = self.development.as_ref()?;
+        // `localhost` may be ::1 or 127.0.0.1 and is special to browsers; a mapped name is not.
+        Some(format!(
+            "chromium --user-data-dir=\"$(mktemp -d)\" \
+             --origin-to-force-quic-on={DEVELOPMENT_NAME}:{port} \
+             --host-resolver-rules=\"MAP {DEVELOPMENT_NAME} 127.0.0.1\" \
+             --ignore-certificate-errors-spki-list={hash} \
+             https://{DEVELOPMENT_NAME}:{port}/"
+        ))
+    }
+
+    fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, rustls::Error> {
+        CertifiedKey::from_der(self.chain.clone(), self.key.clone_key(), provider)
+    }
+
+    /// TLS 1.2 and 1.3 for HTTP/2 and HTTP/1.1 over TCP.
+    ///
+    /// # Errors
+    /// The certificate or key is of a kind that TLS cannot use.
+    pub fn tcp(&self) -> Result<Arc<rustls::ServerConfig>, Error> {
+        let failed = |e: rustls::Error| Error::new(format!("TLS: {e}"));
+        let provider = Arc::new(provider::default_provider());
+        let certified = self.certified(&provider).map_err(failed)?;
+        let mut config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(failed)?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.ticketer = provider::Ticketer::new().map_err(failed)?;
+        Ok(Arc::new(config))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(dir: &Path, name: &str, content: &str) -> std::path::PathBuf {
+        let path = dir.join(name);
+        std::fs::write(&path, content).expect("written");
+        path
+    }
+
+    #[test]
+    fn a_bad_certificate_or_key_is_one_line_that_names_the_file() {
+        let dir = tempfile::tempdir().expect("a temporary directory");
+        let key = rcgen::KeyPair::generate().expect("generated");
+        let params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");
+        let pem = params.self_signed(&key).expect("signed").pem();
+        let other = rcgen::KeyPair::generate().expect("generated");
+        let chain = written(dir.path(), "chain.pem", &pem);
+        let good = written(dir.path(), "key.pem", &key.serialize_pem());
+        let wrong = written(dir.path(), "wrong.pem", &other.serialize_pem());
+        let text = written(dir.path(), "text", "hello");
+        let cut = written(dir.path(), "cut.pem", &pem[..pem.len() / 2]);
+        let missing = dir.path().join("missing");
+
+        let identity = Identity::load(&chain, &good).expect("they belong together");
+        assert_eq!((identity.chain.len(), identity.development.is_none()), (1, true));
+        assert!(identity.chromium_command(1).is_none());
+        let cases = [
+            (&missing, &good, "certificate", "missing: No such file"),
+            (&text, &good, "certificate", "text: not PEM"),
+            (&cut, &good, "certificate", "cut.pem: broken PEM"),
+            (&good, &good, "certificate", "key.pem: not PEM, or of something else"),
+            (&chain, &missing, "private key", "missing: No such file"),
+            (&chain, &chain, "private key", "chain.pem: not PEM, or of something else"),
+            (&chain, &wrong, "certificate", "wrong.pem: keys may not be consistent: KeyMismatch"),
+        ];
+        for (chain, key, start, part) in cases {
+            let error = Identity::load(chain, key).expect_err("wrong").to_string();
+            assert!(error.starts_with(start) && error.contains(part), "{error}");
+            assert_eq!(error.lines().count(), 1);
+        }
+    }
+
+    #[test]
+    fn the_development_certificate_is_usable_and_its_hash_is_in_the_command() {
+        let identity = Identity::development().expect("made");
+        identity.tcp().expect("usable");
+        let hash = identity.development.clone().expect("a hash");
+        assert_eq!(BASE64.decode(&hash).expect("Base64").len(), 32);
+        let command = identity.chromium_command(4433).expect("a command");
+        assert!(command.contains(&format!("spki-list={hash} ")), "{command}");
+        assert!(command.contains("--origin-to-force-quic-on=mendcast.test:4433 "), "{command}");
+    }
+}

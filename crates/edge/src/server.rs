@@ -1,0 +1,218 @@
+//! The process: state from a configuration, listeners, signals, reload and drain.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+
+use crate::Error;
+use crate::config::Config;
+use crate::files::Files;
+use crate::front::tcp;
+use crate::identity::Identity;
+use crate::io::{self, Listener};
+
+/// Everything that follows from one configuration; replaced as a whole by a reload.
+#[derive(Debug)]
+pub struct State {
+    /// The configuration.
+    pub config: Config,
+    /// Certificate and key.
+    pub identity: Arc<Identity>,
+    /// TLS of the TCP front.
+    pub tcp_tls: Arc<rustls::ServerConfig>,
+    /// The static files, if there are any.
+    pub files: Option<Files>,
+    /// The text of the key file, if one is configured.
+    pub secrets: Option<String>,
+}
+
+impl State {
+    /// Reads what `config` names. Where `previous` has a development certificate and `config`
+    /// names none, that one stays: browsers were told its hash.
+    ///
+    /// # Errors
+    /// One line: a file or directory that cannot be read or is not what it should be.
+    pub fn new(config: Config, previous: Option<&Self>) -> Result<Self, Error> {
+        let server = &config.server;
+        let identity = match (&server.certificate, &server.key) {
+            (Some(certificate), Some(key)) => Arc::new(Identity::load(certificate, key)?),
+            _ => match previous.map(|state| &state.identity) {
+                Some(identity) if identity.development.is_some() => identity.clone(),
+                _ => Arc::new(Identity::development()?),
+            },
+        };
+        let read = |what: &str, path: &Path, e: std::io::Error| {
+            Error::new(format!("{what} {}: {e}", path.display()))
+        };
+        let files = match &server.root {
+            Some(root) => {
+                let memory = config.files.memory.as_usize();
+                let files = Files::new(root, &config.files.cache_control, memory);
+                Some(files.map_err(|e| read("root", root, e))?)
+            }
+            None => None,
+        };
+        let secrets = match &server.key_file {
+            Some(path) => {
+                Some(std::fs::read_to_string(path).map_err(|e| read("key file", path, e))?)
+            }
+            None => None,
+        };
+        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, secrets })
+    }
+}
+
+/// What all threads of the process share.
+#[derive(Debug)]
+pub struct Shared {
+    state: ArcSwap<State>,
+    draining: watch::Sender<bool>,
+}
+
+impl Shared {
+    /// The state of the moment. A connection takes it once and keeps it.
+    pub fn state(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    /// Gives new connections the values of `config`; running ones keep theirs.
+    ///
+    /// # Errors
+    /// As [`State::new`]; the old state stays.
+    pub fn reload(&self, config: Config) -> Result<(), Error> {
+        let old = self.state();
+        let fixed = |c: &Config| (c.server.listen.clone(), c.server.cores, c.tcp.max_connections);
+        if fixed(&config) != fixed(&old.config) {
+            tracing::warn!("listen, cores and [tcp] max_connections change at the next start");
+        }
+        self.state.store(Arc::new(State::new(config, Some(&old))?));
+        Ok(())
+    }
+
+    /// Starts the drain: no new connections, and the running ones end with their open requests.
+    pub fn drain(&self) {
+        self.draining.send_replace(true);
+    }
+
+    /// Waits until the drain starts.
+    pub async fn drained(&self) {
+        // The sender lives in `self`, so the only outcome is the value.
+        let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
+    }
+}
+
+/// A server with its sockets bound.
+#[derive(Debug)]
+pub struct Edge {
+    shared: Arc<Shared>,
+    listeners: Vec<Listener>,
+}
+
+impl Edge {
+    /// Reads what `config` names and binds its addresses; from here on the kernel queues viewers.
+    ///
+    /// # Errors
+    /// One line: as [`State::new`], or an address that cannot be bound.
+    pub fn open(config: Config) -> Result<Self, Error> {
+        let cores = match config.server.cores {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            cores => cores.into(),
+        };
+        let state = State::new(config, None)?;
+        let listeners = io::listen(&state.config, cores)?;
+        let (draining, _) = watch::channel(false);
+        let shared = Arc::new(Shared { state: ArcSwap::from_pointee(state), draining });
+        Ok(Self { shared, listeners })
+    }
+
+    /// What the threads share: for reloads, and to start the drain.
+    pub fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// What listens where.
+    pub fn listeners(&self) -> &[Listener] {
+        &self.listeners
+    }
+
+    /// Serves until the drain is over, on a current-thread runtime.
+    ///
+    /// # Errors
+    /// One line: the runtime refuses a socket.
+    pub async fn serve(self) -> Result<(), Error> {
+        let Self { shared, listeners } = self;
+        let limit = shared.state().config.tcp.max_connections as usize;
+        let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
+        let mut fronts = JoinSet::new();
+        // Held until the end: the ports stay this process's.
+        let mut udp = Vec::new();
+        for listener in listeners {
+            let tcp = tokio::net::TcpListener::from_std(listener.tcp)
+                .map_err(|e| Error::new(format!("cannot listen on {}: {e}", listener.address)))?;
+            let port = listener.address.port();
+            fronts.spawn(tcp::serve(tcp, port, shared.clone(), slots.clone()));
+            udp.push(listener.udp);
+        }
+        while fronts.join_next().await.is_some() {}
+        Ok(())
+    }
+}
+
+/// Runs the server of the configuration file `path` until a signal ends it: SIGTERM and SIGINT
+/// drain (twice: at once), SIGHUP reads the file again.
+///
+/// # Errors
+/// One line, for anything that keeps it from starting.
+pub fn run(path: &Path, config: Config) -> Result<(), Error> {
+    let edge = Edge::open(config)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| Error::new(format!("runtime: {e}")))?;
+    runtime.block_on(async {
+        let signals = |kind| signal(kind).map_err(|e| Error::new(format!("signals: {e}")));
+        let mut terminate = signals(SignalKind::terminate())?;
+        let mut interrupt = signals(SignalKind::interrupt())?;
+        let mut hangup = signals(SignalKind::hangup())?;
+
+        for listener in edge.listeners() {
+            tracing::info!("listening on {}", listener.address);
+        }
+        let shared = edge.shared().clone();
+        if let Some(listener) = edge.listeners().first()
+            && let Some(command) = shared.state().identity.chromium_command(listener.address.port())
+        {
+            tracing::info!("self-signed certificate for development; to open it: {command}");
+        }
+
+        let mut serving = core::pin::pin!(edge.serve());
+        let mut ending = false;
+        loop {
+            tokio::select! {
+                result = &mut serving => return result,
+                _ = hangup.recv() => {
+                    match Config::load(path).and_then(|config| shared.reload(config)) {
+                        Ok(()) => tracing::info!("{} reloaded", path.display()),
+                        Err(e) => tracing::error!("not reloaded: {e}"),
+                    }
+                    continue;
+                }
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            if ending {
+                return Ok(());
+            }
+            ending = true;
+            tracing::info!("draining");
+            shared.drain();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests;
