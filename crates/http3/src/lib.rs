@@ -1,1 +1,35 @@
-//! http3
+//! The server side of HTTP/3 (RFC 9114) with static-table QPACK (RFC 9204) and extensible
+//! priorities (RFC 9218), sans-IO: the transport is reached through [`Transport`], what happened
+//! is told by [`Server::poll_event`], and no clock, socket or randomness is used.
+//!
+//! What it leaves out on purpose: server push, the dynamic QPACK table (its capacity is announced
+//! as 0, so that no request ever waits for another stream), interim responses and tunnels (CONNECT
+//! is answered with status 501). A peer that uses one of them all the same gets the error code
+//! that the RFCs name for it.
+//!
+//! Bodies are pulled: DATA is read from the transport only in [`Server::read_body`], so a body
+//! that nobody reads stays under the stream's flow control. Frame headers are read to the byte,
+//! never beyond. Memory per connection is bounded by [`Config`] and by the number of streams that
+//! the transport admits.
+
+#![forbid(unsafe_code)]
+
+mod control;
+mod error;
+mod frame;
+mod priority;
+mod qpack;
+mod request;
+mod server;
+mod stream;
+mod transport;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{SendError, code};
+pub use priority::Priority;
+pub use qpack::Field;
+pub use request::RequestHead;
+pub use server::{BodyRead, Config, Event, Server};
+pub use transport::{Read, StreamGone, Transport};

@@ -1,0 +1,113 @@
+//! Error codes (RFC 9114, section 8.1; RFC 9204, section 6) and the ways in which reading a
+//! stream or writing a response can fail.
+
+use core::fmt;
+
+use crate::transport::StreamGone;
+
+/// Application error codes of HTTP/3 and QPACK.
+pub mod code {
+    /// No error; the connection or stream is merely closed.
+    pub const H3_NO_ERROR: u64 = 0x0100;
+    /// A violation that no more specific code names.
+    pub const H3_GENERAL_PROTOCOL_ERROR: u64 = 0x0101;
+    /// An error inside the server.
+    pub const H3_INTERNAL_ERROR: u64 = 0x0102;
+    /// The peer created a stream that is not accepted.
+    pub const H3_STREAM_CREATION_ERROR: u64 = 0x0103;
+    /// A stream that the connection needs was closed.
+    pub const H3_CLOSED_CRITICAL_STREAM: u64 = 0x0104;
+    /// A frame is not permitted in this state or on this stream.
+    pub const H3_FRAME_UNEXPECTED: u64 = 0x0105;
+    /// A frame has a wrong layout or size.
+    pub const H3_FRAME_ERROR: u64 = 0x0106;
+    /// The peer's behaviour might generate excessive load.
+    pub const H3_EXCESSIVE_LOAD: u64 = 0x0107;
+    /// A stream or push identifier was used wrongly.
+    pub const H3_ID_ERROR: u64 = 0x0108;
+    /// The payload of SETTINGS is wrong.
+    pub const H3_SETTINGS_ERROR: u64 = 0x0109;
+    /// The control stream did not begin with SETTINGS.
+    pub const H3_MISSING_SETTINGS: u64 = 0x010a;
+    /// The request was rejected without any processing and may be retried.
+    pub const H3_REQUEST_REJECTED: u64 = 0x010b;
+    /// The request or its response was cancelled.
+    pub const H3_REQUEST_CANCELLED: u64 = 0x010c;
+    /// The stream ended without a fully formed request.
+    pub const H3_REQUEST_INCOMPLETE: u64 = 0x010d;
+    /// A message is malformed.
+    pub const H3_MESSAGE_ERROR: u64 = 0x010e;
+    /// A field section could not be decompressed.
+    pub const QPACK_DECOMPRESSION_FAILED: u64 = 0x0200;
+    /// An instruction on the encoder stream is wrong.
+    pub const QPACK_ENCODER_STREAM_ERROR: u64 = 0x0201;
+    /// An instruction on the decoder stream is wrong.
+    pub const QPACK_DECODER_STREAM_ERROR: u64 = 0x0202;
+}
+
+/// A violation that ends the connection (RFC 9114, section 8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ConnectionError {
+    /// The application error code.
+    pub(crate) code: u64,
+    /// What happened, for the peer's log.
+    pub(crate) reason: &'static str,
+}
+
+impl ConnectionError {
+    pub(crate) const fn new(code: u64, reason: &'static str) -> Self {
+        Self { code, reason }
+    }
+}
+
+/// Why a request cannot go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Failure {
+    /// The whole connection ends.
+    Connection(ConnectionError),
+    /// The stream is reset with this code.
+    Stream(u64),
+    /// The client reset the stream with this code.
+    Reset(u64),
+    /// The request is answered with this status without reaching the application.
+    Answer(u16),
+}
+
+impl From<ConnectionError> for Failure {
+    fn from(error: ConnectionError) -> Self {
+        Self::Connection(error)
+    }
+}
+
+/// Why a part of a response was not sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SendError {
+    /// The request is over: cancelled by either side, finished, or never was.
+    Gone,
+    /// Not possible at this point: content before the head, a second head, content after trailers.
+    OutOfOrder,
+    /// The status is not a final one (200 to 999), or a field must not be in an HTTP/3 message
+    /// (RFC 9114, section 4.2).
+    Malformed,
+    /// The field section is larger than the client's SETTINGS_MAX_FIELD_SECTION_SIZE.
+    TooLarge,
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Gone => "the request is over",
+            Self::OutOfOrder => "this part of a response cannot be sent now",
+            Self::Malformed => "the status or a field is not allowed in a response",
+            Self::TooLarge => "the field section exceeds the client's limit",
+        })
+    }
+}
+
+impl core::error::Error for SendError {}
+
+impl From<StreamGone> for SendError {
+    fn from(_: StreamGone) -> Self {
+        Self::Gone
+    }
+}

@@ -1,0 +1,227 @@
+//! The framing layer (RFC 9114, section 7): variable-length integers (RFC 9000, section 16), frame
+//! types, and readers that take exactly the bytes of a header or payload from a stream, in
+//! whatever pieces they arrive.
+
+use bytes::{BufMut, Bytes};
+use units::StreamId;
+
+use crate::error::{ConnectionError, code};
+use crate::transport::{Read, StreamGone, Transport};
+
+/// Content of a message.
+pub(crate) const DATA: u64 = 0x00;
+/// A field section.
+pub(crate) const HEADERS: u64 = 0x01;
+/// Cancels a push.
+pub(crate) const CANCEL_PUSH: u64 = 0x03;
+/// Settings of the connection.
+pub(crate) const SETTINGS: u64 = 0x04;
+/// Announces a push; only servers send it.
+pub(crate) const PUSH_PROMISE: u64 = 0x05;
+/// Begins a graceful shutdown.
+pub(crate) const GOAWAY: u64 = 0x07;
+/// Allows pushes.
+pub(crate) const MAX_PUSH_ID: u64 = 0x0d;
+/// New priority of a request stream (RFC 9218, section 7.2).
+pub(crate) const PRIORITY_UPDATE_REQUEST: u64 = 0xf0700;
+/// New priority of a push stream (RFC 9218, section 7.2).
+pub(crate) const PRIORITY_UPDATE_PUSH: u64 = 0xf0701;
+
+/// The largest variable-length integer, 2^62 − 1.
+pub(crate) const VARINT_MAX: u64 = (1 << 62) - 1;
+
+/// Payload is skipped in pieces of at most this many bytes.
+const SKIP_CHUNK: u64 = 16 * 1024;
+
+/// Frame types of HTTP/2 that HTTP/3 has no counterpart for (RFC 9114, section 11.2.1).
+pub(crate) const fn is_reserved_by_http2(kind: u64) -> bool {
+    matches!(kind, 0x02 | 0x06 | 0x08 | 0x09)
+}
+
+/// Takes a variable-length integer off the front of `input`; `None` if it is cut short.
+pub(crate) fn take_varint(input: &mut &[u8]) -> Option<u64> {
+    let length = 1 << (input.first()? >> 6);
+    let (encoded, rest) = input.split_at_checked(length)?;
+    *input = rest;
+    let value = encoded.iter().fold(0, |value, &byte| value << 8 | u64::from(byte));
+    Some(value & (u64::MAX >> (66 - 8 * length)))
+}
+
+/// Appends `value` (at most [`VARINT_MAX`]) as a variable-length integer of the shortest length.
+pub(crate) fn put_varint(out: &mut impl BufMut, value: u64) {
+    debug_assert!(value <= VARINT_MAX);
+    match value {
+        0..0x40 => out.put_u8(value as u8),
+        0x40..0x4000 => out.put_u16(value as u16 | 0x4000),
+        0x4000..0x4000_0000 => out.put_u32(value as u32 | 0x8000_0000),
+        _ => out.put_u64(value | 0xc000_0000_0000_0000),
+    }
+}
+
+/// Writes a frame: a small chunk for type and length, then the payload itself, not copied.
+///
+/// # Errors
+/// [`StreamGone`] if the stream can no longer be written.
+pub(crate) fn write_frame(
+    t: &mut impl Transport,
+    id: StreamId,
+    kind: u64,
+    payload: Bytes,
+) -> Result<(), StreamGone> {
+    let mut header = [0; 16];
+    let mut free = &mut header[..];
+    put_varint(&mut free, kind);
+    put_varint(&mut free, payload.len() as u64);
+    let length = 16 - free.len();
+    t.write_small(id, &header[..length])?;
+    if payload.is_empty() { Ok(()) } else { t.write(id, payload) }
+}
+
+/// Why a reader could not go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pause {
+    /// Nothing to read now.
+    Blocked,
+    /// The stream ended.
+    Finished,
+    /// The peer reset the stream with this code.
+    Reset(u64),
+}
+
+/// One read, with the promises of [`Transport::read`] enforced.
+pub(crate) fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause> {
+    match t.read(id, max) {
+        Read::Data(data) if !data.is_empty() && data.len() <= max => Ok(data),
+        Read::Data(_) | Read::Blocked | Read::Unknown => Err(Pause::Blocked),
+        Read::Finished => Err(Pause::Finished),
+        Read::Reset(code) => Err(Pause::Reset(code)),
+    }
+}
+
+/// Reads `N` (1 or 2) variable-length integers and not a byte more: a stream type, or the type and
+/// length of a frame.
+#[derive(Debug, Default)]
+pub(crate) struct Varints<const N: usize> {
+    bytes: [u8; 16],
+    length: u8,
+}
+
+impl<const N: usize> Varints<N> {
+    /// Whether a part has been read, so that the stream must not end here.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.length > 0
+    }
+
+    /// Bytes that the integers take as far as their first bytes are known; each one that is not
+    /// takes at least one.
+    fn needed(&self) -> usize {
+        let mut end = 0;
+        for missing in (1..=N).rev() {
+            if end >= usize::from(self.length) {
+                return end + missing;
+            }
+            end += 1 << (self.bytes[end] >> 6);
+        }
+        end
+    }
+
+    /// Reads on; resets itself when the integers are complete.
+    pub(crate) fn poll(&mut self, t: &mut impl Transport, id: StreamId) -> Result<[u64; N], Pause> {
+        loop {
+            let have = usize::from(self.length);
+            let needed = self.needed();
+            if have == needed {
+                let mut input = &self.bytes[..have];
+                let values = [(); N].map(|()| {
+                    take_varint(&mut input).expect("`needed` counted every byte of the integers")
+                });
+                self.length = 0;
+                return Ok(values);
+            }
+            let data = read(t, id, needed - have)?;
+            self.bytes[have..have + data.len()].copy_from_slice(&data);
+            self.length += data.len() as u8;
+        }
+    }
+}
+
+/// Collects a payload whose length was checked against a limit beforehand. Memory grows with what
+/// has arrived, not with what was announced.
+#[derive(Debug)]
+pub(crate) struct Collect {
+    collected: Vec<u8>,
+    length: usize,
+}
+
+impl Collect {
+    /// Collects `length` bytes.
+    pub(crate) fn new(length: usize) -> Self {
+        Self { collected: Vec::new(), length }
+    }
+
+    /// Reads on; gives the whole payload once, without a copy if it arrives in one piece.
+    pub(crate) fn poll(&mut self, t: &mut impl Transport, id: StreamId) -> Result<Bytes, Pause> {
+        while self.collected.len() < self.length {
+            let data = read(t, id, self.length - self.collected.len())?;
+            if data.len() == self.length {
+                return Ok(data);
+            }
+            self.collected.extend_from_slice(&data);
+        }
+        Ok(Bytes::from(core::mem::take(&mut self.collected)))
+    }
+
+    /// Bytes on the heap.
+    #[cfg(test)]
+    pub(crate) fn heap(&self) -> usize {
+        self.collected.capacity()
+    }
+}
+
+/// Reads and drops `remaining` bytes of a payload.
+pub(crate) fn skip(t: &mut impl Transport, id: StreamId, remaining: &mut u64) -> Result<(), Pause> {
+    while *remaining > 0 {
+        let data = read(t, id, SKIP_CHUNK.min(*remaining) as usize)?;
+        *remaining -= data.len() as u64;
+    }
+    Ok(())
+}
+
+/// The error for a stream that ended inside a frame.
+pub(crate) const fn truncated() -> ConnectionError {
+    // RFC 9114, section 7.1: a truncated last frame "MUST be treated as a connection error of type
+    // H3_FRAME_ERROR".
+    ConnectionError::new(code::H3_FRAME_ERROR, "the stream ended inside a frame")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_match_the_examples_of_rfc_9000_appendix_a_1() {
+        for (encoded, value) in [
+            (&[0x25][..], 37),
+            (&[0x7b, 0xbd], 15_293),
+            (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
+            (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c], 151_288_809_941_952_652),
+        ] {
+            let mut input = encoded;
+            assert_eq!(take_varint(&mut input), Some(value));
+            assert!(input.is_empty());
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            assert_eq!(out, encoded);
+            assert_eq!(take_varint(&mut &encoded[..encoded.len() - 1]), None);
+        }
+    }
+
+    #[test]
+    fn integers_survive_at_every_length_boundary() {
+        for value in [0, 63, 64, 16_383, 16_384, (1 << 30) - 1, 1 << 30, VARINT_MAX] {
+            let mut out = Vec::new();
+            put_varint(&mut out, value);
+            assert_eq!(take_varint(&mut &out[..]), Some(value));
+        }
+    }
+}

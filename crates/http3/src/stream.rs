@@ -1,0 +1,294 @@
+//! The receiving part of a request stream (RFC 9114, section 4.1): HEADERS, then DATA, then
+//! perhaps trailers, with unknown frames anywhere between, and what each wrong order means.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use units::StreamId;
+
+use crate::error::{ConnectionError, Failure, code};
+use crate::frame::{self, Collect, Pause, Varints};
+use crate::priority::Priority;
+use crate::qpack::{self, DecodeError, Field};
+use crate::request;
+use crate::server::Event;
+use crate::transport::Transport;
+
+/// A request whose response is not finished.
+#[derive(Debug)]
+pub(crate) struct RequestStream {
+    frame: Frame,
+    phase: Phase,
+    content_length: Option<u64>,
+    /// Sum of the lengths of the DATA frames that have begun, in bytes.
+    announced: u64,
+    /// What PRIORITY_UPDATE said; it goes before the header field (RFC 9218, section 7).
+    pub(crate) priority_update: Option<Priority>,
+    /// Whether the application has been handed the request.
+    pub(crate) is_delivered: bool,
+    /// Whether the application has been told of content that it has not yet read to its end.
+    is_notified: bool,
+    /// How far the response is.
+    pub(crate) sending: Sending,
+}
+
+/// How far a response is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sending {
+    Nothing,
+    Content,
+    Trailers,
+}
+
+/// Where in a frame the stream is.
+#[derive(Debug)]
+enum Frame {
+    Header(Varints<2>),
+    Fields(Collect),
+    /// In a DATA frame with this many bytes to go, at least 1; they wait for the application.
+    Data(u64),
+    Skip(u64),
+    /// The stream has ended.
+    End,
+}
+
+impl Frame {
+    fn next() -> Self {
+        Self::Header(Varints::default())
+    }
+}
+
+/// Where in the message the stream is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    Head,
+    Content,
+    Trailed,
+}
+
+/// Where [`RequestStream::advance`] stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stop {
+    /// Nothing to read now.
+    Blocked,
+    /// At content that the application has to read.
+    Content,
+    /// At the end of the request.
+    End,
+}
+
+impl RequestStream {
+    pub(crate) fn new(priority_update: Option<Priority>) -> Self {
+        Self {
+            frame: Frame::next(),
+            phase: Phase::Head,
+            content_length: None,
+            announced: 0,
+            priority_update,
+            is_delivered: false,
+            is_notified: false,
+            sending: Sending::Nothing,
+        }
+    }
+
+    /// Bytes on the heap, this struct included.
+    #[cfg(test)]
+    pub(crate) fn heap(&self) -> usize {
+        let payload = if let Frame::Fields(payload) = &self.frame { payload.heap() } else { 0 };
+        size_of::<Self>() + payload
+    }
+
+    /// Whether everything that the client sent has been read.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.frame, Frame::End)
+    }
+
+    /// Reads up to the next content, the end, or until nothing is left to read, and appends what
+    /// it found to `events`.
+    pub(crate) fn advance(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        limit: u64,
+        events: &mut VecDeque<Event>,
+    ) -> Result<Stop, Failure> {
+        loop {
+            let pause = match &mut self.frame {
+                Frame::Header(header) => match header.poll(t, id) {
+                    Ok([kind, length]) => {
+                        self.frame = self.begin(kind, length, limit)?;
+                        continue;
+                    }
+                    Err(Pause::Finished) if !header.has_begun() => {
+                        self.end(id, events)?;
+                        continue;
+                    }
+                    Err(pause) => pause,
+                },
+                Frame::Fields(payload) => match payload.poll(t, id) {
+                    Ok(section) => {
+                        self.on_fields(t, id, &section, limit, events)?;
+                        self.frame = Frame::next();
+                        continue;
+                    }
+                    Err(pause) => pause,
+                },
+                Frame::Skip(remaining) => match frame::skip(t, id, remaining) {
+                    Ok(()) => {
+                        self.frame = Frame::next();
+                        continue;
+                    }
+                    Err(pause) => pause,
+                },
+                Frame::Data(_) => return Ok(Stop::Content),
+                Frame::End => return Ok(Stop::End),
+            };
+            return paused(pause);
+        }
+    }
+
+    /// Reads up to `max` bytes of the content that [`RequestStream::advance`] stopped at; `None`
+    /// if it stands at none, or nothing is there to read now.
+    pub(crate) fn read_content(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        max: usize,
+    ) -> Result<Option<Bytes>, Failure> {
+        let Frame::Data(remaining) = &mut self.frame else { return Ok(None) };
+        let max = usize::try_from(*remaining).unwrap_or(usize::MAX).min(max.max(1));
+        match frame::read(t, id, max) {
+            Ok(data) => {
+                *remaining -= data.len() as u64;
+                if *remaining == 0 {
+                    self.frame = Frame::next();
+                }
+                Ok(Some(data))
+            }
+            Err(pause) => paused(pause).map(|_| None),
+        }
+    }
+
+    /// Whether the application is to be told that content waits: once, until it has read all there
+    /// was.
+    pub(crate) fn notify(&mut self) -> bool {
+        !core::mem::replace(&mut self.is_notified, true)
+    }
+
+    /// The application has read all there was.
+    pub(crate) fn rearm(&mut self) {
+        self.is_notified = false;
+    }
+
+    /// The code for a request that the client gave up. RFC 9114, section 4.1.1: rejected only "if
+    /// no processing was performed".
+    pub(crate) fn cancel_code(&self) -> u64 {
+        if self.is_delivered { code::H3_REQUEST_CANCELLED } else { code::H3_REQUEST_REJECTED }
+    }
+
+    /// Decides what to do with a frame by its type and length.
+    fn begin(&mut self, kind: u64, length: u64, limit: u64) -> Result<Frame, Failure> {
+        let unexpected = |reason| {
+            // RFC 9114, section 4.1: an invalid sequence of frames is H3_FRAME_UNEXPECTED.
+            Err(ConnectionError::new(code::H3_FRAME_UNEXPECTED, reason).into())
+        };
+        match (kind, self.phase) {
+            (frame::DATA, Phase::Head) => unexpected("DATA before HEADERS"),
+            (frame::DATA | frame::HEADERS, Phase::Trailed) => {
+                unexpected("HEADERS or DATA after the trailers")
+            }
+            (frame::DATA, Phase::Content) => {
+                self.announced = self.announced.saturating_add(length);
+                if self.content_length.is_some_and(|expected| self.announced > expected) {
+                    return Err(Failure::Stream(code::H3_MESSAGE_ERROR));
+                }
+                Ok(if length == 0 { Frame::next() } else { Frame::Data(length) })
+            }
+            (frame::HEADERS, _) if length <= limit => {
+                Ok(Frame::Fields(Collect::new(length as usize)))
+            }
+            (frame::HEADERS, _) => Err(self.too_large()),
+            (
+                frame::CANCEL_PUSH
+                | frame::SETTINGS
+                | frame::PUSH_PROMISE
+                | frame::GOAWAY
+                | frame::MAX_PUSH_ID
+                | frame::PRIORITY_UPDATE_REQUEST
+                | frame::PRIORITY_UPDATE_PUSH,
+                _,
+            ) => unexpected("a frame not allowed on a request stream"),
+            _ if frame::is_reserved_by_http2(kind) => unexpected("a frame reserved by HTTP/2"),
+            // RFC 9114, section 9: unknown types are ignored.
+            _ => Ok(Frame::Skip(length)),
+        }
+    }
+
+    /// RFC 9114, section 4.2.2: a header section that is too large is answered with status 431.
+    /// Trailers may come when the response is under way, so the stream ends.
+    fn too_large(&self) -> Failure {
+        match self.phase {
+            Phase::Head => Failure::Answer(431),
+            Phase::Content | Phase::Trailed => Failure::Stream(code::H3_EXCESSIVE_LOAD),
+        }
+    }
+
+    fn on_fields(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        section: &Bytes,
+        limit: u64,
+        events: &mut VecDeque<Event>,
+    ) -> Result<(), Failure> {
+        let fields: Vec<Field> = qpack::decode(section, limit).map_err(|error| match error {
+            DecodeError::Failed(reason) => {
+                ConnectionError::new(code::QPACK_DECOMPRESSION_FAILED, reason).into()
+            }
+            DecodeError::TooLarge => self.too_large(),
+        })?;
+        if self.phase == Phase::Head {
+            let mut head = Box::new(request::parse(fields)?);
+            head.early = t.is_early(id);
+            head.priority = self.priority_update.unwrap_or(head.priority);
+            t.set_priority(id, head.priority.urgency, head.priority.incremental);
+            self.content_length = head.content_length;
+            self.phase = Phase::Content;
+            events.push_back(Event::Request { id, head, end: false });
+        } else {
+            request::check_trailers(&fields)?;
+            self.phase = Phase::Trailed;
+            events.push_back(Event::Trailers { id, fields });
+        }
+        Ok(())
+    }
+
+    /// The stream ended between two frames.
+    fn end(&mut self, id: StreamId, events: &mut VecDeque<Event>) -> Result<(), Failure> {
+        if self.phase == Phase::Head {
+            // RFC 9114, section 4.1: "the server SHOULD abort its response stream with the error
+            // code H3_REQUEST_INCOMPLETE".
+            return Err(Failure::Stream(code::H3_REQUEST_INCOMPLETE));
+        }
+        // RFC 9114, section 4.1.2: a Content-Length that is not "the sum of the DATA frame lengths
+        // received" is malformed.
+        if self.content_length.is_some_and(|expected| expected != self.announced) {
+            return Err(Failure::Stream(code::H3_MESSAGE_ERROR));
+        }
+        self.frame = Frame::End;
+        match events.back_mut() {
+            Some(Event::Request { id: last, end, .. }) if *last == id => *end = true,
+            _ => events.push_back(Event::RequestEnd(id)),
+        }
+        Ok(())
+    }
+}
+
+/// What a pause means that is not the end of the stream between two frames.
+fn paused(pause: Pause) -> Result<Stop, Failure> {
+    match pause {
+        Pause::Blocked => Ok(Stop::Blocked),
+        Pause::Finished => Err(frame::truncated().into()),
+        Pause::Reset(code) => Err(Failure::Reset(code)),
+    }
+}

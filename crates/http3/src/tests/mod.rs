@@ -1,0 +1,255 @@
+//! The server against a mock transport and a client that writes frames by hand.
+
+mod errors;
+mod h3spec;
+mod random;
+mod requests;
+mod shutdown;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use bytes::{Bytes, BytesMut};
+use units::{Direction, Side, StreamId};
+
+use crate::frame::{DATA, HEADERS, SETTINGS, put_varint, take_varint};
+use crate::qpack;
+use crate::{BodyRead, Config, Event, Read, Server, StreamGone, Transport};
+
+/// The client's first three unidirectional streams.
+const CONTROL: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 0);
+const ENCODER: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 1);
+const DECODER: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 2);
+/// A request that any server would take.
+const GET: [(&str, &str); 4] =
+    [(":method", "GET"), (":scheme", "https"), (":authority", "edge.test"), (":path", "/")];
+const POST: [(&str, &str); 4] =
+    [(":method", "POST"), (":scheme", "https"), (":authority", "edge.test"), (":path", "/in")];
+
+/// The stream of the `index`-th request.
+fn request(index: u64) -> StreamId {
+    StreamId::new(Side::Client, Direction::Bidirectional, index)
+}
+
+/// The server's `index`-th unidirectional stream.
+fn ours(index: u64) -> StreamId {
+    StreamId::new(Side::Server, Direction::Unidirectional, index)
+}
+
+fn frame(kind: u64, payload: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, kind);
+    put_varint(&mut out, payload.len() as u64);
+    out.extend_from_slice(payload);
+    out
+}
+
+fn headers(fields: &[(&str, &str)]) -> Vec<u8> {
+    frame(HEADERS, &qpack::encode(fields.iter().copied()))
+}
+
+fn data(payload: &[u8]) -> Vec<u8> {
+    frame(DATA, payload)
+}
+
+fn varint(value: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    put_varint(&mut out, value);
+    out
+}
+
+/// One stream as the mock transport knows it.
+#[derive(Debug, Default)]
+struct MockStream {
+    incoming: VecDeque<u8>,
+    fin: bool,
+    peer_reset: Option<u64>,
+    sent: Vec<u8>,
+    chunks: Vec<Bytes>,
+    finished: bool,
+    reset: Option<u64>,
+    stopped: Option<u64>,
+    priority: Option<(u8, bool)>,
+}
+
+/// A transport that delivers what the test puts into it.
+#[derive(Debug)]
+struct Mock {
+    streams: BTreeMap<StreamId, MockStream>,
+    closed: Option<(u64, &'static str)>,
+    max_uni: u64,
+    opened: u64,
+    /// The most that one read gives.
+    chunk: usize,
+    early: bool,
+}
+
+impl Mock {
+    fn stream(&mut self, id: StreamId) -> &mut MockStream {
+        self.streams.entry(id).or_default()
+    }
+}
+
+impl Transport for Mock {
+    fn open_uni(&mut self) -> Option<StreamId> {
+        if self.opened == self.max_uni {
+            return None;
+        }
+        self.opened += 1;
+        Some(ours(self.opened - 1))
+    }
+
+    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), StreamGone> {
+        let stream = self.stream(id);
+        if stream.finished || stream.reset.is_some() {
+            return Err(StreamGone);
+        }
+        stream.sent.extend_from_slice(&data);
+        stream.chunks.push(data);
+        Ok(())
+    }
+
+    fn finish(&mut self, id: StreamId) {
+        self.stream(id).finished = true;
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        self.stream(id).reset.get_or_insert(code);
+    }
+
+    fn stop_sending(&mut self, id: StreamId, code: u64) {
+        self.stream(id).stopped.get_or_insert(code);
+    }
+
+    fn read(&mut self, id: StreamId, max: usize) -> Read {
+        let max = max.min(self.chunk);
+        let Some(stream) = self.streams.get_mut(&id) else { return Read::Unknown };
+        assert!(max > 0, "a read of nothing");
+        if stream.stopped.is_some() {
+            Read::Unknown
+        } else if let Some(code) = stream.peer_reset {
+            Read::Reset(code)
+        } else if !stream.incoming.is_empty() {
+            let length = max.min(stream.incoming.len());
+            Read::Data(stream.incoming.drain(..length).collect())
+        } else if stream.fin {
+            Read::Finished
+        } else {
+            Read::Blocked
+        }
+    }
+
+    fn unsent(&self, id: StreamId) -> u64 {
+        self.streams.get(&id).map_or(0, |stream| stream.sent.len() as u64)
+    }
+
+    fn set_priority(&mut self, id: StreamId, urgency: u8, incremental: bool) {
+        self.stream(id).priority = Some((urgency, incremental));
+    }
+
+    fn close(&mut self, code: u64, reason: &'static str) {
+        assert_eq!(self.closed, None, "closed twice");
+        self.closed = Some((code, reason));
+    }
+
+    fn is_early(&self, _: StreamId) -> bool {
+        self.early
+    }
+}
+
+/// A server with its mock transport.
+#[derive(Debug)]
+struct Pair {
+    server: Server,
+    t: Mock,
+}
+
+impl Pair {
+    /// A server that has started; the client has sent nothing.
+    fn silent(config: Config) -> Self {
+        let t = Mock {
+            streams: BTreeMap::new(),
+            closed: None,
+            max_uni: 3,
+            opened: 0,
+            chunk: usize::MAX,
+            early: false,
+        };
+        let mut pair = Self { server: Server::new(config), t };
+        pair.server.start(&mut pair.t);
+        pair
+    }
+
+    /// A server whose client has opened its three streams and sent empty SETTINGS.
+    fn new() -> Self {
+        let mut pair = Self::silent(Config::default());
+        pair.send(CONTROL, &[vec![0x00], frame(SETTINGS, &[])].concat());
+        pair.send(ENCODER, &[0x02]);
+        pair.send(DECODER, &[0x03]);
+        pair
+    }
+
+    /// The client sends `bytes`, then perhaps the end of the stream.
+    fn put(&mut self, id: StreamId, bytes: &[u8], fin: bool) {
+        let stream = self.t.stream(id);
+        stream.incoming.extend(bytes);
+        stream.fin |= fin;
+        self.server.on_readable(&mut self.t, id);
+    }
+
+    fn send(&mut self, id: StreamId, bytes: &[u8]) {
+        self.put(id, bytes, false);
+    }
+
+    fn send_fin(&mut self, id: StreamId, bytes: &[u8]) {
+        self.put(id, bytes, true);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        self.t.stream(id).peer_reset = Some(code);
+        self.server.on_reset(&mut self.t, id, code);
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.server.poll_event()).collect()
+    }
+
+    /// All content that can be read now, and how it ended.
+    fn body(&mut self, id: StreamId) -> (Vec<u8>, BodyRead) {
+        let mut content = Vec::new();
+        loop {
+            match self.server.read_body(&mut self.t, id, 1_000) {
+                BodyRead::Data(data) => content.extend_from_slice(&data),
+                other => return (content, other),
+            }
+        }
+    }
+
+    /// The error code that the connection was closed with.
+    fn close_code(&self) -> Option<u64> {
+        self.t.closed.map(|(code, _)| code)
+    }
+
+    /// What the server sent on a request stream: the field sections and the content.
+    fn response(&mut self, id: StreamId) -> (Vec<Vec<(String, String)>>, Vec<u8>) {
+        let text = |bytes: &Bytes| String::from_utf8_lossy(bytes).into_owned();
+        let (mut sections, mut content) = (Vec::new(), BytesMut::new());
+        let sent = &self.t.stream(id).sent;
+        let mut rest = &sent[..];
+        while !rest.is_empty() {
+            let kind = take_varint(&mut rest).expect("a frame type");
+            let length = take_varint(&mut rest).expect("a frame length") as usize;
+            let payload = &rest[..length];
+            rest = &rest[length..];
+            match kind {
+                HEADERS => {
+                    let fields = qpack::decode(payload, u64::MAX).expect("a field section");
+                    let lines = fields.iter().map(|f| (text(&f.name), text(&f.value)));
+                    sections.push(lines.collect());
+                }
+                DATA => content.extend_from_slice(payload),
+                other => panic!("frame {other:#x} in a response"),
+            }
+        }
+        (sections, content.to_vec())
+    }
+}
