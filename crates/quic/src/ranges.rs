@@ -203,25 +203,26 @@ impl Iterator for Gaps<'_> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
     use std::collections::BTreeSet;
 
-    fn set(ranges: &[Range<u64>]) -> RangeSet {
+    fn set(ranges: &[(u64, u64)]) -> RangeSet {
         let mut set = RangeSet::new();
-        for range in ranges {
-            set.insert(range.clone());
+        for &(start, end) in ranges {
+            set.insert(start..end);
         }
         set
     }
 
-    fn ranges(set: &RangeSet) -> Vec<Range<u64>> {
-        set.iter().collect()
+    fn ranges(set: &RangeSet) -> Vec<(u64, u64)> {
+        set.iter().map(|r| (r.start, r.end)).collect()
     }
 
     #[test]
     fn touching_ranges_become_one() {
-        let mut s = set(&[0..2, 4..6]);
+        let mut s = set(&[(0, 2), (4, 6)]);
         assert!(s.insert(2..4));
-        assert_eq!(ranges(&s), [0..6]);
+        assert_eq!(ranges(&s), [(0, 6)]);
         assert!(!s.insert(1..5));
         assert!(s.insert(6..7));
         assert_eq!(s.last(), Some(0..7));
@@ -229,9 +230,9 @@ mod tests {
 
     #[test]
     fn a_range_over_several_swallows_them_and_reports_what_is_new() {
-        let mut s = set(&[0..1, 3..4, 6..7, 9..10]);
+        let mut s = set(&[(0, 1), (3, 4), (6, 7), (9, 10)]);
         assert!(s.insert(2..8));
-        assert_eq!(ranges(&s), [0..1, 2..8, 9..10]);
+        assert_eq!(ranges(&s), [(0, 1), (2, 8), (9, 10)]);
         assert!(!s.insert(3..8));
         assert!(!s.insert(5..5));
         assert_eq!((s.min(), s.max()), (Some(0), Some(9)));
@@ -239,22 +240,22 @@ mod tests {
 
     #[test]
     fn removing_the_middle_splits() {
-        let mut s = set(&[0..10]);
+        let mut s = set(&[(0, 10)]);
         s.remove(3..5);
-        assert_eq!(ranges(&s), [0..3, 5..10]);
+        assert_eq!(ranges(&s), [(0, 3), (5, 10)]);
         s.remove(0..6);
-        assert_eq!(ranges(&s), [6..10]);
+        assert_eq!(ranges(&s), [(6, 10)]);
         s.remove(20..30);
         s.remove(8..8);
-        assert_eq!(ranges(&s), [6..10]);
+        assert_eq!(ranges(&s), [(6, 10)]);
     }
 
     #[test]
     fn the_oldest_ranges_go_first() {
-        let mut s = set(&[0..1, 3..4, 6..7, 9..10]);
+        let mut s = set(&[(0, 1), (3, 4), (6, 7), (9, 10)]);
         assert_eq!(s.pop_first(), Some(0..1));
         s.truncate_oldest(2);
-        assert_eq!(ranges(&s), [6..7, 9..10]);
+        assert_eq!(ranges(&s), [(6, 7), (9, 10)]);
         s.truncate_oldest(5);
         assert_eq!(s.len(), 2);
         s.clear();
@@ -269,10 +270,16 @@ mod tests {
 
     #[test]
     fn the_debug_form_lists_the_ranges() {
-        assert_eq!(format!("{:?}", set(&[0..2, 4..5])), "{0..2, 4..5}");
+        assert_eq!(format!("{:?}", set(&[(0, 2), (4, 5)])), "{0..2, 4..5}");
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            rng_seed: RngSeed::Fixed(0x5e7),
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         /// Against the obvious model: a set of single values in 0..64.
         #[test]
         fn it_behaves_like_a_set_of_single_values(
