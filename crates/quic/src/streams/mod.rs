@@ -1,1 +1,422 @@
-//! Streams and flow control (RFC 9000, sections 2 to 4).
+//! Streams and flow control of a server's connection (RFC 9000, sections 2 to 4), with the priorities
+//! of RFC 9218: what the application reads and writes (`application`), what frames bring in (`incoming`), what
+//! packets carry away and what becomes of it (`outgoing`), and the control frames that go with it
+//! (`control`).
+//!
+//! Packets are described by [`StreamRange`]s, never by copies: payload stays in the chunks that the
+//! application wrote until a packet is written, and each first send, retransmission or replica of
+//! the same bytes names the same range. An acknowledged, reset or removed range simply has nothing
+//! [unacknowledged](Streams::unacked) left.
+
+mod application;
+mod assembler;
+mod control;
+mod flow;
+mod incoming;
+mod outgoing;
+mod recv;
+mod schedule;
+mod send;
+mod table;
+
+use core::fmt;
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use units::{Direction, Side, StreamId, Timestamp};
+
+use crate::ranges::RangeSet;
+use crate::wire::{MAX_STREAMS_LIMIT, TransportParameters};
+
+pub use control::ControlFrame;
+pub use recv::ReadOutcome;
+
+use control::of_connection;
+use flow::Window;
+use recv::RecvStream;
+use schedule::Schedule;
+use send::SendStream;
+use table::{Stream, Table};
+
+/// A range of stream data that a packet carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamRange {
+    /// Where the stream lives. Slots are used again; `id` tells whether the stream is still there.
+    pub slot: u32,
+    /// The stream; identifiers are never used again.
+    pub id: StreamId,
+    /// Offset of the first byte in the stream.
+    pub offset: u64,
+    /// Length in bytes; 0 only together with `fin`.
+    pub len: u16,
+    /// Whether the stream ends behind the range.
+    pub fin: bool,
+}
+
+impl StreamRange {
+    fn bytes(&self) -> core::ops::Range<u64> {
+        self.offset..self.offset + u64::from(self.len)
+    }
+}
+
+/// The limits that this endpoint advertises in its transport parameters (RFC 9000, section 18.2),
+/// how far it lets its windows grow, and how much unsent data it calls much. All but the counts of
+/// streams in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// initial_max_data.
+    pub max_data: u64,
+    /// initial_max_stream_data_bidi_local: bidirectional streams that this endpoint opens.
+    pub max_stream_data_bidi_local: u64,
+    /// initial_max_stream_data_bidi_remote: bidirectional streams that the peer opens.
+    pub max_stream_data_bidi_remote: u64,
+    /// initial_max_stream_data_uni: unidirectional streams that the peer opens.
+    pub max_stream_data_uni: u64,
+    /// initial_max_streams_bidi: how many of the peer's streams may exist at once; at most 2^60.
+    pub max_streams_bidi: u64,
+    /// initial_max_streams_uni: the same for unidirectional streams.
+    pub max_streams_uni: u64,
+    /// Up to where auto-tuning may grow the connection's window.
+    pub connection_window_ceiling: u64,
+    /// Up to where auto-tuning may grow a stream's window.
+    pub stream_window_ceiling: u64,
+    /// Unsent bytes of a stream from which on the application is told ([`StreamEvent::Writable`])
+    /// when fewer than half of it are left.
+    pub send_high_water: u64,
+}
+
+impl Default for Limits {
+    /// For a server that sends much and receives little.
+    fn default() -> Self {
+        Self {
+            max_data: 128 << 10,
+            max_stream_data_bidi_local: 64 << 10,
+            max_stream_data_bidi_remote: 64 << 10,
+            max_stream_data_uni: 64 << 10,
+            max_streams_bidi: 100,
+            max_streams_uni: 8,
+            connection_window_ceiling: 4 << 20,
+            stream_window_ceiling: 1 << 20,
+            send_high_water: 64 << 10,
+        }
+    }
+}
+
+/// The priority of a stream (RFC 9218, section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Priority {
+    /// 0 (first) to 7 (last); larger values count as 7.
+    pub urgency: u8,
+    /// Whether the stream shares the bandwidth with others of its urgency, rather than being served
+    /// in the order of identifiers.
+    pub incremental: bool,
+}
+
+impl Default for Priority {
+    fn default() -> Self {
+        Self { urgency: 3, incremental: false }
+    }
+}
+
+/// What happened to a stream, for the application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamEvent {
+    /// The peer opened the stream.
+    Opened(StreamId),
+    /// Something new can be read: data, or the end of the stream.
+    Readable(StreamId),
+    /// Few bytes are left unsent, after there were many ([`Limits::send_high_water`]).
+    Writable(StreamId),
+    /// The peer reset its part of the stream.
+    Reset {
+        /// The stream.
+        id: StreamId,
+        /// Application error code.
+        code: u64,
+    },
+    /// The peer asked us to stop sending; the stream was reset with the same code (RFC 9000,
+    /// section 3.5).
+    Stopped {
+        /// The stream.
+        id: StreamId,
+        /// Application error code.
+        code: u64,
+    },
+    /// The peer acknowledged all of our data and the end of the stream.
+    Finished(StreamId),
+}
+
+/// Events of a stream, as bits of [`Stream::events`]; told in this order.
+mod event {
+    pub(super) const OPENED: u8 = 1 << 0;
+    pub(super) const READABLE: u8 = 1 << 1;
+    pub(super) const RESET: u8 = 1 << 2;
+    pub(super) const STOPPED: u8 = 1 << 3;
+    pub(super) const WRITABLE: u8 = 1 << 4;
+    pub(super) const FINISHED: u8 = 1 << 5;
+}
+
+/// The stream does not exist, not yet or no more, or has no such part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownStream;
+
+impl fmt::Display for UnknownStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no such stream")
+    }
+}
+
+impl core::error::Error for UnknownStream {}
+
+/// Why a stream takes no more data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WriteError {
+    /// The stream does not exist, not yet or no more, or is the peer's alone to send on.
+    UnknownStream,
+    /// The application has finished or reset it.
+    Finished,
+    /// The peer asked us to stop, with this application error code.
+    Stopped(u64),
+}
+
+impl fmt::Display for WriteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownStream => UnknownStream.fmt(f),
+            Self::Finished => f.write_str("the stream was finished or reset"),
+            Self::Stopped(code) => write!(f, "the peer stopped the stream with code {code:#x}"),
+        }
+    }
+}
+
+impl core::error::Error for WriteError {}
+
+/// A few numbers for metrics.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StreamStats {
+    /// Streams that exist, of both sides.
+    pub open: usize,
+    /// Bytes received and not yet read.
+    pub buffered: u64,
+    /// Bytes written and not yet sent once.
+    pub unsent: u64,
+}
+
+/// Streams of one direction that we open.
+#[derive(Debug, Default)]
+struct LocalStreams {
+    opened: u64,
+    /// The peer's MAX_STREAMS.
+    limit: u64,
+    /// The application wanted a stream beyond `limit`.
+    is_blocked: bool,
+}
+
+/// Streams of one direction that the peer opens.
+#[derive(Debug)]
+struct RemoteStreams {
+    /// One past the highest index opened.
+    opened: u64,
+    /// Indices below `opened` that were opened only by the use of a higher one and have no state.
+    dormant: RangeSet,
+    /// How many may exist at once.
+    allowance: u64,
+    /// How many are over.
+    closed: u64,
+    /// Our MAX_STREAMS, as last told to the peer.
+    advertised: u64,
+}
+
+impl RemoteStreams {
+    fn new(allowance: u64) -> Self {
+        let allowance = allowance.min(MAX_STREAMS_LIMIT);
+        let dormant = RangeSet::new();
+        Self { opened: 0, dormant, allowance, closed: 0, advertised: allowance }
+    }
+
+    /// The MAX_STREAMS that could be told to the peer now.
+    fn limit(&self) -> u64 {
+        (self.closed + self.allowance).min(MAX_STREAMS_LIMIT)
+    }
+}
+
+/// Index of a direction in arrays of two.
+const fn lane(direction: Direction) -> usize {
+    match direction {
+        Direction::Bidirectional => 0,
+        Direction::Unidirectional => 1,
+    }
+}
+
+/// The streams of one connection, seen from the server.
+///
+/// A stream exists until both of its parts are done and the application has polled its events: the
+/// sending part is done when all data and the FIN, or the RESET_STREAM, were acknowledged; the
+/// receiving part when the application has read up to [`ReadOutcome::Finished`], when the peer has
+/// reset it, or when the application has stopped it and its final size is known. Only then does
+/// the peer get the right to open another one.
+#[derive(Debug)]
+pub struct Streams {
+    table: Table,
+    limits: Limits,
+    local: [LocalStreams; 2],
+    remote: [RemoteStreams; 2],
+    /// Streams with events, in the order in which they got the first.
+    events: VecDeque<u32>,
+    schedule: Schedule,
+    /// Scheduled streams that have only a FIN to send.
+    scheduled_fins: usize,
+    /// Bytes written and not yet sent, of all streams.
+    unsent: u64,
+    /// First-time bytes sent, of all streams.
+    data_sent: u64,
+    /// The peer's MAX_DATA.
+    max_data: u64,
+    /// The peer's initial limits for streams: bidirectional of its own, bidirectional of ours,
+    /// unidirectional of ours.
+    peer_stream_data: [u64; 3],
+    /// The connection's receive window.
+    window: Window,
+    /// Sum of the highest offsets received, of all streams.
+    data_received: u64,
+    /// [`Assembler::fragments`](assembler::Assembler::fragments) of all streams.
+    fragments: usize,
+    /// The limit that was last reported in DATA_BLOCKED.
+    blocked_at: Option<u64>,
+    /// Frames of the connection that are due (bits of `control::of_connection`).
+    due: u8,
+    /// Streams with frames that are due.
+    due_streams: VecDeque<u32>,
+    /// The time and the smoothed RTT that came with the latest STREAM frame.
+    now: Timestamp,
+    srtt: Duration,
+}
+
+impl Streams {
+    /// No streams yet; the peer may open and send what `local` says. Until the peer's parameters are
+    /// [known](Self::set_peer_limits), nothing can be opened or sent.
+    pub fn new(local: &Limits) -> Self {
+        Self {
+            table: Table::default(),
+            limits: *local,
+            local: Default::default(),
+            remote: [local.max_streams_bidi, local.max_streams_uni].map(RemoteStreams::new),
+            events: VecDeque::new(),
+            schedule: Schedule::default(),
+            scheduled_fins: 0,
+            unsent: 0,
+            data_sent: 0,
+            max_data: 0,
+            peer_stream_data: [0; 3],
+            window: Window::new(local.max_data, local.connection_window_ceiling),
+            data_received: 0,
+            fragments: 0,
+            blocked_at: None,
+            due: 0,
+            due_streams: VecDeque::new(),
+            now: Timestamp::ZERO,
+            srtt: Duration::ZERO,
+        }
+    }
+
+    /// Takes over the peer's limits. They only rise: called again with the final parameters after
+    /// remembered ones (RFC 9000, section 7.4.1), lower values change nothing.
+    pub fn set_peer_limits(&mut self, peer: &TransportParameters) {
+        let limits = [
+            peer.initial_max_stream_data_bidi_local,
+            peer.initial_max_stream_data_bidi_remote,
+            peer.initial_max_stream_data_uni,
+        ];
+        for (own, new) in self.peer_stream_data.iter_mut().zip(limits) {
+            *own = new.max(*own);
+        }
+        let raised: Vec<_> =
+            self.table.iter().map(|(slot, s)| (slot, self.initial_max_data(s.id))).collect();
+        for (slot, max) in raised {
+            self.raise_stream_limit(slot, max);
+        }
+        self.on_max_data(peer.initial_max_data);
+        self.on_max_streams(Direction::Bidirectional, peer.initial_max_streams_bidi);
+        self.on_max_streams(Direction::Unidirectional, peer.initial_max_streams_uni);
+    }
+
+    /// What the peer's parameters let us send on stream `id`.
+    fn initial_max_data(&self, id: StreamId) -> u64 {
+        // "Local" and "remote" are from the view of the endpoint that sent the parameter.
+        match (id.initiator(), id.direction()) {
+            (Side::Client, Direction::Bidirectional) => self.peer_stream_data[0],
+            (Side::Server, Direction::Bidirectional) => self.peer_stream_data[1],
+            (Side::Server, Direction::Unidirectional) => self.peer_stream_data[2],
+            (Side::Client, Direction::Unidirectional) => 0,
+        }
+    }
+
+    /// Gives a stream its state.
+    fn create(&mut self, id: StreamId) -> u32 {
+        let ours = id.initiator() == Side::Server;
+        let both = id.direction() == Direction::Bidirectional;
+        let window = match (ours, both) {
+            (true, _) => self.limits.max_stream_data_bidi_local,
+            (false, true) => self.limits.max_stream_data_bidi_remote,
+            (false, false) => self.limits.max_stream_data_uni,
+        };
+        let window = || Window::new(window, self.limits.stream_window_ceiling);
+        self.table.insert(Stream {
+            id,
+            priority: Priority::default(),
+            send: (ours || both).then(|| SendStream::new(self.initial_max_data(id))),
+            recv: (!ours || both).then(|| RecvStream::new(window())),
+            scheduled: None,
+            events: 0,
+            control: 0,
+        })
+    }
+
+    /// Notes an event for the application.
+    fn tell(&mut self, slot: u32, event: u8) {
+        let stream = self.table.at(slot);
+        if stream.events == 0 {
+            self.events.push_back(slot);
+        }
+        stream.events |= event;
+    }
+
+    /// Takes events back that no longer mean anything.
+    fn untell(&mut self, slot: u32, events: u8) {
+        let stream = self.table.at(slot);
+        if stream.events & events != 0 {
+            stream.events &= !events;
+            if stream.events == 0 {
+                self.events.retain(|other| *other != slot);
+            }
+        }
+    }
+
+    /// Removes the stream if it is over; the peer may then open another one in its place.
+    fn retire(&mut self, slot: u32) {
+        let stream = self.table.at(slot);
+        if !stream.is_over() {
+            return;
+        }
+        let id = stream.id;
+        self.cancel(slot, u8::MAX);
+        self.table.remove(slot);
+        if id.initiator() == Side::Client {
+            let remote = &mut self.remote[lane(id.direction())];
+            remote.closed += 1;
+            if remote.limit() - remote.advertised >= (remote.allowance / 8).max(1) {
+                self.due |= of_connection::MAX_STREAMS[lane(id.direction())];
+            }
+        }
+    }
+
+    /// Gives the connection's window back what was read or will never be read.
+    fn consume(&mut self, bytes: u64) {
+        if bytes > 0 && self.window.consume(bytes) {
+            self.due |= of_connection::MAX_DATA;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

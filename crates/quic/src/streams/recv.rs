@@ -1,0 +1,161 @@
+//! The receiving part of a stream (RFC 9000, section 3.2): reassembly, the final size (section 4.5)
+//! and the stream's flow-control window (section 4.1).
+
+use bytes::Bytes;
+
+use crate::wire::{TransportErrorCode, VARINT_MAX};
+
+use super::assembler::Assembler;
+use super::flow::Window;
+
+/// What ended the receiving part, if anything did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Nothing yet: data comes in, or waits for the application.
+    Open,
+    /// The application read everything and was told so ("Data Read").
+    Read,
+    /// The peer reset the stream with this application error code ("Reset Recvd").
+    Reset(u64),
+    /// The application wants no more: data is dropped as it comes in. The code is for STOP_SENDING.
+    Stopped(u64),
+}
+
+/// The receiving part of one stream. Offsets in bytes from the start of the stream.
+#[derive(Debug)]
+pub(super) struct RecvStream {
+    pub(super) assembler: Assembler,
+    pub(super) window: Window,
+    /// One past the highest byte received.
+    highest: u64,
+    final_size: Option<u64>,
+    pub(super) end: End,
+}
+
+/// The outcome of a read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReadOutcome {
+    /// The next bytes in order, at least one.
+    Data(Bytes),
+    /// Nothing to read now; a `Readable` event follows when there is.
+    Blocked,
+    /// All data was read: the peer finished the stream.
+    Finished,
+    /// The peer reset the stream with this application error code.
+    Reset(u64),
+}
+
+/// A frame that breaks a rule of the stream: the error code and why.
+pub(super) type Violation = (TransportErrorCode, &'static str);
+
+impl RecvStream {
+    pub(super) fn new(window: Window) -> Self {
+        Self {
+            assembler: Assembler::default(),
+            window,
+            highest: 0,
+            final_size: None,
+            end: End::Open,
+        }
+    }
+
+    /// Whether more data could still come that the application would get.
+    pub(super) fn wants_data(&self) -> bool {
+        self.end == End::Open && self.final_size.is_none()
+    }
+
+    /// Whether nothing that the peer sends on the stream matters any more.
+    pub(super) fn is_done(&self) -> bool {
+        match self.end {
+            End::Open => false,
+            End::Read | End::Reset(_) => true,
+            End::Stopped(_) => self.final_size.is_some(),
+        }
+    }
+
+    /// Whether a read would give something other than `Blocked`.
+    pub(super) fn is_readable(&self) -> bool {
+        self.assembler.is_readable() || self.final_size == Some(self.assembler.position())
+    }
+
+    /// Whether every byte up to the final size is here or was read ("Data Recvd").
+    fn is_complete(&self) -> bool {
+        self.final_size == Some(self.assembler.position() + self.assembler.buffered())
+    }
+
+    /// Checks a frame whose data ends at `end`, which is the final size if `is_final`, against what
+    /// is known and against the stream's window; returns by how much it raises the highest offset.
+    /// Changes nothing.
+    pub(super) fn check(&self, end: u64, is_final: bool) -> Result<u64, Violation> {
+        // RFC 9000, section 4.5: "Once a final size for a stream is known, it cannot change."
+        match self.final_size {
+            Some(size) if end > size => {
+                return Err((TransportErrorCode::FINAL_SIZE_ERROR, "data beyond the final size"));
+            }
+            Some(size) if is_final && end != size => {
+                return Err((TransportErrorCode::FINAL_SIZE_ERROR, "the final size changed"));
+            }
+            None if is_final && end < self.highest => {
+                return Err((
+                    TransportErrorCode::FINAL_SIZE_ERROR,
+                    "final size below received data",
+                ));
+            }
+            _ => {}
+        }
+        if end > self.window.limit() || end > VARINT_MAX {
+            return Err((TransportErrorCode::FLOW_CONTROL_ERROR, "beyond the stream's limit"));
+        }
+        Ok(end.saturating_sub(self.highest))
+    }
+
+    /// Takes over what [`check`](Self::check) has let pass; returns how many bytes the connection's
+    /// window gets back at once because nobody will read them.
+    pub(super) fn accept(&mut self, end: u64, is_final: bool) -> u64 {
+        self.highest = self.highest.max(end);
+        if is_final {
+            self.final_size = Some(end);
+        }
+        match self.end {
+            End::Stopped(_) => self.assembler.discard(self.highest),
+            _ => 0,
+        }
+    }
+
+    /// The peer reset the stream, with a `final_size` that [`check`](Self::check) has let pass;
+    /// returns whether the application should know, and how many bytes the connection's window gets
+    /// back.
+    pub(super) fn on_reset(&mut self, code: u64, final_size: u64) -> (bool, u64) {
+        let complete = self.is_complete();
+        let freed = self.accept(final_size, true);
+        // RFC 9000, section 3.2: a reset that comes after all of the data may be ignored.
+        if self.end != End::Open || complete {
+            return (false, freed);
+        }
+        self.end = End::Reset(code);
+        (true, self.assembler.discard(self.highest))
+    }
+
+    /// The application wants no more; returns how many bytes the connection's window gets back.
+    pub(super) fn stop(&mut self, code: u64) -> u64 {
+        self.end = End::Stopped(code);
+        self.assembler.discard(self.highest)
+    }
+
+    /// Reads at most `max` bytes; `None` if the application stopped the stream.
+    pub(super) fn read(&mut self, max: usize) -> Option<ReadOutcome> {
+        match self.end {
+            End::Reset(code) => Some(ReadOutcome::Reset(code)),
+            End::Read => Some(ReadOutcome::Finished),
+            End::Stopped(_) => None,
+            End::Open => Some(match self.assembler.read(max) {
+                Some(data) => ReadOutcome::Data(data),
+                None if self.final_size == Some(self.assembler.position()) => {
+                    self.end = End::Read;
+                    ReadOutcome::Finished
+                }
+                None => ReadOutcome::Blocked,
+            }),
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The sending part of a stream (RFC 9000, section 3.1): the chunks that the application wrote, what
+//! of them was sent and acknowledged, and how the stream ends. The bytes stay in the application's
+//! shared chunks until a packet is written.
+
+use core::cell::Cell;
+use core::ops::Range;
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use crate::ranges::RangeSet;
+
+/// A chunk as the application wrote it, and its place in the stream.
+#[derive(Debug)]
+struct Chunk {
+    start: u64,
+    data: Bytes,
+}
+
+impl Chunk {
+    fn end(&self) -> u64 {
+        self.start + self.data.len() as u64
+    }
+}
+
+/// How far the end of the stream has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fin {
+    /// The application may write more.
+    Open,
+    /// The application finished; no FIN was sent yet.
+    Due,
+    /// A FIN was sent.
+    Sent,
+    /// A FIN was acknowledged.
+    Acked,
+}
+
+/// RESET_STREAM of ours.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reset {
+    /// Application error code.
+    pub(super) code: u64,
+    /// Whether the peer acknowledged it.
+    pub(super) acked: bool,
+}
+
+/// What a stream could send now, as far as its own flow control goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sendable {
+    /// New bytes, which the connection's flow control must let go too.
+    Data,
+    /// A FIN after the last byte: no flow control holds it.
+    Fin,
+}
+
+/// The sending part of one stream. Offsets in bytes from the start of the stream.
+#[derive(Debug)]
+pub(super) struct SendStream {
+    /// What is kept of the written data: whole chunks, until all of a chunk is acknowledged.
+    chunks: VecDeque<Chunk>,
+    /// Index of the chunk that was last copied from: packets mostly go on where the last one ended.
+    hint: Cell<usize>,
+    /// End of the written data.
+    written: u64,
+    /// First byte never sent.
+    sent: u64,
+    /// Everything before this is acknowledged.
+    acked_to: u64,
+    /// Acknowledged ranges behind `acked_to`, not touching it.
+    acked: RangeSet,
+    fin: Fin,
+    /// The peer's MAX_STREAM_DATA.
+    pub(super) max_data: u64,
+    /// The limit that was last reported in STREAM_DATA_BLOCKED.
+    pub(super) blocked_at: Option<u64>,
+    /// Set once the stream was reset, by the application or because the peer stopped it.
+    pub(super) reset: Option<Reset>,
+    /// Code of the peer's STOP_SENDING.
+    pub(super) stopped: Option<u64>,
+    /// The unsent bytes reached the high-water mark and have not been reported to be low since.
+    pub(super) was_high: bool,
+}
+
+impl SendStream {
+    pub(super) fn new(max_data: u64) -> Self {
+        Self {
+            chunks: VecDeque::new(),
+            hint: Cell::new(0),
+            written: 0,
+            sent: 0,
+            acked_to: 0,
+            acked: RangeSet::new(),
+            fin: Fin::Open,
+            max_data,
+            blocked_at: None,
+            reset: None,
+            stopped: None,
+            was_high: false,
+        }
+    }
+
+    /// Bytes written and not yet sent once.
+    pub(super) fn unsent(&self) -> u64 {
+        self.written - self.sent
+    }
+
+    /// Bytes sent so far: the final size, should the stream be reset now (RFC 9000, section 4.5).
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    /// Whether the application may still write.
+    pub(super) fn is_writable(&self) -> bool {
+        self.fin == Fin::Open && self.reset.is_none()
+    }
+
+    /// Whether all data and the FIN were acknowledged ("Data Recvd").
+    pub(super) fn is_complete(&self) -> bool {
+        self.fin == Fin::Acked && self.acked_to == self.written
+    }
+
+    /// Whether nothing is left to do ("Data Recvd" or "Reset Recvd").
+    pub(super) fn is_done(&self) -> bool {
+        match self.reset {
+            Some(reset) => reset.acked,
+            None => self.is_complete(),
+        }
+    }
+
+    /// Whether data waits and the stream's flow control holds all of it.
+    pub(super) fn is_blocked(&self) -> bool {
+        self.unsent() > 0 && self.sent >= self.max_data
+    }
+
+    /// What the stream could send now.
+    pub(super) fn sendable(&self) -> Option<Sendable> {
+        if self.unsent() > 0 {
+            (self.sent < self.max_data).then_some(Sendable::Data)
+        } else {
+            (self.fin == Fin::Due && self.reset.is_none()).then_some(Sendable::Fin)
+        }
+    }
+
+    /// Appends a chunk. The caller has checked [`is_writable`](Self::is_writable).
+    pub(super) fn push(&mut self, data: Bytes) {
+        let chunk = Chunk { start: self.written, data };
+        self.written = chunk.end();
+        self.chunks.push_back(chunk);
+    }
+
+    /// The application writes no more.
+    pub(super) fn finish(&mut self) {
+        self.fin = Fin::Due;
+    }
+
+    /// Takes up to `max` bytes of new data, and the FIN if it ends the stream.
+    pub(super) fn take(&mut self, max: u64) -> (Range<u64>, bool) {
+        let end = self.written.min(self.max_data.max(self.sent)).min(self.sent + max);
+        let range = self.sent..end;
+        self.sent = end;
+        let fin = self.fin == Fin::Due && end == self.written;
+        if fin {
+            self.fin = Fin::Sent;
+        }
+        (range, fin)
+    }
+
+    /// Fills `out` with the bytes from `offset` on; false if they are no longer (or not yet) here.
+    pub(super) fn copy(&self, offset: u64, out: &mut [u8]) -> bool {
+        if out.is_empty() {
+            return self.reset.is_none();
+        }
+        let kept = self.chunks.front().is_some_and(|first| first.start <= offset);
+        if !kept || offset + out.len() as u64 > self.written {
+            return false;
+        }
+        let mut index = self.index_of(offset);
+        let mut skip = (offset - self.chunks[index].start) as usize;
+        let mut out = out;
+        loop {
+            let data = &self.chunks[index].data[skip..];
+            let n = data.len().min(out.len());
+            let (now, later) = out.split_at_mut(n);
+            now.copy_from_slice(&data[..n]);
+            if later.is_empty() {
+                self.hint.set(index);
+                return true;
+            }
+            out = later;
+            index += 1;
+            skip = 0;
+        }
+    }
+
+    /// Index of the chunk that holds the byte at `offset`, which some chunk does.
+    fn index_of(&self, offset: u64) -> usize {
+        let hint = self.hint.get();
+        let holds = |index: usize| {
+            self.chunks.get(index).is_some_and(|c| c.start <= offset && offset < c.end())
+        };
+        if holds(hint) {
+            hint
+        } else if holds(hint + 1) {
+            hint + 1
+        } else {
+            self.chunks.partition_point(|chunk| chunk.start <= offset) - 1
+        }
+    }
+
+    /// The peer has the bytes of `range` and, if `fin`, the end of the stream.
+    pub(super) fn on_acked(&mut self, range: Range<u64>, fin: bool) {
+        if self.reset.is_some() {
+            return;
+        }
+        if fin {
+            self.fin = Fin::Acked;
+        }
+        if range.start > self.acked_to {
+            self.acked.insert(range);
+            return;
+        }
+        if range.end <= self.acked_to {
+            return;
+        }
+        self.acked_to = range.end;
+        while let Some(first) = self.acked.first().filter(|first| first.start <= self.acked_to) {
+            self.acked_to = self.acked_to.max(first.end);
+            self.acked.pop_first();
+        }
+        while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.acked_to) {
+            self.chunks.pop_front();
+            self.hint.set(self.hint.get().saturating_sub(1));
+        }
+        if self.chunks.is_empty() && self.chunks.capacity() > 16 {
+            self.chunks = VecDeque::new();
+        }
+    }
+
+    /// The parts of `range` that are not acknowledged, ascending.
+    pub(super) fn unacked(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        self.acked.gaps_in(range.start.max(self.acked_to)..range.end)
+    }
+
+    /// Whether the end of the stream was sent and not acknowledged.
+    pub(super) fn is_fin_unacked(&self) -> bool {
+        self.fin == Fin::Sent
+    }
+
+    /// The first run of sent, unacknowledged bytes, at most `max`, and whether the FIN goes with
+    /// it; an empty run for a FIN alone.
+    pub(super) fn oldest_unacked(&self, max: u64) -> Option<(Range<u64>, bool)> {
+        if self.reset.is_some() {
+            return None;
+        }
+        let gap = self.unacked(self.acked_to..self.sent).next().unwrap_or(self.sent..self.sent);
+        let range = gap.start..gap.end.min(gap.start + max);
+        let fin = self.is_fin_unacked() && range.end == self.written;
+        (fin || !range.is_empty()).then_some((range, fin))
+    }
+
+    /// Ends the stream early: all data is dropped (RFC 9000, section 3.1). Returns how many bytes
+    /// will now never be sent.
+    pub(super) fn reset(&mut self, code: u64) -> u64 {
+        let dropped = self.unsent();
+        self.written = self.sent;
+        self.chunks = VecDeque::new();
+        self.acked = RangeSet::new();
+        self.reset = Some(Reset { code, acked: false });
+        dropped
+    }
+}
