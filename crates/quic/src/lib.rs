@@ -2,11 +2,31 @@
 //! packets, loss detection, paths and tokens (RFC 8999, 9000, 9001, 9002, 9287).
 //!
 //! No socket, no clock, no thread, no global randomness: time comes in as
-//! [`units::Timestamp`], datagrams as byte slices, randomness from a seeded generator.
+//! [`units::Timestamp`], datagrams as byte slices, randomness from a seeded generator. An
+//! [`Endpoint`] owns the [`Connection`]s of one socket loop; the loop feeds it datagrams and
+//! time-outs, serves [`Event`]s, and sends what [`Endpoint::poll_transmit`] writes.
 
 #![forbid(unsafe_code)]
 
+pub mod config;
+mod connection;
 pub mod crypto;
+mod crypto_stream;
+mod ecn;
+mod endpoint;
+mod ids;
+mod ledger;
+mod mtud;
+pub mod observer;
+mod path;
 pub mod ranges;
+mod received;
+mod rtt;
 pub mod streams;
 pub mod wire;
+
+pub use config::{EndpointConfig, RetryPolicy, TransportConfig};
+pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, Transmit};
+pub use endpoint::{DropReason, Endpoint, EndpointStats, Handle, Outcome};
+pub use path::Addresses;
+pub use rtt::Rtt;

@@ -146,6 +146,12 @@ impl Streams {
         }
     }
 
+    /// Whether the stream of `range` was reset by either side, so that nobody waits for its data.
+    pub fn is_reset(&self, range: &StreamRange) -> bool {
+        let stream = self.table.get(range.slot, range.id);
+        stream.and_then(|s| s.send.as_ref()).is_some_and(|send| send.reset.is_some())
+    }
+
     /// Appends to `out` what of `range` is not acknowledged, ascending; the FIN, if it is not
     /// acknowledged, on the last piece, which may be empty. Nothing for a stream that was reset or
     /// removed.

@@ -1,0 +1,136 @@
+//! What the owner of the transport decides: limits, timers, the controller and the recovery
+//! scheme.
+
+use crate::crypto::{KeyRing, TlsConfig};
+use crate::observer::Observer;
+use crate::streams::Limits;
+use congestion::Algorithm;
+use core::fmt;
+use core::time::Duration;
+use recovery::Scheme;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// When a client has to prove its address before the server keeps state (RFC 9000, section 8.1.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum RetryPolicy {
+    /// Never.
+    Never,
+    /// Always, unless the client brings a valid token.
+    Always,
+    /// When more than this many handshakes are under way.
+    Above(u32),
+}
+
+/// Makes a recovery scheme for a new connection.
+pub type SchemeFactory = Arc<dyn Fn() -> Scheme + Send + Sync>;
+
+/// Makes an observer for a new connection, given the peer's address and the client's first
+/// destination connection ID; `None` leaves the connection unobserved (sampling).
+pub type ObserverFactory =
+    Arc<dyn Fn(SocketAddr, &[u8]) -> Option<Box<dyn Observer + Send>> + Send + Sync>;
+
+/// Settings of connections.
+#[derive(Clone)]
+pub struct TransportConfig {
+    /// Silence after which a connection is dropped (RFC 9000, section 10.1); the peer's value
+    /// counts if it is shorter. At least 3 probe time-outs are always granted.
+    pub idle_timeout: Duration,
+    /// A PING is sent after this much silence; none by default.
+    pub keep_alive: Option<Duration>,
+    /// A handshake that takes longer is dropped.
+    pub handshake_timeout: Duration,
+    /// Round-trip time assumed before the first sample (RFC 9002, section 6.2.2: 333 ms).
+    pub initial_rtt: Duration,
+    /// Longest delay of our acknowledgements (RFC 9000, section 18.2).
+    pub max_ack_delay: Duration,
+    /// Acknowledge at least every so many ack-eliciting packets (RFC 9000, section 13.2.2).
+    pub ack_every: u32,
+    /// Packet threshold of loss detection (RFC 9002, section 6.1.1).
+    pub packet_threshold: u32,
+    /// Time threshold of loss detection as a multiple of the round-trip time in eighths (RFC
+    /// 9002, section 6.1.2: 9/8).
+    pub time_threshold_eighths: u32,
+    /// UDP payload bytes of the first packets, 1,200 or more.
+    pub initial_mtu: u16,
+    /// Largest UDP payload that discovery probes for (RFC 8899).
+    pub max_mtu: u16,
+    /// Whether packets are marked ECT(0) (RFC 9000, section 13.4).
+    pub ecn: bool,
+    /// Congestion controller.
+    pub congestion: Algorithm,
+    /// Recovery scheme.
+    pub scheme: SchemeFactory,
+    /// Stream and flow-control limits.
+    pub limits: Limits,
+    /// Whether 0-RTT packets are read; the application sees which requests came early.
+    pub early_data: bool,
+    /// Observer of new connections (qlog, event logs).
+    pub observer: Option<ObserverFactory>,
+}
+
+impl Default for TransportConfig {
+    fn default() -> Self {
+        Self {
+            idle_timeout: Duration::from_secs(30),
+            keep_alive: None,
+            handshake_timeout: Duration::from_secs(10),
+            initial_rtt: Duration::from_millis(333),
+            max_ack_delay: Duration::from_millis(25),
+            ack_every: 2,
+            packet_threshold: 3,
+            time_threshold_eighths: 9,
+            initial_mtu: 1_200,
+            max_mtu: 1_452,
+            ecn: true,
+            congestion: Algorithm::Bbr,
+            scheme: Arc::new(Scheme::arq),
+            limits: Limits::default(),
+            early_data: true,
+            observer: None,
+        }
+    }
+}
+
+impl fmt::Debug for TransportConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TransportConfig")
+            .field("congestion", &self.congestion)
+            .field("idle_timeout", &self.idle_timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of an endpoint.
+#[derive(Clone)]
+pub struct EndpointConfig {
+    /// For new connections.
+    pub transport: Arc<TransportConfig>,
+    /// TLS of new connections.
+    pub tls: Arc<TlsConfig>,
+    /// Keys of tokens, tickets, connection IDs and stateless resets.
+    pub keys: Arc<KeyRing>,
+    /// When clients must prove their address first.
+    pub retry: RetryPolicy,
+    /// How long a NEW_TOKEN token is good for.
+    pub token_lifetime: Duration,
+    /// Connections at most; further ones are refused.
+    pub max_connections: usize,
+    /// Which server of a fleet this is; stands in connection IDs.
+    pub server_id: u16,
+    /// Which core of the server; stands in connection IDs.
+    pub core: u8,
+    /// Unix time in seconds at the caller's [`units::Timestamp::ZERO`].
+    pub unix_origin: u64,
+}
+
+impl fmt::Debug for EndpointConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointConfig")
+            .field("transport", &self.transport)
+            .field("retry", &self.retry)
+            .field("server_id", &self.server_id)
+            .field("core", &self.core)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,430 @@
+//! Acknowledgements and losses (RFC 9002, sections 5 to 7): what an ACK frame does to the ledger,
+//! the round-trip time, streams, lost units and the congestion controller.
+
+use super::spaces::SpaceId;
+use super::{Connection, violation};
+use crate::crypto_stream::CryptoSend;
+use crate::ids::{LocalIds, RemoteIds};
+use crate::ledger::{BadAck, Content, Ledger, PacketKind, SentPacket, Thresholds, Token};
+use crate::mtud::BASE;
+use crate::observer;
+use crate::path::Path;
+use crate::received::Received;
+use crate::streams::{StreamRange, Streams};
+use crate::wire::{AckFrame, TransportError, types};
+use congestion::{AckBatch, CongestionEvent, CongestionKind};
+use core::time::Duration;
+use recovery::{Recovery, UnitKey};
+use units::{PacketNumber, Timestamp};
+
+/// Persistent congestion: this many probe time-outs (RFC 9002, section 7.6.1).
+const PERSISTENT_THRESHOLD: u32 = 3;
+
+/// The rooms that care about what a packet carried.
+struct Owners<'a> {
+    streams: &'a mut Streams,
+    recovery: &'a mut Recovery,
+    contents: &'a mut Vec<Vec<StreamRange>>,
+    crypto: &'a mut CryptoSend,
+    received: &'a mut Received,
+    local_ids: &'a mut LocalIds,
+    remote_ids: &'a mut RemoteIds,
+    handshake_done_due: &'a mut bool,
+    new_tokens: &'a mut Vec<(bool, Vec<u8>)>,
+}
+
+impl Owners<'_> {
+    fn acked(&mut self, token: &Token) {
+        match *token {
+            Token::Stream(range) => self.streams.on_acked(&range),
+            Token::Control(frame) => self.streams.on_control_acked(frame),
+            Token::Crypto { offset, len } => self.crypto.on_acked(offset, len),
+            Token::Ack { largest } => self.received.on_ack_acked(largest),
+            Token::RetireConnectionId(_) => self.remote_ids.on_acked(),
+            Token::NewToken(place) => {
+                if let Some(slot) = self.new_tokens.get_mut(place as usize) {
+                    *slot = (false, Vec::new());
+                }
+            }
+            Token::NewConnectionId(_) | Token::HandshakeDone => {}
+        }
+    }
+
+    fn lost(&mut self, token: &Token) {
+        match *token {
+            Token::Control(frame) => self.streams.on_control_lost(frame),
+            Token::Crypto { offset, len } => self.crypto.on_lost(offset, len),
+            Token::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
+            Token::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
+            Token::HandshakeDone => *self.handshake_done_due = true,
+            Token::NewToken(place) => {
+                if let Some(slot) = self.new_tokens.get_mut(place as usize) {
+                    slot.0 = !slot.1.is_empty();
+                }
+            }
+            // Stream data becomes a unit; an acknowledgement is never repeated as it was.
+            Token::Stream(_) | Token::Ack { .. } => {}
+        }
+    }
+
+    /// Finishes the unit if nothing of it is missing any more.
+    fn settle_unit(&mut self, now: Timestamp, key: UnitKey) {
+        if self.recovery.unit(key).is_none() {
+            return;
+        }
+        let mut missing = Vec::new();
+        for range in &self.contents[key.index()] {
+            self.streams.unacked(range, &mut missing);
+        }
+        if missing.is_empty() {
+            self.contents[key.index()] = Vec::new();
+            self.recovery.on_finished(now, key);
+        }
+    }
+
+    /// What is still missing of a packet's stream data.
+    fn missing(&self, content: Content, tokens: &[Token]) -> Vec<StreamRange> {
+        let mut missing = Vec::new();
+        match content {
+            Content::Stream(range) => self.streams.unacked(&range, &mut missing),
+            Content::List(_) => {
+                for token in tokens {
+                    if let Token::Stream(range) = token {
+                        self.streams.unacked(range, &mut missing);
+                    }
+                }
+            }
+            Content::None => {}
+        }
+        missing
+    }
+}
+
+/// What a pass of loss detection found on the present path.
+#[derive(Default)]
+struct LossPass {
+    bytes: u64,
+    packets: u64,
+    /// Number and time of the newest lost packet whose loss signals congestion.
+    newest: Option<(u64, Timestamp)>,
+    persistent: Option<Duration>,
+    lost: Vec<(u64, Timestamp)>,
+}
+
+/// What an ACK frame did to the present path.
+#[derive(Default)]
+struct AckPass {
+    bytes: u64,
+    marked: u32,
+    spurious: u64,
+    mtu: Option<u16>,
+    newest: Option<(u64, Timestamp)>,
+    any_new: bool,
+    any_eliciting: bool,
+    /// The largest acknowledged packet, when newly acknowledged and sent on the present path.
+    rtt_sample: Option<Timestamp>,
+}
+
+impl Connection {
+    pub(super) fn on_ack_frame(
+        &mut self,
+        now: Timestamp,
+        id: SpaceId,
+        ack: &AckFrame<'_>,
+    ) -> Result<(), TransportError> {
+        let in_flight_before = self.path.in_flight;
+        let pass = self.book_ack(now, id, ack).map_err(|bad| {
+            let reason = match bad {
+                BadAck::Unsent => "acknowledges a packet that was not sent",
+                BadAck::Skipped => "acknowledges a packet number that was left out",
+            };
+            violation(types::ACK, reason)
+        })?;
+        if id == SpaceId::Data
+            && let Some(keys) = &mut self.keys
+        {
+            keys.on_acked(ack.largest);
+        }
+        if !pass.any_new {
+            return Ok(());
+        }
+        self.stats.spurious_losses += pass.spurious;
+        if let (Some(sent), true) = (pass.rtt_sample, pass.any_eliciting) {
+            self.path.rtt.update(now, now.since(sent), self.ack_delay(id, ack.delay));
+        }
+        if let Some(mtu) = pass.mtu {
+            self.path.controller.on_mtu(mtu);
+        }
+        // RFC 9002, section 6.2.1: the back-off is reset by an acknowledgement; for a server always.
+        self.pto_count = 0;
+        let ce = self.path.ecn.on_ack(pass.marked, ack.ecn);
+        let lost = self.detect_lost(now, id);
+        if ce > 0
+            && let Some((largest, sent)) = pass.newest
+        {
+            self.signal(now, CongestionKind::Ecn, 0, largest, sent);
+        }
+        if let (Some((largest, sent)), true) = (pass.newest, pass.bytes > 0) {
+            let path = &mut self.path;
+            let rate = path.sampler.finish_batch(now, path.rtt.min());
+            let batch = AckBatch {
+                now,
+                acked_bytes: pass.bytes,
+                largest_acked: PacketNumber(largest),
+                largest_sent_time: sent,
+                in_flight_before,
+                in_flight: path.in_flight,
+                rtt: path.rtt_snapshot(),
+                rate,
+                cwnd_limited: path.limited,
+                lost_bytes: lost,
+                ecn_ce: ce,
+            };
+            path.controller.on_ack(&batch);
+        }
+        self.trim(now, id);
+        self.recovery.on_tick(now, self.path.rtt.smoothed());
+        self.observe_metrics(now);
+        Ok(())
+    }
+
+    /// The ledger of a space, the path, and everybody who cares about content.
+    fn split(&mut self, id: SpaceId) -> Option<(&mut Ledger, &mut Path, Owners<'_>)> {
+        let handshake = self.handshake.as_mut();
+        let space = match id {
+            SpaceId::Data => &mut self.data,
+            SpaceId::Initial => &mut handshake?.initial.as_mut()?.space,
+            SpaceId::Handshake => &mut handshake?.handshake.as_mut()?.space,
+        };
+        let owners = Owners {
+            streams: &mut self.streams,
+            recovery: &mut self.recovery,
+            contents: &mut self.contents,
+            crypto: &mut space.crypto_send,
+            received: &mut space.received,
+            local_ids: &mut self.local_ids,
+            remote_ids: &mut self.remote_ids,
+            handshake_done_due: &mut self.handshake_done_due,
+            new_tokens: &mut self.new_tokens,
+        };
+        Some((&mut space.ledger, &mut self.path, owners))
+    }
+
+    /// Marks packets as acknowledged and tells the owners of their content.
+    fn book_ack(
+        &mut self,
+        now: Timestamp,
+        id: SpaceId,
+        ack: &AckFrame<'_>,
+    ) -> Result<AckPass, BadAck> {
+        let mut pass = AckPass::default();
+        let Some((ledger, path, mut owners)) = self.split(id) else { return Ok(pass) };
+        let outcome =
+            ledger.on_ack(ack.largest, ack.ranges(), |number, record, tokens, after_loss| {
+                on_path_acked(now, number, record, after_loss, path, &mut pass);
+                if id == SpaceId::Data && record.ack_eliciting {
+                    owners.recovery.on_packet_acked(after_loss);
+                }
+                match record.content {
+                    Content::Stream(range) => owners.streams.on_acked(&range),
+                    _ => tokens.iter().for_each(|token| owners.acked(token)),
+                }
+                if let Some(key) = record.unit {
+                    owners.settle_unit(now, key);
+                }
+            })?;
+        pass.any_new = outcome.newly_acked > 0;
+        pass.any_eliciting = outcome.any_eliciting;
+        pass.rtt_sample = outcome
+            .newly_largest
+            .filter(|newest| newest.path == path.generation)
+            .map(|newest| newest.time);
+        Ok(pass)
+    }
+
+    /// RFC 9002, section 5.3: how much of the sample is the peer's own delay.
+    fn ack_delay(&self, id: SpaceId, raw: u64) -> Duration {
+        if id != SpaceId::Data {
+            return Duration::ZERO;
+        }
+        let micros = raw.saturating_mul(1 << self.peer.ack_delay_exponent);
+        let delay = Duration::from_micros(micros);
+        // "SHOULD ignore the peer's max_ack_delay until the handshake is confirmed", "MUST use the
+        // lesser of the acknowledgment delay and the peer's max_ack_delay after" it.
+        if self.handshake.is_some() { delay } else { delay.min(self.peer.max_ack_delay) }
+    }
+
+    fn thresholds(&self) -> Thresholds {
+        let rtt = &self.path.rtt;
+        Thresholds {
+            packets: self.config.packet_threshold,
+            delay: rtt.conservative() * self.config.time_threshold_eighths / 8,
+            first_rtt_sample: rtt.first_sample(),
+        }
+    }
+
+    /// Declares packets lost and tells everybody. Returns the bytes that left flight.
+    pub(super) fn detect_lost(&mut self, now: Timestamp, id: SpaceId) -> u64 {
+        let thresholds = self.thresholds();
+        let pass = self.book_losses(now, id, &thresholds);
+        if pass.lost.is_empty() {
+            return 0;
+        }
+        if self.observer.is_some() {
+            let ty = id.packet_type();
+            for &(number, sent) in &pass.lost {
+                self.observe(now, &observer::Event::PacketLost { ty, number, sent });
+            }
+        }
+        self.stats.packets_lost += pass.packets;
+        if pass.bytes > 0 {
+            let in_flight = self.path.in_flight;
+            self.path.controller.on_packets_lost(now, pass.bytes, in_flight);
+        }
+        if let Some((number, sent)) = pass.newest {
+            let pto = self.path.rtt.pto_base() + self.peer.max_ack_delay;
+            let persistent = pass.persistent.is_some_and(|d| d >= pto * PERSISTENT_THRESHOLD);
+            self.signal(now, CongestionKind::Loss, pass.bytes, number, sent);
+            if persistent {
+                self.signal(now, CongestionKind::Persistent, pass.bytes, number, sent);
+            }
+        }
+        pass.bytes
+    }
+
+    fn book_losses(&mut self, now: Timestamp, id: SpaceId, thresholds: &Thresholds) -> LossPass {
+        let mut pass = LossPass::default();
+        let Some((ledger, path, mut owners)) = self.split(id) else { return pass };
+        let data = id == SpaceId::Data;
+        pass.persistent = ledger.detect_lost(now, thresholds, |number, record, tokens| {
+            pass.lost.push((number, record.time_sent));
+            let on_path = record.path == path.generation;
+            if record.kind == PacketKind::MtuProbe {
+                // RFC 9000, section 14.4: the loss of a probe is no sign of congestion.
+                if on_path {
+                    path.in_flight -= u64::from(record.size);
+                    path.mtud.on_probe_lost();
+                }
+                return None;
+            }
+            if record.ack_eliciting {
+                pass.packets += 1;
+                if on_path {
+                    path.in_flight -= u64::from(record.size);
+                    pass.bytes += u64::from(record.size);
+                    pass.newest = Some((number, record.time_sent));
+                    if path.mtud.on_lost(record.size, now) {
+                        path.controller.on_mtu(BASE);
+                    }
+                }
+                if data {
+                    owners.recovery.on_packet_lost();
+                }
+            }
+            tokens.iter().for_each(|token| owners.lost(token));
+            match (record.kind, record.unit) {
+                (PacketKind::Copy(kind), Some(key)) => {
+                    owners.settle_unit(now, key);
+                    owners.recovery.on_copy_lost(now, key, kind);
+                    None
+                }
+                // A probe that carried data without a unit: the data's own packet speaks for it.
+                (PacketKind::Copy(_) | PacketKind::MtuProbe, _) => None,
+                (PacketKind::Original, _) => {
+                    let missing = owners.missing(record.content, tokens);
+                    if missing.is_empty() {
+                        return None;
+                    }
+                    let bytes = missing.iter().map(|range| u32::from(range.len)).sum();
+                    let key = owners.recovery.open(now, record.time_sent, bytes);
+                    if owners.contents.len() <= key.index() {
+                        owners.contents.resize(key.index() + 1, Vec::new());
+                    }
+                    owners.contents[key.index()] = missing;
+                    Some(key)
+                }
+            }
+        });
+        pass
+    }
+
+    fn signal(
+        &mut self,
+        now: Timestamp,
+        kind: CongestionKind,
+        lost_bytes: u64,
+        largest_lost: u64,
+        largest_lost_sent_time: Timestamp,
+    ) {
+        self.stats.congestion_events += 1;
+        let in_flight = self.path.in_flight;
+        self.path.controller.on_congestion_event(&CongestionEvent {
+            now,
+            lost_bytes,
+            largest_lost_sent_time,
+            largest_lost: PacketNumber(largest_lost),
+            in_flight,
+            kind,
+        });
+    }
+
+    pub(super) fn trim(&mut self, now: Timestamp, id: SpaceId) {
+        // Declared-lost packets are remembered for 3 PTO: later than that an acknowledgement tells
+        // nothing about the present path.
+        let keep = 3 * self.pto();
+        if let Some(space) = self.space_mut(id) {
+            space.ledger.trim(now, keep);
+        }
+    }
+
+    pub(super) fn observe_metrics(&mut self, now: Timestamp) {
+        if let Some(observer) = &mut self.observer {
+            let controller = self.path.controller.snapshot();
+            observer.on_event(
+                now,
+                &observer::Event::Metrics {
+                    rtt: &self.path.rtt,
+                    window: controller.window,
+                    in_flight: self.path.in_flight,
+                    pacing_rate: controller.pacing_rate,
+                    controller: &controller,
+                },
+            );
+        }
+    }
+}
+
+/// The effects of an acknowledged packet on the present path.
+#[inline]
+fn on_path_acked(
+    now: Timestamp,
+    number: u64,
+    record: &SentPacket,
+    after_loss: bool,
+    path: &mut Path,
+    pass: &mut AckPass,
+) {
+    if record.path != path.generation {
+        return;
+    }
+    pass.marked += u32::from(record.ect);
+    if after_loss {
+        // It completes its content, but gives no rate sample and no window growth.
+        pass.spurious += 1;
+        return;
+    }
+    if !record.ack_eliciting {
+        return;
+    }
+    let size = u64::from(record.size);
+    path.in_flight -= size;
+    pass.bytes += size;
+    path.sampler.on_acked(now, &record.stamp, record.time_sent, size);
+    path.mtud.on_acked(record.size);
+    if record.kind == PacketKind::MtuProbe {
+        pass.mtu = path.mtud.on_probe_acked(record.size);
+    }
+    if pass.newest.is_none_or(|(newest, _)| newest < number) {
+        pass.newest = Some((number, record.time_sent));
+    }
+}

@@ -1,0 +1,285 @@
+//! What the application sees of a connection and does with it.
+
+use super::receive::Dropped;
+use super::{CloseReason, Connection, State};
+use crate::crypto::KeyRing;
+use crate::path::Addresses;
+use crate::rtt::Rtt;
+use crate::streams::{Priority, ReadOutcome, StreamEvent, UnknownStream, WriteError};
+use bytes::Bytes;
+use congestion::{Cap, Start};
+use core::time::Duration;
+use rand_chacha::ChaCha12Rng;
+use recovery::Totals;
+use std::net::SocketAddr;
+use units::{Direction, Rate, StreamId, Timestamp};
+
+/// NEW_TOKEN frames that may wait for their turn.
+const MAX_NEW_TOKENS: usize = 4;
+
+/// What happened on a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// 1-RTT packets can be sent: the protocol is agreed, and early requests may be answered. The
+    /// peer's identity and liveness are not proven yet.
+    Ready,
+    /// The handshake is confirmed.
+    Connected,
+    /// Something happened on a stream.
+    Stream(StreamEvent),
+    /// The peer's new address was validated.
+    Migrated(SocketAddr),
+    /// The connection is over; nothing follows.
+    Closed(CloseReason),
+}
+
+/// What the handshake told, until the application takes it.
+#[derive(Clone, Debug, Default)]
+pub struct HandshakeInfo {
+    /// The protocol agreed on.
+    pub alpn: Vec<u8>,
+    /// The name that the client asked for.
+    pub server_name: Option<String>,
+    /// Our own bytes of the session ticket that the client resumed with.
+    pub returned_ticket: Option<Vec<u8>>,
+    /// Our own bytes of the NEW_TOKEN token that the client brought.
+    pub returned_token: Option<Vec<u8>>,
+    /// The round-trip time that the client suggests (Chromium's parameter 0x3127); an unproven
+    /// claim.
+    pub rtt_hint: Option<Duration>,
+}
+
+/// Counters and facts of a connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Stats {
+    /// UDP payload bytes sent and received.
+    pub bytes_sent: u64,
+    /// UDP payload bytes received.
+    pub bytes_received: u64,
+    /// Datagrams sent.
+    pub datagrams_sent: u64,
+    /// Datagrams received.
+    pub datagrams_received: u64,
+    /// Packets sent.
+    pub packets_sent: u64,
+    /// Packets declared lost, datagram-size probes left out.
+    pub packets_lost: u64,
+    /// Packets declared lost that were acknowledged later.
+    pub spurious_losses: u64,
+    /// Congestion events raised.
+    pub congestion_events: u64,
+    /// Probe time-outs.
+    pub pto_count: u64,
+    /// Key updates by either side.
+    pub key_updates: u32,
+    /// Changes of the peer's address.
+    pub migrations: u32,
+    /// From the first Initial to the confirmation.
+    pub handshake: Duration,
+    /// The session was resumed.
+    pub resumed: bool,
+    /// 0-RTT data was accepted.
+    pub early_data: bool,
+    /// The client came through a Retry.
+    pub retried: bool,
+    /// Received packets dropped: without keys, not authentic, duplicates, with bad headers.
+    pub dropped: [u64; 4],
+}
+
+impl Stats {
+    pub(super) fn drop(&mut self, why: Dropped) {
+        self.dropped[why as usize] += 1;
+    }
+}
+
+impl Connection {
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop_front() {
+            return Some(event);
+        }
+        if self.events.capacity() > 0 {
+            self.events = Default::default();
+        }
+        self.streams.poll_event().map(Event::Stream)
+    }
+
+    /// What the handshake told; it can be taken once, from [`Event::Ready`] on.
+    pub fn take_handshake_info(&mut self) -> Option<HandshakeInfo> {
+        self.info.take().map(|info| *info)
+    }
+
+    /// Whether the handshake is not confirmed yet, so that what the peer sent may be a replay.
+    pub fn is_early(&self) -> bool {
+        self.handshake.is_some()
+    }
+
+    /// Whether the connection is neither closed nor closing.
+    pub fn is_alive(&self) -> bool {
+        self.is_open()
+    }
+
+    /// Whether nothing is left to do or to remember.
+    pub fn is_drained(&self) -> bool {
+        matches!(self.state, State::Drained)
+    }
+
+    /// Why the connection is over, if it is.
+    pub fn close_reason(&self) -> Option<&CloseReason> {
+        self.close.as_deref()
+    }
+
+    /// The peer's address and ours.
+    pub fn addresses(&self) -> Addresses {
+        self.path.addresses
+    }
+
+    /// Whether the peer's address is validated.
+    pub fn is_validated(&self) -> bool {
+        self.path.validated
+    }
+
+    /// Round-trip time of the present path.
+    pub fn rtt(&self) -> &Rtt {
+        &self.path.rtt
+    }
+
+    /// Congestion window of the present path, in bytes.
+    pub fn window(&self) -> u64 {
+        self.path.controller.window()
+    }
+
+    /// Bytes in flight on the present path.
+    pub fn in_flight(&self) -> u64 {
+        self.path.in_flight
+    }
+
+    /// The rate at which packets leave, once it is known.
+    pub fn pacing_rate(&self) -> Option<Rate> {
+        self.path.controller.pacing_rate()
+    }
+
+    /// UDP payload bytes that the present path is known to carry.
+    pub fn mtu(&self) -> u16 {
+        self.path.mtud.current()
+    }
+
+    /// Counters and facts.
+    pub fn stats(&self) -> &Stats {
+        &self.stats
+    }
+
+    /// Counters of loss recovery.
+    pub fn recovery_totals(&self) -> &Totals {
+        self.recovery.totals()
+    }
+
+    /// Start values for the congestion controller (RFC 9959 and the papers' start-up schemes).
+    pub fn start(&mut self, start: Start) {
+        self.path.controller.start(start);
+    }
+
+    /// Caps for the congestion controller.
+    pub fn cap(&mut self, cap: Cap) {
+        self.path.controller.cap(cap);
+    }
+
+    /// Opens a stream; `None` while the peer's limit does not allow one.
+    pub fn open(&mut self, direction: Direction) -> Option<StreamId> {
+        if self.is_open() { self.streams.open(direction) } else { None }
+    }
+
+    /// Appends data to a stream without copying it.
+    ///
+    /// # Errors
+    /// When the stream is unknown, finished, or the peer wants no more of it.
+    pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
+        self.streams.write(id, data)
+    }
+
+    /// Ends a stream's data.
+    ///
+    /// # Errors
+    /// As [`Connection::write`].
+    pub fn finish(&mut self, id: StreamId) -> Result<(), WriteError> {
+        self.streams.finish(id)
+    }
+
+    /// Gives up sending on a stream (RESET_STREAM).
+    ///
+    /// # Errors
+    /// When the stream is unknown.
+    pub fn reset(&mut self, id: StreamId, code: u64) -> Result<(), WriteError> {
+        self.streams.reset(id, code)
+    }
+
+    /// Asks the peer to send no more on a stream (STOP_SENDING).
+    ///
+    /// # Errors
+    /// When the stream is unknown.
+    pub fn stop_sending(&mut self, id: StreamId, code: u64) -> Result<(), UnknownStream> {
+        self.streams.stop_sending(id, code)
+    }
+
+    /// Bytes written to a stream and not sent yet; `None` for an unknown stream.
+    pub fn unsent(&self, id: StreamId) -> Option<u64> {
+        self.streams.unsent(id)
+    }
+
+    /// Takes up to `max` bytes that have arrived in order.
+    ///
+    /// # Errors
+    /// When the stream is unknown.
+    pub fn read(&mut self, id: StreamId, max: usize) -> Result<ReadOutcome, UnknownStream> {
+        self.streams.read(id, max)
+    }
+
+    /// Sets a stream's priority (RFC 9218).
+    pub fn set_priority(&mut self, id: StreamId, priority: Priority) {
+        self.streams.set_priority(id, priority);
+    }
+
+    /// Closes the connection with an application error code.
+    pub fn close(&mut self, now: Timestamp, code: u64, reason: &'static str) {
+        self.enter_closing(now, CloseReason::Application { code, reason });
+    }
+
+    /// Starts a key update as soon as RFC 9001, section 6.1 allows one.
+    pub fn update_keys(&mut self) {
+        self.update_keys = true;
+    }
+
+    /// Whether a session ticket is held back.
+    pub fn holds_ticket(&self) -> bool {
+        self.ticket.is_some()
+    }
+
+    /// Sends the session ticket that has been held back since the handshake, with `own` bytes
+    /// sealed into it. Does nothing if there is none.
+    pub(crate) fn release_ticket(
+        &mut self,
+        keys: &KeyRing,
+        own: &[u8],
+        unix_now: u64,
+        rng: &mut ChaCha12Rng,
+    ) {
+        if let Some(ticket) = self.ticket.take()
+            && self.is_open()
+        {
+            self.data.crypto_send.write(&ticket.release(keys, own, unix_now, rng));
+        }
+    }
+
+    /// Sends a NEW_TOKEN frame with this token.
+    pub(crate) fn send_new_token(&mut self, token: Vec<u8>) {
+        if !self.is_open() {
+            return;
+        }
+        // A place is free once its frame was acknowledged; the oldest one gives way otherwise.
+        match self.new_tokens.iter().position(|(_, token)| token.is_empty()) {
+            Some(free) => self.new_tokens[free] = (true, token),
+            None if self.new_tokens.len() < MAX_NEW_TOKENS => self.new_tokens.push((true, token)),
+            None => self.new_tokens[0] = (true, token),
+        }
+    }
+}

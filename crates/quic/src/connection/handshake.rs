@@ -1,0 +1,203 @@
+//! The TLS handshake's way through the packet-number spaces (RFC 9001, section 4), and what its
+//! completion changes.
+
+use super::api::Event;
+use super::spaces::{EarlySpace, Handshake, SpaceId};
+use super::{Connection, Peer};
+use crate::crypto::{KeyChange, Level, Tls, TlsConfig, initial_keys};
+use crate::wire::{
+    ConnectionId, LongType, TransportError, TransportErrorCode as Code, TransportParameters, types,
+};
+use units::Timestamp;
+
+impl Handshake {
+    /// A handshake whose first Initial was addressed to `dcid`.
+    pub(super) fn new(
+        tls: &TlsConfig,
+        parameters: Vec<u8>,
+        dcid: ConnectionId,
+        scid: ConnectionId,
+        now: Timestamp,
+    ) -> Self {
+        let keys = initial_keys(dcid.as_slice());
+        Self {
+            tls: Tls::new(tls, parameters),
+            initial: Some(EarlySpace::new(LongType::Initial, keys)),
+            handshake: None,
+            zero_rtt: None,
+            client_scid: scid,
+            started: now,
+            has_parameters: false,
+        }
+    }
+}
+
+impl Connection {
+    /// Gives TLS the handshake bytes that are in order, and takes what it answers.
+    pub(super) fn advance_handshake(&mut self, now: Timestamp) {
+        if let Err(error) = self.try_advance_handshake(now) {
+            self.fail(now, error);
+        }
+    }
+
+    fn try_advance_handshake(&mut self, now: Timestamp) -> Result<(), TransportError> {
+        if self.handshake.is_none() {
+            // After the handshake a client has nothing to say in TLS that a server accepts: key
+            // updates are QUIC's (RFC 9001, section 6), and there is no post-handshake
+            // authentication (section 4.4).
+            return match self.data.crypto_receive.take() {
+                None => Ok(()),
+                Some(_) => Err(TransportError::new(
+                    Code::crypto(UNEXPECTED_MESSAGE),
+                    types::CRYPTO,
+                    "unexpected TLS message",
+                )),
+            };
+        }
+        for (id, level) in
+            [(SpaceId::Initial, Level::Initial), (SpaceId::Handshake, Level::Handshake)]
+        {
+            loop {
+                let Some(space) = self.space_mut(id) else { break };
+                let Some(bytes) = space.crypto_receive.take() else { break };
+                let Some(handshake) = &mut self.handshake else { break };
+                handshake.tls.read(level, &bytes).map_err(|error| {
+                    let reason = "TLS handshake failed";
+                    TransportError::new(Code::crypto(error.alert), types::CRYPTO, reason)
+                })?;
+                self.take_parameters()?;
+                self.take_tls_output();
+            }
+        }
+        let complete = self.handshake.as_ref().is_some_and(|h| !h.tls.is_handshaking());
+        if complete {
+            self.on_handshake_complete(now);
+        }
+        Ok(())
+    }
+
+    /// Reads the client's transport parameters as soon as they are there.
+    fn take_parameters(&mut self) -> Result<(), TransportError> {
+        let Some(handshake) = &mut self.handshake else { return Ok(()) };
+        if handshake.has_parameters {
+            return Ok(());
+        }
+        let Some(bytes) = handshake.tls.peer_transport_parameters() else { return Ok(()) };
+        let parameters = TransportParameters::decode_client(bytes)?;
+        handshake.has_parameters = true;
+        // RFC 9000, section 7.3: the value must match the Source Connection ID of the client's
+        // first Initial, and must be there.
+        if parameters.initial_source_connection_id != Some(handshake.client_scid) {
+            return Err(TransportError::new(
+                Code::TRANSPORT_PARAMETER_ERROR,
+                types::CRYPTO,
+                "initial_source_connection_id does not match",
+            ));
+        }
+        self.peer = Peer {
+            ack_delay_exponent: parameters.ack_delay_exponent,
+            max_ack_delay: parameters.max_ack_delay,
+            idle_timeout: parameters.max_idle_timeout,
+            active_connection_id_limit: parameters.active_connection_id_limit,
+            grease_quic_bit: parameters.grease_quic_bit,
+        };
+        self.path.mtud.limit(parameters.max_udp_payload_size);
+        self.streams.set_peer_limits(&parameters);
+        if let Some(info) = &mut self.info {
+            info.rtt_hint = parameters.initial_rtt;
+        }
+        Ok(())
+    }
+
+    /// Moves what TLS has written to the CRYPTO streams, changing keys where it says so.
+    fn take_tls_output(&mut self) {
+        let Some(handshake) = &mut self.handshake else { return };
+        if self.config.early_data && handshake.zero_rtt.is_none() && self.keys.is_none() {
+            handshake.zero_rtt = handshake.tls.zero_rtt_keys();
+        }
+        loop {
+            let mut bytes = Vec::new();
+            let change = handshake.tls.write(&mut bytes);
+            let target = if self.keys.is_some() {
+                Some(&mut self.data.crypto_send)
+            } else if let Some(early) = &mut handshake.handshake {
+                Some(&mut early.space.crypto_send)
+            } else {
+                handshake.initial.as_mut().map(|early| &mut early.space.crypto_send)
+            };
+            let idle = bytes.is_empty() && change.is_none();
+            if let Some(target) = target {
+                target.write(&bytes);
+            }
+            match change {
+                Some(KeyChange::Handshake(keys)) => {
+                    handshake.handshake = Some(EarlySpace::new(LongType::Handshake, keys));
+                }
+                Some(KeyChange::OneRtt(keys)) => {
+                    self.keys = Some(keys);
+                    // From here on we can send 1-RTT packets, and may issue connection IDs.
+                    self.local_ids.issue(self.peer.active_connection_id_limit);
+                    if let Some(info) = &mut self.info {
+                        info.alpn = handshake.tls.alpn().unwrap_or_default();
+                        info.server_name = handshake.tls.server_name();
+                        info.returned_ticket = handshake.tls.returned_ticket().map(<[u8]>::to_vec);
+                    }
+                    self.events.push_back(Event::Ready);
+                }
+                None => {}
+            }
+            if idle {
+                break;
+            }
+        }
+    }
+
+    /// A Handshake packet proves that the client received ours.
+    pub(super) fn on_handshake_packet(&mut self) {
+        // RFC 9000, section 8.1: this validates the client's address.
+        self.path.validated = true;
+        // RFC 9001, section 4.9.1: "a server MUST discard Initial keys when it first successfully
+        // processes a Handshake packet".
+        if let Some(handshake) = &mut self.handshake
+            && let Some(early) = handshake.initial.take()
+        {
+            self.path.in_flight -= early.space.ledger.in_flight(self.path.generation);
+            self.pto_count = 0;
+        }
+    }
+
+    /// For a server, the handshake is confirmed when it is complete (RFC 9001, section 4.1.2).
+    fn on_handshake_complete(&mut self, now: Timestamp) {
+        let Some(mut handshake) = self.handshake.take() else { return };
+        for early in [handshake.initial.take(), handshake.handshake.take()].into_iter().flatten() {
+            self.path.in_flight -= early.space.ledger.in_flight(self.path.generation);
+        }
+        self.pto_count = 0;
+        self.handshake_done_due = true;
+        self.ticket = handshake.tls.take_ticket().map(Box::new);
+        self.stats.handshake = now.since(handshake.started);
+        self.stats.resumed = handshake.tls.resumed();
+        self.events.push_back(Event::Connected);
+    }
+
+    /// The keys are used up, or a key update is wanted and possible.
+    pub(super) fn maintain_keys(&mut self, now: Timestamp) -> Result<(), TransportError> {
+        let confirmed = self.handshake.is_none();
+        let Some(keys) = &mut self.keys else { return Ok(()) };
+        // RFC 9001, section 6.6: stop before the confidentiality limit.
+        if keys.is_exhausted() {
+            let reason = "the keys are used up";
+            return Err(TransportError::new(Code::AEAD_LIMIT_REACHED, 0, reason));
+        }
+        if (self.update_keys || keys.should_update())
+            && keys.initiate_update(confirmed, now).is_ok()
+        {
+            self.update_keys = false;
+            self.stats.key_updates += 1;
+        }
+        Ok(())
+    }
+}
+
+/// The TLS alert (RFC 8446, section 6.2).
+const UNEXPECTED_MESSAGE: u8 = 10;

@@ -1,0 +1,360 @@
+//! One connection: its state, what the application does with it, and how the parts work together.
+//! Receiving is in `receive`, acknowledgements and timers in `acks` and `timers`, sending in
+//! `transmit`, address changes in `migration`.
+
+mod acks;
+mod api;
+mod handshake;
+mod migration;
+mod receive;
+mod spaces;
+mod timers;
+mod transmit;
+
+pub use api::{Event, HandshakeInfo, Stats};
+pub use transmit::Transmit;
+
+use crate::config::TransportConfig;
+use crate::crypto::{CidPlain, KeyRing, OneRtt, PendingTicket, TlsConfig};
+use crate::ids::{LocalIds, RemoteIds};
+use crate::ledger::Token;
+use crate::observer::{self, Observer};
+use crate::path::{Addresses, Path};
+use crate::streams::{StreamRange, Streams};
+use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
+use core::time::Duration;
+use migration::{OffPath, Previous};
+use rand_chacha::ChaCha12Rng;
+use recovery::{Recovery, UnitKey};
+use spaces::{Handshake, Space, SpaceId};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use units::Timestamp;
+
+/// Path validation frames that may wait; a flood of challenges gets no more (RFC 9000, section
+/// 21.8).
+const MAX_OFF_PATH: usize = 8;
+
+/// What a connection needs of its endpoint at every step.
+pub(crate) struct Context<'a> {
+    pub rng: &'a mut ChaCha12Rng,
+    pub keys: &'a KeyRing,
+}
+
+/// Where a connection stands in its life (RFC 9000, section 10.2).
+#[derive(Debug)]
+enum State {
+    Open,
+    /// We have closed it; each packet of the peer is answered, less and less often.
+    Closing {
+        until: Timestamp,
+        due: bool,
+        /// Packets received since, and the count at which the next answer is due.
+        received: u32,
+        answer_at: u32,
+    },
+    /// The peer has closed it, or its last answer was sent: silence until the end.
+    Draining {
+        until: Timestamp,
+    },
+    /// Nothing is left.
+    Drained,
+}
+
+/// Why and by whom a connection was closed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CloseReason {
+    /// We found an error.
+    Transport(TransportError),
+    /// The application on our side closed it.
+    Application {
+        /// Application error code.
+        code: u64,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The peer closed it with a transport error.
+    PeerTransport {
+        /// RFC 9000, section 20.1.
+        code: u64,
+        /// What the peer said, at most 128 bytes of it.
+        reason: String,
+    },
+    /// The peer's application closed it.
+    PeerApplication {
+        /// Application error code.
+        code: u64,
+        /// What the peer said, at most 128 bytes of it.
+        reason: String,
+    },
+    /// Nothing was received for the idle time-out.
+    IdleTimeout,
+    /// The handshake took too long.
+    HandshakeTimeout,
+    /// The peer has lost the connection's state.
+    StatelessReset,
+}
+
+/// What we need to know of the peer's transport parameters.
+#[derive(Clone, Copy, Debug)]
+struct Peer {
+    ack_delay_exponent: u8,
+    max_ack_delay: Duration,
+    idle_timeout: Duration,
+    active_connection_id_limit: u64,
+    grease_quic_bit: bool,
+}
+
+impl Default for Peer {
+    /// The defaults of RFC 9000, section 18.2, in force until the parameters are known.
+    fn default() -> Self {
+        Self {
+            ack_delay_exponent: 3,
+            max_ack_delay: Duration::from_millis(25),
+            idle_timeout: Duration::ZERO,
+            active_connection_id_limit: 2,
+            grease_quic_bit: false,
+        }
+    }
+}
+
+/// A QUIC connection on the server's side.
+pub struct Connection {
+    config: Arc<TransportConfig>,
+    state: State,
+    close: Option<Box<CloseReason>>,
+    handshake: Option<Box<Handshake>>,
+    keys: Option<Box<OneRtt>>,
+    data: Space,
+    streams: Streams,
+    recovery: Recovery,
+    /// Content of each unfinished lost unit, by the place of its key.
+    contents: Vec<Vec<StreamRange>>,
+    path: Path,
+    /// The last validated path, while the present one is not.
+    previous: Option<Previous>,
+    /// Path validation frames owed, and where to.
+    off_path: VecDeque<OffPath>,
+    local_ids: LocalIds,
+    remote_ids: RemoteIds,
+    peer: Peer,
+    events: VecDeque<Event>,
+    /// Frames owed besides those of other rooms.
+    handshake_done_due: bool,
+    new_tokens: Vec<(bool, Vec<u8>)>,
+    ticket: Option<Box<PendingTicket>>,
+    ping_due: bool,
+    pto_count: u32,
+    /// When the pacer lets the next packet go, if one waits for it.
+    paced_until: Option<Timestamp>,
+    /// When the last packet was received, or the first ack-eliciting one since then was sent
+    /// (RFC 9000, section 10.1).
+    idle_reference: Timestamp,
+    eliciting_since_received: bool,
+    /// The next packet number to leave out.
+    next_skip: u64,
+    /// Tells whether a key update was asked for and is not done yet.
+    update_keys: bool,
+    info: Option<Box<HandshakeInfo>>,
+    stats: Stats,
+    observer: Option<Box<dyn Observer + Send>>,
+    scratch: Vec<Token>,
+}
+
+/// What the endpoint knows when it accepts a connection.
+pub(crate) struct Accepted<'a> {
+    pub config: &'a Arc<TransportConfig>,
+    pub tls: &'a TlsConfig,
+    pub addresses: Addresses,
+    /// The Destination Connection ID of the client's (first) Initial, which makes the keys.
+    pub dcid: ConnectionId,
+    /// The client's Source Connection ID.
+    pub scid: ConnectionId,
+    /// From a Retry token: the ID that the client used before the Retry.
+    pub original_dcid: Option<ConnectionId>,
+    /// A token proved the client's address.
+    pub validated: bool,
+    /// Our own bytes of the NEW_TOKEN token.
+    pub token: Option<Vec<u8>>,
+    pub local_ids: LocalIds,
+    pub seed: u64,
+}
+
+impl Connection {
+    pub(crate) fn accept(now: Timestamp, accepted: Accepted<'_>, ctx: &mut Context<'_>) -> Self {
+        let Accepted { config, tls, addresses, dcid, scid, local_ids, .. } = accepted;
+        let scid_of_ours = local_ids.get(0, ctx.keys.cids());
+        let mut parameters = TransportParameters::default();
+        parameters.original_destination_connection_id =
+            Some(accepted.original_dcid.unwrap_or(dcid));
+        parameters.retry_source_connection_id = accepted.original_dcid.map(|_| dcid);
+        parameters.initial_source_connection_id = Some(scid_of_ours);
+        parameters.stateless_reset_token =
+            Some(ctx.keys.cids().reset_token(scid_of_ours.as_slice()));
+        parameters.max_idle_timeout = config.idle_timeout;
+        parameters.max_ack_delay = config.max_ack_delay;
+        parameters.active_connection_id_limit = crate::ids::REMOTE_LIMIT as u64;
+        parameters.grease_quic_bit = true;
+        let limits = &config.limits;
+        parameters.initial_max_data = limits.max_data;
+        parameters.initial_max_stream_data_bidi_local = limits.max_stream_data_bidi_local;
+        parameters.initial_max_stream_data_bidi_remote = limits.max_stream_data_bidi_remote;
+        parameters.initial_max_stream_data_uni = limits.max_stream_data_uni;
+        parameters.initial_max_streams_bidi = limits.max_streams_bidi;
+        parameters.initial_max_streams_uni = limits.max_streams_uni;
+        let mut encoded = Vec::with_capacity(160);
+        parameters.encode_server(&mut encoded, accepted.seed % 64 * 31 + 27);
+
+        let mut path = Path::new(config, addresses, 0, accepted.seed);
+        path.validated = accepted.validated;
+        let observer =
+            config.observer.as_ref().and_then(|make| make(addresses.remote, dcid.as_slice()));
+        let info = HandshakeInfo { returned_token: accepted.token, ..HandshakeInfo::default() };
+        Self {
+            config: config.clone(),
+            state: State::Open,
+            close: None,
+            handshake: Some(Box::new(Handshake::new(tls, encoded, dcid, scid, now))),
+            keys: None,
+            data: Space::default(),
+            streams: Streams::new(&config.limits),
+            recovery: Recovery::new((config.scheme)(), now),
+            contents: Vec::new(),
+            path,
+            previous: None,
+            off_path: VecDeque::new(),
+            local_ids,
+            remote_ids: RemoteIds::new(scid),
+            peer: Peer::default(),
+            events: VecDeque::new(),
+            handshake_done_due: false,
+            new_tokens: Vec::new(),
+            ticket: None,
+            ping_due: false,
+            pto_count: 0,
+            paced_until: None,
+            idle_reference: now,
+            eliciting_since_received: false,
+            next_skip: 16 + accepted.seed % 64,
+            update_keys: false,
+            info: Some(Box::new(info)),
+            stats: Stats { retried: accepted.original_dcid.is_some(), ..Stats::default() },
+            observer,
+            scratch: Vec::new(),
+        }
+    }
+
+    fn space_mut(&mut self, id: SpaceId) -> Option<&mut Space> {
+        match id {
+            SpaceId::Data => Some(&mut self.data),
+            SpaceId::Initial => {
+                self.handshake.as_mut()?.initial.as_mut().map(|early| &mut early.space)
+            }
+            SpaceId::Handshake => {
+                self.handshake.as_mut()?.handshake.as_mut().map(|early| &mut early.space)
+            }
+        }
+    }
+
+    fn space(&self, id: SpaceId) -> Option<&Space> {
+        match id {
+            SpaceId::Data => Some(&self.data),
+            SpaceId::Initial => self.handshake.as_ref()?.initial.as_ref().map(|e| &e.space),
+            SpaceId::Handshake => self.handshake.as_ref()?.handshake.as_ref().map(|e| &e.space),
+        }
+    }
+
+    /// Notes what a unit consists of.
+    fn set_content(&mut self, key: UnitKey, content: Vec<StreamRange>) {
+        if self.contents.len() <= key.index() {
+            self.contents.resize(key.index() + 1, Vec::new());
+        }
+        self.contents[key.index()] = content;
+    }
+
+    /// Tells the observer, if there is one.
+    fn observe(&mut self, now: Timestamp, event: &observer::Event<'_>) {
+        if let Some(observer) = &mut self.observer {
+            observer.on_event(now, event);
+        }
+    }
+
+    /// The peer broke a rule, or we cannot go on: sends CONNECTION_CLOSE (RFC 9000, section 10.2).
+    fn fail(&mut self, now: Timestamp, error: TransportError) {
+        self.enter_closing(now, CloseReason::Transport(error));
+    }
+
+    fn enter_closing(&mut self, now: Timestamp, reason: CloseReason) {
+        if !matches!(self.state, State::Open) {
+            return;
+        }
+        let until = now + 3 * self.pto();
+        self.state = State::Closing { until, due: true, received: 0, answer_at: 1 };
+        self.conclude(now, reason);
+    }
+
+    fn enter_draining(&mut self, now: Timestamp, reason: CloseReason) {
+        if matches!(self.state, State::Drained | State::Draining { .. }) {
+            return;
+        }
+        // RFC 9000, section 10.2: "at least three times the current PTO".
+        let until = now + 3 * self.pto();
+        self.state = State::Draining { until };
+        self.conclude(now, reason);
+    }
+
+    /// Without a word to the peer: idle time-outs and the like.
+    fn enter_drained(&mut self, now: Timestamp, reason: CloseReason) {
+        if !matches!(self.state, State::Drained) {
+            self.state = State::Drained;
+            self.conclude(now, reason);
+        }
+    }
+
+    fn conclude(&mut self, now: Timestamp, reason: CloseReason) {
+        if self.close.is_some() {
+            return;
+        }
+        let (code, text) = reason.code_and_text();
+        let text = text.to_owned();
+        self.observe(now, &observer::Event::Closed { code, reason: &text });
+        self.close = Some(Box::new(reason.clone()));
+        self.events.push_back(Event::Closed(reason));
+        // Only the keys and the reason are needed from here on.
+        self.streams = Streams::new(&self.config.limits);
+        self.recovery = Recovery::new((self.config.scheme)(), now);
+        self.contents = Vec::new();
+        self.off_path = VecDeque::new();
+        self.data.ledger.forget();
+    }
+
+    /// Full sequence number of a decrypted connection ID, if it names this connection.
+    pub(crate) fn accepts(&self, plain: &CidPlain) -> Option<u64> {
+        self.local_ids.accept(plain)
+    }
+
+    /// Whether the application may use the connection.
+    fn is_open(&self) -> bool {
+        matches!(self.state, State::Open)
+    }
+}
+
+impl CloseReason {
+    /// Error code and text, for logs.
+    pub fn code_and_text(&self) -> (u64, &str) {
+        match self {
+            Self::Transport(error) => (error.code.0, error.reason),
+            Self::Application { code, reason } => (*code, reason),
+            Self::PeerTransport { code, reason } | Self::PeerApplication { code, reason } => {
+                (*code, reason)
+            }
+            Self::IdleTimeout => (0, "idle time-out"),
+            Self::HandshakeTimeout => (0, "the handshake took too long"),
+            Self::StatelessReset => (0, "stateless reset"),
+        }
+    }
+}
+
+fn violation(frame_type: u64, reason: &'static str) -> TransportError {
+    TransportError::new(Code::PROTOCOL_VIOLATION, frame_type, reason)
+}

@@ -1,0 +1,409 @@
+//! Receiving: from a datagram to frames to the rooms that they concern (RFC 9000, sections 12 and
+//! 13; RFC 9001, section 5).
+
+use super::migration::{OffPath, OffPathFrame};
+use super::spaces::SpaceId;
+use super::{CloseReason, Connection, Context, State, violation};
+use crate::crypto::{OpenError, TAG_LEN};
+use crate::ids::{LOCAL_LEN, RemoteId};
+use crate::observer;
+use crate::path::Addresses;
+use crate::wire::{
+    Frame, FrameErrorKind, Frames, Header, PacketType, TransportError, TransportErrorCode as Code,
+    expand_packet_number, parse_header,
+};
+use units::{Ecn, Timestamp};
+
+/// Bytes kept of a peer's reason phrase.
+const MAX_REASON: usize = 128;
+/// Reserved bits of long and short headers (RFC 9000, sections 17.2 and 17.3.1).
+const RESERVED_LONG: u8 = 0x0c;
+const RESERVED_SHORT: u8 = 0x18;
+const KEY_PHASE: u8 = 0x04;
+
+/// Why a packet was dropped without a consequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Dropped {
+    /// No keys for this type of packet (any more, or yet).
+    NoKeys,
+    /// It did not authenticate.
+    Decrypt,
+    /// Its number was seen before.
+    Duplicate,
+    /// Its header makes no sense here.
+    Header,
+}
+
+/// What a packet did beyond its frames.
+#[derive(Clone, Copy, Default)]
+struct Effects {
+    eliciting: bool,
+    /// A frame that is not a probing frame (RFC 9000, section 9.1).
+    non_probing: bool,
+    crypto: bool,
+}
+
+/// The circumstances of a packet.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival {
+    pub now: Timestamp,
+    pub addresses: Addresses,
+    pub ecn: Ecn,
+    /// Bytes of the whole datagram.
+    pub datagram: usize,
+    /// Sequence number of our connection ID that the packet was addressed to.
+    pub local_id: u64,
+}
+
+impl Connection {
+    /// Takes a datagram that the endpoint has found to be ours. `local_id` is the sequence number
+    /// of the connection ID in its first packet, 0 for the client's own choice.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Timestamp,
+        addresses: Addresses,
+        ecn: Ecn,
+        local_id: u64,
+        datagram: &mut [u8],
+        ctx: &mut Context<'_>,
+    ) {
+        let arrival = Arrival { now, addresses, ecn, datagram: datagram.len(), local_id };
+        self.stats.datagrams_received += 1;
+        self.stats.bytes_received += datagram.len() as u64;
+        if addresses.remote == self.path.addresses.remote {
+            self.path.received += datagram.len() as u64;
+        }
+        if let State::Closing { due, received, answer_at, .. } = &mut self.state {
+            // RFC 9000, section 10.2.1: the rate of answers SHOULD be limited, here to every
+            // power of two.
+            *received += 1;
+            if *received >= *answer_at {
+                *answer_at *= 2;
+                *due = true;
+            }
+        }
+        if !self.is_open() {
+            self.look_for_close(datagram);
+            return;
+        }
+        let mut first_dcid = None;
+        let mut at = 0;
+        while at < datagram.len() && self.is_open() {
+            let rest = &mut datagram[at..];
+            let (ty, dcid, pn_offset, end) = match parse_header(rest, LOCAL_LEN) {
+                Ok(Header::Long { ty, dcid, pn_offset, end, .. }) => {
+                    (PacketType::from(ty), dcid, pn_offset, end)
+                }
+                Ok(Header::Short { dcid, pn_offset }) => {
+                    (PacketType::OneRtt, dcid, pn_offset, rest.len())
+                }
+                Ok(Header::UnknownVersion { .. }) | Err(_) => {
+                    self.stats.drop(Dropped::Header);
+                    return;
+                }
+            };
+            // RFC 9000, section 12.2: packets with another destination ID "MUST be ignored".
+            if *first_dcid.get_or_insert(dcid) != dcid {
+                self.stats.drop(Dropped::Header);
+                return;
+            }
+            let packet = &mut rest[..end];
+            if let Err(dropped) = self.on_packet(&arrival, ty, packet, pn_offset, ctx) {
+                self.stats.drop(dropped);
+                // Of an undecryptable 1-RTT packet the tail may be a stateless reset.
+                if ty == PacketType::OneRtt && dropped != Dropped::Duplicate {
+                    self.look_for_reset(now, &datagram[at..]);
+                }
+            }
+            at += end;
+        }
+    }
+
+    fn look_for_reset(&mut self, now: Timestamp, packet: &[u8]) {
+        if let Some(tail) = packet.last_chunk::<16>()
+            && self.remote_ids.is_reset(tail)
+        {
+            self.enter_draining(now, CloseReason::StatelessReset);
+        }
+    }
+
+    /// In the closing state, a CONNECTION_CLOSE of the peer ends our answers (RFC 9000, section
+    /// 10.2.2). Only 1-RTT packets are looked into; otherwise the time-out ends them.
+    fn look_for_close(&mut self, datagram: &mut [u8]) {
+        let State::Closing { until, .. } = self.state else { return };
+        let Ok(Header::Short { pn_offset, .. }) = parse_header(datagram, LOCAL_LEN) else { return };
+        let Some(keys) = &mut self.keys else { return };
+        let Ok((first, truncated, len)) = keys.remote_header().unprotect(datagram, pn_offset)
+        else {
+            return;
+        };
+        let expected = self.data.received.largest().map_or(0, |l| l + 1);
+        let number = expand_packet_number(truncated, len, expected);
+        let (header, payload) = datagram.split_at_mut(pn_offset + len);
+        let phase = first & KEY_PHASE != 0;
+        let opened = keys.open(number, phase, header, payload, until, core::time::Duration::ZERO);
+        if let Ok(opened) = opened {
+            let closes = Frames::new(&payload[..opened.len]).flatten().any(|frame| {
+                matches!(frame, Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. })
+            });
+            if closes {
+                self.state = State::Draining { until };
+            }
+        }
+    }
+
+    /// Opens one packet and takes its frames.
+    fn on_packet(
+        &mut self,
+        arrival: &Arrival,
+        ty: PacketType,
+        packet: &mut [u8],
+        pn_offset: usize,
+        ctx: &mut Context<'_>,
+    ) -> Result<(), Dropped> {
+        let now = arrival.now;
+        let size = packet.len();
+        let retain = 3 * self.pto();
+        let (space, header_key) = match ty {
+            PacketType::OneRtt => {
+                // RFC 9001, section 5.7: 1-RTT packets "MUST NOT" be processed before the
+                // handshake is complete.
+                let keys = self.keys.as_ref().filter(|_| self.handshake.is_none());
+                (SpaceId::Data, keys.ok_or(Dropped::NoKeys)?.remote_header())
+            }
+            PacketType::ZeroRtt => {
+                let handshake = self.handshake.as_ref().ok_or(Dropped::NoKeys)?;
+                let keys = handshake.zero_rtt.as_ref().ok_or(Dropped::NoKeys)?;
+                (SpaceId::Data, &keys.header)
+            }
+            PacketType::Initial => {
+                let handshake = self.handshake.as_ref().ok_or(Dropped::NoKeys)?;
+                let early = handshake.initial.as_ref().ok_or(Dropped::NoKeys)?;
+                (SpaceId::Initial, &early.keys.remote.header)
+            }
+            PacketType::Handshake => {
+                let handshake = self.handshake.as_ref().ok_or(Dropped::NoKeys)?;
+                let early = handshake.handshake.as_ref().ok_or(Dropped::NoKeys)?;
+                (SpaceId::Handshake, &early.keys.remote.header)
+            }
+        };
+        let unprotected = header_key.unprotect(packet, pn_offset);
+        let (first, truncated, pn_len) = unprotected.map_err(|_| Dropped::Header)?;
+        let received = self.space(space).map(|s| &s.received).ok_or(Dropped::NoKeys)?;
+        let expected = received.largest().map_or(0, |largest| largest + 1);
+        let number = expand_packet_number(truncated, pn_len, expected);
+        let duplicate = received.is_duplicate(number);
+
+        let (header, payload) = packet.split_at_mut(pn_offset + pn_len);
+        if payload.len() < TAG_LEN {
+            return Err(Dropped::Header);
+        }
+        let mut key_updated = false;
+        let len = match (ty, &mut self.keys, &self.handshake) {
+            (PacketType::OneRtt, Some(keys), _) => {
+                let phase = first & KEY_PHASE != 0;
+                match keys.open(number, phase, header, payload, now, retain) {
+                    Ok(opened) => {
+                        key_updated = opened.key_updated;
+                        opened.len
+                    }
+                    Err(OpenError::Decrypt) => return Err(Dropped::Decrypt),
+                    Err(OpenError::KeyUpdateError) => {
+                        let reason = "key update out of turn";
+                        self.fail(now, TransportError::new(Code::KEY_UPDATE_ERROR, 0, reason));
+                        return Ok(());
+                    }
+                    Err(OpenError::IntegrityLimit) => {
+                        // RFC 9001, section 6.6: "MUST immediately close the connection".
+                        let reason = "too many packets failed to authenticate";
+                        self.fail(now, TransportError::new(Code::AEAD_LIMIT_REACHED, 0, reason));
+                        return Ok(());
+                    }
+                }
+            }
+            (_, _, Some(handshake)) => {
+                let key = match ty {
+                    PacketType::Initial => handshake.initial.as_ref().map(|e| &e.keys.remote),
+                    PacketType::Handshake => handshake.handshake.as_ref().map(|e| &e.keys.remote),
+                    _ => handshake.zero_rtt.as_ref(),
+                };
+                let key = &key.ok_or(Dropped::NoKeys)?.packet;
+                key.open(number, header, payload).map_err(|_| Dropped::Decrypt)?
+            }
+            _ => return Err(Dropped::NoKeys),
+        };
+        if duplicate {
+            return Err(Dropped::Duplicate);
+        }
+        // RFC 9000, section 17.2: nonzero reserved bits, seen after both protections are removed,
+        // are a PROTOCOL_VIOLATION.
+        let reserved = if ty == PacketType::OneRtt { RESERVED_SHORT } else { RESERVED_LONG };
+        if first & reserved != 0 {
+            self.fail(now, violation(0, "reserved header bits are not zero"));
+            return Ok(());
+        }
+        if key_updated {
+            self.stats.key_updates += 1;
+            self.observe(now, &observer::Event::KeyUpdated);
+        }
+        let payload = &payload[..len];
+        self.observe(now, &observer::Event::PacketReceived { ty, number, size, payload });
+        self.idle_reference = now;
+        self.eliciting_since_received = false;
+        if ty == PacketType::Handshake {
+            self.on_handshake_packet();
+        }
+        match self.on_frames(arrival, ty, space, number, payload) {
+            Ok(effects) => self.after_packet(arrival, ty, space, number, effects, ctx),
+            Err(error) => self.fail(now, error),
+        }
+        Ok(())
+    }
+
+    fn on_frames(
+        &mut self,
+        arrival: &Arrival,
+        ty: PacketType,
+        space: SpaceId,
+        number: u64,
+        payload: &[u8],
+    ) -> Result<Effects, TransportError> {
+        let mut effects = Effects::default();
+        // RFC 9000, section 12.4: "an endpoint MUST treat receipt of a packet containing no
+        // frames as a connection error of type PROTOCOL_VIOLATION".
+        if payload.is_empty() {
+            return Err(violation(0, "a packet without frames"));
+        }
+        let mut frames = Frames::new(payload);
+        while let Some(frame) = frames.next() {
+            let frame = frame.map_err(|error| {
+                let code = match error.kind {
+                    FrameErrorKind::NonMinimalType => Code::PROTOCOL_VIOLATION,
+                    _ => Code::FRAME_ENCODING_ERROR,
+                };
+                TransportError::new(code, error.frame_type, "malformed frame")
+            })?;
+            let frame_type = frames.frame_type();
+            if !frame.allowed_in(ty) {
+                return Err(violation(frame_type, "frame not allowed in this packet"));
+            }
+            effects.eliciting |= frame.is_ack_eliciting();
+            effects.non_probing |= !frame.is_probing();
+            effects.crypto |= matches!(frame, Frame::Crypto { .. });
+            self.on_frame(arrival, space, frame).map_err(|mut error| {
+                if error.frame_type == 0 {
+                    error.frame_type = frame_type;
+                }
+                error
+            })?;
+            if !self.is_open() {
+                break;
+            }
+        }
+        if ty == PacketType::ZeroRtt && self.data.received.largest().is_none_or(|l| l < number) {
+            self.stats.early_data = true;
+        }
+        Ok(effects)
+    }
+
+    fn on_frame(
+        &mut self,
+        arrival: &Arrival,
+        space: SpaceId,
+        frame: Frame<'_>,
+    ) -> Result<(), TransportError> {
+        let now = arrival.now;
+        match frame {
+            Frame::Padding | Frame::Ping => {}
+            Frame::Ack(ack) => self.on_ack_frame(now, space, &ack)?,
+            Frame::Stream { id, offset, data, fin } => {
+                let srtt = self.path.rtt.smoothed();
+                self.streams.on_stream(id, offset, data, fin, now, srtt)?;
+            }
+            Frame::Crypto { offset, data } => {
+                if let Some(space) = self.space_mut(space) {
+                    space.crypto_receive.on_frame(offset, data)?;
+                }
+            }
+            Frame::ResetStream { id, error_code, final_size } => {
+                self.streams.on_reset_stream(id, error_code, final_size)?;
+            }
+            Frame::StopSending { id, error_code } => {
+                self.streams.on_stop_sending(id, error_code)?;
+            }
+            Frame::MaxData(max) => self.streams.on_max_data(max),
+            Frame::MaxStreamData { id, max } => self.streams.on_max_stream_data(id, max)?,
+            Frame::MaxStreams { direction, max } => self.streams.on_max_streams(direction, max),
+            Frame::DataBlocked(_) | Frame::StreamsBlocked { .. } => {}
+            Frame::StreamDataBlocked { id, .. } => self.streams.on_stream_data_blocked(id)?,
+            Frame::NewConnectionId { sequence, retire_prior_to, id, reset_token } => {
+                let new = RemoteId { sequence, id, reset_token: Some(reset_token) };
+                self.remote_ids.on_new(new, retire_prior_to)?;
+            }
+            Frame::RetireConnectionId { sequence } => {
+                let limit = self.peer.active_connection_id_limit;
+                self.local_ids.on_retire(sequence, arrival.local_id, limit)?;
+            }
+            Frame::PathChallenge(data) => {
+                // Answered on the path that it came on (RFC 9000, section 8.2.2).
+                let limit = 3 * arrival.datagram as u64;
+                let on_path = arrival.addresses.remote == self.path.addresses.remote;
+                self.owe_off_path(OffPath {
+                    addresses: arrival.addresses,
+                    frame: OffPathFrame::Response(data),
+                    limit: if on_path { u64::MAX } else { limit },
+                });
+            }
+            Frame::PathResponse(data) => self.on_path_response(data),
+            Frame::ConnectionClose { error_code, reason, .. } => {
+                let reason = CloseReason::PeerTransport { code: error_code, reason: text(reason) };
+                self.enter_draining(now, reason);
+            }
+            Frame::ApplicationClose { error_code, reason } => {
+                let reason =
+                    CloseReason::PeerApplication { code: error_code, reason: text(reason) };
+                self.enter_draining(now, reason);
+            }
+            // RFC 9000, sections 19.7 and 19.20: only servers send these.
+            Frame::NewToken { .. } => return Err(violation(0, "NEW_TOKEN from a client")),
+            Frame::HandshakeDone => return Err(violation(0, "HANDSHAKE_DONE from a client")),
+        }
+        Ok(())
+    }
+
+    fn after_packet(
+        &mut self,
+        arrival: &Arrival,
+        ty: PacketType,
+        space: SpaceId,
+        number: u64,
+        effects: Effects,
+        ctx: &mut Context<'_>,
+    ) {
+        let now = arrival.now;
+        if !self.is_open() {
+            return;
+        }
+        // RFC 9000, section 13.2.1: Initial and Handshake packets are acknowledged immediately.
+        let (every, delay) = match space {
+            SpaceId::Data => (self.config.ack_every, self.config.max_ack_delay),
+            _ => (1, core::time::Duration::ZERO),
+        };
+        let newest = self
+            .space(space)
+            .is_some_and(|s| s.received.largest().is_none_or(|largest| number > largest));
+        if let Some(space) = self.space_mut(space) {
+            space.received.on_packet(now, number, effects.eliciting, arrival.ecn, every, delay);
+        }
+        if effects.crypto {
+            self.advance_handshake(now);
+        }
+        if ty == PacketType::OneRtt && self.is_open() {
+            self.after_one_rtt(arrival, newest && effects.non_probing, ctx);
+        }
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(&bytes[..bytes.len().min(MAX_REASON)]).into_owned()
+}

@@ -1,0 +1,163 @@
+//! Timers (RFC 9002, section 6.2 and appendix A.8; RFC 9000, section 10): one deadline per
+//! connection, found by asking who waits for what.
+
+use super::spaces::SpaceId;
+use super::{CloseReason, Connection, State};
+use core::time::Duration;
+use units::Timestamp;
+
+/// Largest exponent of the probe time-out's back-off.
+const MAX_BACKOFF: u32 = 10;
+
+impl Connection {
+    /// Probe time-out without back-off, the peer's delay included (RFC 9002, section 6.2.1).
+    pub(super) fn pto(&self) -> Duration {
+        self.path.rtt.pto_base() + self.peer.max_ack_delay
+    }
+
+    /// When [`Connection::on_timeout`] wants to be called.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        match self.state {
+            State::Drained => return None,
+            State::Closing { until, .. } | State::Draining { until } => return Some(until),
+            State::Open => {}
+        }
+        let mut deadline = self.idle_deadline();
+        let mut soonest = |at: Option<Timestamp>| {
+            if let Some(at) = at {
+                deadline = deadline.min(at);
+            }
+        };
+        if self.path.amplification_budget() > 0 {
+            for id in SpaceId::ALL {
+                soonest(self.space(id).and_then(|space| space.received.deadline()));
+            }
+            soonest(self.paced_until);
+        }
+        soonest(self.loss_deadline().map(|(at, _)| at));
+        soonest(self.pto_deadline().map(|(at, _)| at));
+        soonest(self.recovery.next_timeout());
+        soonest(self.path.challenge.map(|c| c.retry_at.min(c.gives_up_at)));
+        soonest(self.keep_alive_deadline());
+        if let Some(handshake) = &self.handshake {
+            soonest(Some(handshake.started + self.config.handshake_timeout));
+        }
+        Some(deadline)
+    }
+
+    /// Does what is due by `now`.
+    pub(crate) fn on_timeout(&mut self, now: Timestamp) {
+        match self.state {
+            State::Drained => return,
+            State::Closing { until, .. } | State::Draining { until } => {
+                if now >= until {
+                    self.state = State::Drained;
+                }
+                return;
+            }
+            State::Open => {}
+        }
+        if now >= self.idle_deadline() {
+            self.enter_drained(now, CloseReason::IdleTimeout);
+            return;
+        }
+        if let Some(handshake) = &self.handshake
+            && now >= handshake.started + self.config.handshake_timeout
+        {
+            self.enter_drained(now, CloseReason::HandshakeTimeout);
+            return;
+        }
+        if self.keep_alive_deadline().is_some_and(|at| now >= at) {
+            self.ping_due = true;
+        }
+        self.on_challenge_timeout(now);
+        if let Some((at, space)) = self.loss_deadline() {
+            // RFC 9002, appendix A.9: time-threshold loss detection comes before probing.
+            if now >= at {
+                self.detect_lost(now, space);
+                self.trim(now, space);
+                self.observe_metrics(now);
+            }
+        } else if let Some((at, space)) = self.pto_deadline()
+            && now >= at
+        {
+            self.on_probe_timeout(space);
+        }
+    }
+
+    fn idle_deadline(&self) -> Timestamp {
+        // RFC 9000, section 10.1: the lesser of both sides' values, and "at least three times
+        // the current Probe Timeout".
+        let mut timeout = self.config.idle_timeout;
+        if !self.peer.idle_timeout.is_zero() {
+            timeout = timeout.min(self.peer.idle_timeout);
+        }
+        self.idle_reference + timeout.max(3 * self.pto())
+    }
+
+    fn keep_alive_deadline(&self) -> Option<Timestamp> {
+        let interval = self.config.keep_alive?;
+        if self.ping_due || self.data.ledger.has_eliciting() || self.handshake.is_some() {
+            return None;
+        }
+        Some(self.idle_reference + interval)
+    }
+
+    fn loss_deadline(&self) -> Option<(Timestamp, SpaceId)> {
+        let times = SpaceId::ALL
+            .into_iter()
+            .filter_map(|id| self.space(id)?.ledger.loss_time.map(|at| (at, id)));
+        times.min_by_key(|(at, _)| *at)
+    }
+
+    /// RFC 9002, appendix A.8: GetPtoTimeAndSpace.
+    fn pto_deadline(&self) -> Option<(Timestamp, SpaceId)> {
+        // A server that may not send anything has no use for a probe; the next datagram of the
+        // client arms the timer again (section 6.2.2.1).
+        if self.path.amplification_budget() == 0 {
+            return None;
+        }
+        let backoff = 1u32 << self.pto_count.min(MAX_BACKOFF);
+        let base = self.path.rtt.pto_base();
+        let mut soonest: Option<(Timestamp, SpaceId)> = None;
+        for id in SpaceId::ALL {
+            let Some(space) = self.space(id) else { continue };
+            if !space.ledger.has_eliciting() {
+                continue;
+            }
+            let mut timeout = base;
+            if id == SpaceId::Data {
+                // Section 6.2.1: not before the handshake is confirmed.
+                if self.handshake.is_some() {
+                    continue;
+                }
+                timeout += self.peer.max_ack_delay;
+            }
+            let Some(last) = space.ledger.last_eliciting else { continue };
+            let at = last + timeout * backoff;
+            if soonest.is_none_or(|(first, _)| at < first) {
+                soonest = Some((at, id));
+            }
+        }
+        soonest
+    }
+
+    fn on_probe_timeout(&mut self, id: SpaceId) {
+        self.pto_count += 1;
+        self.stats.pto_count += 1;
+        if let Some(space) = self.space_mut(id) {
+            // Section 6.2.4: one or two ack-eliciting datagrams.
+            space.probes = 2;
+            if id != SpaceId::Data {
+                space.crypto_send.resend();
+            }
+        }
+        // Section 6.2.4: probes of the Initial and Handshake spaces go together.
+        if id == SpaceId::Initial
+            && let Some(space) = self.space_mut(SpaceId::Handshake)
+        {
+            space.crypto_send.resend();
+            space.probes = space.probes.max(1);
+        }
+    }
+}

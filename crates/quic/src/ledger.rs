@@ -1,0 +1,413 @@
+//! The ledger of sent packets of one packet-number space: which content each packet carries and
+//! what became of it (RFC 9002, appendix A.1), with the loss rules of RFC 9002, section 6.1.
+//!
+//! Every copy of lost data is an ordinary record with a fate of its own. Records stand in a deque
+//! indexed by packet number; a record that was declared lost stays known for a while after the
+//! deque has moved on, so that its late acknowledgement is recognised as spurious.
+
+use crate::rtt::GRANULARITY;
+use crate::streams::{ControlFrame, StreamRange};
+use congestion::RateStamp;
+use core::ops::RangeInclusive;
+use core::time::Duration;
+use recovery::{CopyKind, UnitKey};
+use std::collections::VecDeque;
+use units::Timestamp;
+
+/// Declared-lost records kept at most, beyond those that the deque still holds.
+const MAX_LOST_KEPT: usize = 4_096;
+/// Capacity that an empty deque may keep.
+const IDLE_CAPACITY: usize = 16;
+
+/// One thing that a packet carries and whose loss matters to somebody.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Token {
+    /// Stream data.
+    Stream(StreamRange),
+    /// A frame of the stream layer, resent with its latest value.
+    Control(ControlFrame),
+    /// Handshake bytes.
+    Crypto { offset: u64, len: u16 },
+    /// An acknowledgement of everything up to `largest`: once it arrived, older ranges may go.
+    Ack { largest: u64 },
+    /// NEW_CONNECTION_ID with this sequence number.
+    NewConnectionId(u64),
+    /// RETIRE_CONNECTION_ID with this sequence number.
+    RetireConnectionId(u64),
+    /// HANDSHAKE_DONE.
+    HandshakeDone,
+    /// The NEW_TOKEN frame in this place of the connection's list.
+    NewToken(u32),
+}
+
+/// What a packet carries; the common case, one STREAM frame, stands in the record itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Content {
+    /// Nothing that would be sent again.
+    None,
+    /// One STREAM frame.
+    Stream(StreamRange),
+    /// Several things: a key into the ledger's lists.
+    List(u32),
+}
+
+/// What a packet is, apart from what it carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PacketKind {
+    /// First transmission, or frames that have no unit.
+    Original,
+    /// A copy of a lost unit.
+    Copy(CopyKind),
+    /// A datagram-size probe (RFC 8899): its loss signals nothing.
+    MtuProbe,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Outstanding,
+    Acked,
+    Lost,
+    /// A number never used, to catch acknowledgements of packets that were not received.
+    Skipped,
+}
+
+/// A packet on the books.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentPacket {
+    pub time_sent: Timestamp,
+    pub stamp: RateStamp,
+    pub content: Content,
+    pub unit: Option<UnitKey>,
+    pub kind: PacketKind,
+    /// UDP payload bytes of this packet.
+    pub size: u16,
+    /// Which path of the connection it was sent on.
+    pub path: u8,
+    pub ack_eliciting: bool,
+    /// Sent with an ECN-capable codepoint.
+    pub ect: bool,
+    state: State,
+}
+
+impl SentPacket {
+    pub(crate) fn new(time_sent: Timestamp, size: u16, path: u8, kind: PacketKind) -> Self {
+        Self {
+            time_sent,
+            stamp: RateStamp::default(),
+            content: Content::None,
+            unit: None,
+            kind,
+            size,
+            path,
+            ack_eliciting: false,
+            ect: false,
+            state: State::Outstanding,
+        }
+    }
+}
+
+/// What an acknowledgement did to the ledger.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct AckOutcome {
+    /// The largest number in the acknowledgement, if that packet is newly acknowledged.
+    pub newly_largest: Option<SentPacketTime>,
+    /// Whether any newly acknowledged packet was ack-eliciting.
+    pub any_eliciting: bool,
+    /// Newly acknowledged packets, those declared lost before included.
+    pub newly_acked: u32,
+}
+
+/// When the largest newly acknowledged packet was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SentPacketTime {
+    pub time: Timestamp,
+    pub path: u8,
+}
+
+/// An acknowledgement that no honest peer sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum BadAck {
+    /// Of a packet number beyond the largest sent.
+    Unsent,
+    /// Of a packet number that was skipped on purpose.
+    Skipped,
+}
+
+/// Sent packets of one packet-number space.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger {
+    /// Number of the front record.
+    base: u64,
+    records: VecDeque<SentPacket>,
+    /// Records below this number are settled: loss detection starts here.
+    settled: u64,
+    lost: VecDeque<(u64, Timestamp, SentPacket)>,
+    tokens: Vec<Vec<Token>>,
+    free_tokens: Vec<u32>,
+    pub largest_acked: Option<u64>,
+    /// When the newest ack-eliciting packet left.
+    pub last_eliciting: Option<Timestamp>,
+    /// Ack-eliciting packets in flight.
+    pub eliciting_in_flight: u32,
+    /// When the time threshold will declare the next packet lost.
+    pub loss_time: Option<Timestamp>,
+}
+
+impl Ledger {
+    /// The number that the next packet gets.
+    #[inline]
+    pub(crate) fn next_number(&self) -> u64 {
+        self.base + self.records.len() as u64
+    }
+
+    /// Leaves out one packet number (RFC 9000, section 21.4).
+    pub(crate) fn skip_number(&mut self) {
+        let mut record = SentPacket::new(Timestamp::ZERO, 0, 0, PacketKind::Original);
+        record.state = State::Skipped;
+        self.records.push_back(record);
+    }
+
+    /// Books the packet with number [`Ledger::next_number`].
+    #[inline]
+    pub(crate) fn push(&mut self, record: SentPacket) {
+        if record.ack_eliciting {
+            self.last_eliciting = Some(record.time_sent);
+            self.eliciting_in_flight += 1;
+        }
+        self.records.push_back(record);
+    }
+
+    /// Keeps a list of tokens for a record's [`Content::List`].
+    pub(crate) fn keep(&mut self, tokens: &[Token]) -> Content {
+        match tokens {
+            [] => Content::None,
+            [Token::Stream(range)] => Content::Stream(*range),
+            _ => {
+                let key = self.free_tokens.pop().unwrap_or_else(|| {
+                    self.tokens.push(Vec::new());
+                    self.tokens.len() as u32 - 1
+                });
+                self.tokens[key as usize].extend_from_slice(tokens);
+                Content::List(key)
+            }
+        }
+    }
+
+    fn release(&mut self, content: Content) {
+        if let Content::List(key) = content {
+            // The memory goes too: lists are rare after the handshake.
+            self.tokens[key as usize] = Vec::new();
+            self.free_tokens.push(key);
+        }
+    }
+
+    /// Whether an ack-eliciting packet is in flight.
+    #[inline]
+    pub(crate) fn has_eliciting(&self) -> bool {
+        self.eliciting_in_flight > 0
+    }
+
+    /// Takes an acknowledgement, ranges in descending order. `acked` is called for each newly
+    /// acknowledged packet with its number, record, tokens, and whether it had been declared lost.
+    pub(crate) fn on_ack(
+        &mut self,
+        largest: u64,
+        ranges: impl Iterator<Item = RangeInclusive<u64>>,
+        mut acked: impl FnMut(u64, &SentPacket, &[Token], bool),
+    ) -> Result<AckOutcome, BadAck> {
+        // RFC 9000, section 13.1: acknowledging a packet that was not sent is a
+        // PROTOCOL_VIOLATION.
+        if largest >= self.next_number() {
+            return Err(BadAck::Unsent);
+        }
+        let mut outcome = AckOutcome::default();
+        for range in ranges {
+            let (start, end) = (*range.start(), *range.end());
+            let oldest_known = self.lost.front().map_or(self.base, |l| l.0.min(self.base));
+            if end < oldest_known {
+                break;
+            }
+            if end >= self.base {
+                for number in (start.max(self.base)..=end).rev() {
+                    let index = (number - self.base) as usize;
+                    let record = &mut self.records[index];
+                    let after_loss = match record.state {
+                        State::Acked => continue,
+                        State::Skipped => return Err(BadAck::Skipped),
+                        State::Outstanding => false,
+                        State::Lost => true,
+                    };
+                    record.state = State::Acked;
+                    let record = *record;
+                    self.acknowledged(
+                        number,
+                        &record,
+                        after_loss,
+                        largest,
+                        &mut outcome,
+                        &mut acked,
+                    );
+                }
+            }
+            if start < self.base && !self.lost.is_empty() {
+                let from = self.lost.partition_point(|l| l.0 < start);
+                let to = self.lost.partition_point(|l| l.0 <= end);
+                for (number, _, record) in self.lost.drain(from..to).collect::<Vec<_>>() {
+                    self.acknowledged(number, &record, true, largest, &mut outcome, &mut acked);
+                }
+            }
+        }
+        if self.largest_acked.is_none_or(|known| known < largest) {
+            self.largest_acked = Some(largest);
+        }
+        Ok(outcome)
+    }
+
+    #[inline]
+    fn acknowledged(
+        &mut self,
+        number: u64,
+        record: &SentPacket,
+        after_loss: bool,
+        largest: u64,
+        outcome: &mut AckOutcome,
+        acked: &mut impl FnMut(u64, &SentPacket, &[Token], bool),
+    ) {
+        if number == largest {
+            let (time, path) = (record.time_sent, record.path);
+            outcome.newly_largest = Some(SentPacketTime { time, path });
+        }
+        outcome.newly_acked += 1;
+        outcome.any_eliciting |= record.ack_eliciting;
+        if record.ack_eliciting && !after_loss {
+            self.eliciting_in_flight -= 1;
+        }
+        let tokens = match record.content {
+            Content::List(key) => &self.tokens[key as usize][..],
+            _ => &[],
+        };
+        acked(number, record, tokens, after_loss);
+        self.release(record.content);
+    }
+
+    /// Declares packets lost by the packet and time thresholds (RFC 9002, section 6.1), sets
+    /// [`Ledger::loss_time`], and tells the span of persistent congestion (section 7.6) that this
+    /// pass has seen.
+    pub(crate) fn detect_lost(
+        &mut self,
+        now: Timestamp,
+        thresholds: &Thresholds,
+        mut lost: impl FnMut(u64, &SentPacket, &[Token]) -> Option<UnitKey>,
+    ) -> Option<Duration> {
+        self.loss_time = None;
+        let largest = self.largest_acked?;
+        let delay = thresholds.delay.max(GRANULARITY);
+        let mut run: Option<Timestamp> = None;
+        let mut longest = None;
+        let mut settled = self.settled.max(self.base);
+        let mut all_settled = true;
+        let first = settled;
+        for number in first..largest.min(self.next_number()) {
+            let record = &mut self.records[(number - self.base) as usize];
+            match record.state {
+                State::Acked => run = None,
+                State::Skipped | State::Lost => {}
+                State::Outstanding => {
+                    let due = record.time_sent + delay;
+                    if due <= now || largest - number >= u64::from(thresholds.packets) {
+                        record.state = State::Lost;
+                        let copy = *record;
+                        if copy.ack_eliciting {
+                            self.eliciting_in_flight -= 1;
+                            if thresholds.first_rtt_sample.is_some_and(|t| copy.time_sent > t) {
+                                let start = *run.get_or_insert(copy.time_sent);
+                                longest = longest.max(Some(copy.time_sent - start));
+                            }
+                        }
+                        let tokens = match copy.content {
+                            Content::List(key) => &self.tokens[key as usize][..],
+                            _ => &[],
+                        };
+                        // A late acknowledgement of this packet finishes the unit that it became.
+                        record.unit = lost(number, &copy, tokens).or(copy.unit);
+                    } else {
+                        all_settled = false;
+                        self.loss_time = Some(self.loss_time.map_or(due, |t| t.min(due)));
+                    }
+                }
+            }
+            if all_settled {
+                settled = number + 1;
+            }
+        }
+        self.settled = settled;
+        longest
+    }
+
+    /// Drops settled records from the front, keeping those declared lost for `keep` longer, and
+    /// forgets lost ones whose time is over.
+    pub(crate) fn trim(&mut self, now: Timestamp, keep: Duration) {
+        while let Some(front) = self.records.front() {
+            match front.state {
+                State::Outstanding => break,
+                // A skipped number guards until the packet after it is settled.
+                State::Skipped => match self.records.get(1) {
+                    Some(next) if next.state != State::Outstanding => {}
+                    _ => break,
+                },
+                State::Acked => {}
+                State::Lost => {
+                    let record = *front;
+                    self.lost.push_back((self.base, now + keep, record));
+                }
+            }
+            self.records.pop_front();
+            self.base += 1;
+        }
+        while self
+            .lost
+            .front()
+            .is_some_and(|(_, until, _)| *until <= now || self.lost.len() > MAX_LOST_KEPT)
+        {
+            if let Some((_, _, record)) = self.lost.pop_front() {
+                self.release(record.content);
+            }
+        }
+        if self.records.is_empty() && self.records.capacity() > IDLE_CAPACITY {
+            self.records = VecDeque::new();
+        }
+        if self.lost.is_empty() && self.lost.capacity() > IDLE_CAPACITY {
+            self.lost = VecDeque::new();
+        }
+        if self.free_tokens.len() == self.tokens.len() && !self.tokens.is_empty() {
+            self.tokens = Vec::new();
+            self.free_tokens = Vec::new();
+        }
+    }
+
+    /// Bytes in flight that were sent on this path.
+    pub(crate) fn in_flight(&self, path: u8) -> u64 {
+        self.records
+            .iter()
+            .filter(|r| r.state == State::Outstanding && r.ack_eliciting && r.path == path)
+            .map(|r| u64::from(r.size))
+            .sum()
+    }
+
+    /// Forgets every packet, but not the numbers.
+    pub(crate) fn forget(&mut self) {
+        *self =
+            Self { base: self.next_number(), largest_acked: self.largest_acked, ..Self::default() };
+    }
+}
+
+/// When a packet counts as lost (RFC 9002, section 6.1).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Thresholds {
+    /// Packets acknowledged beyond it.
+    pub packets: u32,
+    /// Time since it was sent.
+    pub delay: Duration,
+    /// Packets sent before this do not count for persistent congestion.
+    pub first_rtt_sample: Option<Timestamp>,
+}

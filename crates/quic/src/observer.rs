@@ -1,0 +1,105 @@
+//! What a connection tells whoever watches it: the raw material of qlog and of the testbed's event
+//! logs. Payloads are handed out in plain text and are only decoded by observers that want them,
+//! so an unobserved connection pays nothing.
+
+use crate::ledger::PacketKind;
+use crate::rtt::Rtt;
+use crate::wire::PacketType;
+use congestion::Snapshot;
+use recovery::CopyKind;
+use units::{Rate, Timestamp};
+
+/// Watches one connection.
+pub trait Observer {
+    /// Something happened at `now`.
+    fn on_event(&mut self, now: Timestamp, event: &Event<'_>);
+}
+
+/// Why a packet was sent, for [`Event::PacketSent`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// New data, or frames that are not stream data.
+    Original,
+    /// The first copy of a round.
+    Retransmission,
+    /// A further copy of a round.
+    Replica,
+    /// A copy because of a probe time-out.
+    Probe,
+    /// Datagram-size discovery.
+    MtuProbe,
+}
+
+impl From<PacketKind> for Purpose {
+    fn from(kind: PacketKind) -> Self {
+        match kind {
+            PacketKind::Original => Self::Original,
+            PacketKind::Copy(CopyKind::Retransmission) => Self::Retransmission,
+            PacketKind::Copy(CopyKind::Replica) => Self::Replica,
+            PacketKind::Copy(CopyKind::Probe) => Self::Probe,
+            PacketKind::MtuProbe => Self::MtuProbe,
+        }
+    }
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A packet left.
+    PacketSent {
+        /// Its type.
+        ty: PacketType,
+        /// Its number.
+        number: u64,
+        /// Its bytes, header and tag included.
+        size: usize,
+        /// Its frames.
+        payload: &'a [u8],
+        /// Why it was sent.
+        purpose: Purpose,
+    },
+    /// A packet arrived and was authentic.
+    PacketReceived {
+        /// Its type.
+        ty: PacketType,
+        /// Its number.
+        number: u64,
+        /// Its bytes, header and tag included.
+        size: usize,
+        /// Its frames.
+        payload: &'a [u8],
+    },
+    /// A packet was declared lost.
+    PacketLost {
+        /// Its type.
+        ty: PacketType,
+        /// Its number.
+        number: u64,
+        /// When it was sent.
+        sent: Timestamp,
+    },
+    /// Estimates after an acknowledgement or a loss.
+    Metrics {
+        /// Round-trip time.
+        rtt: &'a Rtt,
+        /// Congestion window in bytes.
+        window: u64,
+        /// Bytes in flight.
+        in_flight: u64,
+        /// Pacing rate.
+        pacing_rate: Option<Rate>,
+        /// The controller's state.
+        controller: &'a Snapshot,
+    },
+    /// The keys of a new phase are in use.
+    KeyUpdated,
+    /// The peer's address changed.
+    Migrated,
+    /// The connection is over: error code and reason.
+    Closed {
+        /// Transport or application error code.
+        code: u64,
+        /// Why.
+        reason: &'a str,
+    },
+}
