@@ -1,1 +1,45 @@
-//! congestion
+//! Congestion control for the sending side of QUIC: how much may be in flight and how fast it may
+//! leave. CUBIC (RFC 9438) with HyStart++ (RFC 9406) and BBRv1
+//! (draft-cardwell-iccrg-bbr-congestion-control-00) behind one trait, delivery-rate sampling
+//! (draft-cheng-iccrg-delivery-rate-estimation-00) and a pacer (RFC 9002, section 7.7).
+//!
+//! Nothing in here knows QUIC's wire image, a clock or a socket. The connection calls, per event:
+//!
+//! | event | calls, in this order |
+//! |---|---|
+//! | a packet that counts in flight is sent | [`RateSampler::on_sent`] (keep the stamp), [`Controller::on_sent`], [`Pacer::consumed`] |
+//! | an ACK newly acknowledges packets | [`RateSampler::on_acked`] for each; loss detection and its calls (next row); [`RateSampler::finish_batch`]; one [`Controller::on_ack`] |
+//! | packets are declared lost, by an ACK or a timer | [`Controller::on_packets_lost`] always; [`Controller::on_congestion_event`] when the loss is a signal |
+//! | nothing is left to send while the window has room | [`RateSampler::set_app_limited`] |
+//!
+//! Copies of lost data are ordinary packets in all of this. Only the ACK of a packet that was
+//! already declared lost is spurious, and is reported to nobody in this crate.
+
+#![forbid(unsafe_code)]
+
+mod bbr;
+mod controller;
+mod cubic;
+mod hystart;
+mod pacer;
+mod rate;
+
+pub use bbr::Bbr;
+pub use controller::{
+    AckBatch, Algorithm, Cap, CongestionEvent, CongestionKind, Controller, ParseAlgorithmError,
+    RttSnapshot, Snapshot, Start, initial_window, minimum_window,
+};
+pub use cubic::Cubic;
+pub use pacer::{Pacer, burst};
+pub use rate::{RateSample, RateSampler, RateStamp};
+
+/// Property tests run the same cases each time.
+#[cfg(test)]
+fn properties(cases: u32) -> proptest::test_runner::Config {
+    proptest::test_runner::Config {
+        cases,
+        rng_seed: proptest::test_runner::RngSeed::Fixed(9_438),
+        failure_persistence: None,
+        ..Default::default()
+    }
+}

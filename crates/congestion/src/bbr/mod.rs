@@ -1,0 +1,457 @@
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path (bottleneck
+//! bandwidth, round trip without queue) from delivery-rate samples, and a pacing rate and window
+//! from the model. Section numbers below are the draft's; names are too, in Rust's spelling.
+//!
+//! Where this differs from the draft, and why:
+//! - The application-limited mark of ProbeRTT (section 4.3.5) belongs to the sampler, which the
+//!   connection owns; here the range of delivery counts is kept in which samples are to be taken
+//!   as application-limited. The effect is the same.
+//! - Startup takes no round of packet conservation: what is lost leaves the window, what is
+//!   delivered enters it. Held to conservation, a flight of ten packets that meets a random loss
+//!   cannot grow for three rounds, which Startup takes for a full pipe (at a twentieth of the
+//!   bandwidth, and ProbeBW then needs half a minute to repair it).
+//! - The minimum window, four packets, also bounds recovery, and persistent congestion (RFC 9002,
+//!   section 7.6.2) goes to it instead of to one packet, without restoring the window afterwards.
+//! - ECN-CE and loss signals are answered alike, by one round of packet conservation
+//!   (RFC 9002, section 7.1); the draft does not speak of ECN.
+
+mod filter;
+mod recovery;
+
+use core::ops::Range;
+use core::time::Duration;
+
+use units::{PacketNumber, Rate, Timestamp};
+
+use crate::controller::{
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, initial_window,
+};
+use crate::pacer::burst;
+use filter::MaxFilter;
+use recovery::{Recovery, RoundEffect};
+
+/// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
+const HIGH_GAIN: f64 = 2.885;
+/// Window per bandwidth-delay product in ProbeBW (section 4.2.3.2).
+const PROBE_BW_CWND_GAIN: f64 = 2.0;
+/// Pacing gains of the ProbeBW cycle, one per `RTprop` (section 4.3.4.2).
+const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
+/// `RTpropFilterLen`.
+const RTPROP_FILTER_LEN: Duration = Duration::from_secs(10);
+/// `ProbeRTTDuration`.
+const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
+/// Startup ends after this many rounds that did not raise the bandwidth by a quarter.
+const FULL_PIPE_ROUNDS: u8 = 3;
+const FULL_PIPE_GROWTH: f64 = 1.25;
+
+/// The state machine of section 4.3.
+#[derive(Clone, Copy, Debug)]
+enum State {
+    /// Doubles the rate each round until the pipe is full.
+    Startup,
+    /// Removes the queue that Startup made.
+    Drain,
+    /// Cruises, and probes for more bandwidth once per cycle.
+    ProbeBw { phase: usize, since: Timestamp },
+    /// Drains the pipe to see the round trip without queue. `done`: when it has been drained for
+    /// long enough; `None` while it is not drained yet.
+    ProbeRtt { done: Option<Timestamp>, round_done: bool },
+}
+
+/// BBRv1.
+#[derive(Clone, Debug)]
+pub struct Bbr {
+    mtu: u16,
+    /// State of the generator for the first phase of a gain cycle; never 0.
+    random: u64,
+    state: State,
+    /// `BtlBw`.
+    bandwidth: MaxFilter,
+    rtprop: Option<Duration>,
+    rtprop_stamp: Timestamp,
+    /// Bytes delivered in all, `C.delivered`.
+    delivered: u64,
+    round_count: u64,
+    round_start: bool,
+    /// The round ends with the ACK of a packet that was sent when this much was delivered.
+    next_round_delivered: u64,
+    full_bandwidth: Rate,
+    full_bandwidth_count: u8,
+    filled_pipe: bool,
+    /// Samples of packets sent at these delivery counts are ProbeRTT's doing, not the path's.
+    probe_rtt_limited: Range<u64>,
+    /// Whether sending has restarted from idle since the last ACK.
+    idle_restart: bool,
+    recovery: Recovery,
+    window: u64,
+    /// The window of the connection's first flight.
+    initial_window: u64,
+    /// `prior_cwnd`: restored after recovery and ProbeRTT.
+    prior_window: u64,
+    pacing_rate: Option<Rate>,
+    /// A round trip supposed by [`Controller::start`], until one is measured.
+    supposed_rtt: Option<Duration>,
+    cap: Cap,
+}
+
+impl Bbr {
+    /// A controller for datagrams of `mtu` bytes; `seed` chooses the phases at which its gain
+    /// cycles begin.
+    pub fn new(mtu: u16, seed: u64) -> Self {
+        Self {
+            mtu,
+            random: seed | 1,
+            state: State::Startup,
+            bandwidth: MaxFilter::default(),
+            rtprop: None,
+            rtprop_stamp: Timestamp::ZERO,
+            delivered: 0,
+            round_count: 0,
+            round_start: false,
+            next_round_delivered: 0,
+            full_bandwidth: Rate::ZERO,
+            full_bandwidth_count: 0,
+            filled_pipe: false,
+            probe_rtt_limited: 0..0,
+            idle_restart: false,
+            recovery: Recovery::NONE,
+            window: initial_window(mtu),
+            initial_window: initial_window(mtu),
+            prior_window: 0,
+            pacing_rate: None,
+            supposed_rtt: None,
+            cap: Cap::default(),
+        }
+    }
+
+    /// `BBRMinPipeCwnd`: four packets.
+    fn min_pipe_window(&self) -> u64 {
+        4 * u64::from(self.mtu)
+    }
+
+    fn pacing_gain(&self) -> f64 {
+        match self.state {
+            State::Startup => HIGH_GAIN,
+            State::Drain => 1.0 / HIGH_GAIN,
+            State::ProbeBw { phase, .. } => CYCLE[phase],
+            State::ProbeRtt { .. } => 1.0,
+        }
+    }
+
+    fn cwnd_gain(&self) -> f64 {
+        match self.state {
+            State::Startup | State::Drain => HIGH_GAIN,
+            State::ProbeBw { .. } => PROBE_BW_CWND_GAIN,
+            State::ProbeRtt { .. } => 1.0,
+        }
+    }
+
+    /// `BBRInflight(gain)`: bytes in flight that keep the pipe full at `gain`, with room for three
+    /// send quanta that wait in sender and receiver (section 4.2.3.2).
+    fn inflight(&self, gain: f64) -> u64 {
+        match (self.bandwidth.get(), self.rtprop) {
+            (Some(bandwidth), Some(rtprop)) => {
+                bandwidth.scale(gain).bytes_in(rtprop).saturating_add(3 * self.send_quantum())
+            }
+            _ => self.initial_window,
+        }
+    }
+
+    /// Section 4.1.1: rounds, and the bandwidth from a sample.
+    fn update_bandwidth(&mut self, batch: &AckBatch) {
+        self.round_start = false;
+        let Some(sample) = batch.rate else {
+            self.delivered = self.delivered.saturating_add(batch.acked_bytes);
+            return;
+        };
+        self.delivered = sample.prior_delivered.saturating_add(sample.delivered);
+        if sample.prior_delivered >= self.next_round_delivered {
+            self.next_round_delivered = self.delivered;
+            self.round_count += 1;
+            self.round_start = true;
+        }
+        // Section 4.1.1.4: an application-limited sample is a lower bound.
+        let raises = self.bandwidth.get().is_none_or(|max| sample.delivery_rate >= max);
+        if raises || !self.is_limited(batch) {
+            self.bandwidth.update(self.round_count, sample.delivery_rate);
+        }
+    }
+
+    /// Whether the sample of `batch` says less than what the path can do.
+    fn is_limited(&self, batch: &AckBatch) -> bool {
+        batch.rate.is_none_or(|sample| {
+            sample.is_app_limited || self.probe_rtt_limited.contains(&sample.prior_delivered)
+        })
+    }
+
+    /// `BBRCheckCyclePhase` (section 4.3.4.3).
+    fn check_cycle_phase(&mut self, batch: &AckBatch) {
+        let State::ProbeBw { phase, since } = self.state else { return };
+        let is_full_length = self.rtprop.is_some_and(|rtprop| batch.now.since(since) > rtprop);
+        let gain = CYCLE[phase];
+        let is_over = if gain > 1.0 {
+            // A probe lasts until it fills the pipe to its gain, or until that causes loss.
+            is_full_length
+                && (batch.lost_bytes > 0 || batch.in_flight_before >= self.inflight(gain))
+        } else if gain < 1.0 {
+            is_full_length || batch.in_flight_before <= self.inflight(1.0)
+        } else {
+            is_full_length
+        };
+        if is_over {
+            self.state = State::ProbeBw { phase: (phase + 1) % CYCLE.len(), since: batch.now };
+        }
+    }
+
+    /// `BBRCheckFullPipe` (section 4.3.2.2).
+    fn check_full_pipe(&mut self, batch: &AckBatch) {
+        if self.filled_pipe || !self.round_start || self.is_limited(batch) {
+            return;
+        }
+        let bandwidth = self.bandwidth.get().unwrap_or(Rate::ZERO);
+        if bandwidth >= self.full_bandwidth.scale(FULL_PIPE_GROWTH) {
+            self.full_bandwidth = bandwidth;
+            self.full_bandwidth_count = 0;
+        } else {
+            self.full_bandwidth_count += 1;
+            self.filled_pipe = self.full_bandwidth_count >= FULL_PIPE_ROUNDS;
+        }
+    }
+
+    /// `BBRCheckDrain` (section 4.3.3).
+    fn check_drain(&mut self, batch: &AckBatch) {
+        if matches!(self.state, State::Startup) && self.filled_pipe {
+            self.state = State::Drain;
+        }
+        if matches!(self.state, State::Drain) && batch.in_flight <= self.inflight(1.0) {
+            self.enter_probe_bw(batch.now);
+        }
+    }
+
+    /// `BBREnterProbeBW`: begins at a random phase, but not at the draining one.
+    fn enter_probe_bw(&mut self, now: Timestamp) {
+        // xorshift64 (Marsaglia 2003).
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        let phase = [0, 2, 3, 4, 5, 6, 7][(self.random % 7) as usize];
+        self.state = State::ProbeBw { phase, since: now };
+    }
+
+    /// `BBRUpdateRTprop` (section 4.1.2.3) and `BBRCheckProbeRTT` (section 4.3.5).
+    fn update_rtprop_and_check_probe_rtt(&mut self, batch: &AckBatch) {
+        let expired =
+            self.rtprop.is_some() && batch.now.since(self.rtprop_stamp) > RTPROP_FILTER_LEN;
+        let rtt = batch.rtt_sample();
+        if expired || self.rtprop.is_none_or(|rtprop| rtt <= rtprop) {
+            self.rtprop = Some(rtt);
+            self.rtprop_stamp = batch.now;
+        }
+        if expired && !self.idle_restart && !matches!(self.state, State::ProbeRtt { .. }) {
+            self.save_window();
+            self.state = State::ProbeRtt { done: None, round_done: false };
+            self.probe_rtt_limited.start = self.delivered;
+        }
+        if matches!(self.state, State::ProbeRtt { .. }) {
+            self.handle_probe_rtt(batch);
+        }
+        self.idle_restart = false;
+    }
+
+    /// `BBRHandleProbeRTT`.
+    fn handle_probe_rtt(&mut self, batch: &AckBatch) {
+        // The mark lasts until what is in flight is delivered.
+        self.probe_rtt_limited.end =
+            self.delivered.saturating_add(batch.in_flight).saturating_add(1);
+        let is_drained = batch.in_flight <= self.min_pipe_window();
+        let State::ProbeRtt { done, round_done } = &mut self.state else { return };
+        if done.is_some() {
+            *round_done |= self.round_start;
+            self.exit_probe_rtt_if_done(batch.now);
+        } else if is_drained {
+            *done = Some(batch.now + PROBE_RTT_DURATION);
+            self.next_round_delivered = self.delivered;
+        }
+    }
+
+    fn exit_probe_rtt_if_done(&mut self, now: Timestamp) {
+        let State::ProbeRtt { done: Some(done), round_done: true } = self.state else { return };
+        if now <= done {
+            return;
+        }
+        self.rtprop_stamp = now;
+        self.restore_window();
+        if self.filled_pipe {
+            self.enter_probe_bw(now);
+        } else {
+            self.state = State::Startup;
+        }
+    }
+
+    /// `BBRSaveCwnd`: remembers the last window that was not cut by recovery or ProbeRTT.
+    fn save_window(&mut self) {
+        let is_cut = self.recovery.is_active() || matches!(self.state, State::ProbeRtt { .. });
+        self.prior_window = if is_cut { self.prior_window.max(self.window) } else { self.window };
+    }
+
+    fn restore_window(&mut self) {
+        self.window = self.window.max(self.prior_window);
+    }
+
+    /// `BBRSetPacingRate` (section 4.2.1): before the pipe is full the rate only rises.
+    fn set_pacing_rate(&mut self, gain: f64, rtt: Duration) {
+        let floor = *self.pacing_rate.get_or_insert_with(|| {
+            Rate::from_bytes_in((self.window as f64 * HIGH_GAIN) as u64, rtt)
+        });
+        if let Some(bandwidth) = self.bandwidth.get() {
+            let rate = bandwidth.scale(gain);
+            self.pacing_rate = Some(if self.filled_pipe { rate } else { rate.max(floor) });
+        }
+    }
+
+    /// `BBRSetCwnd` (section 4.2.3).
+    fn set_window(&mut self, batch: &AckBatch) {
+        if self.round_start && self.recovery.on_round_start() == RoundEffect::Restore {
+            self.restore_window();
+        }
+        let target = self.inflight(self.cwnd_gain());
+        let grown = self.window.saturating_add(batch.acked_bytes);
+        if self.recovery.conserves() {
+            self.window = self.window.max(batch.in_flight.saturating_add(batch.acked_bytes));
+        } else if self.filled_pipe {
+            self.window = grown.min(target);
+        } else if self.window < target || self.delivered < self.initial_window {
+            self.window = grown;
+        }
+        self.window = self.window.max(self.min_pipe_window());
+        if matches!(self.state, State::ProbeRtt { .. }) {
+            self.window = self.min_pipe_window();
+        }
+    }
+}
+
+impl Controller for Bbr {
+    fn on_sent(&mut self, now: Timestamp, _pn: PacketNumber, _bytes: u64, in_flight: u64) {
+        if in_flight > 0 {
+            return;
+        }
+        // Section 4.3.4.4: the pipe is empty, so that pacing at BtlBw fills it without a queue.
+        self.idle_restart = true;
+        match (self.state, self.rtprop) {
+            (State::ProbeBw { .. }, Some(rtprop)) => self.set_pacing_rate(1.0, rtprop),
+            (State::ProbeRtt { .. }, _) => self.exit_probe_rtt_if_done(now),
+            _ => {}
+        }
+    }
+
+    fn on_ack(&mut self, batch: &AckBatch) {
+        self.update_bandwidth(batch);
+        self.check_cycle_phase(batch);
+        self.check_full_pipe(batch);
+        self.check_drain(batch);
+        self.update_rtprop_and_check_probe_rtt(batch);
+        self.set_pacing_rate(self.pacing_gain(), batch.rtt.smoothed);
+        self.set_window(batch);
+    }
+
+    fn on_packets_lost(&mut self, _now: Timestamp, bytes: u64, _in_flight: u64) {
+        self.recovery.on_loss();
+        if self.recovery.is_active() {
+            self.window = self.window.saturating_sub(bytes).max(self.min_pipe_window());
+        }
+    }
+
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        if event.kind == CongestionKind::Persistent {
+            self.recovery.enter_growth();
+            self.window = self.min_pipe_window();
+            self.prior_window = self.window;
+        } else if self.recovery.is_active() {
+            // This recovery has answered already.
+        } else if matches!(self.state, State::Startup) {
+            self.save_window();
+            self.recovery.enter_growth();
+            self.window = self.window.saturating_sub(event.lost_bytes).max(self.min_pipe_window());
+        } else {
+            self.save_window();
+            self.recovery.enter_conservation();
+            // The ACK at hand, if any, adds what it delivered.
+            self.window =
+                event.in_flight.saturating_add(self.mtu.into()).max(self.min_pipe_window());
+            self.next_round_delivered = self.delivered;
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.cap.window(self.window, self.min_pipe_window())
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        let supposed = || {
+            let bytes = (self.window as f64 * HIGH_GAIN) as u64;
+            Some(Rate::from_bytes_in(bytes, self.supposed_rtt?))
+        };
+        self.pacing_rate.or_else(supposed).map(|rate| self.cap.rate(rate, self.mtu))
+    }
+
+    fn send_quantum(&self) -> u64 {
+        burst(self.pacing_rate(), self.mtu)
+    }
+
+    /// The rate holds until Startup measures that `BBRHighGain` times the bandwidth is more. The
+    /// bandwidth filter is left to measurements: a supposed value would live in it for ten rounds.
+    fn start(&mut self, start: Start) {
+        self.state = State::Startup;
+        self.filled_pipe = false;
+        self.full_bandwidth = Rate::ZERO;
+        self.full_bandwidth_count = 0;
+        self.recovery = Recovery::NONE;
+        if let Some(window) = start.window {
+            self.window = window.max(self.min_pipe_window());
+            self.initial_window = self.window;
+        }
+        self.pacing_rate = start.rate.or(self.pacing_rate);
+        self.supposed_rtt = start.rtt.or(self.supposed_rtt);
+    }
+
+    fn cap(&mut self, cap: Cap) {
+        self.cap = cap;
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        // RFC 9002, section 7.2: an initial window is recalculated when the datagram size changes.
+        if self.window == initial_window(self.mtu) {
+            self.window = initial_window(mtu);
+            self.initial_window = self.window;
+        }
+        self.mtu = mtu;
+        self.window = self.window.max(self.min_pipe_window());
+    }
+
+    fn reset(&mut self, mtu: u16) {
+        *self = Self { cap: self.cap, ..Self::new(mtu, self.random) };
+    }
+
+    fn name(&self) -> &'static str {
+        "bbr"
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            state: match self.state {
+                State::Startup => "startup",
+                State::Drain => "drain",
+                State::ProbeBw { .. } => "probe_bw",
+                State::ProbeRtt { .. } => "probe_rtt",
+            },
+            window: self.window(),
+            pacing_rate: self.pacing_rate(),
+            ssthresh: None,
+            bandwidth: self.bandwidth.get(),
+            min_rtt: self.rtprop,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

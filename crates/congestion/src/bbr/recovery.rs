@@ -1,0 +1,92 @@
+//! What loss does to BBR's window (draft-cardwell-iccrg-bbr-congestion-control-00, section
+//! 4.2.3.4): one round of packet conservation, then growth back towards the target by what is
+//! delivered, minus what is lost.
+//!
+//! The trap that this avoids: on a path with 5 to 10 % of random loss a round without loss is
+//! rare. Were each lossy round a recovery of its own, conservation would never end and the window
+//! would shrink by the loss of every round. Here a recovery ends with a round without loss and may
+//! last for many rounds, but conserves only during its first; from the second round on the window
+//! gains (1 − 2p) of what the flight carries per round and soon is at its target again, where the
+//! pacing rate, not the window, decides.
+
+/// Where in a recovery the sender is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Open,
+    Conservation,
+    Growth,
+}
+
+/// What a new round means for the window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RoundEffect {
+    Nothing,
+    /// Recovery is over: the window from before it is restored.
+    Restore,
+}
+
+/// The recovery state machine; the window itself is the controller's.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Recovery {
+    stage: Stage,
+    loss_in_round: bool,
+}
+
+impl Recovery {
+    pub(super) const NONE: Self = Self { stage: Stage::Open, loss_in_round: false };
+
+    pub(super) fn is_active(self) -> bool {
+        self.stage != Stage::Open
+    }
+
+    pub(super) fn conserves(self) -> bool {
+        self.stage == Stage::Conservation
+    }
+
+    /// Begins with a round of conservation.
+    pub(super) fn enter_conservation(&mut self) {
+        *self = Self { stage: Stage::Conservation, loss_in_round: true };
+    }
+
+    /// Begins with growth: in Startup, and when the window was cut to its minimum.
+    pub(super) fn enter_growth(&mut self) {
+        *self = Self { stage: Stage::Growth, loss_in_round: true };
+    }
+
+    pub(super) fn on_loss(&mut self) {
+        self.loss_in_round = true;
+    }
+
+    pub(super) fn on_round_start(&mut self) -> RoundEffect {
+        let lossy = core::mem::take(&mut self.loss_in_round);
+        match self.stage {
+            Stage::Conservation => self.stage = Stage::Growth,
+            Stage::Growth if !lossy => {
+                self.stage = Stage::Open;
+                return RoundEffect::Restore;
+            }
+            Stage::Growth | Stage::Open => {}
+        }
+        RoundEffect::Nothing
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn conservation_lasts_one_round_and_recovery_until_a_round_without_loss() {
+        let mut r = Recovery::NONE;
+        r.enter_conservation();
+        assert!(r.conserves());
+        assert_eq!(r.on_round_start(), RoundEffect::Nothing);
+        for _ in 0..20 {
+            r.on_loss();
+            assert_eq!(r.on_round_start(), RoundEffect::Nothing);
+            assert!(r.is_active() && !r.conserves());
+        }
+        assert_eq!(r.on_round_start(), RoundEffect::Restore);
+        assert!(!r.is_active());
+    }
+}

@@ -1,0 +1,226 @@
+//! BBR's reactions to single events; its behaviour on paths is tested in `tests/paths.rs`.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::{RateSample, RttSnapshot};
+
+const MTU: u16 = 1_200;
+const RTT: Duration = Duration::from_millis(50);
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+/// An ACK of `bytes` bytes at `now` that ends a round with a sample of `mbps`.
+fn ack(b: &Bbr, now: Timestamp, bytes: u64, mbps: u64, in_flight: u64) -> AckBatch {
+    AckBatch {
+        now,
+        acked_bytes: bytes,
+        largest_acked: PacketNumber(0),
+        largest_sent_time: now - RTT,
+        in_flight_before: in_flight + bytes,
+        in_flight,
+        rtt: RttSnapshot { latest: RTT, smoothed: RTT, min: RTT, variance: Duration::ZERO },
+        rate: Some(RateSample {
+            delivery_rate: Rate::from_mbps(mbps),
+            interval: RTT,
+            delivered: bytes,
+            prior_delivered: b.delivered,
+            is_app_limited: false,
+        }),
+        cwnd_limited: true,
+        lost_bytes: 0,
+        ecn_ce: 0,
+    }
+}
+
+fn event(now: Timestamp, in_flight: u64, kind: CongestionKind) -> CongestionEvent {
+    CongestionEvent {
+        now,
+        lost_bytes: MTU.into(),
+        largest_lost_sent_time: now - RTT,
+        largest_lost: PacketNumber(0),
+        in_flight,
+        kind,
+    }
+}
+
+/// A controller in ProbeBW at 12 Mbps and 50 ms (75000 bytes), at the returned time.
+fn cruising() -> (Bbr, Timestamp) {
+    let mut b = Bbr::new(MTU, 1);
+    let mut now = at(50);
+    while !matches!(b.state, State::ProbeBw { .. }) {
+        let batch = ack(&b, now, 75_000, 12, 75_000);
+        b.on_ack(&batch);
+        now += RTT;
+        assert!(now < at(2_000), "stuck in {:?}", b.state);
+    }
+    let batch = ack(&b, now, 75_000, 12, 75_000);
+    b.on_ack(&batch);
+    (b, now)
+}
+
+#[test]
+fn the_window_in_probe_bw_is_two_bdp_and_three_quanta() {
+    let (b, _) = cruising();
+    assert_eq!(b.window(), 150_000 + 3 * b.send_quantum());
+}
+
+#[test]
+fn startup_ends_after_three_rounds_without_growth() {
+    let mut b = Bbr::new(MTU, 1);
+    let mut now = at(50);
+    for mbps in [1, 2, 4, 8, 9, 9] {
+        let batch = ack(&b, now, 12_000, mbps, 90_000);
+        b.on_ack(&batch);
+        assert_eq!(b.snapshot().state, "startup", "{mbps}");
+        now += RTT;
+    }
+    let batch = ack(&b, now, 12_000, 9, 90_000);
+    b.on_ack(&batch);
+    assert_eq!(b.snapshot().state, "drain");
+    let pacing = b.pacing_rate().expect("a rate").as_mbps_f64();
+    assert!((pacing - 9.0 / HIGH_GAIN).abs() < 0.01, "{pacing}");
+}
+
+#[test]
+fn the_first_rate_is_high_gain_times_the_initial_window_per_round_trip() {
+    let mut b = Bbr::new(MTU, 1);
+    assert_eq!(b.pacing_rate(), None);
+    let batch = ack(&b, at(50), 0, 0, 12_000);
+    b.on_ack(&AckBatch { rate: None, ..batch });
+    assert_eq!(b.pacing_rate(), Some(Rate::from_bytes_in(34_620, RTT)));
+}
+
+#[test]
+fn a_loss_conserves_packets_for_one_round_and_a_clean_round_restores_the_window() {
+    let (mut b, mut now) = cruising();
+    let before = b.window();
+    b.on_packets_lost(now, 1_200, 60_000);
+    b.on_congestion_event(&event(now, 60_000, CongestionKind::Loss));
+    assert_eq!(b.window(), 61_200);
+    // Within the round the window stays with the flight.
+    let batch = ack(&b, now, 1_200, 12, 60_000);
+    let inside =
+        RateSample { prior_delivered: 0, delivered: b.delivered + 1_200, ..batch.rate.unwrap() };
+    b.on_ack(&AckBatch { rate: Some(inside), ..batch });
+    assert_eq!(b.window(), 61_200);
+    now += RTT;
+    let batch = ack(&b, now, 1_200, 12, 60_000);
+    b.on_ack(&batch);
+    assert_eq!(b.window(), 62_400, "growth by what is delivered");
+    b.on_packets_lost(now, 2_400, 60_000);
+    b.on_congestion_event(&event(now, 60_000, CongestionKind::Loss));
+    assert_eq!(b.window(), 60_000, "no second conservation, only the loss itself");
+    for _ in 0..2 {
+        now += RTT;
+        let batch = ack(&b, now, 1_200, 12, 60_000);
+        b.on_ack(&batch);
+    }
+    assert!((before..=before + 2_400).contains(&b.window()), "{}", b.window());
+}
+
+#[test]
+fn a_loss_without_a_signal_leaves_the_window_alone() {
+    let (mut b, now) = cruising();
+    let before = b.window();
+    b.on_packets_lost(now, 12_000, 60_000);
+    assert_eq!(b.window(), before);
+}
+
+#[test]
+fn persistent_congestion_collapses_to_four_packets_and_grows_back_by_deliveries() {
+    let (mut b, mut now) = cruising();
+    b.on_packets_lost(now, 60_000, 0);
+    b.on_congestion_event(&event(now, 0, CongestionKind::Loss));
+    b.on_congestion_event(&event(now, 0, CongestionKind::Persistent));
+    assert_eq!(b.window(), 4_800);
+    let mut rounds = 0;
+    while b.window() < 150_000 {
+        now += RTT;
+        let window = b.window();
+        let batch = ack(&b, now, window, 12, 0);
+        b.on_ack(&batch);
+        assert!(b.window() <= 2 * window);
+        rounds += 1;
+    }
+    assert_eq!(rounds, 5, "4800 bytes, doubled each round");
+}
+
+#[test]
+fn restart_from_idle_paces_at_the_bandwidth() {
+    let (mut b, mut now) = cruising();
+    while b.pacing_gain() != 1.25 {
+        now += RTT + Duration::from_millis(1);
+        let batch = ack(&b, now, 75_000, 12, 75_000);
+        b.on_ack(&batch);
+    }
+    assert_eq!(b.pacing_rate(), Some(Rate::from_mbps(15)));
+    b.on_sent(now + Duration::from_secs(30), PacketNumber(9), 1_200, 0);
+    assert_eq!(b.pacing_rate(), Some(Rate::from_mbps(12)));
+    // The round trip of the restart renews RTprop without ProbeRTT.
+    let batch = ack(&b, now + Duration::from_secs(30) + RTT, 1_200, 12, 75_000);
+    b.on_ack(&batch);
+    assert_eq!(b.snapshot().state, "probe_bw");
+}
+
+#[test]
+fn gain_cycles_begin_at_every_phase_but_the_draining_one() {
+    let mut seen = [false; 8];
+    let mut b = Bbr::new(MTU, 42);
+    for _ in 0..200 {
+        b.enter_probe_bw(at(1));
+        if let State::ProbeBw { phase, .. } = b.state {
+            seen[phase] = true;
+        }
+    }
+    assert_eq!(seen, [true, false, true, true, true, true, true, true]);
+}
+
+#[test]
+fn a_supposed_round_trip_paces_the_first_flight() {
+    let mut b = Bbr::new(MTU, 1);
+    b.start(Start { window: Some(50_000), rate: None, rtt: Some(RTT) });
+    assert_eq!(b.pacing_rate(), Some(Rate::from_bytes_in(144_250, RTT)));
+}
+
+#[test]
+fn a_new_path_forgets_the_model_and_keeps_the_cap() {
+    let (mut b, _) = cruising();
+    b.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None });
+    b.reset(MTU);
+    let s = b.snapshot();
+    assert_eq!((s.state, s.bandwidth, s.min_rtt, s.window), ("startup", None, None, 12_000));
+    b.start(Start { rate: Some(Rate::from_mbps(5)), ..Start::default() });
+    assert_eq!(b.pacing_rate(), Some(Rate::from_mbps(1)));
+}
+
+proptest! {
+    #![proptest_config(crate::properties(64))]
+
+    #[test]
+    fn no_sequence_of_events_leads_below_four_packets_or_to_a_rate_of_zero(
+        events in prop::collection::vec((0u8..6, 0u64..6_000, 0u64..100_000), 1..80),
+    ) {
+        let (mut b, mut now) = cruising();
+        for (what, wait, bytes) in events {
+            now += Duration::from_millis(wait);
+            match what {
+                0 | 1 => {
+                    let batch = ack(&b, now, bytes, bytes % 20, bytes);
+                    b.on_ack(&batch);
+                }
+                2 => {
+                    b.on_packets_lost(now, bytes, bytes);
+                    b.on_congestion_event(&event(now, bytes, CongestionKind::Loss));
+                }
+                3 => b.on_congestion_event(&event(now, bytes, CongestionKind::Persistent)),
+                4 => b.on_sent(now, PacketNumber(bytes), 1_200, 0),
+                _ => b.on_packets_lost(now, bytes, bytes),
+            }
+            prop_assert!(b.window() >= 4_800);
+            prop_assert!(b.pacing_rate().is_none_or(|rate| rate > Rate::ZERO));
+        }
+    }
+}

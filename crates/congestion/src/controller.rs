@@ -1,0 +1,289 @@
+//! What every congestion controller is told and asked: the trait, its events, and the windows
+//! that RFC 9002, section 7.2 prescribes.
+
+use core::fmt;
+use core::str::FromStr;
+use core::time::Duration;
+
+use units::{PacketNumber, Rate, Timestamp};
+
+use crate::{Bbr, Cubic, RateSample};
+
+/// The initial congestion window in bytes for datagrams of `mtu` bytes: ten datagrams, but no more
+/// than the larger of 14720 bytes and two datagrams (RFC 9002, section 7.2).
+pub fn initial_window(mtu: u16) -> u64 {
+    let mtu = u64::from(mtu);
+    (10 * mtu).min(14_720.max(2 * mtu))
+}
+
+/// The minimum congestion window in bytes: two datagrams (RFC 9002, section 7.2). BBR's is four.
+pub fn minimum_window(mtu: u16) -> u64 {
+    2 * u64::from(mtu)
+}
+
+/// The round-trip estimates of RFC 9002, section 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RttSnapshot {
+    /// `latest_rtt`.
+    pub latest: Duration,
+    /// `smoothed_rtt`.
+    pub smoothed: Duration,
+    /// `min_rtt`.
+    pub min: Duration,
+    /// `rttvar`.
+    pub variance: Duration,
+}
+
+/// What one ACK frame did; at least one packet in flight is newly acknowledged by it. Packets
+/// that had been declared lost before are in none of its numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct AckBatch {
+    /// When the ACK arrived.
+    pub now: Timestamp,
+    /// Bytes newly acknowledged.
+    pub acked_bytes: u64,
+    /// The largest newly acknowledged packet number.
+    pub largest_acked: PacketNumber,
+    /// When that packet was sent.
+    pub largest_sent_time: Timestamp,
+    /// Bytes in flight before the ACK.
+    pub in_flight_before: u64,
+    /// Bytes in flight after it, and after the losses that it revealed.
+    pub in_flight: u64,
+    /// Estimates that include this ACK.
+    pub rtt: RttSnapshot,
+    /// The delivery-rate sample of this ACK.
+    pub rate: Option<RateSample>,
+    /// Whether the sender used its window: its last opportunity to send ended for want of window
+    /// or pacer credit, not for want of data (RFC 9002, section 7.8; replicas do not count).
+    pub cwnd_limited: bool,
+    /// Bytes declared lost by this ACK; [`Controller::on_packets_lost`] has reported them already.
+    pub lost_bytes: u64,
+    /// Packets newly reported as marked CE; a [`CongestionEvent`] has reported them already.
+    pub ecn_ce: u64,
+}
+
+impl AckBatch {
+    /// The round trip of the largest newly acknowledged packet, the peer's delay included. Unlike
+    /// `rtt.latest` never older than this ACK.
+    pub fn rtt_sample(&self) -> Duration {
+        self.now.since(self.largest_sent_time)
+    }
+}
+
+/// Why a congestion event is raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CongestionKind {
+    /// Packets were declared lost (RFC 9002, section 7.3.2).
+    Loss,
+    /// The peer reports newly CE-marked packets (RFC 9002, section 7.1).
+    Ecn,
+    /// Persistent congestion is established (RFC 9002, section 7.6).
+    Persistent,
+}
+
+/// A signal of congestion. Raised at most once per ACK or timer for each kind; a controller
+/// decides itself whether the signal belongs to a round that it has answered already.
+#[derive(Clone, Copy, Debug)]
+pub struct CongestionEvent {
+    /// When it is raised.
+    pub now: Timestamp,
+    /// Bytes whose loss raised it; 0 for [`CongestionKind::Ecn`].
+    pub lost_bytes: u64,
+    /// When the largest lost packet was sent (for ECN, the largest newly acknowledged one).
+    pub largest_lost_sent_time: Timestamp,
+    /// That packet's number.
+    pub largest_lost: PacketNumber,
+    /// Bytes in flight after the loss.
+    pub in_flight: u64,
+    /// What was noticed.
+    pub kind: CongestionKind,
+}
+
+/// What is believed about a path before it was measured. `None` leaves a value as it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Start {
+    /// Congestion window in bytes; raised to the controller's minimum.
+    pub window: Option<u64>,
+    /// Pacing rate.
+    pub rate: Option<Rate>,
+    /// Round trip; used only until one is measured.
+    pub rtt: Option<Duration>,
+}
+
+/// Limits from outside on what a controller may ask for; `None` is no limit. A lifted cap is left
+/// at the controller's own speed of growth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cap {
+    /// Largest pacing rate; one datagram per second always remains.
+    pub rate: Option<Rate>,
+    /// Largest window in bytes; the controller's minimum window always remains.
+    pub in_flight: Option<u64>,
+}
+
+impl Cap {
+    /// `window` bytes under this cap, with `minimum` below it.
+    pub(crate) fn window(&self, window: u64, minimum: u64) -> u64 {
+        window.min(self.in_flight.unwrap_or(u64::MAX)).max(minimum)
+    }
+
+    /// `rate` under this cap, but one datagram of `mtu` bytes per second at least: a rate of zero
+    /// would end the connection's sending for good.
+    pub(crate) fn rate(&self, rate: Rate, mtu: u16) -> Rate {
+        rate.min(self.rate.unwrap_or(Rate::MAX)).max(Rate::from_bytes_per_second(mtu.into()))
+    }
+}
+
+/// A controller's state for logs (qlog's `recovery:metrics_updated` and
+/// `recovery:congestion_state_updated`).
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Snapshot {
+    /// Name of the state: `slow_start`, `conservative_slow_start`, `recovery` or
+    /// `congestion_avoidance` for CUBIC; `startup`, `drain`, `probe_bw` or `probe_rtt` for BBR.
+    pub state: &'static str,
+    /// Congestion window in bytes, caps applied.
+    pub window: u64,
+    /// Pacing rate, caps applied.
+    pub pacing_rate: Option<Rate>,
+    /// Slow-start threshold in bytes; `None` while it is infinite and for controllers without one.
+    pub ssthresh: Option<u64>,
+    /// Estimated bottleneck bandwidth, by controllers that estimate it.
+    pub bandwidth: Option<Rate>,
+    /// The controller's own estimate of the round trip without queues.
+    pub min_rtt: Option<Duration>,
+}
+
+/// A congestion controller of one path. The order of calls stands in the crate's documentation.
+/// Bytes are those of UDP payloads of packets that count in flight.
+pub trait Controller: fmt::Debug + Send {
+    /// Packet `pn` of `bytes` bytes leaves at `now`; `in_flight` bytes were in flight before it.
+    fn on_sent(&mut self, now: Timestamp, pn: PacketNumber, bytes: u64, in_flight: u64);
+
+    /// An ACK newly acknowledged packets. One call per ACK, after its losses were reported.
+    fn on_ack(&mut self, batch: &AckBatch);
+
+    /// `bytes` bytes were declared lost and left the flight, now `in_flight`; with or without a
+    /// congestion event, which would follow.
+    fn on_packets_lost(&mut self, now: Timestamp, bytes: u64, in_flight: u64);
+
+    /// Congestion is signalled.
+    fn on_congestion_event(&mut self, event: &CongestionEvent);
+
+    /// Bytes that may be in flight.
+    fn window(&self) -> u64;
+
+    /// The rate at which packets leave; `None` while there is no round trip to derive it from, and
+    /// the initial window may leave unpaced.
+    fn pacing_rate(&self) -> Option<Rate>;
+
+    /// Bytes that may leave at once; see [`burst`](crate::burst).
+    fn send_quantum(&self) -> u64;
+
+    /// Begins the start-up phase (again) with these values.
+    fn start(&mut self, start: Start);
+
+    /// Replaces the caps.
+    fn cap(&mut self, cap: Cap);
+
+    /// The maximum datagram size is now `mtu` bytes.
+    fn on_mtu(&mut self, mtu: u16);
+
+    /// The path is a new one, with datagrams of `mtu` bytes: back to the initial state. Caps stay.
+    /// The caller reports no packet of the old path from here on (RFC 9000, section 9.4).
+    fn reset(&mut self, mtu: u16);
+
+    /// The algorithm's name, as [`Algorithm`] spells it.
+    fn name(&self) -> &'static str;
+
+    /// The state, for logs.
+    fn snapshot(&self) -> Snapshot;
+}
+
+/// The algorithms by name: `cubic`, `bbr`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    /// RFC 9438 with RFC 9406.
+    Cubic,
+    /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00.
+    Bbr,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
+
+    /// A controller for a path with datagrams of `mtu` bytes. `seed` decides what the algorithm
+    /// leaves to chance (BBR: the first phase of its gain cycle).
+    pub fn build(self, mtu: u16, seed: u64) -> Box<dyn Controller> {
+        match self {
+            Self::Cubic => Box::new(Cubic::new(mtu)),
+            Self::Bbr => Box::new(Bbr::new(mtu, seed)),
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that names no algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseAlgorithmError(String);
+
+impl fmt::Display for ParseAlgorithmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no congestion control algorithm; expected one of", self.0)?;
+        Algorithm::ALL.iter().try_for_each(|algorithm| write!(f, " {algorithm}"))
+    }
+}
+
+impl core::error::Error for ParseAlgorithmError {}
+
+impl FromStr for Algorithm {
+    type Err = ParseAlgorithmError;
+
+    /// Reads a name in lower case.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|algorithm| algorithm.name() == text);
+        named.ok_or_else(|| ParseAlgorithmError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn initial_windows_follow_section_7_2() {
+        assert_eq!(initial_window(1_200), 12_000);
+        assert_eq!(initial_window(1_472), 14_720);
+        assert_eq!(initial_window(1_500), 14_720);
+        assert_eq!(initial_window(9_000), 18_000);
+    }
+
+    #[test]
+    fn names_are_read_back_and_others_refused() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+            assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());
+        }
+        let error = "reno".parse::<Algorithm>().expect_err("no such algorithm");
+        assert!(error.to_string().ends_with("cubic bbr"), "{error}");
+    }
+
+    #[test]
+    fn an_idle_connection_stays_small() {
+        assert!(size_of::<Cubic>() < 500, "{}", size_of::<Cubic>());
+        assert!(size_of::<Bbr>() < 500, "{}", size_of::<Bbr>());
+    }
+}

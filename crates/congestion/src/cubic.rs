@@ -1,0 +1,311 @@
+//! CUBIC (RFC 9438): after a congestion event the window returns along a cubic curve to where the
+//! event happened, lingers there, and probes beyond; never slower than Reno. Slow start follows
+//! HyStart++ (RFC 9406); recovery periods and persistent congestion follow RFC 9002, section 7.
+//! Windows are bytes (the RFC's segments times the datagram size), kept with their fraction.
+
+use core::time::Duration;
+
+use units::{PacketNumber, Rate, Timestamp};
+
+use crate::controller::{
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, initial_window,
+    minimum_window,
+};
+use crate::hystart::{CSS_GROWTH_DIVISOR, HyStart, Phase};
+use crate::pacer::burst;
+
+/// `C`, in segments per second cubed (RFC 9438, section 5).
+const C: f64 = 0.4;
+/// `beta_cubic` (RFC 9438, section 4.6).
+const BETA: f64 = 0.7;
+/// `alpha_cubic` while the Reno-friendly window is below the last maximum (RFC 9438, section 4.3).
+const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
+
+/// RFC 9002, section 7.7: the pacing rate is N times the window per smoothed round trip; a small
+/// surplus keeps the window, not the pacer, in control.
+const PACING_GAIN: f64 = 1.25;
+/// In slow start the window doubles per round trip, and the next round trip's window must fit.
+const SLOW_START_PACING_GAIN: f64 = 2.0;
+
+/// One stage of congestion avoidance (the RFC's epoch).
+#[derive(Clone, Copy, Debug)]
+struct Epoch {
+    /// `t`: time spent in this stage while the window was in use.
+    elapsed: Duration,
+    /// Up to when `elapsed` has been counted.
+    counted_to: Timestamp,
+    /// `K` in seconds: when the curve reaches `w_max`.
+    k: f64,
+    /// `W_est`, the window that Reno would have.
+    w_est: f64,
+}
+
+/// A rate that the caller chose with [`Controller::start`]; holds until a packet sent under it is
+/// acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct StartRate {
+    rate: Rate,
+    /// When the first packet under it left.
+    since: Option<Timestamp>,
+}
+
+/// CUBIC with HyStart++.
+#[derive(Clone, Debug)]
+pub struct Cubic {
+    mtu: u16,
+    /// `cwnd`.
+    window: f64,
+    /// Infinite until the initial slow start ends.
+    ssthresh: f64,
+    /// `W_max`; 0 before the first congestion event and after persistent congestion.
+    w_max: f64,
+    /// `cwnd_prior`: the window when `ssthresh` was last set.
+    prior_window: f64,
+    epoch: Option<Epoch>,
+    /// When the current or last recovery period began.
+    recovery_start: Option<Timestamp>,
+    in_recovery: bool,
+    hystart: HyStart,
+    next: PacketNumber,
+    /// Smoothed round trip, or the one that [`Controller::start`] supposes.
+    rtt: Option<Duration>,
+    start_rate: Option<StartRate>,
+    cap: Cap,
+}
+
+impl Cubic {
+    /// A controller for datagrams of `mtu` bytes.
+    pub fn new(mtu: u16) -> Self {
+        Self {
+            mtu,
+            window: initial_window(mtu) as f64,
+            ssthresh: f64::INFINITY,
+            w_max: 0.0,
+            prior_window: 0.0,
+            epoch: None,
+            recovery_start: None,
+            in_recovery: false,
+            hystart: HyStart::default(),
+            next: PacketNumber(0),
+            rtt: None,
+            start_rate: None,
+            cap: Cap::default(),
+        }
+    }
+
+    fn minimum(&self) -> f64 {
+        minimum_window(self.mtu) as f64
+    }
+
+    fn in_slow_start(&self) -> bool {
+        self.window < self.ssthresh
+    }
+
+    /// The rate that the window asks for, before caps.
+    fn own_rate(&self) -> Option<Rate> {
+        if let Some(start) = self.start_rate {
+            return Some(start.rate);
+        }
+        let gain = if self.in_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
+        Some(Rate::from_bytes_in((self.window * gain) as u64, self.rtt?))
+    }
+
+    /// Whether a cap, not the window, is what limits the sender.
+    fn is_capped(&self) -> bool {
+        self.cap.rate.is_some_and(|cap| self.own_rate().is_some_and(|rate| rate >= cap))
+            || self.cap.in_flight.is_some_and(|cap| self.window >= cap as f64)
+    }
+
+    fn grow_in_slow_start(&mut self, batch: &AckBatch) {
+        let acked = batch.acked_bytes as f64;
+        // RFC 9406, section 4.2: HyStart++ is for the initial slow start only.
+        let phase = if self.ssthresh.is_finite() {
+            Phase::SlowStart
+        } else {
+            self.hystart.on_ack(batch.largest_acked, self.next, batch.rtt_sample())
+        };
+        match phase {
+            Phase::SlowStart => self.window += acked,
+            Phase::ConservativeSlowStart => self.window += acked / CSS_GROWTH_DIVISOR,
+            Phase::Done => {
+                self.ssthresh = self.window;
+                self.prior_window = self.window;
+            }
+        }
+    }
+
+    /// RFC 9438, sections 4.2 to 4.5.
+    fn grow_in_congestion_avoidance(&mut self, batch: &AckBatch) {
+        let mtu = f64::from(self.mtu);
+        let mut epoch = self.epoch.unwrap_or_else(|| {
+            // Section 4.8 and 4.10: without a maximum to return to, the curve starts at its flat
+            // point, here.
+            self.w_max = self.w_max.max(self.window);
+            Epoch {
+                elapsed: Duration::ZERO,
+                counted_to: batch.now,
+                k: ((self.w_max - self.window) / mtu / C).cbrt(),
+                w_est: self.window,
+            }
+        });
+        epoch.elapsed += batch.now.since(epoch.counted_to);
+        epoch.counted_to = batch.now;
+
+        let segments_acked_per_window = batch.acked_bytes as f64 / self.window;
+        let alpha = if epoch.w_est < self.prior_window { ALPHA } else { 1.0 };
+        epoch.w_est += alpha * segments_acked_per_window * mtu;
+
+        let w_cubic = |t: Duration| C * (t.as_secs_f64() - epoch.k).powi(3) * mtu + self.w_max;
+        self.window = if w_cubic(epoch.elapsed) < epoch.w_est {
+            self.window.max(epoch.w_est)
+        } else {
+            let target =
+                w_cubic(epoch.elapsed + batch.rtt.smoothed).clamp(self.window, 1.5 * self.window);
+            self.window + (target - self.window) * segments_acked_per_window.min(1.0)
+        };
+        self.epoch = Some(epoch);
+    }
+}
+
+impl Controller for Cubic {
+    fn on_sent(&mut self, now: Timestamp, pn: PacketNumber, _bytes: u64, in_flight: u64) {
+        self.next = pn.next();
+        if let Some(start) = &mut self.start_rate {
+            start.since.get_or_insert(now);
+        }
+        // RFC 9438, section 5.8: t does not include time in which nothing was sent.
+        if in_flight == 0
+            && let Some(epoch) = &mut self.epoch
+        {
+            epoch.counted_to = epoch.counted_to.max(now);
+        }
+    }
+
+    fn on_ack(&mut self, batch: &AckBatch) {
+        self.rtt = Some(batch.rtt.smoothed);
+        self.start_rate = self
+            .start_rate
+            .filter(|start| start.since.is_none_or(|since| batch.largest_sent_time < since));
+        // RFC 9002, section 7.3.2: "A recovery period ends and the sender enters congestion
+        // avoidance when a packet sent during the recovery period is acknowledged."
+        if self.recovery_start.is_some_and(|start| batch.largest_sent_time <= start) {
+            return;
+        }
+        self.in_recovery = false;
+        // RFC 9002, section 7.8: an underused window is not increased.
+        if !batch.cwnd_limited || self.is_capped() {
+            if let Some(epoch) = &mut self.epoch {
+                epoch.counted_to = batch.now;
+            }
+        } else if self.in_slow_start() {
+            self.grow_in_slow_start(batch);
+        } else {
+            self.grow_in_congestion_avoidance(batch);
+        }
+    }
+
+    /// The window answers signals only; what left the flight without one changes nothing.
+    fn on_packets_lost(&mut self, _now: Timestamp, _bytes: u64, _in_flight: u64) {}
+
+    fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        // RFC 9002, section 7.3.2: one reduction per recovery period.
+        if self.recovery_start.is_none_or(|start| event.largest_lost_sent_time > start) {
+            self.recovery_start = Some(event.now);
+            self.in_recovery = true;
+            // RFC 9438, section 4.7: fast convergence leaves room for newcomers.
+            self.w_max = if self.window < self.w_max {
+                self.window * (1.0 + BETA) / 2.0
+            } else {
+                self.window
+            };
+            // RFC 9438, section 4.6. Of the two choices there cwnd, not the flight, is what is
+            // reduced: the window grows only while it is in use.
+            self.prior_window = self.window;
+            self.ssthresh = (self.window * BETA).max(self.minimum());
+            self.window = self.ssthresh;
+            self.epoch = None;
+            self.start_rate = None;
+        }
+        if event.kind == CongestionKind::Persistent {
+            // RFC 9002, section 7.6.2: "the sender's congestion window MUST be reduced to the
+            // minimum congestion window". RFC 9438, section 4.8: the next curve starts flat.
+            self.window = self.minimum();
+            self.w_max = 0.0;
+            self.epoch = None;
+            self.recovery_start = None;
+            self.in_recovery = false;
+        }
+    }
+
+    fn window(&self) -> u64 {
+        self.cap.window(self.window as u64, minimum_window(self.mtu))
+    }
+
+    fn pacing_rate(&self) -> Option<Rate> {
+        self.own_rate().map(|rate| self.cap.rate(rate, self.mtu))
+    }
+
+    fn send_quantum(&self) -> u64 {
+        burst(self.pacing_rate(), self.mtu)
+    }
+
+    fn start(&mut self, start: Start) {
+        self.ssthresh = f64::INFINITY;
+        self.hystart = HyStart::default();
+        self.epoch = None;
+        self.w_max = 0.0;
+        if let Some(window) = start.window {
+            self.window = (window as f64).max(self.minimum());
+        }
+        if let Some(rate) = start.rate {
+            self.start_rate = Some(StartRate { rate, since: None });
+        }
+        self.rtt = self.rtt.or(start.rtt);
+    }
+
+    fn cap(&mut self, cap: Cap) {
+        self.cap = cap;
+    }
+
+    fn on_mtu(&mut self, mtu: u16) {
+        // RFC 9002, section 7.2: an initial window is recalculated when the datagram size changes.
+        if self.window == initial_window(self.mtu) as f64 {
+            self.window = initial_window(mtu) as f64;
+        }
+        self.mtu = mtu;
+        self.window = self.window.max(self.minimum());
+    }
+
+    fn reset(&mut self, mtu: u16) {
+        *self = Self { cap: self.cap, next: self.next, ..Self::new(mtu) };
+    }
+
+    fn name(&self) -> &'static str {
+        "cubic"
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        let state = if self.in_recovery {
+            "recovery"
+        } else if !self.in_slow_start() {
+            "congestion_avoidance"
+        } else if self.hystart.phase() == Phase::ConservativeSlowStart
+            && self.ssthresh.is_infinite()
+        {
+            "conservative_slow_start"
+        } else {
+            "slow_start"
+        };
+        Snapshot {
+            state,
+            window: self.window(),
+            pacing_rate: self.pacing_rate(),
+            ssthresh: self.ssthresh.is_finite().then_some(self.ssthresh as u64),
+            bandwidth: None,
+            min_rtt: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

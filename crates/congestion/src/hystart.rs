@@ -1,0 +1,155 @@
+//! HyStart++: leaves slow start when round trips grow, before the queue overflows (RFC 9406,
+//! section 4). Conservative slow start (CSS) tests whether the growth was real. The sender paces,
+//! hence `L` is infinite (section 4.3) and growth is bounded by the pacer alone.
+
+use core::time::Duration;
+
+use units::PacketNumber;
+
+// RFC 9406, section 4.3: the recommended constants.
+const MIN_RTT_THRESH: Duration = Duration::from_millis(4);
+const MAX_RTT_THRESH: Duration = Duration::from_millis(16);
+const MIN_RTT_DIVISOR: u32 = 8;
+const N_RTT_SAMPLE: u32 = 8;
+const CSS_ROUNDS: u32 = 5;
+
+/// Divides the growth of slow start while in CSS.
+pub(crate) const CSS_GROWTH_DIVISOR: f64 = 4.0;
+
+/// How the window may grow after an ACK.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// By the bytes acknowledged.
+    SlowStart,
+    /// By a [`CSS_GROWTH_DIVISOR`]th of them.
+    ConservativeSlowStart,
+    /// Slow start is over: congestion avoidance.
+    Done,
+}
+
+/// Conservative slow start in progress.
+#[derive(Clone, Copy, Debug)]
+struct Css {
+    baseline_min_rtt: Duration,
+    rounds: u32,
+}
+
+/// The state of the initial slow start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct HyStart {
+    /// `windowEnd`: the round ends when this packet, the next one to be sent when the round
+    /// began, is acknowledged.
+    window_end: PacketNumber,
+    last_round_min_rtt: Option<Duration>,
+    current_round_min_rtt: Option<Duration>,
+    rtt_sample_count: u32,
+    css: Option<Css>,
+}
+
+impl HyStart {
+    /// An ACK arrived in slow start with a round trip of `rtt`; `next` is the next packet number
+    /// to be sent. Numbers of the handshake's packet number spaces may mix in: they can misjudge
+    /// no more than the handshake's own rounds, which are too small for [`N_RTT_SAMPLE`].
+    pub(crate) fn on_ack(
+        &mut self,
+        largest_acked: PacketNumber,
+        next: PacketNumber,
+        rtt: Duration,
+    ) -> Phase {
+        if largest_acked >= self.window_end {
+            self.window_end = next;
+            self.last_round_min_rtt = self.current_round_min_rtt.take();
+            self.rtt_sample_count = 0;
+            if let Some(css) = &mut self.css {
+                // RFC 9406, section 4.2: the partial round of the transition counts too.
+                css.rounds += 1;
+                if css.rounds >= CSS_ROUNDS {
+                    return Phase::Done;
+                }
+            }
+        }
+        let current = self.current_round_min_rtt.map_or(rtt, |min| min.min(rtt));
+        self.current_round_min_rtt = Some(current);
+        self.rtt_sample_count += 1;
+        if self.rtt_sample_count >= N_RTT_SAMPLE {
+            match (self.css, self.last_round_min_rtt) {
+                // The growth was spurious: resume slow start.
+                (Some(css), _) if current < css.baseline_min_rtt => self.css = None,
+                (None, Some(last)) => {
+                    let thresh = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
+                    if current >= last + thresh {
+                        self.css = Some(Css { baseline_min_rtt: current, rounds: 0 });
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.phase()
+    }
+
+    /// The phase that holds until the next ACK.
+    pub(crate) fn phase(&self) -> Phase {
+        match self.css {
+            Some(css) if css.rounds >= CSS_ROUNDS => Phase::Done,
+            Some(_) => Phase::ConservativeSlowStart,
+            None => Phase::SlowStart,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// One round: `samples` ACKs with round trips of `rtt` ms; the phase after the last.
+    fn round(h: &mut HyStart, next: &mut u64, samples: u64, rtt: u64) -> Phase {
+        let first = *next;
+        *next += samples;
+        let mut phase = Phase::SlowStart;
+        for i in 0..samples {
+            phase =
+                h.on_ack(PacketNumber(first + i), PacketNumber(*next), Duration::from_millis(rtt));
+        }
+        phase
+    }
+
+    #[test]
+    fn five_conservative_rounds_end_slow_start() {
+        let (mut h, mut next) = (HyStart::default(), 0);
+        assert_eq!(round(&mut h, &mut next, 10, 40), Phase::SlowStart);
+        // 40 ms / 8 = 5 ms is the threshold.
+        assert_eq!(round(&mut h, &mut next, 20, 44), Phase::SlowStart);
+        assert_eq!(round(&mut h, &mut next, 40, 50), Phase::ConservativeSlowStart);
+        for _ in 0..4 {
+            assert_eq!(round(&mut h, &mut next, 40, 50), Phase::ConservativeSlowStart);
+        }
+        assert_eq!(round(&mut h, &mut next, 1, 50), Phase::Done);
+    }
+
+    #[test]
+    fn a_passing_jump_of_the_round_trip_resumes_slow_start() {
+        let (mut h, mut next) = (HyStart::default(), 0);
+        round(&mut h, &mut next, 10, 40);
+        assert_eq!(round(&mut h, &mut next, 20, 60), Phase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 20, 59), Phase::SlowStart);
+    }
+
+    #[test]
+    fn fewer_than_eight_samples_prove_nothing() {
+        let (mut h, mut next) = (HyStart::default(), 0);
+        round(&mut h, &mut next, 10, 40);
+        assert_eq!(round(&mut h, &mut next, 7, 400), Phase::SlowStart);
+    }
+
+    #[test]
+    fn the_threshold_stays_between_4_and_16_ms() {
+        for (base, short, enough) in [(8, 11, 12), (400, 415, 416)] {
+            for (rtt, phase) in [(short, Phase::SlowStart), (enough, Phase::ConservativeSlowStart)]
+            {
+                let (mut h, mut next) = (HyStart::default(), 0);
+                round(&mut h, &mut next, 10, base);
+                assert_eq!(round(&mut h, &mut next, 10, rtt), phase, "{base} ms, then {rtt} ms");
+            }
+        }
+    }
+}

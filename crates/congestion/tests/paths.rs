@@ -1,0 +1,257 @@
+//! Controllers on simulated paths: utilisation, convergence of BBR's model, goodput under random
+//! loss, application-limited senders, start values and caps.
+
+mod sim;
+
+use core::time::Duration;
+
+use mendcast_congestion::{Algorithm, Cap, Start};
+use sim::{App, LossAt, MTU, Path, Sim};
+use units::Rate;
+
+const PATHS: [(u64, u64); 3] = [(12, 60), (50, 30), (5, 100)];
+
+fn secs(n: u64) -> Duration {
+    Duration::from_secs(n)
+}
+
+fn ms(n: u64) -> Duration {
+    Duration::from_millis(n)
+}
+
+fn path(mbps: u64, rtt: u64, bdps: f64) -> Path {
+    Path::new(Rate::from_mbps(mbps), ms(rtt), bdps)
+}
+
+fn sim(path: Path, algorithm: Algorithm, seed: u64) -> Sim {
+    Sim::new(path, algorithm.build(MTU, seed), seed)
+}
+
+fn share(rate: Rate, of: Rate) -> f64 {
+    rate.as_bps() as f64 / of.as_bps() as f64
+}
+
+#[test]
+fn both_fill_a_link_with_a_queue_of_one_bdp() {
+    for algorithm in Algorithm::ALL {
+        for (mbps, rtt) in PATHS {
+            let mut s = sim(path(mbps, rtt, 1.0), algorithm, 7);
+            s.run(secs(10));
+            let used = share(s.run(secs(30)), s.path.rate);
+            assert!(used >= 0.97, "{algorithm} {mbps} Mbps {rtt} ms: {used}");
+        }
+    }
+}
+
+#[test]
+fn bbr_finds_the_bandwidth_and_the_exact_round_trip() {
+    for (mbps, rtt) in PATHS {
+        for seed in 1..=3 {
+            let mut s = sim(path(mbps, rtt, 1.0), Algorithm::Bbr, seed);
+            s.run(secs(3));
+            let found = s.controller.snapshot();
+            let bandwidth = share(found.bandwidth.expect("an estimate"), s.path.rate);
+            assert!((0.95..=1.05).contains(&bandwidth), "seed {seed}: {bandwidth}");
+            assert_eq!(found.min_rtt, Some(s.path.min_rtt()), "seed {seed}");
+            assert_eq!(found.state, "probe_bw");
+        }
+    }
+}
+
+#[test]
+fn random_loss_costs_bbr_no_more_than_the_lost_packets() {
+    // Loss behind the bottleneck lowers what BBRv1 measures to (1 − p) times the capacity, plus
+    // what the maximum over ten rounds adds, and on average it sends no faster than that: the loss
+    // counts twice, which the window cannot help. At 10 % this costs more than ProbeRTT leaves.
+    let table = [
+        (LossAt::Ingress, 0.05, 0.95),
+        (LossAt::Ingress, 0.10, 0.95),
+        (LossAt::Egress, 0.05, 0.95),
+        (LossAt::Egress, 0.10, 0.90),
+    ];
+    for (loss_at, loss, at_least) in table {
+        for (mbps, rtt) in [(12, 60), (50, 60), (12, 200)] {
+            for seed in 1..=3 {
+                let lossy = Path { loss, loss_at, ..path(mbps, rtt, 2.0) };
+                let mut s = sim(lossy, Algorithm::Bbr, seed);
+                s.run(secs(10));
+                let goodput = share(s.run(secs(30)), s.path.rate) / (1.0 - loss);
+                assert!(
+                    goodput >= at_least,
+                    "{loss_at:?} {loss} {mbps} Mbps {rtt} ms seed {seed}: {goodput}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_loss_in_the_first_flights_does_not_end_startup_early() {
+    for loss in [0.02, 0.05, 0.10] {
+        for seed in 1..=40 {
+            let mut s = sim(Path { loss, ..path(12, 200, 2.0) }, Algorithm::Bbr, seed);
+            s.run(16 * ms(200));
+            let bandwidth = s.controller.snapshot().bandwidth.expect("an estimate");
+            let found = share(bandwidth, s.path.rate);
+            assert!(found >= 0.8, "loss {loss} seed {seed}: {found} after 16 round trips");
+        }
+    }
+}
+
+#[test]
+fn random_loss_holds_cubic_to_the_window_that_theory_allows() {
+    for seed in 1..=3 {
+        let mut s = sim(Path { loss: 0.05, ..path(12, 60, 2.0) }, Algorithm::Cubic, seed);
+        s.run(secs(10));
+        let goodput = s.run(secs(60)).as_mbps_f64();
+        // sqrt(1.5 / p) packets per round trip are 0.87 Mbps.
+        assert!((0.6..1.5).contains(&goodput), "seed {seed}: {goodput}");
+    }
+}
+
+#[test]
+fn hystart_leaves_slow_start_before_a_deep_queue_overflows() {
+    // The round trip that betrays a queue comes a round late, at 2 to 4.4 BDP here, and five
+    // conservative rounds multiply the window by up to 1.25^5: at most 13.4 BDP. Slow start alone
+    // overflows any queue.
+    for (mbps, rtt) in [(12, 60), (50, 30), (100, 40)] {
+        let mut s = sim(path(mbps, rtt, 16.0), Algorithm::Cubic, 1);
+        while s.controller.snapshot().ssthresh.is_none() && s.now.as_secs_f64() < 10.0 {
+            s.run(ms(10));
+        }
+        let left = s.controller.snapshot();
+        assert_eq!(s.overflows, 0, "{mbps} Mbps {rtt} ms");
+        assert_eq!(left.state, "congestion_avoidance");
+        let bdps = left.window as f64 / s.path.rate.bytes_in(s.path.rtt) as f64;
+        assert!((1.0..=13.5).contains(&bdps), "{mbps} Mbps {rtt} ms: {bdps}");
+    }
+}
+
+#[test]
+fn an_application_limited_sender_keeps_its_bandwidth_estimate() {
+    let mut s = sim(path(12, 60, 1.0), Algorithm::Bbr, 3);
+    s.run(secs(5));
+    // 2 Mbps of video.
+    s.set_app(App::Frames { every: ms(40), bytes: 10_000 });
+    for second in 0..60 {
+        s.run(secs(1));
+        let bandwidth = s.controller.snapshot().bandwidth.expect("an estimate");
+        assert!(share(bandwidth, s.path.rate) >= 0.95, "after {second} s: {bandwidth}");
+    }
+    s.set_app(App::Bulk);
+    s.run(ms(500));
+    let used = share(s.run(secs(1)), s.path.rate);
+    assert!(used >= 0.95, "{used}");
+}
+
+#[test]
+fn cubic_does_not_grow_an_unused_window() {
+    let mut s = sim(path(12, 60, 1.0), Algorithm::Cubic, 3);
+    s.set_app(App::Frames { every: ms(40), bytes: 10_000 });
+    s.run(secs(30));
+    assert!(s.controller.window() <= 60_000, "{}", s.controller.window());
+    assert_eq!(s.overflows, 0);
+}
+
+#[test]
+fn probe_rtt_comes_every_ten_seconds_and_empties_the_pipe_for_200_ms() {
+    let mut s = sim(path(12, 60, 1.0), Algorithm::Bbr, 5);
+    let step = ms(1);
+    let (mut drained, mut longest) = (Duration::ZERO, Duration::ZERO);
+    for _ in 0..55_000 {
+        s.run(step);
+        let is_drained =
+            s.controller.snapshot().state == "probe_rtt" && s.in_flight <= 4 * u64::from(MTU);
+        drained = if is_drained { drained + step } else { Duration::ZERO };
+        longest = longest.max(drained);
+    }
+    assert!((4..=5).contains(&s.probe_rtts.len()), "{:?}", s.probe_rtts);
+    for pair in s.probe_rtts.windows(2) {
+        let gap = pair[1] - pair[0];
+        assert!(gap >= secs(10) && gap <= ms(11_500), "{gap:?}");
+    }
+    assert!(longest >= ms(199) && longest <= ms(330), "{longest:?}");
+}
+
+#[test]
+fn the_bandwidth_estimate_survives_probe_rtt_on_a_short_path() {
+    // 200 ms are 20 rounds here: twice the filter.
+    let mut s = sim(path(12, 10, 2.0), Algorithm::Bbr, 5);
+    for _ in 0..30_000 {
+        s.run(ms(1));
+        if s.now.as_secs_f64() > 2.0 {
+            let bandwidth = s.controller.snapshot().bandwidth.expect("an estimate");
+            assert!(share(bandwidth, s.path.rate) >= 0.95, "{:?}: {bandwidth}", s.now);
+        }
+    }
+    assert!(!s.probe_rtts.is_empty());
+}
+
+#[test]
+fn bbr_follows_a_link_that_becomes_slower_and_faster() {
+    let mut s = sim(path(12, 40, 2.0), Algorithm::Bbr, 2);
+    s.run(secs(5));
+    s.path.rate = Rate::from_mbps(4);
+    s.run(secs(3));
+    let slow = s.controller.snapshot().bandwidth.expect("an estimate");
+    assert!((0.95..=1.05).contains(&share(slow, s.path.rate)), "{slow}");
+    s.path.rate = Rate::from_mbps(12);
+    s.run(secs(5));
+    let fast = s.controller.snapshot().bandwidth.expect("an estimate");
+    assert!((0.95..=1.05).contains(&share(fast, s.path.rate)), "{fast}");
+}
+
+#[test]
+fn bbr_notices_that_the_path_has_become_longer() {
+    let mut s = sim(path(12, 40, 2.0), Algorithm::Bbr, 2);
+    s.run(secs(5));
+    s.path.rtt = ms(70);
+    s.run(secs(12));
+    assert_eq!(s.controller.snapshot().min_rtt, Some(s.path.min_rtt()));
+}
+
+#[test]
+fn start_values_shape_the_first_round_trip() {
+    for algorithm in Algorithm::ALL {
+        let mut s = sim(path(12, 100, 2.0), algorithm, 1);
+        s.controller.start(Start {
+            window: Some(60_000),
+            rate: Some(Rate::from_mbps(8)),
+            rtt: Some(ms(100)),
+        });
+        assert_eq!(s.controller.window(), 60_000, "{algorithm}");
+        s.run(ms(40));
+        // A millisecond at 8 Mbps is 1000 bytes, and a burst of 2 ms may go ahead.
+        assert!((40_000..=43_600).contains(&s.sent), "{algorithm}: {}", s.sent);
+        s.run(ms(60));
+        assert!((58_800..=60_000).contains(&s.sent), "{algorithm}: {}", s.sent);
+        s.run(secs(5));
+        assert!(share(s.run(secs(4)), s.path.rate) > 0.9, "{algorithm}");
+    }
+}
+
+#[test]
+fn caps_bind_at_once_and_can_be_lifted() {
+    for algorithm in Algorithm::ALL {
+        let mut s = sim(path(12, 60, 1.0), algorithm, 1);
+        s.run(secs(3));
+        s.controller.cap(Cap { rate: Some(Rate::from_mbps(3)), in_flight: None });
+        s.run(secs(1));
+        let capped = s.run(secs(5)).as_mbps_f64();
+        assert!((2.9..=3.02).contains(&capped), "{algorithm}: {capped}");
+        let window = s.controller.window();
+        s.run(secs(20));
+        assert!(s.controller.window() <= window, "{algorithm} grows a window it cannot use");
+
+        s.controller.cap(Cap { rate: None, in_flight: Some(24_000) });
+        s.run(secs(1));
+        for _ in 0..1_000 {
+            s.run(ms(1));
+            assert!(s.in_flight <= 24_000, "{algorithm}: {}", s.in_flight);
+        }
+        s.controller.cap(Cap::default());
+        s.run(secs(5));
+        let freed = share(s.run(secs(5)), s.path.rate);
+        assert!(freed >= 0.9, "{algorithm}: {freed}");
+    }
+}

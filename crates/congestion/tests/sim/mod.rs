@@ -1,0 +1,329 @@
+//! A path in virtual time for the tests of controllers: one bottleneck with a drop-tail queue, a
+//! fixed delay, random loss, and a sender with RFC 9002's loss detection in its simplest form.
+//! Every packet is acknowledged by an ACK of its own, which is never lost.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+
+use mendcast_congestion::{
+    AckBatch, CongestionEvent, CongestionKind, Controller, Pacer, RateSampler, RateStamp,
+    RttSnapshot,
+};
+use units::{PacketNumber, Rate, Timestamp};
+
+pub const MTU: u16 = 1_200;
+const SIZE: u64 = MTU as u64;
+
+/// Where random loss strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossAt {
+    /// Before the bottleneck: lost packets take none of its capacity.
+    Ingress,
+    /// Behind it.
+    Egress,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Path {
+    pub rate: Rate,
+    /// Round trip of an empty path, without the time to serialise the packet.
+    pub rtt: Duration,
+    /// Bytes that wait at most.
+    pub queue: u64,
+    pub loss: f64,
+    pub loss_at: LossAt,
+}
+
+impl Path {
+    /// A path without random loss whose queue holds `bdps` bandwidth-delay products.
+    pub fn new(rate: Rate, rtt: Duration, bdps: f64) -> Self {
+        let queue = (rate.bytes_in(rtt) as f64 * bdps) as u64;
+        Self { rate, rtt, queue, loss: 0.0, loss_at: LossAt::Ingress }
+    }
+
+    pub fn min_rtt(&self) -> Duration {
+        self.rtt + self.rate.time_for(SIZE)
+    }
+}
+
+/// What there is to send.
+#[derive(Clone, Copy, Debug)]
+pub enum App {
+    Bulk,
+    /// `bytes` bytes become available each `every`.
+    Frames {
+        every: Duration,
+        bytes: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    time: Timestamp,
+    stamp: RateStamp,
+    outstanding: bool,
+}
+
+#[derive(Debug)]
+pub struct Sim {
+    pub path: Path,
+    pub controller: Box<dyn Controller>,
+    pub now: Timestamp,
+    pub in_flight: u64,
+    /// Bytes acknowledged before they were declared lost.
+    pub delivered: u64,
+    pub sent: u64,
+    /// Packets dropped by the full queue.
+    pub overflows: u64,
+    /// When each visit to ProbeRTT began.
+    pub probe_rtts: Vec<Timestamp>,
+    app: App,
+    next_frame: Timestamp,
+    backlog: u64,
+    rng: u64,
+    busy_until: Timestamp,
+    acks: VecDeque<(Timestamp, u64)>,
+    packets: Vec<Sent>,
+    /// No packet below is outstanding.
+    base: usize,
+    rtt: Option<RttSnapshot>,
+    loss_time: Option<Timestamp>,
+    last_sent: Timestamp,
+    pto_count: u32,
+    sampler: RateSampler,
+    pacer: Pacer,
+    wake: Option<Timestamp>,
+    cwnd_limited: bool,
+}
+
+impl Sim {
+    pub fn new(path: Path, controller: Box<dyn Controller>, seed: u64) -> Self {
+        Self {
+            path,
+            controller,
+            now: Timestamp::ZERO,
+            in_flight: 0,
+            delivered: 0,
+            sent: 0,
+            overflows: 0,
+            probe_rtts: Vec::new(),
+            app: App::Bulk,
+            next_frame: Timestamp::ZERO,
+            backlog: 0,
+            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            busy_until: Timestamp::ZERO,
+            acks: VecDeque::new(),
+            packets: Vec::new(),
+            base: 0,
+            rtt: None,
+            loss_time: None,
+            last_sent: Timestamp::ZERO,
+            pto_count: 0,
+            sampler: RateSampler::new(),
+            pacer: Pacer::new(),
+            wake: None,
+            cwnd_limited: false,
+        }
+    }
+
+    pub fn set_app(&mut self, app: App) {
+        self.app = app;
+        self.backlog = 0;
+        self.next_frame = self.now;
+    }
+
+    /// Runs for `span`; the mean rate of delivery in it.
+    pub fn run(&mut self, span: Duration) -> Rate {
+        let end = self.now + span;
+        let before = self.delivered;
+        loop {
+            self.transmit();
+            let frame = matches!(self.app, App::Frames { .. }).then_some(self.next_frame);
+            let ack = self.acks.front().map(|(at, _)| *at);
+            let timer = self.timer();
+            let next = [frame, ack, timer, self.wake].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            if ack == Some(next) {
+                let (_, pn) = self.acks.pop_front().expect("the ACK that is due");
+                self.on_ack(pn);
+            } else if timer == Some(next) {
+                self.on_timer();
+            }
+        }
+        self.now = end;
+        Rate::from_bytes_in(self.delivered - before, span)
+    }
+
+    fn random(&mut self) -> f64 {
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        (self.rng >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn transmit(&mut self) {
+        self.wake = None;
+        match self.app {
+            App::Bulk => self.backlog = u64::MAX,
+            App::Frames { every, bytes } => {
+                while self.next_frame <= self.now {
+                    self.backlog += bytes;
+                    self.next_frame += every;
+                }
+            }
+        }
+        loop {
+            self.cwnd_limited = self.backlog >= SIZE;
+            if !self.cwnd_limited {
+                if self.in_flight + SIZE <= self.controller.window() {
+                    self.sampler.set_app_limited(self.in_flight);
+                }
+                return;
+            }
+            if self.in_flight + SIZE > self.controller.window() {
+                return;
+            }
+            let rate = self.controller.pacing_rate().unwrap_or(Rate::MAX);
+            if self.pacer.budget(self.now, rate, self.controller.send_quantum()) < SIZE {
+                self.wake = self.pacer.time_until(SIZE, self.now, rate);
+                return;
+            }
+            self.send();
+        }
+    }
+
+    fn send(&mut self) {
+        let pn = self.packets.len() as u64;
+        let stamp = self.sampler.on_sent(self.now, self.in_flight);
+        self.controller.on_sent(self.now, PacketNumber(pn), SIZE, self.in_flight);
+        self.pacer.consumed(SIZE);
+        self.packets.push(Sent { time: self.now, stamp, outstanding: true });
+        self.backlog = self.backlog.saturating_sub(SIZE);
+        self.in_flight += SIZE;
+        self.sent += SIZE;
+        self.last_sent = self.now;
+
+        let lost = self.random() < self.path.loss;
+        if lost && self.path.loss_at == LossAt::Ingress {
+            return;
+        }
+        if self.path.rate.bytes_in(self.busy_until.since(self.now)) > self.path.queue {
+            self.overflows += 1;
+            return;
+        }
+        self.busy_until = self.busy_until.max(self.now) + self.path.rate.time_for(SIZE);
+        if !lost {
+            self.acks.push_back((self.busy_until + self.path.rtt, pn));
+        }
+    }
+
+    fn timer(&self) -> Option<Timestamp> {
+        if self.in_flight == 0 {
+            return None;
+        }
+        self.loss_time.or_else(|| {
+            let pto = self.rtt.map_or(Duration::from_millis(999), |rtt| {
+                rtt.smoothed + (4 * rtt.variance).max(Duration::from_millis(1))
+            });
+            Some(self.last_sent + pto * (1 << self.pto_count))
+        })
+    }
+
+    fn on_timer(&mut self) {
+        if self.loss_time.is_some() {
+            self.detect_losses(self.base as u64);
+        } else {
+            self.pto_count = (self.pto_count + 1).min(6);
+            self.send();
+        }
+    }
+
+    fn on_ack(&mut self, pn: u64) {
+        let packet = self.packets[pn as usize];
+        if !packet.outstanding {
+            return;
+        }
+        self.packets[pn as usize].outstanding = false;
+        let in_flight_before = self.in_flight;
+        self.in_flight -= SIZE;
+        self.delivered += SIZE;
+        self.pto_count = 0;
+        let rtt = self.update_rtt(self.now - packet.time);
+        self.sampler.on_acked(self.now, &packet.stamp, packet.time, SIZE);
+        let lost_bytes = self.detect_losses(pn);
+        let batch = AckBatch {
+            now: self.now,
+            acked_bytes: SIZE,
+            largest_acked: PacketNumber(pn),
+            largest_sent_time: packet.time,
+            in_flight_before,
+            in_flight: self.in_flight,
+            rtt,
+            rate: self.sampler.finish_batch(self.now, rtt.min),
+            cwnd_limited: self.cwnd_limited,
+            lost_bytes,
+            ecn_ce: 0,
+        };
+        let was_probing = self.controller.snapshot().state == "probe_rtt";
+        self.controller.on_ack(&batch);
+        if !was_probing && self.controller.snapshot().state == "probe_rtt" {
+            self.probe_rtts.push(self.now);
+        }
+    }
+
+    /// RFC 9002, section 5.3, without ACK delay.
+    fn update_rtt(&mut self, latest: Duration) -> RttSnapshot {
+        let rtt = match self.rtt {
+            None => RttSnapshot { latest, smoothed: latest, min: latest, variance: latest / 2 },
+            Some(old) => RttSnapshot {
+                latest,
+                smoothed: (old.smoothed * 7 + latest) / 8,
+                min: old.min.min(latest),
+                variance: (old.variance * 3 + old.smoothed.abs_diff(latest)) / 4,
+            },
+        };
+        self.rtt = Some(rtt);
+        rtt
+    }
+
+    /// RFC 9002, section 6.1: packet and time thresholds. The bytes declared lost.
+    fn detect_losses(&mut self, largest_acked: u64) -> u64 {
+        self.loss_time = None;
+        let Some(rtt) = self.rtt else { return 0 };
+        let delay = rtt.smoothed.max(rtt.latest) * 9 / 8;
+        let (mut lost_bytes, mut largest_lost) = (0, None);
+        let largest_acked = largest_acked.max(self.base as u64);
+        for pn in self.base..largest_acked as usize {
+            let packet = &mut self.packets[pn];
+            if !packet.outstanding {
+                continue;
+            }
+            if largest_acked - pn as u64 >= 3 || packet.time + delay <= self.now {
+                packet.outstanding = false;
+                lost_bytes += SIZE;
+                largest_lost = Some((pn as u64, packet.time));
+            } else {
+                let at = packet.time + delay;
+                self.loss_time = Some(self.loss_time.map_or(at, |earlier| earlier.min(at)));
+            }
+        }
+        while self.packets.get(self.base).is_some_and(|packet| !packet.outstanding) {
+            self.base += 1;
+        }
+        self.in_flight -= lost_bytes;
+        if let Some((pn, time)) = largest_lost {
+            self.backlog = self.backlog.saturating_add(lost_bytes);
+            self.controller.on_packets_lost(self.now, lost_bytes, self.in_flight);
+            self.controller.on_congestion_event(&CongestionEvent {
+                now: self.now,
+                lost_bytes,
+                largest_lost_sent_time: time,
+                largest_lost: PacketNumber(pn),
+                in_flight: self.in_flight,
+                kind: CongestionKind::Loss,
+            });
+        }
+        lost_bytes
+    }
+}
