@@ -1,0 +1,128 @@
+"""The cases: what a client is asked to do, how server and link are set, and what has to be true afterwards at both ends."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from mendinterop.site import SMALL_PATHS, Site
+
+
+@dataclass
+class Outcome:
+    """What both ends tell after a case."""
+
+    report: dict
+    connections: list[dict]
+    """The server's log of closed connections."""
+    seconds: float
+    site: Site
+    version_negotiations: int = 0
+    """Packets that the wiretap saw."""
+
+    def responses(self) -> list[dict]:
+        return [response for entry in self.report["rounds"] for response in entry["responses"]]
+
+    def any(self, key: str, wanted) -> bool:
+        """Whether the server tells of a connection whose `key` satisfies `wanted`, a value or a predicate."""
+        satisfied = wanted if callable(wanted) else lambda value: value == wanted
+        return any(key in record and satisfied(record[key]) for record in self.connections)
+
+
+Check = Callable[[Outcome], str | None]
+"""What is wrong, or None."""
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    what: str
+    rounds: tuple[tuple[str, ...], ...] = (("/1k.bin",),)
+    quic: dict = field(default_factory=dict)
+    """Keys of the server's `[quic]` section."""
+    task: dict = field(default_factory=dict)
+    """Fields of the client's task."""
+    link: tuple[str, ...] = ()
+    """Options of `mendcast link`; without any, the client talks to the server directly."""
+    wiretap: bool = False
+    ipv6: bool = False
+    check: Check = lambda outcome: None
+    seconds: float = 40
+    """Limit for the client, browsers' start-up not counted."""
+
+
+def expect(key: str, wanted, otherwise: str) -> Check:
+    """The server's log has to tell of at least one connection with this value."""
+    return lambda outcome: None if outcome.any(key, wanted) else otherwise
+
+
+def one_connection_for_all(outcome: Outcome) -> str | None:
+    total = sum(outcome.site.sizes[path] for path in SMALL_PATHS)
+    return None if outcome.any("bytes_sent", lambda sent: sent >= total) else "no single connection carried all responses"
+
+
+def retried(outcome: Outcome) -> str | None:
+    served = [record for record in outcome.connections if record.get("bytes_sent", 0) >= 1_000]
+    return None if served and all(record.get("retry") for record in served) else "a connection was served without Retry"
+
+
+def slow(outcome: Outcome) -> str | None:
+    if outcome.seconds < 3.0:
+        return f"done after {outcome.seconds:.1f} s: two round trips of 1.5 s cannot have happened"
+    return None if outcome.any("handshake_ms", lambda value: value >= 1_400) else "the server measured a fast handshake"
+
+
+def interrupted(outcome: Outcome) -> str | None:
+    # 1 MB at 2 Mbit/s needs 4 s; two more were dark.
+    return None if outcome.seconds >= 5.8 else f"done after {outcome.seconds:.1f} s: the blackhole missed the transfer"
+
+
+SMALL = (("/1k.bin",),)
+TWICE = (("/1k.bin",), ("/100k.bin",))
+# Fresh connections need closed ones: browsers close only what has been idle. Servers may hold tickets back for up to a second.
+RECONNECT = {"linger_ms": 1_500, "idle_timeout_ms": 3_000}
+SHORT_IDLE = {"idle_timeout": "3s"}
+
+CASES = [
+    Case("handshake", "1 KB over one connection", check=expect("alpn", lambda value: value in ("h3", "hq-interop"), "no connection logged")),
+    Case("transfer", "10 MB, SHA-256", (("/10m.bin",),)),
+    Case("multiplex", "200 parallel requests of 1 to 5 KB on one connection", (tuple(SMALL_PATHS),), check=one_connection_for_all),
+    Case(
+        "resumption", "second connection resumes the TLS session", TWICE, {"early_data": False, **SHORT_IDLE}, RECONNECT,
+        check=expect("resumed", True, "the server resumed no session"),
+    ),
+    Case(
+        "zerortt", "second connection's requests in accepted 0-RTT", TWICE, SHORT_IDLE, {"early_data": True, **RECONNECT},
+        check=expect("early_data", True, "the server accepted no 0-RTT"),
+    ),
+    Case("retry", "server validates the address with Retry", quic={"retry": "always"}, check=retried),
+    Case(
+        "keyupdate", "client updates keys during the connection", (("/1m.bin", "/10m.bin"),), task={"key_update": True},
+        check=expect("key_updates", lambda value: value >= 1, "the server saw no key update"),
+    ),
+    Case(
+        "rebinding", "client's address changes every second under a 10 MB transfer", (("/10m.bin",),),
+        link=("--rate", "20mbps", "--rtt", "20ms", "--rebind-every", "1s"),
+        check=expect("migrations", lambda value: value >= 1, "the server saw no new address"),
+    ),
+    Case(
+        "chacha20", "client offers TLS_CHACHA20_POLY1305_SHA256 only", (("/1m.bin",),), task={"chacha20": True},
+        check=expect("cipher", lambda value: "CHACHA20" in str(value).upper(), "the server used another cipher"),
+    ),
+    Case(
+        "loss10", "1 MB with 10 % loss both ways", (("/1m.bin",),), link=("--rtt", "30ms", "--loss", "10%", "--seed", "7"),
+        check=expect("packets_lost", lambda value: value >= 10, "the server saw no loss"), seconds=60,
+    ),
+    Case("longrtt", "100 KB with a round-trip time of 1,500 ms", (("/100k.bin",),), link=("--rtt", "1500ms"), check=slow, seconds=60),
+    Case(
+        "blackhole", "2 s of silence under a 1 MB transfer", (("/1m.bin",),),
+        link=("--rate", "2mbps", "--rtt", "20ms", "--blackhole", "1s,2s"), check=interrupted, seconds=60,
+    ),
+    Case("versionnegotiation", "client offers an unknown version first", task={"unknown_version": True}, wiretap=True,
+         check=lambda outcome: None if outcome.version_negotiations else "no Version Negotiation packet passed"),
+    Case("ipv6", "1 MB over ::1", (("/1m.bin",),), ipv6=True),
+    Case(
+        "token", "NEW_TOKEN comes back on the next connection", TWICE, SHORT_IDLE, RECONNECT,
+        check=expect("token", "new_token", "no NEW_TOKEN came back"),
+    ),
+]
+
+QUICK = ["handshake", "multiplex", "resumption", "zerortt", "retry", "loss10", "ipv6"]

@@ -1,0 +1,165 @@
+"""The clients: how each is got, how it is started, and which cases it cannot do, with the reason."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mendinterop.cases import CASES
+
+INTEROP = Path(__file__).resolve().parent.parent
+VENV = INTEROP / ".cache" / "venv"
+USER_CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mendcast" / "interop"
+
+
+class Unavailable(Exception):
+    """What is missing, in one line."""
+
+
+@dataclass(frozen=True)
+class Client:
+    name: str
+    stack: str
+    prepare: Callable[[], tuple[list[str], str]]
+    """Installs or builds what is missing; gives the command before the task, and the version. May raise Unavailable."""
+    cannot: dict[str, str] = field(default_factory=dict)
+    """Case → why this client does not do it."""
+    start_up: float = 0
+    """Seconds that the program may need before it connects."""
+    requests: bool = True
+    """Whether it asks for the paths of the task."""
+
+
+def target_dir() -> Path:
+    """Where third-party clients are compiled; survives fresh clones, as they change seldom."""
+    return Path(os.environ.get("INTEROP_TARGET_DIR") or USER_CACHE)
+
+
+def quiet(command: list[str], what: str, **options) -> str:
+    """Output of an installation step; its last line of complaint when it fails."""
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+    except FileNotFoundError:
+        raise Unavailable(f"{what}: {command[0]} is missing") from None
+    if done.returncode != 0:
+        lines = (done.stderr or done.stdout).strip().splitlines()
+        raise Unavailable(f"{what}: {lines[-1] if lines else f'exit code {done.returncode}'}")
+    return done.stdout.strip()
+
+
+def debian(program: str, *packages: str) -> None:
+    """Installs Debian packages unless the program is there."""
+    if shutil.which(program):
+        return
+    if os.geteuid() != 0 or not shutil.which("apt-get"):
+        raise Unavailable(f"{program} is missing (Debian: apt-get install {' '.join(packages)})")
+    environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    quiet(["apt-get", "update", "-q"], "apt-get update", env=environment)
+    quiet(["apt-get", "install", "-y", "-q", "--no-install-recommends", *packages], "apt-get install", env=environment)
+
+
+def debian_version(package: str) -> str:
+    if not shutil.which("dpkg-query"):
+        return "unknown"
+    return quiet(["dpkg-query", "-W", "-f", "${Version}", package], package)
+
+
+def venv_python() -> str:
+    """Interpreter of the runner's own environment with the pinned Python clients."""
+    python = VENV / "bin" / "python"
+    requirements = INTEROP / "requirements.txt"
+    stamp = VENV / "requirements.installed"
+    if not stamp.exists() or stamp.read_text() != requirements.read_text():
+        quiet([sys.executable, "-m", "venv", str(VENV)], "python venv")
+        quiet([str(python), "-m", "pip", "install", "-q", "-r", str(requirements)], "pip install")
+        stamp.write_text(requirements.read_text())
+    return str(python)
+
+
+def driver(module: str) -> list[str]:
+    return [venv_python(), "-m", f"mendinterop.drivers.{module}"]
+
+
+def python_package(module: str, package: str) -> tuple[list[str], str]:
+    command = driver(module)
+    version = quiet([command[0], "-c", f"import importlib.metadata as m; print(m.version('{package}'))"], package)
+    return command, version
+
+
+def rust(program: str, package: str) -> tuple[list[str], str]:
+    folder = INTEROP / "clients" / "rust"
+    target = target_dir() / "rust"
+    environment = {**os.environ, "CARGO_TARGET_DIR": str(target)}
+    quiet(["cargo", "build", "--release", "--locked", "-p", program], f"cargo build {program}", cwd=folder, env=environment)
+    identity = quiet(["cargo", "pkgid", "--locked", package], "cargo pkgid", cwd=folder, env=environment)
+    return [str(target / "release" / program)], identity.rpartition("@")[2]
+
+
+def quic_go() -> tuple[list[str], str]:
+    folder = INTEROP / "clients" / "quic-go"
+    binary = target_dir() / "quic-go" / "interop-quic-go"
+    quiet(["go", "build", "-o", str(binary), "."], "go build", cwd=folder)
+    version = quiet(["go", "list", "-m", "-f", "{{.Version}}", "github.com/quic-go/quic-go"], "go list", cwd=folder)
+    return [str(binary)], version.removeprefix("v")
+
+
+def chromium() -> tuple[list[str], str]:
+    debian("chromium", "chromium")
+    return driver("chromium"), debian_version("chromium")
+
+
+def firefox() -> tuple[list[str], str]:
+    debian("firefox-esr", "firefox-esr")
+    debian("certutil", "libnss3-tools")
+    return driver("firefox"), debian_version("firefox-esr")
+
+
+def gtlsclient() -> tuple[list[str], str]:
+    debian("gtlsclient", "ngtcp2-client")
+    return driver("gtlsclient"), debian_version("ngtcp2-client")
+
+
+NO_KEY_UPDATE = "starts no key update on request"
+NO_CIPHER_CHOICE = "cipher suites of TLS 1.3 cannot be chosen"
+NO_VERSION_CHOICE = "offers QUIC v1 only"
+NO_TOKEN = "ignores NEW_TOKEN"
+NO_SESSIONS = "keeps no session from one connection to the next"
+
+BROWSER = {"keyupdate": NO_KEY_UPDATE, "chacha20": NO_CIPHER_CHOICE, "versionnegotiation": NO_VERSION_CHOICE}
+
+CLIENTS = [
+    Client("chromium", "Chromium (Google quiche)", chromium, BROWSER, start_up=20),
+    Client("firefox", "Firefox ESR (neqo)", firefox, BROWSER, start_up=30),
+    Client(
+        "curl_cffi", "libcurl (ngtcp2, BoringSSL)", lambda: python_package("curl_client", "curl_cffi"),
+        {
+            "resumption": NO_SESSIONS, "zerortt": NO_SESSIONS, "token": NO_TOKEN, "keyupdate": NO_KEY_UPDATE,
+            "chacha20": NO_CIPHER_CHOICE, "versionnegotiation": NO_VERSION_CHOICE,
+        },
+        start_up=2,
+    ),
+    Client("aioquic", "aioquic", lambda: python_package("aioquic_client", "aioquic"), start_up=2),
+    Client("gtlsclient", "ngtcp2 (GnuTLS)", gtlsclient),
+    Client("quic-go", "quic-go", quic_go, {"chacha20": NO_CIPHER_CHOICE}),
+    Client("quinn", "quinn, h3", lambda: rust("interop-quinn", "quinn")),
+    Client(
+        "quiche", "Cloudflare quiche", lambda: rust("interop-quiche", "quiche"),
+        {"keyupdate": NO_KEY_UPDATE, "chacha20": NO_CIPHER_CHOICE, "token": NO_TOKEN},
+    ),
+    Client(
+        "s2n-quic", "s2n-quic (HTTP/0.9)", lambda: rust("interop-s2n", "s2n-quic"),
+        {
+            "resumption": NO_SESSIONS, "zerortt": "no 0-RTT", "token": NO_TOKEN, "keyupdate": NO_KEY_UPDATE,
+            "chacha20": NO_CIPHER_CHOICE, "versionnegotiation": NO_VERSION_CHOICE,
+        },
+    ),
+    Client(
+        "probe", "raw UDP", lambda: (driver("probe"), "-"),
+        {case.name: "sends single datagrams" for case in CASES if case.name != "versionnegotiation"}, requests=False,
+    ),
+]
+
+QUICK = ["chromium", "curl_cffi", "aioquic", "gtlsclient", "quinn"]

@@ -1,0 +1,97 @@
+"""Child processes with bounded lives: each in a session of its own, so that its whole group ends with it."""
+
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+LISTENING = re.compile(r"listening on (\S+)")
+
+
+class Background:
+    """A server that says `listening on ADDRESS` on stderr; its stderr is kept in a file."""
+
+    def __init__(self, command: list[str], log: Path, ready_within: float = 15):
+        self.command = command
+        self.log = log
+        self.address: tuple[str, int] | None = None
+        self.ready = threading.Event()
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        self.output = b""
+        self.readers = [threading.Thread(target=target, daemon=True) for target in (self.read_output, self.read_log)]
+        for reader in self.readers:
+            reader.start()
+        self.ready.wait(ready_within)
+        if self.address is None:
+            self.stop()
+            raise RuntimeError(f"{' '.join(command[:2])} did not start: {self.last_line()}")
+
+    def read_output(self) -> None:
+        self.output = self.process.stdout.read()
+
+    def read_log(self) -> None:
+        with open(self.log, "wb") as log:
+            for line in self.process.stderr:
+                log.write(line)
+                log.flush()
+                found = LISTENING.search(line.decode(errors="replace"))
+                if found and self.address is None:
+                    self.address = parse_address(found[1])
+                    self.ready.set()
+        self.ready.set()
+
+    def last_line(self) -> str:
+        lines = self.log.read_text(errors="replace").splitlines() if self.log.exists() else []
+        return lines[-1] if lines else "no output"
+
+    def stop(self, within: float = 10) -> None:
+        """Asks with SIGTERM, then ends the whole group."""
+        if self.process.poll() is None:
+            self.process.terminate()
+            try:
+                self.process.wait(within)
+            except subprocess.TimeoutExpired:
+                pass
+        kill_group(self.process)
+        for reader in self.readers:
+            reader.join(5)
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.stop()
+
+
+def parse_address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def kill_group(process: subprocess.Popen) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
+
+
+def run_bounded(command: list[str], environment: dict, log: Path, timeout: float) -> tuple[str, float]:
+    """Standard output and seconds of a program that has `timeout` seconds; its stderr goes into `log`."""
+    started = time.monotonic()
+    with open(log, "wb") as stderr:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment, start_new_session=True
+        )
+        try:
+            output, _ = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            raise TimeoutError(f"still running after {timeout:.0f} s") from None
+        finally:
+            kill_group(process)
+    return output.decode(errors="replace"), time.monotonic() - started
