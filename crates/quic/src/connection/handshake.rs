@@ -57,9 +57,8 @@ impl Connection {
         for (id, level) in
             [(SpaceId::Initial, Level::Initial), (SpaceId::Handshake, Level::Handshake)]
         {
-            loop {
-                let Some(space) = self.space_mut(id) else { break };
-                let Some(bytes) = space.crypto_receive.take() else { break };
+            while let Some(bytes) = self.space_mut(id).and_then(|space| space.crypto_receive.take())
+            {
                 let Some(handshake) = &mut self.handshake else { break };
                 handshake.tls.read(level, &bytes).map_err(|error| {
                     let reason = "TLS handshake failed";

@@ -184,24 +184,24 @@ impl Connection {
     pub(crate) fn accept(now: Timestamp, accepted: Accepted<'_>, ctx: &mut Context<'_>) -> Self {
         let Accepted { config, tls, addresses, dcid, scid, local_ids, .. } = accepted;
         let scid_of_ours = local_ids.get(0, ctx.keys.cids());
-        let mut parameters = TransportParameters::default();
-        parameters.original_destination_connection_id =
-            Some(accepted.original_dcid.unwrap_or(dcid));
-        parameters.retry_source_connection_id = accepted.original_dcid.map(|_| dcid);
-        parameters.initial_source_connection_id = Some(scid_of_ours);
-        parameters.stateless_reset_token =
-            Some(ctx.keys.cids().reset_token(scid_of_ours.as_slice()));
-        parameters.max_idle_timeout = config.idle_timeout;
-        parameters.max_ack_delay = config.max_ack_delay;
-        parameters.active_connection_id_limit = crate::ids::REMOTE_LIMIT as u64;
-        parameters.grease_quic_bit = true;
         let limits = &config.limits;
-        parameters.initial_max_data = limits.max_data;
-        parameters.initial_max_stream_data_bidi_local = limits.max_stream_data_bidi_local;
-        parameters.initial_max_stream_data_bidi_remote = limits.max_stream_data_bidi_remote;
-        parameters.initial_max_stream_data_uni = limits.max_stream_data_uni;
-        parameters.initial_max_streams_bidi = limits.max_streams_bidi;
-        parameters.initial_max_streams_uni = limits.max_streams_uni;
+        let parameters = TransportParameters {
+            original_destination_connection_id: Some(accepted.original_dcid.unwrap_or(dcid)),
+            retry_source_connection_id: accepted.original_dcid.map(|_| dcid),
+            initial_source_connection_id: Some(scid_of_ours),
+            stateless_reset_token: Some(ctx.keys.cids().reset_token(scid_of_ours.as_slice())),
+            max_idle_timeout: config.idle_timeout,
+            max_ack_delay: config.max_ack_delay,
+            active_connection_id_limit: crate::ids::REMOTE_LIMIT as u64,
+            grease_quic_bit: true,
+            initial_max_data: limits.max_data,
+            initial_max_stream_data_bidi_local: limits.max_stream_data_bidi_local,
+            initial_max_stream_data_bidi_remote: limits.max_stream_data_bidi_remote,
+            initial_max_stream_data_uni: limits.max_stream_data_uni,
+            initial_max_streams_bidi: limits.max_streams_bidi,
+            initial_max_streams_uni: limits.max_streams_uni,
+            ..TransportParameters::default()
+        };
         let mut encoded = Vec::with_capacity(160);
         parameters.encode_server(&mut encoded, accepted.seed % 64 * 31 + 27);
 

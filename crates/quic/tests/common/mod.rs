@@ -1,0 +1,464 @@
+//! The in-memory pair: our endpoint and an unmodified `quinn-proto` client, joined by a pipe in
+//! virtual time that a test can make slow, lossy, or hostile.
+
+#![allow(dead_code)] // Each test binary uses its own part of this.
+
+use bytes::{Bytes, BytesMut};
+use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings};
+use quic::{
+    Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, RetryPolicy, TransportConfig,
+};
+use quinn_proto as client;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use units::{Ecn, Timestamp};
+
+use mendcast_quic as quic;
+
+
+pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 443);
+pub const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
+const UNIX: u64 = 1_800_000_000;
+
+/// A certificate authority of one, and both sides' configurations.
+pub struct Setup {
+    pub server: EndpointConfig,
+    pub client: client::ClientConfig,
+    pub seed: u64,
+    pub client_mtud: bool,
+}
+
+impl Setup {
+    pub fn new(seed: u64) -> Self {
+        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
+        let params = rcgen::CertificateParams::new(vec!["server".to_owned()]).expect("a name");
+        let cert = params.self_signed(&key).expect("a certificate");
+        let keys = Arc::new(KeyRing::new(&[7; 32], &[(0, [9; 32])]));
+        let tls = TlsConfig::new(TlsSettings {
+            certificate_chain: vec![cert.der().to_vec()],
+            private_key: PrivatePkcs8KeyDer::from(key.serialize_der()).secret_pkcs8_der().to_vec(),
+            alpn: vec![b"test".to_vec()],
+            keys: keys.clone(),
+            single_use: Arc::new(SingleUseLog::new(0, 120, 1_000)),
+            time: Arc::new(SystemTime),
+            early_data: true,
+            early_data_context: 0,
+            tickets: 1,
+            ticket_lifetime: 86_400,
+            ciphers: Vec::new(),
+            one_rtt: OneRttProtection::Real,
+        })
+        .expect("a valid configuration");
+        let server = EndpointConfig {
+            transport: Arc::new(TransportConfig::default()),
+            tls: Arc::new(tls),
+            keys,
+            retry: RetryPolicy::Never,
+            token_lifetime: Duration::from_secs(86_400),
+            max_connections: 100,
+            server_id: 1,
+            core: 0,
+            unix_origin: UNIX,
+        };
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add(CertificateDer::from(cert.der().to_vec())).expect("a root");
+        let mut tls = rustls::ClientConfig::builder_with_provider(Arc::new(
+            rustls::crypto::aws_lc_rs::default_provider(),
+        ))
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+        tls.alpn_protocols = vec![b"test".to_vec()];
+        tls.enable_early_data = true;
+        let tls = client::crypto::rustls::QuicClientConfig::try_from(tls).expect("a suite");
+        let mut config = client::ClientConfig::new(Arc::new(tls));
+        let mut transport = client::TransportConfig::default();
+        transport.stream_receive_window(client::VarInt::from_u32(16 << 20));
+        transport.receive_window(client::VarInt::from_u32(16 << 20));
+        config.transport_config(Arc::new(transport));
+        Self { server, client: config, seed, client_mtud: true }
+    }
+
+    pub fn transport(&mut self, change: impl FnOnce(&mut TransportConfig)) {
+        let mut config = (*self.server.transport).clone();
+        change(&mut config);
+        self.server.transport = Arc::new(config);
+    }
+}
+
+/// What a test does to a datagram under way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fate {
+    Deliver,
+    Drop,
+    Corrupt,
+    Twice,
+    /// Delivered this much later.
+    Late(Duration),
+}
+
+struct InFlight {
+    at: Timestamp,
+    order: u64,
+    ecn: Ecn,
+    data: Vec<u8>,
+}
+
+/// Both ends and what is between them.
+pub struct Pair {
+    pub now: Timestamp,
+    epoch: Instant,
+    pub server: Endpoint,
+    pub client_endpoint: client::Endpoint,
+    pub client: client::Connection,
+    client_handle: client::ConnectionHandle,
+    pub delay: Duration,
+    /// Decides on each datagram: `true` when it goes to the client; its number per direction.
+    pub fate: Box<dyn FnMut(bool, u64, Timestamp) -> Fate>,
+    /// Where the server sees the client.
+    pub client_address: SocketAddr,
+    to_client: VecDeque<InFlight>,
+    to_server: VecDeque<InFlight>,
+    counts: [u64; 2],
+    order: u64,
+    pub handle: Option<Handle>,
+    pub server_events: Vec<Event>,
+    pub client_events: Vec<String>,
+    /// Bytes that the server answers to each request stream.
+    pub answer: Bytes,
+    pub on_connected: Option<Box<dyn FnMut(&mut Endpoint, Handle, Timestamp)>>,
+    pub datagrams_to_client: u64,
+    pub bytes: [u64; 2],
+}
+
+impl Pair {
+    pub fn new(setup: &Setup) -> Self {
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&setup.seed.to_le_bytes());
+        let mut config = client::EndpointConfig::default();
+        config.rng_seed(Some(seed));
+        let endpoint = client::Endpoint::new(Arc::new(config), None, setup.client_mtud, Some(seed));
+        let server = Endpoint::new(setup.server.clone(), seed);
+        Self::with(setup, endpoint, server, Timestamp::from_millis(1))
+    }
+
+    /// A further connection of the same endpoints.
+    pub fn again(self, setup: &Setup) -> Self {
+        let now = self.now + Duration::from_secs(1);
+        let mut server = self.server;
+        if let Some(handle) = self.handle {
+            server.remove(handle);
+        }
+        let epoch = self.epoch;
+        let mut next = Self::with(setup, self.client_endpoint, server, now);
+        next.epoch = epoch;
+        next
+    }
+
+    fn with(
+        setup: &Setup,
+        mut endpoint: client::Endpoint,
+        server: Endpoint,
+        now: Timestamp,
+    ) -> Self {
+        let epoch = Instant::now();
+        let at = epoch + now.since(Timestamp::ZERO);
+        let (client_handle, client) =
+            endpoint.connect(at, setup.client.clone(), SERVER, "server").expect("a connection");
+        Self {
+            now,
+            epoch,
+            server,
+            client_endpoint: endpoint,
+            client,
+            client_handle,
+            delay: Duration::from_millis(10),
+            fate: Box::new(|_, _, _| Fate::Deliver),
+            client_address: CLIENT,
+            to_client: VecDeque::new(),
+            to_server: VecDeque::new(),
+            counts: [0; 2],
+            order: 0,
+            handle: None,
+            server_events: Vec::new(),
+            client_events: Vec::new(),
+            answer: Bytes::new(),
+            on_connected: None,
+            datagrams_to_client: 0,
+            bytes: [0; 2],
+        }
+    }
+
+    pub fn instant(&self) -> Instant {
+        self.epoch + self.now.since(Timestamp::ZERO)
+    }
+
+    fn put(&mut self, to_client: bool, ecn: Ecn, data: Vec<u8>) {
+        let direction = usize::from(to_client);
+        let number = self.counts[direction];
+        self.counts[direction] += 1;
+        self.bytes[direction] += data.len() as u64;
+        let fate = (self.fate)(to_client, number, self.now);
+        let mut at = self.now + self.delay;
+        let mut copies = vec![data];
+        match fate {
+            Fate::Deliver => {}
+            Fate::Drop => copies.clear(),
+            Fate::Corrupt => {
+                let middle = copies[0].len() / 2;
+                copies[0][middle] ^= 0x10;
+            }
+            Fate::Twice => copies.push(copies[0].clone()),
+            Fate::Late(by) => at += by,
+        }
+        for data in copies {
+            self.order += 1;
+            let packet = InFlight { at, order: self.order, ecn, data };
+            let queue = if to_client { &mut self.to_client } else { &mut self.to_server };
+            let place = queue.partition_point(|p| (p.at, p.order) <= (packet.at, packet.order));
+            queue.insert(place, packet);
+        }
+    }
+
+    fn drive_client(&mut self) {
+        let now = self.instant();
+        loop {
+            while let Some(event) = self.client.poll_endpoint_events() {
+                if let Some(event) = self.client_endpoint.handle_event(self.client_handle, event) {
+                    self.client.handle_event(event);
+                }
+            }
+            while let Some(event) = self.client.poll() {
+                self.client_events.push(format!("{event:?}"));
+            }
+            let mut buf = Vec::new();
+            let Some(transmit) = self.client.poll_transmit(now, 1, &mut buf) else { break };
+            let ecn = match transmit.ecn {
+                None => Ecn::NotEct,
+                Some(client::EcnCodepoint::Ect0) => Ecn::Ect0,
+                Some(client::EcnCodepoint::Ect1) => Ecn::Ect1,
+                Some(client::EcnCodepoint::Ce) => Ecn::Ce,
+            };
+            self.put(false, ecn, buf[..transmit.size].to_vec());
+        }
+    }
+
+    fn drive_server(&mut self) {
+        let Some(handle) = self.handle else { return };
+        while let Some(event) = self.server.poll_event(handle) {
+            self.on_server_event(handle, &event);
+            self.server_events.push(event);
+        }
+        let mut buf = vec![0; 65_536];
+        while let Some(transmit) = self.server.poll_transmit(handle, self.now, &mut buf, 10) {
+            assert!(transmit.len > 0 && transmit.segment > 0);
+            for datagram in buf[..transmit.len].chunks(transmit.segment) {
+                self.datagrams_to_client += 1;
+                if transmit.addresses.remote == self.client_address {
+                    self.put(true, transmit.ecn, datagram.to_vec());
+                }
+            }
+        }
+        if self.server.connection(handle).is_some_and(|c| c.is_drained()) {
+            self.server.remove(handle);
+        }
+    }
+
+    fn on_server_event(&mut self, handle: Handle, event: &Event) {
+        if *event == Event::Connected
+            && let Some(mut then) = self.on_connected.take()
+        {
+            then(&mut self.server, handle, self.now);
+        }
+        let Event::Stream(quic::streams::StreamEvent::Readable(id)) = event else { return };
+        let Some(connection) = self.server.connection(handle) else { return };
+        loop {
+            match connection.read(*id, 65_536) {
+                Ok(quic::streams::ReadOutcome::Data(_)) => {}
+                Ok(quic::streams::ReadOutcome::Finished) => {
+                    if id.direction() == units::Direction::Bidirectional {
+                        connection.write(*id, self.answer.clone()).expect("a writable stream");
+                        connection.finish(*id).expect("a writable stream");
+                    }
+                    break;
+                }
+                _ => break,
+            }
+        }
+    }
+
+    /// Takes one step; `false` when nothing happens until `end`.
+    pub fn step(&mut self, end: Timestamp) -> bool {
+        self.drive_client();
+        self.drive_server();
+        let server_deadline =
+            self.handle.and_then(|handle| self.server.connection(handle)?.deadline());
+        let client_deadline = self
+            .client
+            .poll_timeout()
+            .map(|at| Timestamp::ZERO + at.saturating_duration_since(self.epoch));
+        let next = [
+            self.to_client.front().map(|p| p.at),
+            self.to_server.front().map(|p| p.at),
+            server_deadline,
+            client_deadline,
+        ];
+        let next = next.into_iter().flatten().min();
+        let Some(next) = next.filter(|&next| next <= end) else {
+            self.now = self.now.max(end);
+            return false;
+        };
+        self.now = self.now.max(next);
+        let now = self.instant();
+        if client_deadline.is_some_and(|at| at <= self.now) {
+            self.client.handle_timeout(now);
+        }
+        if let Some(handle) = self.handle
+            && server_deadline.is_some_and(|at| at <= self.now)
+        {
+            self.server.handle_timeout(handle, self.now);
+        }
+        while self.to_client.front().is_some_and(|p| p.at <= self.now) {
+            let Some(packet) = self.to_client.pop_front() else { break };
+            let mut reply = Vec::new();
+            let ecn = match packet.ecn {
+                Ecn::NotEct => None,
+                Ecn::Ect0 => Some(client::EcnCodepoint::Ect0),
+                Ecn::Ect1 => Some(client::EcnCodepoint::Ect1),
+                Ecn::Ce => Some(client::EcnCodepoint::Ce),
+            };
+            let data = BytesMut::from(&packet.data[..]);
+            let event = self.client_endpoint.handle(now, SERVER, None, ecn, data, &mut reply);
+            if let Some(client::DatagramEvent::ConnectionEvent(_, event)) = event {
+                self.client.handle_event(event);
+            }
+        }
+        while self.to_server.front().is_some_and(|p| p.at <= self.now) {
+            let Some(mut packet) = self.to_server.pop_front() else { break };
+            let addresses = Addresses { remote: self.client_address, local: None };
+            let mut reply = Vec::new();
+            let outcome = self.server.handle_datagram(
+                self.now,
+                addresses,
+                packet.ecn,
+                &mut packet.data,
+                &mut reply,
+            );
+            match outcome {
+                Outcome::Accepted(handle) => self.handle = Some(handle),
+                Outcome::Reply(len) => self.put(true, Ecn::NotEct, reply[..len].to_vec()),
+                _ => {}
+            }
+        }
+        true
+    }
+
+    /// Steps until `done`, for at most `limit` of virtual time.
+    pub fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&mut Self) -> bool) -> bool {
+        let end = self.now + limit;
+        let mut at = (self.now, 0u32);
+        loop {
+            if done(self) {
+                return true;
+            }
+            if !self.step(end) {
+                return done(self);
+            }
+            if at.0 == self.now {
+                at.1 += 1;
+                assert!(at.1 < 100_000, "time stands still at {:?}", self.now);
+            } else {
+                at = (self.now, 0);
+            }
+        }
+    }
+
+    pub fn connect(&mut self) {
+        let done = |pair: &mut Self| {
+            pair.client_events.iter().any(|e| e == "Connected")
+                && pair.server_events.contains(&Event::Connected)
+        };
+        assert!(
+            self.run_until(Duration::from_secs(20), done),
+            "no handshake: {:?} {:?}",
+            self.client_events,
+            self.server_events
+        );
+    }
+
+    /// Opens a request stream and asks for the answer.
+    pub fn request(&mut self) -> client::StreamId {
+        let id = self.client.streams().open(client::Dir::Bi).expect("a stream");
+        self.client.send_stream(id).write(b"GET").expect("room");
+        self.client.send_stream(id).finish().expect("an open stream");
+        id
+    }
+
+    /// Reads what has arrived; returns whether the stream is finished.
+    pub fn read(&mut self, id: client::StreamId, into: &mut Vec<u8>) -> bool {
+        let mut stream = self.client.recv_stream(id);
+        let Ok(mut chunks) = stream.read(true) else { return true };
+        let finished = loop {
+            match chunks.next(usize::MAX) {
+                Ok(Some(chunk)) => into.extend_from_slice(&chunk.bytes),
+                Ok(None) => break true,
+                Err(_) => break false,
+            }
+        };
+        let _ = chunks.finalize();
+        finished
+    }
+
+    /// Downloads the answer on a stream of its own.
+    pub fn download(&mut self, limit: Duration) -> Vec<u8> {
+        let id = self.request();
+        let mut got = Vec::new();
+        let mut finished = false;
+        let done = self.run_until(limit, |pair| {
+            finished = finished || pair.read(id, &mut got);
+            finished
+        });
+        assert!(
+            done,
+            "got {} of {} bytes by {:?}; client {:?}; server {:?}",
+            got.len(),
+            self.answer.len(),
+            self.now,
+            self.client_events,
+            self.server_events
+        );
+        got
+    }
+
+    pub fn connection(&mut self) -> &mut quic::Connection {
+        let handle = self.handle.expect("a connection");
+        self.server.connection(handle).expect("a connection")
+    }
+}
+
+/// A small generator for tests' schedules (splitmix64).
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn chance(&mut self, percent: u64) -> bool {
+        self.roll() % 100 < percent
+    }
+}
+
+/// Content that shows when bytes change places.
+pub fn content(len: usize) -> Bytes {
+    let mut dice = Dice(len as u64);
+    (0..len.div_ceil(8)).flat_map(|_| dice.roll().to_le_bytes()).take(len).collect()
+}

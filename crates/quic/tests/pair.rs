@@ -1,0 +1,190 @@
+//! Behaviours of the whole transport against an unmodified third-party client in virtual time.
+
+mod common;
+
+use common::{Dice, Fate, Pair, Setup, content};
+use mendcast_quic::{Event, RetryPolicy};
+use std::time::Duration;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_download_arrives_whole() {
+    let setup = Setup::new(1);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(1_000_000);
+    pair.connect();
+    assert_eq!(pair.download(60 * SECOND), pair.answer);
+    let stats = *pair.connection().stats();
+    assert_eq!(stats.packets_lost, 0);
+    assert_eq!(pair.connection().mtu(), 1_452);
+}
+
+#[test]
+fn a_download_arrives_whole_through_loss_both_ways() {
+    for seed in 0..8 {
+        let setup = Setup::new(seed);
+        let mut pair = Pair::new(&setup);
+        let mut dice = Dice(seed);
+        pair.fate =
+            Box::new(move |_, _, _| if dice.chance(10) { Fate::Drop } else { Fate::Deliver });
+        pair.answer = content(300_000);
+        pair.connect();
+        assert_eq!(pair.download(120 * SECOND), pair.answer, "seed {seed}");
+        assert!(pair.connection().stats().packets_lost > 0, "seed {seed}");
+    }
+}
+
+#[test]
+fn retry_proves_the_address_first() {
+    let mut setup = Setup::new(3);
+    setup.server.retry = RetryPolicy::Always;
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(10_000);
+    pair.connect();
+    assert_eq!(pair.download(10 * SECOND), pair.answer);
+    assert!(pair.connection().stats().retried);
+    assert_eq!(pair.server.stats().retries, 1);
+}
+
+#[test]
+fn a_resumed_session_sends_its_request_in_0_rtt() {
+    let setup = Setup::new(4);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(10_000);
+    pair.on_connected = Some(Box::new(|server, handle, now| {
+        server.release_ticket(handle, now, b"own bytes");
+        server.send_new_token(handle, now, b"path history");
+    }));
+    pair.connect();
+    assert_eq!(pair.download(10 * SECOND), pair.answer);
+    pair.run_until(SECOND, |_| false);
+
+    let mut pair = pair.again(&setup);
+    pair.answer = content(10_000);
+    let id = pair.request();
+    let begin = pair.now;
+    let mut got = Vec::new();
+    let mut finished = false;
+    assert!(pair.run_until(10 * SECOND, |pair| {
+        finished = finished || pair.read(id, &mut got);
+        finished
+    }));
+    assert_eq!(got, pair.answer);
+    pair.connect();
+    // One round trip of 20 ms: the token lifted the anti-amplification limit as well.
+    assert!(pair.now.since(begin) < Duration::from_millis(45), "{:?}", pair.now.since(begin));
+    let connection = pair.connection();
+    assert!(connection.stats().resumed && connection.stats().early_data);
+    let info = connection.take_handshake_info().expect("not taken yet");
+    assert_eq!(info.returned_ticket.as_deref(), Some(&b"own bytes"[..]));
+    assert_eq!(info.returned_token.as_deref(), Some(&b"path history"[..]));
+}
+
+#[test]
+fn a_new_port_of_the_client_is_validated_and_served() {
+    let setup = Setup::new(5);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(2_000_000);
+    pair.connect();
+    let id = pair.request();
+    pair.run_until(Duration::from_millis(100), |_| false);
+    pair.client_address.set_port(4_001);
+    let mut got = Vec::new();
+    let mut finished = false;
+    let done = pair.run_until(60 * SECOND, |pair| {
+        finished = finished || pair.read(id, &mut got);
+        finished
+    });
+    assert!(done, "stalled after {} bytes, {:?}", got.len(), pair.connection().stats());
+    assert_eq!(got, pair.answer);
+    assert!(pair.server_events.contains(&Event::Migrated(pair.client_address)));
+}
+
+#[test]
+fn a_new_address_of_the_client_starts_with_fresh_estimates() {
+    let setup = Setup::new(6);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(2_000_000);
+    pair.connect();
+    let id = pair.request();
+    pair.run_until(Duration::from_millis(100), |_| false);
+    pair.client_address = "10.0.0.77:999".parse().expect("an address");
+    let mut got = Vec::new();
+    let mut finished = false;
+    let done = pair.run_until(60 * SECOND, |pair| {
+        finished = finished || pair.read(id, &mut got);
+        finished
+    });
+    assert!(done, "stalled after {} bytes, {:?}", got.len(), pair.connection().stats());
+    assert_eq!(got, pair.answer);
+    assert_eq!(pair.connection().stats().migrations, 1);
+}
+
+#[test]
+fn keys_are_updated_by_either_side() {
+    let setup = Setup::new(7);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(500_000);
+    pair.connect();
+    pair.client.force_key_update();
+    assert_eq!(pair.download(10 * SECOND), pair.answer);
+    assert_eq!(pair.connection().stats().key_updates, 1);
+    pair.run_until(SECOND, |_| false);
+    pair.connection().update_keys();
+    assert_eq!(pair.download(10 * SECOND), pair.answer);
+    assert_eq!(pair.connection().stats().key_updates, 2);
+}
+
+#[test]
+fn silence_ends_a_connection_after_the_idle_time_out() {
+    let mut setup = Setup::new(8);
+    setup.transport(|t| t.idle_timeout = Duration::from_secs(5));
+    let mut pair = Pair::new(&setup);
+    pair.connect();
+    let begin = pair.now;
+    pair.run_until(60 * SECOND, |pair| pair.server.is_empty());
+    assert!(pair.server.is_empty());
+    assert!(pair.now.since(begin) < 7 * SECOND, "{:?}", pair.now.since(begin));
+}
+
+#[test]
+fn the_client_is_told_when_the_application_closes() {
+    let setup = Setup::new(9);
+    let mut pair = Pair::new(&setup);
+    pair.connect();
+    let now = pair.now;
+    pair.connection().close(now, 77, "enough");
+    pair.run_until(SECOND, |_| false);
+    let told = pair.client_events.iter().any(|e| e.contains("ConnectionLost") && e.contains("77"));
+    assert!(told, "{:?}", pair.client_events);
+    pair.run_until(10 * SECOND, |pair| pair.server.is_empty());
+    assert!(pair.server.is_empty());
+}
+
+#[test]
+fn no_more_than_three_times_the_received_bytes_leave_before_the_address_is_proven() {
+    let setup = Setup::new(10);
+    let mut pair = Pair::new(&setup);
+    // The client's first datagrams arrive, nothing after them.
+    pair.fate = Box::new(
+        |to_client, number, _| {
+            if to_client || number > 0 { Fate::Drop } else { Fate::Deliver }
+        },
+    );
+    pair.run_until(9 * SECOND, |_| false);
+    assert!(pair.bytes[1] > 0);
+    assert!(pair.bytes[1] <= 3 * 1_200, "{} bytes sent", pair.bytes[1]);
+}
+
+#[test]
+fn a_handshake_survives_heavy_loss() {
+    for seed in 0..20 {
+        let setup = Setup::new(seed);
+        let mut pair = Pair::new(&setup);
+        let mut dice = Dice(seed + 1_000);
+        pair.fate =
+            Box::new(move |_, _, _| if dice.chance(30) { Fate::Drop } else { Fate::Deliver });
+        pair.connect();
+    }
+}
