@@ -1,0 +1,40 @@
+# The commands of the README. Each installs what it needs or says in one line what is missing.
+#
+#   make test     builds everything and runs every test (a few minutes)
+#   make interop  drives real clients against the real server; QUICK=1 for the short set
+#   make bench    measures against other servers and writes bench.json; QUICK=1 for a short look
+#   make lab      runs every experiment of the testbed into out/
+#   make lint     formatting, clippy and documentation, with warnings as errors
+
+CARGO ?= cargo
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+
+.PHONY: test interop bench lab lint need-cargo need-cc
+
+need-cargo:
+	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
+
+# aws-lc-sys builds C sources.
+need-cc:
+	@command -v cc >/dev/null && command -v cmake >/dev/null || { \
+	  command -v apt-get >/dev/null && [ "$$(id -u)" = 0 ] && \
+	    { apt-get update -q && apt-get install -yq --no-install-recommends gcc g++ make cmake; } >/dev/null; } || { \
+	  echo "missing: a C compiler and cmake (Debian: apt-get install gcc g++ cmake)"; exit 1; }
+
+test: need-cargo need-cc
+	$(CARGO) test --workspace --locked
+
+interop: need-cargo need-cc
+	$(CARGO) build --release --locked --bin mendcast
+	interop/run $(if $(QUICK),--quick) --bin $(TARGET)/release/mendcast $(if $(DOCS),--write-docs)
+
+bench: need-cargo need-cc
+	$(CARGO) run --release --locked -p mendcast-bench -- $(if $(QUICK),--quick) --out bench.json
+
+lab: need-cargo need-cc
+	$(CARGO) run --release --locked --bin mendcast -- lab run all --out out
+
+lint: need-cargo need-cc
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
