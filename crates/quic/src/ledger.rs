@@ -41,7 +41,11 @@ pub(crate) enum Token {
 }
 
 /// What a packet carries; the common case, one STREAM frame, stands in the record itself.
+///
+/// The explicit tag keeps the compiler from hiding it in the range's padding, which would turn
+/// each copy of a record into overlapping moves that the processor cannot forward.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub(crate) enum Content {
     /// Nothing that would be sent again.
     None,
@@ -177,20 +181,14 @@ impl Ledger {
         self.records.push_back(record);
     }
 
-    /// Keeps a list of tokens for a record's [`Content::List`].
-    pub(crate) fn keep(&mut self, tokens: &[Token]) -> Content {
-        match tokens {
-            [] => Content::None,
-            [Token::Stream(range)] => Content::Stream(*range),
-            _ => {
-                let key = self.free_tokens.pop().unwrap_or_else(|| {
-                    self.tokens.push(Vec::new());
-                    self.tokens.len() as u32 - 1
-                });
-                self.tokens[key as usize].extend_from_slice(tokens);
-                Content::List(key)
-            }
-        }
+    /// Keeps a list of tokens; the key is for a record's [`Content::List`].
+    pub(crate) fn keep(&mut self, tokens: &[Token]) -> u32 {
+        let key = self.free_tokens.pop().unwrap_or_else(|| {
+            self.tokens.push(Vec::new());
+            self.tokens.len() as u32 - 1
+        });
+        self.tokens[key as usize].extend_from_slice(tokens);
+        key
     }
 
     fn release(&mut self, content: Content) {

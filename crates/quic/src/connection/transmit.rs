@@ -5,7 +5,7 @@ use super::migration::{NO_PATH, OffPathFrame};
 use super::spaces::SpaceId;
 use super::{CloseReason, Connection, Context, State};
 use crate::crypto::TAG_LEN;
-use crate::ledger::{PacketKind, SentPacket, Token};
+use crate::ledger::{Content, PacketKind, SentPacket, Token};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Addresses;
@@ -45,6 +45,13 @@ pub struct Transmit {
     pub segment: usize,
 }
 
+/// What congestion control grants to one batch, in bytes.
+#[derive(Clone, Copy)]
+struct Allowance {
+    window: u64,
+    pacing: u64,
+}
+
 /// A packet whose frames are being written.
 struct Draft<'a> {
     w: Writer<'a>,
@@ -53,6 +60,8 @@ struct Draft<'a> {
     payload_at: usize,
     kind: PacketKind,
     unit: Option<UnitKey>,
+    /// The first STREAM frame; whatever else there is stands in the connection's scratch list.
+    content: Content,
     eliciting: bool,
     /// Goes out in a transmission of its own.
     alone: bool,
@@ -67,11 +76,13 @@ struct Built {
     end: usize,
     kind: PacketKind,
     unit: Option<UnitKey>,
+    content: Content,
     eliciting: bool,
 }
 
 impl Draft<'_> {
     /// Ends the frames, padded so far as header protection needs it.
+    #[inline(always)]
     fn build(mut self) -> Built {
         let least = self.pn_offset + MIN_SAMPLE;
         let missing = least.saturating_sub(self.w.position());
@@ -83,6 +94,7 @@ impl Draft<'_> {
             end: self.w.position(),
             kind: self.kind,
             unit: self.unit,
+            content: self.content,
             eliciting: self.eliciting,
         }
     }
@@ -144,17 +156,21 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Option<Transmit> {
         let mtu = usize::from(self.path.mtud.current());
-        let mut pacing = self.path.pacing_budget(now);
+        let mut allowance = Allowance {
+            window: self.path.controller.window(),
+            pacing: self.path.pacing_budget(now),
+        };
         let mut len = 0;
         for count in 0..max_segments {
             let room = mtu.min(usize::try_from(budget).unwrap_or(mtu));
             let Some(slice) = buf.get_mut(len..len + room) else { break };
-            let Some((size, alone)) = self.data_packet(now, slice, pacing, count == 0, ctx) else {
+            let Some((size, alone)) = self.data_packet(now, slice, allowance, count == 0, ctx)
+            else {
                 break;
             };
             len += size;
             budget -= size as u64;
-            pacing = pacing.saturating_sub(size as u64);
+            allowance.pacing = allowance.pacing.saturating_sub(size as u64);
             if size < mtu || alone {
                 break;
             }
@@ -184,7 +200,7 @@ impl Connection {
         &mut self,
         now: Timestamp,
         buf: &mut [u8],
-        pacing: u64,
+        allowance: Allowance,
         first: bool,
         ctx: &mut Context<'_>,
     ) -> Option<(usize, bool)> {
@@ -194,8 +210,8 @@ impl Connection {
         }
         let mtu = u64::from(self.path.mtud.current());
         let in_flight = self.path.in_flight;
-        let window = probing || in_flight == 0 || in_flight + mtu <= self.path.controller.window();
-        let paced = !probing && pacing < mtu;
+        let window = probing || in_flight == 0 || in_flight + mtu <= allowance.window;
+        let paced = !probing && allowance.pacing < mtu;
         let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
         let may_elicit = window && !paced;
         let urgent = self.has_control();
@@ -212,7 +228,11 @@ impl Connection {
         }
         let at = SendOpportunity {
             off_mode: !waiting && !fresh,
-            room: if may_elicit { self.path.window_room().min(pacing) } else { 0 },
+            room: if may_elicit {
+                allowance.window.saturating_sub(in_flight).min(allowance.pacing)
+            } else {
+                0
+            },
         };
         let replica =
             if may_elicit && !probing { self.recovery.poll_replica(now, &at) } else { None };
@@ -235,7 +255,7 @@ impl Connection {
         if may_elicit {
             self.fill(now, &mut draft, probing, replica, ctx);
         }
-        if !draft.eliciting && !ack_due {
+        if draft.w.position() == draft.payload_at {
             return None;
         }
         if draft.eliciting {
@@ -295,19 +315,23 @@ impl Connection {
     fn write_new_data(&mut self, draft: &mut Draft<'_>) {
         while draft.w.remaining() >= MIN_STREAM_ROOM {
             let Some(range) = self.streams.next_range(draft.w.remaining()) else { return };
-            self.write_range(draft, range);
+            self.write_range(draft, &range);
         }
     }
 
     /// Writes a STREAM frame that is known to fit.
-    fn write_range(&mut self, draft: &mut Draft<'_>, range: StreamRange) -> bool {
+    #[inline]
+    fn write_range(&mut self, draft: &mut Draft<'_>, range: &StreamRange) -> bool {
         let len = usize::from(range.len);
         put_stream_header(&mut draft.w, range.id, range.offset, Some(len), range.fin);
-        if !self.streams.copy(&range, draft.w.reserve(len)) {
+        if !self.streams.copy(range, draft.w.reserve(len)) {
             return false;
         }
         draft.eliciting = true;
-        self.scratch.push(Token::Stream(range));
+        match draft.content {
+            Content::None => draft.content = Content::Stream(*range),
+            _ => self.scratch.push(Token::Stream(*range)),
+        }
         true
     }
 
@@ -350,7 +374,7 @@ impl Connection {
                     continue;
                 }
             }
-            if let Some(&range) = kept.last() {
+            if let Some(range) = kept.last() {
                 self.write_range(draft, range);
             }
         }
@@ -387,7 +411,7 @@ impl Connection {
             let room = draft.w.remaining().saturating_sub(MIN_STREAM_ROOM);
             if let Some(range) = self.streams.oldest_unacked(room) {
                 draft.kind = PacketKind::Copy(CopyKind::Probe);
-                self.write_range(draft, range);
+                self.write_range(draft, &range);
             } else {
                 self.write_new_data(draft);
             }
@@ -466,6 +490,7 @@ impl Connection {
     }
 
     /// Starts a 1-RTT packet in `buf`; it leaves room for the tag.
+    #[inline(always)]
     fn begin_short<'a>(&mut self, buf: &'a mut [u8]) -> Option<Draft<'a>> {
         self.scratch.clear();
         let keys = self.keys.as_ref()?;
@@ -486,6 +511,7 @@ impl Connection {
             pn_offset,
             kind: PacketKind::Original,
             unit: None,
+            content: Content::None,
             eliciting: false,
             alone: false,
         })
@@ -519,6 +545,7 @@ impl Connection {
     }
 
     /// Enters a packet in the books of its space and of the path.
+    #[inline]
     fn book(&mut self, now: Timestamp, id: SpaceId, built: &Built, generation: u8) {
         let Built { number, kind, unit, eliciting, .. } = *built;
         let size = built.end + TAG_LEN;
@@ -541,13 +568,23 @@ impl Connection {
             self.eliciting_since_received = true;
             self.idle_reference = now;
         }
-        let scratch = core::mem::take(&mut self.scratch);
+        if self.scratch.is_empty() {
+            record.content = built.content;
+            if let Some(space) = self.space_mut(id) {
+                space.ledger.push(record);
+            }
+            return;
+        }
+        let mut tokens = core::mem::take(&mut self.scratch);
+        if let Content::Stream(range) = built.content {
+            tokens.push(Token::Stream(range));
+        }
         if let Some(space) = self.space_mut(id) {
-            record.content = space.ledger.keep(&scratch);
+            record.content = Content::List(space.ledger.keep(&tokens));
             space.ledger.push(record);
         }
-        self.scratch = scratch;
-        self.scratch.clear();
+        tokens.clear();
+        self.scratch = tokens;
     }
 
     /// One datagram of Initial and Handshake packets.
@@ -649,7 +686,8 @@ impl Connection {
         let end = w.position();
         w.set_varint2(length_at, (end + TAG_LEN - pn_offset) as u64);
         let kind = PacketKind::Original;
-        let built = Built { number, pn_offset, payload_at, end, kind, unit: None, eliciting };
+        let (unit, content) = (None, Content::None);
+        let built = Built { number, pn_offset, payload_at, end, kind, unit, content, eliciting };
         self.observe_sent(now, id, &built, &buf[payload_at..end]);
         self.seal_early(id, buf, &built);
         self.book(now, id, &built, self.path.generation);
@@ -804,8 +842,8 @@ impl Connection {
         let end = w.position();
         w.set_varint2(length_at, (end + TAG_LEN - pn_offset) as u64);
         let kind = PacketKind::Original;
-        let built =
-            Built { number, pn_offset, payload_at, end, kind, unit: None, eliciting: false };
+        let (unit, content, eliciting) = (None, Content::None, false);
+        let built = Built { number, pn_offset, payload_at, end, kind, unit, content, eliciting };
         self.seal_early(id, buf, &built);
         Some(end + TAG_LEN)
     }

@@ -96,6 +96,7 @@ impl Streams {
     /// Takes new data, or a FIN, for a STREAM frame with a Length field; `room` is what the packet's
     /// payload has left for the frame, its header included, in bytes. `None` if nothing may be
     /// sent or the frame would not fit.
+    #[inline]
     pub fn next_range(&mut self, room: usize) -> Option<StreamRange> {
         let credit = self.credit();
         let slot = self.next_slot()?;
