@@ -170,8 +170,11 @@ mod tests {
         assert_eq!(again, Some(Token::Crypto { offset: 0, len: 10 }));
         let again = s.write_frame(&mut Writer::new(&mut buf));
         assert_eq!(again, Some(Token::Crypto { offset: 20, len: 29 }));
+        let last = s.write_frame(&mut Writer::new(&mut buf));
+        assert_eq!(last, Some(Token::Crypto { offset: 98, len: 2 }));
         s.on_acked(0, 49);
-        s.on_acked(49, 51);
+        s.on_acked(49, 49);
+        s.on_acked(98, 2);
         assert!(!s.is_due());
         assert_eq!(s.data.capacity(), 0);
     }

@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn a_path_that_erases_marks_is_noticed() {
         let mut ecn = sent(100);
-        (0..9).for_each(|_| drop(ecn.on_ack(1, None)));
+        (0..9).for_each(|_| assert_eq!(ecn.on_ack(1, None), 0));
         assert_eq!(ecn.codepoint(), Ecn::Ect0);
         ecn.on_ack(1, None);
         assert_eq!(ecn.codepoint(), Ecn::NotEct);

@@ -37,7 +37,7 @@ pub(crate) enum Token {
     /// HANDSHAKE_DONE.
     HandshakeDone,
     /// The NEW_TOKEN frame in this place of the connection's list.
-    AddressToken(u32),
+    AddressProof(u32),
 }
 
 /// What a packet carries; the common case, one STREAM frame, stands in the record itself.

@@ -41,7 +41,7 @@ impl Owners<'_> {
             Token::Crypto { offset, len } => self.crypto.on_acked(offset, len),
             Token::Ack { largest } => self.received.on_ack_acked(largest),
             Token::RetireConnectionId(_) => self.remote_ids.on_acked(),
-            Token::AddressToken(place) => {
+            Token::AddressProof(place) => {
                 if let Some(slot) = self.new_tokens.get_mut(place as usize) {
                     *slot = (false, Vec::new());
                 }
@@ -57,7 +57,7 @@ impl Owners<'_> {
             Token::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
             Token::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
             Token::HandshakeDone => *self.handshake_done_due = true,
-            Token::AddressToken(place) => {
+            Token::AddressProof(place) => {
                 if let Some(slot) = self.new_tokens.get_mut(place as usize) {
                     slot.0 = !slot.1.is_empty();
                 }

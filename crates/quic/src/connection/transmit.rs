@@ -470,7 +470,7 @@ impl Connection {
             if *due && draft.w.remaining() >= new_token_len(token.len()) {
                 put_new_token(&mut draft.w, token);
                 *due = false;
-                self.scratch.push(Token::AddressToken(place as u32));
+                self.scratch.push(Token::AddressProof(place as u32));
             }
         }
         let scratch = &mut self.scratch;

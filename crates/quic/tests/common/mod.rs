@@ -18,7 +18,6 @@ use units::{Ecn, Timestamp};
 
 use mendcast_quic as quic;
 
-
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 443);
 pub const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
 const UNIX: u64 = 1_800_000_000;
@@ -108,6 +107,9 @@ struct InFlight {
     data: Vec<u8>,
 }
 
+/// What a test does once the server's handshake is confirmed.
+pub type OnConnected = Box<dyn FnMut(&mut Endpoint, Handle, Timestamp)>;
+
 /// Both ends and what is between them.
 pub struct Pair {
     pub now: Timestamp,
@@ -130,7 +132,7 @@ pub struct Pair {
     pub client_events: Vec<String>,
     /// Bytes that the server answers to each request stream.
     pub answer: Bytes,
-    pub on_connected: Option<Box<dyn FnMut(&mut Endpoint, Handle, Timestamp)>>,
+    pub on_connected: Option<OnConnected>,
     pub datagrams_to_client: u64,
     pub bytes: [u64; 2],
 }
