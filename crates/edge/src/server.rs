@@ -2,6 +2,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
@@ -13,7 +15,13 @@ use crate::config::Config;
 use crate::files::Files;
 use crate::front::tcp;
 use crate::identity::Identity;
+use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener};
+use crate::quic::QuicState;
+use crate::quic::event_loop::{EventLoop, Plan};
+use crate::quic::log::ConnectionLog;
+use crate::quic::mailbox::{Sender, mailbox};
+use crate::quic::settings::random;
 
 /// Everything that follows from one configuration; replaced as a whole by a reload.
 #[derive(Debug)]
@@ -26,8 +34,8 @@ pub struct State {
     pub tcp_tls: Arc<rustls::ServerConfig>,
     /// The static files, if there are any.
     pub files: Option<Files>,
-    /// The text of the key file, if one is configured.
-    pub secrets: Option<String>,
+    /// What the QUIC loops take from it.
+    pub quic: QuicState,
 }
 
 impl State {
@@ -62,7 +70,9 @@ impl State {
             }
             None => None,
         };
-        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, secrets })
+        let previous = previous.map(|state| &state.quic);
+        let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
+        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, quic })
     }
 }
 
@@ -148,18 +158,67 @@ impl Edge {
         let limit = shared.state().config.tcp.max_connections as usize;
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         let mut fronts = JoinSet::new();
-        // Held until the end: the ports stay this process's.
-        let mut udp = Vec::new();
+        let mut sockets: Vec<Vec<UdpSocket>> = Vec::new();
         for listener in listeners {
             let tcp = tokio::net::TcpListener::from_std(listener.tcp)
                 .map_err(|e| Error::new(format!("cannot listen on {}: {e}", listener.address)))?;
             let port = listener.address.port();
             fronts.spawn(tcp::serve(tcp, port, shared.clone(), slots.clone()));
-            udp.push(listener.udp);
+            sockets.resize_with(listener.udp.len(), Vec::new);
+            for (core, udp) in listener.udp.into_iter().enumerate() {
+                sockets[core].push(udp);
+            }
         }
+        let loops = start_loops(&shared, sockets)?;
         while fronts.join_next().await.is_some() {}
+        for running in loops {
+            // A loop that panicked has said so.
+            let _ = tokio::task::spawn_blocking(move || running.join()).await;
+        }
         Ok(())
     }
+}
+
+/// Starts a thread with an event loop for each core's sockets.
+fn start_loops(
+    shared: &Arc<Shared>,
+    sockets: Vec<Vec<UdpSocket>>,
+) -> Result<Vec<JoinHandle<()>>, Error> {
+    let log = match &shared.state().config.log.connections {
+        Some(path) => Some(Arc::new(ConnectionLog::open(path)?)),
+        None => None,
+    };
+    let mut senders = Vec::new();
+    let mut mailboxes = Vec::new();
+    for _ in &sockets {
+        let (sender, mailbox) = mailbox()?;
+        senders.push(sender);
+        mailboxes.push(mailbox);
+    }
+    let draining = Arc::new(AtomicBool::new(false));
+    let mut loops = Vec::new();
+    for (core, (sockets, mailbox)) in sockets.into_iter().zip(mailboxes).enumerate() {
+        let plan = Plan {
+            core: core as u8,
+            seed: random()?,
+            sockets,
+            shared: shared.clone(),
+            mailbox,
+            others: senders.clone(),
+            log: log.clone(),
+            draining: draining.clone(),
+        };
+        let name = format!("quic-{core}");
+        let thread = std::thread::Builder::new().name(name).spawn(|| EventLoop::new(plan).run());
+        loops.push(thread.map_err(|e| Error::new(format!("cannot start a thread: {e}")))?);
+    }
+    let drained = shared.clone();
+    tokio::spawn(async move {
+        drained.drained().await;
+        draining.store(true, Ordering::Relaxed);
+        senders.iter().for_each(Sender::wake);
+    });
+    Ok(loops)
 }
 
 /// Runs the server of the configuration file `path` until a signal ends it: SIGTERM and SIGINT

@@ -17,6 +17,7 @@
 mod control;
 mod error;
 mod frame;
+mod over_quic;
 mod priority;
 mod qpack;
 mod request;
@@ -28,6 +29,7 @@ mod transport;
 mod tests;
 
 pub use error::{SendError, code};
+pub use over_quic::OverQuic;
 pub use priority::Priority;
 pub use qpack::Field;
 pub use request::RequestHead;

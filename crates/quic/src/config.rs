@@ -65,6 +65,9 @@ pub struct TransportConfig {
     pub limits: Limits,
     /// Whether 0-RTT packets are read; the application sees which requests came early.
     pub early_data: bool,
+    /// Packets after which the send keys are updated; 0 leaves it to the limits of the cipher (RFC
+    /// 9001, section 6.6).
+    pub key_update_after: u64,
     /// Observer of new connections (qlog, event logs).
     pub observer: Option<ObserverFactory>,
 }
@@ -87,6 +90,7 @@ impl Default for TransportConfig {
             scheme: Arc::new(Scheme::arq),
             limits: Limits::default(),
             early_data: true,
+            key_update_after: 0,
             observer: None,
         }
     }

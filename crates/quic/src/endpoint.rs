@@ -3,7 +3,7 @@
 //! and 10.3).
 
 use crate::config::{EndpointConfig, RetryPolicy};
-use crate::connection::{Accepted, Connection, Context, Event, Transmit};
+use crate::connection::{Accepted, Connection, Context, Event, TokenUse, Transmit};
 use crate::crypto::{
     AddressToken, CidPlain, InvalidToken, RetryToken, SingleUseLog, TAG_LEN, Token, initial_keys,
     open_token, retry_tag,
@@ -324,24 +324,23 @@ impl Endpoint {
         let remote = addresses.remote;
         let lifetime = self.config.token_lifetime.as_secs();
         let mut original_dcid = None;
-        let mut validated = false;
+        let mut token_use = TokenUse::None;
         let mut own = None;
         if !token.is_empty() {
             match open_token(&self.config.keys, token, remote, unix_now, lifetime) {
                 Token::Retry(retry) => match ConnectionId::new(&retry.original_dcid) {
                     Some(id) => {
                         original_dcid = Some(id);
-                        validated = true;
+                        token_use = TokenUse::Retry;
                     }
-                    None => self.stats.invalid_tokens += 1,
+                    None => token_use = TokenUse::Invalid,
                 },
                 Token::Address { token: address, id } => {
                     // RFC 9000, section 8.1.4: a token used before proves nothing; the connection
                     // goes on as one without a token.
                     let fresh = self.token_log.first_use(id, address.issued, unix_now);
-                    validated = fresh;
+                    token_use = if fresh { TokenUse::NewToken } else { TokenUse::Invalid };
                     own = fresh.then_some(address.own);
-                    self.stats.invalid_tokens += u64::from(!fresh);
                 }
                 Token::Invalid(InvalidToken::ExpiredRetry) => {
                     self.stats.invalid_tokens += 1;
@@ -349,9 +348,11 @@ impl Endpoint {
                     let error = TransportError::new(Code::INVALID_TOKEN, 0, "invalid Retry token");
                     return self.refuse(&dcid, &scid, error, reply);
                 }
-                Token::Invalid(_) => self.stats.invalid_tokens += 1,
+                Token::Invalid(_) => token_use = TokenUse::Invalid,
             }
         }
+        self.stats.invalid_tokens += u64::from(token_use == TokenUse::Invalid);
+        let validated = matches!(token_use, TokenUse::Retry | TokenUse::NewToken);
         // State is made only for packets that authenticate: a copy, so that the connection can
         // open it again.
         let mut copy = datagram[..end].to_vec();
@@ -390,7 +391,7 @@ impl Endpoint {
             dcid,
             scid,
             original_dcid,
-            validated,
+            token_use,
             token: own,
             local_ids: LocalIds::new(plain),
             seed: self.rng.next_u64(),

@@ -26,7 +26,7 @@ pub mod streams;
 pub mod wire;
 
 pub use config::{EndpointConfig, RetryPolicy, TransportConfig};
-pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, Transmit};
+pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};
 pub use endpoint::{DropReason, Endpoint, EndpointStats, Handle, Outcome};
 pub use path::Addresses;
 pub use rtt::Rtt;

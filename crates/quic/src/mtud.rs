@@ -12,8 +12,9 @@ const MAX_PROBES: u8 = 3;
 const RESOLUTION: u16 = 16;
 /// Search again after this long (RFC 8899: PMTU_RAISE_TIMER).
 const RAISE: Duration = Duration::from_secs(600);
-/// Full-sized packets lost in a row before the path counts as a black hole.
-const BLACK_HOLE: u8 = 6;
+/// Losses of large packets, as many as happen at once counting as one, without an acknowledged one
+/// between them, before the path counts as a black hole.
+const BLACK_HOLE: u8 = 4;
 
 /// State of one path's search.
 #[derive(Clone, Copy, Debug)]
@@ -116,9 +117,10 @@ impl Mtud {
         }
     }
 
-    /// A packet of `size` was lost. Returns whether the size fell back to [`BASE`].
-    pub(crate) fn on_lost(&mut self, size: u16, now: Timestamp) -> bool {
-        if size <= BASE || self.current == BASE {
+    /// Packets of more than [`BASE`] bytes were declared lost together. Returns whether the size
+    /// fell back to [`BASE`].
+    pub(crate) fn on_large_lost(&mut self, now: Timestamp) -> bool {
+        if self.current == BASE {
             return false;
         }
         self.suspicious += 1;
@@ -169,11 +171,11 @@ mod tests {
     fn a_black_hole_is_noticed_and_random_loss_is_not() {
         let mut mtud = Mtud::new(1_452, 1_452);
         for _ in 0..100 {
-            assert!(!mtud.on_lost(1_452, NOW));
-            assert!(!mtud.on_lost(1_452, NOW));
+            assert!(!mtud.on_large_lost(NOW));
+            assert!(!mtud.on_large_lost(NOW));
             mtud.on_acked(1_452);
         }
-        let fell = (0..BLACK_HOLE).map(|_| mtud.on_lost(1_452, NOW)).filter(|&f| f).count();
+        let fell = (0..BLACK_HOLE).map(|_| mtud.on_large_lost(NOW)).filter(|&f| f).count();
         assert_eq!((fell, mtud.current()), (1, BASE));
         assert_eq!(mtud.probe_due(NOW), None);
         assert_eq!(mtud.probe_due(NOW + RAISE), Some(1_452));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Dice, Fate, Pair, Setup, content};
-use mendcast_quic::{Event, RetryPolicy};
+use mendcast_quic::{Event, RetryPolicy, TokenUse};
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -43,7 +43,7 @@ fn retry_proves_the_address_first() {
     pair.answer = content(10_000);
     pair.connect();
     assert_eq!(pair.download(10 * SECOND), pair.answer);
-    assert!(pair.connection().stats().retried);
+    assert_eq!(pair.connection().stats().token, TokenUse::Retry);
     assert_eq!(pair.server.stats().retries, 1);
 }
 

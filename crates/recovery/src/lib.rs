@@ -224,6 +224,11 @@ impl Recovery {
         self.interval_base = all;
     }
 
+    /// The connection is over: nobody waits for any unit. The counters stay.
+    pub fn give_up(&mut self) {
+        self.table = UnitTable::default();
+    }
+
     /// The connection moved to a new path: estimates start afresh, unfinished units survive.
     pub fn on_new_path(&mut self, now: Timestamp) {
         self.interval_start = now;

@@ -109,6 +109,8 @@ struct LossPass {
     newest: Option<(u64, Timestamp)>,
     persistent: Option<Duration>,
     lost: Vec<(u64, Timestamp)>,
+    /// A packet was lost that is larger than every path must carry.
+    any_large: bool,
 }
 
 /// What an ACK frame did to the present path.
@@ -277,6 +279,9 @@ impl Connection {
             }
         }
         self.stats.packets_lost += pass.packets;
+        if pass.any_large && self.path.mtud.on_large_lost(now) {
+            self.path.controller.on_mtu(BASE);
+        }
         if pass.bytes > 0 {
             let in_flight = self.path.in_flight;
             self.path.controller.on_packets_lost(now, pass.bytes, in_flight);
@@ -313,9 +318,7 @@ impl Connection {
                     path.in_flight -= u64::from(record.size);
                     pass.bytes += u64::from(record.size);
                     pass.newest = Some((number, record.time_sent));
-                    if path.mtud.on_lost(record.size, now) {
-                        path.controller.on_mtu(BASE);
-                    }
+                    pass.any_large |= record.size > BASE;
                 }
                 if data {
                     owners.recovery.on_packet_lost();

@@ -2,7 +2,7 @@
 
 use super::receive::Dropped;
 use super::{CloseReason, Connection, State};
-use crate::crypto::KeyRing;
+use crate::crypto::{Cipher, KeyRing};
 use crate::path::Addresses;
 use crate::rtt::Rtt;
 use crate::streams::{Priority, ReadOutcome, StreamEvent, UnknownStream, WriteError};
@@ -49,6 +49,20 @@ pub struct HandshakeInfo {
     pub rtt_hint: Option<Duration>,
 }
 
+/// What the token of a client's first Initial was (RFC 9000, section 8.1).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TokenUse {
+    /// There was none.
+    #[default]
+    None,
+    /// From our Retry.
+    Retry,
+    /// From a NEW_TOKEN frame of an earlier connection.
+    NewToken,
+    /// It proved nothing.
+    Invalid,
+}
+
 /// Counters and facts of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
@@ -80,8 +94,10 @@ pub struct Stats {
     pub resumed: bool,
     /// 0-RTT data was accepted.
     pub early_data: bool,
-    /// The client came through a Retry.
-    pub retried: bool,
+    /// What the token of the client's first Initial was.
+    pub token: TokenUse,
+    /// The cipher suite, once the handshake is confirmed.
+    pub cipher: Option<Cipher>,
     /// Received packets dropped: without keys, not authentic, duplicates, with bad headers.
     pub dropped: [u64; 4],
 }

@@ -176,6 +176,7 @@ impl Connection {
         self.ticket = handshake.tls.take_ticket().map(Box::new);
         self.stats.handshake = now.since(handshake.started);
         self.stats.resumed = handshake.tls.resumed();
+        self.stats.cipher = handshake.tls.cipher();
         self.events.push_back(Event::Connected);
     }
 
@@ -188,7 +189,7 @@ impl Connection {
             let reason = "the keys are used up";
             return Err(TransportError::new(Code::AEAD_LIMIT_REACHED, 0, reason));
         }
-        if (self.update_keys || keys.should_update())
+        if (self.update_keys || keys.should_update(self.config.key_update_after))
             && keys.initiate_update(confirmed, now).is_ok()
         {
             self.update_keys = false;

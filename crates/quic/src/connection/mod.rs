@@ -11,7 +11,7 @@ mod spaces;
 mod timers;
 mod transmit;
 
-pub use api::{Event, HandshakeInfo, Stats};
+pub use api::{Event, HandshakeInfo, Stats, TokenUse};
 pub use transmit::Transmit;
 
 use crate::config::TransportConfig;
@@ -172,8 +172,8 @@ pub(crate) struct Accepted<'a> {
     pub scid: ConnectionId,
     /// From a Retry token: the ID that the client used before the Retry.
     pub original_dcid: Option<ConnectionId>,
-    /// A token proved the client's address.
-    pub validated: bool,
+    /// What the client's token was; a Retry's and an unused NEW_TOKEN's prove its address.
+    pub token_use: TokenUse,
     /// Our own bytes of the NEW_TOKEN token.
     pub token: Option<Vec<u8>>,
     pub local_ids: LocalIds,
@@ -206,7 +206,7 @@ impl Connection {
         parameters.encode_server(&mut encoded, accepted.seed % 64 * 31 + 27);
 
         let mut path = Path::new(config, addresses, 0, accepted.seed);
-        path.validated = accepted.validated;
+        path.validated = matches!(accepted.token_use, TokenUse::Retry | TokenUse::NewToken);
         let observer =
             config.observer.as_ref().and_then(|make| make(addresses.remote, dcid.as_slice()));
         let info = HandshakeInfo { returned_token: accepted.token, ..HandshakeInfo::default() };
@@ -238,7 +238,7 @@ impl Connection {
             next_skip: 16 + accepted.seed % 64,
             update_keys: false,
             info: Some(Box::new(info)),
-            stats: Stats { retried: accepted.original_dcid.is_some(), ..Stats::default() },
+            stats: Stats { token: accepted.token_use, ..Stats::default() },
             observer,
             scratch: Vec::new(),
         }
@@ -322,7 +322,7 @@ impl Connection {
         self.events.push_back(Event::Closed(reason));
         // Only the keys and the reason are needed from here on.
         self.streams = Streams::new(&self.config.limits);
-        self.recovery = Recovery::new((self.config.scheme)(), now);
+        self.recovery.give_up();
         self.contents = Vec::new();
         self.off_path = VecDeque::new();
         self.data.ledger.forget();

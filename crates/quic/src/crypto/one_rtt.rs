@@ -291,10 +291,12 @@ impl OneRtt {
         Ok(())
     }
 
-    /// Whether the send key has been used so often that an update should be initiated: seven
-    /// eighths of the confidentiality limit (RFC 9001, section 6.6).
-    pub fn should_update(&self) -> bool {
-        self.sealed >= self.confidentiality_limit - self.confidentiality_limit / 8
+    /// Whether the send key has been used so often that an update should be initiated: for `after`
+    /// packets (0: no matter how many), or for seven eighths of the confidentiality limit
+    /// (RFC 9001, section 6.6).
+    pub fn should_update(&self, after: u64) -> bool {
+        let near_limit = self.confidentiality_limit - self.confidentiality_limit / 8;
+        self.sealed >= near_limit || after > 0 && self.sealed >= after
     }
 
     /// Whether the send key is used up and nothing but a CONNECTION_CLOSE with AEAD_LIMIT_REACHED

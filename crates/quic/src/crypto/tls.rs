@@ -299,6 +299,14 @@ impl Tls {
         self.connection.is_handshaking()
     }
 
+    /// The negotiated cipher suite.
+    pub fn cipher(&self) -> Option<Cipher> {
+        let agreed = self.connection.negotiated_cipher_suite()?.suite();
+        [Cipher::Aes128Gcm, Cipher::Aes256Gcm, Cipher::ChaCha20Poly1305]
+            .into_iter()
+            .find(|&cipher| suite(cipher).suite() == agreed)
+    }
+
     /// The negotiated application protocol.
     pub fn alpn(&self) -> Option<Vec<u8>> {
         self.connection.alpn_protocol().map(<[u8]>::to_vec)

@@ -1,0 +1,276 @@
+//! The requests of one QUIC connection and their answers: HTTP/3 for `h3`, HTTP/0.9 for
+//! `hq-interop`. Bodies are pulled: a responder is asked for more when its stream has little
+//! unsent.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use ::quic::Connection;
+use ::quic::streams::{ReadOutcome, StreamEvent};
+use http3::{OverQuic, RequestHead as Http3Head, code};
+use units::{Direction, StreamId, Timestamp};
+
+use crate::front::{self, Body, RequestHead, Responder};
+use crate::server::State;
+
+/// Bytes of a stream that may be unsent before its responder has to wait.
+const HIGH_WATER: u64 = 128 * 1024;
+/// Longest request line of HTTP/0.9.
+const MAX_REQUEST_LINE: usize = 4_096;
+
+/// A response under way.
+#[derive(Debug)]
+struct Response {
+    id: StreamId,
+    body: Responder,
+}
+
+#[derive(Debug)]
+enum Protocol {
+    /// Not agreed yet.
+    Pending,
+    Http3(Box<http3::Server>),
+    /// HTTP/0.9: the request lines that are not complete yet.
+    Http09(Vec<(StreamId, Vec<u8>)>),
+}
+
+/// What the edge keeps of a connection beside the transport's state.
+#[derive(Debug)]
+pub(super) struct Session {
+    state: Arc<State>,
+    protocol: Protocol,
+    responses: Vec<Response>,
+    /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
+    held: Vec<(StreamId, Box<Http3Head>)>,
+    pub alpn: Vec<u8>,
+    /// When the NEW_TOKEN frame goes out, once the session ticket has.
+    pub token_due: Option<Timestamp>,
+}
+
+impl Session {
+    pub(super) fn new(state: Arc<State>) -> Self {
+        Self {
+            state,
+            protocol: Protocol::Pending,
+            responses: Vec::new(),
+            held: Vec::new(),
+            alpn: Vec::new(),
+            token_due: None,
+        }
+    }
+
+    /// The protocol is agreed.
+    pub(super) fn on_ready(&mut self, now: Timestamp, connection: &mut Connection) {
+        let info = connection.take_handshake_info().unwrap_or_default();
+        self.alpn = info.alpn;
+        if self.alpn == b"hq-interop" {
+            self.protocol = Protocol::Http09(Vec::new());
+            return;
+        }
+        let requests = self.state.config.quic.max_streams as usize;
+        let grease = now.as_nanos() as u32;
+        let config =
+            http3::Config { max_concurrent_requests: requests, grease, ..http3::Config::default() };
+        let mut server = Box::new(http3::Server::new(config));
+        server.start(&mut OverQuic { connection, now });
+        self.protocol = Protocol::Http3(server);
+    }
+
+    /// The handshake is confirmed: requests that waited for it are answered.
+    pub(super) fn on_connected(&mut self, now: Timestamp, connection: &mut Connection) {
+        for (id, head) in core::mem::take(&mut self.held) {
+            self.answer(now, connection, id, &head);
+        }
+    }
+
+    pub(super) fn on_stream(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        event: StreamEvent,
+    ) {
+        match &mut self.protocol {
+            Protocol::Pending => {}
+            Protocol::Http09(_) => self.on_line(connection, event),
+            Protocol::Http3(server) => {
+                server.on_stream_event(&mut OverQuic { connection, now }, event);
+                self.take_events(now, connection);
+            }
+        }
+    }
+
+    fn take_events(&mut self, now: Timestamp, connection: &mut Connection) {
+        loop {
+            let Protocol::Http3(server) = &mut self.protocol else { return };
+            let Some(event) = server.poll_event() else { return };
+            match event {
+                http3::Event::Request { id, head, .. } => {
+                    let safe = matches!(&head.method[..], b"GET" | b"HEAD");
+                    if connection.is_early() && head.early && !safe {
+                        self.held.push((id, head));
+                    } else {
+                        self.answer(now, connection, id, &head);
+                    }
+                }
+                // Requests have no content that any answer here would use.
+                http3::Event::BodyReadable(id) => {
+                    let t = &mut OverQuic { connection, now };
+                    while let http3::BodyRead::Data(_) = server.read_body(t, id, 65_536) {}
+                }
+                http3::Event::Cancelled { id, .. } => {
+                    self.responses.retain(|response| response.id != id);
+                    self.held.retain(|(held, _)| *held != id);
+                }
+                http3::Event::Trailers { .. }
+                | http3::Event::RequestEnd(_)
+                | http3::Event::GoAway { .. } => {}
+            }
+        }
+    }
+
+    fn answer(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        head: &Http3Head,
+    ) {
+        let Protocol::Http3(server) = &mut self.protocol else { return };
+        let text = |bytes: &'_ [u8]| core::str::from_utf8(bytes).unwrap_or_default().to_owned();
+        let (method, target) = (text(&head.method), text(&head.path));
+        let names: Vec<String> = head.headers.iter().map(|field| text(&field.name)).collect();
+        let request = RequestHead {
+            method: &method,
+            target: &target,
+            fields: names
+                .iter()
+                .zip(&head.headers)
+                .map(|(name, field)| (name.as_str(), &field.value[..]))
+                .collect(),
+        };
+        let response = front::respond(&self.state, &request, SystemTime::now());
+        let headers: Vec<(&str, &str)> =
+            response.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let t = &mut OverQuic { connection, now };
+        let empty = matches!(response.body, Body::Empty);
+        // A request that the client gave up meanwhile needs no answer.
+        if server.respond(t, id, response.status, &headers, empty).is_ok() && !empty {
+            self.responses.push(Response { id, body: response.body.into() });
+        }
+    }
+
+    fn on_line(&mut self, connection: &mut Connection, event: StreamEvent) {
+        let Protocol::Http09(lines) = &mut self.protocol else { return };
+        let id = match event {
+            StreamEvent::Readable(id) if id.direction() == Direction::Bidirectional => id,
+            StreamEvent::Reset { id, .. } | StreamEvent::Stopped { id, .. } => {
+                lines.retain(|(line, _)| *line != id);
+                self.responses.retain(|response| response.id != id);
+                return;
+            }
+            _ => return,
+        };
+        let place = lines.iter().position(|(line, _)| *line == id).unwrap_or_else(|| {
+            lines.push((id, Vec::new()));
+            lines.len() - 1
+        });
+        loop {
+            match connection.read(id, MAX_REQUEST_LINE) {
+                Ok(ReadOutcome::Data(data)) => lines[place].1.extend_from_slice(&data),
+                Ok(ReadOutcome::Blocked) if lines[place].1.len() <= MAX_REQUEST_LINE => return,
+                Ok(ReadOutcome::Finished) => break,
+                _ => {
+                    lines.swap_remove(place);
+                    // Both parts are over with this; a stream that is gone already needs neither.
+                    let _ = connection.stop_sending(id, code::H3_REQUEST_REJECTED);
+                    let _ = connection.reset(id, code::H3_REQUEST_REJECTED);
+                    return;
+                }
+            }
+        }
+        let (_, line) = lines.swap_remove(place);
+        let line = String::from_utf8_lossy(&line);
+        let target = line.trim_end().strip_prefix("GET ").unwrap_or("/");
+        let head = RequestHead { method: "GET", target, fields: Vec::new() };
+        let response = front::respond(&self.state, &head, SystemTime::now());
+        if response.status == 200 {
+            self.responses.push(Response { id, body: response.body.into() });
+        } else {
+            let _ = connection.reset(id, code::H3_REQUEST_REJECTED);
+        }
+    }
+
+    /// Hands more of the bodies over where streams have room. Returns whether anything was.
+    pub(super) fn fill(&mut self, now: Timestamp, connection: &mut Connection) -> bool {
+        let mut moved = false;
+        let mut index = 0;
+        while let Some(response) = self.responses.get_mut(index) {
+            let (over, some) = fill(&mut self.protocol, response, now, connection);
+            moved |= some;
+            if over {
+                self.responses.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        moved
+    }
+
+    /// Whether no response is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.responses.is_empty()
+    }
+
+    /// Tells the client that no more requests are taken.
+    pub(super) fn go_away(&mut self, now: Timestamp, connection: &mut Connection) {
+        if let Protocol::Http3(server) = &mut self.protocol {
+            server.go_away(&mut OverQuic { connection, now });
+        }
+    }
+}
+
+/// Fills one stream. Returns whether its response is over, and whether anything was handed over.
+fn fill(
+    protocol: &mut Protocol,
+    response: &mut Response,
+    now: Timestamp,
+    connection: &mut Connection,
+) -> (bool, bool) {
+    let id = response.id;
+    let mut moved = false;
+    loop {
+        let Some(unsent) = connection.unsent(id) else { return (true, moved) };
+        if unsent >= HIGH_WATER {
+            return (false, moved);
+        }
+        let next = response.body.fill(front::CHUNK);
+        moved = true;
+        let gone = match (&mut *protocol, next) {
+            (Protocol::Http3(server), Ok(Some(data))) => {
+                server.send_data(&mut OverQuic { connection, now }, id, data).is_err()
+            }
+            (Protocol::Http3(server), Ok(None)) => {
+                // A stream that the client gave up is over as well.
+                let _ = server.finish(&mut OverQuic { connection, now }, id);
+                true
+            }
+            (Protocol::Http3(server), Err(_)) => {
+                let t = &mut OverQuic { connection, now };
+                server.cancel(t, id, code::H3_INTERNAL_ERROR);
+                true
+            }
+            (_, Ok(Some(data))) => connection.write(id, data).is_err(),
+            (_, Ok(None)) => {
+                let _ = connection.finish(id);
+                true
+            }
+            (_, Err(_)) => {
+                let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
+                true
+            }
+        };
+        if gone {
+            return (true, moved);
+        }
+    }
+}

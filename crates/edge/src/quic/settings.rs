@@ -1,0 +1,164 @@
+//! From the configuration to the transport's settings.
+
+use std::sync::Arc;
+
+use ::quic::crypto::{
+    Cipher, KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings,
+};
+use ::quic::streams::Limits;
+use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
+
+use crate::Error;
+use crate::config::{self, Config};
+use crate::identity::Identity;
+
+/// Unfinished handshakes of one loop above which `retry = "auto"` asks for a Retry.
+const RETRY_ABOVE: u32 = 256;
+/// Uses of session tickets that are remembered.
+const TICKET_LOG: usize = 65_536;
+/// Seconds for which a session ticket is good.
+const TICKET_LIFETIME: u32 = 86_400;
+
+/// What the event loops take from a configuration.
+#[derive(Clone)]
+pub struct QuicState {
+    tls: Arc<TlsConfig>,
+    keys: Arc<KeyRing>,
+    transport: Arc<TransportConfig>,
+    single_use: Arc<SingleUseLog>,
+}
+
+impl core::fmt::Debug for QuicState {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("QuicState").field("transport", &self.transport).finish_non_exhaustive()
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn unix_now() -> u64 {
+    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
+}
+
+impl QuicState {
+    /// `secrets` is the text of the key file; without one the keys of `previous` stay, or new ones
+    /// are made that end with the process.
+    ///
+    /// # Errors
+    /// One line: the key file is malformed, or certificate and key do not suit TLS 1.3.
+    pub fn new(
+        config: &Config,
+        identity: &Identity,
+        secrets: Option<&str>,
+        previous: Option<&Self>,
+    ) -> Result<Self, Error> {
+        let keys = match (secrets, previous) {
+            (Some(text), _) => {
+                Arc::new(KeyRing::parse(text).map_err(|e| Error::new(format!("key file: {e}")))?)
+            }
+            (None, Some(previous)) => previous.keys.clone(),
+            (None, None) => {
+                Arc::new(KeyRing::new(&random()?, &[(unix_now().saturating_sub(1), random()?)]))
+            }
+        };
+        let single_use = match previous {
+            Some(previous) => previous.single_use.clone(),
+            None => {
+                let window = SingleUseLog::REPLAY_WINDOW;
+                Arc::new(SingleUseLog::new(unix_now(), window, TICKET_LOG))
+            }
+        };
+        let quic = &config.quic;
+        let limits = Limits {
+            max_data: quic.connection_window.0,
+            max_stream_data_bidi_local: quic.stream_window.0,
+            max_stream_data_bidi_remote: quic.stream_window.0,
+            max_stream_data_uni: quic.stream_window.0,
+            max_streams_bidi: quic.max_streams.into(),
+            ..Limits::default()
+        };
+        let mut alpn = vec![b"h3".to_vec()];
+        if quic.hq_interop {
+            alpn.push(b"hq-interop".to_vec());
+        }
+        let tls = TlsConfig::new(TlsSettings {
+            certificate_chain: identity.chain.iter().map(|c| c.to_vec()).collect(),
+            private_key: identity.key.secret_der().to_vec(),
+            alpn,
+            keys: keys.clone(),
+            single_use: single_use.clone(),
+            time: Arc::new(SystemTime),
+            early_data: quic.early_data,
+            early_data_context: remembered(&limits),
+            tickets: 1,
+            ticket_lifetime: TICKET_LIFETIME,
+            ciphers: quic
+                .ciphers
+                .iter()
+                .map(|cipher| match cipher {
+                    config::Cipher::Aes128 => Cipher::Aes128Gcm,
+                    config::Cipher::Aes256 => Cipher::Aes256Gcm,
+                    config::Cipher::ChaCha20 => Cipher::ChaCha20Poly1305,
+                })
+                .collect(),
+            one_rtt: OneRttProtection::Real,
+        })
+        .map_err(|e| Error::new(e.to_string()))?;
+        let transport = TransportConfig {
+            idle_timeout: quic.idle_timeout,
+            keep_alive: Some(quic.keep_alive).filter(|interval| !interval.is_zero()),
+            max_ack_delay: quic.max_ack_delay,
+            initial_mtu: quic.initial_mtu,
+            max_mtu: quic.max_mtu,
+            congestion: match quic.congestion {
+                config::Congestion::Bbr => congestion::Algorithm::Bbr,
+                config::Congestion::Cubic => congestion::Algorithm::Cubic,
+            },
+            limits,
+            early_data: quic.early_data,
+            key_update_after: quic.key_update_after,
+            ..TransportConfig::default()
+        };
+        Ok(Self { tls: Arc::new(tls), keys, transport: Arc::new(transport), single_use })
+    }
+
+    /// The settings of the loop on `core`, whose clock's origin was at `unix_origin`.
+    pub(super) fn endpoint(&self, config: &Config, core: u8, unix_origin: u64) -> EndpointConfig {
+        EndpointConfig {
+            transport: self.transport.clone(),
+            tls: self.tls.clone(),
+            keys: self.keys.clone(),
+            retry: match config.quic.retry {
+                config::Retry::Never => RetryPolicy::Never,
+                config::Retry::Always => RetryPolicy::Always,
+                config::Retry::Auto => RetryPolicy::Above(RETRY_ABOVE),
+            },
+            token_lifetime: config.quic.token_lifetime,
+            max_connections: config.quic.max_connections as usize,
+            server_id: config.server.server_id,
+            core,
+            unix_origin,
+        }
+    }
+}
+
+/// A number that changes with the limits that clients remember for 0-RTT (RFC 9000, section
+/// 7.4.1).
+fn remembered(limits: &Limits) -> u64 {
+    let values = [
+        limits.max_data,
+        limits.max_stream_data_bidi_remote,
+        limits.max_stream_data_uni,
+        limits.max_streams_bidi,
+        limits.max_streams_uni,
+    ];
+    values.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, value| {
+        (hash ^ value).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// 32 bytes from the operating system's generator.
+pub(crate) fn random() -> Result<[u8; 32], Error> {
+    let mut bytes = [0; 32];
+    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::new("no randomness from the system"))?;
+    Ok(bytes)
+}

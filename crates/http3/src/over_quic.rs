@@ -1,0 +1,83 @@
+//! HTTP/3 over the transport of this house: [`Transport`] for a [`quic::Connection`].
+
+use bytes::Bytes;
+use quic::Connection;
+use quic::streams::{self, ReadOutcome, StreamEvent};
+use units::{Direction, StreamId, Timestamp};
+
+use crate::server::Server;
+use crate::transport::{Read, StreamGone, Transport};
+
+/// A connection, for the time of one call.
+pub struct OverQuic<'a> {
+    /// The connection.
+    pub connection: &'a mut Connection,
+    /// The time of the call.
+    pub now: Timestamp,
+}
+
+impl Transport for OverQuic<'_> {
+    fn open_uni(&mut self) -> Option<StreamId> {
+        self.connection.open(Direction::Unidirectional)
+    }
+
+    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), StreamGone> {
+        self.connection.write(id, data).map_err(|_| StreamGone)
+    }
+
+    // A stream that is gone needs no more words: the three calls below change nothing then.
+
+    fn finish(&mut self, id: StreamId) {
+        let _ = self.connection.finish(id);
+    }
+
+    fn reset(&mut self, id: StreamId, code: u64) {
+        let _ = self.connection.reset(id, code);
+    }
+
+    fn stop_sending(&mut self, id: StreamId, code: u64) {
+        let _ = self.connection.stop_sending(id, code);
+    }
+
+    fn read(&mut self, id: StreamId, max: usize) -> Read {
+        match self.connection.read(id, max) {
+            Ok(ReadOutcome::Data(data)) => Read::Data(data),
+            Ok(ReadOutcome::Blocked) => Read::Blocked,
+            Ok(ReadOutcome::Finished) => Read::Finished,
+            Ok(ReadOutcome::Reset(code)) => Read::Reset(code),
+            Err(_) => Read::Unknown,
+        }
+    }
+
+    fn unsent(&self, id: StreamId) -> u64 {
+        self.connection.unsent(id).unwrap_or(0)
+    }
+
+    fn set_priority(&mut self, id: StreamId, urgency: u8, incremental: bool) {
+        self.connection.set_priority(id, streams::Priority { urgency, incremental });
+    }
+
+    fn close(&mut self, code: u64, reason: &'static str) {
+        self.connection.close(self.now, code, reason);
+    }
+
+    fn is_early(&self, _: StreamId) -> bool {
+        self.connection.is_early()
+    }
+}
+
+impl Server {
+    /// Takes what happened on a stream of the transport.
+    pub fn on_stream_event(&mut self, t: &mut OverQuic<'_>, event: StreamEvent) {
+        match event {
+            StreamEvent::Opened(_) | StreamEvent::Writable(_) => {}
+            StreamEvent::Readable(id) => self.on_readable(t, id),
+            StreamEvent::Reset { id, code } => {
+                self.on_reset(t, id, code);
+                self.on_stream_closed(id);
+            }
+            StreamEvent::Stopped { id, code } => self.on_stopped(t, id, code),
+            StreamEvent::Finished(id) => self.on_stream_closed(id),
+        }
+    }
+}
