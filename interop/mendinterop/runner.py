@@ -74,8 +74,11 @@ class Bench:
         if not lines:
             raise RuntimeError("the client printed no report")
         report = json.loads(lines[-1])
-        seen = tap.version_negotiations if tap else 0
-        return Outcome(report, read_connections(connections), seconds, self.site, seen)
+        outcome = Outcome(report, read_connections(connections), seconds, self.site)
+        if tap:
+            outcome.version_negotiations = tap.version_negotiations
+            outcome.longest_silence = tap.longest_silence
+        return outcome
 
 
 def judge(client: Client, case: Case, outcome: Outcome) -> str | None:

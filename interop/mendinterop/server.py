@@ -16,7 +16,7 @@ def server_config(listen: str, certificates: Certificates, root: Path, connectio
             "key": str(certificates.key),
             "root": str(root),
         },
-        "quic": {"retry": "never", "early_data": True, **quic},
+        "quic": {"retry": "never", "early_data": True, "hq_interop": True, **quic},
         "log": {"connections": str(connections)},
     }
     lines = []

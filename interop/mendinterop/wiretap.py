@@ -1,8 +1,10 @@
-"""A UDP relay that counts Version Negotiation packets on their way to the client, so that neither end has to be believed."""
+"""A UDP relay beside the client that notes what comes to it, Version Negotiation packets and silences, so that neither end has to
+be believed."""
 
 import selectors
 import socket
 import threading
+import time
 
 
 class Wiretap:
@@ -16,6 +18,8 @@ class Wiretap:
         self.front.setblocking(False)
         self.address = self.front.getsockname()[:2]
         self.version_negotiations = 0
+        self.longest_silence = 0.0
+        self.last_arrival: float | None = None
         self.running = True
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.front, selectors.EVENT_READ, None)
@@ -37,6 +41,10 @@ class Wiretap:
             self.upstream_for(sender).send(datagram)
             return
         datagram = source.recv(65536)
+        now = time.monotonic()
+        if self.last_arrival is not None:
+            self.longest_silence = max(self.longest_silence, now - self.last_arrival)
+        self.last_arrival = now
         # RFC 8999, section 6: a long header with version 0.
         if len(datagram) > 5 and datagram[0] & 0x80 and datagram[1:5] == bytes(4):
             self.version_negotiations += 1
