@@ -5,6 +5,8 @@
 
 #[cfg(feature = "edge")]
 mod edge;
+#[cfg(feature = "lab")]
+mod link;
 
 use core::fmt::Display;
 use std::process::ExitCode;
@@ -24,12 +26,17 @@ enum Command {
     /// Run the server.
     #[cfg(feature = "edge")]
     Edge(edge::Arguments),
+    /// Relay UDP over an emulated path.
+    #[cfg(feature = "lab")]
+    Link(Box<link::Arguments>),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         #[cfg(feature = "edge")]
         Command::Edge(arguments) => arguments.run().map_err(one_line),
+        #[cfg(feature = "lab")]
+        Command::Link(arguments) => arguments.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
