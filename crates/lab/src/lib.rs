@@ -1,1 +1,18 @@
-//! lab
+//! The virtual-time testbed: the transport that serves viewers, an unmodified third-party client,
+//! and link models between them, in one thread whose clock jumps from event to event.
+//!
+//! [`run`] makes one download under one [`Scenario`]; [`experiments`] sweeps scenarios and writes
+//! results, plots and a report. Same scenario, same event log: see [`EventLog`].
+
+#![forbid(unsafe_code)]
+
+mod client;
+mod event_log;
+pub mod experiments;
+mod identity;
+mod plot;
+mod server;
+mod simulation;
+
+pub use event_log::EventLog;
+pub use simulation::{Outcome, Scenario, run};

@@ -1,0 +1,171 @@
+//! The server under test: the product's endpoint and a small application that answers
+//! `GET BYTES` with as many bytes of a pattern.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
+use quic::streams::{ReadOutcome, StreamEvent};
+use quic::{
+    Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, RetryPolicy, Stats,
+    TransportConfig,
+};
+use units::{Ecn, StreamId, Timestamp};
+
+use crate::event_log::EventLog;
+use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
+
+/// Bytes of the pattern; it repeats.
+const PATTERN: usize = 65_521;
+/// Unsent bytes that the application keeps in the transport.
+const HIGH_WATER: u64 = 128 << 10;
+/// Datagrams of one transmission.
+const BATCH: usize = 10;
+
+/// The pattern: a prime length and no short period, so that misplaced bytes show.
+pub(crate) fn pattern() -> Bytes {
+    (0..PATTERN as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+}
+
+pub(crate) struct Server {
+    endpoint: Endpoint,
+    handle: Option<Handle>,
+    request: Vec<u8>,
+    answer: Option<(StreamId, u64)>,
+    sent: u64,
+    pattern: Bytes,
+    reply: Vec<u8>,
+    batch: Vec<u8>,
+    pub stats: Stats,
+}
+
+impl Server {
+    pub(crate) fn new(congestion: congestion::Algorithm, seed: u64, log: &EventLog) -> Self {
+        let (certificate, private_key) = certificate();
+        let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [2; 32])]));
+        let tls = TlsConfig::new(TlsSettings {
+            certificate_chain: vec![certificate.to_vec()],
+            private_key,
+            alpn: vec![b"hq-interop".to_vec()],
+            keys: keys.clone(),
+            single_use: Arc::new(SingleUseLog::new(UNIX_ORIGIN, 120, 1_024)),
+            time: wall_clock(),
+            early_data: false,
+            early_data_context: 0,
+            tickets: 1,
+            ticket_lifetime: 3_600,
+            ciphers: Vec::new(),
+            one_rtt: OneRttProtection::Real,
+        })
+        .expect("the testbed's certificate is valid");
+        let log = log.clone();
+        let transport = TransportConfig {
+            congestion,
+            idle_timeout: Duration::from_secs(120),
+            observer: Some(Arc::new(move |_, _| Some(Box::new(log.clone())))),
+            ..TransportConfig::default()
+        };
+        let config = EndpointConfig {
+            transport: Arc::new(transport),
+            tls: Arc::new(tls),
+            keys,
+            retry: RetryPolicy::Never,
+            token_lifetime: Duration::from_secs(3_600),
+            max_connections: 16,
+            server_id: 0,
+            core: 0,
+            unix_origin: UNIX_ORIGIN,
+        };
+        let mut secret = [0xa5; 32];
+        secret[..8].copy_from_slice(&seed.to_le_bytes());
+        Self {
+            endpoint: Endpoint::new(config, secret),
+            handle: None,
+            request: Vec::new(),
+            answer: None,
+            sent: 0,
+            pattern: pattern(),
+            reply: Vec::new(),
+            batch: vec![0; 65_507],
+            stats: Stats::default(),
+        }
+    }
+
+    pub(crate) fn deadline(&mut self) -> Option<Timestamp> {
+        self.endpoint.connection(self.handle?)?.deadline()
+    }
+
+    pub(crate) fn on_timeout(&mut self, now: Timestamp) {
+        if let Some(handle) = self.handle {
+            self.endpoint.handle_timeout(handle, now);
+        }
+    }
+
+    /// Takes a datagram; an answer without state is returned.
+    pub(crate) fn on_datagram(
+        &mut self,
+        now: Timestamp,
+        addresses: Addresses,
+        ecn: Ecn,
+        data: &mut [u8],
+    ) -> Option<&[u8]> {
+        match self.endpoint.handle_datagram(now, addresses, ecn, data, &mut self.reply) {
+            Outcome::Accepted(handle) => self.handle = Some(handle),
+            Outcome::Reply(len) => return Some(&self.reply[..len]),
+            _ => {}
+        }
+        None
+    }
+
+    /// Lets the server act; `send` gets each datagram.
+    pub(crate) fn drive(&mut self, now: Timestamp, mut send: impl FnMut(Ecn, &[u8])) {
+        let Some(handle) = self.handle else { return };
+        while let Some(event) = self.endpoint.poll_event(handle) {
+            if let Event::Stream(StreamEvent::Readable(id)) = event {
+                self.read(handle, id);
+            }
+        }
+        loop {
+            self.fill(handle);
+            let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, BATCH);
+            let Some(transmit) = transmit else { break };
+            for datagram in self.batch[..transmit.len].chunks(transmit.segment) {
+                send(transmit.ecn, datagram);
+            }
+        }
+        if let Some(connection) = self.endpoint.connection(handle) {
+            self.stats = *connection.stats();
+        }
+    }
+
+    fn read(&mut self, handle: Handle, id: StreamId) {
+        let Some(connection) = self.endpoint.connection(handle) else { return };
+        while let Ok(ReadOutcome::Data(data)) = connection.read(id, 4_096) {
+            self.request.extend_from_slice(&data);
+        }
+        if self.request.ends_with(b"\n") && self.answer.is_none() {
+            let line = String::from_utf8_lossy(&self.request);
+            let bytes = line.trim().strip_prefix("GET ").and_then(|n| n.parse().ok());
+            self.answer = Some((id, bytes.unwrap_or(0)));
+        }
+    }
+
+    fn fill(&mut self, handle: Handle) {
+        let Some((id, total)) = self.answer else { return };
+        let Some(connection) = self.endpoint.connection(handle) else { return };
+        while self.sent < total && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {
+            let at = (self.sent % PATTERN as u64) as usize;
+            let len = ((PATTERN - at) as u64).min(total - self.sent);
+            if connection.write(id, self.pattern.slice(at..at + len as usize)).is_err() {
+                self.answer = None;
+                return;
+            }
+            self.sent += len;
+            if self.sent == total {
+                // A stream that the client gave up needs no end.
+                let _ = connection.finish(id);
+            }
+        }
+    }
+}
