@@ -6,6 +6,8 @@
 #[cfg(feature = "edge")]
 mod edge;
 #[cfg(feature = "lab")]
+mod lab;
+#[cfg(feature = "lab")]
 mod link;
 
 use core::fmt::Display;
@@ -26,6 +28,9 @@ enum Command {
     /// Run the server.
     #[cfg(feature = "edge")]
     Edge(edge::Arguments),
+    /// Run experiments in virtual time.
+    #[cfg(feature = "lab")]
+    Lab(lab::Arguments),
     /// Relay UDP over an emulated path.
     #[cfg(feature = "lab")]
     Link(Box<link::Arguments>),
@@ -35,6 +40,8 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         #[cfg(feature = "edge")]
         Command::Edge(arguments) => arguments.run().map_err(one_line),
+        #[cfg(feature = "lab")]
+        Command::Lab(arguments) => arguments.run(),
         #[cfg(feature = "lab")]
         Command::Link(arguments) => arguments.run(),
     };

@@ -1,1 +1,159 @@
-//! Experiments.
+//! Experiments: what to sweep comes from `experiments/*.toml`, what comes out are `results.csv` (a
+//! row per run), `summary.json`, plots and one `report.html`.
+
+mod report;
+mod transport;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+/// How experiments are run.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Runs per point, with seeds from `seed` on.
+    pub runs: u64,
+    /// Threads.
+    pub jobs: usize,
+    /// The first seed.
+    pub seed: u64,
+}
+
+/// The experiments that exist: name and title.
+pub fn list() -> Vec<(&'static str, String)> {
+    vec![(transport::NAME, transport::Spec::built_in().title)]
+}
+
+/// Runs the experiment `name` and writes its results into `out`. Returns whether its claims hold.
+///
+/// # Errors
+/// One line: there is no such experiment, or `out` cannot be written.
+pub fn run(name: &str, options: Options, out: &Path) -> Result<bool, String> {
+    match name {
+        transport::NAME => transport::run(&transport::Spec::built_in(), options, out),
+        _ => Err(format!("no experiment `{name}`; `mendcast lab list` shows them")),
+    }
+}
+
+/// Writes `report.html` again from the results in a directory.
+///
+/// # Errors
+/// One line: the results cannot be read, or the report cannot be written.
+pub fn report(out: &Path) -> Result<(), String> {
+    let rows = report::read_rows(&out.join("results.csv"))?;
+    report::write(out, &transport::Spec::built_in(), &rows)
+}
+
+/// A row of `results.csv`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Row {
+    pub rtt_ms: u64,
+    pub rate_mbps: u64,
+    pub loss_percent: f64,
+    pub queue_bdp: f64,
+    pub congestion: String,
+    pub seed: u64,
+    pub completed: bool,
+    pub intact: bool,
+    pub same_log_twice: bool,
+    pub fct_ms: f64,
+    pub goodput_mbps: f64,
+    /// Goodput over link rate × stream bytes ÷ wire bytes; without loss only.
+    pub utilisation: Option<f64>,
+    pub packets_lost: u64,
+    pub event_log: String,
+}
+
+/// A line of `summary.json`; the names are the testbed's interface to scripts.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Summary {
+    pub experiment: String,
+    pub scheme: String,
+    pub point: BTreeMap<&'static str, f64>,
+    pub metric: &'static str,
+    pub unit: &'static str,
+    pub mean: f64,
+    pub p50: f64,
+    pub p95: f64,
+    /// Half the width of the 95 % confidence interval of the mean; null for a single run.
+    pub ci95: Option<f64>,
+    pub runs: usize,
+    pub paper: Option<f64>,
+    pub expected: Option<f64>,
+}
+
+/// Mean, median, 95th percentile and half the 95 % confidence interval (normal approximation).
+pub(crate) fn statistics(values: &[f64]) -> (f64, f64, f64, Option<f64>) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let n = sorted.len().max(1) as f64;
+    let mean = sorted.iter().sum::<f64>() / n;
+    let at = |q: f64| sorted.get(((n - 1.0) * q).round() as usize).copied().unwrap_or(f64::NAN);
+    let variance = sorted.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
+    let half = (sorted.len() > 1).then(|| 1.96 * (variance / n).sqrt());
+    (mean, at(0.5), at(0.95), half)
+}
+
+/// Works through `items` on several threads, with a progress bar; results in the items' order.
+pub(crate) fn in_parallel<T: Sync, R: Send>(
+    items: &[T],
+    jobs: usize,
+    work: impl Fn(&T) -> R + Sync,
+) -> Vec<R> {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left")
+        .unwrap_or_else(|_| ProgressStyle::default_bar());
+    let bar = ProgressBar::new(items.len() as u64).with_style(style);
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { break };
+                    let result = work(item);
+                    bar.inc(1);
+                    if let Ok(mut done) = done.lock() {
+                        done.push((index, result));
+                    }
+                }
+            });
+        }
+    });
+    bar.finish_and_clear();
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statistics_of_known_values() {
+        let (mean, p50, p95, ci95) = statistics(&[1.0, 2.0, 3.0, 4.0, 10.0]);
+        assert_eq!((mean, p50, p95), (4.0, 3.0, 10.0));
+        assert!((ci95.expect("several values") - 3.099).abs() < 0.01);
+        assert_eq!(statistics(&[7.0]).3, None);
+    }
+
+    #[test]
+    fn parallel_work_keeps_the_order() {
+        let items: Vec<u64> = (0..100).collect();
+        assert_eq!(
+            in_parallel(&items, 3, |n| n * 2),
+            items.iter().map(|n| n * 2).collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn an_unknown_experiment_is_an_error() {
+        let options = Options { runs: 1, jobs: 1, seed: 1 };
+        assert!(run("nothing", options, Path::new(".")).is_err());
+    }
+}

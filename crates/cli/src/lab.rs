@@ -1,0 +1,110 @@
+//! `mendcast lab`: experiments in virtual time.
+
+use std::path::PathBuf;
+
+use ::lab::experiments::{self, Options};
+use clap::{Args, Subcommand};
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Show the experiments.
+    List,
+    /// Run experiments; exits non-zero if a claim does not hold.
+    Run {
+        /// Names of experiments, with `*` for any text, or `all`.
+        #[arg(required = true)]
+        names: Vec<String>,
+        /// Runs per point.
+        #[arg(long, default_value_t = 1)]
+        runs: u64,
+        /// Threads; 0 for one per core.
+        #[arg(long, default_value_t = 0)]
+        jobs: usize,
+        /// The first run's seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// Where results go, a directory per experiment.
+        #[arg(long, default_value = "out", value_name = "DIR")]
+        out: PathBuf,
+    },
+    /// Write the report again from the results in a directory.
+    Report {
+        /// The experiment's directory.
+        dir: PathBuf,
+    },
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<(), String> {
+        match self.command {
+            Command::List => {
+                for (name, title) in experiments::list() {
+                    println!("{name:20} {title}");
+                }
+                Ok(())
+            }
+            Command::Report { dir } => experiments::report(&dir),
+            Command::Run { names, runs, jobs, seed, out } => {
+                let jobs = match jobs {
+                    0 => std::thread::available_parallelism().map_or(1, usize::from),
+                    jobs => jobs,
+                };
+                let known = experiments::list();
+                let mut failed = Vec::new();
+                for wanted in &names {
+                    let matching: Vec<&str> = known
+                        .iter()
+                        .map(|(name, _)| *name)
+                        .filter(|name| wanted == "all" || matches(wanted, name))
+                        .collect();
+                    if matching.is_empty() {
+                        return Err(format!("no experiment `{wanted}`; see `mendcast lab list`"));
+                    }
+                    for name in matching {
+                        let folder = out.join(name);
+                        let options = Options { runs, jobs, seed };
+                        if !experiments::run(name, options, &folder)? {
+                            failed.push(name);
+                        }
+                        eprintln!("{name}: {}", folder.join("report.html").display());
+                    }
+                }
+                if failed.is_empty() {
+                    Ok(())
+                } else {
+                    Err(format!("claims that do not hold: {}", failed.join(", ")))
+                }
+            }
+        }
+    }
+}
+
+/// Whether `name` is what `pattern`, with `*` for any text, describes.
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => name.strip_prefix(head).is_some_and(|rest| {
+            (0..=rest.len())
+                .filter(|&at| rest.is_char_boundary(at))
+                .any(|at| matches(tail, &rest[at..]))
+        }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::matches;
+
+    #[test]
+    fn a_star_stands_for_any_text() {
+        assert!(matches("transport", "transport") && matches("autorec-*", "autorec-fig13"));
+        assert!(matches("*fig*3", "autorec-fig13") && matches("*", "x"));
+        assert!(!matches("autorec-*", "art-fig12") && !matches("tran", "transport"));
+    }
+}

@@ -1,0 +1,298 @@
+//! The `transport` experiment: completeness, reproducibility and utilisation over a grid of paths.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use links::{LinkConfig, PathConfig, Queue};
+use serde::Deserialize;
+use units::Rate;
+
+use super::{Options, Row, Summary, in_parallel, report, statistics};
+use crate::simulation::{Scenario, run as simulate};
+
+pub(super) const NAME: &str = "transport";
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Spec {
+    pub name: String,
+    pub title: String,
+    pub sweep: Sweep,
+    pub transfer: Transfer,
+    pub claim: Claim,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Sweep {
+    pub rtt_ms: Vec<u64>,
+    pub rate_mbps: Vec<u64>,
+    pub loss_percent: Vec<f64>,
+    pub queue_bdp: Vec<f64>,
+    pub congestion: Vec<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Transfer {
+    lossless_seconds: f64,
+    lossy_bytes: u64,
+    measure_from_seconds: f64,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Claim {
+    pub utilisation: f64,
+    pub utilisation_queue_bdp: f64,
+}
+
+/// One run of the grid.
+#[derive(Clone, Debug)]
+struct Point {
+    rtt_ms: u64,
+    rate_mbps: u64,
+    loss_percent: f64,
+    queue_bdp: f64,
+    congestion: congestion::Algorithm,
+    seed: u64,
+}
+
+impl Spec {
+    /// The specification that belongs to this version of the testbed.
+    pub(super) fn built_in() -> Self {
+        let text = include_str!("../../../../experiments/transport.toml");
+        toml::from_str(text).expect("a test reads the built-in specification")
+    }
+
+    fn points(&self, options: Options) -> Result<Vec<Point>, String> {
+        let mut points = Vec::new();
+        for &rtt_ms in &self.sweep.rtt_ms {
+            for &rate_mbps in &self.sweep.rate_mbps {
+                for &loss_percent in &self.sweep.loss_percent {
+                    for &queue_bdp in &self.sweep.queue_bdp {
+                        for name in &self.sweep.congestion {
+                            let congestion = name
+                                .parse()
+                                .map_err(|e: congestion::ParseAlgorithmError| e.to_string())?;
+                            for seed in options.seed..options.seed + options.runs {
+                                points.push(Point {
+                                    rtt_ms,
+                                    rate_mbps,
+                                    loss_percent,
+                                    queue_bdp,
+                                    congestion,
+                                    seed,
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(points)
+    }
+
+    fn scenario(&self, point: &Point) -> Result<Scenario, String> {
+        let rate = Rate::from_mbps(point.rate_mbps);
+        let rtt = Duration::from_millis(point.rtt_ms);
+        let bdp = rate.bytes_in(rtt);
+        // At least two packets fit into any queue.
+        let queue = ((bdp as f64 * point.queue_bdp) as u64).max(3_000);
+        let loss = if point.loss_percent > 0.0 {
+            Some(format!("{}%", point.loss_percent).parse().map_err(|e| format!("{e}"))?)
+        } else {
+            None
+        };
+        let link = |loss| LinkConfig {
+            rate: Some(rate),
+            queue: Queue::drop_tail(queue),
+            delay: Some(rtt / 2),
+            loss,
+            ..LinkConfig::default()
+        };
+        let lossless = point.loss_percent == 0.0;
+        let seconds = Duration::from_secs_f64(self.transfer.lossless_seconds);
+        let bytes = if lossless {
+            rate.bytes_in(seconds).max(1_000_000)
+        } else {
+            self.transfer.lossy_bytes
+        };
+        Ok(Scenario {
+            path: PathConfig { down: link(loss), up: link(None) },
+            congestion: point.congestion,
+            bytes,
+            window: (4 * bdp + 2 * queue).max(1 << 20),
+            seed: point.seed,
+            timer_granularity: Duration::ZERO,
+            limit: Duration::from_secs(3_600),
+            measure_from: Duration::from_secs_f64(self.transfer.measure_from_seconds),
+        })
+    }
+
+    fn work(&self, point: &Point) -> Result<Row, String> {
+        let scenario = self.scenario(point)?;
+        let outcome = simulate(&scenario)?;
+        let again = simulate(&scenario)?;
+        let (bytes, span) = outcome.measured;
+        let goodput = Rate::from_bytes_in(outcome.received, outcome.duration).as_mbps_f64();
+        let share = outcome.received as f64 / outcome.wire_bytes.max(1) as f64;
+        let utilisation = (point.loss_percent == 0.0).then(|| {
+            Rate::from_bytes_in(bytes, span).as_mbps_f64() / (point.rate_mbps as f64 * share)
+        });
+        Ok(Row {
+            rtt_ms: point.rtt_ms,
+            rate_mbps: point.rate_mbps,
+            loss_percent: point.loss_percent,
+            queue_bdp: point.queue_bdp,
+            congestion: point.congestion.name().to_owned(),
+            seed: point.seed,
+            completed: outcome.completed,
+            intact: outcome.intact,
+            same_log_twice: outcome.event_log == again.event_log,
+            fct_ms: outcome.duration.as_secs_f64() * 1e3,
+            goodput_mbps: goodput,
+            utilisation,
+            packets_lost: outcome.stats.packets_lost,
+            event_log: outcome.event_log.0,
+        })
+    }
+}
+
+pub(super) fn run(spec: &Spec, options: Options, out: &Path) -> Result<bool, String> {
+    let points = spec.points(options)?;
+    let results = in_parallel(&points, options.jobs, |point| spec.work(point));
+    let rows = results.into_iter().collect::<Result<Vec<Row>, String>>()?;
+    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    report::write_rows(&out.join("results.csv"), &rows)?;
+    let text = serde_json::to_string_pretty(&summary(spec, &rows)).map_err(|e| e.to_string())?;
+    report::write_file(&out.join("summary.json"), &text)?;
+    report::write(out, spec, &rows)?;
+    let verdicts = verdicts(spec, &rows);
+    for (claim, good, all) in &verdicts {
+        let word = if good == all { "PASS" } else { "FAIL" };
+        eprintln!("{word}  {claim}: {good} of {all} runs");
+    }
+    Ok(verdicts.iter().all(|(_, good, all)| good == all))
+}
+
+/// Each claim, in how many runs it holds, and to how many it applies.
+pub(super) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<(String, usize, usize)> {
+    let count = |claim: &str, holds: &dyn Fn(&Row) -> Option<bool>| {
+        let all: Vec<bool> = rows.iter().filter_map(holds).collect();
+        (claim.to_owned(), all.iter().filter(|&&good| good).count(), all.len())
+    };
+    let mut verdicts = vec![
+        count("completed", &|row| Some(row.completed)),
+        count("content intact", &|row| Some(row.intact)),
+        count("same event log twice", &|row| Some(row.same_log_twice)),
+    ];
+    for congestion in &spec.sweep.congestion {
+        let claim = format!("{congestion}: utilisation ≥ {}", spec.claim.utilisation);
+        verdicts.push(count(&claim, &|row| {
+            let applies =
+                row.queue_bdp >= spec.claim.utilisation_queue_bdp && row.congestion == *congestion;
+            row.utilisation.filter(|_| applies).map(|u| u >= spec.claim.utilisation)
+        }));
+    }
+    verdicts
+}
+
+fn summary(spec: &Spec, rows: &[Row]) -> Vec<Summary> {
+    let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
+    for row in rows {
+        let key = format!(
+            "{} {} {} {} {}",
+            row.rtt_ms, row.rate_mbps, row.loss_percent, row.queue_bdp, row.congestion
+        );
+        groups.entry(key).or_default().push(row);
+    }
+    let mut all = Vec::new();
+    for group in groups.values() {
+        let Some(first) = group.first() else { continue };
+        let mut metric = |metric, unit, expected, value: &dyn Fn(&Row) -> Option<f64>| {
+            let values: Vec<f64> = group.iter().filter_map(|row| value(row)).collect();
+            if values.is_empty() {
+                return;
+            }
+            let (mean, p50, p95, ci95) = statistics(&values);
+            all.push(Summary {
+                experiment: spec.name.clone(),
+                scheme: first.congestion.clone(),
+                point: BTreeMap::from([
+                    ("rtt_ms", first.rtt_ms as f64),
+                    ("rate_mbps", first.rate_mbps as f64),
+                    ("loss_percent", first.loss_percent),
+                    ("queue_bdp", first.queue_bdp),
+                ]),
+                metric,
+                unit,
+                mean,
+                p50,
+                p95,
+                ci95,
+                runs: values.len(),
+                paper: None,
+                expected,
+            });
+        };
+        metric("fct_ms", "ms", None, &|row| Some(row.fct_ms));
+        metric("goodput_mbps", "Mbps", None, &|row| Some(row.goodput_mbps));
+        metric("utilisation", "1", Some(spec.claim.utilisation), &|row| row.utilisation);
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A corner of the grid that takes seconds.
+    #[test]
+    fn a_small_grid_holds_its_claims_and_writes_its_files() {
+        let mut spec = Spec::built_in();
+        spec.sweep.rtt_ms = vec![30];
+        spec.sweep.rate_mbps = vec![10];
+        spec.sweep.loss_percent = vec![0.0, 5.0];
+        spec.sweep.queue_bdp = vec![1.0];
+        spec.sweep.congestion = vec!["cubic".to_owned()];
+        let out = std::env::temp_dir().join(format!("mendcast-lab-{}", std::process::id()));
+        let options = Options { runs: 2, jobs: 2, seed: 1 };
+        assert!(run(&spec, options, &out).expect("it runs"));
+        let rows = report::read_rows(&out.join("results.csv")).expect("readable");
+        assert_eq!(rows.len(), 4);
+        assert!(rows.iter().all(|row| row.completed && row.same_log_twice));
+        let summary = std::fs::read_to_string(out.join("summary.json")).expect("written");
+        let summary: Vec<serde_json::Value> = serde_json::from_str(&summary).expect("JSON");
+        assert!(summary.iter().any(|line| line["metric"] == "utilisation"));
+        let html = std::fs::read_to_string(out.join("report.html")).expect("written");
+        assert!(html.contains("<svg") && html.contains("PASS"));
+        std::fs::remove_dir_all(&out).expect("removed");
+    }
+
+    #[test]
+    fn a_claim_that_fails_is_seen() {
+        let mut spec = Spec::built_in();
+        spec.claim.utilisation = 1.01;
+        spec.sweep.congestion = vec!["cubic".to_owned()];
+        let row = Row {
+            rtt_ms: 1,
+            rate_mbps: 1,
+            loss_percent: 0.0,
+            queue_bdp: 1.0,
+            congestion: "cubic".to_owned(),
+            seed: 1,
+            completed: true,
+            intact: true,
+            same_log_twice: true,
+            fct_ms: 1.0,
+            goodput_mbps: 1.0,
+            utilisation: Some(1.0),
+            packets_lost: 0,
+            event_log: String::new(),
+        };
+        let verdicts = verdicts(&spec, &[row]);
+        assert_eq!(verdicts.last().map(|(_, good, all)| (*good, *all)), Some((0, 1)));
+    }
+}
