@@ -2,8 +2,10 @@
 
 use core::fmt;
 
+use serde::Serialize;
+
 /// A number of packets and their bytes on the wire.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Tally {
     /// Packets.
     pub packets: u64,
@@ -24,7 +26,7 @@ impl Tally {
 }
 
 /// Running totals of one link.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     /// Offered to the link by the sender.
     pub sent: Tally,

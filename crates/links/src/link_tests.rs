@@ -15,7 +15,10 @@ fn packet(size: u32) -> Packet<u32> {
 fn drain<T: Clone, O: Observer<T>>(link: &mut Link<T, O>) -> Vec<Delivered<T>> {
     let mut out = Vec::new();
     while let Some(now) = link.next_event() {
-        out.extend(std::iter::from_fn(|| link.poll(now)));
+        while let Some(packet) = link.poll(now) {
+            assert_eq!(packet.at, now, "no event was announced for this arrival");
+            out.push(packet);
+        }
     }
     out
 }

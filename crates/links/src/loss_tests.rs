@@ -158,6 +158,15 @@ fn a_slots_state_does_not_depend_on_which_slots_were_looked_at() {
 }
 
 #[test]
+fn a_chain_that_always_steps_alternates() {
+    let mut chain = Chain { enter: Probability::ONE, remain: Probability::ZERO, known: (0, false) };
+    let states = Stream::new(SEED, "test", "loss state");
+    for step in [1, 2, 3, 10, 1_001] {
+        assert_eq!(chain.is_bad(states, step), step % 2 == 1, "step {step}");
+    }
+}
+
+#[test]
 fn lomax_bursts_have_the_tail_that_art_measured() {
     let fates = fates("lomax:rate=10%", 4_000_000, MS);
     assert_near(mean(&fates), 0.1, 0.1);
