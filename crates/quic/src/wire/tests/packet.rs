@@ -151,6 +151,9 @@ fn packet_numbers_are_restored_as_in_rfc_9000_appendix_a3() {
     assert_eq!(expand_packet_number(0xff, 1, 0x100), 0xff);
     assert_eq!(expand_packet_number(0x00, 1, 0xff), 0x100);
     assert_eq!(expand_packet_number(0, 4, 0), 0);
+    // The window reaches from just above `expected` - 0x80 up to `expected` + 0x80 itself.
+    assert_eq!(expand_packet_number(0x00, 1, 0x180), 0x200);
+    assert_eq!(expand_packet_number(0x80, 1, 0x100), 0x180);
 }
 
 proptest! {
