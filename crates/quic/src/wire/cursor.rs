@@ -99,9 +99,12 @@ impl<'a> Reader<'a> {
     /// Reads a variable-length integer, in any of its encodings (RFC 9000, section 16).
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Truncated> {
-        let first = *self.rest.first().ok_or(Truncated)?;
+        let (&first, rest) = self.rest.split_first().ok_or(Truncated)?;
         Ok(match first >> 6 {
-            0 => u64::from(self.u8()?),
+            0 => {
+                self.rest = rest;
+                u64::from(first)
+            }
             1 => u64::from(self.u16()? & 0x3fff),
             2 => u64::from(self.u32()? & 0x3fff_ffff),
             _ => u64::from_be_bytes(self.array()?) & VARINT_MAX,

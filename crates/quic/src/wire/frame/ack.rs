@@ -45,8 +45,7 @@ impl<'a> AckFrame<'a> {
         let mut smallest = smallest_of_first;
         // Each round takes at least two bytes from the payload, so `count` alone cannot spin.
         for _ in 0..count {
-            let range = next_range(r, smallest)?;
-            smallest = *range.start();
+            (smallest, _) = next_range(r, smallest)?;
         }
         let pairs = before.clone().bytes(r.position() - before.position())?;
         let ecn = if has_ecn {
@@ -62,27 +61,28 @@ impl<'a> AckFrame<'a> {
     #[inline]
     pub fn ranges(&self) -> AckRanges<'a> {
         AckRanges {
-            next: Some(self.smallest_of_first..=self.largest),
+            next: Some((self.smallest_of_first, self.largest)),
             pairs: Reader::new(self.pairs),
         }
     }
 }
 
-/// Reads one pair; `smallest` is the smallest packet number of the range before it.
+/// Reads one pair; `smallest` is the smallest packet number of the range before it. Returns the
+/// smallest and the largest of this one.
 #[inline]
-fn next_range(r: &mut Reader<'_>, smallest: u64) -> Result<RangeInclusive<u64>, FrameErrorKind> {
+fn next_range(r: &mut Reader<'_>, smallest: u64) -> Result<(u64, u64), FrameErrorKind> {
     let gap = r.varint()?;
     let len = r.varint()?;
     // Neither sum overflows: both parts are below 2^62.
     check(smallest >= gap + 2 + len)?;
     let largest = smallest - gap - 2;
-    Ok(largest - len..=largest)
+    Ok((largest - len, largest))
 }
 
 /// Iterator over the ranges of an ACK frame, from [`AckFrame::ranges`].
 #[derive(Clone, Debug)]
 pub struct AckRanges<'a> {
-    next: Option<RangeInclusive<u64>>,
+    next: Option<(u64, u64)>,
     pairs: Reader<'a>,
 }
 
@@ -91,10 +91,10 @@ impl Iterator for AckRanges<'_> {
 
     #[inline]
     fn next(&mut self) -> Option<RangeInclusive<u64>> {
-        let range = self.next.take()?;
+        let (smallest, largest) = self.next?;
         // An error means that all pairs are read: they were checked when the frame was.
-        self.next = next_range(&mut self.pairs, *range.start()).ok();
-        Some(range)
+        self.next = next_range(&mut self.pairs, smallest).ok();
+        Some(smallest..=largest)
     }
 }
 
