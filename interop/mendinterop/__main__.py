@@ -12,6 +12,7 @@ from mendinterop.cases import QUICK as QUICK_CASES
 from mendinterop.clients import CLIENTS, INTEROP, Client, Unavailable
 from mendinterop.clients import QUICK as QUICK_CLIENTS
 from mendinterop.matrix import MARKS, as_text, closing_line, document, rows
+from mendinterop.process import end_all_on_signals
 from mendinterop.runner import Bench, Result, open_bench
 
 DOCUMENT = INTEROP.parent / "docs" / "interop.md"
@@ -53,6 +54,7 @@ def show(result: Result) -> None:
 
 def main() -> int:
     options = arguments()
+    end_all_on_signals()
     clients = choose(CLIENTS, options.client, QUICK_CLIENTS if options.quick else None)
     cases = choose(CASES, options.case, QUICK_CASES if options.quick else None)
     binary = options.bin.resolve()

@@ -9,6 +9,26 @@ import time
 from pathlib import Path
 
 LISTENING = re.compile(r"listening on (\S+)")
+ALIVE: set[subprocess.Popen] = set()
+"""Leaders of the groups that this run started and has not ended."""
+
+
+def spawn(command: list[str], **options) -> subprocess.Popen:
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, **options)
+    ALIVE.add(process)
+    return process
+
+
+def end_all_on_signals() -> None:
+    """An interrupted run takes what it started with it: groups of their own do not get the terminal's or the parent's signals."""
+
+    def end(number, _frame) -> None:
+        for process in list(ALIVE):
+            kill_group(process)
+        os._exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end)
 
 
 class Background:
@@ -19,9 +39,7 @@ class Background:
         self.log = log
         self.address: tuple[str, int] | None = None
         self.ready = threading.Event()
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-        )
+        self.process = spawn(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         self.output = b""
         self.readers = [threading.Thread(target=target, daemon=True) for target in (self.read_output, self.read_log)]
         for reader in self.readers:
@@ -74,20 +92,19 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def kill_group(process: subprocess.Popen) -> None:
+    ALIVE.discard(process)
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
-    process.wait()
+    process.wait(5)
 
 
 def run_bounded(command: list[str], environment: dict, log: Path, timeout: float) -> tuple[str, float]:
     """Standard output and seconds of a program that has `timeout` seconds; its stderr goes into `log`."""
     started = time.monotonic()
     with open(log, "wb") as stderr:
-        process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr, env=environment, start_new_session=True
-        )
+        process = spawn(command, stdout=subprocess.PIPE, stderr=stderr, env=environment)
         try:
             output, _ = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
