@@ -62,7 +62,9 @@ def document(clients: list[Client], cases: list[Case], results: list[Result], ve
         f"`{NOT_DONE}`: the client does not do this; the reasons are below.",
         "## Cases",
         as_markdown([["case", "what", "link"], *([case.name, case.what, f"`{' '.join(case.link)}`" if case.link else "direct"] for case in cases)]),
-        "A case passes when every body has the right SHA-256 and the server's own connection log shows what the case is about.",
+        "A case passes when every body has the right SHA-256 and, beyond `transfer` and `ipv6`, what the case is about was seen: in the "
+        "server's connection log, or for `versionnegotiation` and `blackhole` by a relay beside the client. `gtlsclient` does not check "
+        "certificates and tells no status.",
         "## Clients",
         as_markdown([["client", "stack", "version"], *([client.name, client.stack, versions.get(client.name, "unavailable")] for client in clients)]),
         "## Not done, and why",
