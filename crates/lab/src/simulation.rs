@@ -105,7 +105,12 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         let Some(next) = next.filter(|&at| at <= end) else { break };
         turns = if next > now { 0 } else { turns + 1 };
         if turns > MAX_TURNS {
-            return Err(format!("the clock stands still at {now:?} (seed {})", scenario.seed));
+            return Err(format!(
+                "the clock stands still at {now:?} (seed {}): links {:?}, server {server_at:?}, \
+                 client {client_at:?}",
+                scenario.seed,
+                path.next_event(),
+            ));
         }
         now = now.max(next);
         if now < measure_from {

@@ -34,8 +34,8 @@ impl Connection {
             }
             soonest(self.paced_until);
         }
-        soonest(self.loss_deadline().map(|(at, _)| at));
-        soonest(self.pto_deadline().map(|(at, _)| at));
+        // RFC 9002, section 6.2.1: no probe time-out while the time threshold is waited for.
+        soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
         soonest(self.recovery.next_timeout());
         soonest(self.path.challenge.map(|c| c.retry_at.min(c.gives_up_at)));
         soonest(self.keep_alive_deadline());

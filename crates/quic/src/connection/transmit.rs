@@ -604,14 +604,13 @@ impl Connection {
             if !self.wants_early(id, now) {
                 continue;
             }
-            let elicits = self.space(id).is_some_and(|s| s.probes > 0 || s.crypto_send.is_due());
+            let probes = self.space(id).is_some_and(|s| s.probes > 0);
+            let due = self.space(id).is_some_and(|s| s.crypto_send.is_due());
             // RFC 9000, section 14.1: datagrams with ack-eliciting Initial packets are expanded
-            // to 1,200 bytes; without the budget for that they have to wait.
-            if id == SpaceId::Initial && elicits && limit < usize::from(BASE) {
-                return None;
-            }
-            pads |= id == SpaceId::Initial && elicits;
-            let may_elicit = window || self.space(id).is_some_and(|s| s.probes > 0);
+            // to 1,200 bytes; without the budget for that only an acknowledgement may leave.
+            let fits = id != SpaceId::Initial || limit == usize::from(BASE);
+            let may_elicit = fits && (window || probes);
+            pads |= id == SpaceId::Initial && may_elicit && (probes || due);
             let room_behind = limit - len > 200;
             let pad = pads && !(follows && room_behind);
             let pad_to = if pad { limit - len } else { 0 };
