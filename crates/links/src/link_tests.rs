@@ -2,6 +2,7 @@
 //! and conservation over random settings.
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 
 use super::*;
 use crate::{Jitter, Loss, Queue, Reorder};
@@ -404,7 +405,12 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig {
+        cases: 128,
+        rng_seed: RngSeed::Fixed(20_261_121),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
     #[test]
     fn whatever_the_settings_every_packet_is_accounted_for(
