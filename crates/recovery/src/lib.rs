@@ -154,6 +154,12 @@ impl Recovery {
         wholly
     }
 
+    /// A copy was acknowledged that carried only a part of what is missing: one copy less is
+    /// outstanding, and after the last one the unit waits for another, in the same round.
+    pub fn on_partly_acked(&mut self, key: UnitKey) {
+        self.table.on_partly_acked(key);
+    }
+
     /// All content of the unit has been acknowledged, by whatever copy.
     pub fn on_finished(&mut self, now: Timestamp, key: UnitKey) {
         if let Some(unit) = self.table.remove(key) {
@@ -172,8 +178,8 @@ impl Recovery {
         }
     }
 
-    /// Splits `bytes` stream bytes off a unit that no longer fits one packet. The new unit
-    /// inherits round, counts and times, and waits for a first copy if the old one does.
+    /// Splits `bytes` stream bytes off a unit that waits for the first copy of its round and no
+    /// longer fits one packet. The new unit inherits round, counts and times, and waits too.
     pub fn split(&mut self, key: UnitKey, bytes: u32) -> Option<UnitKey> {
         self.table.split(key, bytes)
     }

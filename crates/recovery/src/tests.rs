@@ -67,6 +67,19 @@ fn a_split_inherits_round_and_waiting() {
 }
 
 #[test]
+fn a_copy_that_carried_a_part_makes_the_unit_wait_for_the_rest() {
+    let mut r = arq();
+    let key = r.open(at(0), at(0), 1_000);
+    r.on_copy_sent(at(0), key, CopyKind::Retransmission);
+    r.on_copy_sent(at(1), key, CopyKind::Probe);
+    r.on_partly_acked(key);
+    assert_eq!(r.next_waiting(), None);
+    r.on_partly_acked(key);
+    assert_eq!(r.next_waiting(), Some(key));
+    assert_eq!(r.unit(key).map(|u| u.round), Some(1));
+}
+
+#[test]
 fn the_oldest_unit_is_the_one_detected_first_and_still_unfinished() {
     let mut r = arq();
     let keys: Vec<_> = (0..4).map(|i| r.open(at(i), at(0), 1)).collect();

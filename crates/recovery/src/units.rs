@@ -182,6 +182,15 @@ impl UnitTable {
         Some((round, true))
     }
 
+    pub(crate) fn on_partly_acked(&mut self, key: UnitKey) {
+        let Some(unit) = self.get_mut(key) else { return };
+        unit.outstanding = unit.outstanding.saturating_sub(1);
+        if unit.outstanding == 0 && !unit.waiting {
+            unit.waiting = true;
+            self.waiting.push_back(key);
+        }
+    }
+
     pub(crate) fn split(&mut self, key: UnitKey, bytes: u32) -> Option<UnitKey> {
         let unit = self.get_mut(key)?;
         let mut other = unit.clone();

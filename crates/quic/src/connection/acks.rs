@@ -67,10 +67,10 @@ impl Owners<'_> {
         }
     }
 
-    /// Finishes the unit if nothing of it is missing any more.
-    fn settle_unit(&mut self, now: Timestamp, key: UnitKey) {
+    /// Finishes the unit if nothing of it is missing any more. Returns whether it is over.
+    fn settle_unit(&mut self, now: Timestamp, key: UnitKey) -> bool {
         if self.recovery.unit(key).is_none() {
-            return;
+            return true;
         }
         let mut missing = Vec::new();
         for range in &self.contents[key.index()] {
@@ -80,6 +80,7 @@ impl Owners<'_> {
             self.contents[key.index()] = Vec::new();
             self.recovery.on_finished(now, key);
         }
+        missing.is_empty()
     }
 
     /// What is still missing of a packet's stream data.
@@ -231,8 +232,11 @@ impl Connection {
                     Content::Stream(range) => owners.streams.on_acked(&range),
                     _ => tokens.iter().for_each(|token| owners.acked(token)),
                 }
-                if let Some(key) = record.unit {
-                    owners.settle_unit(now, key);
+                if let Some(key) = record.unit
+                    && !owners.settle_unit(now, key)
+                    && !after_loss
+                {
+                    owners.recovery.on_partly_acked(key);
                 }
             })?;
         pass.any_new = outcome.newly_acked > 0;

@@ -335,7 +335,8 @@ impl Connection {
         true
     }
 
-    /// Writes what is still missing of a unit. What does not fit becomes a unit of its own.
+    /// Writes what is still missing of a unit. Of a retransmission, what does not fit becomes a unit of
+    /// its own.
     /// Returns whether anything was written; if nothing is missing any more, the unit is over.
     fn write_unit(
         &mut self,
@@ -380,6 +381,10 @@ impl Connection {
         }
         if kept.is_empty() {
             kept = rest;
+        } else if kind != CopyKind::Retransmission {
+            // Other copies of the rest may be outstanding under this key: it stays one unit, and
+            // this copy carries a part of it.
+            kept.append(&mut rest);
         } else if !rest.is_empty() {
             let bytes = rest.iter().map(|range| u32::from(range.len)).sum();
             if let Some(other) = self.recovery.split(key, bytes) {
