@@ -188,3 +188,42 @@ fn a_handshake_survives_heavy_loss() {
         pair.connect();
     }
 }
+
+#[test]
+fn damage_duplicates_reordering_and_rebinding_cost_no_byte() {
+    let cases = std::env::var("MENDCAST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
+    for seed in 0..cases {
+        let setup = Setup::with_keep_alive(seed, Some(Duration::from_millis(200)));
+        let mut pair = Pair::new(&setup);
+        let mut dice = Dice(seed);
+        pair.fate = Box::new(move |_, _, _| match dice.roll() % 100 {
+            0..4 => Fate::Drop,
+            4..8 => Fate::Corrupt,
+            8..12 => Fate::Twice,
+            12..20 => Fate::Late(Duration::from_millis(1 + dice.roll() % 40)),
+            _ => Fate::Deliver,
+        });
+        pair.answer = content(200_000 + seed as usize * 1_000 % 300_000);
+        pair.connect();
+        let id = pair.request();
+        let mut dice = Dice(!seed);
+        let (mut got, mut finished) = (Vec::new(), false);
+        for _ in 0..400 {
+            if finished {
+                break;
+            }
+            // Now and then the client's port changes, as behind a NAT that forgets.
+            if dice.chance(10) {
+                pair.client_address.set_port(5_000 + (dice.roll() % 1_000) as u16);
+            }
+            let pause = Duration::from_millis(dice.roll() % 500);
+            pair.run_until(pause, |pair| {
+                finished = finished || pair.read(id, &mut got);
+                finished
+            });
+        }
+        let (ours, theirs) = (&pair.server_events, &pair.client_events);
+        assert!(finished, "seed {seed}: {} bytes, {ours:?}, {theirs:?}", got.len());
+        assert_eq!(got, pair.answer, "seed {seed}");
+    }
+}

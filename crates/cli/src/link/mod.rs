@@ -220,8 +220,8 @@ impl Relay {
             if matches!(signals.read_signal(), Ok(Some(_))) {
                 return Ok(());
             }
-            self.from_clients(&mut buffer)?;
-            self.from_server(&mut buffer)?;
+            self.take_from_clients(&mut buffer)?;
+            self.take_from_server(&mut buffer)?;
             let now = self.now();
             if now >= self.next_rebind {
                 self.rebind(now)?;
@@ -242,7 +242,7 @@ impl Relay {
         }
     }
 
-    fn from_clients(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    fn take_from_clients(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..BATCH {
             let (len, address) = match self.listener.recv_from(buffer) {
                 Ok(received) => received,
@@ -258,7 +258,8 @@ impl Relay {
             let client = match self.by_address.get(&address) {
                 Some(&client) => client,
                 None if self.clients.len() < MAX_CLIENTS => {
-                    let upstream = self.upstream()?;
+                    // Out of descriptors: this client is not served, the others are.
+                    let Ok(upstream) = self.upstream() else { continue };
                     self.clients.push(Client { address, upstream });
                     self.by_address.insert(address, self.clients.len() - 1);
                     self.clients.len() - 1
@@ -271,7 +272,7 @@ impl Relay {
         Ok(())
     }
 
-    fn from_server(&mut self, buffer: &mut [u8]) -> io::Result<()> {
+    fn take_from_server(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         for client in 0..self.clients.len() {
             for _ in 0..BATCH {
                 let len = match self.clients[client].upstream.recv(buffer) {

@@ -1,5 +1,5 @@
-//! QUIC in the edge: one event loop per core ([`event_loop`]), what a connection's requests are
-//! answered with ([`session`]), and the log of closed connections ([`log`]).
+//! QUIC in the edge: one event loop per core (`event_loop`), what a connection's requests are
+//! answered with (`session`), and the log of closed connections (`log`).
 
 pub(crate) mod event_loop;
 pub(crate) mod log;

@@ -123,7 +123,7 @@ impl Session {
                 }
                 http3::Event::Trailers { .. }
                 | http3::Event::RequestEnd(_)
-                | http3::Event::GoAway { .. } => {}
+                | http3::Event::GoAway => {}
             }
         }
     }

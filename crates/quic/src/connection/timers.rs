@@ -15,7 +15,7 @@ impl Connection {
         self.path.rtt.pto_base() + self.peer.max_ack_delay
     }
 
-    /// When [`Connection::on_timeout`] wants to be called.
+    /// When the connection wants to be served because of the time.
     pub fn deadline(&self) -> Option<Timestamp> {
         match self.state {
             State::Drained => return None,

@@ -1,8 +1,6 @@
 //! The in-memory pair: our endpoint and an unmodified `quinn-proto` client, joined by a pipe in
 //! virtual time that a test can make slow, lossy, or hostile.
 
-#![allow(dead_code)] // Each test binary uses its own part of this.
-
 use bytes::{Bytes, BytesMut};
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings};
 use quic::{
@@ -32,6 +30,11 @@ pub struct Setup {
 
 impl Setup {
     pub fn new(seed: u64) -> Self {
+        Self::with_keep_alive(seed, None)
+    }
+
+    /// The client sends a PING after this much silence.
+    pub fn with_keep_alive(seed: u64, keep_alive: Option<Duration>) -> Self {
         let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
         let params = rcgen::CertificateParams::new(vec!["server".to_owned()]).expect("a name");
         let cert = params.self_signed(&key).expect("a certificate");
@@ -78,6 +81,8 @@ impl Setup {
         let mut transport = client::TransportConfig::default();
         transport.stream_receive_window(client::VarInt::from_u32(16 << 20));
         transport.receive_window(client::VarInt::from_u32(16 << 20));
+        // A client that only receives learns of a new address of its own by talking.
+        transport.keep_alive_interval(keep_alive);
         config.transport_config(Arc::new(transport));
         Self { server, client: config, seed, client_mtud: true }
     }
@@ -351,7 +356,10 @@ impl Pair {
                 &mut reply,
             );
             match outcome {
-                Outcome::Accepted(handle) => self.handle = Some(handle),
+                // A late duplicate of the first Initial opens a connection that nobody uses.
+                Outcome::Accepted(handle) => {
+                    self.handle.get_or_insert(handle);
+                }
                 Outcome::Reply(len) => self.put(true, Ecn::NotEct, reply[..len].to_vec()),
                 _ => {}
             }
