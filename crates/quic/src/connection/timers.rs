@@ -157,7 +157,7 @@ impl Connection {
             && let Some(space) = self.space_mut(SpaceId::Handshake)
         {
             space.crypto_send.resend();
-            space.probes = space.probes.max(1);
+            space.probes = 2;
         }
     }
 }

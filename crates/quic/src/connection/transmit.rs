@@ -670,6 +670,11 @@ impl Connection {
         }
         let mut eliciting = false;
         if may_elicit {
+            if space.probes > 0 && !space.crypto_send.is_due() {
+                // RFC 9002, section 6.2.4: every probe carries data where there is some, so that
+                // either of two is enough.
+                space.crypto_send.resend();
+            }
             while let Some(token) = space.crypto_send.write_frame(&mut w) {
                 self.scratch.push(token);
                 eliciting = true;
