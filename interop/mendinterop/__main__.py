@@ -84,7 +84,9 @@ def main() -> int:
     print(as_text(rows(clients, cases, results)))
     if options.write_docs:
         versions = {name: version for name, (_, version) in ready.items()}
-        command = "interop/run " + shlex.join(sys.argv[1:])
+        # Where the binary lies is of no interest to readers of the page.
+        words = [options.bin.name if word == str(options.bin) else word for word in sys.argv[1:]]
+        command = "interop/run " + shlex.join(words)
         DOCUMENT.parent.mkdir(exist_ok=True)
         DOCUMENT.write_text(document(clients, cases, results, versions, command, INTEROP))
     print()
