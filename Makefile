@@ -2,14 +2,13 @@
 #
 #   make test     builds everything and runs every test (a few minutes)
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
-#   make bench    measures against other servers and writes bench.json; QUICK=1 for a short look
 #   make lab      runs every experiment of the testbed into out/
 #   make lint     formatting, clippy and documentation, with warnings as errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: test interop bench lab lint need-cargo need-cc
+.PHONY: test interop lab lint need-cargo need-cc
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -27,9 +26,6 @@ test: need-cargo need-cc
 interop: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	interop/run $(if $(QUICK),--quick) --bin $(TARGET)/release/mendcast $(if $(DOCS),--write-docs)
-
-bench: need-cargo need-cc
-	$(CARGO) run --release --locked -p mendcast-bench -- $(if $(QUICK),--quick) --out bench.json
 
 lab: need-cargo need-cc
 	$(CARGO) run --release --locked --bin mendcast -- lab run all --out out
