@@ -32,6 +32,9 @@ enum Command {
         /// Where results go, a directory per experiment.
         #[arg(long, default_value = "out", value_name = "DIR")]
         out: PathBuf,
+        /// A specification (see experiments/) in place of the built-in one.
+        #[arg(long, value_name = "FILE")]
+        spec: Option<PathBuf>,
     },
     /// Write the report again from the results in a directory.
     Report {
@@ -50,7 +53,13 @@ impl Arguments {
                 Ok(())
             }
             Command::Report { dir } => experiments::report(&dir),
-            Command::Run { names, runs, jobs, seed, out } => {
+            Command::Run { names, runs, jobs, seed, out, spec } => {
+                let spec = spec
+                    .map(|path| {
+                        std::fs::read_to_string(&path)
+                            .map_err(|e| format!("{}: {e}", path.display()))
+                    })
+                    .transpose()?;
                 let jobs = match jobs {
                     0 => std::thread::available_parallelism().map_or(1, usize::from),
                     jobs => jobs,
@@ -69,7 +78,7 @@ impl Arguments {
                     for name in matching {
                         let folder = out.join(name);
                         let options = Options { runs, jobs, seed };
-                        if !experiments::run(name, options, &folder)? {
+                        if !experiments::run(name, spec.as_deref(), options, &folder)? {
                             failed.push(name);
                         }
                         eprintln!("{name}: {}", folder.join("report.html").display());

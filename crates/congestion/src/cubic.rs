@@ -11,7 +11,7 @@ use crate::controller::{
     AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, initial_window,
     minimum_window,
 };
-use crate::hystart::{CSS_GROWTH_DIVISOR, HyStart, Phase};
+use crate::hystart::{CSS_GROWTH_FRACTION, CSS_GROWTH_LIMIT, HyStart, Phase};
 use crate::pacer::burst;
 
 /// `C`, in segments per second cubed (RFC 9438, section 5).
@@ -126,7 +126,10 @@ impl Cubic {
         };
         match phase {
             Phase::SlowStart => self.window += acked,
-            Phase::ConservativeSlowStart => self.window += acked / CSS_GROWTH_DIVISOR,
+            Phase::ConservativeSlowStart => {
+                let limit = CSS_GROWTH_LIMIT * f64::from(self.mtu) / self.window;
+                self.window += acked * CSS_GROWTH_FRACTION.min(limit);
+            }
             Phase::Done => {
                 self.ssthresh = self.window;
                 self.prior_window = self.window;

@@ -1,6 +1,11 @@
 //! HyStart++: leaves slow start when round trips grow, before the queue overflows (RFC 9406,
 //! section 4). Conservative slow start (CSS) tests whether the growth was real. The sender paces,
 //! hence `L` is infinite (section 4.3) and growth is bounded by the pacer alone.
+//!
+//! Two things are added for long fat paths, where the RFC's five rounds of CSS overfill a queue by
+//! thousands of packets. A round of CSS adds at most [`CSS_GROWTH_LIMIT`] packets; and a queue that
+//! grows with the window is no jitter: round trips that rise in CSS by another threshold end slow
+//! start at once.
 
 use core::time::Duration;
 
@@ -13,15 +18,18 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u32 = 8;
 const CSS_ROUNDS: u32 = 5;
 
-/// Divides the growth of slow start while in CSS.
-pub(crate) const CSS_GROWTH_DIVISOR: f64 = 4.0;
+/// Growth in CSS per growth in slow start (`CSS_GROWTH_DIVISOR` is its inverse).
+pub(crate) const CSS_GROWTH_FRACTION: f64 = 0.25;
+/// Packets that one round of CSS adds to the window at most. When they overflow the queue one by
+/// one, as many gaps arise in the stream; clients close the connection at about a thousand.
+pub(crate) const CSS_GROWTH_LIMIT: f64 = 256.0;
 
 /// How the window may grow after an ACK.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// By the bytes acknowledged.
     SlowStart,
-    /// By a [`CSS_GROWTH_DIVISOR`]th of them.
+    /// By [`CSS_GROWTH_FRACTION`] of them, within [`CSS_GROWTH_LIMIT`].
     ConservativeSlowStart,
     /// Slow start is over: congestion avoidance.
     Done,
@@ -72,14 +80,15 @@ impl HyStart {
         self.current_round_min_rtt = Some(current);
         self.rtt_sample_count += 1;
         if self.rtt_sample_count >= N_RTT_SAMPLE {
-            match (self.css, self.last_round_min_rtt) {
+            let has_grown = |since: Duration| {
+                current >= since + (since / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH)
+            };
+            match (&mut self.css, self.last_round_min_rtt) {
                 // The growth was spurious: resume slow start.
                 (Some(css), _) if current < css.baseline_min_rtt => self.css = None,
-                (None, Some(last)) => {
-                    let thresh = (last / MIN_RTT_DIVISOR).clamp(MIN_RTT_THRESH, MAX_RTT_THRESH);
-                    if current >= last + thresh {
-                        self.css = Some(Css { baseline_min_rtt: current, rounds: 0 });
-                    }
+                (Some(css), _) if has_grown(css.baseline_min_rtt) => css.rounds = CSS_ROUNDS,
+                (None, Some(last)) if has_grown(last) => {
+                    self.css = Some(Css { baseline_min_rtt: current, rounds: 0 });
                 }
                 _ => {}
             }
@@ -132,6 +141,17 @@ mod tests {
         round(&mut h, &mut next, 10, 40);
         assert_eq!(round(&mut h, &mut next, 20, 60), Phase::ConservativeSlowStart);
         assert_eq!(round(&mut h, &mut next, 20, 59), Phase::SlowStart);
+    }
+
+    #[test]
+    fn a_round_trip_that_grows_on_in_css_ends_slow_start_at_once() {
+        let (mut h, mut next) = (HyStart::default(), 0);
+        round(&mut h, &mut next, 10, 40);
+        assert_eq!(round(&mut h, &mut next, 20, 60), Phase::ConservativeSlowStart);
+        // 60 ms / 8 = 7.5 ms is the threshold.
+        assert_eq!(round(&mut h, &mut next, 20, 67), Phase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 7, 68), Phase::ConservativeSlowStart);
+        assert_eq!(round(&mut h, &mut next, 8, 68), Phase::Done);
     }
 
     #[test]

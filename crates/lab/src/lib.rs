@@ -13,6 +13,8 @@ mod identity;
 mod plot;
 mod server;
 mod simulation;
+pub mod speed;
 
+pub use client::ClientKind;
 pub use event_log::EventLog;
-pub use simulation::{Outcome, Scenario, run};
+pub use simulation::{Cipher, Outcome, Scenario, run};

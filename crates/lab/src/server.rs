@@ -1,20 +1,23 @@
 //! The server under test: the product's endpoint and a small application that answers
 //! `GET BYTES` with as many bytes of a pattern.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
+use quic::observer::Observer;
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
-    Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, RetryPolicy, Stats,
-    TransportConfig,
+    Addresses, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome, RetryPolicy,
+    Stats, TransportConfig,
 };
 use units::{Ecn, StreamId, Timestamp};
 
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
+use crate::simulation::{Cipher, Scenario};
 
 /// Bytes of the pattern; it repeats.
 const PATTERN: usize = 65_521;
@@ -41,7 +44,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    pub(crate) fn new(congestion: congestion::Algorithm, seed: u64, log: &EventLog) -> Self {
+    pub(crate) fn new(scenario: &Scenario, log: &EventLog) -> Self {
         let (certificate, private_key) = certificate();
         let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [2; 32])]));
         let tls = TlsConfig::new(TlsSettings {
@@ -56,14 +59,23 @@ impl Server {
             tickets: 1,
             ticket_lifetime: 3_600,
             ciphers: Vec::new(),
-            one_rtt: OneRttProtection::Real,
+            one_rtt: match scenario.cipher {
+                Cipher::Real => OneRttProtection::Real,
+                Cipher::Null => OneRttProtection::Null,
+            },
         })
         .expect("the testbed's certificate is valid");
-        let log = log.clone();
+        let observer: Option<ObserverFactory> = scenario.log_events.then(|| {
+            let log = log.clone();
+            let observe = move |_: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
+                Some(Box::new(log.clone()))
+            };
+            Arc::new(observe) as ObserverFactory
+        });
         let transport = TransportConfig {
-            congestion,
+            congestion: scenario.congestion,
             idle_timeout: Duration::from_secs(120),
-            observer: Some(Arc::new(move |_, _| Some(Box::new(log.clone())))),
+            observer,
             ..TransportConfig::default()
         };
         let config = EndpointConfig {
@@ -78,7 +90,7 @@ impl Server {
             unix_origin: UNIX_ORIGIN,
         };
         let mut secret = [0xa5; 32];
-        secret[..8].copy_from_slice(&seed.to_le_bytes());
+        secret[..8].copy_from_slice(&scenario.seed.to_le_bytes());
         Self {
             endpoint: Endpoint::new(config, secret),
             handle: None,
@@ -119,7 +131,7 @@ impl Server {
     }
 
     /// Lets the server act; `send` gets each datagram.
-    pub(crate) fn drive(&mut self, now: Timestamp, mut send: impl FnMut(Ecn, &[u8])) {
+    pub(crate) fn drive(&mut self, now: Timestamp, mut send: impl FnMut(SocketAddr, Ecn, &[u8])) {
         let Some(handle) = self.handle else { return };
         while let Some(event) = self.endpoint.poll_event(handle) {
             if let Event::Stream(StreamEvent::Readable(id)) = event {
@@ -131,7 +143,7 @@ impl Server {
             let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, BATCH);
             let Some(transmit) = transmit else { break };
             for datagram in self.batch[..transmit.len].chunks(transmit.segment) {
-                send(transmit.ecn, datagram);
+                send(transmit.addresses.remote, transmit.ecn, datagram);
             }
         }
         if let Some(connection) = self.endpoint.connection(handle) {

@@ -2,26 +2,41 @@
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
-use aws_lc_rs::digest::{Context, SHA256};
 use links::{Packet, Path, PathConfig, UDP_IPV4_HEADERS};
 use quic::{Addresses, Stats};
 use units::{Ecn, Timestamp};
 
-use crate::client::{Client, Request};
+use crate::client::{self, ClientKind, Request};
 use crate::event_log::EventLog;
-use crate::server::{Server, pattern};
+use crate::server::Server;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
-const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), 40_000);
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+/// The client's first port; each rebinding takes the next.
+const FIRST_PORT: u16 = 40_000;
 /// Turns without progress of the clock after which a run counts as stuck.
 const MAX_TURNS: u32 = 200_000;
+
+/// Protection of 1-RTT packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cipher {
+    /// What TLS negotiated.
+    Real,
+    /// None, with a tag of the same length: same packets, less time.
+    Null,
+}
 
 /// What is run.
 #[derive(Clone, Debug)]
 pub struct Scenario {
     /// Both directions.
     pub path: PathConfig,
+    /// The viewer's library.
+    pub client: ClientKind,
+    /// Protection of 1-RTT packets, at both ends.
+    pub cipher: Cipher,
     /// The server's congestion controller.
     pub congestion: congestion::Algorithm,
     /// Bytes that the client asks for.
@@ -30,12 +45,40 @@ pub struct Scenario {
     pub window: u64,
     /// Of everything random.
     pub seed: u64,
+    /// A NAT before the client gives it another port each time that this much has passed, and
+    /// forgets the old one.
+    pub rebind_every: Option<Duration>,
     /// Timers of both ends fire at multiples of this: what sockets would do to short schedules.
     pub timer_granularity: Duration,
     /// Virtual time at which the run is given up.
     pub limit: Duration,
     /// Start of the span over which goodput is taken, after the slow start.
     pub measure_from: Duration,
+    /// Keeps the event log; without it [`Outcome::event_log`] is that of no events.
+    pub log_events: bool,
+    /// Takes the time that the client's code needs, at the price of reading clocks.
+    pub time_client: bool,
+}
+
+impl Default for Scenario {
+    /// 1 MB over an ideal path.
+    fn default() -> Self {
+        Self {
+            path: PathConfig::default(),
+            client: ClientKind::Quinn,
+            cipher: Cipher::Real,
+            congestion: congestion::Algorithm::Cubic,
+            bytes: 1_000_000,
+            window: 16 << 20,
+            seed: 1,
+            rebind_every: None,
+            timer_granularity: Duration::ZERO,
+            limit: Duration::from_secs(3_600),
+            measure_from: Duration::ZERO,
+            log_events: true,
+            time_client: false,
+        }
+    }
 }
 
 /// What came of it.
@@ -43,7 +86,7 @@ pub struct Scenario {
 pub struct Outcome {
     /// The whole answer arrived.
     pub completed: bool,
-    /// What arrived is what was asked for.
+    /// Every byte that arrived is the one that was asked for.
     pub intact: bool,
     /// Why the client gave up, if it did.
     pub failed: Option<String>,
@@ -61,6 +104,8 @@ pub struct Outcome {
     pub event_log: (String, u64),
     /// The server's counters.
     pub stats: Stats,
+    /// Wall time spent in the client's code, if [`Scenario::time_client`].
+    pub client_time: Duration,
 }
 
 fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
@@ -68,39 +113,92 @@ fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
     if step <= 1 { at } else { Timestamp::from_nanos(at.as_nanos().div_ceil(step) * step) }
 }
 
+/// A datagram with the client's address as the NAT shows it to the server.
+#[derive(Clone)]
+struct Datagram {
+    client: SocketAddr,
+    data: Vec<u8>,
+}
+
+/// Sums up the time of what runs under it.
+struct Stopwatch {
+    is_on: bool,
+    total: Duration,
+}
+
+impl Stopwatch {
+    fn time<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        if !self.is_on {
+            return work();
+        }
+        let start = Instant::now();
+        let result = work();
+        self.total += start.elapsed();
+        result
+    }
+}
+
 /// Runs a scenario.
 ///
 /// # Errors
-/// The clock stands still (a loop in one of the ends), or the links' books do not balance.
+/// The client cannot do what is asked, the clock stands still (a loop in one of the ends), or the
+/// links' books do not balance.
 pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
     let log = EventLog::default();
-    let mut server = Server::new(scenario.congestion, scenario.seed, &log);
-    let request = Request { bytes: scenario.bytes, window: scenario.window, seed: scenario.seed };
-    let mut client = Client::new(SERVER, request);
-    let mut path: Path<Vec<u8>> = Path::new(&scenario.path, scenario.seed, "path");
+    let mut server = Server::new(scenario, &log);
+    let mut client = client::start(Request {
+        kind: scenario.client,
+        cipher: scenario.cipher,
+        server: SERVER,
+        bytes: scenario.bytes,
+        window: scenario.window,
+        seed: scenario.seed,
+    })?;
+    let mut path: Path<Datagram> = Path::new(&scenario.path, scenario.seed, "path");
     let mut spare: Vec<Vec<u8>> = Vec::new();
-    let addresses = Addresses { remote: CLIENT, local: None };
+    let mut stopwatch = Stopwatch { is_on: scenario.time_client, total: Duration::ZERO };
+    let granularity = scenario.timer_granularity;
     let end = Timestamp::ZERO + scenario.limit;
     let measure_from = Timestamp::ZERO + scenario.measure_from;
     let mut before_measuring = (0, Timestamp::ZERO);
     let mut now = Timestamp::ZERO;
     let mut turns = 0;
+    // An end acts only after something happened to it.
+    let (mut is_client_due, mut is_server_due) = (true, false);
+    let (mut client_at, mut server_at) = (None, None);
+    let mut sent = Vec::new();
 
-    let packet = |spare: &mut Vec<Vec<u8>>, ecn: Ecn, data: &[u8]| {
-        let mut payload = spare.pop().unwrap_or_default();
-        payload.clear();
-        payload.extend_from_slice(data);
-        Packet { size: data.len() as u32 + UDP_IPV4_HEADERS, ecn, payload }
+    let packet = |spare: &mut Vec<Vec<u8>>, client: SocketAddr, ecn: Ecn, data: &[u8]| {
+        let mut buffer = spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(data);
+        let size = data.len() as u32 + UDP_IPV4_HEADERS;
+        Packet { size, ecn, payload: Datagram { client, data: buffer } }
     };
     loop {
-        client.drive(now, |ecn, data| path.up.send(now, packet(&mut spare, ecn, data)));
-        server.drive(now, |ecn, data| path.down.send(now, packet(&mut spare, ecn, data)));
-        if client.finished || client.failed.is_some() {
+        let rebinds = scenario.rebind_every.map_or(0, |every| {
+            now.as_nanos() / (every.as_nanos() as u64).max(1) % u64::from(u16::MAX - FIRST_PORT)
+        });
+        let address = SocketAddr::new(CLIENT, FIRST_PORT + rebinds as u16);
+        if is_client_due {
+            stopwatch.time(|| {
+                client.drive(now, &mut |ecn, data| {
+                    sent.push(packet(&mut spare, address, ecn, data));
+                });
+            });
+            sent.drain(..).for_each(|packet| path.up.send(now, packet));
+            client_at = client.deadline().map(|at| round_up(at, granularity));
+        }
+        if is_server_due {
+            server.drive(now, |remote, ecn, data| {
+                path.down.send(now, packet(&mut spare, remote, ecn, data));
+            });
+            server_at = server.deadline().map(|at| round_up(at, granularity));
+        }
+        (is_client_due, is_server_due) = (false, false);
+        if client.download().finished || client.download().failed.is_some() {
             break;
         }
-        let granularity = scenario.timer_granularity;
-        let server_at = server.deadline().map(|at| round_up(at, granularity));
-        let client_at = client.deadline().map(|at| round_up(at, granularity));
         let next = [path.next_event(), server_at, client_at].into_iter().flatten().min();
         let Some(next) = next.filter(|&at| at <= end) else { break };
         turns = if next > now { 0 } else { turns + 1 };
@@ -114,61 +212,57 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         }
         now = now.max(next);
         if now < measure_from {
-            before_measuring = (client.received, now);
+            before_measuring = (client.download().received, now);
         }
         if client_at.is_some_and(|at| at <= now) {
-            client.on_timeout(now);
+            stopwatch.time(|| client.on_timeout(now));
+            is_client_due = true;
         }
         if server_at.is_some_and(|at| at <= now) {
             server.on_timeout(now);
+            is_server_due = true;
         }
         while let Some(delivered) = path.up.poll(now) {
-            let mut data = delivered.packet.payload;
+            let Datagram { client, mut data } = delivered.packet.payload;
             if let Some(corruption) = delivered.corruption {
                 corruption.apply(&mut data);
             }
+            let addresses = Addresses { remote: client, local: None };
             let reply = server.on_datagram(now, addresses, delivered.packet.ecn, &mut data);
             if let Some(reply) = reply {
-                path.down.send(now, packet(&mut spare, Ecn::NotEct, reply));
+                path.down.send(now, packet(&mut spare, client, Ecn::NotEct, reply));
             }
             spare.push(data);
+            is_server_due = true;
         }
         while let Some(delivered) = path.down.poll(now) {
-            let mut data = delivered.packet.payload;
+            let Datagram { client: to, mut data } = delivered.packet.payload;
             if let Some(corruption) = delivered.corruption {
                 corruption.apply(&mut data);
             }
-            client.on_datagram(now, delivered.packet.ecn, &data);
+            if to == address {
+                stopwatch.time(|| client.on_datagram(now, delivered.packet.ecn, &data));
+                is_client_due = true;
+            }
             spare.push(data);
         }
     }
     path.up.check_conservation().map_err(|e| e.to_string())?;
     path.down.check_conservation().map_err(|e| e.to_string())?;
+    let download = client.download();
     Ok(Outcome {
-        completed: client.finished && client.received == scenario.bytes,
-        intact: client.digest() == expected(client.received),
-        failed: client.failed.clone(),
+        completed: download.finished && download.received == scenario.bytes,
+        intact: download.intact,
+        failed: download.failed.clone(),
         duration: now.since(Timestamp::ZERO),
-        received: client.received,
-        measured: (client.received - before_measuring.0, now.since(before_measuring.1)),
+        received: download.received,
+        measured: (download.received - before_measuring.0, now.since(before_measuring.1)),
         wire_bytes: path.down.counters().delivered.bytes,
         packets: path.down.counters().sent.packets + path.up.counters().sent.packets,
         event_log: log.digest(),
         stats: server.stats,
+        client_time: stopwatch.total,
     })
-}
-
-/// SHA-256 of the first `bytes` bytes of an answer.
-fn expected(bytes: u64) -> Vec<u8> {
-    let pattern = pattern();
-    let mut hash = Context::new(&SHA256);
-    let mut left = bytes;
-    while left > 0 {
-        let len = left.min(pattern.len() as u64) as usize;
-        hash.update(&pattern[..len]);
-        left -= len as u64;
-    }
-    hash.finish().as_ref().to_vec()
 }
 
 #[cfg(test)]

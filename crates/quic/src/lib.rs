@@ -25,7 +25,7 @@ mod rtt;
 pub mod streams;
 pub mod wire;
 
-pub use config::{EndpointConfig, RetryPolicy, TransportConfig};
+pub use config::{EndpointConfig, ObserverFactory, RetryPolicy, TransportConfig};
 pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};
 pub use endpoint::{DropReason, Endpoint, EndpointStats, Handle, Outcome};
 pub use path::Addresses;

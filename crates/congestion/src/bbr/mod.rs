@@ -12,6 +12,13 @@
 //!   bandwidth, and ProbeBW then needs half a minute to repair it).
 //! - The minimum window, four packets, also bounds recovery, and persistent congestion (RFC 9002,
 //!   section 7.6.2) goes to it instead of to one packet, without restoring the window afterwards.
+//! - Startup's window is twice the bandwidth-delay product (`startup_cwnd_gain` of
+//!   draft-ietf-ccwg-bbr), not 2.885 times: enough to double each round, and a queue of one
+//!   bandwidth-delay product holds what it overshoots. Alternating drops of a whole window exceed
+//!   what clients keep of gaps in a stream.
+//! - ProbeRTT is skipped while round trips within an eighth of `RTprop` were seen in the filter's
+//!   time (Chromium's and LSQUIC's tolerance): the estimate still holds, and on a path of 300 ms
+//!   the probe costs a twentieth of the goodput.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation
 //!   (RFC 9002, section 7.1); the draft does not speak of ECN.
 
@@ -32,12 +39,14 @@ use recovery::{Recovery, RoundEffect};
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
 const HIGH_GAIN: f64 = 2.885;
-/// Window per bandwidth-delay product in ProbeBW (section 4.2.3.2).
-const PROBE_BW_CWND_GAIN: f64 = 2.0;
+/// Window per bandwidth-delay product, but in ProbeRTT (section 4.2.3.2).
+const CWND_GAIN: f64 = 2.0;
 /// Pacing gains of the ProbeBW cycle, one per `RTprop` (section 4.3.4.2).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// `RTpropFilterLen`.
 const RTPROP_FILTER_LEN: Duration = Duration::from_secs(10);
+/// Round trips up to `RTprop` and this fraction of it confirm it.
+const SIMILAR_RTT_DIVISOR: u32 = 8;
 /// `ProbeRTTDuration`.
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
 /// Startup ends after this many rounds that did not raise the bandwidth by a quarter.
@@ -140,9 +149,8 @@ impl Bbr {
 
     fn cwnd_gain(&self) -> f64 {
         match self.state {
-            State::Startup | State::Drain => HIGH_GAIN,
-            State::ProbeBw { .. } => PROBE_BW_CWND_GAIN,
             State::ProbeRtt { .. } => 1.0,
+            _ => CWND_GAIN,
         }
     }
 
@@ -245,6 +253,8 @@ impl Bbr {
         let rtt = batch.rtt_sample();
         if expired || self.rtprop.is_none_or(|rtprop| rtt <= rtprop) {
             self.rtprop = Some(rtt);
+        }
+        if self.rtprop.is_some_and(|rtprop| rtt <= rtprop + rtprop / SIMILAR_RTT_DIVISOR) {
             self.rtprop_stamp = batch.now;
         }
         if expired && !self.idle_restart && !matches!(self.state, State::ProbeRtt { .. }) {

@@ -2,6 +2,7 @@
 //! row per run), `summary.json`, plots and one `report.html`.
 
 mod report;
+mod speed;
 mod transport;
 
 use std::collections::BTreeMap;
@@ -10,7 +11,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// How experiments are run.
 #[derive(Clone, Copy, Debug)]
@@ -25,16 +26,26 @@ pub struct Options {
 
 /// The experiments that exist: name and title.
 pub fn list() -> Vec<(&'static str, String)> {
-    vec![(transport::NAME, transport::Spec::built_in().title)]
+    vec![
+        (transport::NAME, transport::Spec::built_in().title),
+        (speed::NAME, speed::TITLE.to_owned()),
+    ]
 }
 
 /// Runs the experiment `name` and writes its results into `out`. Returns whether its claims hold.
+/// `spec` is the text of a specification in place of the built-in one.
 ///
 /// # Errors
-/// One line: there is no such experiment, or `out` cannot be written.
-pub fn run(name: &str, options: Options, out: &Path) -> Result<bool, String> {
+/// One line: there is no such experiment, the specification is not one for it, or `out` cannot be
+/// written.
+pub fn run(name: &str, spec: Option<&str>, options: Options, out: &Path) -> Result<bool, String> {
     match name {
-        transport::NAME => transport::run(&transport::Spec::built_in(), options, out),
+        transport::NAME => {
+            let spec = spec.map_or_else(|| Ok(transport::Spec::built_in()), transport::Spec::parse);
+            transport::run(&spec?, options, out)
+        }
+        speed::NAME if spec.is_some() => Err("`speed` takes no specification".to_owned()),
+        speed::NAME => speed::run(options, out),
         _ => Err(format!("no experiment `{name}`; `mendcast lab list` shows them")),
     }
 }
@@ -49,23 +60,27 @@ pub fn report(out: &Path) -> Result<(), String> {
 }
 
 /// A row of `results.csv`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Row {
     pub rtt_ms: u64,
     pub rate_mbps: u64,
     pub loss_percent: f64,
     pub queue_bdp: f64,
     pub congestion: String,
+    pub client: String,
     pub seed: u64,
     pub completed: bool,
     pub intact: bool,
     pub same_log_twice: bool,
     pub fct_ms: f64,
     pub goodput_mbps: f64,
-    /// Goodput over link rate × stream bytes ÷ wire bytes; without loss only.
+    /// Goodput over link rate × stream bytes ÷ wire bytes; without loss, and where the client's
+    /// window is at least one and a half bandwidth-delay products.
     pub utilisation: Option<f64>,
     pub packets_lost: u64,
     pub event_log: String,
+    /// Why the run did not complete; empty if it did.
+    pub error: String,
 }
 
 /// A line of `summary.json`; the names are the testbed's interface to scripts.
@@ -154,6 +169,6 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_an_error() {
         let options = Options { runs: 1, jobs: 1, seed: 1 };
-        assert!(run("nothing", options, Path::new(".")).is_err());
+        assert!(run("nothing", None, options, Path::new(".")).is_err());
     }
 }

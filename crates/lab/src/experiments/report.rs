@@ -7,8 +7,8 @@ use super::Row;
 use super::transport::{Spec, verdicts};
 use crate::plot::{Chart, Series};
 
-const COLUMNS: &str = "rtt_ms,rate_mbps,loss_percent,queue_bdp,congestion,seed,completed,intact,\
-same_log_twice,fct_ms,goodput_mbps,utilisation,packets_lost,event_log";
+const COLUMNS: &str = "rtt_ms,rate_mbps,loss_percent,queue_bdp,congestion,client,seed,completed,intact,\
+same_log_twice,fct_ms,goodput_mbps,utilisation,packets_lost,event_log,error";
 
 pub(super) fn write_file(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
@@ -20,12 +20,13 @@ pub(super) fn write_rows(path: &Path, rows: &[Row]) -> Result<(), String> {
         let utilisation = row.utilisation.map_or(String::new(), |u| format!("{u:.4}"));
         let _ = writeln!(
             text,
-            "{},{},{},{},{},{},{},{},{},{:.3},{:.4},{utilisation},{},{}",
+            "{},{},{},{},{},{},{},{},{},{},{:.3},{:.4},{utilisation},{},{},{}",
             row.rtt_ms,
             row.rate_mbps,
             row.loss_percent,
             row.queue_bdp,
             row.congestion,
+            row.client,
             row.seed,
             row.completed,
             row.intact,
@@ -34,6 +35,7 @@ pub(super) fn write_rows(path: &Path, rows: &[Row]) -> Result<(), String> {
             row.goodput_mbps,
             row.packets_lost,
             row.event_log,
+            row.error.replace([',', '\n'], ";"),
         );
     }
     write_file(path, &text)
@@ -62,6 +64,7 @@ fn parse(line: &str) -> Option<Row> {
         loss_percent: next()?.parse().ok()?,
         queue_bdp: next()?.parse().ok()?,
         congestion: next()?.to_owned(),
+        client: next()?.to_owned(),
         seed: next()?.parse().ok()?,
         completed: next()?.parse().ok()?,
         intact: next()?.parse().ok()?,
@@ -74,6 +77,7 @@ fn parse(line: &str) -> Option<Row> {
         },
         packets_lost: next()?.parse().ok()?,
         event_log: next()?.to_owned(),
+        error: next()?.to_owned(),
     })
 }
 
@@ -99,7 +103,7 @@ fn series(
 }
 
 pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
-    let mut body = format!("<h1>{}</h1>\n<h2>Claims</h2>\n<table>\n", spec.title);
+    let mut body = "<h2>Claims</h2>\n<table>\n".to_owned();
     for (claim, good, all) in verdicts(spec, rows) {
         let word = if good == all { "PASS" } else { "FAIL" };
         let _ = writeln!(
@@ -160,13 +164,18 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
         };
         body.push_str(&chart.svg(&all)?);
     }
+    write_page(out, &spec.title, &body)
+}
+
+/// Writes `report.html` with `body` as its content.
+pub(super) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), String> {
     let html = format!(
-        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{}</title>\n<style>\
+        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\
          body{{font:16px system-ui;max-width:60em;margin:2em auto;padding:0 1em}}\
-         table{{border-collapse:collapse}}td{{padding:.2em .8em;border-bottom:1px solid #ddd}}\
+         table{{border-collapse:collapse}}td,th{{padding:.2em .8em;border-bottom:1px solid #ddd;\
+         text-align:left}}\
          .PASS td:first-child{{color:#197a2b}}.FAIL td:first-child{{color:#b3261e;font-weight:bold}}\
-         svg{{max-width:100%;height:auto}}</style>\n{body}",
-        spec.title
+         svg{{max-width:100%;height:auto}}</style>\n<h1>{title}</h1>\n{body}"
     );
     write_file(&out.join("report.html"), &html)
 }

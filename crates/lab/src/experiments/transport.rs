@@ -9,6 +9,7 @@ use serde::Deserialize;
 use units::Rate;
 
 use super::{Options, Row, Summary, in_parallel, report, statistics};
+use crate::client::ClientKind;
 use crate::simulation::{Scenario, run as simulate};
 
 pub(super) const NAME: &str = "transport";
@@ -31,6 +32,7 @@ pub(super) struct Sweep {
     pub loss_percent: Vec<f64>,
     pub queue_bdp: Vec<f64>,
     pub congestion: Vec<String>,
+    pub client: Vec<ClientKind>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -39,6 +41,7 @@ pub(super) struct Transfer {
     lossless_seconds: f64,
     lossy_bytes: u64,
     measure_from_seconds: f64,
+    timer_granularity_us: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -56,41 +59,60 @@ struct Point {
     loss_percent: f64,
     queue_bdp: f64,
     congestion: congestion::Algorithm,
+    client: ClientKind,
     seed: u64,
 }
 
 impl Spec {
     /// The specification that belongs to this version of the testbed.
     pub(super) fn built_in() -> Self {
-        let text = include_str!("../../../../experiments/transport.toml");
-        toml::from_str(text).expect("a test reads the built-in specification")
+        Self::parse(include_str!("../../../../experiments/transport.toml"))
+            .expect("a test reads the built-in specification")
     }
 
+    /// Reads a specification.
+    ///
+    /// # Errors
+    /// What is wrong, with line and key.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        toml::from_str(text).map_err(|e| e.to_string())
+    }
+
+    /// The grid, row by row.
     fn points(&self, options: Options) -> Result<Vec<Point>, String> {
-        let mut points = Vec::new();
-        for &rtt_ms in &self.sweep.rtt_ms {
-            for &rate_mbps in &self.sweep.rate_mbps {
-                for &loss_percent in &self.sweep.loss_percent {
-                    for &queue_bdp in &self.sweep.queue_bdp {
-                        for name in &self.sweep.congestion {
-                            let congestion = name
-                                .parse()
-                                .map_err(|e: congestion::ParseAlgorithmError| e.to_string())?;
-                            for seed in options.seed..options.seed + options.runs {
-                                points.push(Point {
-                                    rtt_ms,
-                                    rate_mbps,
-                                    loss_percent,
-                                    queue_bdp,
-                                    congestion,
-                                    seed,
-                                });
-                            }
-                        }
-                    }
-                }
-            }
+        let sweep = &self.sweep;
+        let algorithms: Vec<congestion::Algorithm> = sweep
+            .congestion
+            .iter()
+            .map(|name| name.parse().map_err(|e: congestion::ParseAlgorithmError| e.to_string()))
+            .collect::<Result<_, String>>()?;
+        let mut points = vec![Point {
+            rtt_ms: 0,
+            rate_mbps: 0,
+            loss_percent: 0.0,
+            queue_bdp: 0.0,
+            congestion: congestion::Algorithm::Cubic,
+            client: ClientKind::Quinn,
+            seed: 0,
+        }];
+        fn cross<T: Copy>(points: &mut Vec<Point>, axis: &[T], set: impl Fn(&mut Point, T)) {
+            *points = points
+                .iter()
+                .flat_map(|point| axis.iter().map(move |&value| (point.clone(), value)))
+                .map(|(mut point, value)| {
+                    set(&mut point, value);
+                    point
+                })
+                .collect();
         }
+        cross(&mut points, &sweep.rtt_ms, |point, value| point.rtt_ms = value);
+        cross(&mut points, &sweep.rate_mbps, |point, value| point.rate_mbps = value);
+        cross(&mut points, &sweep.loss_percent, |point, value| point.loss_percent = value);
+        cross(&mut points, &sweep.queue_bdp, |point, value| point.queue_bdp = value);
+        cross(&mut points, &algorithms, |point, value| point.congestion = value);
+        cross(&mut points, &sweep.client, |point, value| point.client = value);
+        let seeds: Vec<u64> = (options.seed..options.seed + options.runs).collect();
+        cross(&mut points, &seeds, |point, value| point.seed = value);
         Ok(points)
     }
 
@@ -123,52 +145,79 @@ impl Spec {
             path: PathConfig { down: link(loss), up: link(None) },
             congestion: point.congestion,
             bytes,
-            window: (4 * bdp + 2 * queue).max(1 << 20),
+            window: (4 * bdp + 2 * queue).max(1 << 20).min(point.client.largest_window()),
+            client: point.client,
             seed: point.seed,
-            timer_granularity: Duration::ZERO,
-            limit: Duration::from_secs(3_600),
+            timer_granularity: Duration::from_micros(self.transfer.timer_granularity_us),
             measure_from: Duration::from_secs_f64(self.transfer.measure_from_seconds),
+            ..Scenario::default()
         })
     }
 
-    fn work(&self, point: &Point) -> Result<Row, String> {
-        let scenario = self.scenario(point)?;
-        let outcome = simulate(&scenario)?;
-        let again = simulate(&scenario)?;
-        let (bytes, span) = outcome.measured;
-        let goodput = Rate::from_bytes_in(outcome.received, outcome.duration).as_mbps_f64();
-        let share = outcome.received as f64 / outcome.wire_bytes.max(1) as f64;
-        let utilisation = (point.loss_percent == 0.0).then(|| {
-            Rate::from_bytes_in(bytes, span).as_mbps_f64() / (point.rate_mbps as f64 * share)
+    /// Two runs of a point. A run that fails is a row as well.
+    fn work(&self, point: &Point) -> Row {
+        let runs = self.scenario(point).and_then(|scenario| {
+            let outcome = simulate(&scenario)?;
+            Ok((outcome, simulate(&scenario)?, scenario.window))
         });
-        Ok(Row {
+        let row = Row {
             rtt_ms: point.rtt_ms,
             rate_mbps: point.rate_mbps,
             loss_percent: point.loss_percent,
             queue_bdp: point.queue_bdp,
             congestion: point.congestion.name().to_owned(),
+            client: point.client.name().to_owned(),
             seed: point.seed,
+            ..Row::default()
+        };
+        let (outcome, again, window) = match runs {
+            Ok(runs) => runs,
+            Err(error) => return Row { error, ..row },
+        };
+        let (bytes, span) = outcome.measured;
+        let share = outcome.received as f64 / outcome.wire_bytes.max(1) as f64;
+        // Where the client's window, not the path, is the limit, there is nothing to judge.
+        let bdp = Rate::from_mbps(point.rate_mbps).bytes_in(Duration::from_millis(point.rtt_ms));
+        let is_judged = point.loss_percent == 0.0 && window >= bdp + bdp / 2;
+        let utilisation = is_judged.then(|| {
+            Rate::from_bytes_in(bytes, span).as_mbps_f64() / (point.rate_mbps as f64 * share)
+        });
+        Row {
             completed: outcome.completed,
             intact: outcome.intact,
             same_log_twice: outcome.event_log == again.event_log,
             fct_ms: outcome.duration.as_secs_f64() * 1e3,
-            goodput_mbps: goodput,
+            goodput_mbps: Rate::from_bytes_in(outcome.received, outcome.duration).as_mbps_f64(),
             utilisation,
             packets_lost: outcome.stats.packets_lost,
             event_log: outcome.event_log.0,
-        })
+            error: outcome.failed.unwrap_or_default(),
+            ..row
+        }
     }
 }
 
 pub(super) fn run(spec: &Spec, options: Options, out: &Path) -> Result<bool, String> {
     let points = spec.points(options)?;
-    let results = in_parallel(&points, options.jobs, |point| spec.work(point));
-    let rows = results.into_iter().collect::<Result<Vec<Row>, String>>()?;
     std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    let rows = in_parallel(&points, options.jobs, |point| spec.work(point));
     report::write_rows(&out.join("results.csv"), &rows)?;
     let text = serde_json::to_string_pretty(&summary(spec, &rows)).map_err(|e| e.to_string())?;
     report::write_file(&out.join("summary.json"), &text)?;
     report::write(out, spec, &rows)?;
+    for row in rows.iter().filter(|row| !row.error.is_empty()) {
+        eprintln!(
+            "{} ms, {} Mbps, {} % loss, {} BDP, {}, {}, seed {}: {}",
+            row.rtt_ms,
+            row.rate_mbps,
+            row.loss_percent,
+            row.queue_bdp,
+            row.congestion,
+            row.client,
+            row.seed,
+            row.error
+        );
+    }
     let verdicts = verdicts(spec, &rows);
     for (claim, good, all) in &verdicts {
         let word = if good == all { "PASS" } else { "FAIL" };
@@ -203,8 +252,8 @@ fn summary(spec: &Spec, rows: &[Row]) -> Vec<Summary> {
     let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in rows {
         let key = format!(
-            "{} {} {} {} {}",
-            row.rtt_ms, row.rate_mbps, row.loss_percent, row.queue_bdp, row.congestion
+            "{} {} {} {} {} {}",
+            row.rtt_ms, row.rate_mbps, row.loss_percent, row.queue_bdp, row.congestion, row.client
         );
         groups.entry(key).or_default().push(row);
     }
@@ -219,7 +268,7 @@ fn summary(spec: &Spec, rows: &[Row]) -> Vec<Summary> {
             let (mean, p50, p95, ci95) = statistics(&values);
             all.push(Summary {
                 experiment: spec.name.clone(),
-                scheme: first.congestion.clone(),
+                scheme: format!("{}, {} client", first.congestion, first.client),
                 point: BTreeMap::from([
                     ("rtt_ms", first.rtt_ms as f64),
                     ("rate_mbps", first.rate_mbps as f64),
@@ -257,11 +306,12 @@ mod tests {
         spec.sweep.loss_percent = vec![0.0, 5.0];
         spec.sweep.queue_bdp = vec![1.0];
         spec.sweep.congestion = vec!["cubic".to_owned()];
+        spec.sweep.client = vec![ClientKind::Quinn, ClientKind::Noq];
         let out = std::env::temp_dir().join(format!("mendcast-lab-{}", std::process::id()));
         let options = Options { runs: 2, jobs: 2, seed: 1 };
         assert!(run(&spec, options, &out).expect("it runs"));
         let rows = report::read_rows(&out.join("results.csv")).expect("readable");
-        assert_eq!(rows.len(), 4);
+        assert_eq!(rows.len(), 8);
         assert!(rows.iter().all(|row| row.completed && row.same_log_twice));
         let summary = std::fs::read_to_string(out.join("summary.json")).expect("written");
         let summary: Vec<serde_json::Value> = serde_json::from_str(&summary).expect("JSON");
@@ -277,20 +327,13 @@ mod tests {
         spec.claim.utilisation = 1.01;
         spec.sweep.congestion = vec!["cubic".to_owned()];
         let row = Row {
-            rtt_ms: 1,
-            rate_mbps: 1,
-            loss_percent: 0.0,
             queue_bdp: 1.0,
             congestion: "cubic".to_owned(),
-            seed: 1,
             completed: true,
             intact: true,
             same_log_twice: true,
-            fct_ms: 1.0,
-            goodput_mbps: 1.0,
             utilisation: Some(1.0),
-            packets_lost: 0,
-            event_log: String::new(),
+            ..Row::default()
         };
         let verdicts = verdicts(&spec, &[row]);
         assert_eq!(verdicts.last().map(|(_, good, all)| (*good, *all)), Some((0, 1)));

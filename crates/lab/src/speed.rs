@@ -1,0 +1,81 @@
+//! How fast the testbed is: simulated packets per second of CPU time, and whose code takes them.
+
+use core::time::Duration;
+use std::io;
+
+use cpu_time::ThreadTime;
+use links::{LinkConfig, PathConfig, Queue};
+use units::Rate;
+
+use crate::simulation::{Cipher, Scenario, run};
+
+/// What a run took.
+#[derive(Clone, Copy, Debug)]
+pub struct Measured {
+    /// Packets offered to the links, both directions.
+    pub packets: u64,
+    /// CPU time of the whole run: both ends, links and event loop.
+    pub cpu: Duration,
+    /// Of [`Measured::cpu`], what the client's code took. Its share comes from a second run, for
+    /// reading clocks around each call slows a run down.
+    pub client: Duration,
+}
+
+impl Measured {
+    /// Packets per second of CPU time.
+    pub fn packets_per_second(&self) -> f64 {
+        self.packets as f64 / self.cpu.as_secs_f64()
+    }
+
+    /// The client's part of the CPU time, from 0 to 1.
+    pub fn client_share(&self) -> f64 {
+        self.client.as_secs_f64() / self.cpu.as_secs_f64()
+    }
+}
+
+/// Downloads `bytes` over a clean path of 12 Mbps and 60 ms on the calling thread, which should
+/// have a core for itself.
+///
+/// # Errors
+/// The run fails, or there is no clock of CPU time.
+pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String> {
+    let down = LinkConfig {
+        rate: Some(Rate::from_mbps(12)),
+        queue: Queue::drop_tail(128_000),
+        delay: Some(Duration::from_millis(30)),
+        ..LinkConfig::default()
+    };
+    let scenario = Scenario {
+        path: PathConfig { up: LinkConfig { rate: None, ..down.clone() }, down },
+        cipher,
+        bytes,
+        seed,
+        log_events: false,
+        ..Scenario::default()
+    };
+    let clock = |e: io::Error| format!("no clock of CPU time: {e}");
+    let start = ThreadTime::try_now().map_err(clock)?;
+    let outcome = run(&scenario)?;
+    let cpu = start.try_elapsed().map_err(clock)?;
+    let start = ThreadTime::try_now().map_err(clock)?;
+    let timed = run(&Scenario { time_client: true, ..scenario })?;
+    let share = timed.client_time.as_secs_f64()
+        / start.try_elapsed().map_err(clock)?.as_secs_f64().max(f64::MIN_POSITIVE);
+    if !(outcome.completed && outcome.intact) {
+        return Err(format!("the download failed: {:?}", outcome.failed));
+    }
+    Ok(Measured { packets: outcome.packets, cpu, client: cpu.mul_f64(share.min(1.0)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_measurement_counts_both_directions_and_the_clients_share() {
+        let measured = measure(Cipher::Null, 1_000_000, 1).expect("it runs");
+        // 1 MB are over 800 datagrams, and there is at least an acknowledgement for each ten.
+        assert!(measured.packets > 880, "{measured:?}");
+        assert!(measured.client > Duration::ZERO && measured.client < measured.cpu);
+    }
+}
