@@ -15,6 +15,7 @@ use quic::{
 };
 use units::{Ecn, StreamId, Timestamp};
 
+use crate::client::IDLE_TIMEOUT;
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::simulation::{Cipher, Scenario};
@@ -74,7 +75,8 @@ impl Server {
         });
         let transport = TransportConfig {
             congestion: scenario.congestion,
-            idle_timeout: Duration::from_secs(120),
+            idle_timeout: IDLE_TIMEOUT,
+            handshake_timeout: IDLE_TIMEOUT,
             observer,
             ..TransportConfig::default()
         };

@@ -45,8 +45,10 @@ pub struct Scenario {
     pub window: u64,
     /// Of everything random.
     pub seed: u64,
-    /// A NAT before the client gives it another port each time that this much has passed, and
-    /// forgets the old one.
+    /// From the first byte on, a NAT before the client gives it another port each time that this
+    /// much has passed, and forgets the old one. During the handshake addresses are stable: "The
+    /// design of QUIC relies on endpoints retaining a stable address for the duration of the
+    /// handshake" (RFC 9000, section 9).
     pub rebind_every: Option<Duration>,
     /// Timers of both ends fire at multiples of this: what sockets would do to short schedules.
     pub timer_granularity: Duration,
@@ -153,6 +155,8 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         bytes: scenario.bytes,
         window: scenario.window,
         seed: scenario.seed,
+        // A viewer that only receives has nothing to say from its new address otherwise.
+        keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
     })?;
     let mut path: Path<Datagram> = Path::new(&scenario.path, scenario.seed, "path");
     let mut spare: Vec<Vec<u8>> = Vec::new();
@@ -167,6 +171,8 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
     let (mut is_client_due, mut is_server_due) = (true, false);
     let (mut client_at, mut server_at) = (None, None);
     let mut sent = Vec::new();
+    let mut address = SocketAddr::new(CLIENT, FIRST_PORT);
+    let mut rebind_at = None;
 
     let packet = |spare: &mut Vec<Vec<u8>>, client: SocketAddr, ecn: Ecn, data: &[u8]| {
         let mut buffer = spare.pop().unwrap_or_default();
@@ -176,10 +182,15 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         Packet { size, ecn, payload: Datagram { client, data: buffer } }
     };
     loop {
-        let rebinds = scenario.rebind_every.map_or(0, |every| {
-            now.as_nanos() / (every.as_nanos() as u64).max(1) % u64::from(u16::MAX - FIRST_PORT)
-        });
-        let address = SocketAddr::new(CLIENT, FIRST_PORT + rebinds as u16);
+        if client.download().received == 0 {
+            rebind_at = scenario.rebind_every.map(|every| now + every);
+        } else if let (Some(at), Some(every)) = (rebind_at, scenario.rebind_every)
+            && now >= at
+        {
+            let port = address.port().checked_add(1).unwrap_or(FIRST_PORT);
+            address.set_port(port);
+            rebind_at = Some(now + every);
+        }
         if is_client_due {
             stopwatch.time(|| {
                 client.drive(now, &mut |ecn, data| {

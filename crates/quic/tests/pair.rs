@@ -192,6 +192,23 @@ fn a_handshake_survives_heavy_loss() {
 }
 
 #[test]
+fn a_request_that_overtakes_the_end_of_the_handshake_is_not_asked_for_again() {
+    let mut pair = Pair::new(&Setup::new(21));
+    // Of the client's datagrams the second has its Finished; the request follows.
+    pair.fate =
+        Box::new(
+            |to_client, number, _| {
+                if !to_client && number == 1 { Fate::Late(SECOND / 30) } else { Fate::Deliver }
+            },
+        );
+    pair.connect();
+    assert_eq!(pair.download(SECOND), pair.answer);
+    let stats = *pair.connection().stats();
+    assert_eq!(stats.dropped, [0; 4], "{stats:?}");
+    assert_eq!(pair.client.stats().path.lost_packets, 0);
+}
+
+#[test]
 fn damage_duplicates_reordering_and_rebinding_cost_no_byte() {
     let cases = std::env::var("MENDCAST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(40);
     for seed in 0..cases {

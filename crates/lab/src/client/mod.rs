@@ -19,8 +19,8 @@ use crate::identity::{certificate, wall_clock};
 use crate::server::pattern;
 use crate::simulation::Cipher;
 
-/// Both clients' idle time-out.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(120);
+/// Idle time-out of both ends: probes that back off through the worst of random paths stay below.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A third-party client library.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
@@ -81,6 +81,8 @@ pub(crate) struct Request {
     /// Flow-control window of stream and connection, in bytes.
     pub window: u64,
     pub seed: u64,
+    /// How often the client speaks when it has nothing to say.
+    pub keep_alive: Option<Duration>,
 }
 
 impl Request {

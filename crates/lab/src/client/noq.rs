@@ -31,8 +31,9 @@ impl Client {
         let window = noq::VarInt::from_u64(request.window).unwrap_or(noq::VarInt::MAX);
         transport.stream_receive_window(window).receive_window(window);
         transport.max_idle_timeout(Some(
-            IDLE_TIMEOUT.try_into().expect("two minutes are a valid time-out"),
+            IDLE_TIMEOUT.try_into().expect("ten minutes are a valid time-out"),
         ));
+        transport.keep_alive_interval(request.keep_alive);
         let mut config = noq::ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(transport));
         let mut endpoint = noq::EndpointConfig::default();

@@ -135,7 +135,6 @@ fn random_scenario(seed: u64) -> Scenario {
             .random_bool(0.25)
             .then(|| Duration::from_millis(rng.random_range(500..5_000))),
         timer_granularity: Duration::from_micros(rng.random_range(0..2_000)),
-        limit: Duration::from_secs(600),
         ..Scenario::default()
     }
 }

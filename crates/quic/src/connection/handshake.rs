@@ -28,6 +28,7 @@ impl Handshake {
             client_scid: scid,
             started: now,
             has_parameters: false,
+            early_packets: Vec::new(),
         }
     }
 }

@@ -67,6 +67,9 @@ impl Connection {
             self.recovery.on_new_path(now);
             Some(Box::new(core::mem::replace(&mut self.path, path)))
         };
+        // What was unanswered went to an address that is no more: the back-off says nothing about
+        // this one.
+        self.pto_count = 0;
         self.stats.migrations += 1;
         self.observe(now, &observer::Event::Migrated);
         if known {

@@ -2,7 +2,7 @@
 //! 13; RFC 9001, section 5).
 
 use super::migration::{OffPath, OffPathFrame};
-use super::spaces::SpaceId;
+use super::spaces::{Handshake, SpaceId};
 use super::{CloseReason, Connection, Context, State, violation};
 use crate::crypto::{OpenError, TAG_LEN};
 use crate::ids::{LOCAL_LEN, RemoteId};
@@ -55,6 +55,28 @@ pub(super) struct Arrival {
     pub local_id: u64,
 }
 
+/// Bytes of 1-RTT packets that are kept until the handshake ends: a request or two.
+const MAX_EARLY: usize = 6_000;
+
+/// A 1-RTT packet that waits for the end of the handshake.
+pub(crate) struct EarlyPacket {
+    arrival: Arrival,
+    pn_offset: usize,
+    packet: Vec<u8>,
+}
+
+impl Handshake {
+    fn keep(&mut self, arrival: &Arrival, pn_offset: usize, packet: &[u8]) -> Result<(), Dropped> {
+        let kept: usize = self.early_packets.iter().map(|early| early.packet.len()).sum();
+        if kept + packet.len() > MAX_EARLY {
+            return Err(Dropped::NoKeys);
+        }
+        let early = EarlyPacket { arrival: *arrival, pn_offset, packet: packet.to_vec() };
+        self.early_packets.push(early);
+        Ok(())
+    }
+}
+
 impl Connection {
     /// Takes a datagram that the endpoint has found to be ours. `local_id` is the sequence number
     /// of the connection ID in its first packet, 0 for the client's own choice.
@@ -86,6 +108,29 @@ impl Connection {
             self.look_for_close(datagram);
             return;
         }
+        let early = self
+            .handshake
+            .as_mut()
+            .map(|h| core::mem::take(&mut h.early_packets))
+            .unwrap_or_default();
+        self.on_packets(&arrival, datagram, ctx);
+        if let Some(handshake) = &mut self.handshake {
+            handshake.early_packets.splice(..0, early);
+        } else {
+            for EarlyPacket { arrival, pn_offset, mut packet } in early {
+                let arrival = Arrival { now, ..arrival };
+                if self.is_open()
+                    && let Err(dropped) =
+                        self.on_packet(&arrival, PacketType::OneRtt, &mut packet, pn_offset, ctx)
+                {
+                    self.stats.drop(dropped);
+                }
+            }
+        }
+    }
+
+    /// Takes the packets of a datagram, one after the other.
+    fn on_packets(&mut self, arrival: &Arrival, datagram: &mut [u8], ctx: &mut Context<'_>) {
         let mut first_dcid = None;
         let mut at = 0;
         while at < datagram.len() && self.is_open() {
@@ -108,11 +153,11 @@ impl Connection {
                 return;
             }
             let packet = &mut rest[..end];
-            if let Err(dropped) = self.on_packet(&arrival, ty, packet, pn_offset, ctx) {
+            if let Err(dropped) = self.on_packet(arrival, ty, packet, pn_offset, ctx) {
                 self.stats.drop(dropped);
                 // Of an undecryptable 1-RTT packet the tail may be a stateless reset.
                 if ty == PacketType::OneRtt && dropped != Dropped::Duplicate {
-                    self.look_for_reset(now, &datagram[at..]);
+                    self.look_for_reset(arrival.now, &datagram[at..]);
                 }
             }
             at += end;
@@ -166,10 +211,13 @@ impl Connection {
         let retain = 3 * self.pto();
         let (space, header_key) = match ty {
             PacketType::OneRtt => {
-                // RFC 9001, section 5.7: 1-RTT packets "MUST NOT" be processed before the
-                // handshake is complete.
-                let keys = self.keys.as_ref().filter(|_| self.handshake.is_none());
-                (SpaceId::Data, keys.ok_or(Dropped::NoKeys)?.remote_header())
+                let keys = self.keys.as_ref().ok_or(Dropped::NoKeys)?;
+                // RFC 9001, section 5.7: a server "MUST NOT process incoming 1-RTT protected
+                // packets before the TLS handshake is complete" and "MAY" keep them.
+                if let Some(handshake) = &mut self.handshake {
+                    return handshake.keep(arrival, pn_offset, packet);
+                }
+                (SpaceId::Data, keys.remote_header())
             }
             PacketType::ZeroRtt => {
                 let handshake = self.handshake.as_ref().ok_or(Dropped::NoKeys)?;

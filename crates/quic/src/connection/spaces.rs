@@ -1,6 +1,7 @@
 //! Packet-number spaces (RFC 9000, section 12.3) and what exists only until the handshake is
 //! confirmed.
 
+use super::receive::EarlyPacket;
 use crate::crypto::{DirectionKeys, Keys, Tls};
 use crate::crypto_stream::{CryptoReceive, CryptoSend};
 use crate::ledger::Ledger;
@@ -63,4 +64,6 @@ pub(crate) struct Handshake {
     pub started: Timestamp,
     /// The client's transport parameters were read.
     pub has_parameters: bool,
+    /// 1-RTT packets that overtook the client's last handshake message.
+    pub early_packets: Vec<EarlyPacket>,
 }
