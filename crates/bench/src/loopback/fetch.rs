@@ -1,0 +1,100 @@
+//! The client's process: the same downloads from every server.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use super::{ANSWER, MTU, PARALLEL, WINDOW, client_socket, floor, process_cpu};
+use crate::identity::{NAME, client_tls};
+
+/// Downloads, then prints its own CPU time in seconds and the mean size of received datagrams.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Fetch {
+    /// `quic` or `floor`.
+    what: String,
+    address: SocketAddr,
+    /// Directory with `chain.pem`.
+    dir: PathBuf,
+    /// Answers of a megabyte.
+    answers: usize,
+}
+
+impl Fetch {
+    pub(crate) fn run(self) -> Result<(), String> {
+        let datagram = if self.what == "floor" {
+            floor::fetch(self.address, (self.answers * ANSWER) as u64)?
+        } else {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .map_err(|e| e.to_string())?;
+            runtime.block_on(self.download())?
+        };
+        println!("{} {datagram}", process_cpu(std::process::id())?.as_secs_f64());
+        Ok(())
+    }
+
+    async fn download(&self) -> Result<f64, String> {
+        let connection = self.connect().await?;
+        let mut left = self.answers;
+        while left > 0 {
+            let now = left.min(PARALLEL);
+            let fetches: Vec<_> = (0..now).map(|_| tokio::spawn(get(connection.clone()))).collect();
+            for fetch in fetches {
+                fetch.await.map_err(|e| e.to_string())??;
+            }
+            left -= now;
+        }
+        let received = connection.stats().udp_rx;
+        connection.close(0u32.into(), b"");
+        Ok(received.bytes as f64 / received.datagrams as f64)
+    }
+
+    /// Connects; a server that has just been started may need a moment.
+    async fn connect(&self) -> Result<quinn::Connection, String> {
+        let certificate = CertificateDer::from_pem_file(self.dir.join("chain.pem"))
+            .map_err(|e| format!("{}: {e}", self.dir.display()))?;
+        let tls = quinn::crypto::rustls::QuicClientConfig::try_from(client_tls(&certificate))
+            .map_err(|e| e.to_string())?;
+        let mut transport = quinn::TransportConfig::default();
+        transport
+            .stream_receive_window(WINDOW.into())
+            .receive_window(WINDOW.into())
+            .initial_mtu(MTU)
+            .mtu_discovery_config(None);
+        let mut config = quinn::ClientConfig::new(Arc::new(tls));
+        config.transport_config(Arc::new(transport));
+        let socket = client_socket().map_err(|e| e.to_string())?;
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)
+            .map_err(|e| e.to_string())?;
+        let mut error = String::new();
+        for _ in 0..20 {
+            let connecting = endpoint
+                .connect_with(config.clone(), self.address, NAME)
+                .map_err(|e| e.to_string())?;
+            match tokio::time::timeout(Duration::from_secs(2), connecting).await {
+                Ok(Ok(connection)) => return Ok(connection),
+                Ok(Err(e)) => error = e.to_string(),
+                Err(_) => error = "no answer".to_owned(),
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        Err(format!("{}: {error}", self.address))
+    }
+}
+
+async fn get(connection: quinn::Connection) -> Result<(), String> {
+    let (mut send, mut receive) = connection.open_bi().await.map_err(|e| e.to_string())?;
+    send.write_all(b"GET /chunk\r\n").await.map_err(|e| e.to_string())?;
+    send.finish().map_err(|e| e.to_string())?;
+    let mut received = 0;
+    while let Some(chunk) = receive.read_chunk(usize::MAX, true).await.map_err(|e| e.to_string())? {
+        received += chunk.bytes.len();
+    }
+    if received == ANSWER { Ok(()) } else { Err(format!("{received} of {ANSWER} bytes")) }
+}

@@ -1,0 +1,300 @@
+//! Servers over loopback sockets: CPU time of the server's process per bit delivered.
+//!
+//! Every server is a process of its own and answers `GET /chunk` on ALPN `hq-interop` with 1 MiB
+//! from memory; every download is made by the same client process (`quinn`, TLS_AES_128_GCM,
+//! datagrams of 1,200 bytes, GRO). The floor has no transport at all: it copies, seals and sends
+//! packets of 1,200 bytes, and is told by a receiver with GRO how much has arrived.
+
+mod fetch;
+mod floor;
+mod quinn_server;
+
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
+
+use crate::identity::Identity;
+use crate::report::{Report, Samples, Target};
+
+pub(crate) use fetch::Fetch;
+
+/// UDP payload of full datagrams.
+const MTU: u16 = 1_200;
+/// Bytes of an answer.
+const ANSWER: usize = 1 << 20;
+/// Requests under way at a time.
+const PARALLEL: usize = 4;
+/// The client's windows in bytes.
+const WINDOW: u32 = 8 << 20;
+
+/// Runs a server until it is killed; prints its address once it listens.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Serve {
+    /// `quinn` or `floor`.
+    name: String,
+    /// Directory with `chain.pem` and `key.pem`.
+    dir: PathBuf,
+}
+
+impl Serve {
+    pub(crate) fn run(self) -> Result<(), String> {
+        match self.name.as_str() {
+            "quinn" => quinn_server::run(&self.dir),
+            "floor" => floor::serve(),
+            other => Err(format!("no server `{other}`")),
+        }
+    }
+}
+
+/// A socket for a client, with room for what a server sends in one go.
+fn client_socket() -> std::io::Result<std::net::UdpSocket> {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
+    Ok(socket)
+}
+
+/// A contestant's process; it ends with this value.
+struct Server {
+    child: Child,
+    address: SocketAddr,
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Server {
+    /// Starts `command`, which prints `listening ADDRESS`.
+    fn start(mut command: Command) -> Result<Self, String> {
+        let text = format!("{command:?}");
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|e| format!("{text}: {e}"))?;
+        let mut line = String::new();
+        if let Some(stdout) = child.stdout.take() {
+            // An error shows as a line without an address.
+            let _ = BufReader::new(stdout).read_line(&mut line);
+        }
+        let address = line.trim().strip_prefix("listening ").and_then(|a| a.parse().ok());
+        let mut server = Self { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+        server.address = address.ok_or_else(|| format!("{text} did not start: {line}"))?;
+        Ok(server)
+    }
+
+    /// User and system time so far.
+    fn cpu(&self) -> Result<Duration, String> {
+        process_cpu(self.child.id())
+    }
+}
+
+/// User and system time of a process, from /proc; its ticks are a hundredth of a second.
+fn process_cpu(pid: u32) -> Result<Duration, String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .map_err(|e| format!("/proc/{pid}/stat: {e}"))?;
+    // The name before the last parenthesis may contain anything.
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or("").split_whitespace().collect();
+    let ticks = |index: usize| fields.get(index).and_then(|f| f.parse::<u64>().ok()).unwrap_or(0);
+    Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
+}
+
+/// Datagrams that sockets had no room for, on the whole machine.
+fn receive_errors() -> u64 {
+    let text = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
+    let (names, values) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
+    let mut pairs = names.split(' ').zip(values.split(' '));
+    pairs.find(|(name, _)| *name == "RcvbufErrors").and_then(|(_, n)| n.parse().ok()).unwrap_or(0)
+}
+
+/// Nanoseconds to seal a packet of 1,200 bytes: what this machine gives at the moment.
+fn calibration() -> f64 {
+    const PACKETS: u32 = 100_000;
+    let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).expect("a key has 16 bytes");
+    let key = LessSafeKey::new(key);
+    let mut packet = vec![0; usize::from(MTU) - 16];
+    let start = Instant::now();
+    for number in 0..PACKETS {
+        let mut nonce = [0; 12];
+        nonce[..4].copy_from_slice(&number.to_le_bytes());
+        let nonce = Nonce::assume_unique_for_key(nonce);
+        let tag = key.seal_in_place_separate_tag(nonce, Aad::empty(), &mut packet);
+        std::hint::black_box(tag.expect("the packet is short"));
+    }
+    start.elapsed().as_nanos() as f64 / f64::from(PACKETS)
+}
+
+/// How a contestant is started.
+enum Kind<'a> {
+    Edge(&'a Path),
+    Own,
+    Peer(&'a Path),
+}
+
+fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, String> {
+    match kind {
+        Kind::Edge(program) => edge(program, dir),
+        Kind::Own => {
+            let own = std::env::current_exe().map_err(|e| e.to_string())?;
+            let mut command = Command::new(own);
+            command.arg("serve").arg(name).arg(dir);
+            Server::start(command)
+        }
+        Kind::Peer(program) => {
+            let mut command = Command::new(program);
+            command.arg(name).arg(dir);
+            Server::start(command)
+        }
+    }
+}
+
+/// The product itself, on a free port. It answers from its cache of small files.
+fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
+    let root = dir.join("www");
+    std::fs::create_dir_all(&root)
+        .and_then(|()| std::fs::write(root.join("chunk"), vec![0x5a; ANSWER]))
+        .map_err(|e| format!("{}: {e}", root.display()))?;
+    let probe = std::net::UdpSocket::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
+    let address = probe.local_addr().map_err(|e| e.to_string())?;
+    drop(probe);
+    let config = dir.join("edge.toml");
+    let text = format!(
+        "[server]\nlisten = \"{address}\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
+         root = \"www\"\ncores = 1\n[quic]\ncongestion = \"cubic\"\ninitial_mtu = {MTU}\n\
+         max_mtu = {MTU}\nhq_interop = true\n[log]\nlevel = \"error\"\n"
+    );
+    std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
+    let child = Command::new(program)
+        .args(["edge", "--config"])
+        .arg(&config)
+        .stdout(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("{}: {e}", program.display()))?;
+    Ok(Server { child, address })
+}
+
+/// What a download cost the server.
+struct Cost {
+    gbit_per_cpu_second: f64,
+    /// Share of the time that server and client were on a CPU.
+    busy: (f64, f64),
+    datagram: f64,
+    receive_errors: u64,
+}
+
+/// Downloads `answers` times a megabyte and reads both processes' CPU time.
+fn download(name: &str, server: &Server, dir: &Path, answers: usize) -> Result<Cost, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let fetch = |answers: usize| {
+        let output = Command::new(&own)
+            .arg("fetch")
+            .args([if name == "floor" { "floor" } else { "quic" }, &server.address.to_string()])
+            .arg(dir)
+            .arg(answers.to_string())
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(|e| e.to_string())?;
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if output.status.success() {
+            Ok(text)
+        } else {
+            Err(format!("{name}: the download failed: {text}"))
+        }
+    };
+    // The first download fills caches and tables.
+    fetch(16)?;
+    let (cpu, errors, start) = (server.cpu()?, receive_errors(), Instant::now());
+    let text = fetch(answers)?;
+    let (wall, cpu) = (start.elapsed().as_secs_f64(), (server.cpu()? - cpu).as_secs_f64());
+    let mut numbers = text.split_whitespace().filter_map(|word| word.parse::<f64>().ok());
+    let client_cpu = numbers.next().unwrap_or(f64::NAN);
+    let datagram = numbers.next().unwrap_or(f64::NAN);
+    let gbit = (answers * ANSWER) as f64 * 8.0 / 1e9;
+    Ok(Cost {
+        gbit_per_cpu_second: gbit / cpu,
+        busy: (cpu / wall, client_cpu / wall),
+        datagram,
+        receive_errors: receive_errors() - errors,
+    })
+}
+
+/// `rounds` rounds of `megabytes` from each contestant.
+pub(crate) fn measure(
+    report: &mut Report,
+    rounds: usize,
+    megabytes: usize,
+    mendcast: &Path,
+    peers: Option<&Path>,
+) -> Result<(), String> {
+    let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+    let identity = Identity::new();
+    for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
+        std::fs::write(dir.path().join(name), text).map_err(|e| e.to_string())?;
+    }
+    let mut contestants = vec![
+        ("mendcast", Kind::Edge(mendcast), Samples::default()),
+        ("quinn", Kind::Own, Samples::default()),
+        ("floor", Kind::Own, Samples::default()),
+    ];
+    match peers {
+        Some(program) => {
+            for name in ["quiche", "s2n-quic"] {
+                contestants.push((name, Kind::Peer(program), Samples::default()));
+            }
+        }
+        None => println!("skipped: quiche and s2n-quic, for --peers names no program"),
+    }
+    for round in 0..rounds {
+        println!("      round {}: sealing takes {:.0} ns per packet", round + 1, calibration());
+        for (name, kind, samples) in &mut contestants {
+            let server = start(kind, name, dir.path())?;
+            let cost = download(name, &server, dir.path(), megabytes)?;
+            println!(
+                "      {name}: {:.3} s/Gbit, server {:.0} % and client {:.0} % of a CPU, {:.0} B \
+                 per datagram, {} receive errors{}",
+                1.0 / cost.gbit_per_cpu_second,
+                cost.busy.0 * 100.0,
+                cost.busy.1 * 100.0,
+                cost.datagram,
+                cost.receive_errors,
+                if cost.busy.1 > 0.95 { "; the client is the limit" } else { "" }
+            );
+            samples.push(cost.gbit_per_cpu_second);
+        }
+    }
+    let Some(((_, _, ours), others)) = contestants.split_first() else { return Ok(()) };
+    for (name, _, samples) in others {
+        let target = match *name {
+            "quinn" => Target::RatioAtLeast(2.0),
+            "floor" => Target::RatioAtLeast(1.0 / 1.7),
+            _ => Target::None,
+        };
+        let what = ("loopback_gbit_per_cpu_second", "Gbit per server CPU-second");
+        report.add(what, ours, (name, samples), target);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_this_process_is_read() {
+        let before = process_cpu(std::process::id()).expect("readable");
+        let end = Instant::now() + Duration::from_secs(5);
+        while process_cpu(std::process::id()).expect("readable") == before {
+            assert!(Instant::now() < end, "the counter stands still");
+        }
+        assert!(process_cpu(u32::MAX).is_err());
+    }
+}

@@ -1,0 +1,52 @@
+//! `quinn` as a server, on one thread as ours.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+
+use super::{ANSWER, MTU};
+use crate::identity::server_tls;
+
+pub(super) fn run(dir: &Path) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
+    runtime.block_on(serve(dir))
+}
+
+async fn serve(dir: &Path) -> Result<(), String> {
+    let certificate =
+        CertificateDer::from_pem_file(dir.join("chain.pem")).map_err(|e| e.to_string())?;
+    let key = PrivatePkcs8KeyDer::from_pem_file(dir.join("key.pem")).map_err(|e| e.to_string())?;
+    let tls = quinn::crypto::rustls::QuicServerConfig::try_from(server_tls(certificate, key))
+        .map_err(|e| e.to_string())?;
+    let mut transport = quinn::TransportConfig::default();
+    transport.initial_mtu(MTU).mtu_discovery_config(None);
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    config.transport_config(Arc::new(transport));
+    let endpoint = quinn::Endpoint::server(config, SocketAddr::from(([127, 0, 0, 1], 0)))
+        .map_err(|e| e.to_string())?;
+    println!("listening {}", endpoint.local_addr().map_err(|e| e.to_string())?);
+    let answer = Bytes::from(vec![0x5a; ANSWER]);
+    while let Some(incoming) = endpoint.accept().await {
+        let answer = answer.clone();
+        tokio::spawn(async move {
+            let Ok(connection) = incoming.await else { return };
+            while let Ok((mut send, mut receive)) = connection.accept_bi().await {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    // What fails is seen by the client, which counts bytes.
+                    let _ = receive.read_to_end(1_000).await;
+                    let _ = send.write_chunk(answer).await;
+                    let _ = send.finish();
+                });
+            }
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,338 @@
+//! Servers without sockets: two sans-IO transports behind one trait, each against the same
+//! unmodified `quinn-proto` client, in a loop whose virtual clock takes a millisecond per turn.
+//! Only the time and the heap of the server's calls count.
+
+mod ours;
+mod quinn_proto;
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use ::quinn_proto as quinn;
+use bytes::{Bytes, BytesMut};
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
+
+use crate::identity::{Identity, NAME, client_tls};
+use crate::report::{Report, Samples, Target};
+use ours::Ours;
+use quinn_proto::Quinn;
+
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
+const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+/// Of all datagrams; neither side looks for a larger size.
+const MTU: u16 = 1_200;
+/// The client's window of stream and connection in bytes.
+const WINDOW: u32 = 1 << 20;
+/// Bytes of the shared chunk that answers consist of.
+const CHUNK: usize = 1 << 16;
+/// Bytes that a server's application keeps unsent.
+const HIGH_WATER: usize = 2 * CHUNK;
+/// One turn of the loop.
+const TURN: Duration = Duration::from_millis(1);
+/// Room of a batch.
+const BATCH: usize = 1 << 16;
+
+/// Datagrams of one size, one after the other; the last may be shorter.
+pub(super) struct Batch {
+    pub data: Vec<u8>,
+    /// Bytes of `data` that are in use.
+    pub len: usize,
+    pub segment: usize,
+    pub to: SocketAddr,
+}
+
+/// Buffers that go round, so that no side pays for allocating them.
+#[derive(Default)]
+pub(super) struct Pool(Vec<Vec<u8>>);
+
+impl Pool {
+    fn get(&mut self) -> Vec<u8> {
+        self.0.pop().unwrap_or_else(|| Vec::with_capacity(BATCH))
+    }
+}
+
+/// A server under test. It answers any request with `answer` bytes, made of one shared chunk.
+pub(super) trait Server {
+    fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]);
+    /// Timers, application, and datagrams into `out`.
+    fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>);
+}
+
+/// The transports that are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contestant {
+    Ours,
+    QuinnProto,
+}
+
+fn server(
+    contestant: Contestant,
+    identity: &Identity,
+    epoch: Instant,
+    answer: u64,
+) -> Box<dyn Server> {
+    match contestant {
+        Contestant::Ours => Box::new(Ours::new(identity, answer)),
+        Contestant::QuinnProto => Box::new(Quinn::new(identity, epoch, answer)),
+    }
+}
+
+/// What the servers send.
+fn chunk() -> Bytes {
+    Bytes::from(vec![0x5a; CHUNK])
+}
+
+/// The viewer.
+struct Client {
+    address: SocketAddr,
+    endpoint: quinn::Endpoint,
+    handle: quinn::ConnectionHandle,
+    connection: quinn::Connection,
+    stream: Option<quinn::StreamId>,
+    wants: bool,
+    received: u64,
+    packets: u64,
+}
+
+impl Client {
+    fn new(identity: &Identity, epoch: Instant, port: u16, window: u32) -> Self {
+        let tls =
+            quinn::crypto::rustls::QuicClientConfig::try_from(client_tls(&identity.certificate))
+                .expect("the provider has an initial cipher suite");
+        let mut transport = quinn::TransportConfig::default();
+        transport
+            .stream_receive_window(window.into())
+            .receive_window(window.into())
+            .max_idle_timeout(None)
+            .mtu_discovery_config(None);
+        let mut config = quinn::ClientConfig::new(Arc::new(tls));
+        config.transport_config(Arc::new(transport));
+        let mut endpoint = quinn::Endpoint::new(Arc::default(), None, false, None);
+        let (handle, connection) =
+            endpoint.connect(epoch, config, SERVER, NAME).expect("name and address are valid");
+        Self {
+            address: SocketAddr::new(CLIENT, port),
+            endpoint,
+            handle,
+            connection,
+            stream: None,
+            wants: false,
+            received: 0,
+            packets: 0,
+        }
+    }
+
+    fn on_datagram(&mut self, now: Instant, data: &[u8]) {
+        let mut reply = Vec::new();
+        let event = self.endpoint.handle(now, SERVER, None, None, BytesMut::from(data), &mut reply);
+        if let Some(quinn::DatagramEvent::ConnectionEvent(_, event)) = event {
+            self.connection.handle_event(event);
+        }
+    }
+
+    fn drive(&mut self, now: Instant, mut send: impl FnMut(Vec<u8>)) {
+        if self.connection.poll_timeout().is_some_and(|at| at <= now) {
+            self.connection.handle_timeout(now);
+        }
+        while let Some(event) = self.connection.poll_endpoint_events() {
+            if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                self.connection.handle_event(event);
+            }
+        }
+        while self.connection.poll().is_some() {}
+        if self.wants && self.stream.is_none() && !self.connection.is_handshaking() {
+            let stream = self.connection.streams().open(quinn::Dir::Bi);
+            if let Some(stream) = stream {
+                let mut send = self.connection.send_stream(stream);
+                send.write(b"GET /\r\n").expect("an open stream has room");
+                send.finish().expect("the stream is open");
+            }
+            self.stream = stream;
+        }
+        if let Some(stream) = self.stream
+            && let Ok(mut chunks) = self.connection.recv_stream(stream).read(true)
+        {
+            while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
+                self.received += chunk.bytes.len() as u64;
+            }
+            // The window update goes out with the next transmission in any case.
+            let _ = chunks.finalize();
+        }
+        loop {
+            let mut buffer = Vec::new();
+            let transmit = self.connection.poll_transmit(now, 1, &mut buffer);
+            let Some(transmit) = transmit else { break };
+            buffer.truncate(transmit.size);
+            self.packets += 1;
+            send(buffer);
+        }
+    }
+}
+
+/// What a download cost.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Download {
+    /// Time of the server's calls.
+    pub server: Duration,
+    /// Time of everything.
+    pub all: Duration,
+    /// Datagrams, both directions.
+    pub packets: u64,
+}
+
+/// Downloads `bytes`.
+pub(crate) fn download(contestant: Contestant, bytes: u64) -> Result<Download, String> {
+    let identity = Identity::new();
+    let epoch = Instant::now();
+    let mut server = server(contestant, &identity, epoch, bytes);
+    let mut client = Client::new(&identity, epoch, 40_000, WINDOW);
+    client.wants = true;
+    let (mut pool, mut out) = (Pool::default(), Vec::new());
+    let mut to_server: Vec<Vec<u8>> = Vec::new();
+    let mut served = Duration::ZERO;
+    let (mut now, mut packets) = (Duration::ZERO, 0);
+    let start = Instant::now();
+    while client.received < bytes {
+        now += TURN;
+        if now > Duration::from_secs(36_000) {
+            return Err(format!("{contestant:?}: {} of {bytes} bytes arrived", client.received));
+        }
+        let begin = Instant::now();
+        for mut datagram in to_server.drain(..) {
+            server.on_datagram(now, client.address, &mut datagram);
+        }
+        server.drive(now, &mut pool, &mut out);
+        served += begin.elapsed();
+        for batch in out.drain(..) {
+            for datagram in batch.data[..batch.len].chunks(batch.segment) {
+                client.on_datagram(epoch + now, datagram);
+                packets += 1;
+            }
+            pool.0.push(batch.data);
+        }
+        client.drive(epoch + now, |datagram| to_server.push(datagram));
+    }
+    Ok(Download { server: served, all: start.elapsed(), packets: packets + client.packets })
+}
+
+/// Bytes of heap per connection on the server's side.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Heap {
+    /// Of `count` connections that have been silent for a minute.
+    pub idle: f64,
+    /// What each connection adds when one payload of a megabyte is queued on all of them.
+    pub queued: f64,
+}
+
+/// Establishes `count` connections, lets them rest, then has each ask for an answer of 1 MB while
+/// its client takes a tenth of it.
+pub(crate) fn heap(contestant: Contestant, count: u16) -> Result<Heap, String> {
+    const ANSWER: u64 = 1 << 20;
+    let identity = Identity::new();
+    let epoch = Instant::now();
+    let mut server = server(contestant, &identity, epoch, ANSWER);
+    // The configuration, and tables that the first connection makes, belong to no connection.
+    let mut held = 0i64;
+    let (mut pool, mut out) = (Pool::default(), Vec::new());
+    let mut clients: Vec<Client> = Vec::new();
+    let mut now = Duration::ZERO;
+    let mut turn = |clients: &mut Vec<Client>, server: &mut Box<dyn Server>, now: Duration| {
+        let mut to_server = Vec::new();
+        for client in clients.iter_mut() {
+            let from = client.address;
+            client.drive(epoch + now, |datagram| to_server.push((from, datagram)));
+        }
+        let region = Region::new(&INSTRUMENTED_SYSTEM);
+        for (from, datagram) in &mut to_server {
+            server.on_datagram(now, *from, datagram);
+        }
+        server.drive(now, &mut pool, &mut out);
+        let change = region.change();
+        let mut delta = change.bytes_allocated as i64 - change.bytes_deallocated as i64;
+        // Buffers of datagrams on the way are not the server's.
+        let buffers = out.iter().map(|batch| &batch.data).chain(&pool.0);
+        delta -= buffers.map(|buffer| buffer.capacity() as i64).sum::<i64>();
+        for batch in out.drain(..) {
+            let index = usize::from(batch.to.port() - 1);
+            if let Some(client) = clients.get_mut(index) {
+                for datagram in batch.data[..batch.len].chunks(batch.segment) {
+                    client.on_datagram(epoch + now, datagram);
+                }
+            }
+        }
+        pool.0.clear();
+        delta
+    };
+    for port in 1..=count {
+        clients.push(Client::new(&identity, epoch, port, (ANSWER / 10) as u32));
+        for _ in 0..4 {
+            now += TURN;
+            held += turn(&mut clients, &mut server, now);
+        }
+    }
+    for _ in 0..60_000 / 50 {
+        now += 50 * TURN;
+        held += turn(&mut clients, &mut server, now);
+    }
+    let alive =
+        clients.iter().filter(|c| !c.connection.is_handshaking() && !c.connection.is_closed());
+    if alive.count() != usize::from(count) {
+        return Err(format!("{contestant:?}: not all of {count} connections came about"));
+    }
+    let idle = held as f64 / f64::from(count);
+    clients.iter_mut().for_each(|client| client.wants = true);
+    let mut queued = 0;
+    for _ in 0..20 {
+        now += 50 * TURN;
+        queued += turn(&mut clients, &mut server, now);
+    }
+    if clients.iter().any(|client| client.received == 0) {
+        return Err(format!("{contestant:?}: not all of {count} connections were served"));
+    }
+    Ok(Heap { idle, queued: queued as f64 / f64::from(count) })
+}
+
+/// `rounds` downloads of `bytes` from each contestant, in turns.
+pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), String> {
+    let gbit = bytes as f64 * 8.0 / 1e9;
+    let (mut ours, mut peer) = (Samples::default(), Samples::default());
+    for _ in 0..rounds {
+        for (contestant, samples) in
+            [(Contestant::Ours, &mut ours), (Contestant::QuinnProto, &mut peer)]
+        {
+            samples.push(download(contestant, bytes)?.server.as_secs_f64() / gbit);
+        }
+    }
+    report.add(
+        ("server_cpu_per_gbit", "s/Gbit"),
+        &ours,
+        ("quinn-proto", &peer),
+        Target::RatioAtMost(0.5),
+    );
+    Ok(())
+}
+
+/// The heap of `count` connections; allocations are counted, so that one round says all.
+pub(crate) fn measure_heap(report: &mut Report, count: u16) -> Result<(), String> {
+    let (ours, peer) = (heap(Contestant::Ours, count)?, heap(Contestant::QuinnProto, count)?);
+    let one = |value: f64| {
+        let mut samples = Samples::default();
+        samples.push(value);
+        samples
+    };
+    report.add(
+        ("idle_connection_heap", "B"),
+        &one(ours.idle),
+        ("quinn-proto", &one(peer.idle)),
+        Target::AtMost(12_288.0),
+    );
+    // A copy of the payload would be a megabyte.
+    report.add(
+        ("shared_payload_heap", "B per viewer"),
+        &one(ours.queued),
+        ("quinn-proto", &one(peer.queued)),
+        Target::AtMost(65_536.0),
+    );
+    Ok(())
+}

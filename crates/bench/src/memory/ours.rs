@@ -1,0 +1,157 @@
+//! Our transport in memory.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use quic::crypto::{
+    Cipher, KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings,
+};
+use quic::streams::{ReadOutcome, StreamEvent};
+use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig};
+use units::{Ecn, StreamId, Timestamp};
+
+use super::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, chunk};
+use crate::identity::Identity;
+
+/// Datagrams of a batch.
+const SEGMENTS: usize = 10;
+
+pub(super) struct Ours {
+    endpoint: Endpoint,
+    answer: u64,
+    chunk: Bytes,
+    reply: Vec<u8>,
+    /// Answers under way: bytes that are still to be written.
+    answers: Vec<Answer>,
+    handles: Vec<Handle>,
+}
+
+struct Answer {
+    handle: Handle,
+    id: StreamId,
+    left: u64,
+}
+
+impl Ours {
+    pub(super) fn new(identity: &Identity, answer: u64) -> Self {
+        let keys = Arc::new(KeyRing::new(&[7; 32], &[(0, [9; 32])]));
+        let tls = TlsConfig::new(TlsSettings {
+            certificate_chain: vec![identity.certificate.to_vec()],
+            private_key: identity.key.secret_pkcs8_der().to_vec(),
+            alpn: vec![b"hq-interop".to_vec()],
+            keys: keys.clone(),
+            single_use: Arc::new(SingleUseLog::new(0, 120, 1_024)),
+            time: Arc::new(SystemTime),
+            early_data: true,
+            early_data_context: 0,
+            tickets: 1,
+            ticket_lifetime: 86_400,
+            ciphers: vec![Cipher::Aes128Gcm],
+            one_rtt: OneRttProtection::Real,
+        })
+        .expect("certificate and key belong together");
+        let transport = TransportConfig {
+            congestion: congestion::Algorithm::Cubic,
+            idle_timeout: Duration::from_secs(600),
+            max_mtu: MTU,
+            ..TransportConfig::default()
+        };
+        let config = EndpointConfig {
+            transport: Arc::new(transport),
+            tls: Arc::new(tls),
+            keys,
+            retry: RetryPolicy::Never,
+            token_lifetime: Duration::from_secs(3_600),
+            max_connections: 100_000,
+            server_id: 0,
+            core: 0,
+            unix_origin: 0,
+        };
+        Self {
+            endpoint: Endpoint::new(config, [1; 32]),
+            answer,
+            chunk: chunk(),
+            reply: Vec::with_capacity(1_500),
+            answers: Vec::new(),
+            handles: Vec::new(),
+        }
+    }
+
+    fn serve(&mut self, handle: Handle, now: Timestamp, pool: &mut Pool, out: &mut Vec<Batch>) {
+        if self.endpoint.connection(handle).and_then(|c| c.deadline()).is_some_and(|at| at <= now) {
+            self.endpoint.handle_timeout(handle, now);
+        }
+        while let Some(event) = self.endpoint.poll_event(handle) {
+            match event {
+                Event::Connected => self.endpoint.release_ticket(handle, now, &[]),
+                Event::Stream(StreamEvent::Readable(id)) => self.read(handle, id),
+                _ => {}
+            }
+        }
+        loop {
+            self.fill(handle);
+            let mut data = pool.get();
+            data.resize(BATCH, 0);
+            let transmit = self.endpoint.poll_transmit(handle, now, &mut data, SEGMENTS);
+            let Some(transmit) = transmit else {
+                pool.0.push(data);
+                break;
+            };
+            let (len, segment) = (transmit.len, transmit.segment);
+            out.push(Batch { data, len, segment, to: transmit.addresses.remote });
+        }
+    }
+
+    fn read(&mut self, handle: Handle, id: StreamId) {
+        let Some(connection) = self.endpoint.connection(handle) else { return };
+        loop {
+            match connection.read(id, 1_000) {
+                Ok(ReadOutcome::Data(_)) => {}
+                Ok(ReadOutcome::Finished) => break,
+                _ => return,
+            }
+        }
+        self.answers.push(Answer { handle, id, left: self.answer });
+    }
+
+    fn fill(&mut self, handle: Handle) {
+        for answer in self.answers.iter_mut().filter(|answer| answer.handle == handle) {
+            let Some(connection) = self.endpoint.connection(handle) else { return };
+            while answer.left > 0
+                && connection.unsent(answer.id).is_some_and(|unsent| unsent < HIGH_WATER as u64)
+            {
+                let length = (self.chunk.len() as u64).min(answer.left);
+                let data = self.chunk.slice(..length as usize);
+                if connection.write(answer.id, data).is_err() {
+                    answer.left = 0;
+                    return;
+                }
+                answer.left -= length;
+                if answer.left == 0 {
+                    // A stream that the client gave up needs no end.
+                    let _ = connection.finish(answer.id);
+                }
+            }
+        }
+    }
+}
+
+impl Server for Ours {
+    fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]) {
+        let addresses = Addresses { remote: from, local: None };
+        let now = Timestamp::ZERO + now;
+        let outcome =
+            self.endpoint.handle_datagram(now, addresses, Ecn::NotEct, data, &mut self.reply);
+        if let quic::Outcome::Accepted(handle) = outcome {
+            self.handles.push(handle);
+        }
+    }
+
+    fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>) {
+        for index in 0..self.handles.len() {
+            self.serve(self.handles[index], Timestamp::ZERO + now, pool, out);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Rows of results: printed as they come, written as JSON at the end.
+
+use std::path::Path;
+
+use serde::Serialize;
+
+/// A comparison with one peer; the names are the benchmark's interface to scripts.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub name: &'static str,
+    pub unit: &'static str,
+    pub ours: f64,
+    pub peer: f64,
+    pub peer_name: String,
+    /// `ours` over `peer`.
+    pub ratio: f64,
+    /// What is aimed at.
+    pub target: String,
+}
+
+/// Whether less or more is better, and how far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Target {
+    RatioAtMost(f64),
+    RatioAtLeast(f64),
+    AtMost(f64),
+    AtLeast(f64),
+    /// For comparison only.
+    None,
+}
+
+impl Target {
+    fn is_met(self, ours: f64, ratio: f64) -> Option<bool> {
+        Some(match self {
+            Self::RatioAtMost(limit) => ratio <= limit,
+            Self::RatioAtLeast(limit) => ratio >= limit,
+            Self::AtMost(limit) => ours <= limit,
+            Self::AtLeast(limit) => ours >= limit,
+            Self::None => return None,
+        })
+    }
+
+    fn text(self) -> String {
+        match self {
+            Self::RatioAtMost(limit) => format!("ratio <= {limit}"),
+            Self::RatioAtLeast(limit) => format!("ratio >= {limit:.2}"),
+            Self::AtMost(limit) => format!("ours <= {limit}"),
+            Self::AtLeast(limit) => format!("ours >= {limit}"),
+            Self::None => "none".to_owned(),
+        }
+    }
+}
+
+/// Results of rounds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Samples(Vec<f64>);
+
+impl Samples {
+    pub(crate) fn push(&mut self, value: f64) {
+        self.0.push(value);
+        self.0.sort_by(f64::total_cmp);
+    }
+
+    pub(crate) fn median(&self) -> f64 {
+        match self.0.len() {
+            0 => f64::NAN,
+            n if n % 2 == 1 => self.0[n / 2],
+            n => (self.0[n / 2 - 1] + self.0[n / 2]) / 2.0,
+        }
+    }
+
+    fn spread(&self) -> String {
+        match (self.0.first(), self.0.last()) {
+            (Some(min), Some(max)) if self.0.len() > 1 => {
+                format!("{} to {}", number(*min), number(*max))
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+fn number(value: f64) -> String {
+    if value >= 1e5 {
+        format!("{:.3} M", value / 1e6)
+    } else if value >= 100.0 {
+        format!("{value:.0}")
+    } else {
+        format!("{value:.4}")
+    }
+}
+
+pub(crate) struct Report {
+    rows: Vec<Row>,
+}
+
+impl Report {
+    /// Prints the machine's shape.
+    pub(crate) fn new() -> Self {
+        let cpus = std::thread::available_parallelism().map_or(0, usize::from);
+        let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let model = info
+            .lines()
+            .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+            .map_or("unknown CPU", |(_, model)| model);
+        let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+        println!("machine: {cpus} x {model}, kernel {}", kernel.trim());
+        Self { rows: Vec::new() }
+    }
+
+    /// Takes the medians of both sides' rounds.
+    pub(crate) fn add(
+        &mut self,
+        (name, unit): (&'static str, &'static str),
+        ours: &Samples,
+        (peer_name, peer): (&str, &Samples),
+        target: Target,
+    ) {
+        let (mine, theirs) = (ours.median(), peer.median());
+        let ratio = mine / theirs;
+        let word = match target.is_met(mine, ratio) {
+            Some(true) => "PASS",
+            Some(false) => "MISS",
+            None => "    ",
+        };
+        println!(
+            "{word}  {name}: {} {unit} ({}), {peer_name} {} ({}), ratio {ratio:.3}; target {}",
+            number(mine),
+            ours.spread(),
+            number(theirs),
+            peer.spread(),
+            target.text()
+        );
+        self.rows.push(Row {
+            name,
+            unit,
+            ours: mine,
+            peer: theirs,
+            peer_name: peer_name.to_owned(),
+            ratio,
+            target: target.text(),
+        });
+    }
+
+    pub(crate) fn write(&self, path: &Path) -> Result<(), String> {
+        let text = serde_json::to_string_pretty(&self.rows).map_err(|e| e.to_string())?;
+        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn medians_and_targets() {
+        let mut samples = Samples::default();
+        [3.0, 1.0, 2.0, 10.0].into_iter().for_each(|value| samples.push(value));
+        assert_eq!(samples.median(), 2.5);
+        assert_eq!(Target::RatioAtMost(0.5).is_met(9.0, 0.5), Some(true));
+        assert_eq!(Target::RatioAtLeast(2.0).is_met(9.0, 1.9), Some(false));
+        assert_eq!(Target::AtMost(12_288.0).is_met(12_289.0, 0.1), Some(false));
+        assert_eq!(Target::AtLeast(0.6e6).is_met(0.7e6, 9.0), Some(true));
+        assert_eq!(Target::None.is_met(0.0, 0.0), None);
+    }
+}
