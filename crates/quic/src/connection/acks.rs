@@ -5,7 +5,7 @@ use super::spaces::SpaceId;
 use super::{Connection, violation};
 use crate::crypto_stream::CryptoSend;
 use crate::ids::{LocalIds, RemoteIds};
-use crate::ledger::{BadAck, Content, Ledger, PacketKind, SentPacket, Thresholds, Token};
+use crate::ledger::{BadAck, Carried, Content, Ledger, PacketKind, SentPacket, Thresholds, Token};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Path;
@@ -86,16 +86,16 @@ impl Owners<'_> {
     /// What is still missing of a packet's stream data.
     fn missing(&self, content: Content, tokens: &[Token]) -> Vec<StreamRange> {
         let mut missing = Vec::new();
-        match content {
-            Content::Stream(range) => self.streams.unacked(&range, &mut missing),
-            Content::List(_) => {
+        match content.get() {
+            Carried::Stream(range) => self.streams.unacked(&range, &mut missing),
+            Carried::List(_) => {
                 for token in tokens {
                     if let Token::Stream(range) = token {
                         self.streams.unacked(range, &mut missing);
                     }
                 }
             }
-            Content::None => {}
+            Carried::Nothing => {}
         }
         missing
     }
@@ -228,8 +228,8 @@ impl Connection {
                 if id == SpaceId::Data && record.ack_eliciting {
                     owners.recovery.on_packet_acked(after_loss);
                 }
-                match record.content {
-                    Content::Stream(range) => owners.streams.on_acked(&range),
+                match record.content.get() {
+                    Carried::Stream(range) => owners.streams.on_acked(&range),
                     _ => tokens.iter().for_each(|token| owners.acked(token)),
                 }
                 if let Some(key) = record.unit

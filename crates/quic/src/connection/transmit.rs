@@ -5,7 +5,7 @@ use super::migration::{NO_PATH, OffPathFrame};
 use super::spaces::SpaceId;
 use super::{CloseReason, Connection, Context, State};
 use crate::crypto::TAG_LEN;
-use crate::ledger::{Content, PacketKind, SentPacket, Token};
+use crate::ledger::{Carried, Content, Fate, PacketKind, SentPacket, Token};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Addresses;
@@ -16,6 +16,7 @@ use crate::wire::{
     put_new_connection_id, put_new_token, put_packet_number, put_path_challenge, put_path_response,
     put_ping, put_retire_connection_id, put_short_header, put_stream_header, stream_header_len,
 };
+use congestion::RateStamp;
 use rand_chacha::rand_core::Rng;
 use recovery::{CopyKind, SendOpportunity, UnitKey};
 use units::{Ecn, PacketNumber, Timestamp};
@@ -328,9 +329,10 @@ impl Connection {
             return false;
         }
         draft.eliciting = true;
-        match draft.content {
-            Content::None => draft.content = Content::Stream(*range),
-            _ => self.scratch.push(Token::Stream(*range)),
+        if draft.content.is_nothing() {
+            draft.content = Content::stream(*range);
+        } else {
+            self.scratch.push(Token::Stream(*range));
         }
         true
     }
@@ -516,7 +518,7 @@ impl Connection {
             pn_offset,
             kind: PacketKind::Original,
             unit: None,
-            content: Content::None,
+            content: Content::NOTHING,
             eliciting: false,
             alone: false,
         })
@@ -552,41 +554,50 @@ impl Connection {
     /// Enters a packet in the books of its space and of the path.
     #[inline]
     fn book(&mut self, now: Timestamp, id: SpaceId, built: &Built, generation: u8) {
-        let Built { number, kind, unit, eliciting, .. } = *built;
         let size = built.end + TAG_LEN;
-        let mut record = SentPacket::new(now, size as u16, generation, kind);
-        record.unit = unit;
-        record.ack_eliciting = eliciting;
         self.stats.packets_sent += 1;
+        let (mut stamp, mut ect) = (RateStamp::default(), false);
         if generation == self.path.generation {
-            record.ect = self.path.ecn.codepoint() != Ecn::NotEct;
-            self.path.ecn.on_sent();
-            if eliciting {
-                let path = &mut self.path;
-                record.stamp = path.sampler.on_sent(now, path.in_flight);
-                path.controller.on_sent(now, PacketNumber(number), size as u64, path.in_flight);
+            let path = &mut self.path;
+            ect = path.ecn.codepoint() != Ecn::NotEct;
+            path.ecn.on_sent();
+            if built.eliciting {
+                let number = PacketNumber(built.number);
+                stamp = path.sampler.on_sent(now, path.in_flight);
+                path.controller.on_sent(now, number, size as u64, path.in_flight);
                 path.pacer.consumed(size as u64);
                 path.in_flight += size as u64;
             }
         }
-        if eliciting && !self.eliciting_since_received {
+        if built.eliciting && !self.eliciting_since_received {
             self.eliciting_since_received = true;
             self.idle_reference = now;
         }
+        let record = |content| SentPacket {
+            time_sent: now,
+            stamp,
+            content,
+            unit: built.unit,
+            kind: built.kind,
+            size: size as u16,
+            path: generation,
+            ack_eliciting: built.eliciting,
+            ect,
+            fate: Fate::Outstanding,
+        };
         if self.scratch.is_empty() {
-            record.content = built.content;
             if let Some(space) = self.space_mut(id) {
-                space.ledger.push(record);
+                space.ledger.push(record(built.content));
             }
             return;
         }
         let mut tokens = core::mem::take(&mut self.scratch);
-        if let Content::Stream(range) = built.content {
+        if let Carried::Stream(range) = built.content.get() {
             tokens.push(Token::Stream(range));
         }
         if let Some(space) = self.space_mut(id) {
-            record.content = Content::List(space.ledger.keep(&tokens));
-            space.ledger.push(record);
+            let content = space.ledger.keep(&tokens);
+            space.ledger.push(record(content));
         }
         tokens.clear();
         self.scratch = tokens;
@@ -695,7 +706,7 @@ impl Connection {
         let end = w.position();
         w.set_varint2(length_at, (end + TAG_LEN - pn_offset) as u64);
         let kind = PacketKind::Original;
-        let (unit, content) = (None, Content::None);
+        let (unit, content) = (None, Content::NOTHING);
         let built = Built { number, pn_offset, payload_at, end, kind, unit, content, eliciting };
         self.observe_sent(now, id, &built, &buf[payload_at..end]);
         self.seal_early(id, buf, &built);
@@ -851,7 +862,7 @@ impl Connection {
         let end = w.position();
         w.set_varint2(length_at, (end + TAG_LEN - pn_offset) as u64);
         let kind = PacketKind::Original;
-        let (unit, content, eliciting) = (None, Content::None, false);
+        let (unit, content, eliciting) = (None, Content::NOTHING, false);
         let built = Built { number, pn_offset, payload_at, end, kind, unit, content, eliciting };
         self.seal_early(id, buf, &built);
         Some(end + TAG_LEN)
