@@ -9,6 +9,8 @@ mod edge;
 mod lab;
 #[cfg(feature = "lab")]
 mod link;
+#[cfg(feature = "lab")]
+mod watch;
 
 use core::fmt::Display;
 use std::process::ExitCode;
@@ -34,6 +36,9 @@ enum Command {
     /// Relay UDP over an emulated path.
     #[cfg(feature = "lab")]
     Link(Box<link::Arguments>),
+    /// Watch a URL over HTTP/3 without a screen.
+    #[cfg(feature = "lab")]
+    Watch(watch::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +49,8 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => arguments.run(),
         #[cfg(feature = "lab")]
         Command::Link(arguments) => arguments.run(),
+        #[cfg(feature = "lab")]
+        Command::Watch(arguments) => arguments.run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,33 @@
+//! Servers of the loopback benchmark that are built apart: `mendcast-peers NAME DIR` serves with
+//! the certificate in DIR, prints `listening ADDRESS`, and answers every request on ALPN
+//! `hq-interop` with 1 MiB from memory, in datagrams of 1,200 bytes, until it is killed.
+
+#![forbid(unsafe_code)]
+
+mod quiche_server;
+mod s2n_server;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+/// UDP payload of full datagrams.
+const MTU: u16 = 1_200;
+/// Bytes of an answer.
+const ANSWER: usize = 1 << 20;
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args().skip(1);
+    let (name, dir) = (arguments.next(), arguments.next());
+    let result = match (name.as_deref(), dir) {
+        (Some("quiche"), Some(dir)) => quiche_server::run(Path::new(&dir)),
+        (Some("s2n-quic"), Some(dir)) => s2n_server::run(Path::new(&dir)),
+        _ => Err("usage: mendcast-peers quiche|s2n-quic DIR".to_owned()),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mendcast-peers: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
