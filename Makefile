@@ -2,13 +2,14 @@
 #
 #   make test     builds everything and runs every test (a few minutes)
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
+#   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make lab      runs every experiment of the testbed into out/
 #   make lint     formatting, clippy and documentation, with warnings as errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: test interop lab lint need-cargo need-cc
+.PHONY: test interop bench lab lint need-cargo need-cc
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -26,6 +27,14 @@ test: need-cargo need-cc
 interop: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	interop/run $(if $(QUICK),--quick) --bin $(TARGET)/release/mendcast $(if $(DOCS),--write-docs)
+
+# quiche builds BoringSSL, which needs libclang for its bindings.
+bench: need-cargo need-cc
+	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench
+	$(CARGO) build --release --locked --manifest-path peers/Cargo.toml --target-dir $(TARGET)/peers || \
+	  echo "skipped: the peers in peers/ do not build here (Debian: apt-get install libclang-dev)"
+	$(TARGET)/release/mendcast-bench $(if $(QUICK),--quick) \
+	  $(if $(wildcard peers),--peers $(TARGET)/peers/release/mendcast-peers) --out bench.json
 
 lab: need-cargo need-cc
 	$(CARGO) run --release --locked --bin mendcast -- lab run all --out out

@@ -6,6 +6,7 @@ use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 struct Edge {
     child: Child,
@@ -48,6 +49,32 @@ fn edge(dir: &Path, more: &str) -> Edge {
     Edge { child, address }
 }
 
+/// `mendcast link`.
+struct Relay {
+    child: Child,
+    address: String,
+}
+
+impl Relay {
+    fn start(command: &mut Command) -> Self {
+        let mut child =
+            command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().expect("started");
+        let mut line = String::new();
+        let stderr = child.stderr.take().expect("piped");
+        BufReader::new(stderr).read_line(&mut line).expect("a line");
+        let address = line.trim().strip_prefix("listening on ").expect("an address").to_owned();
+        Self { child, address }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
 fn content(dir: &Path, bytes: usize) {
     let www = dir.join("www");
     std::fs::create_dir_all(&www).expect("made");
@@ -88,27 +115,74 @@ fn a_view_ends_when_its_time_is_up() {
     let dir = tempfile::tempdir().expect("a directory");
     content(dir.path(), 30_000_000);
     let edge = edge(dir.path(), "");
-    let mut link = mendcast(&["link", "--listen", "127.0.0.1:0", "--rate", "8mbps", "--to"])
-        .arg(edge.address.to_string())
-        .stderr(Stdio::piped())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("started");
-    let mut line = String::new();
-    let link_stderr = link.stderr.take().expect("piped");
-    BufReader::new(link_stderr).read_line(&mut line).expect("a line");
-    let address = line.trim().strip_prefix("listening on ").expect("an address").to_owned();
-    let output =
-        watch(&format!("https://{address}/a.bin"), &["--insecure", "--json", "--seconds", "1.5"]);
-    // It may have ended by itself.
-    let _ = link.kill();
-    let _ = link.wait();
+    let link = ["link", "--listen", "127.0.0.1:0", "--rate", "8mbps", "--to"];
+    let link = Relay::start(mendcast(&link).arg(edge.address.to_string()));
+    let url = format!("https://{}/a.bin", link.address);
+    let output = watch(&url, &["--insecure", "--json", "--seconds", "1.5"]);
     assert!(output.status.success(), "{}", stderr(&output));
     let seen: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!(seen["complete"], false, "{seen}");
     // 1.5 s at 8 Mbps.
     let bytes = seen["bytes"].as_u64().expect("a number");
     assert!(bytes > 100_000 && bytes < 1_600_000, "{seen}");
+}
+
+/// The records of a JSON text sequence.
+fn records(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).expect("readable");
+    text.split('\u{1e}')
+        .skip(1)
+        .map(|record| serde_json::from_str(record).expect("a record of JSON"))
+        .collect()
+}
+
+#[test]
+fn a_view_over_a_lossy_path_leaves_a_qlog_that_agrees_with_the_counters() {
+    let dir = tempfile::tempdir().expect("a directory");
+    content(dir.path(), 1_000_000);
+    let edge = edge(
+        dir.path(),
+        "[quic]\nqlog_dir = \"qlog\"\n[log]\nconnections = \"connections.jsonl\"\n",
+    );
+    let link = ["link", "--listen", "127.0.0.1:0", "--rtt", "20ms", "--loss", "3%", "--seed", "1"];
+    let link = Relay::start(mendcast(&link).arg("--to").arg(edge.address.to_string()));
+    let url = format!("https://{}/a.bin", link.address);
+    let output = watch(&url, &["--insecure", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    // The connection ends three probe time-outs after the client's close.
+    let summary = dir.path().join("connections.jsonl");
+    let end = Instant::now() + Duration::from_secs(10);
+    let line = loop {
+        let text = std::fs::read_to_string(&summary).unwrap_or_default();
+        if let Some(line) = text.lines().next() {
+            break line.to_owned();
+        }
+        assert!(Instant::now() < end, "no line in {}", summary.display());
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let summary: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    let file = std::fs::read_dir(dir.path().join("qlog")).expect("made").next().expect("a file");
+    let file = file.expect("readable").path();
+    let closed = || records(&file).iter().any(|r| r["name"] == "connectivity:connection_closed");
+    while !closed() {
+        assert!(Instant::now() < end, "{} does not end", file.display());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let records = records(&file);
+    let count = |name: &str| records.iter().filter(|record| record["name"] == name).count() as u64;
+    assert_eq!(summary["packets_sent"], count("transport:packet_sent"), "{summary}");
+    assert_eq!(summary["packets_lost"], count("recovery:packet_lost"), "{summary}");
+    assert!(count("recovery:packet_lost") > 0 && count("recovery:metrics_updated") > 0);
+    let times: Vec<f64> = records.iter().filter_map(|record| record["time"].as_f64()).collect();
+    assert!(times.len() == records.len() - 1 && times.is_sorted());
+    let bytes: u64 = records
+        .iter()
+        .filter(|record| record["name"] == "transport:packet_sent")
+        .flat_map(|record| record["data"]["frames"].as_array().expect("frames"))
+        .filter(|frame| frame["frame_type"] == "stream" && frame["stream_id"] == 0)
+        .map(|frame| frame["length"].as_u64().expect("a length"))
+        .sum();
+    assert!(bytes > 1_000_000, "content, frame headers of HTTP/3 and retransmissions: {bytes}");
 }
 
 #[test]

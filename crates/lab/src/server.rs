@@ -68,9 +68,10 @@ impl Server {
         .expect("the testbed's certificate is valid");
         let observer: Option<ObserverFactory> = scenario.log_events.then(|| {
             let log = log.clone();
-            let observe = move |_: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
-                Some(Box::new(log.clone()))
-            };
+            let observe =
+                move |_: Timestamp, _: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
+                    Some(Box::new(log.clone()))
+                };
             Arc::new(observe) as ObserverFactory
         });
         let transport = TransportConfig {

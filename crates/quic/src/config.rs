@@ -10,6 +10,7 @@ use core::time::Duration;
 use recovery::Scheme;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use units::Timestamp;
 
 /// When a client has to prove its address before the server keeps state (RFC 9000, section 8.1.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,10 +26,10 @@ pub enum RetryPolicy {
 /// Makes a recovery scheme for a new connection.
 pub type SchemeFactory = Arc<dyn Fn() -> Scheme + Send + Sync>;
 
-/// Makes an observer for a new connection, given the peer's address and the client's first
+/// Makes an observer for a new connection, given the time, the peer's address and the client's first
 /// destination connection ID; `None` leaves the connection unobserved (sampling).
 pub type ObserverFactory =
-    Arc<dyn Fn(SocketAddr, &[u8]) -> Option<Box<dyn Observer + Send>> + Send + Sync>;
+    Arc<dyn Fn(Timestamp, SocketAddr, &[u8]) -> Option<Box<dyn Observer + Send>> + Send + Sync>;
 
 /// Settings of connections.
 #[derive(Clone)]

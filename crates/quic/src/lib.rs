@@ -19,6 +19,7 @@ mod ledger;
 mod mtud;
 pub mod observer;
 mod path;
+pub mod qlog;
 pub mod ranges;
 mod received;
 mod rtt;

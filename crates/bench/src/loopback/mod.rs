@@ -163,23 +163,36 @@ fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
     std::fs::create_dir_all(&root)
         .and_then(|()| std::fs::write(root.join("chunk"), vec![0x5a; ANSWER]))
         .map_err(|e| format!("{}: {e}", root.display()))?;
-    let probe = std::net::UdpSocket::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
-    let address = probe.local_addr().map_err(|e| e.to_string())?;
-    drop(probe);
     let config = dir.join("edge.toml");
     let text = format!(
-        "[server]\nlisten = \"{address}\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
+        "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
          root = \"www\"\ncores = 1\n[quic]\ncongestion = \"cubic\"\ninitial_mtu = {MTU}\n\
-         max_mtu = {MTU}\nhq_interop = true\n[log]\nlevel = \"error\"\n"
+         max_mtu = {MTU}\nhq_interop = true\n"
     );
     std::fs::write(&config, text).map_err(|e| format!("{}: {e}", config.display()))?;
-    let child = Command::new(program)
+    let mut child = Command::new(program)
         .args(["edge", "--config"])
         .arg(&config)
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("{}: {e}", program.display()))?;
-    Ok(Server { child, address })
+    let stderr = child.stderr.take();
+    let mut server = Server { child, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
+    let mut lines = stderr.map(BufReader::new);
+    while let Some(log) = &mut lines {
+        let mut line = String::new();
+        if log.read_line(&mut line).map_or(true, |read| read == 0) {
+            return Err(format!("{} did not start", program.display()));
+        }
+        if let Some((_, address)) = line.trim_end().rsplit_once("listening on ") {
+            server.address = address.parse().map_err(|e| format!("{address}: {e}"))?;
+            break;
+        }
+    }
+    // The rest of its log must find a reader.
+    std::thread::spawn(move || lines.map(|mut log| std::io::copy(&mut log, &mut std::io::sink())));
+    Ok(server)
 }
 
 /// What a download cost the server.
@@ -245,13 +258,13 @@ pub(crate) fn measure(
         ("quinn", Kind::Own, Samples::default()),
         ("floor", Kind::Own, Samples::default()),
     ];
-    match peers {
+    match peers.filter(|program| program.exists()) {
         Some(program) => {
             for name in ["quiche", "s2n-quic"] {
                 contestants.push((name, Kind::Peer(program), Samples::default()));
             }
         }
-        None => println!("skipped: quiche and s2n-quic, for --peers names no program"),
+        None => println!("skipped: quiche and s2n-quic, for --peers names no program that exists"),
     }
     for round in 0..rounds {
         println!("      round {}: sealing takes {:.0} ns per packet", round + 1, calibration());

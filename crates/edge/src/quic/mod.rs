@@ -1,9 +1,11 @@
 //! QUIC in the edge: one event loop per core (`event_loop`), what a connection's requests are
-//! answered with (`session`), and the log of closed connections (`log`).
+//! answered with (`session`), the log of closed connections (`log`) and the
+//! files of sampled ones (`qlog`).
 
 pub(crate) mod event_loop;
 pub(crate) mod log;
 pub(crate) mod mailbox;
+mod qlog;
 mod session;
 pub(crate) mod settings;
 mod timers;

@@ -8,6 +8,7 @@ use ::quic::crypto::{
 use ::quic::streams::Limits;
 use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
 
+use super::qlog;
 use crate::Error;
 use crate::config::{self, Config};
 use crate::identity::Identity;
@@ -103,7 +104,14 @@ impl QuicState {
             one_rtt: OneRttProtection::Real,
         })
         .map_err(|e| Error::new(e.to_string()))?;
+        let observer = match &quic.qlog_dir {
+            Some(dir) if quic.qlog_sample > 0.0 => {
+                Some(qlog::observers(dir.clone(), quic.qlog_sample)?)
+            }
+            _ => None,
+        };
         let transport = TransportConfig {
+            observer,
             idle_timeout: quic.idle_timeout,
             keep_alive: Some(quic.keep_alive).filter(|interval| !interval.is_zero()),
             max_ack_delay: quic.max_ack_delay,

@@ -208,7 +208,7 @@ impl Connection {
         let mut path = Path::new(config, addresses, 0, accepted.seed);
         path.validated = matches!(accepted.token_use, TokenUse::Retry | TokenUse::NewToken);
         let observer =
-            config.observer.as_ref().and_then(|make| make(addresses.remote, dcid.as_slice()));
+            config.observer.as_ref().and_then(|make| make(now, addresses.remote, dcid.as_slice()));
         let info = HandshakeInfo { returned_token: accepted.token, ..HandshakeInfo::default() };
         Self {
             config: config.clone(),

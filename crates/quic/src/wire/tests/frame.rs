@@ -185,9 +185,9 @@ fn a_reason_is_cut_to_its_room_between_characters() {
 #[test]
 fn an_ack_of_nothing_or_without_room_writes_nothing() {
     let mut ranges = RangeSet::new();
-    assert_eq!(written(|w| assert_eq!(put_ack(w, &ranges, 0, None), 0)), []);
+    assert_eq!(written(|w| assert_eq!(put_ack(w, &ranges, 0, None), 0)), [0u8; 0]);
     ranges.insert(5..9);
-    assert_eq!(written_in(4, |w| assert_eq!(put_ack(w, &ranges, 0, None), 0)), []);
+    assert_eq!(written_in(4, |w| assert_eq!(put_ack(w, &ranges, 0, None), 0)), [0u8; 0]);
     assert_eq!(written_in(5, |w| assert_eq!(put_ack(w, &ranges, 0, None), 1)), [2, 8, 0, 0, 3]);
 }
 

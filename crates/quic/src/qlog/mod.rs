@@ -1,0 +1,259 @@
+//! qlog: an [`Observer`] that writes a connection's events as a JSON text sequence
+//! (draft-ietf-quic-qlog-main-schema-02 and -quic-events-01, version "0.3", which qvis opens).
+//!
+//! The caller gives the writer and thereby decides what a full disk or a slow one means: at the
+//! first error the log ends, the connection goes on. Of connection IDs only the client's first
+//! destination ID is written; stream data and tokens never are.
+
+mod frames;
+
+use core::fmt::Write as _;
+use core::time::Duration;
+use std::io;
+
+use units::Timestamp;
+
+use crate::observer::{Event, Observer, Purpose};
+use crate::wire::PacketType;
+
+/// Starts each record of a JSON text sequence (RFC 7464, section 2.2).
+const RECORD_SEPARATOR: char = '\u{1e}';
+
+/// Writes the log of one connection.
+#[derive(Debug)]
+pub struct QlogObserver<W> {
+    /// `None` after an error.
+    writer: Option<W>,
+    start: Timestamp,
+    line: String,
+    last: Metrics,
+    state: &'static str,
+}
+
+/// What `recovery:metrics_updated` said last, in bytes and bits per second; it says only what
+/// changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Metrics {
+    min_rtt: Option<Duration>,
+    smoothed_rtt: Option<Duration>,
+    latest_rtt: Option<Duration>,
+    rtt_variance: Option<Duration>,
+    congestion_window: Option<u64>,
+    bytes_in_flight: Option<u64>,
+    pacing_rate: Option<u64>,
+    ssthresh: Option<u64>,
+}
+
+impl<W: io::Write> QlogObserver<W> {
+    /// Writes the header. `odcid` is the client's first destination connection ID; times in the
+    /// log count from `start`, which was at `unix` after 1970.
+    pub fn new(writer: W, odcid: &[u8], start: Timestamp, unix: Duration) -> Self {
+        let mut this = Self {
+            writer: Some(writer),
+            start,
+            line: String::with_capacity(512),
+            last: Metrics::default(),
+            state: "",
+        };
+        let mut id = String::with_capacity(2 * odcid.len());
+        hex(&mut id, odcid);
+        let reference = millis(unix);
+        this.record(|line| {
+            let _ = write!(
+                line,
+                "{{\"qlog_version\":\"0.3\",\"qlog_format\":\"JSON-SEQ\",\"title\":\"mendcast\",\
+                 \"trace\":{{\"vantage_point\":{{\"name\":\"mendcast\",\"type\":\"server\"}},\
+                 \"common_fields\":{{\"ODCID\":\"{id}\",\"group_id\":\"{id}\",\
+                 \"protocol_type\":[\"QUIC\"],\"time_format\":\"relative\",\
+                 \"reference_time\":{reference}}}}}}}"
+            );
+        });
+        this
+    }
+
+    fn record(&mut self, body: impl FnOnce(&mut String)) {
+        let Some(writer) = &mut self.writer else { return };
+        self.line.clear();
+        self.line.push(RECORD_SEPARATOR);
+        body(&mut self.line);
+        self.line.push('\n');
+        if writer.write_all(self.line.as_bytes()).is_err() {
+            self.writer = None;
+        }
+    }
+
+    /// An event with the members that `data` writes.
+    fn event(&mut self, now: Timestamp, name: &str, data: impl FnOnce(&mut String)) {
+        let time = millis(now.since(self.start));
+        self.record(|line| {
+            let _ = write!(line, "{{\"time\":{time},\"name\":\"{name}\",\"data\":{{");
+            data(line);
+            line.push_str("}}");
+        });
+    }
+
+    fn metrics(&mut self, now: Timestamp, new: Metrics) {
+        let old = self.last;
+        if new == old {
+            return;
+        }
+        self.last = new;
+        self.event(now, "recovery:metrics_updated", |line| {
+            let mut first = true;
+            let mut member = |name: &str, value: Option<String>| {
+                let Some(value) = value else { return };
+                let comma = if core::mem::take(&mut first) { "" } else { "," };
+                let _ = write!(line, "{comma}\"{name}\":{value}");
+            };
+            let time = |new: Option<Duration>, old| {
+                new.filter(|_| new != old).map(|new| millis(new).to_string())
+            };
+            let number =
+                |new: Option<u64>, old| new.filter(|_| new != old).map(|new| new.to_string());
+            member("min_rtt", time(new.min_rtt, old.min_rtt));
+            member("smoothed_rtt", time(new.smoothed_rtt, old.smoothed_rtt));
+            member("latest_rtt", time(new.latest_rtt, old.latest_rtt));
+            member("rtt_variance", time(new.rtt_variance, old.rtt_variance));
+            member("congestion_window", number(new.congestion_window, old.congestion_window));
+            member("bytes_in_flight", number(new.bytes_in_flight, old.bytes_in_flight));
+            member("ssthresh", number(new.ssthresh, old.ssthresh));
+            member("pacing_rate", number(new.pacing_rate, old.pacing_rate));
+        });
+    }
+}
+
+/// Milliseconds with a resolution of a microsecond.
+fn millis(duration: Duration) -> f64 {
+    duration.as_micros() as f64 / 1e3
+}
+
+fn hex(out: &mut String, bytes: &[u8]) {
+    for byte in bytes {
+        let _ = write!(out, "{byte:02x}");
+    }
+}
+
+/// A JSON string (RFC 8259, section 7).
+fn string(out: &mut String, text: &str) {
+    out.push('"');
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => {
+                out.push('\\');
+                out.push(c);
+            }
+            c if u32::from(c) < 0x20 => {
+                let _ = write!(out, "\\u{:04x}", u32::from(c));
+            }
+            c => out.push(c),
+        }
+    }
+    out.push('"');
+}
+
+fn packet_type(ty: PacketType) -> &'static str {
+    match ty {
+        PacketType::Initial => "initial",
+        PacketType::ZeroRtt => "0RTT",
+        PacketType::Handshake => "handshake",
+        PacketType::OneRtt => "1RTT",
+    }
+}
+
+fn header(line: &mut String, ty: PacketType, number: u64) {
+    let ty = packet_type(ty);
+    let _ = write!(line, "\"header\":{{\"packet_type\":\"{ty}\",\"packet_number\":{number}}}");
+}
+
+/// Header, size and frames of a packet.
+fn packet(line: &mut String, ty: PacketType, number: u64, size: usize, payload: &[u8]) {
+    header(line, ty, number);
+    let _ = write!(line, ",\"raw\":{{\"length\":{size}}},\"frames\":[");
+    frames::write(line, payload);
+    line.push(']');
+}
+
+/// The draft's triggers, and beyond them `replica` for a further copy of a round.
+fn trigger(purpose: Purpose) -> Option<&'static str> {
+    match purpose {
+        Purpose::Original => None,
+        Purpose::Retransmission => Some("retransmit_reordered"),
+        Purpose::Replica => Some("replica"),
+        Purpose::Probe => Some("pto_probe"),
+        Purpose::MtuProbe => Some("mtu_probe"),
+    }
+}
+
+impl<W: io::Write> Observer for QlogObserver<W> {
+    fn on_event(&mut self, now: Timestamp, event: &Event<'_>) {
+        if self.writer.is_none() {
+            return;
+        }
+        match event {
+            Event::PacketSent { ty, number, size, payload, purpose } => {
+                self.event(now, "transport:packet_sent", |line| {
+                    packet(line, *ty, *number, *size, payload);
+                    if let Some(trigger) = trigger(*purpose) {
+                        let _ = write!(line, ",\"trigger\":\"{trigger}\"");
+                    }
+                });
+            }
+            Event::PacketReceived { ty, number, size, payload } => {
+                self.event(now, "transport:packet_received", |line| {
+                    packet(line, *ty, *number, *size, payload);
+                });
+            }
+            Event::PacketLost { ty, number, .. } => {
+                self.event(now, "recovery:packet_lost", |line| header(line, *ty, *number));
+            }
+            Event::Metrics { rtt, window, in_flight, pacing_rate, controller } => {
+                let measured = rtt.first_sample().is_some();
+                let time = |value| Some(value).filter(|_| measured);
+                let new = Metrics {
+                    min_rtt: time(rtt.min()),
+                    smoothed_rtt: time(rtt.smoothed()),
+                    latest_rtt: time(rtt.latest()),
+                    rtt_variance: time(rtt.variance()),
+                    congestion_window: Some(*window),
+                    bytes_in_flight: Some(*in_flight),
+                    pacing_rate: pacing_rate.map(|rate| rate.as_bps()),
+                    ssthresh: controller.ssthresh,
+                };
+                self.metrics(now, new);
+                if controller.state != self.state {
+                    let (old, new) = (self.state, controller.state);
+                    self.state = new;
+                    self.event(now, "recovery:congestion_state_updated", |line| {
+                        if !old.is_empty() {
+                            let _ = write!(line, "\"old\":\"{old}\",");
+                        }
+                        let _ = write!(line, "\"new\":\"{new}\"");
+                    });
+                }
+            }
+            Event::KeyUpdated => {
+                for key in ["server_1rtt_secret", "client_1rtt_secret"] {
+                    self.event(now, "security:key_updated", |line| {
+                        let _ = write!(line, "\"key_type\":\"{key}\"");
+                    });
+                }
+            }
+            Event::Migrated => self.event(now, "connectivity:path_updated", |_| {}),
+            Event::Closed { code, reason } => {
+                self.event(now, "connectivity:connection_closed", |line| {
+                    let _ = write!(line, "\"connection_code\":{code},\"reason\":");
+                    string(line, reason);
+                });
+                // What is buffered must not wait for the connection to be forgotten.
+                if let Some(writer) = &mut self.writer
+                    && writer.flush().is_err()
+                {
+                    self.writer = None;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
