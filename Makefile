@@ -3,13 +3,14 @@
 #   make test     builds everything and runs every test (a few minutes)
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
+#   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths
 #   make lab      runs every experiment of the testbed into out/
 #   make lint     formatting, clippy and documentation, with warnings as errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: test interop bench lab lint need-cargo need-cc
+.PHONY: test interop bench fuzz lab lint need-cargo need-cc
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -35,6 +36,12 @@ bench: need-cargo need-cc
 	  echo "skipped: the peers in peers/ do not build here (Debian: apt-get install libclang-dev)"
 	$(TARGET)/release/mendcast-bench $(if $(QUICK),--quick) \
 	  $(if $(wildcard peers),--peers $(TARGET)/peers/release/mendcast-peers) --out bench.json
+
+fuzz: export MENDCAST_CASES := $(or $(CASES),20000)
+fuzz: need-cargo need-cc
+	$(CARGO) test --release --locked -p mendcast-quic --test hostile mutated
+	$(CARGO) test --release --locked -p mendcast-quic --test pair damage
+	$(CARGO) test --release --locked -p mendcast-lab random_paths
 
 lab: need-cargo need-cc
 	$(CARGO) run --release --locked --bin mendcast -- lab run all --out out

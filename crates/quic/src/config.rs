@@ -78,7 +78,7 @@ impl Default for TransportConfig {
         Self {
             idle_timeout: Duration::from_secs(30),
             keep_alive: None,
-            handshake_timeout: Duration::from_secs(30),
+            handshake_timeout: Duration::from_secs(10),
             initial_rtt: Duration::from_millis(333),
             max_ack_delay: Duration::from_millis(25),
             ack_every: 2,

@@ -1,0 +1,423 @@
+//! A client made by hand: an honest TLS handshake (rustls) under packets that a test writes frame
+//! by frame, in any packet number space, in virtual time against the endpoint.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mendcast_quic as quic;
+use quic::wire::{
+    ConnectionId, Frame, Frames, Header, LongType, PacketType, Writer, expand_packet_number,
+    parse_header, put_crypto,
+};
+use quic::{Addresses, Endpoint, Event, Handle, Outcome};
+use rustls::Side;
+use rustls::quic::{ClientConnection, DirectionalKeys, KeyChange, Keys, Version};
+use units::{Ecn, Timestamp};
+
+pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
+/// Our source connection ID.
+pub const SCID: [u8; 8] = [0xc1; 8];
+const TAG: usize = 16;
+
+/// Identifiers of transport parameters (RFC 9000, section 18.2).
+pub mod id {
+    pub const ORIGINAL_DESTINATION_CONNECTION_ID: u64 = 0x00;
+    pub const STATELESS_RESET_TOKEN: u64 = 0x02;
+    pub const MAX_UDP_PAYLOAD_SIZE: u64 = 0x03;
+    pub const INITIAL_MAX_DATA: u64 = 0x04;
+    pub const INITIAL_MAX_STREAM_DATA_BIDI_LOCAL: u64 = 0x05;
+    pub const INITIAL_MAX_STREAMS_BIDI: u64 = 0x08;
+    pub const ACK_DELAY_EXPONENT: u64 = 0x0a;
+    pub const MAX_ACK_DELAY: u64 = 0x0b;
+    pub const PREFERRED_ADDRESS: u64 = 0x0d;
+    pub const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
+    pub const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
+}
+
+/// Parameters as identifier and value.
+pub type Parameters = Vec<(u64, Vec<u8>)>;
+
+/// A variable-length integer (RFC 9000, section 16).
+pub fn varint(value: u64) -> Vec<u8> {
+    let mut buffer = [0; 8];
+    let mut w = Writer::new(&mut buffer);
+    w.varint(value);
+    w.written().to_vec()
+}
+
+/// Frames written by `write`.
+pub fn frames(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
+    let mut buffer = [0; 1_100];
+    let mut w = Writer::new(&mut buffer);
+    write(&mut w);
+    w.written().to_vec()
+}
+
+/// What an honest client says.
+pub fn honest() -> Parameters {
+    vec![
+        (id::INITIAL_SOURCE_CONNECTION_ID, SCID.to_vec()),
+        (id::INITIAL_MAX_DATA, varint(1 << 20)),
+        (id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL, varint(1 << 20)),
+    ]
+}
+
+fn encoded(parameters: &Parameters) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (id, value) in parameters {
+        out.extend(varint(*id));
+        out.extend(varint(value.len() as u64));
+        out.extend(value);
+    }
+    out
+}
+
+/// What the server said with CONNECTION_CLOSE.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Close {
+    pub code: u64,
+    pub reason: String,
+}
+
+/// Keys and packet numbers of a space.
+#[derive(Default)]
+struct Level {
+    keys: Option<Keys>,
+    next: u64,
+    expected: u64,
+    /// Bytes of CRYPTO sent and received.
+    sent: u64,
+    received: u64,
+}
+
+pub struct Raw {
+    pub server: Endpoint,
+    pub handle: Option<Handle>,
+    pub now: Timestamp,
+    pub address: SocketAddr,
+    pub tls: Option<ClientConnection>,
+    levels: [Level; 3],
+    early: Option<DirectionalKeys>,
+    /// Of what TLS says next.
+    level: PacketType,
+    pending: VecDeque<(PacketType, Vec<u8>)>,
+    dcid: Vec<u8>,
+    pub close: Option<Close>,
+    pub confirmed: bool,
+    pub server_events: Vec<String>,
+    /// Payloads of 1-RTT packets that the server sent.
+    pub received: VecDeque<Vec<u8>>,
+    /// UDP payload bytes that the server sent.
+    pub server_bytes: usize,
+    pub server_datagrams: usize,
+    /// Flipped in the first byte of the packets that are sent, before protection.
+    pub flip: u8,
+}
+
+fn place(ty: PacketType) -> usize {
+    match ty {
+        PacketType::Initial => 0,
+        PacketType::Handshake => 1,
+        PacketType::ZeroRtt | PacketType::OneRtt => 2,
+    }
+}
+
+impl Raw {
+    /// A client that has sent nothing yet.
+    pub fn new(
+        server: Endpoint,
+        config: Arc<rustls::ClientConfig>,
+        parameters: &Parameters,
+    ) -> Self {
+        let name = "server".try_into().expect("a name");
+        let tls = ClientConnection::new(config, Version::V1, name, encoded(parameters));
+        let mut raw = Self::without_tls(server);
+        raw.tls = Some(tls.expect("a configuration for TLS 1.3"));
+        raw
+    }
+
+    /// A client that has only Initial keys.
+    pub fn without_tls(server: Endpoint) -> Self {
+        Self::with_id(server, [0xd0; 8])
+    }
+
+    /// The same with a destination connection ID of its choice.
+    pub fn with_id(server: Endpoint, dcid: [u8; 8]) -> Self {
+        let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+        let suite = suite.tls13().expect("a suite of TLS 1.3");
+        let algorithm = suite.quic.expect("a suite for QUIC");
+        let keys = Keys::initial(Version::V1, suite, algorithm, &dcid, Side::Client);
+        let mut levels: [Level; 3] = Default::default();
+        levels[0].keys = Some(keys);
+        Self {
+            server,
+            handle: None,
+            now: Timestamp::from_millis(1),
+            address: ADDRESS,
+            tls: None,
+            levels,
+            early: None,
+            level: PacketType::Initial,
+            pending: VecDeque::new(),
+            dcid: dcid.to_vec(),
+            close: None,
+            confirmed: false,
+            server_events: Vec::new(),
+            received: VecDeque::new(),
+            server_bytes: 0,
+            server_datagrams: 0,
+            flip: 0,
+        }
+    }
+
+    /// Lets TLS speak: its messages wait in `pending`, its keys are installed.
+    fn advance(&mut self) {
+        while let Some(tls) = &mut self.tls {
+            let mut data = Vec::new();
+            let change = tls.write_hs(&mut data);
+            if data.is_empty() && change.is_none() {
+                return;
+            }
+            if !data.is_empty() {
+                self.pending.push_back((self.level, data));
+            }
+            match change {
+                Some(KeyChange::Handshake { keys }) => {
+                    self.levels[1].keys = Some(keys);
+                    self.level = PacketType::Handshake;
+                }
+                Some(KeyChange::OneRtt { keys, .. }) => {
+                    self.levels[2].keys = Some(keys);
+                    self.level = PacketType::OneRtt;
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// The hello, not sent yet.
+    pub fn hello(&mut self) -> Vec<u8> {
+        self.advance();
+        self.pending.pop_front().expect("TLS begins").1
+    }
+
+    /// Sends what TLS has to say, until neither side has more.
+    pub fn handshake(&mut self) {
+        self.advance();
+        while let Some((ty, data)) = self.pending.pop_front() {
+            self.send_crypto(ty, &data);
+        }
+    }
+
+    /// Goes through the whole handshake.
+    pub fn connect(&mut self) {
+        self.handshake();
+        assert!(self.confirmed, "no handshake: {:?}, {:?}", self.close, self.server_events);
+    }
+
+    /// Handshake data, in order behind what was sent before.
+    pub fn send_crypto(&mut self, ty: PacketType, data: &[u8]) {
+        for piece in data.chunks(1_000) {
+            let level = &mut self.levels[place(ty)];
+            let offset = level.sent;
+            level.sent += piece.len() as u64;
+            let payload = frames(|w| put_crypto(w, offset, piece));
+            self.send(ty, &payload);
+        }
+    }
+
+    /// Takes the 0-RTT keys; whether TLS has some.
+    pub fn take_early_keys(&mut self) -> bool {
+        self.early = self.tls.as_ref().and_then(|tls| tls.zero_rtt_keys());
+        self.early.is_some()
+    }
+
+    /// A protected packet with these frames; Initial packets are padded to 1,200 bytes.
+    pub fn packet(&mut self, ty: PacketType, payload: &[u8]) -> Vec<u8> {
+        let level = &mut self.levels[place(ty)];
+        let keys = match ty {
+            PacketType::ZeroRtt => self.early.as_ref(),
+            _ => level.keys.as_ref().map(|keys| &keys.local),
+        };
+        let keys = keys.expect("keys of this level");
+        let number = level.next;
+        level.next += 1;
+        let long = match ty {
+            PacketType::Initial => Some(0xc0),
+            PacketType::ZeroRtt => Some(0xd0),
+            PacketType::Handshake => Some(0xe0),
+            PacketType::OneRtt => None,
+        };
+        let mut payload = payload.to_vec();
+        let mut out = Vec::new();
+        let overhead = 7 + self.dcid.len() + SCID.len() + 3 + 4 + TAG;
+        if ty == PacketType::Initial && payload.len() + overhead < 1_200 {
+            payload.resize(1_200 - overhead, 0);
+        }
+        // Four bytes of packet number make any payload long enough for header protection.
+        if let Some(first) = long {
+            out.push((first | 3) ^ self.flip);
+            out.extend(1u32.to_be_bytes());
+            out.push(self.dcid.len() as u8);
+            out.extend(&self.dcid);
+            out.push(SCID.len() as u8);
+            out.extend(SCID);
+            if ty == PacketType::Initial {
+                out.push(0);
+            }
+            let length = (4 + payload.len() + TAG) as u16;
+            out.extend((length | 0x4000).to_be_bytes());
+        } else {
+            out.push((0x40 | 3) ^ self.flip);
+            out.extend(&self.dcid);
+        }
+        let pn_offset = out.len();
+        out.extend((number as u32).to_be_bytes());
+        let header_len = out.len();
+        out.extend(&payload);
+        let (header, body) = out.split_at_mut(header_len);
+        let tag = keys.packet.encrypt_in_place(number, header, body).expect("short enough");
+        out.extend(tag.as_ref());
+        let sample: Vec<u8> = out[pn_offset + 4..pn_offset + 4 + 16].to_vec();
+        let (first, rest) = out.split_at_mut(1);
+        let number = &mut rest[pn_offset - 1..pn_offset + 3];
+        keys.header.encrypt_in_place(&sample, &mut first[0], number).expect("a sample");
+        out
+    }
+
+    /// Sends frames in a packet of its own, and takes what the server answers.
+    pub fn send(&mut self, ty: PacketType, payload: &[u8]) {
+        let mut packet = self.packet(ty, payload);
+        self.deliver(&mut packet);
+    }
+
+    /// Gives the server a datagram, and takes what it answers.
+    pub fn deliver(&mut self, datagram: &mut [u8]) -> Option<Vec<u8>> {
+        let addresses = Addresses { remote: self.address, local: None };
+        let mut reply = Vec::new();
+        let now = self.now;
+        let outcome =
+            self.server.handle_datagram(now, addresses, Ecn::NotEct, datagram, &mut reply);
+        let answer = match outcome {
+            Outcome::Accepted(handle) => {
+                self.handle = Some(handle);
+                None
+            }
+            Outcome::Reply(len) => Some(reply[..len].to_vec()),
+            _ => None,
+        };
+        self.collect();
+        answer
+    }
+
+    /// Lets time pass, timer by timer.
+    pub fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(handle) = self.handle
+            && let Some(at) = self.server.connection(handle).and_then(|c| c.deadline())
+            && at <= end
+        {
+            self.now = self.now.max(at);
+            self.server.handle_timeout(handle, self.now);
+            self.collect();
+        }
+        self.now = end;
+    }
+
+    /// Takes what the server has to send.
+    pub fn collect(&mut self) {
+        let Some(handle) = self.handle else { return };
+        while let Some(event) = self.server.poll_event(handle) {
+            if event == Event::Connected {
+                self.server.release_ticket(handle, self.now, &[]);
+            }
+            self.server_events.push(format!("{event:?}"));
+        }
+        let mut buffer = vec![0; 65_507];
+        while let Some(transmit) = self.server.poll_transmit(handle, self.now, &mut buffer, 10) {
+            for datagram in buffer[..transmit.len].chunks_mut(transmit.segment) {
+                self.server_bytes += datagram.len();
+                self.server_datagrams += 1;
+                self.open(datagram);
+            }
+        }
+    }
+
+    /// Opens the packets of a datagram as far as there are keys.
+    fn open(&mut self, mut rest: &mut [u8]) {
+        loop {
+            let (ty, pn_offset, end) = match parse_header(rest, SCID.len()) {
+                Ok(Header::Long { ty, scid, pn_offset, end, .. }) => {
+                    self.dcid = ConnectionId::as_slice(&scid).to_vec();
+                    let ty = match ty {
+                        LongType::Initial => PacketType::Initial,
+                        LongType::Handshake => PacketType::Handshake,
+                        LongType::ZeroRtt => panic!("servers send no 0-RTT packets"),
+                    };
+                    (ty, pn_offset, end)
+                }
+                Ok(Header::Short { pn_offset, .. }) => (PacketType::OneRtt, pn_offset, rest.len()),
+                _ => return,
+            };
+            let (packet, more) = rest.split_at_mut(end);
+            if let Some(payload) = self.decrypt(ty, packet, pn_offset) {
+                self.take(ty, &payload);
+            }
+            if more.is_empty() {
+                return;
+            }
+            rest = more;
+        }
+    }
+
+    fn decrypt(&mut self, ty: PacketType, packet: &mut [u8], pn_offset: usize) -> Option<Vec<u8>> {
+        let level = &mut self.levels[place(ty)];
+        let keys = level.keys.as_ref()?;
+        let sample: Vec<u8> = packet.get(pn_offset + 4..pn_offset + 20)?.to_vec();
+        let (first, rest) = packet.split_at_mut(1);
+        let number = &mut rest[pn_offset - 1..pn_offset + 3];
+        keys.remote.header.decrypt_in_place(&sample, &mut first[0], number).ok()?;
+        let len = usize::from(first[0] & 3) + 1;
+        let truncated = packet[pn_offset..pn_offset + len]
+            .iter()
+            .fold(0, |number, &byte| number << 8 | u64::from(byte));
+        let number = expand_packet_number(truncated, len, level.expected);
+        let (header, payload) = packet.split_at_mut(pn_offset + len);
+        let plain = keys.remote.packet.decrypt_in_place(number, header, payload).ok()?;
+        level.expected = level.expected.max(number + 1);
+        Some(plain.to_vec())
+    }
+
+    fn take(&mut self, ty: PacketType, payload: &[u8]) {
+        for frame in Frames::new(payload) {
+            match frame.expect("the server's frames are well formed") {
+                Frame::Crypto { offset, data } => {
+                    let level = &mut self.levels[place(ty)];
+                    if offset == level.received {
+                        level.received += data.len() as u64;
+                        if let Some(tls) = &mut self.tls {
+                            tls.read_hs(data).expect("the server's handshake is in order");
+                        }
+                        self.advance();
+                    }
+                }
+                Frame::ConnectionClose { error_code, reason, .. } => {
+                    let reason = String::from_utf8_lossy(reason).into_owned();
+                    self.close.get_or_insert(Close { code: error_code, reason });
+                }
+                Frame::HandshakeDone => self.confirmed = true,
+                _ => {}
+            }
+        }
+        if ty == PacketType::OneRtt {
+            self.received.push_back(payload.to_vec());
+        }
+    }
+
+    /// Error code of the server's close.
+    pub fn code(&self) -> Option<u64> {
+        self.close.as_ref().map(|close| close.code)
+    }
+}
