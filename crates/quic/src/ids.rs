@@ -11,6 +11,8 @@ use std::collections::VecDeque;
 pub(crate) const LOCAL_LEN: usize = 16;
 /// IDs that we let the peer hold at a time (including those not used yet).
 const ISSUED: u64 = 3;
+/// Sequence numbers between the oldest ID in force and the newest.
+const WINDOW: u64 = u64::BITS as u64;
 /// IDs of the peer that we store (our active_connection_id_limit).
 pub(crate) const REMOTE_LIMIT: usize = 4;
 /// RETIRE_CONNECTION_ID frames that may wait to be acknowledged: a peer that makes us retire more
@@ -52,7 +54,7 @@ impl LocalIds {
         if *plain != ours {
             return None;
         }
-        // Fewer than 256 IDs are ever in force, so the low byte is enough.
+        // Numbers in force are less than WINDOW apart, so the low byte is enough.
         let ahead = plain.sequence.wrapping_sub(self.retired_below as u8);
         let sequence = self.retired_below + u64::from(ahead);
         (sequence < self.next && !self.is_retired(sequence)).then_some(sequence)
@@ -61,7 +63,7 @@ impl LocalIds {
     fn is_retired(&self, sequence: u64) -> bool {
         match sequence.checked_sub(self.retired_below) {
             None => true,
-            Some(bit) => bit < 64 && self.retired >> bit & 1 == 1,
+            Some(bit) => bit < WINDOW && self.retired >> bit & 1 == 1,
         }
     }
 
@@ -71,7 +73,9 @@ impl LocalIds {
 
     /// Issues IDs up to what the peer stores.
     pub(crate) fn issue(&mut self, peer_limit: u64) {
-        while self.active() < ISSUED.min(peer_limit) {
+        // A peer that retires everything but its oldest ID gets no more of them: what is retired
+        // must be told from what is not.
+        while self.active() < ISSUED.min(peer_limit) && self.next - self.retired_below < WINDOW {
             self.due.push(self.next);
             self.next += 1;
         }
@@ -274,3 +278,6 @@ impl RemoteIds {
         })
     }
 }
+
+#[cfg(test)]
+mod tests;

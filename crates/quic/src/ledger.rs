@@ -440,3 +440,6 @@ pub(crate) struct Thresholds {
     /// Packets sent before this do not count for persistent congestion.
     pub first_rtt_sample: Option<Timestamp>,
 }
+
+#[cfg(test)]
+mod tests;

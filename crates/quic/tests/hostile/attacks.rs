@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mendcast_quic::wire::{
     ConnectionId, PacketType, put_crypto, put_max_data, put_new_connection_id, put_path_challenge,
-    put_ping, put_reset_stream, put_stream_header,
+    put_ping, put_reset_stream, put_retire_connection_id, put_stream_header,
 };
 use mendcast_quic::{Endpoint, RetryPolicy};
 use rand_chacha::ChaCha8Rng;
@@ -201,6 +201,16 @@ fn retired_connection_ids_do_not_pile_up() {
     // for which RETIRE_CONNECTION_ID frames have not yet been acknowledged".
     let close = raw.close.expect("a limit");
     assert!(close.code == 0x09 || close.code == 0x0a, "{close:?}");
+}
+
+#[test]
+fn a_client_that_keeps_one_id_and_retires_all_others_is_borne() {
+    let mut raw = connected();
+    for sequence in 1..300 {
+        raw.send(PacketType::OneRtt, &frames(|w| put_retire_connection_id(w, sequence)));
+    }
+    // At some number there is none to retire: that is a violation, and no panic on the way.
+    assert_eq!(raw.code(), Some(0x0a), "{:?}", raw.close);
 }
 
 #[test]

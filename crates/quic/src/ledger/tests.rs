@@ -1,0 +1,156 @@
+use super::*;
+
+const RTT: Duration = Duration::from_millis(100);
+const KEEP: Duration = Duration::from_millis(500);
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn packet(sent: u64) -> SentPacket {
+    SentPacket {
+        time_sent: at(sent),
+        stamp: RateStamp::default(),
+        content: Content::stream(StreamRange {
+            slot: 0,
+            id: StreamId(0),
+            offset: sent,
+            len: 1,
+            fin: false,
+        }),
+        unit: None,
+        kind: PacketKind::Original,
+        size: 1_200,
+        path: 0,
+        ack_eliciting: true,
+        ect: false,
+        fate: Fate::Outstanding,
+    }
+}
+
+/// A packet per millisecond, from 1 ms on.
+fn ledger(packets: u64) -> Ledger {
+    let mut ledger = Ledger::default();
+    (1..=packets).for_each(|sent| ledger.push(packet(sent)));
+    ledger
+}
+
+/// Numbers newly acknowledged, and whether each had been declared lost.
+fn ack(ledger: &mut Ledger, ranges: &[RangeInclusive<u64>]) -> Result<Vec<(u64, bool)>, BadAck> {
+    let mut all = Vec::new();
+    let largest = *ranges.first().expect("a range").end();
+    ledger.on_ack(largest, ranges.iter().cloned(), |number, _, _, after_loss| {
+        all.push((number, after_loss));
+    })?;
+    Ok(all)
+}
+
+fn lost(ledger: &mut Ledger, now: Timestamp, delay: Duration) -> (Vec<u64>, Option<Duration>) {
+    let mut all = Vec::new();
+    let first_rtt_sample = Some(Timestamp::ZERO);
+    let thresholds = Thresholds { packets: 3, delay, first_rtt_sample };
+    let run = ledger.detect_lost(now, &thresholds, |number, _, _| {
+        all.push(number);
+        None
+    });
+    (all, run)
+}
+
+#[test]
+fn each_packet_is_acknowledged_once() {
+    let mut ledger = ledger(5);
+    assert_eq!(
+        ack(&mut ledger, &[3..=4, 0..=1]),
+        Ok(vec![(3, false), (4, false), (0, false), (1, false)])
+    );
+    assert_eq!(ack(&mut ledger, &[0..=4]), Ok(vec![(2, false)]));
+    assert!(!ledger.has_eliciting());
+}
+
+#[test]
+fn packets_that_were_not_sent_are_not_acknowledged_by_honest_peers() {
+    let mut ledger = ledger(2);
+    assert_eq!(ack(&mut ledger, &[0..=2]), Err(BadAck::Unsent));
+    ledger.skip_number();
+    ledger.push(packet(4));
+    assert_eq!(ack(&mut ledger, &[3..=3, 0..=1]), Ok(vec![(3, false), (0, false), (1, false)]));
+    ledger.trim(at(5), KEEP);
+    // Also when it has become the oldest number on the books.
+    let mut guarded = self::ledger(1);
+    guarded.skip_number();
+    guarded.push(packet(3));
+    ack(&mut guarded, &[0..=0]).expect("honest");
+    guarded.trim(at(4), KEEP);
+    assert_eq!(ack(&mut guarded, &[0..=2]), Err(BadAck::Skipped));
+}
+
+#[test]
+fn packets_are_lost_by_number_or_by_time() {
+    let mut ledger = ledger(6);
+    ack(&mut ledger, &[4..=4]).expect("honest");
+    // Three below the largest acknowledged: 0 and 1. The others wait for their time.
+    assert_eq!(lost(&mut ledger, at(10), RTT).0, [0, 1]);
+    assert_eq!(ledger.loss_time, Some(at(3) + RTT));
+    assert_eq!(lost(&mut ledger, at(3) + RTT, RTT).0, [2]);
+    assert_eq!(lost(&mut ledger, at(1_000), RTT).0, [3]);
+    // The newest, beyond the largest acknowledged, is the probe's business.
+    assert_eq!((lost(&mut ledger, at(10_000), RTT).0, ledger.loss_time), (vec![], None));
+    assert_eq!(ledger.eliciting_in_flight, 1);
+}
+
+#[test]
+fn a_late_acknowledgement_of_a_lost_packet_is_told_as_such() {
+    let mut ledger = ledger(6);
+    ack(&mut ledger, &[5..=5]).expect("honest");
+    assert_eq!(lost(&mut ledger, at(10), RTT).0, [0, 1, 2]);
+    ledger.trim(at(10), KEEP);
+    assert_eq!(ack(&mut ledger, &[1..=1]), Ok(vec![(1, true)]));
+    assert_eq!(ack(&mut ledger, &[1..=1]), Ok(vec![]), "only once");
+    // Lost records are kept for a while, then they are nobody's.
+    ledger.trim(at(10) + KEEP, KEEP);
+    assert_eq!(ack(&mut ledger, &[0..=0]), Ok(vec![]));
+    assert_eq!(ledger.eliciting_in_flight, 2, "3 and 4");
+}
+
+#[test]
+fn persistent_congestion_is_a_run_without_an_acknowledgement_inside() {
+    let mut ledger = ledger(100);
+    ack(&mut ledger, &[99..=99]).expect("honest");
+    assert_eq!(lost(&mut ledger, at(1_000), RTT).1, Some(Duration::from_millis(98)));
+    let mut broken = self::ledger(100);
+    ack(&mut broken, &[99..=99, 50..=50]).expect("honest");
+    assert_eq!(lost(&mut broken, at(1_000), RTT).1, Some(Duration::from_millis(49)));
+}
+
+#[test]
+fn lists_are_handed_out_with_their_packet_and_given_back() {
+    let mut ledger = Ledger::default();
+    let content = ledger.keep(&[Token::HandshakeDone, Token::RetireConnectionId(3)]);
+    ledger.push(SentPacket { content, ..packet(1) });
+    let mut seen = Vec::new();
+    ledger
+        .on_ack(0, [0..=0].into_iter(), |_, _, tokens, _| seen.extend_from_slice(tokens))
+        .expect("honest");
+    assert_eq!(seen, [Token::HandshakeDone, Token::RetireConnectionId(3)]);
+    ledger.trim(at(2), KEEP);
+    assert!(ledger.tokens.is_empty() && ledger.free_tokens.is_empty());
+}
+
+#[test]
+fn the_memory_of_a_burst_goes_back() {
+    let mut ledger = ledger(10_000);
+    ack(&mut ledger, &[0..=9_999]).expect("honest");
+    ledger.trim(at(20_000), KEEP);
+    assert!(ledger.records.capacity() <= IDLE_CAPACITY, "{}", ledger.records.capacity());
+    assert_eq!(ledger.next_number(), 10_000);
+}
+
+#[test]
+fn content_survives_its_encoding() {
+    let range = StreamRange { slot: 9, id: StreamId(4), offset: 1 << 40, len: 0, fin: true };
+    assert_eq!(Content::stream(range).get(), Carried::Stream(range));
+    let long = StreamRange { len: 65_507, fin: false, ..range };
+    assert_eq!(Content::stream(long).get(), Carried::Stream(long));
+    assert_eq!(Content::list(7).get(), Carried::List(7));
+    assert_eq!(Content::NOTHING.get(), Carried::Nothing);
+}
