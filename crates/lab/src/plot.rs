@@ -8,14 +8,37 @@ pub(crate) struct Series {
     pub points: Vec<(f64, f64)>,
 }
 
+/// The y axis.
+#[derive(Clone, Copy)]
+pub(crate) enum Scale {
+    /// From here on, further down if a value is smaller.
+    From(f64),
+    /// Logarithmic, for values above 0.
+    Log,
+}
+
 /// What is plotted against what.
 pub(crate) struct Chart {
     pub title: String,
     pub x: &'static str,
     pub y: &'static str,
-    /// Upper end of the y axis; the largest value if none is given.
-    pub y_max: Option<f64>,
+    pub scale: Scale,
 }
+
+/// Colours that can be told apart with any kind of colour vision (Okabe and Ito, 2008), without
+/// the yellow, which paper swallows.
+const COLOURS: [RGBColor; 7] = [
+    RGBColor(0, 114, 178),
+    RGBColor(213, 94, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(86, 180, 233),
+    RGBColor(230, 159, 0),
+    BLACK,
+];
+const SIZE: (u32, u32) = (900, 360);
+/// Left of the legend.
+const PLOT_WIDTH: u32 = 690;
 
 impl Chart {
     /// The chart as an SVG element.
@@ -25,34 +48,76 @@ impl Chart {
         Ok(svg)
     }
 
+    /// From a value to its place on the axis, and back for labels.
+    fn place(&self, y: f64) -> f64 {
+        match self.scale {
+            Scale::From(_) => y,
+            Scale::Log => y.max(f64::MIN_POSITIVE).log10(),
+        }
+    }
+
+    fn label(&self, place: f64) -> String {
+        let y = match self.scale {
+            Scale::From(_) => place,
+            Scale::Log => 10f64.powf(place),
+        };
+        if y >= 10.0 { format!("{y:.0}") } else { format!("{y:.2}") }
+    }
+
     fn draw(&self, svg: &mut String, all: &[Series]) -> Result<(), String> {
         let values = || all.iter().flat_map(|series| series.points.iter());
         let x_max = values().map(|p| p.0).fold(f64::MIN_POSITIVE, f64::max);
-        let largest = values().map(|p| p.1).fold(f64::MIN_POSITIVE, f64::max);
-        let y_max = self.y_max.unwrap_or(largest * 1.05);
-        let area = SVGBackend::with_string(svg, (860, 380)).into_drawing_area();
-        let mut chart = ChartBuilder::on(&area)
-            .caption(&self.title, ("sans-serif", 18))
-            .margin(12)
-            .x_label_area_size(42)
-            .y_label_area_size(60)
-            .build_cartesian_2d(0.0..x_max * 1.02, 0.0..y_max)
-            .map_err(text)?;
-        chart.configure_mesh().x_desc(self.x).y_desc(self.y).draw().map_err(text)?;
-        for (index, series) in all.iter().enumerate() {
-            let colour = Palette99::pick(index).to_rgba();
-            let style = colour.stroke_width(2);
-            let line = LineSeries::new(series.points.iter().copied(), style).point_size(3);
-            chart.draw_series(line).map_err(text)?.label(&series.name).legend(move |(x, y)| {
-                PathElement::new([(x, y), (x + 18, y)], colour.stroke_width(2))
-            });
+        let places = || values().map(|p| self.place(p.1)).filter(|place| place.is_finite());
+        let (least, most) =
+            places().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+        if least > most {
+            return Err("there is nothing to draw".to_owned());
         }
+        let margin = (most - least).max(1e-3) * 0.05;
+        let bottom = match self.scale {
+            Scale::From(value) => value.min(least - margin),
+            Scale::Log => least - margin,
+        };
+        let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
+        let (left, right) = area.split_horizontally(PLOT_WIDTH);
+        let mut chart = ChartBuilder::on(&left)
+            .caption(&self.title, ("sans-serif", 20))
+            .margin(12)
+            .x_label_area_size(46)
+            .y_label_area_size(66)
+            .build_cartesian_2d(0.0..x_max * 1.02, bottom..most + margin)
+            .map_err(text)?;
         chart
-            .configure_series_labels()
-            .position(SeriesLabelPosition::LowerRight)
-            .background_style(WHITE.mix(0.8))
+            .configure_mesh()
+            .x_desc(self.x)
+            .y_desc(self.y)
+            .light_line_style(TRANSPARENT)
+            .bold_line_style(BLACK.mix(0.12))
+            .label_style(("sans-serif", 14))
+            .y_label_formatter(&|place| self.label(*place))
             .draw()
             .map_err(text)?;
+        for (index, series) in all.iter().enumerate() {
+            let colour = COLOURS[index % COLOURS.len()];
+            // The second time round the points are hollow.
+            let is_again = index >= COLOURS.len();
+            let points = series.points.iter().map(|&(x, y)| (x, self.place(y)));
+            let points: Vec<(f64, f64)> = points.filter(|point| point.1.is_finite()).collect();
+            let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
+            chart.draw_series(line).map_err(text)?;
+            let fill = if is_again { WHITE.filled() } else { colour.filled() };
+            let dots = points.iter().flat_map(|&point| {
+                [Circle::new(point, 4, fill), Circle::new(point, 4, colour.stroke_width(2))]
+            });
+            chart.draw_series(dots).map_err(text)?;
+            let y = 44 + 20 * index as i32;
+            let stroke = PathElement::new([(4, y), (28, y)], colour.stroke_width(2));
+            right.draw(&stroke).map_err(text)?;
+            right.draw(&Circle::new((16, y), 4, fill)).map_err(text)?;
+            right.draw(&Circle::new((16, y), 4, colour.stroke_width(2))).map_err(text)?;
+            let name = Text::new(series.name.clone(), (36, y - 7), ("sans-serif", 14));
+            right.draw(&name).map_err(text)?;
+        }
         area.present().map_err(text)
     }
 }
@@ -60,4 +125,25 @@ impl Chart {
 /// What a drawing error says.
 fn text(error: impl core::fmt::Display) -> String {
     error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_chart_names_its_axes_and_lines() {
+        let series = |name: &str, y: f64| Series {
+            name: name.to_owned(),
+            points: vec![(1.0, y), (2.0, 10.0 * y)],
+        };
+        for scale in [Scale::From(0.9), Scale::Log] {
+            let chart = Chart { title: "T".to_owned(), x: "xs", y: "ys", scale };
+            let svg = chart.svg(&[series("one", 1.0), series("two", 2.0)]).expect("drawn");
+            for part in ["T", "xs", "ys", "one", "two"] {
+                assert!(svg.contains(part), "{part} in {svg}");
+            }
+            assert!(chart.svg(&[]).is_err());
+        }
+    }
 }

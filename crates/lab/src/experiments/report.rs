@@ -5,7 +5,7 @@ use std::path::Path;
 
 use super::Row;
 use super::transport::{Spec, verdicts};
-use crate::plot::{Chart, Series};
+use crate::plot::{Chart, Scale, Series};
 
 const COLUMNS: &str = "rtt_ms,rate_mbps,loss_percent,queue_bdp,congestion,client,seed,completed,intact,\
 same_log_twice,fct_ms,goodput_mbps,utilisation,packets_lost,event_log,error";
@@ -102,6 +102,12 @@ fn series(
     Series { name, points: points.into_iter().map(|(x, sum, n)| (x, sum / f64::from(n))).collect() }
 }
 
+/// The chart of the series that have points; nothing if there are none.
+fn drawn(chart: &Chart, mut all: Vec<Series>) -> Result<String, String> {
+    all.retain(|series| !series.points.is_empty());
+    if all.is_empty() { Ok(String::new()) } else { chart.svg(&all) }
+}
+
 pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
     let mut body = "<h2>Claims</h2>\n<table>\n".to_owned();
     for (claim, good, all) in verdicts(spec, rows) {
@@ -111,7 +117,9 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
             "<tr class=\"{word}\"><td>{word}</td><td>{claim}</td><td>{good} of {all}</td></tr>"
         );
     }
-    body.push_str("</table>\n<h2>Utilisation without loss</h2>\n");
+    body.push_str("</table>\n<h2>Utilisation without loss</h2>\n<p>Stream bytes that reached the application from \
+         10 s on, over what the link carries. Data that waited behind a gap counts when it is handed \
+         over, so a short span may show a little more than 1. Means over clients and seeds.</p>\n");
     for &rate in &spec.sweep.rate_mbps {
         let mut all = Vec::new();
         for congestion in &spec.sweep.congestion {
@@ -133,9 +141,9 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
             title: format!("{rate} Mbps"),
             x: "round-trip time (ms)",
             y: "utilisation after the start",
-            y_max: Some(1.05),
+            scale: Scale::From(0.9),
         };
-        body.push_str(&chart.svg(&all)?);
+        body.push_str(&drawn(&chart, all)?);
     }
     body.push_str("<h2>Completion time of 1 MB with loss</h2>\n");
     for &rate in &spec.sweep.rate_mbps {
@@ -160,9 +168,9 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
             title: format!("{rate} Mbps, mean over queues"),
             x: "loss (%)",
             y: "completion time (s)",
-            y_max: None,
+            scale: Scale::Log,
         };
-        body.push_str(&chart.svg(&all)?);
+        body.push_str(&drawn(&chart, all)?);
     }
     write_page(out, &spec.title, &body)
 }
