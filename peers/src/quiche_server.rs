@@ -83,16 +83,12 @@ pub(crate) fn run(dir: &Path) -> Result<(), String> {
                         let scid = quiche::ConnectionId::from_ref(&id);
                         let accepted = quiche::accept(&scid, None, local, meta.addr, &mut config);
                         let Ok(connection) = accepted else { continue };
-                        let first = header.dcid.to_vec();
-                        let client = Client { connection, answers: HashMap::new() };
-                        clients.insert(id.clone(), client);
-                        let info = quiche::RecvInfo { from: meta.addr, to: local };
-                        // Until the client learns our identifier, its own leads here: the whole
+                        let mut client = Client { connection, answers: HashMap::new() };
+                        // The identifier that the client chose itself leads nowhere later: the
                         // first flight of this benchmark's client is one datagram.
-                        drop(first);
-                        if let Some(client) = clients.get_mut(&id) {
-                            let _ = client.connection.recv(datagram, info);
-                        }
+                        let info = quiche::RecvInfo { from: meta.addr, to: local };
+                        let _ = client.connection.recv(datagram, info);
+                        clients.insert(id, client);
                         continue;
                     }
                     let info = quiche::RecvInfo { from: meta.addr, to: local };
