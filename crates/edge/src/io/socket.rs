@@ -157,7 +157,7 @@ impl UdpSocket {
     }
 
     /// Takes what has arrived, up to one batch, and calls `each` for every datagram in order.
-    /// Returns their number.
+    /// Returns whether the batch was full, so that more may wait.
     ///
     /// # Errors
     /// `WouldBlock` when nothing is there; anything else is an error that the network reported,
@@ -166,7 +166,7 @@ impl UdpSocket {
         &self,
         buffer: &mut ReceiveBuffer,
         mut each: impl FnMut(Received<'_>),
-    ) -> io::Result<usize> {
+    ) -> io::Result<bool> {
         let mut slots = buffer.0.chunks_exact_mut(SLOT);
         // The closure runs exactly BATCH_SIZE times, as the buffer was made for; an empty slot
         // would receive nothing.
@@ -174,7 +174,6 @@ impl UdpSocket {
             core::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
         let mut metas = [RecvMeta::default(); BATCH_SIZE];
         let filled = self.offload.recv((&self.socket).into(), &mut slices, &mut metas)?;
-        let mut count = 0;
         for (slice, meta) in slices.iter_mut().zip(&metas).take(filled) {
             let ecn = match meta.ecn {
                 None => Ecn::NotEct,
@@ -185,11 +184,10 @@ impl UdpSocket {
             let length = meta.len.min(slice.len());
             // An empty datagram has stride 0.
             for payload in slice[..length].chunks_mut(meta.stride.max(1)) {
-                count += 1;
                 each(Received { from: meta.addr, to: meta.dst_ip, ecn, payload });
             }
         }
-        Ok(count)
+        Ok(filled == BATCH_SIZE)
     }
 }
 

@@ -111,13 +111,17 @@ impl EventLoop {
     /// Serves until the drain is over.
     pub(crate) fn run(mut self) {
         let mut buffer = ReceiveBuffer::default();
+        let mut ready = Vec::new();
         loop {
-            self.wait();
+            self.wait(&mut ready);
             let now = self.now();
-            self.plan.mailbox.awake();
+            // The mailbox is the last one.
+            if ready.pop() == Some(true) {
+                self.plan.mailbox.awake();
+            }
             self.follow_state(now);
             self.take_forwarded(now);
-            self.receive(now, &mut buffer);
+            self.receive(now, &ready, &mut buffer);
             let now = self.now();
             while let Some(handle) = self.timers.pop(now) {
                 let deadline = self.deadline(handle);
@@ -153,8 +157,9 @@ impl EventLoop {
         );
     }
 
-    /// Sleeps until something arrives or is due.
-    fn wait(&self) {
+    /// Sleeps until something arrives or is due. `ready` says of each socket, and of the mailbox,
+    /// whether there is anything to take: asking in vain costs a system call.
+    fn wait(&self, ready: &mut Vec<bool>) {
         let mut flags = PollFlags::POLLIN;
         if self.blocked.is_some() {
             flags |= PollFlags::POLLOUT;
@@ -174,6 +179,8 @@ impl EventLoop {
         let timeout = TimeSpec::from_duration(sleep.min(MAX_SLEEP));
         // An interrupted wait is a short one.
         let _ = ppoll(&mut fds, Some(timeout), None);
+        ready.clear();
+        ready.extend(fds.iter().map(|fd| fd.any().unwrap_or(true)));
     }
 
     /// Follows a reload, and the start and end of the drain.
@@ -215,9 +222,10 @@ impl EventLoop {
         }
     }
 
-    fn receive(&mut self, now: Timestamp, buffer: &mut ReceiveBuffer) {
+    fn receive(&mut self, now: Timestamp, ready: &[bool], buffer: &mut ReceiveBuffer) {
         let sockets = core::mem::take(&mut self.plan.sockets);
-        for (index, socket) in sockets.iter().enumerate() {
+        let ready = sockets.iter().enumerate().zip(ready).filter(|(_, is_ready)| **is_ready);
+        for ((index, socket), _) in ready {
             for _ in 0..RECEIVES {
                 let result = socket.receive(buffer, |received| {
                     let addresses = Addresses { remote: received.from, local: received.to };
@@ -231,7 +239,8 @@ impl EventLoop {
                     );
                 });
                 match result {
-                    Ok(_) => {}
+                    Ok(true) => {}
+                    Ok(false) => break,
                     Err(e) if e.kind() == io::ErrorKind::WouldBlock => break,
                     // What the network reported concerns one destination.
                     Err(_) => {}
