@@ -6,7 +6,9 @@ use crate::ranges::RangeSet;
 use crate::wire::{TransportError, TransportErrorCode, Writer, put_crypto, types};
 
 /// Bytes that may wait for a gap to close (RFC 9000, section 7.5 asks for at least 4,096).
-const MAX_BUFFERED: u64 = 65_536;
+const MAX_BUFFERED: u64 = 16_384;
+/// Pieces with gaps between them that may wait: some clients cut their hello up on purpose.
+const MAX_PIECES: usize = 256;
 /// Frame type, offset and length at their longest.
 const FRAME_OVERHEAD: usize = 1 + 8 + 2;
 
@@ -105,11 +107,7 @@ impl CryptoReceive {
             return Ok(());
         }
         if end - self.base > MAX_BUFFERED {
-            return Err(TransportError::new(
-                TransportErrorCode::CRYPTO_BUFFER_EXCEEDED,
-                types::CRYPTO,
-                "too much handshake data",
-            ));
+            return Err(exceeded("too much handshake data"));
         }
         let skip = self.base.saturating_sub(offset) as usize;
         let at = (offset.max(self.base) - self.base) as usize;
@@ -119,6 +117,9 @@ impl CryptoReceive {
         }
         self.buffer[at..at + data.len()].copy_from_slice(data);
         self.present.insert(offset.max(self.base)..end);
+        if self.present.len() > MAX_PIECES {
+            return Err(exceeded("handshake data too scattered"));
+        }
         Ok(())
     }
 
@@ -130,6 +131,10 @@ impl CryptoReceive {
         self.base = first.end;
         Some(core::mem::replace(&mut self.buffer, rest))
     }
+}
+
+fn exceeded(reason: &'static str) -> TransportError {
+    TransportError::new(TransportErrorCode::CRYPTO_BUFFER_EXCEEDED, types::CRYPTO, reason)
 }
 
 #[cfg(test)]
