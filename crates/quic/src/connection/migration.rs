@@ -113,6 +113,12 @@ impl Connection {
 
     /// Puts a frame for another path in the queue; a flood finds it full.
     pub(super) fn owe_off_path(&mut self, frame: OffPath) {
+        // What a datagram lets us send to an address that is not validated, it lets us send once
+        // (RFC 9000, section 8.1), however many challenges stand in it.
+        if frame.limit < u64::MAX {
+            let remote = frame.addresses.remote;
+            self.off_path.retain(|o| o.limit == u64::MAX || o.addresses.remote != remote);
+        }
         if frame.limit > 0 && self.off_path.len() < super::MAX_OFF_PATH {
             self.off_path.push_back(frame);
         }
