@@ -275,12 +275,17 @@ impl Endpoint {
         size: usize,
         reply: &mut Vec<u8>,
     ) -> Outcome {
-        if let Ok(id) = <&[u8; LOCAL_LEN]>::try_from(dcid.as_slice()) {
-            let plain = self.config.keys.cids().decode(id);
-            let ours = plain.server == self.config.server_id;
-            if ours && plain.core != self.config.core && plain.slot < MAX_SLOT {
-                return Outcome::Foreign(plain.core);
-            }
+        let Ok(id) = <&[u8; LOCAL_LEN]>::try_from(dcid.as_slice()) else {
+            return Outcome::Dropped(DropReason::UnknownConnection);
+        };
+        let plain = self.config.keys.cids().decode(id);
+        // RFC 9000, section 21.11: no stateless reset if "a connection with the corresponding
+        // connection ID could be active on any endpoint that uses the same static key".
+        if plain.server != self.config.server_id {
+            return Outcome::Dropped(DropReason::UnknownConnection);
+        }
+        if plain.core != self.config.core && plain.slot < MAX_SLOT {
+            return Outcome::Foreign(plain.core);
         }
         // RFC 9000, section 10.3: a stateless reset is smaller than what it answers, so that two
         // endpoints cannot answer each other for ever.
