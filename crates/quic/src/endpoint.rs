@@ -325,6 +325,12 @@ impl Endpoint {
         if dcid.len() < 8 {
             return Outcome::Dropped(DropReason::ShortConnectionId);
         }
+        // State is made, and a token used up, only by packets that authenticate: a copy,
+        // so that the connection can open it again.
+        let mut copy = datagram[..end].to_vec();
+        if !opens(&dcid, &mut copy, pn_offset) {
+            return Outcome::Dropped(DropReason::Decrypt);
+        }
         let unix_now = self.unix(now);
         let remote = addresses.remote;
         let lifetime = self.config.token_lifetime.as_secs();
@@ -358,12 +364,6 @@ impl Endpoint {
         }
         self.stats.invalid_tokens += u64::from(token_use == TokenUse::Invalid);
         let validated = matches!(token_use, TokenUse::Retry | TokenUse::NewToken);
-        // State is made only for packets that authenticate: a copy, so that the connection can
-        // open it again.
-        let mut copy = datagram[..end].to_vec();
-        if !opens(&dcid, &mut copy, pn_offset) {
-            return Outcome::Dropped(DropReason::Decrypt);
-        }
         if self.len() >= self.config.max_connections {
             self.stats.refused += 1;
             let error = TransportError::new(Code::CONNECTION_REFUSED, 0, "too many connections");
