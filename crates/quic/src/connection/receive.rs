@@ -6,10 +6,11 @@ use super::spaces::{Handshake, SpaceId};
 use super::{CloseReason, Connection, Context, State, violation};
 use crate::crypto::{OpenError, TAG_LEN};
 use crate::ids::{LOCAL_LEN, RemoteId};
+use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Addresses;
 use crate::wire::{
-    Frame, FrameErrorKind, Frames, Header, PacketType, TransportError, TransportErrorCode as Code,
+    ConnectionId, Frame, FrameErrorKind, Frames, Header, PacketType, TransportError, TransportErrorCode as Code,
     expand_packet_number, parse_header,
 };
 use units::{Ecn, Timestamp};
@@ -135,12 +136,12 @@ impl Connection {
         let mut at = 0;
         while at < datagram.len() && self.is_open() {
             let rest = &mut datagram[at..];
-            let (ty, dcid, pn_offset, end) = match parse_header(rest, LOCAL_LEN) {
-                Ok(Header::Long { ty, dcid, pn_offset, end, .. }) => {
-                    (PacketType::from(ty), dcid, pn_offset, end)
+            let (ty, dcid, scid, pn_offset, end) = match parse_header(rest, LOCAL_LEN) {
+                Ok(Header::Long { ty, dcid, scid, pn_offset, end, .. }) => {
+                    (PacketType::from(ty), dcid, Some(scid), pn_offset, end)
                 }
                 Ok(Header::Short { dcid, pn_offset }) => {
-                    (PacketType::OneRtt, dcid, pn_offset, rest.len())
+                    (PacketType::OneRtt, dcid, None, pn_offset, rest.len())
                 }
                 Ok(Header::UnknownVersion { .. }) | Err(_) => {
                     self.stats.drop(Dropped::Header);
@@ -152,6 +153,11 @@ impl Connection {
                 self.stats.drop(Dropped::Header);
                 return;
             }
+            if ty == PacketType::Initial && !self.takes_initial(arrival, scid) {
+                self.stats.drop(Dropped::Header);
+                at += end;
+                continue;
+            }
             let packet = &mut rest[..end];
             if let Err(dropped) = self.on_packet(arrival, ty, packet, pn_offset, ctx) {
                 self.stats.drop(dropped);
@@ -162,6 +168,15 @@ impl Connection {
             }
             at += end;
         }
+    }
+
+    /// RFC 9000, section 14.1: "A server MUST discard an Initial packet that is carried in a UDP
+    /// datagram with a payload that is smaller than the smallest allowed maximum datagram size of
+    /// 1200 bytes"; section 7.2: "if subsequent Initial packets include a different Source
+    /// Connection ID, they MUST be discarded".
+    fn takes_initial(&self, arrival: &Arrival, scid: Option<ConnectionId>) -> bool {
+        let known = self.handshake.as_ref().map(|handshake| handshake.client_scid);
+        arrival.datagram >= usize::from(BASE) && known == scid
     }
 
     fn look_for_reset(&mut self, now: Timestamp, packet: &[u8]) {
