@@ -414,6 +414,12 @@ impl Ledger {
         }
     }
 
+    /// The path of the oldest packet whose fate is open, those sent on `except` left out.
+    pub(crate) fn oldest_path(&self, except: u8) -> Option<u8> {
+        let open = self.records.iter().filter(|r| r.fate == Fate::Outstanding);
+        open.map(|r| r.path).find(|&path| path != except)
+    }
+
     /// Bytes in flight that were sent on this path.
     pub(crate) fn in_flight(&self, path: u8) -> u64 {
         self.records
