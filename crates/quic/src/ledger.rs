@@ -175,6 +175,10 @@ pub(crate) struct Ledger {
     pub last_eliciting: Option<Timestamp>,
     /// Ack-eliciting packets in flight.
     pub eliciting_in_flight: u32,
+    /// Packets that elicit no acknowledgement, since the last one that does.
+    pub plain_run: u32,
+    /// Such packets since the peer last acknowledged anything.
+    pub unanswered: u32,
     /// When the time threshold will declare the next packet lost.
     pub loss_time: Option<Timestamp>,
 }
@@ -208,6 +212,10 @@ impl Ledger {
         if record.ack_eliciting {
             self.last_eliciting = Some(record.time_sent);
             self.eliciting_in_flight += 1;
+            self.plain_run = 0;
+        } else {
+            self.plain_run += 1;
+            self.unanswered += 1;
         }
         self.records.push_back(record);
     }
@@ -307,6 +315,7 @@ impl Ledger {
             outcome.newly_largest = Some(SentPacketTime { time, path });
         }
         outcome.newly_acked += 1;
+        self.unanswered = 0;
         outcome.any_eliciting |= record.ack_eliciting;
         if record.ack_eliciting && !after_loss {
             self.eliciting_in_flight -= 1;

@@ -59,6 +59,10 @@ pub(super) struct Arrival {
 /// Bytes of 1-RTT packets that are kept until the handshake ends: a request or two.
 const MAX_EARLY: usize = 6_000;
 
+/// Packets that only acknowledge, and that the peer does not acknowledge in turn: more than a round
+/// trip's worth of them at the largest receive window.
+const MAX_UNANSWERED: u32 = 8_192;
+
 /// A 1-RTT packet that waits for the end of the handshake.
 pub(crate) struct EarlyPacket {
     arrival: Arrival,
@@ -457,6 +461,12 @@ impl Connection {
             .is_some_and(|s| s.received.largest().is_none_or(|largest| number > largest));
         if let Some(space) = self.space_mut(space) {
             space.received.on_packet(now, number, effects.eliciting, arrival.ecn, every, delay);
+        }
+        // RFC 9000, section 13.2.1: ack-eliciting packets "MUST be acknowledged"; every few of ours
+        // are. Whoever makes us send on and acknowledges nothing would fill our books.
+        if self.space(space).is_some_and(|s| s.ledger.unanswered > MAX_UNANSWERED) {
+            self.fail(now, violation(0, "acknowledges nothing"));
+            return;
         }
         if effects.crypto {
             self.advance_handshake(now);

@@ -30,6 +30,8 @@ const MIN_SAMPLE: usize = 4;
 const LONG_PN_LEN: usize = 2;
 /// The least room that makes another STREAM frame worthwhile.
 const MIN_STREAM_ROOM: usize = 32;
+/// Packets that only acknowledge before one of them carries a PING.
+const PING_EVERY: u32 = 32;
 /// The least room for a packet's header and frames.
 const MIN_ROOM: usize = 64;
 
@@ -258,6 +260,16 @@ impl Connection {
         }
         if draft.w.position() == draft.payload_at {
             return None;
+        }
+        // RFC 9000, section 13.2.4: a PING now and then among packets that only acknowledge, so
+        // that the peer's answer lets both sides forget.
+        if may_elicit
+            && !draft.eliciting
+            && self.data.ledger.plain_run >= PING_EVERY
+            && draft.w.remaining() > 0
+        {
+            put_ping(&mut draft.w);
+            draft.eliciting = true;
         }
         if draft.eliciting {
             self.data.probes = self.data.probes.saturating_sub(1);
