@@ -130,27 +130,6 @@ fn a_hello_in_single_bytes_and_reverse_order_completes() {
 }
 
 #[test]
-fn bytes_with_gaps_are_bounded_in_memory_and_do_not_spin() {
-    let mut raw = connected();
-    // Every second byte of a stream's window, one frame each: 32,768 pieces.
-    let mut offset = 1;
-    while offset < 64 << 10 && raw.close.is_none() {
-        let payload = frames(|w| {
-            for _ in 0..100 {
-                if offset < 64 << 10 {
-                    put_stream_header(w, StreamId(0), offset, Some(1), false);
-                    w.u8(7);
-                    offset += 2;
-                }
-            }
-        });
-        raw.send(PacketType::OneRtt, &payload);
-    }
-    // Whether the server bears it or closes, it answers at once; what it keeps is a window.
-    assert!(raw.close.is_some() || offset >= 64 << 10);
-}
-
-#[test]
 fn path_challenges_are_answered_one_for_one_at_most() {
     let mut raw = connected();
     let before = raw.server_datagrams;
@@ -169,16 +148,14 @@ fn path_challenges_are_answered_one_for_one_at_most() {
 #[test]
 fn a_new_address_with_every_packet_costs_no_more_than_it_brings() {
     let mut raw = connected();
-    let (before, mut sent) = (raw.server_bytes, 0);
     for n in 0..500u16 {
         raw.address.set_port(20_000 + n);
         let mut packet = raw.packet(PacketType::OneRtt, &frames(put_ping));
-        sent += packet.len();
         raw.deliver(&mut packet);
+        let answered = raw.bytes_to.get(&raw.address).copied().unwrap_or(0);
+        assert!(answered <= 3 * packet.len(), "{n}: {answered} for {}", packet.len());
     }
     assert_eq!(raw.close, None);
-    // Three times what came from unvalidated addresses, and the challenges to validated ones.
-    assert!(raw.server_bytes - before <= 3 * sent + 3 * 1_200, "{} for {sent}", raw.server_bytes);
 }
 
 #[test]
@@ -269,24 +246,6 @@ fn a_replayed_packet_from_elsewhere_moves_nothing() {
     raw.deliver(&mut packet.clone());
     let after = raw.server.connection(handle).expect("open").addresses();
     assert_eq!(before.remote, after.remote);
-}
-
-#[test]
-fn unknown_connections_get_resets_that_shrink() {
-    let mut raw = Raw::without_tls(endpoint());
-    let mut rng = ChaCha8Rng::seed_from_u64(5);
-    let mut datagram = vec![0; 200];
-    rng.fill_bytes(&mut datagram);
-    datagram[0] = 0x40;
-    let mut lengths = vec![datagram.len()];
-    // RFC 9000, section 10.3.3: two endpoints that answer each other's resets must come to an end.
-    while let Some(mut answer) = raw.deliver(&mut datagram) {
-        lengths.push(answer.len());
-        assert!(lengths.is_sorted_by(|a, b| a > b), "{lengths:?}");
-        answer[0] = 0x40;
-        datagram = answer;
-    }
-    assert!(lengths.len() > 1 && lengths.len() < 200);
 }
 
 /// Valid packets around payloads of random frames: whatever they say, the server neither panics nor

@@ -86,6 +86,7 @@ fn transport_parameters_that_break_section_7_or_18_2() {
     expect_for_parameters(|p| p.push((id::MAX_UDP_PAYLOAD_SIZE, varint(1_199))));
     expect_for_parameters(|p| p.push((id::ACK_DELAY_EXPONENT, varint(21))));
     expect_for_parameters(|p| p.push((id::MAX_ACK_DELAY, varint(1 << 14))));
+    expect_for_parameters(|p| p.push((id::ACTIVE_CONNECTION_ID_LIMIT, varint(1))));
     expect_for_parameters(|p| p.push((id::INITIAL_MAX_STREAMS_BIDI, varint((1 << 60) + 1))));
     // Section 7.4: a duplicate; and a value that is cut short.
     expect_for_parameters(|p| p.push((id::INITIAL_MAX_DATA, varint(1))));

@@ -1,10 +1,15 @@
 //! Clients that break the rules: each ends with the error code that the RFC prescribes, or is
 //! ignored where the RFC says so, and costs the server a bounded amount of work and memory.
-//! `errors` are the transport and TLS cases that h3spec checks, and their neighbours; `attacks`
-//! are floods and forgeries.
+//! `errors` are the transport and TLS cases that h3spec checks, and their neighbours; the others
+//! are floods and forgeries: `handshakes` before a connection exists and while it begins, `paths`
+//! with addresses, connection IDs and resets, `acknowledgements` with packet numbers and keys,
+//! `attacks` the rest.
 
+mod acknowledgements;
 mod attacks;
 mod errors;
+mod handshakes;
+mod paths;
 mod raw;
 
 use std::sync::Arc;
@@ -14,6 +19,7 @@ use mendcast_quic as quic;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings};
 use quic::{Endpoint, EndpointConfig, RetryPolicy, TransportConfig};
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 
 use raw::{Parameters, Raw, honest};
@@ -60,7 +66,11 @@ pub fn endpoint() -> Endpoint {
 
 /// A client's TLS that trusts any certificate and offers one suite.
 pub fn client_tls(alpn: &[u8]) -> Arc<rustls::ClientConfig> {
-    let mut provider = rustls::crypto::aws_lc_rs::default_provider();
+    client_tls_with(rustls::crypto::aws_lc_rs::default_provider(), alpn)
+}
+
+/// The same on another provider.
+pub fn client_tls_with(mut provider: CryptoProvider, alpn: &[u8]) -> Arc<rustls::ClientConfig> {
     provider
         .cipher_suites
         .retain(|suite| suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);

@@ -1,19 +1,19 @@
 //! A client made by hand: an honest TLS handshake (rustls) under packets that a test writes frame
 //! by frame, in any packet number space, in virtual time against the endpoint.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use mendcast_quic as quic;
 use quic::wire::{
-    ConnectionId, Frame, Frames, Header, LongType, PacketType, Writer, expand_packet_number,
-    parse_header, put_crypto,
+    ConnectionId, Frame, Frames, Header, LongType, PacketType, RETRY_INTEGRITY_TAG_LEN, Writer,
+    expand_packet_number, parse_header, put_crypto,
 };
 use quic::{Addresses, Endpoint, Event, Handle, Outcome};
 use rustls::Side;
-use rustls::quic::{ClientConnection, DirectionalKeys, KeyChange, Keys, Version};
+use rustls::quic::{ClientConnection, DirectionalKeys, KeyChange, Keys, Secrets, Version};
 use units::{Ecn, Timestamp};
 
 pub const ADDRESS: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
@@ -32,6 +32,7 @@ pub mod id {
     pub const ACK_DELAY_EXPONENT: u64 = 0x0a;
     pub const MAX_ACK_DELAY: u64 = 0x0b;
     pub const PREFERRED_ADDRESS: u64 = 0x0d;
+    pub const ACTIVE_CONNECTION_ID_LIMIT: u64 = 0x0e;
     pub const INITIAL_SOURCE_CONNECTION_ID: u64 = 0x0f;
     pub const RETRY_SOURCE_CONNECTION_ID: u64 = 0x10;
 }
@@ -53,6 +54,12 @@ pub fn frames(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut w = Writer::new(&mut buffer);
     write(&mut w);
     w.written().to_vec()
+}
+
+/// An ACK frame for `smallest..=largest` (RFC 9000, section 19.3).
+pub fn ack(smallest: u64, largest: u64) -> Vec<u8> {
+    let fields = [largest, 0, 0, largest - smallest].map(varint).concat();
+    [vec![0x02], fields].concat()
 }
 
 /// What an honest client says.
@@ -112,8 +119,28 @@ pub struct Raw {
     /// UDP payload bytes that the server sent.
     pub server_bytes: usize,
     pub server_datagrams: usize,
+    /// `server_bytes` by address.
+    pub bytes_to: HashMap<SocketAddr, usize>,
     /// Flipped in the first byte of the packets that are sent, before protection.
     pub flip: u8,
+    /// From the server's newest NEW_TOKEN frame.
+    pub token_of_server: Option<Vec<u8>>,
+    /// In the headers of long packets.
+    pub scid: [u8; 8],
+    /// In the headers of Initial packets.
+    pub token: Vec<u8>,
+    /// Whether Initial packets are padded to 1,200 bytes.
+    pub pads: bool,
+    /// The keys of the phases to come, and the present phase.
+    secrets: Option<Secrets>,
+    phase: bool,
+}
+
+fn initial_keys(dcid: &[u8]) -> Keys {
+    let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
+    let suite = suite.tls13().expect("a suite of TLS 1.3");
+    let algorithm = suite.quic.expect("a suite for QUIC");
+    Keys::initial(Version::V1, suite, algorithm, dcid, Side::Client)
 }
 
 fn place(ty: PacketType) -> usize {
@@ -145,12 +172,8 @@ impl Raw {
 
     /// The same with a destination connection ID of its choice.
     pub fn with_id(server: Endpoint, dcid: [u8; 8]) -> Self {
-        let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
-        let suite = suite.tls13().expect("a suite of TLS 1.3");
-        let algorithm = suite.quic.expect("a suite for QUIC");
-        let keys = Keys::initial(Version::V1, suite, algorithm, &dcid, Side::Client);
         let mut levels: [Level; 3] = Default::default();
-        levels[0].keys = Some(keys);
+        levels[0].keys = Some(initial_keys(&dcid));
         Self {
             server,
             handle: None,
@@ -168,8 +191,26 @@ impl Raw {
             received: VecDeque::new(),
             server_bytes: 0,
             server_datagrams: 0,
+            bytes_to: HashMap::new(),
             flip: 0,
+            token_of_server: None,
+            scid: SCID,
+            token: Vec::new(),
+            pads: true,
+            secrets: None,
+            phase: false,
         }
+    }
+
+    /// Does as a Retry packet says (RFC 9000, section 17.2.5.2): its token and its ID from now on.
+    pub fn follow(&mut self, retry: &[u8]) {
+        assert_eq!(retry[0] & 0xf0, 0xf0, "a Retry packet");
+        let scid_at = 6 + usize::from(retry[5]) + 1;
+        let scid_end = scid_at + usize::from(retry[scid_at - 1]);
+        self.dcid = retry[scid_at..scid_end].to_vec();
+        self.token = retry[scid_end..retry.len() - RETRY_INTEGRITY_TAG_LEN].to_vec();
+        self.levels[0].keys = Some(initial_keys(&self.dcid));
+        self.levels[0].sent = 0;
     }
 
     /// Lets TLS speak: its messages wait in `pending`, its keys are installed.
@@ -188,8 +229,9 @@ impl Raw {
                     self.levels[1].keys = Some(keys);
                     self.level = PacketType::Handshake;
                 }
-                Some(KeyChange::OneRtt { keys, .. }) => {
+                Some(KeyChange::OneRtt { keys, next }) => {
                     self.levels[2].keys = Some(keys);
+                    self.secrets = Some(next);
                     self.level = PacketType::OneRtt;
                 }
                 None => {}
@@ -228,10 +270,55 @@ impl Raw {
         }
     }
 
+    /// Sends a hello from its beginning, in as many Initial packets as it needs; the answer without
+    /// state that came last.
+    pub fn initial(&mut self, hello: &[u8]) -> Option<Vec<u8>> {
+        let mut last = None;
+        self.levels[0].sent = 0;
+        for piece in hello.chunks(900) {
+            let offset = self.levels[0].sent;
+            self.levels[0].sent += piece.len() as u64;
+            let mut packet =
+                self.packet(PacketType::Initial, &frames(|w| put_crypto(w, offset, piece)));
+            last = self.deliver(&mut packet).or(last);
+        }
+        last
+    }
+
     /// Takes the 0-RTT keys; whether TLS has some.
     pub fn take_early_keys(&mut self) -> bool {
         self.early = self.tls.as_ref().and_then(|tls| tls.zero_rtt_keys());
         self.early.is_some()
+    }
+
+    /// Changes the 1-RTT keys of both directions (RFC 9001, section 6).
+    pub fn update_keys(&mut self) {
+        let next = self.secrets.as_mut().expect("the handshake is over").next_packet_keys();
+        let keys = self.levels[2].keys.as_mut().expect("the handshake is over");
+        keys.local.packet = next.local;
+        keys.remote.packet = next.remote;
+        self.phase = !self.phase;
+    }
+
+    /// The largest packet number that the server has used, as far as it was seen.
+    pub fn largest(&self, ty: PacketType) -> Option<u64> {
+        self.levels[place(ty)].expected.checked_sub(1)
+    }
+
+    /// Leaves out packet numbers.
+    pub fn skip_numbers(&mut self, ty: PacketType, count: u64) {
+        self.levels[place(ty)].next += count;
+    }
+
+    /// Uses packet numbers again that were left out.
+    pub fn rewind_numbers(&mut self, ty: PacketType, count: u64) {
+        self.levels[place(ty)].next -= count;
+    }
+
+    /// Why the server says that it closed the connection, whether the client can read it or not.
+    pub fn close_by_server(&mut self) -> Option<u64> {
+        let connection = self.server.connection(self.handle?)?;
+        connection.close_reason().map(|reason| reason.code_and_text().0)
     }
 
     /// A protected packet with these frames; Initial packets are padded to 1,200 bytes.
@@ -252,8 +339,9 @@ impl Raw {
         };
         let mut payload = payload.to_vec();
         let mut out = Vec::new();
-        let overhead = 7 + self.dcid.len() + SCID.len() + 3 + 4 + TAG;
-        if ty == PacketType::Initial && payload.len() + overhead < 1_200 {
+        let token = [varint(self.token.len() as u64), self.token.clone()].concat();
+        let overhead = 7 + self.dcid.len() + SCID.len() + token.len() + 2 + 4 + TAG;
+        if self.pads && ty == PacketType::Initial && payload.len() + overhead < 1_200 {
             payload.resize(1_200 - overhead, 0);
         }
         // Four bytes of packet number make any payload long enough for header protection.
@@ -262,15 +350,16 @@ impl Raw {
             out.extend(1u32.to_be_bytes());
             out.push(self.dcid.len() as u8);
             out.extend(&self.dcid);
-            out.push(SCID.len() as u8);
-            out.extend(SCID);
+            out.push(self.scid.len() as u8);
+            out.extend(self.scid);
             if ty == PacketType::Initial {
-                out.push(0);
+                out.extend(token);
             }
             let length = (4 + payload.len() + TAG) as u16;
             out.extend((length | 0x4000).to_be_bytes());
         } else {
-            out.push((0x40 | 3) ^ self.flip);
+            let phase = if self.phase { 0x04 } else { 0 };
+            out.push((0x40 | phase | 3) ^ self.flip);
             out.extend(&self.dcid);
         }
         let pn_offset = out.len();
@@ -293,33 +382,42 @@ impl Raw {
         self.deliver(&mut packet);
     }
 
-    /// Gives the server a datagram, and takes what it answers.
+    /// Gives the server a datagram, and takes what it answers; an answer without state is returned.
     pub fn deliver(&mut self, datagram: &mut [u8]) -> Option<Vec<u8>> {
-        let addresses = Addresses { remote: self.address, local: None };
         let mut reply = Vec::new();
-        let now = self.now;
-        let outcome =
-            self.server.handle_datagram(now, addresses, Ecn::NotEct, datagram, &mut reply);
-        let answer = match outcome {
-            Outcome::Accepted(handle) => {
-                self.handle = Some(handle);
-                None
-            }
-            Outcome::Reply(len) => Some(reply[..len].to_vec()),
-            _ => None,
-        };
+        let outcome = self.hand_over(datagram, &mut reply);
         self.collect();
-        answer
+        matches!(outcome, Outcome::Reply(_)).then_some(reply)
+    }
+
+    /// Gives the server a datagram; what became of it.
+    pub fn outcome(&mut self, datagram: &mut [u8]) -> Outcome {
+        let outcome = self.hand_over(datagram, &mut Vec::new());
+        self.collect();
+        outcome
+    }
+
+    fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
+        let addresses = Addresses { remote: self.address, local: None };
+        let outcome =
+            self.server.handle_datagram(self.now, addresses, Ecn::NotEct, datagram, reply);
+        if let Outcome::Accepted(handle) = outcome {
+            self.handle = Some(handle);
+        }
+        outcome
     }
 
     /// Lets time pass, timer by timer.
     pub fn wait(&mut self, time: Duration) {
         let end = self.now + time;
+        let mut turns = (self.now, 0);
         while let Some(handle) = self.handle
             && let Some(at) = self.server.connection(handle).and_then(|c| c.deadline())
             && at <= end
         {
             self.now = self.now.max(at);
+            turns = if turns.0 == self.now { (self.now, turns.1 + 1) } else { (self.now, 0) };
+            assert!(turns.1 < 100, "time stands still at {:?}", self.now);
             self.server.handle_timeout(handle, self.now);
             self.collect();
         }
@@ -337,6 +435,7 @@ impl Raw {
         }
         let mut buffer = vec![0; 65_507];
         while let Some(transmit) = self.server.poll_transmit(handle, self.now, &mut buffer, 10) {
+            *self.bytes_to.entry(transmit.addresses.remote).or_default() += transmit.len;
             for datagram in buffer[..transmit.len].chunks_mut(transmit.segment) {
                 self.server_bytes += datagram.len();
                 self.server_datagrams += 1;
@@ -346,7 +445,7 @@ impl Raw {
     }
 
     /// Opens the packets of a datagram as far as there are keys.
-    fn open(&mut self, mut rest: &mut [u8]) {
+    pub fn open(&mut self, mut rest: &mut [u8]) {
         loop {
             let (ty, pn_offset, end) = match parse_header(rest, SCID.len()) {
                 Ok(Header::Long { ty, scid, pn_offset, end, .. }) => {
@@ -408,6 +507,7 @@ impl Raw {
                     self.close.get_or_insert(Close { code: error_code, reason });
                 }
                 Frame::HandshakeDone => self.confirmed = true,
+                Frame::NewToken { token } => self.token_of_server = Some(token.to_vec()),
                 _ => {}
             }
         }

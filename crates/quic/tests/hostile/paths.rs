@@ -1,0 +1,221 @@
+//! Attacks with addresses, connection IDs and stateless resets (RFC 9000, sections 8, 9, 10.3 and
+//! 21).
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mendcast_quic::crypto::KeyRing;
+use mendcast_quic::wire::{
+    ConnectionId, Frame, Frames, PacketType, put_new_connection_id, put_path_challenge,
+    put_path_response, put_ping, put_stream_header,
+};
+use mendcast_quic::{DropReason, Endpoint, Outcome};
+use units::StreamId;
+
+use crate::raw::{Raw, ack, frames};
+use crate::{config, connected};
+
+/// An address that differs from the others in its IP.
+fn elsewhere(n: u32) -> IpAddr {
+    (0x0b00_0000 + n).to_be_bytes().into()
+}
+
+/// A request whose answer of `len` bytes is on its way.
+fn downloading(len: usize) -> Raw {
+    let mut raw = connected();
+    raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
+    let handle = raw.handle.expect("a connection");
+    let connection = raw.server.connection(handle).expect("open");
+    connection.write(StreamId(0), Bytes::from(vec![7; len])).expect("an open stream");
+    raw.collect();
+    raw
+}
+
+fn in_flight(raw: &mut Raw) -> u64 {
+    let handle = raw.handle.expect("a connection");
+    raw.server.connection(handle).expect("open").in_flight()
+}
+
+#[test]
+fn challenges_from_elsewhere_bring_no_more_than_three_times_their_bytes() {
+    // RFC 9000, section 8.1, holds for paths that are only probed, too.
+    let mut raw = connected();
+    for count in [1, 8, 100u64] {
+        raw.address.set_ip(elsewhere(count as u32));
+        let payload = frames(|w| (0..count).for_each(|n| put_path_challenge(w, n.to_be_bytes())));
+        let mut packet = raw.packet(PacketType::OneRtt, &payload);
+        raw.deliver(&mut packet);
+        let answered = raw.bytes_to.get(&raw.address).copied().unwrap_or(0);
+        assert!(answered <= 3 * packet.len(), "{count}: {answered} for {}", packet.len());
+        assert!(answered > 0, "{count}");
+    }
+    assert_eq!(raw.close, None);
+}
+
+#[test]
+fn probing_frames_alone_move_nothing() {
+    // RFC 9000, section 9.1.
+    let mut raw = connected();
+    let old = raw.address;
+    raw.address.set_ip(elsewhere(1));
+    raw.send(PacketType::OneRtt, &frames(|w| put_path_challenge(w, [1; 8])));
+    let handle = raw.handle.expect("a connection");
+    assert_eq!(raw.server.connection(handle).expect("open").addresses().remote, old);
+}
+
+#[test]
+fn responses_that_nobody_asked_for_validate_nothing() {
+    let mut raw = connected();
+    raw.address.set_ip(elsewhere(1));
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    raw.send(PacketType::OneRtt, &frames(|w| put_path_response(w, [1; 8])));
+    let handle = raw.handle.expect("a connection");
+    assert!(!raw.server.connection(handle).expect("open").is_validated());
+    assert_eq!(raw.close, None);
+    // RFC 9000, section 9.3.2: without an answer to its challenge the server returns.
+    raw.wait(Duration::from_secs(20));
+    let connection = raw.server.connection(handle).expect("open");
+    assert!(connection.is_validated());
+    assert_eq!(connection.addresses().remote, crate::raw::ADDRESS);
+}
+
+#[test]
+fn a_client_that_moves_and_answers_is_followed() {
+    let mut raw = connected();
+    raw.received.clear();
+    raw.address.set_ip(elsewhere(1));
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    let mut challenges = Vec::new();
+    for payload in raw.received.drain(..) {
+        for frame in Frames::new(&payload).flatten() {
+            if let Frame::PathChallenge(data) = frame {
+                challenges.push(data);
+            }
+        }
+    }
+    raw.send(
+        PacketType::OneRtt,
+        &frames(|w| challenges.iter().for_each(|data| put_path_response(w, *data))),
+    );
+    let handle = raw.handle.expect("a connection");
+    let connection = raw.server.connection(handle).expect("open");
+    assert!(connection.is_validated());
+    assert_eq!(connection.addresses().remote.ip(), elsewhere(1));
+}
+
+#[test]
+fn moves_without_end_and_late_acknowledgements_keep_the_books() {
+    // Paths are told apart by a byte: what went to the very first address must not count as sent to
+    // the one whose mark is the same.
+    for moves in 253..=258 {
+        let mut raw = downloading(200_000);
+        let first = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
+        assert!(in_flight(&mut raw) > 0);
+        for n in 1..=moves {
+            raw.address.set_ip(elsewhere(n));
+            raw.send(PacketType::OneRtt, &frames(put_ping));
+        }
+        raw.send(PacketType::OneRtt, &ack(first, first));
+        let flying = in_flight(&mut raw);
+        assert!(flying < 200_000, "{moves}: {flying}");
+        raw.wait(Duration::from_secs(100));
+        assert_eq!(raw.close, None);
+    }
+}
+
+#[test]
+fn connection_ids_that_retire_each_other_under_a_full_window_are_bounded() {
+    // CVE-2024-22189: the answers cannot leave, because nothing is acknowledged.
+    let mut raw = downloading(200_000);
+    let mut sent = 0u64;
+    while raw.close.is_none() && sent < 500 {
+        sent += 1;
+        let id = ConnectionId::new(&(sent << 8).to_be_bytes()).expect("an ID");
+        raw.send(
+            PacketType::OneRtt,
+            &frames(|w| put_new_connection_id(w, sent, sent, &id, &[sent as u8; 16])),
+        );
+    }
+    assert!(sent < 50, "{sent}");
+}
+
+#[test]
+fn resets_are_only_for_ids_that_this_server_gave() {
+    let mut raw = connected();
+    let orphan = raw.packet(PacketType::OneRtt, &frames(|w| w.bytes(&[0; 200])));
+    let handle = raw.handle.expect("a connection");
+    raw.server.remove(handle);
+    let mut reset = raw.deliver(&mut orphan.clone()).expect("a stateless reset");
+    assert!(reset.len() < orphan.len() && reset.len() >= 21);
+    // RFC 9000, section 10.3.3: the client's reset in return is answered with less, or not at all.
+    let answer = raw.deliver(&mut reset);
+    assert!(answer.is_none_or(|answer| answer.len() < reset.len()));
+    // RFC 9000, section 21.11: the connection may be alive on another server with the same keys,
+    // and whoever sends this packet here would learn how to end it.
+    let mut other = config();
+    other.server_id = 2;
+    let mut elsewhere = Raw::without_tls(Endpoint::new(other, [4; 32]));
+    let outcome = elsewhere.outcome(&mut orphan.clone());
+    assert_eq!(outcome, Outcome::Dropped(DropReason::UnknownConnection));
+    let mut core = config();
+    core.core = 1;
+    let mut elsewhere = Raw::without_tls(Endpoint::new(core, [4; 32]));
+    assert_eq!(elsewhere.outcome(&mut orphan.clone()), Outcome::Foreign(0));
+}
+
+#[test]
+fn resets_have_a_limit_per_second() {
+    let mut raw = connected();
+    let orphan = raw.packet(PacketType::OneRtt, &frames(|w| w.bytes(&[0; 200])));
+    let handle = raw.handle.expect("a connection");
+    raw.server.remove(handle);
+    let mut answers = 0;
+    for _ in 0..5_000 {
+        answers += u32::from(raw.deliver(&mut orphan.clone()).is_some());
+    }
+    assert!((1..=1_000).contains(&answers), "{answers}");
+}
+
+#[test]
+fn forged_resets_are_ignored_and_genuine_ones_end_the_connection() {
+    let mut raw = connected();
+    let handle = raw.handle.expect("a connection");
+    let id = ConnectionId::new(&[5; 8]).expect("an ID");
+    // The client's IDs change to one that has a reset token.
+    raw.send(PacketType::OneRtt, &frames(|w| put_new_connection_id(w, 1, 1, &id, &[0xaa; 16])));
+    let shape = raw.packet(PacketType::OneRtt, &frames(|w| w.bytes(&[0; 50])));
+    let mut forged = shape.clone();
+    let tail = forged.len() - 16;
+    forged[tail..].fill(0xab);
+    raw.deliver(&mut forged);
+    assert!(raw.server.connection(handle).expect("open").is_alive());
+    let mut genuine = shape;
+    genuine[tail..].fill(0xaa);
+    raw.deliver(&mut genuine);
+    assert!(!raw.server.connection(handle).expect("known").is_alive());
+    // RFC 9000, section 10.3.1: it enters the draining period and sends nothing.
+    let before = raw.server_datagrams;
+    raw.wait(Duration::from_secs(10));
+    assert_eq!(raw.server_datagrams, before);
+}
+
+#[test]
+fn random_ids_reach_no_connection() {
+    let mut raw = connected();
+    let keys = KeyRing::new(&[7; 32], &[(0, [9; 32])]);
+    let genuine = raw.packet(PacketType::OneRtt, &frames(put_ping));
+    for byte in 1..17 {
+        let mut forged = genuine.clone();
+        forged[byte] ^= 1;
+        assert!(!matches!(raw.outcome(&mut forged), Outcome::Connection(_)), "{byte}");
+    }
+    // The right place with the wrong nonce, as of a former tenant.
+    let id: [u8; 16] = genuine[1..17].try_into().expect("one block");
+    let mut plain = keys.cids().decode(&id);
+    plain.nonce ^= 1;
+    let mut forged = genuine.clone();
+    forged[1..17].copy_from_slice(&keys.cids().encode(&plain));
+    assert!(!matches!(raw.outcome(&mut forged), Outcome::Connection(_)));
+    assert!(matches!(raw.outcome(&mut genuine.clone()), Outcome::Connection(_)));
+}
