@@ -10,8 +10,8 @@ use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Addresses;
 use crate::wire::{
-    ConnectionId, Frame, FrameErrorKind, Frames, Header, PacketType, TransportError, TransportErrorCode as Code,
-    expand_packet_number, parse_header,
+    ConnectionId, Frame, FrameErrorKind, Frames, Header, PacketType, TransportError,
+    TransportErrorCode as Code, expand_packet_number, parse_header,
 };
 use units::{Ecn, Timestamp};
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendcast_quic::wire::{
-    Frame, Frames, PacketType, put_crypto, put_max_data, put_ping, put_stop_sending, put_stream_header,
+    Frame, Frames, PacketType, put_crypto, put_max_data, put_ping, put_stop_sending,
+    put_stream_header,
 };
 use units::StreamId;
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mendcast_quic::wire::{
     ConnectionId, PacketType, put_crypto, put_max_data, put_new_connection_id, put_path_challenge,
-    put_ping, put_reset_stream, put_retire_connection_id, put_stream_header,
+    put_ping, put_reset_stream, put_retire_connection_id,
 };
 use mendcast_quic::{Endpoint, RetryPolicy};
 use rand_chacha::ChaCha8Rng;
@@ -246,44 +246,4 @@ fn a_replayed_packet_from_elsewhere_moves_nothing() {
     raw.deliver(&mut packet.clone());
     let after = raw.server.connection(handle).expect("open").addresses();
     assert_eq!(before.remote, after.remote);
-}
-
-/// Valid packets around payloads of random frames: whatever they say, the server neither panics nor
-/// spins, and its answers stay well formed (the client checks that). `MENDCAST_CASES` sets how many
-/// connections are tried.
-#[test]
-fn mutated_frames_never_panic() {
-    let cases = std::env::var("MENDCAST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(100);
-    for seed in 0..cases {
-        let mut rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut raw = connected();
-        let mut template = frames(|w| {
-            put_stream_header(w, StreamId(0), 0, Some(3), false);
-            w.bytes(b"GET");
-            put_max_data(w, 1 << 20);
-            put_path_challenge(w, [3; 8]);
-            put_reset_stream(w, StreamId(4), 1, 10);
-            w.bytes(&[0x02, 1, 0, 0, 0, 0x05, 8, 0, 0x10, 0x44, 0]);
-        });
-        for _ in 0..50 {
-            let mut payload = template.clone();
-            for _ in 0..1 + rng.next_u32() % 4 {
-                let at = rng.next_u32() as usize % payload.len();
-                payload[at] = rng.next_u32() as u8;
-            }
-            if rng.next_u32() % 4 == 0 {
-                payload.truncate(1 + rng.next_u32() as usize % payload.len());
-            }
-            raw.send(PacketType::OneRtt, &payload);
-            raw.wait(Duration::from_millis(u64::from(rng.next_u32() % 50)));
-            if raw.close.is_some() {
-                break;
-            }
-            template.rotate_left(1);
-        }
-        raw.wait(Duration::from_secs(120));
-        let handle = raw.handle.expect("a connection");
-        let ended = raw.server.connection(handle).is_none_or(|c| c.is_drained());
-        assert!(ended, "seed {seed}: the connection never ends");
-    }
 }

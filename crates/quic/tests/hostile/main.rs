@@ -3,11 +3,12 @@
 //! `errors` are the transport and TLS cases that h3spec checks, and their neighbours; the others
 //! are floods and forgeries: `handshakes` before a connection exists and while it begins, `paths`
 //! with addresses, connection IDs and resets, `acknowledgements` with packet numbers and keys,
-//! `attacks` the rest.
+//! `attacks` the rest, and `fuzz` random clients.
 
 mod acknowledgements;
 mod attacks;
 mod errors;
+mod fuzz;
 mod handshakes;
 mod paths;
 mod raw;

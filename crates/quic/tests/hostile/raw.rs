@@ -94,6 +94,8 @@ struct Level {
     keys: Option<Keys>,
     next: u64,
     expected: u64,
+    /// Received.
+    numbers: Vec<u64>,
     /// Bytes of CRYPTO sent and received.
     sent: u64,
     received: u64,
@@ -305,6 +307,11 @@ impl Raw {
         self.levels[place(ty)].expected.checked_sub(1)
     }
 
+    /// The packet numbers that were received.
+    pub fn numbers(&self, ty: PacketType) -> &[u64] {
+        &self.levels[place(ty)].numbers
+    }
+
     /// Leaves out packet numbers.
     pub fn skip_numbers(&mut self, ty: PacketType, count: u64) {
         self.levels[place(ty)].next += count;
@@ -486,6 +493,7 @@ impl Raw {
         let (header, payload) = packet.split_at_mut(pn_offset + len);
         let plain = keys.remote.packet.decrypt_in_place(number, header, payload).ok()?;
         level.expected = level.expected.max(number + 1);
+        level.numbers.push(number);
         Some(plain.to_vec())
     }
 
