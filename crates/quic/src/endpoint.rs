@@ -325,14 +325,23 @@ impl Endpoint {
         if dcid.len() < 8 {
             return Outcome::Dropped(DropReason::ShortConnectionId);
         }
+        let unix_now = self.unix(now);
+        let remote = addresses.remote;
+        let retry = match self.config.retry {
+            RetryPolicy::Never => false,
+            RetryPolicy::Always => true,
+            RetryPolicy::Above(limit) => self.handshakes.len() >= limit as usize,
+        };
+        // Under a flood, the cheapest answer comes first.
+        if retry && token.is_empty() {
+            return self.retry(remote, &dcid, &scid, unix_now, reply);
+        }
         // State is made, and a token used up, only by packets that authenticate: a copy,
         // so that the connection can open it again.
         let mut copy = datagram[..end].to_vec();
         if !opens(&dcid, &mut copy, pn_offset) {
             return Outcome::Dropped(DropReason::Decrypt);
         }
-        let unix_now = self.unix(now);
-        let remote = addresses.remote;
         let lifetime = self.config.token_lifetime.as_secs();
         let mut original_dcid = None;
         let mut token_use = TokenUse::None;
@@ -369,11 +378,6 @@ impl Endpoint {
             let error = TransportError::new(Code::CONNECTION_REFUSED, 0, "too many connections");
             return self.refuse(&dcid, &scid, error, reply);
         }
-        let retry = match self.config.retry {
-            RetryPolicy::Never => false,
-            RetryPolicy::Always => true,
-            RetryPolicy::Above(limit) => self.handshakes.len() >= limit as usize,
-        };
         if retry && !validated {
             return self.retry(remote, &dcid, &scid, unix_now, reply);
         }

@@ -303,9 +303,7 @@ fn a_zero_window_keeps_nobody_busy() {
     let connection = raw.server.connection(handle).expect("open");
     connection.write(StreamId(0), Bytes::from(vec![7; 8 << 20])).expect("an open stream");
     raw.collect();
-    let mut credit = 1 << 20;
-    for _ in 0..200 {
-        credit += 1;
+    for credit in (1 << 20) + 1..=(1 << 20) + 200 {
         let largest = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
         let payload = [frames(|w| put_max_data(w, credit)), ack(largest, largest)].concat();
         raw.send(PacketType::OneRtt, &payload);

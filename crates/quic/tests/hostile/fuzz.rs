@@ -194,7 +194,8 @@ impl Dice {
 }
 
 fn case(seed: u64) {
-    let mut dice = Dice { rng: ChaCha8Rng::seed_from_u64(seed), polite: seed % 4 > 0, sequence: 0 };
+    let mut dice =
+        Dice { rng: ChaCha8Rng::seed_from_u64(seed), polite: !seed.is_multiple_of(4), sequence: 0 };
     let early = dice.one_in(4);
     let mut raw = if early { client(&honest()) } else { connected() };
     if early {
