@@ -1,0 +1,87 @@
+//! Tags and the reader.
+
+use super::*;
+use proptest::prelude::*;
+
+fn tags() -> Vec<Tag> {
+    [
+        Tag::new(Kind::Script, 0, b"\x02\x00\x0aonMetaData\x08\x00\x00\x00\x00\x00\x00\x09"),
+        Tag::new(Kind::Video, 0, &[0x17, 0, 0, 0, 0, 1]),
+        Tag::new(Kind::Video, 0x0123_4567, &[0x17; 70_000]),
+        Tag::new(Kind::Audio, u32::MAX, &[]),
+    ]
+    .into_iter()
+    .map(|tag| tag.expect("short enough"))
+    .collect()
+}
+
+fn body(tags: &[Tag]) -> Vec<u8> {
+    let mut body = file_header(true, true).to_vec();
+    tags.iter().for_each(|tag| body.extend_from_slice(tag.bytes()));
+    body
+}
+
+fn read(body: &[u8], piece: usize) -> Result<Vec<Tag>, Error> {
+    let mut reader = Reader::new(100_000);
+    for piece in body.chunks(piece) {
+        reader.read(piece)?;
+    }
+    Ok(core::iter::from_fn(|| reader.next_tag()).collect())
+}
+
+#[test]
+fn a_tag_is_laid_out_as_in_a_file() {
+    let tag = Tag::new(Kind::Video, 0x0123_4567, &[0x17, 1, 0, 0, 0]).expect("short enough");
+    let expected =
+        [&[9, 0, 0, 5, 0x23, 0x45, 0x67, 0x01, 0, 0, 0][..], &[0x17, 1, 0, 0, 0], &[0, 0, 0, 16]]
+            .concat();
+    assert_eq!(tag.bytes()[..], expected);
+    assert_eq!(
+        (tag.timestamp(), tag.kind(), tag.role()),
+        (0x0123_4567, Kind::Video, Role::KeyFrame)
+    );
+    assert_eq!(tag.payload()[..], [0x17, 1, 0, 0, 0]);
+    assert_eq!(tags()[0].role(), Role::Metadata);
+    assert!(Tag::new(Kind::Video, 0, &vec![0; MAX_PAYLOAD + 1]).is_none());
+}
+
+#[test]
+fn tags_come_out_as_they_went_in_whatever_the_pieces() {
+    for piece in [1, 2, 7, 4_096, 1 << 20] {
+        assert_eq!(read(&body(&tags()), piece), Ok(tags()), "{piece}");
+    }
+}
+
+#[test]
+fn a_longer_file_header_is_skipped() {
+    let mut long = body(&tags());
+    long[8] = 12;
+    long.splice(9..9, [1, 2, 3]);
+    assert_eq!(read(&long, 5), Ok(tags()));
+}
+
+#[test]
+fn broken_bodies_are_named() {
+    let good = body(&tags());
+    let with = |at: usize, byte: u8| {
+        let mut bad = good.clone();
+        bad[at] = byte;
+        read(&bad, 1_000).map(|tags| tags.len())
+    };
+    assert_eq!(with(0, b'X'), Err(Error::Signature));
+    assert_eq!(with(8, 3), Err(Error::Signature));
+    assert_eq!(with(13, 7), Err(Error::TagType(7)));
+    assert_eq!(with(13, 0x29), Err(Error::Encrypted));
+    assert_eq!(with(14, 0xff), Err(Error::TooLarge(0xff_0015)));
+    // The size of the first tag says one byte less than there is.
+    assert_eq!(with(16, 20), Err(Error::Trailer));
+}
+
+proptest! {
+    #[test]
+    fn damage_never_panics(at in 0..200usize, bytes in any::<[u8; 3]>(), piece in 1..300usize) {
+        let mut bad = body(&tags());
+        bad[at..at + 3].copy_from_slice(&bytes);
+        let _ = read(&bad, piece);
+    }
+}

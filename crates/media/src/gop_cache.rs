@@ -1,0 +1,298 @@
+//! The newest groups of pictures of a stream: what a viewer who joins gets at once, and what a slow
+//! one still finds.
+//!
+//! Tags are numbered from the stream's start. The cache holds a run of them that begins at a group
+//! of pictures and ends with the newest tag, bounded by a number of groups and, hard, by bytes.
+//! With each group it remembers the headers in force, so that playing can start at any of them. A
+//! stream without video has a group each second: any audio frame is a start.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use crate::codec::Role;
+use crate::flv::{Kind, Tag};
+
+/// Length of a group in a stream without video, in milliseconds.
+const AUDIO_GROUP_MS: u32 = 1_000;
+
+/// What the cache may hold.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Groups of pictures, the one that is still growing included; at least 1.
+    pub groups: usize,
+    /// Bytes of tags.
+    pub bytes: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { groups: 2, bytes: 16 << 20 }
+    }
+}
+
+/// What a player needs before the first frame.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Headers {
+    /// `onMetaData`.
+    pub metadata: Option<Tag>,
+    /// The video codec's configuration.
+    pub video: Option<Tag>,
+    /// The audio codec's configuration.
+    pub audio: Option<Tag>,
+}
+
+impl Headers {
+    /// The headers in the order in which a player gets them.
+    pub fn tags(&self) -> impl Iterator<Item = &Tag> {
+        [&self.metadata, &self.video, &self.audio].into_iter().flatten()
+    }
+
+    /// Takes the tag in if it is a header.
+    fn take(self: &mut Arc<Self>, tag: &Tag) {
+        let slot: fn(&mut Self) -> &mut Option<Tag> = match (tag.role(), tag.kind()) {
+            (Role::Metadata, _) => |headers| &mut headers.metadata,
+            (Role::SequenceHeader, Kind::Video) => |headers| &mut headers.video,
+            (Role::SequenceHeader, _) => |headers| &mut headers.audio,
+            _ => return,
+        };
+        // Groups keep the headers that they were made with.
+        *slot(Arc::make_mut(self)) = Some(tag.clone());
+    }
+}
+
+/// The start of a group of pictures.
+#[derive(Clone, Debug)]
+pub struct Group {
+    /// The number of its first tag.
+    pub start: u64,
+    /// That tag's time, in milliseconds.
+    pub timestamp: u32,
+    /// The headers in force there.
+    pub headers: Arc<Headers>,
+}
+
+/// The newest tags of a stream.
+#[derive(Debug)]
+pub struct GopCache {
+    limits: Limits,
+    headers: Arc<Headers>,
+    tags: VecDeque<Tag>,
+    /// The number of the first tag in `tags`.
+    base: u64,
+    groups: VecDeque<Group>,
+    bytes: usize,
+    has_video: bool,
+    has_audio: bool,
+    overflows: u64,
+}
+
+impl GopCache {
+    /// An empty cache.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            headers: Arc::default(),
+            tags: VecDeque::new(),
+            base: 0,
+            groups: VecDeque::new(),
+            bytes: 0,
+            has_video: false,
+            has_audio: false,
+            overflows: 0,
+        }
+    }
+
+    /// Appends the newest tag. A header that only repeats what is in force is left out. Returns
+    /// whether the tag was appended.
+    pub fn push(&mut self, tag: Tag) -> bool {
+        let repeated = self.headers.tags().any(|header| {
+            header.kind() == tag.kind()
+                && header.role() == tag.role()
+                && header.payload() == tag.payload()
+        });
+        if repeated {
+            return false;
+        }
+        self.has_video |= tag.kind() == Kind::Video;
+        self.has_audio |= tag.kind() == Kind::Audio;
+        self.headers.take(&tag);
+        if self.starts_group(&tag) {
+            let (start, timestamp) = (self.head(), tag.timestamp());
+            self.groups.push_back(Group { start, timestamp, headers: self.headers.clone() });
+        }
+        self.bytes += tag.bytes().len();
+        self.tags.push_back(tag);
+        while self.groups.len() > self.limits.groups.max(1) {
+            let next = self.groups[1].start;
+            self.drop_before(next);
+        }
+        // A group that alone is too large loses its start: nobody can join there any more, and
+        // those who are within it go on.
+        while self.bytes > self.limits.bytes && self.tags.len() > 1 {
+            self.overflows += u64::from(self.groups.front().is_some_and(|g| g.start == self.base));
+            self.drop_before(self.base + 1);
+        }
+        true
+    }
+
+    fn starts_group(&self, tag: &Tag) -> bool {
+        match tag.role() {
+            Role::KeyFrame => true,
+            Role::AudioFrame if !self.has_video => self.groups.back().is_none_or(|group| {
+                tag.timestamp().wrapping_sub(group.timestamp) >= AUDIO_GROUP_MS
+            }),
+            _ => false,
+        }
+    }
+
+    fn drop_before(&mut self, number: u64) {
+        while self.base < number
+            && let Some(tag) = self.tags.pop_front()
+        {
+            self.bytes -= tag.bytes().len();
+            self.base += 1;
+        }
+        while self.groups.front().is_some_and(|group| group.start < self.base) {
+            self.groups.pop_front();
+        }
+    }
+
+    /// The number of the next tag to come.
+    pub fn head(&self) -> u64 {
+        self.base + self.tags.len() as u64
+    }
+
+    /// The number of the oldest tag that is kept.
+    pub fn base(&self) -> u64 {
+        self.base
+    }
+
+    /// The tag with this number, if it is kept.
+    pub fn get(&self, number: u64) -> Option<&Tag> {
+        let place = number.checked_sub(self.base)?;
+        self.tags.get(usize::try_from(place).ok()?)
+    }
+
+    /// The newest tag.
+    pub fn newest(&self) -> Option<&Tag> {
+        self.tags.back()
+    }
+
+    /// The groups that are kept from their start on, oldest first.
+    pub fn groups(&self) -> impl DoubleEndedIterator<Item = &Group> {
+        self.groups.iter()
+    }
+
+    /// The headers in force after the newest tag.
+    pub fn headers(&self) -> &Arc<Headers> {
+        &self.headers
+    }
+
+    /// Bytes of tags that are kept.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether audio was seen, and whether video was: for the FLV file header.
+    pub fn kinds(&self) -> (bool, bool) {
+        (self.has_audio, self.has_video)
+    }
+
+    /// Groups of which the byte limit took the start.
+    pub fn overflows(&self) -> u64 {
+        self.overflows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const VIDEO_HEADER: [u8; 6] = [0x17, 0, 0, 0, 0, 1];
+    const AUDIO_HEADER: [u8; 4] = [0xaf, 0, 0x12, 0x10];
+
+    fn tag(kind: Kind, timestamp: u32, payload: &[u8]) -> Tag {
+        Tag::new(kind, timestamp, payload).expect("short enough")
+    }
+
+    fn key(timestamp: u32) -> Tag {
+        tag(Kind::Video, timestamp, &[0x17, 1, 0, 0, 0, 9])
+    }
+
+    fn inter(timestamp: u32) -> Tag {
+        tag(Kind::Video, timestamp, &[0x27, 1, 0, 0, 0, 9])
+    }
+
+    fn cache(groups: usize, bytes: usize) -> GopCache {
+        let mut cache = GopCache::new(Limits { groups, bytes });
+        cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+        cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+        cache
+    }
+
+    fn starts(cache: &GopCache) -> Vec<u64> {
+        cache.groups().map(|group| group.start).collect()
+    }
+
+    #[test]
+    fn the_newest_groups_stay() {
+        let mut cache = cache(2, 1 << 20);
+        for gop in 0..5 {
+            cache.push(key(gop * 100));
+            (1..10).for_each(|frame| assert!(cache.push(inter(gop * 100 + frame))));
+        }
+        assert_eq!(starts(&cache), [32, 42]);
+        assert_eq!((cache.base(), cache.head()), (32, 52));
+        assert_eq!(cache.get(31), None);
+        assert_eq!(cache.get(42).map(Tag::timestamp), Some(400));
+        assert_eq!(cache.newest().map(Tag::timestamp), Some(409));
+        let headers = cache.groups().next().expect("a group").headers.clone();
+        assert_eq!(headers.tags().count(), 2);
+    }
+
+    #[test]
+    fn bytes_are_a_hard_limit() {
+        let size = key(0).bytes().len();
+        let mut cache = cache(2, 10 * size);
+        cache.push(key(0));
+        (1..100).for_each(|time| assert!(cache.push(inter(time))));
+        assert_eq!((cache.bytes(), starts(&cache)), (10 * size, vec![]));
+        assert_eq!(cache.overflows(), 1);
+        cache.push(key(100));
+        assert_eq!(starts(&cache), [cache.head() - 1], "the next key frame is a start again");
+        // A single tag may be larger than all of it.
+        cache.push(tag(Kind::Video, 101, &vec![0x27; 20 * size]));
+        assert_eq!(cache.head() - cache.base(), 1);
+    }
+
+    #[test]
+    fn a_group_keeps_the_headers_of_its_start() {
+        let mut cache = cache(3, 1 << 20);
+        cache.push(key(0));
+        let new = tag(Kind::Video, 10, &[0x17, 0, 0, 0, 0, 2]);
+        cache.push(new.clone());
+        cache.push(key(20));
+        let videos: Vec<_> =
+            cache.groups().filter_map(|group| group.headers.video.clone()).collect();
+        assert_eq!(videos, [tag(Kind::Video, 0, &VIDEO_HEADER), new]);
+    }
+
+    #[test]
+    fn a_repeated_header_is_left_out() {
+        let mut cache = cache(2, 1 << 20);
+        assert!(!cache.push(tag(Kind::Video, 50, &VIDEO_HEADER)));
+        assert_eq!(cache.head(), 2);
+    }
+
+    #[test]
+    fn a_stream_of_audio_alone_has_starts_too() {
+        let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+        cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+        for frame in 0..200 {
+            cache.push(tag(Kind::Audio, frame * 20, &[0xaf, 1, 7]));
+        }
+        let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
+        assert_eq!(times, [2_000, 3_000]);
+        assert_eq!(cache.kinds(), (true, false));
+    }
+}

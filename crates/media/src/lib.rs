@@ -1,0 +1,17 @@
+//! Media without IO: FLV tags, RTMP, and the cache of the newest groups of pictures.
+//!
+//! Everything is fed with bytes and asked for bytes; no clock, no socket. Codecs pass through: what
+//! is looked at is what a server needs to know about a tag, that is whether playing can start with
+//! it. A tag is one shared buffer from the publisher to every viewer.
+
+#![forbid(unsafe_code)]
+
+pub mod codec;
+pub mod flv;
+pub mod gop_cache;
+pub mod timeline;
+
+pub use codec::{Codec, Role};
+pub use flv::{Kind, Tag};
+pub use gop_cache::{GopCache, Limits};
+pub use timeline::Timeline;
