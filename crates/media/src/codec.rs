@@ -52,6 +52,13 @@ pub enum Role {
     Other,
 }
 
+impl Role {
+    /// Whether it holds until the next one of its kind, and so concerns everybody who joins.
+    pub const fn is_header(self) -> bool {
+        matches!(self, Self::SequenceHeader | Self::Metadata)
+    }
+}
+
 /// What the tag's payload says about itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Class {

@@ -115,6 +115,18 @@ impl Tag {
         u32::from_be_bytes([b[7], b[4], b[5], b[6]])
     }
 
+    /// The same tag at another time. The bytes are changed in place where nobody else has them.
+    #[must_use]
+    pub fn with_timestamp(self, timestamp: u32) -> Self {
+        if timestamp == self.timestamp() {
+            return self;
+        }
+        let mut bytes = self.bytes.try_into_mut().unwrap_or_else(|shared| shared[..].into());
+        let [t0, t1, t2, t3] = timestamp.to_be_bytes();
+        bytes[4..8].copy_from_slice(&[t1, t2, t3, t0]);
+        Self { bytes: bytes.freeze(), ..self }
+    }
+
     /// What the payload's first bytes say.
     pub fn class(&self) -> Class {
         class(self.kind, payload(&self.bytes))

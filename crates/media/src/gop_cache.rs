@@ -48,15 +48,13 @@ impl Headers {
     }
 
     /// Takes the tag in if it is a header.
-    fn take(self: &mut Arc<Self>, tag: &Tag) {
-        let slot: fn(&mut Self) -> &mut Option<Tag> = match (tag.role(), tag.kind()) {
-            (Role::Metadata, _) => |headers| &mut headers.metadata,
-            (Role::SequenceHeader, Kind::Video) => |headers| &mut headers.video,
-            (Role::SequenceHeader, _) => |headers| &mut headers.audio,
-            _ => return,
-        };
-        // Groups keep the headers that they were made with.
-        *slot(Arc::make_mut(self)) = Some(tag.clone());
+    pub fn take(&mut self, tag: &Tag) {
+        match (tag.role(), tag.kind()) {
+            (Role::Metadata, _) => self.metadata = Some(tag.clone()),
+            (Role::SequenceHeader, Kind::Video) => self.video = Some(tag.clone()),
+            (Role::SequenceHeader, _) => self.audio = Some(tag.clone()),
+            _ => {}
+        }
     }
 }
 
@@ -115,7 +113,10 @@ impl GopCache {
         }
         self.has_video |= tag.kind() == Kind::Video;
         self.has_audio |= tag.kind() == Kind::Audio;
-        self.headers.take(&tag);
+        if tag.role().is_header() {
+            // Groups keep the headers that they were made with.
+            Arc::make_mut(&mut self.headers).take(&tag);
+        }
         if self.starts_group(&tag) {
             let (start, timestamp) = (self.head(), tag.timestamp());
             self.groups.push_back(Group { start, timestamp, headers: self.headers.clone() });

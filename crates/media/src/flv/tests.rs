@@ -41,6 +41,9 @@ fn a_tag_is_laid_out_as_in_a_file() {
         (0x0123_4567, Kind::Video, Role::KeyFrame)
     );
     assert_eq!(tag.payload()[..], [0x17, 1, 0, 0, 0]);
+    let other = tag.clone().with_timestamp(7);
+    assert_eq!((other.timestamp(), tag.timestamp()), (7, 0x0123_4567), "a shared one is copied");
+    assert_eq!(other.with_timestamp(0x0123_4567), tag);
     assert_eq!(tags()[0].role(), Role::Metadata);
     assert!(Tag::new(Kind::Video, 0, &vec![0; MAX_PAYLOAD + 1]).is_none());
 }

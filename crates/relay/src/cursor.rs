@@ -1,0 +1,205 @@
+//! Where a viewer is in a stream: where it starts, what it gets next, when it skips.
+
+use media::gop_cache::{Group, Headers};
+use media::{GopCache, Tag};
+
+/// Where a new viewer starts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Start {
+    /// At the next key frame: the least delay behind the publisher, the longest wait for a picture.
+    KeyFrame,
+    /// At the newest key frame that is there: a picture at once, up to a group of pictures behind.
+    LatestGop,
+    /// At whichever of the two is nearer: neither the wait nor the delay is more than half a group.
+    LowDelay,
+}
+
+/// What a viewer gets next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// This tag.
+    Tag(Tag),
+    /// Nothing until the stream goes on.
+    Wait,
+}
+
+/// A place in a stream.
+#[derive(Clone, Debug)]
+pub struct Cursor {
+    start: Start,
+    max_lag: u32,
+    place: Place,
+    /// Headers to send, in reverse order.
+    headers: Vec<Tag>,
+    /// The newest header of each kind that was sent.
+    sent: Headers,
+    skips: u64,
+    skipped_ms: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// Not joined yet.
+    New,
+    /// Waits for a group that starts at this tag or later.
+    Waits(u64),
+    /// This tag is next.
+    At(u64),
+}
+
+impl Cursor {
+    /// A cursor that has not joined yet; with more than `max_lag` milliseconds of media before it,
+    /// it skips.
+    pub fn new(start: Start, max_lag: u32) -> Self {
+        Self {
+            start,
+            max_lag,
+            place: Place::New,
+            headers: Vec::new(),
+            sent: Headers::default(),
+            skips: 0,
+            skipped_ms: 0,
+        }
+    }
+
+    /// What comes next.
+    pub fn next(&mut self, cache: &GopCache) -> Next {
+        if let Some(header) = self.headers.pop() {
+            return self.give(header);
+        }
+        match self.place {
+            Place::New => {
+                // Headers first: a player can set its decoders up while it waits for a frame.
+                self.place = match self.join(cache) {
+                    Some(group) => {
+                        self.owe_headers(group.headers.tags());
+                        Place::At(group.start)
+                    }
+                    None => {
+                        self.owe_headers(cache.headers().tags());
+                        Place::Waits(cache.head())
+                    }
+                };
+                match self.headers.pop() {
+                    Some(header) => self.give(header),
+                    None => self.step(cache),
+                }
+            }
+            _ => self.step(cache),
+        }
+    }
+
+    /// The group that a new viewer gets now; `None` if it waits for the next one.
+    fn join<'a>(&self, cache: &'a GopCache) -> Option<&'a Group> {
+        let newest = cache.groups().next_back()?;
+        let age = cache.newest().map_or(0, |tag| ms_between(newest.timestamp, tag.timestamp()));
+        match self.start {
+            Start::KeyFrame => None,
+            Start::LatestGop => Some(newest),
+            Start::LowDelay => {
+                // The last complete group tells how long they are.
+                let length = cache.groups().rev().nth(1);
+                let length = length.map_or(0, |g| ms_between(g.timestamp, newest.timestamp));
+                (length == 0 || age <= length / 2).then_some(newest)
+            }
+        }
+    }
+
+    /// One step of a cursor that has joined.
+    fn step(&mut self, cache: &GopCache) -> Next {
+        let at = match self.place {
+            Place::Waits(from) => {
+                let mut groups = cache.groups();
+                let Some(group) = groups.find(|group| group.start >= from) else {
+                    return Next::Wait;
+                };
+                return self.jump(cache, &group.clone());
+            }
+            Place::At(at) => at,
+            Place::New => return Next::Wait,
+        };
+        if at >= cache.head() {
+            return Next::Wait;
+        }
+        let lost = at < cache.base();
+        let newest = cache.newest().map_or(0, Tag::timestamp);
+        let time = cache.get(at).map_or(newest, Tag::timestamp);
+        if lost || ms_between(time, newest) > self.max_lag {
+            let group = cache.groups().next_back().filter(|group| group.start > at).cloned();
+            match group {
+                Some(group) => {
+                    self.skips += 1;
+                    self.skipped_ms += u64::from(ms_between(time, group.timestamp));
+                    return self.jump(cache, &group);
+                }
+                // Behind what is kept, and no key frame is: the next one.
+                None if lost => {
+                    self.skips += 1;
+                    self.place = Place::Waits(cache.head());
+                    return Next::Wait;
+                }
+                // Late in the newest group: nothing nearer to go to.
+                None => {}
+            }
+        }
+        match cache.get(at) {
+            Some(tag) => {
+                self.place = Place::At(at + 1);
+                self.give(tag.clone())
+            }
+            None => Next::Wait,
+        }
+    }
+
+    fn jump(&mut self, cache: &GopCache, group: &Group) -> Next {
+        self.place = Place::At(group.start);
+        self.owe_headers(group.headers.tags());
+        match (self.headers.pop(), cache.get(group.start)) {
+            (Some(header), _) => self.give(header),
+            (None, Some(tag)) => {
+                self.place = Place::At(group.start + 1);
+                self.give(tag.clone())
+            }
+            (None, None) => Next::Wait,
+        }
+    }
+
+    /// Queues those of `headers` that the viewer does not have.
+    fn owe_headers<'a>(&mut self, headers: impl Iterator<Item = &'a Tag>) {
+        let sent = &self.sent;
+        self.headers =
+            headers.filter(|header| sent.tags().all(|s| s != *header)).cloned().collect();
+        self.headers.reverse();
+    }
+
+    fn give(&mut self, tag: Tag) -> Next {
+        if tag.role().is_header() {
+            self.sent.take(&tag);
+        }
+        Next::Tag(tag)
+    }
+
+    /// How often it skipped, and how many milliseconds of media altogether.
+    pub fn skips(&self) -> (u64, u64) {
+        (self.skips, self.skipped_ms)
+    }
+
+    /// Milliseconds of media between its place and the newest tag.
+    pub fn lag_ms(&self, cache: &GopCache) -> u32 {
+        match (self.place, cache.newest()) {
+            (Place::At(at), Some(newest)) => {
+                let time = cache.get(at).map(Tag::timestamp);
+                time.map_or(0, |time| ms_between(time, newest.timestamp()))
+            }
+            _ => 0,
+        }
+    }
+}
+
+/// From `earlier` to `later` on a clock that wraps; 0 when they are the other way round.
+fn ms_between(earlier: u32, later: u32) -> u32 {
+    match later.wrapping_sub(earlier) {
+        ms if ms < 1 << 31 => ms,
+        _ => 0,
+    }
+}

@@ -1,0 +1,244 @@
+//! One live stream: its newest tags, its state, and whom to wake when it goes on.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::task::Waker;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use media::{GopCache, Limits, Tag, Timeline};
+
+use crate::cursor::Start;
+
+/// What is the same for all viewers of a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Settings {
+    /// What is kept for viewers to come and for slow ones.
+    pub cache: Limits,
+    /// Where viewers start.
+    pub start: Start,
+    /// A viewer with more than this many milliseconds of media before it skips.
+    pub max_lag_ms: u32,
+    /// Viewers at the same time.
+    pub max_viewers: u64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cache: Limits::default(),
+            start: Start::LatestGop,
+            max_lag_ms: 5_000,
+            max_viewers: 100_000,
+        }
+    }
+}
+
+/// Where a stream is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Status {
+    /// Expected: nothing was published yet.
+    Waiting,
+    /// Being published.
+    Live,
+    /// The publisher is gone and may come back; viewers are kept.
+    Interrupted,
+    /// Over.
+    Ended,
+}
+
+/// What happened in a stream so far.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Stats {
+    /// Viewers now.
+    pub viewers: u64,
+    /// Viewers that were turned away because there were too many.
+    pub refused: u64,
+    /// Times that a viewer skipped.
+    pub skips: u64,
+    /// Milliseconds of media that viewers skipped.
+    pub skipped_ms: u64,
+    /// Tags and bytes that came in.
+    pub tags: u64,
+    /// Bytes of tags that came in.
+    pub bytes: u64,
+    /// Publishers so far.
+    pub publishers: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Live {
+    pub cache: GopCache,
+    pub status: Status,
+    timeline: Timeline,
+    /// Counts publishers: one that was replaced has no say any more.
+    publisher: u64,
+    tags: u64,
+    bytes: u64,
+}
+
+/// A live stream. All threads share it.
+#[derive(Debug)]
+pub struct Stream {
+    name: String,
+    settings: Settings,
+    live: RwLock<Live>,
+    wakers: Mutex<Vec<Waker>>,
+    viewers: AtomicU64,
+    refused: AtomicU64,
+    skips: AtomicU64,
+    skipped_ms: AtomicU64,
+}
+
+impl Stream {
+    pub(crate) fn new(name: &str, settings: Settings) -> Self {
+        let live = Live {
+            cache: GopCache::new(settings.cache),
+            status: Status::Waiting,
+            timeline: Timeline::default(),
+            publisher: 0,
+            tags: 0,
+            bytes: 0,
+        };
+        Self {
+            name: name.to_owned(),
+            settings,
+            live: RwLock::new(live),
+            wakers: Mutex::default(),
+            viewers: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            skips: AtomicU64::new(0),
+            skipped_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// The name, for example `live/demo`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// What holds for all its viewers.
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Where it is in its life.
+    pub fn status(&self) -> Status {
+        self.read().status
+    }
+
+    /// Looks at what is kept.
+    pub fn with_cache<T>(&self, look: impl FnOnce(&GopCache) -> T) -> T {
+        look(&self.read().cache)
+    }
+
+    /// What happened so far.
+    pub fn stats(&self) -> Stats {
+        let (tags, bytes, publishers) = {
+            let live = self.read();
+            (live.tags, live.bytes, live.publisher)
+        };
+        Stats {
+            viewers: self.viewers.load(Ordering::Relaxed),
+            refused: self.refused.load(Ordering::Relaxed),
+            skips: self.skips.load(Ordering::Relaxed),
+            skipped_ms: self.skipped_ms.load(Ordering::Relaxed),
+            tags,
+            bytes,
+            publishers,
+        }
+    }
+
+    /// A new publisher; `None` if there is one already.
+    pub(crate) fn start(&self) -> Option<u64> {
+        let mut live = self.write();
+        if matches!(live.status, Status::Live | Status::Ended) {
+            return None;
+        }
+        live.status = Status::Live;
+        live.publisher += 1;
+        live.timeline.on_publisher();
+        Some(live.publisher)
+    }
+
+    /// A tag of that publisher. Returns whether it still has a say.
+    pub(crate) fn push(&self, publisher: u64, tag: Tag) -> bool {
+        let mut live = self.write();
+        if live.status != Status::Live || live.publisher != publisher {
+            return false;
+        }
+        let time = live.timeline.map(tag.kind(), tag.timestamp());
+        live.tags += 1;
+        live.bytes += tag.bytes().len() as u64;
+        let news = live.cache.push(tag.with_timestamp(time));
+        drop(live);
+        if news {
+            self.wake();
+        }
+        true
+    }
+
+    /// That publisher is gone.
+    pub(crate) fn interrupt(&self, publisher: u64) {
+        let mut live = self.write();
+        if live.status == Status::Live && live.publisher == publisher {
+            live.status = Status::Interrupted;
+        }
+    }
+
+    /// Ends the stream unless it is live again since publisher number `publishers` left: its
+    /// viewers get what is left, then the end. Returns whether it is over.
+    pub(crate) fn end(&self, publishers: Option<u64>) -> bool {
+        let mut live = self.write();
+        let ends = match publishers {
+            None => true,
+            Some(left) => live.publisher == left && live.status != Status::Live,
+        };
+        if ends {
+            live.status = Status::Ended;
+        }
+        drop(live);
+        if ends {
+            self.wake();
+        }
+        ends
+    }
+
+    pub(crate) fn read(&self) -> RwLockReadGuard<'_, Live> {
+        self.live.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Live> {
+        self.live.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wakers(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Wakes this one when the stream goes on. To be called while [`Stream::read`] is held, so that
+    /// nothing is missed between looking and waiting.
+    pub(crate) fn register(&self, waker: Waker) {
+        self.wakers().push(waker);
+    }
+
+    fn wake(&self) {
+        self.wakers().drain(..).for_each(Waker::wake);
+    }
+
+    /// Counts a new viewer. Returns whether there is room for it.
+    pub(crate) fn enter(&self) -> bool {
+        let limit = self.settings.max_viewers;
+        let more = |viewers| (viewers < limit).then_some(viewers + 1);
+        let entered = self.viewers.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        self.refused.fetch_add(u64::from(!entered), Ordering::Relaxed);
+        entered
+    }
+
+    pub(crate) fn leave(&self) {
+        self.viewers.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn skipped(&self, skips: u64, ms: u64) {
+        self.skips.fetch_add(skips, Ordering::Relaxed);
+        self.skipped_ms.fetch_add(ms, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,255 @@
+//! Viewers of streams, as they come, fall behind and leave.
+
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Wake;
+
+use media::{Kind, Limits, Role, Tag};
+
+use crate::*;
+
+/// Frames of 40 ms in groups of a second.
+const FRAMES: u32 = 25;
+
+fn tag(kind: Kind, time: u32, payload: &[u8]) -> Tag {
+    Tag::new(kind, time, payload).expect("short enough")
+}
+
+fn frame(number: u32) -> Tag {
+    let first = if number.is_multiple_of(FRAMES) { 0x17 } else { 0x27 };
+    tag(Kind::Video, number * 40, &[first, 1, 0, 0, 0, number as u8])
+}
+
+fn header(version: u8) -> Tag {
+    tag(Kind::Video, 0, &[0x17, 0, 0, 0, 0, version])
+}
+
+fn settings(start: Start) -> Settings {
+    Settings { start, max_lag_ms: 3_000, ..Settings::default() }
+}
+
+struct Setup {
+    registry: Registry,
+    publisher: Publisher,
+    frames: u32,
+}
+
+impl Setup {
+    fn new(settings: Settings) -> Self {
+        let registry = Registry::new(10);
+        let publisher = registry.publish("live/demo", settings).expect("free");
+        assert!(publisher.push(header(1)));
+        Self { registry, publisher, frames: 0 }
+    }
+
+    fn publish(&mut self, frames: u32) {
+        for number in self.frames..self.frames + frames {
+            assert!(self.publisher.push(frame(number)));
+        }
+        self.frames += frames;
+    }
+
+    fn viewer(&self) -> Viewer {
+        Viewer::new(self.publisher.stream().clone()).expect("room")
+    }
+}
+
+/// All that the viewer gets now, as (role, time).
+fn pull(viewer: &mut Viewer) -> Vec<(Role, u32)> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut got = Vec::new();
+    while let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
+        got.push((tag.role(), tag.timestamp()));
+    }
+    got
+}
+
+fn is_over(viewer: &mut Viewer) -> bool {
+    viewer.poll_next(&mut Context::from_waker(Waker::noop())) == Poll::Ready(None)
+}
+
+#[test]
+fn the_latest_group_comes_at_once_and_then_what_is_live() {
+    let mut setup = Setup::new(settings(Start::LatestGop));
+    setup.publish(60);
+    let mut viewer = setup.viewer();
+    let got = pull(&mut viewer);
+    assert_eq!(got[..2], [(Role::SequenceHeader, 0), (Role::KeyFrame, 2_000)]);
+    assert_eq!((got.len(), got.last()), (11, Some(&(Role::InterFrame, 2_360))));
+    setup.publish(1);
+    assert_eq!(pull(&mut viewer), [(Role::InterFrame, 2_400)]);
+}
+
+#[test]
+fn a_start_at_a_key_frame_waits_for_the_next_one() {
+    let mut setup = Setup::new(settings(Start::KeyFrame));
+    setup.publish(60);
+    let mut viewer = setup.viewer();
+    assert_eq!(pull(&mut viewer), [(Role::SequenceHeader, 0)], "decoders can be set up");
+    setup.publish(14);
+    assert_eq!(pull(&mut viewer), []);
+    setup.publish(2);
+    let live = [(Role::InterFrame, 2_960), (Role::KeyFrame, 3_000)];
+    assert_eq!(pull(&mut viewer), live[1..]);
+}
+
+#[test]
+fn a_start_with_low_delay_takes_what_is_nearer() {
+    let mut setup = Setup::new(settings(Start::LowDelay));
+    setup.publish(60);
+    assert_eq!(pull(&mut setup.viewer()).len(), 11, "the group is young");
+    setup.publish(10);
+    assert_eq!(pull(&mut setup.viewer()).len(), 1, "the next one is near");
+}
+
+#[test]
+fn viewers_may_come_before_the_publisher() {
+    let registry = Registry::new(10);
+    let stream = registry.open("live/demo", settings(Start::LatestGop)).expect("room");
+    let mut viewer = Viewer::new(stream).expect("room");
+    assert_eq!(pull(&mut viewer), []);
+    let publisher = registry.publish("live/demo", settings(Start::LatestGop)).expect("free");
+    publisher.push(header(1));
+    publisher.push(frame(0));
+    assert_eq!(pull(&mut viewer), [(Role::SequenceHeader, 0), (Role::KeyFrame, 0)]);
+}
+
+#[test]
+fn a_viewer_that_falls_behind_skips_to_the_newest_key_frame() {
+    let cache = Limits { groups: 10, bytes: 1 << 20 };
+    let mut setup = Setup::new(Settings { cache, ..settings(Start::LatestGop) });
+    setup.publish(5);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    // Three seconds are borne.
+    setup.publish(75);
+    let got = pull(&mut viewer);
+    assert_eq!((got.len(), got[0]), (75, (Role::InterFrame, 200)));
+    assert_eq!(viewer.progress().skips, 0);
+    setup.publish(100);
+    assert_eq!(pull(&mut viewer)[0], (Role::KeyFrame, 7_000));
+    let progress = viewer.progress();
+    assert_eq!((progress.skips, progress.skipped_ms), (1, 7_000 - 3_200));
+    assert_eq!(setup.publisher.stream().stats().skips, 1);
+}
+
+#[test]
+fn what_is_no_longer_kept_is_skipped() {
+    let cache = Limits { groups: 1, bytes: 1 << 20 };
+    let mut setup = Setup::new(Settings { cache, ..settings(Start::LatestGop) });
+    setup.publish(5);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    setup.publish(22);
+    let got = pull(&mut viewer);
+    assert_eq!(got, [(Role::KeyFrame, 1_000), (Role::InterFrame, 1_040)]);
+    assert_eq!(viewer.progress().skips, 1);
+}
+
+#[test]
+fn without_a_key_frame_that_is_kept_the_next_one_is_waited_for() {
+    // Room for three frames.
+    let size = frame(0).bytes().len();
+    let cache = Limits { groups: 2, bytes: 3 * size };
+    let mut setup = Setup::new(Settings { cache, ..settings(Start::LatestGop) });
+    setup.publish(1);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    setup.publish(10);
+    assert_eq!(pull(&mut viewer), []);
+    setup.publish(16);
+    assert_eq!(pull(&mut viewer), [(Role::KeyFrame, 1_000), (Role::InterFrame, 1_040)]);
+    assert_eq!(viewer.progress().skips, 1);
+}
+
+#[test]
+fn a_skip_brings_the_headers_that_changed_and_no_others() {
+    let mut setup = Setup::new(settings(Start::LatestGop));
+    setup.publish(1);
+    let mut viewer = setup.viewer();
+    assert_eq!(pull(&mut viewer).len(), 2);
+    setup.publish(24);
+    setup.publisher.push(header(2));
+    setup.publish(200);
+    let got = pull(&mut viewer);
+    assert_eq!(got[0].0, Role::SequenceHeader);
+    assert_eq!(got[1].0, Role::KeyFrame);
+    setup.publish(200);
+    assert_eq!(pull(&mut viewer)[0].0, Role::KeyFrame, "has the header");
+}
+
+#[test]
+fn a_publisher_that_comes_back_continues_the_stream() {
+    let mut setup = Setup::new(settings(Start::LatestGop));
+    setup.publish(2);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    let refusal = setup.registry.publish("live/demo", Settings::default()).err();
+    assert_eq!(refusal, Some(Refusal::Busy));
+    let (stream, first) = (setup.publisher.stream().clone(), setup.publisher.number());
+    drop(setup.publisher);
+    assert_eq!(stream.status(), Status::Interrupted);
+    assert!(!is_over(&mut viewer));
+    let second = setup.registry.publish("live/demo", Settings::default()).expect("free again");
+    second.push(header(1));
+    second.push(frame(0));
+    assert_eq!(pull(&mut viewer), [(Role::KeyFrame, 80)], "time goes on");
+    assert!(!setup.registry.end_after(&stream, first), "somebody publishes");
+    drop(second);
+    assert!(setup.registry.end_after(&stream, 2));
+    assert!(is_over(&mut viewer));
+    assert!(setup.registry.get("live/demo").is_none());
+}
+
+#[test]
+fn the_end_comes_after_what_is_left() {
+    let mut setup = Setup::new(settings(Start::LatestGop));
+    setup.publish(3);
+    let mut viewer = setup.viewer();
+    setup.registry.end(setup.publisher.stream());
+    assert!(!setup.publisher.push(frame(3)), "the stream is over");
+    assert_eq!(pull(&mut viewer).len(), 4);
+    assert!(is_over(&mut viewer));
+}
+
+#[test]
+fn streams_and_viewers_are_limited() {
+    let registry = Registry::new(1);
+    let settings = Settings { max_viewers: 2, ..Settings::default() };
+    let stream = registry.open("a", settings).expect("room");
+    assert_eq!(registry.open("b", settings).err(), Some(Refusal::TooMany));
+    let viewer = || Viewer::new(stream.clone());
+    let (one, two) = (viewer(), viewer());
+    assert!(one.is_some() && two.is_some() && viewer().is_none());
+    drop(one);
+    assert!(viewer().is_some());
+    assert_eq!((stream.stats().viewers, stream.stats().refused), (1, 1));
+}
+
+#[derive(Default)]
+struct Bell(AtomicU64);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn who_waits_is_woken_once_by_the_next_tag() {
+    let mut setup = Setup::new(settings(Start::LatestGop));
+    setup.publish(1);
+    let mut viewer = setup.viewer();
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut wait = || while viewer.poll_next(&mut context).is_ready() {};
+    // However often it asks.
+    (0..3).for_each(|_| wait());
+    setup.publish(2);
+    assert_eq!(bell.0.load(Ordering::Relaxed), 1);
+    wait();
+    setup.registry.end(setup.publisher.stream());
+    assert_eq!(bell.0.load(Ordering::Relaxed), 2);
+}

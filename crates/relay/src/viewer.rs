@@ -1,0 +1,96 @@
+//! One viewer of a stream: pulls tags, waits, and leaves.
+
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+
+use media::Tag;
+
+use crate::cursor::{Cursor, Next};
+use crate::stream::{Status, Stream};
+
+/// A viewer. It leaves the stream when it is dropped.
+#[derive(Debug)]
+pub struct Viewer {
+    stream: Arc<Stream>,
+    cursor: Cursor,
+    /// Who is woken, and when the stream has which head.
+    registered: Option<(Waker, u64)>,
+    progress: Progress,
+}
+
+/// What a viewer got so far.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct Progress {
+    /// Tags, headers included.
+    pub tags: u64,
+    /// Bytes of tags.
+    pub bytes: u64,
+    /// Times that it skipped.
+    pub skips: u64,
+    /// Milliseconds of media that it skipped.
+    pub skipped_ms: u64,
+}
+
+impl Viewer {
+    /// A viewer of `stream`, which has not got anything yet; `None` if there are too many.
+    pub fn new(stream: Arc<Stream>) -> Option<Self> {
+        stream.enter().then(|| {
+            let cursor = Cursor::new(stream.settings().start, stream.settings().max_lag_ms);
+            Self { stream, cursor, registered: None, progress: Progress::default() }
+        })
+    }
+
+    /// The next tag; `None` when the stream is over. Where it is pending, the context is woken when
+    /// the stream goes on.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Tag>> {
+        let live = self.stream.read();
+        let next = self.cursor.next(&live.cache);
+        let (skips, skipped_ms) = self.cursor.skips();
+        if skips > self.progress.skips {
+            let new = (skips - self.progress.skips, skipped_ms - self.progress.skipped_ms);
+            self.stream.skipped(new.0, new.1);
+            (self.progress.skips, self.progress.skipped_ms) = (skips, skipped_ms);
+        }
+        match next {
+            Next::Tag(tag) => {
+                self.progress.tags += 1;
+                self.progress.bytes += tag.bytes().len() as u64;
+                Poll::Ready(Some(tag))
+            }
+            Next::Wait if live.status == Status::Ended => Poll::Ready(None),
+            Next::Wait => {
+                let head = live.cache.head();
+                let known = self
+                    .registered
+                    .as_ref()
+                    .is_some_and(|(waker, at)| *at == head && waker.will_wake(context.waker()));
+                if !known {
+                    self.stream.register(context.waker().clone());
+                    self.registered = Some((context.waker().clone(), head));
+                }
+                Poll::Pending
+            }
+        }
+    }
+
+    /// The stream.
+    pub fn stream(&self) -> &Arc<Stream> {
+        &self.stream
+    }
+
+    /// What it got so far.
+    pub fn progress(&self) -> Progress {
+        self.progress
+    }
+
+    /// Milliseconds of media that wait for it.
+    pub fn lag_ms(&self) -> u32 {
+        self.stream.with_cache(|cache| self.cursor.lag_ms(cache))
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.stream.leave();
+    }
+}
