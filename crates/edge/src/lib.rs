@@ -14,6 +14,7 @@ pub mod files;
 pub mod front;
 pub mod identity;
 pub mod io;
+pub mod live;
 pub mod quic;
 pub mod server;
 

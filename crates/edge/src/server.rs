@@ -17,6 +17,7 @@ use crate::front::tcp;
 use crate::identity::Identity;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener};
+use crate::live::Live;
 use crate::quic::QuicState;
 use crate::quic::event_loop::{EventLoop, Plan};
 use crate::quic::log::ConnectionLog;
@@ -34,6 +35,8 @@ pub struct State {
     pub tcp_tls: Arc<rustls::ServerConfig>,
     /// The static files, if there are any.
     pub files: Option<Files>,
+    /// The live streams.
+    pub live: Arc<Live>,
     /// What the QUIC loops take from it.
     pub quic: QuicState,
 }
@@ -70,9 +73,13 @@ impl State {
             }
             None => None,
         };
+        let live = match previous {
+            Some(previous) => previous.live.clone(),
+            None => Arc::new(Live::new(&config)),
+        };
         let previous = previous.map(|state| &state.quic);
         let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
-        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, quic })
+        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, live, quic })
     }
 }
 

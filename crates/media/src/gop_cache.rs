@@ -81,6 +81,7 @@ pub struct GopCache {
     bytes: usize,
     has_video: bool,
     has_audio: bool,
+    has_frames: bool,
     overflows: u64,
 }
 
@@ -96,6 +97,7 @@ impl GopCache {
             bytes: 0,
             has_video: false,
             has_audio: false,
+            has_frames: false,
             overflows: 0,
         }
     }
@@ -113,6 +115,8 @@ impl GopCache {
         }
         self.has_video |= tag.kind() == Kind::Video;
         self.has_audio |= tag.kind() == Kind::Audio;
+        self.has_frames |=
+            matches!(tag.role(), Role::KeyFrame | Role::InterFrame | Role::AudioFrame);
         if tag.role().is_header() {
             // Groups keep the headers that they were made with.
             Arc::make_mut(&mut self.headers).take(&tag);
@@ -194,9 +198,10 @@ impl GopCache {
         self.bytes
     }
 
-    /// Whether audio was seen, and whether video was: for the FLV file header.
-    pub fn kinds(&self) -> (bool, bool) {
-        (self.has_audio, self.has_video)
+    /// Whether there is audio, and whether there is video, for the FLV file header. Nobody knows
+    /// before the first frame; the headers of all tracks come before it.
+    pub fn kinds(&self) -> Option<(bool, bool)> {
+        self.has_frames.then_some((self.has_audio, self.has_video))
     }
 
     /// Groups of which the byte limit took the start.
@@ -289,11 +294,12 @@ mod tests {
     fn a_stream_of_audio_alone_has_starts_too() {
         let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
         cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+        assert_eq!(cache.kinds(), None);
         for frame in 0..200 {
             cache.push(tag(Kind::Audio, frame * 20, &[0xaf, 1, 7]));
         }
         let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
         assert_eq!(times, [2_000, 3_000]);
-        assert_eq!(cache.kinds(), (true, false));
+        assert_eq!(cache.kinds(), Some((true, false)));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use media::Tag;
 
 use crate::cursor::{Cursor, Next};
-use crate::stream::{Status, Stream};
+use crate::stream::{Live, Status, Stream};
 
 /// A viewer. It leaves the stream when it is dropped.
 #[derive(Debug)]
@@ -58,18 +58,19 @@ impl Viewer {
                 Poll::Ready(Some(tag))
             }
             Next::Wait if live.status == Status::Ended => Poll::Ready(None),
-            Next::Wait => {
-                let head = live.cache.head();
-                let known = self
-                    .registered
-                    .as_ref()
-                    .is_some_and(|(waker, at)| *at == head && waker.will_wake(context.waker()));
-                if !known {
-                    self.stream.register(context.waker().clone());
-                    self.registered = Some((context.waker().clone(), head));
-                }
-                Poll::Pending
+            Next::Wait => wait(&mut self.registered, &self.stream, &live, context),
+        }
+    }
+
+    /// Whether the stream has audio, and whether it has video, as soon as that is known; `None`
+    /// when the stream is over without having had either.
+    pub fn poll_kinds(&mut self, context: &mut Context<'_>) -> Poll<Option<(bool, bool)>> {
+        let live = self.stream.read();
+        match live.cache.kinds() {
+            None if live.status != Status::Ended => {
+                wait(&mut self.registered, &self.stream, &live, context)
             }
+            kinds => Poll::Ready(kinds),
         }
     }
 
@@ -87,6 +88,24 @@ impl Viewer {
     pub fn lag_ms(&self) -> u32 {
         self.stream.with_cache(|cache| self.cursor.lag_ms(cache))
     }
+}
+
+/// Sees to it that the context is woken, once, when the stream goes on.
+fn wait<T>(
+    registered: &mut Option<(Waker, u64)>,
+    stream: &Stream,
+    live: &Live,
+    context: &Context<'_>,
+) -> Poll<T> {
+    let head = live.cache.head();
+    let known = registered
+        .as_ref()
+        .is_some_and(|(waker, at)| *at == head && waker.will_wake(context.waker()));
+    if !known {
+        stream.register(context.waker().clone());
+        *registered = Some((context.waker().clone(), head));
+    }
+    Poll::Pending
 }
 
 impl Drop for Viewer {

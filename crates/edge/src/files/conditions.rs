@@ -114,6 +114,7 @@ fn position(digits: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::front::Protocol;
 
     const MODIFIED: SystemTime = UNIX_EPOCH;
 
@@ -125,7 +126,8 @@ mod tests {
         );
         assert_eq!(validators.etag, "\"ae1b981da166f00-3e8\"");
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-        let head = RequestHead { method: "GET", target: "/", fields };
+        let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
+        let head = RequestHead { method: "GET", target: "/", fields, remote, protocol };
         evaluate(&head, &validators, 1000, true)
     }
 

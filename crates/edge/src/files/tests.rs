@@ -4,7 +4,8 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::front::Responder;
+use crate::front::Protocol;
+use crate::front::tests::drained;
 
 const NOW: Duration = Duration::from_secs(2_000_000_000);
 
@@ -38,7 +39,9 @@ fn site() -> Site {
 impl Site {
     fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
-        self.files.respond(&RequestHead { method, target, fields }, UNIX_EPOCH + NOW)
+        let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
+        let head = RequestHead { method, target, fields, remote, protocol };
+        self.files.respond(&head, UNIX_EPOCH + NOW)
     }
 
     fn get(&self, target: &str) -> Response {
@@ -47,12 +50,7 @@ impl Site {
 }
 
 fn content(response: Response) -> Vec<u8> {
-    let mut responder = Responder::from(response.body);
-    let mut all = Vec::new();
-    while let Some(bytes) = responder.fill(3).expect("readable") {
-        all.extend_from_slice(&bytes);
-    }
-    all
+    drained(response.body)
 }
 
 #[test]

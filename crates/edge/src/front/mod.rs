@@ -2,18 +2,37 @@
 //!
 //! A front turns its request into a [`RequestHead`], asks [`respond`], writes status and headers,
 //! and then pulls the body through a [`Responder`] whenever its transport has room. Nothing is
-//! pushed: a slow viewer costs no memory and no task.
+//! pushed: a slow viewer costs no memory and no task. What has to wait, an answer or the next part
+//! of a body, waits as futures do: a [`Context`] says whom to wake.
 
 pub mod tcp;
 
 use std::fs::File;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::FileExt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
+use crate::live::{self, FlvBody};
 use crate::server::State;
+
+/// The protocol of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Protocol {
+    /// HTTP/0.9 over QUIC, for interoperability tests.
+    Http09,
+    /// HTTP/1.1.
+    Http1,
+    /// HTTP/2.
+    Http2,
+    /// HTTP/3.
+    Http3,
+}
 
 /// A request without its body (RFC 9110, section 6).
 #[derive(Clone, Debug)]
@@ -24,9 +43,25 @@ pub struct RequestHead<'a> {
     pub target: &'a str,
     /// The header fields, names in lower case.
     pub fields: Vec<(&'a str, &'a [u8])>,
+    /// Who asks.
+    pub remote: SocketAddr,
+    /// In which protocol.
+    pub protocol: Protocol,
 }
 
 impl<'a> RequestHead<'a> {
+    /// The target's path, without the query.
+    pub fn path(&self) -> &'a str {
+        self.target.split_once('?').map_or(self.target, |(path, _)| path)
+    }
+
+    /// The value of the query's parameter `name` (the first, as sent).
+    pub fn parameter(&self, name: &str) -> Option<&'a str> {
+        let (_, query) = self.target.split_once('?')?;
+        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+    }
+
     /// The values of the fields called `name`, which is in lower case.
     pub fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.fields.iter().filter(move |(n, _)| *n == name).map(|(_, value)| *value)
@@ -105,14 +140,16 @@ pub enum Body {
         /// The number of bytes to send.
         length: u64,
     },
+    /// A live stream as FLV.
+    Flv(Box<FlvBody>),
 }
 
 /// Hands out a body as the transport has room for it.
 #[derive(Debug)]
 pub struct Responder(Body);
 
-/// The most that one [`Responder::fill`] reads from a file.
-pub const CHUNK: usize = 64 * 1024;
+/// The most that is read from a file at once.
+const CHUNK: usize = 64 * 1024;
 
 impl From<Body> for Responder {
     fn from(body: Body) -> Self {
@@ -121,84 +158,104 @@ impl From<Body> for Responder {
 }
 
 impl Responder {
-    /// The next bytes of the body, at least 1 and at most `room` (and at most [`CHUNK`] from a
-    /// file); `None` at its end. With `room` 0 a body that is not at its end gives empty bytes.
+    /// The next bytes of the body, `None` at its end. A live body may have to wait.
     ///
     /// A file is read here and now: from the page cache this is a copy, and a chunk from a disk
     /// holds up the caller's loop for one read.
     ///
     /// # Errors
     /// The file cannot be read or has become shorter; the response has to be cut off.
-    pub fn fill(&mut self, room: usize) -> io::Result<Option<Bytes>> {
-        match &mut self.0 {
-            Body::Empty => Ok(None),
-            Body::Bytes(bytes) if bytes.is_empty() => Ok(None),
-            Body::Bytes(bytes) => Ok(Some(bytes.split_to(room.min(bytes.len())))),
-            Body::File { length: 0, .. } => Ok(None),
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        let next = match &mut self.0 {
+            Body::Empty => None,
+            Body::Bytes(bytes) => Some(core::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
+            Body::File { length: 0, .. } => None,
             Body::File { file, offset, length } => {
-                let size = usize::try_from(*length).unwrap_or(usize::MAX).min(room).min(CHUNK);
+                let size = usize::try_from(*length).unwrap_or(usize::MAX).min(CHUNK);
                 let mut chunk = vec![0; size];
                 file.read_exact_at(&mut chunk, *offset)?;
                 *offset += size as u64;
                 *length -= size as u64;
-                Ok(Some(chunk.into()))
+                Some(chunk.into())
             }
+            Body::Flv(body) => ready!(body.poll_next(context)),
+        };
+        Poll::Ready(Ok(next))
+    }
+
+    /// The bytes that are still to come, where that is known.
+    pub fn remaining(&self) -> Option<u64> {
+        match &self.0 {
+            Body::Empty => Some(0),
+            Body::Bytes(bytes) => Some(bytes.len() as u64),
+            Body::File { length, .. } => Some(*length),
+            Body::Flv(_) => None,
         }
     }
 
-    /// The bytes that are still to come.
-    pub fn remaining(&self) -> u64 {
-        match &self.0 {
-            Body::Empty => 0,
-            Body::Bytes(bytes) => bytes.len() as u64,
-            Body::File { length, .. } => *length,
-        }
+    /// Whether the body is made while it is sent, so that little of it should wait unsent.
+    pub fn is_live(&self) -> bool {
+        matches!(self.0, Body::Flv(_))
     }
 }
 
-/// Answers a request, whatever the HTTP version.
-pub fn respond(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
+/// An answer that may not be there yet.
+pub enum Answer {
+    /// Here it is.
+    Now(Response),
+    /// It comes later.
+    Later(Pin<Box<dyn Future<Output = Response> + Send>>),
+}
+
+impl From<Response> for Answer {
+    fn from(response: Response) -> Self {
+        Self::Now(response)
+    }
+}
+
+/// Answers a request, whatever the HTTP version: live streams first, then files.
+pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
+    if let Some(answer) = live::respond(state, head, now) {
+        return answer;
+    }
     match &state.files {
-        Some(files) => files.respond(head, now),
-        None => Response::plain(404, now),
+        Some(files) => files.respond(head, now).into(),
+        None => Response::plain(404, now).into(),
     }
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::io::Write;
+    use std::task::Waker;
 
-    fn drained(body: Body, room: usize) -> Vec<u8> {
+    fn fill(responder: &mut Responder) -> io::Result<Option<Bytes>> {
+        match responder.poll_fill(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(result) => result,
+            Poll::Pending => panic!("nothing here waits"),
+        }
+    }
+
+    pub(crate) fn drained(body: Body) -> Vec<u8> {
         let mut responder = Responder::from(body);
         let mut all = Vec::new();
-        while let Some(bytes) = responder.fill(room).expect("readable") {
-            assert!(!bytes.is_empty() && bytes.len() <= room);
+        while let Some(bytes) = fill(&mut responder).expect("readable") {
+            assert!(!bytes.is_empty());
             all.extend_from_slice(&bytes);
         }
-        assert_eq!(responder.remaining(), 0);
+        assert_eq!(responder.remaining(), Some(0));
         all
     }
 
     #[test]
-    fn a_body_comes_out_whole_in_pieces_of_any_size() {
+    fn a_body_comes_out_whole() {
         let content: Vec<u8> = (0..200_000u32).map(|i| (i % 251) as u8).collect();
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(&content).expect("written");
-        for room in [1_000, CHUNK, usize::MAX] {
-            assert_eq!(drained(Body::Bytes(content.clone().into()), room), content);
-            let file = file.try_clone().expect("duplicated");
-            let part = Body::File { file, offset: 10, length: 150_000 };
-            assert_eq!(drained(part, room), content[10..150_010]);
-        }
-        assert!(drained(Body::Empty, 1).is_empty());
-    }
-
-    #[test]
-    fn a_body_waits_while_there_is_no_room() {
-        let mut responder = Responder::from(Body::Bytes(Bytes::from_static(b"x")));
-        assert_eq!(responder.fill(0).expect("readable"), Some(Bytes::new()));
-        assert_eq!(responder.remaining(), 1);
+        assert_eq!(drained(Body::Bytes(content.clone().into())), content);
+        assert_eq!(drained(Body::File { file, offset: 10, length: 150_000 }), content[10..150_010]);
+        assert!(drained(Body::Empty).is_empty());
     }
 
     #[test]
@@ -206,14 +263,18 @@ mod tests {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(10).expect("set");
         let mut responder = Responder::from(Body::File { file, offset: 0, length: 11 });
-        let error = responder.fill(100).expect_err("one byte is missing");
+        let error = fill(&mut responder).expect_err("one byte is missing");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[test]
-    fn a_repeated_field_has_no_single_value() {
+    fn a_request_is_looked_into() {
         let fields = vec![("range", b"a".as_slice()), ("range", b"b"), ("if-range", b" c ")];
-        let head = RequestHead { method: "GET", target: "/", fields };
+        let remote = ([127, 0, 0, 1], 1).into();
+        let target = "/live/a.flv?x=1&viewer=7";
+        let head = RequestHead { method: "GET", target, fields, remote, protocol: Protocol::Http3 };
+        assert_eq!((head.path(), head.parameter("viewer")), ("/live/a.flv", Some("7")));
+        assert_eq!(head.parameter("y"), None);
         assert_eq!(head.value("range"), None);
         assert_eq!(head.value("if-range"), Some("c"));
         assert_eq!(head.values("range").count(), 2);

@@ -3,6 +3,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +23,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::{CHUNK, RequestHead, Responder, Response, respond};
+use super::{Answer, Protocol, RequestHead, Responder, Response, respond};
 use crate::server::{Shared, State};
 
 /// Bytes of headers in one request, as in HTTP/3.
@@ -50,8 +51,8 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, remote) = match accepted {
+            Ok(accepted) => accepted,
             // The peer gave up in the kernel's queue.
             Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(e) => {
@@ -67,7 +68,7 @@ pub(crate) async fn serve(
         };
         let shared = shared.clone();
         connections.spawn(async move {
-            connection(stream, port, &shared).await;
+            connection(stream, remote, port, &shared).await;
             drop(slot);
         });
     }
@@ -80,7 +81,7 @@ pub(crate) async fn serve(
 }
 
 /// One connection, from the TLS handshake to its end.
-async fn connection(stream: TcpStream, port: u16, shared: &Shared) {
+async fn connection(stream: TcpStream, remote: SocketAddr, port: u16, shared: &Shared) {
     let state = shared.state();
     let times = &state.config.tcp;
     // Responses leave in whole chunks; waiting for more only delays the last one.
@@ -101,9 +102,17 @@ async fn connection(stream: TcpStream, port: u16, shared: &Shared) {
         let (state, activity) = (state.clone(), activity.clone());
         move |request: Request<Incoming>| {
             activity.touch();
-            let mut response = answer(&state, &request, &activity);
-            response.headers_mut().insert(ALT_SVC, alt_svc.clone());
-            async move { Ok::<_, Infallible>(response) }
+            let answer = answer(&state, &request, remote);
+            let (activity, alt_svc) = (activity.clone(), alt_svc.clone());
+            async move {
+                let response = match answer {
+                    Answer::Now(response) => response,
+                    Answer::Later(response) => response.await,
+                };
+                let mut response = written(response, activity);
+                response.headers_mut().insert(ALT_SVC, alt_svc);
+                Ok::<_, Infallible>(response)
+            }
         }
     });
     let result = if h2 {
@@ -181,24 +190,23 @@ impl Activity {
     }
 }
 
-fn answer(
-    state: &State,
-    request: &Request<Incoming>,
-    activity: &Arc<Activity>,
-) -> hyper::Response<ResponseBody> {
+fn answer(state: &Arc<State>, request: &Request<Incoming>, remote: SocketAddr) -> Answer {
     let now = SystemTime::now();
     let hosts = request.headers().get_all(HOST).iter().count();
-    let response = match request.version() {
+    let protocol = match request.version() {
         // RFC 9112, section 3.2: 400 for HTTP/1.1 without Host, and for more than one.
-        Version::HTTP_11 if hosts != 1 => Response::plain(400, now),
-        _ => {
-            let target = request.uri().path_and_query().map_or("", |target| target.as_str());
-            let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
-            let method = request.method().as_str();
-            respond(state, &RequestHead { method, target, fields: fields.collect() }, now)
-        }
+        Version::HTTP_11 if hosts != 1 => return Response::plain(400, now).into(),
+        Version::HTTP_2 => Protocol::Http2,
+        _ => Protocol::Http1,
     };
-    let body = ResponseBody { responder: response.body.into(), activity: activity.clone() };
+    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
+    let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+    let (method, fields) = (request.method().as_str(), fields.collect());
+    respond(state, &RequestHead { method, target, fields, remote, protocol }, now)
+}
+
+fn written(response: Response, activity: Arc<Activity>) -> hyper::Response<ResponseBody> {
+    let body = ResponseBody { responder: response.body.into(), activity };
     let mut out = hyper::Response::new(body);
     if let Ok(status) = response.status.try_into() {
         *out.status_mut() = status;
@@ -224,18 +232,18 @@ impl Body for ResponseBody {
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
+        context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
         self.activity.touch();
-        Poll::Ready(self.responder.fill(CHUNK).transpose().map(|r| r.map(Frame::data)))
+        self.responder.poll_fill(context).map(|next| next.transpose().map(|r| r.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.responder.remaining() == 0
+        self.responder.remaining() == Some(0)
     }
 
     fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.responder.remaining())
+        self.responder.remaining().map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }
 

@@ -118,6 +118,7 @@ impl EventLoop {
             // The mailbox is the last one.
             if ready.pop() == Some(true) {
                 self.plan.mailbox.awake();
+                self.take_woken();
             }
             self.follow_state(now);
             self.take_forwarded(now);
@@ -215,6 +216,12 @@ impl EventLoop {
         }
     }
 
+    fn take_woken(&mut self) {
+        let mut woken = Vec::new();
+        self.plan.mailbox.take_woken(|handle| woken.push(handle));
+        woken.into_iter().for_each(|handle| self.mark(handle));
+    }
+
     fn take_forwarded(&mut self, now: Timestamp) {
         while let Some(mut datagram) = self.plan.mailbox.next() {
             let Forwarded { socket, addresses, ecn, ref mut payload } = datagram;
@@ -287,7 +294,8 @@ impl EventLoop {
                 if self.places.len() <= index {
                     self.places.resize_with(index + 1, || None);
                 }
-                let session = Session::new(self.state.clone());
+                let waker = self.plan.mailbox.waker(handle);
+                let session = Session::new(self.state.clone(), waker);
                 self.places[index] = Some(Box::new(Place { session, socket, dirty: false }));
                 self.mark(handle);
             }

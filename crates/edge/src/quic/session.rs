@@ -2,7 +2,9 @@
 //! `hq-interop`. Bodies are pulled: a responder is asked for more when its stream has little
 //! unsent.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
 use ::quic::Connection;
@@ -10,10 +12,10 @@ use ::quic::streams::{ReadOutcome, StreamEvent};
 use http3::{OverQuic, RequestHead as Http3Head, code};
 use units::{Direction, StreamId, Timestamp};
 
-use crate::front::{self, Body, RequestHead, Responder};
+use crate::front::{self, Answer, Body, RequestHead, Responder};
 use crate::server::State;
 
-/// Bytes of a stream that may be unsent before its responder has to wait.
+/// Bytes of a stream that may be unsent before its responder has to wait; a live one waits earlier.
 const HIGH_WATER: u64 = 128 * 1024;
 /// Longest request line of HTTP/0.9.
 const MAX_REQUEST_LINE: usize = 4_096;
@@ -23,6 +25,12 @@ const MAX_REQUEST_LINE: usize = 4_096;
 struct Response {
     id: StreamId,
     body: Responder,
+}
+
+/// An answer that is not there yet.
+struct Waiting {
+    id: StreamId,
+    answer: Pin<Box<dyn Future<Output = front::Response> + Send>>,
 }
 
 #[derive(Debug)]
@@ -35,10 +43,12 @@ enum Protocol {
 }
 
 /// What the edge keeps of a connection beside the transport's state.
-#[derive(Debug)]
 pub(super) struct Session {
     state: Arc<State>,
     protocol: Protocol,
+    /// Has this session served when an answer or a body can go on.
+    waker: Waker,
+    waiting: Vec<Waiting>,
     responses: Vec<Response>,
     /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
     held: Vec<(StreamId, Box<Http3Head>)>,
@@ -48,10 +58,12 @@ pub(super) struct Session {
 }
 
 impl Session {
-    pub(super) fn new(state: Arc<State>) -> Self {
+    pub(super) fn new(state: Arc<State>, waker: Waker) -> Self {
         Self {
             state,
             protocol: Protocol::Pending,
+            waker,
+            waiting: Vec::new(),
             responses: Vec::new(),
             held: Vec::new(),
             alpn: Vec::new(),
@@ -91,7 +103,7 @@ impl Session {
     ) {
         match &mut self.protocol {
             Protocol::Pending => {}
-            Protocol::Http09(_) => self.on_line(connection, event),
+            Protocol::Http09(_) => self.on_line(now, connection, event),
             Protocol::Http3(server) => {
                 server.on_stream_event(&mut OverQuic { connection, now }, event);
                 self.take_events(now, connection);
@@ -119,6 +131,7 @@ impl Session {
                 }
                 http3::Event::Cancelled { id, .. } => {
                     self.responses.retain(|response| response.id != id);
+                    self.waiting.retain(|waiting| waiting.id != id);
                     self.held.retain(|(held, _)| *held != id);
                 }
                 http3::Event::Trailers { .. }
@@ -135,7 +148,6 @@ impl Session {
         id: StreamId,
         head: &Http3Head,
     ) {
-        let Protocol::Http3(server) = &mut self.protocol else { return };
         let text = |bytes: &'_ [u8]| core::str::from_utf8(bytes).unwrap_or_default().to_owned();
         let (method, target) = (text(&head.method), text(&head.path));
         let names: Vec<String> = head.headers.iter().map(|field| text(&field.name)).collect();
@@ -147,25 +159,51 @@ impl Session {
                 .zip(&head.headers)
                 .map(|(name, field)| (name.as_str(), &field.value[..]))
                 .collect(),
+            remote: connection.addresses().remote,
+            protocol: front::Protocol::Http3,
         };
-        let response = front::respond(&self.state, &request, SystemTime::now());
-        let headers: Vec<(&str, &str)> =
-            response.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-        let t = &mut OverQuic { connection, now };
+        match front::respond(&self.state, &request, SystemTime::now()) {
+            Answer::Now(response) => self.respond(now, connection, id, response),
+            Answer::Later(answer) => self.waiting.push(Waiting { id, answer }),
+        }
+    }
+
+    fn respond(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        response: front::Response,
+    ) {
         let empty = matches!(response.body, Body::Empty);
-        // A request that the client gave up meanwhile needs no answer.
-        if server.respond(t, id, response.status, &headers, empty).is_ok() && !empty {
+        let taken = match &mut self.protocol {
+            Protocol::Http3(server) => {
+                let headers: Vec<(&str, &str)> =
+                    response.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
+                let t = &mut OverQuic { connection, now };
+                // A request that the client gave up meanwhile needs no answer.
+                server.respond(t, id, response.status, &headers, empty).is_ok() && !empty
+            }
+            // There are no status codes; an empty body is one to finish.
+            _ if response.status == 200 => true,
+            _ => {
+                let _ = connection.reset(id, code::H3_REQUEST_REJECTED);
+                false
+            }
+        };
+        if taken {
             self.responses.push(Response { id, body: response.body.into() });
         }
     }
 
-    fn on_line(&mut self, connection: &mut Connection, event: StreamEvent) {
+    fn on_line(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent) {
         let Protocol::Http09(lines) = &mut self.protocol else { return };
         let id = match event {
             StreamEvent::Readable(id) if id.direction() == Direction::Bidirectional => id,
             StreamEvent::Reset { id, .. } | StreamEvent::Stopped { id, .. } => {
                 lines.retain(|(line, _)| *line != id);
                 self.responses.retain(|response| response.id != id);
+                self.waiting.retain(|waiting| waiting.id != id);
                 return;
             }
             _ => return,
@@ -191,21 +229,34 @@ impl Session {
         let (_, line) = lines.swap_remove(place);
         let line = String::from_utf8_lossy(&line);
         let target = line.trim_end().strip_prefix("GET ").unwrap_or("/");
-        let head = RequestHead { method: "GET", target, fields: Vec::new() };
-        let response = front::respond(&self.state, &head, SystemTime::now());
-        if response.status == 200 {
-            self.responses.push(Response { id, body: response.body.into() });
-        } else {
-            let _ = connection.reset(id, code::H3_REQUEST_REJECTED);
+        let (remote, protocol) = (connection.addresses().remote, front::Protocol::Http09);
+        let head = RequestHead { method: "GET", target, fields: Vec::new(), remote, protocol };
+        match front::respond(&self.state, &head, SystemTime::now()) {
+            Answer::Now(response) => self.respond(now, connection, id, response),
+            Answer::Later(answer) => self.waiting.push(Waiting { id, answer }),
         }
     }
 
-    /// Hands more of the bodies over where streams have room. Returns whether anything was.
+    /// Sends answers that have come, and hands more of the bodies over where streams have room.
+    /// Returns whether anything was.
     pub(super) fn fill(&mut self, now: Timestamp, connection: &mut Connection) -> bool {
+        let waker = self.waker.clone();
+        let context = &mut Context::from_waker(&waker);
         let mut moved = false;
         let mut index = 0;
+        while let Some(waiting) = self.waiting.get_mut(index) {
+            match waiting.answer.as_mut().poll(context) {
+                Poll::Ready(response) => {
+                    let id = self.waiting.swap_remove(index).id;
+                    self.respond(now, connection, id, response);
+                    moved = true;
+                }
+                Poll::Pending => index += 1,
+            }
+        }
+        index = 0;
         while let Some(response) = self.responses.get_mut(index) {
-            let (over, some) = fill(&mut self.protocol, response, now, connection);
+            let (over, some) = fill(&mut self.protocol, response, now, connection, context);
             moved |= some;
             if over {
                 self.responses.swap_remove(index);
@@ -218,7 +269,7 @@ impl Session {
 
     /// Whether no response is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.responses.is_empty()
+        self.responses.is_empty() && self.waiting.is_empty()
     }
 
     /// Tells the client that no more requests are taken.
@@ -235,15 +286,20 @@ fn fill(
     response: &mut Response,
     now: Timestamp,
     connection: &mut Connection,
+    context: &mut Context<'_>,
 ) -> (bool, bool) {
     let id = response.id;
+    let enough = match connection.pacing_rate() {
+        Some(rate) if response.body.is_live() => relay::send_ahead(rate).min(HIGH_WATER),
+        _ => HIGH_WATER,
+    };
     let mut moved = false;
     loop {
         let Some(unsent) = connection.unsent(id) else { return (true, moved) };
-        if unsent >= HIGH_WATER {
+        if unsent >= enough {
             return (false, moved);
         }
-        let next = response.body.fill(front::CHUNK);
+        let Poll::Ready(next) = response.body.poll_fill(context) else { return (false, moved) };
         moved = true;
         let gone = match (&mut *protocol, next) {
             (Protocol::Http3(server), Ok(Some(data))) => {

@@ -1,0 +1,229 @@
+//! Every key of the configuration file: documentation, type, default, range.
+
+use core::fmt::Write as _;
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::path::PathBuf;
+
+use toml::de::DeValue;
+
+use super::value::{Size, Value, words};
+use super::{Problem, Section, assign, describe_key};
+
+words! {
+    /// The congestion controller of every connection.
+    Congestion {
+        /// BBR version 1.
+        Bbr = "bbr",
+        /// CUBIC with HyStart++ (RFC 9438, RFC 9406).
+        Cubic = "cubic",
+    }
+}
+
+words! {
+    /// When a client must prove its address by a Retry (RFC 9000, section 8.1.2).
+    Retry {
+        /// Never.
+        Never = "never",
+        /// While many handshakes are unfinished.
+        Auto = "auto",
+        /// Always, unless the client brings a valid token.
+        Always = "always",
+    }
+}
+
+words! {
+    /// An AEAD that TLS 1.3 may choose (RFC 9001, section 5.3).
+    Cipher {
+        /// TLS_AES_128_GCM_SHA256.
+        Aes128 = "aes128",
+        /// TLS_AES_256_GCM_SHA384.
+        Aes256 = "aes256",
+        /// TLS_CHACHA20_POLY1305_SHA256.
+        ChaCha20 = "chacha20",
+    }
+}
+
+words! {
+    /// Where a viewer starts in a live stream.
+    Start {
+        /// At the next key frame: the least delay, the longest wait for a picture.
+        KeyFrame = "keyframe",
+        /// At the newest key frame that is there: a picture at once, up to a group of pictures
+        /// behind.
+        LatestGop = "latest-gop",
+        /// At whichever is nearer.
+        LowDelay = "low-delay",
+    }
+}
+
+words! {
+    /// The least important messages that are still logged.
+    Level {
+        /// What stops something from working.
+        Error = "error",
+        /// What works worse than asked.
+        Warn = "warn",
+        /// What an operator wants to see once.
+        Info = "info",
+        /// Decisions of the server.
+        Debug = "debug",
+        /// Everything.
+        Trace = "trace",
+    }
+}
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+sections! {
+    /// Addresses, identity and content.
+    [server] Server {
+        /// Where viewers connect: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` takes IPv4 as
+        /// well, unless an IPv4 address with the same port is listed too.
+        listen: Vec<SocketAddr> = vec![SocketAddr::from(([0u16; 8], 4433))];
+        /// Certificate chain, PEM, the server's own first. Without it the server makes a
+        /// self-signed one for development.
+        certificate: Option<PathBuf> = None, example "\"/etc/mendcast/chain.pem\"";
+        /// Private key of the certificate, PEM (PKCS #8, SEC1 or PKCS #1).
+        key: Option<PathBuf> = None, example "\"/etc/mendcast/key.pem\"";
+        /// Directory whose files are served. Without it there are none.
+        root: Option<PathBuf> = None, example "\"/srv/www\"";
+        /// Secrets of tokens, tickets, resets and connection IDs, shared by the nodes of a site.
+        /// Without it they are made at the start and end with the process.
+        key_file: Option<PathBuf> = None, example "\"/etc/mendcast/secrets\"";
+        /// QUIC event loops; 0: one per core.
+        cores: u16 = 0, in 0..=256;
+        /// This node's number in its site, part of its connection IDs.
+        server_id: u16 = 0;
+    }
+
+    /// Static files.
+    [files] Files {
+        /// Value of the Cache-Control header of files.
+        cache_control: String = "no-cache".into();
+        /// Small files kept in memory, together.
+        memory: Size = Size::from_mib(64), in Size(0)..=Size(1 << 40);
+    }
+
+    /// Live streams. A stream `live/demo` is watched at `/live/demo.flv`.
+    [live] Live {
+        /// Where viewers start: at the next key frame, at the newest one that is there, or at
+        /// whichever is nearer.
+        start: Start = Start::LatestGop;
+        /// Groups of pictures kept of each stream, for viewers to come and for slow ones.
+        groups: u16 = 2, in 1..=64;
+        /// Bytes kept of each stream. A group that is larger loses its start.
+        cache: Size = Size::from_mib(16), in Size::from_kib(64)..=Size::from_mib(1024);
+        /// A viewer this far behind skips to the newest key frame.
+        max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
+        /// How long viewers are kept when a publisher is lost and may come back.
+        linger: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
+        /// Largest audio, video or data message of a publisher.
+        max_tag: Size = Size::from_mib(4), in Size::from_kib(64)..=Size(0xff_ffff);
+        /// Streams at the same time.
+        max_streams: u32 = 1_000, in 1..=1_000_000;
+        /// Viewers of one stream at the same time; further ones get status 503.
+        max_viewers: u32 = 100_000, in 1..=10_000_000;
+        /// Origins whose pages may play the streams (Access-Control-Allow-Origin); empty: only
+        /// pages of this server.
+        cors: String = "*".into();
+    }
+
+    /// RTMP, for publishers and players. It is not encrypted.
+    [rtmp] Rtmp {
+        /// Addresses to listen on. Without any there is no RTMP.
+        listen: Option<Vec<SocketAddr>> = None, example "\"[::]:1935\"";
+        /// Connections at the same time; further ones are closed.
+        max_connections: u32 = 1_000, in 1..=1_000_000;
+        /// A connection ends when for this long nothing arrived.
+        timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
+    }
+
+    /// HTTP/1.1 and HTTP/2.
+    [tcp] Tcp {
+        /// Connections at the same time; further ones wait to be accepted.
+        max_connections: u32 = 4096, in 1..=1_000_000;
+        /// Longest TLS handshake, and longest wait for a request head on HTTP/1.1.
+        header_timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
+        /// A connection ends when for this long no request came and no response could go on.
+        idle_timeout: Duration = MINUTE, in SECOND..=HOUR;
+    }
+
+    /// The QUIC transport.
+    [quic] Quic {
+        /// Congestion controller.
+        congestion: Congestion = Congestion::Bbr;
+        /// When clients must prove their address before the handshake, at the price of a round
+        /// trip.
+        retry: Retry = Retry::Auto;
+        /// Whether requests may come in 0-RTT data, which an attacker can replay; only GET and
+        /// HEAD are served from it.
+        early_data: bool = true;
+        /// TLS 1.3 ciphers.
+        ciphers: Vec<Cipher> = vec![Cipher::Aes128, Cipher::Aes256, Cipher::ChaCha20];
+        /// Packets sent under one key before the server updates it; 0: only near the limit of the
+        /// cipher.
+        key_update_after: u64 = 0, in 0..=1 << 36;
+        /// How long an address token is valid.
+        token_lifetime: Duration = DAY, in MINUTE..=DAY * 30;
+        /// A connection ends when for this long nothing arrived.
+        idle_timeout: Duration = SECOND * 30, in SECOND..=MINUTE * 10;
+        /// Interval of PINGs on a connection with open requests; 0s: none.
+        keep_alive: Duration = Duration::ZERO, in Duration::ZERO..=MINUTE * 10;
+        /// Longest delay of an acknowledgement.
+        max_ack_delay: Duration = MILLISECOND * 25, in MILLISECOND..=MILLISECOND * 1000;
+        /// Bytes of UDP payload in the first datagrams.
+        initial_mtu: u16 = 1200, in 1200..=9000;
+        /// Bytes of UDP payload up to which larger datagrams are tried.
+        max_mtu: u16 = 1452, in 1200..=9000;
+        /// Bytes that a client may send on one stream ahead of their reading.
+        stream_window: Size = Size::from_kib(64), in Size(1024)..=Size::from_mib(64);
+        /// Bytes that a client may send on all streams ahead of their reading, at the start.
+        connection_window: Size = Size::from_kib(256), in Size(1024)..=Size::from_mib(256);
+        /// Requests at the same time on one connection.
+        max_streams: u32 = 128, in 1..=65_536;
+        /// Connections at the same time; further ones are refused.
+        max_connections: u32 = 100_000, in 1..=10_000_000;
+        /// Receive buffer of each UDP socket.
+        receive_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024);
+        /// Send buffer of each UDP socket.
+        send_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024);
+        /// Whether files are also served over HTTP/0.9 (ALPN hq-interop), as interoperability
+        /// tests want it.
+        hq_interop: bool = false;
+        /// Directory for qlog files, one per sampled connection. Without it there are none.
+        qlog_dir: Option<PathBuf> = None, example "\"/var/log/mendcast/qlog\"";
+        /// Share of the connections that write a qlog file.
+        qlog_sample: f64 = 1.0, in 0.0..=1.0;
+    }
+
+    /// Logs; the messages go to stderr.
+    [log] Log {
+        /// The least important messages that are logged; read at the start only.
+        level: Level = Level::Info;
+        /// File to which each closed connection appends one line of JSON. Without it there is
+        /// none.
+        connections: Option<PathBuf> = None, example "\"/var/log/mendcast/connections.jsonl\"";
+    }
+
+    /// The end of the process on SIGTERM or SIGINT; a second signal ends it at once.
+    [drain] Drain {
+        /// How long open requests may go on.
+        timeout: Duration = SECOND * 30, in Duration::ZERO..=DAY;
+    }
+
+    // What may stand any number of times.
+    ;
+
+    /// Who may publish. Without any rule, publishers from this machine alone may.
+    [[publish]] Publish {
+        /// The streams: a name such as "live/demo", or the start of names and `*`.
+        stream: String = String::new(), required "\"live/*\"";
+        /// What a publisher appends to the stream's name as `?key=KEY`.
+        key: String = String::new(), required "\"a long random word\"";
+    }
+}

@@ -1,0 +1,78 @@
+//! Live streams over HTTP: which request is for which stream, and what its answer is.
+//!
+//! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that goes on while the
+//! stream does.
+
+mod flv;
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use media::Limits;
+use relay::{Registry, Settings, Start, Viewer};
+
+use crate::config::{self, Config};
+use crate::front::{Answer, Body, RequestHead, Response};
+use crate::server::State;
+
+pub use flv::FlvBody;
+
+/// The live streams of the process; they outlive every configuration.
+#[derive(Debug)]
+pub struct Live {
+    /// The streams by name.
+    pub streams: Registry,
+}
+
+impl Live {
+    /// No streams yet.
+    pub fn new(config: &Config) -> Self {
+        Self { streams: Registry::new(config.live.max_streams as usize) }
+    }
+}
+
+/// What holds for a stream that is opened under this configuration.
+pub fn settings(config: &config::Live) -> Settings {
+    let cache = Limits { groups: config.groups.into(), bytes: config.cache.as_usize() };
+    let start = match config.start {
+        config::Start::KeyFrame => Start::KeyFrame,
+        config::Start::LatestGop => Start::LatestGop,
+        config::Start::LowDelay => Start::LowDelay,
+    };
+    let max_lag_ms = millis(config.max_lag);
+    Settings { cache, start, max_lag_ms, max_viewers: config.max_viewers.into() }
+}
+
+fn millis(duration: Duration) -> u32 {
+    u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
+}
+
+/// Answers a request for a live stream; `None` if it is for something else.
+pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Option<Answer> {
+    let name = head.path().strip_prefix('/')?.strip_suffix(".flv")?;
+    let stream = state.live.streams.get(name)?;
+    let cors = |response: Response| match &state.config.live.cors {
+        cors if cors.is_empty() => response,
+        cors => response.with("access-control-allow-origin", cors),
+    };
+    let response = match head.method {
+        "GET" | "HEAD" => match Viewer::new(stream) {
+            Some(viewer) => {
+                let headers = vec![
+                    ("date", httpdate::fmt_http_date(now)),
+                    ("content-type", "video/x-flv".into()),
+                    ("cache-control", "no-store".into()),
+                ];
+                let body = match head.method {
+                    "GET" => Body::Flv(Box::new(FlvBody::new(viewer))),
+                    _ => Body::Empty,
+                };
+                Response { status: 200, headers, body }
+            }
+            None => Response::plain(503, now).with("retry-after", "5"),
+        },
+        // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
+        _ => Response::plain(405, now).with("allow", "GET, HEAD"),
+    };
+    Some(cors(response).into())
+}
