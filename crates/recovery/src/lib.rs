@@ -15,10 +15,12 @@
 #![forbid(unsafe_code)]
 
 mod arq;
+mod metrics;
 mod scheme;
 mod units;
 
 pub use arq::Arq;
+pub use metrics::Latencies;
 pub use scheme::{
     IntervalMetrics, RecoveryEvent, RedundancyAdapter, ReplicaScheduler, Scheme, SendOpportunity,
 };
@@ -26,6 +28,7 @@ pub use units::{LostUnit, UnitKey, UnitTable};
 
 use ::units::Timestamp;
 use core::time::Duration;
+use metrics::OffMode;
 
 /// Length of a decision interval in smoothed round-trip times (AutoRec, journal version,
 /// section V-B: "e.g. 5 RTT").
@@ -73,6 +76,8 @@ pub struct Recovery {
     table: UnitTable,
     scheme: Scheme,
     totals: Totals,
+    latencies: Latencies,
+    off_mode: OffMode,
     interval_start: Timestamp,
     interval_base: Totals,
 }
@@ -82,12 +87,38 @@ impl Recovery {
     pub fn new(scheme: Scheme, now: Timestamp) -> Self {
         let totals = Totals::default();
         let table = UnitTable::default();
-        Self { table, scheme, totals, interval_start: now, interval_base: totals }
+        Self {
+            table,
+            scheme,
+            totals,
+            latencies: Latencies::default(),
+            off_mode: OffMode::default(),
+            interval_start: now,
+            interval_base: totals,
+        }
     }
 
     /// Counters since the connection began.
     pub fn totals(&self) -> &Totals {
         &self.totals
+    }
+
+    /// How long it took to recover data whose first retransmission did not do: from the first
+    /// detection of the loss to the sending of the copy that arrived.
+    pub fn latencies(&self) -> &Latencies {
+        &self.latencies
+    }
+
+    /// The time, until `now`, in which there was nothing to send but replicas, and how often it
+    /// began.
+    pub fn off_mode(&self, now: Timestamp) -> (Duration, u64) {
+        self.off_mode.total(now)
+    }
+
+    /// Whether there is nothing to send but replicas from `now` on.
+    #[inline]
+    pub fn set_off_mode(&mut self, now: Timestamp, off: bool) {
+        self.off_mode.set(now, off);
     }
 
     /// The unit of `key` while it is unfinished.
@@ -160,10 +191,16 @@ impl Recovery {
         self.table.on_partly_acked(key);
     }
 
-    /// All content of the unit has been acknowledged, by whatever copy.
-    pub fn on_finished(&mut self, now: Timestamp, key: UnitKey) {
+    /// All content of the unit has been acknowledged, the last of it with a packet that was sent at
+    /// `sent`, if that was a copy of the unit.
+    pub fn on_finished(&mut self, now: Timestamp, key: UnitKey, sent: Option<Timestamp>) {
         if let Some(unit) = self.table.remove(key) {
             self.totals.finished += 1;
+            if let (Some(sent), Some(first)) = (sent, unit.first_copy)
+                && sent > first
+            {
+                self.latencies.add(sent.since(unit.detected));
+            }
             self.scheme.scheduler.on_finished(key);
             self.scheme.adapter.on_event(&RecoveryEvent::Finished { now, unit: key, state: unit });
         }

@@ -22,9 +22,28 @@ fn a_lost_round_makes_the_unit_wait_again_with_the_next_round() {
     assert_eq!(r.unit(key).map(|u| u.round), Some(2));
     r.on_copy_sent(at(200), key, CopyKind::Retransmission);
     assert_eq!(r.totals().repeated, 1);
-    r.on_finished(at(260), key);
+    r.on_finished(at(260), key, None);
     assert!(r.is_empty());
     assert!(r.unit(key).is_none());
+}
+
+#[test]
+fn recovery_latency_is_that_of_data_whose_retransmission_was_lost() {
+    let mut r = arq();
+    let once = r.open(at(100), at(40), 1_200);
+    r.on_copy_sent(at(100), once, CopyKind::Retransmission);
+    r.on_finished(at(160), once, Some(at(100)));
+    let spurious = r.open(at(200), at(140), 1_200);
+    r.on_copy_sent(at(200), spurious, CopyKind::Retransmission);
+    r.on_finished(at(210), spurious, Some(at(140)));
+    assert_eq!(r.latencies().count(), 0);
+    let twice = r.open(at(300), at(240), 1_200);
+    r.on_copy_sent(at(300), twice, CopyKind::Retransmission);
+    r.on_copy_lost(at(390), twice, CopyKind::Retransmission);
+    r.on_copy_sent(at(391), twice, CopyKind::Retransmission);
+    r.on_finished(at(450), twice, Some(at(391)));
+    assert_eq!(r.latencies().max(), Some(Duration::from_millis(91)));
+    assert_eq!(r.latencies().count(), 1);
 }
 
 #[test]
@@ -43,13 +62,13 @@ fn a_round_is_lost_only_with_its_last_outstanding_copy() {
 fn a_key_of_a_finished_unit_names_nothing_even_when_its_place_is_taken_again() {
     let mut r = arq();
     let old = r.open(at(0), at(0), 10);
-    r.on_finished(at(1), old);
+    r.on_finished(at(1), old, None);
     let new = r.open(at(2), at(0), 20);
     assert_eq!(old.index(), new.index());
     assert!(r.unit(old).is_none());
     r.on_copy_sent(at(3), old, CopyKind::Probe);
     assert!(!r.on_copy_lost(at(3), old, CopyKind::Probe));
-    r.on_finished(at(3), old);
+    r.on_finished(at(3), old, None);
     assert_eq!(r.len(), 1);
     assert_eq!(r.unit(new).map(|u| u.bytes), Some(20));
 }
@@ -83,9 +102,9 @@ fn a_copy_that_carried_a_part_makes_the_unit_wait_for_the_rest() {
 fn the_oldest_unit_is_the_one_detected_first_and_still_unfinished() {
     let mut r = arq();
     let keys: Vec<_> = (0..4).map(|i| r.open(at(i), at(0), 1)).collect();
-    r.on_finished(at(9), keys[1]);
+    r.on_finished(at(9), keys[1], None);
     assert_eq!(r.oldest(), Some(keys[0]));
-    r.on_finished(at(9), keys[0]);
+    r.on_finished(at(9), keys[0], None);
     assert_eq!(r.oldest(), Some(keys[2]));
     r.on_abandoned(at(9), keys[2]);
     assert_eq!(r.oldest(), Some(keys[3]));
@@ -145,7 +164,7 @@ fn the_scheme_is_told_of_every_step_and_asked_for_level_and_replica() {
     r.on_packet_lost();
     r.on_copy_lost(at(3), key, CopyKind::Retransmission);
     r.on_packet_acked(true);
-    r.on_finished(at(4), key);
+    r.on_finished(at(4), key, None);
     r.on_tick(at(49), Duration::from_millis(10));
     r.on_tick(at(50), Duration::from_millis(10));
     let expected =

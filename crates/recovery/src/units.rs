@@ -36,6 +36,8 @@ pub struct LostUnit {
     pub first_sent: Timestamp,
     /// When its loss was first detected.
     pub detected: Timestamp,
+    /// When the first copy was sent.
+    pub first_copy: Option<Timestamp>,
     /// When the newest copy was sent; the time of detection before that.
     pub last_copy: Timestamp,
     /// When the content stops being useful to the player, if the application said so.
@@ -54,6 +56,7 @@ impl LostUnit {
             bytes,
             first_sent,
             detected,
+            first_copy: None,
             last_copy: detected,
             deadline: None,
             media_time: None,
@@ -161,6 +164,7 @@ impl UnitTable {
     ) -> Option<&LostUnit> {
         let unit = self.get_mut(key)?;
         unit.outstanding += 1;
+        unit.first_copy.get_or_insert(now);
         unit.last_copy = now;
         unit.replicas += u32::from(kind == CopyKind::Replica);
         // A probe that carries a waiting unit takes the place of its first copy.

@@ -67,8 +67,9 @@ impl Owners<'_> {
         }
     }
 
-    /// Finishes the unit if nothing of it is missing any more. Returns whether it is over.
-    fn settle_unit(&mut self, now: Timestamp, key: UnitKey) -> bool {
+    /// Finishes the unit if nothing of it is missing any more; `sent` is when the packet was sent
+    /// that brought this about, if it was a copy of the unit. Returns whether it is over.
+    fn settle_unit(&mut self, now: Timestamp, key: UnitKey, sent: Option<Timestamp>) -> bool {
         if self.recovery.unit(key).is_none() {
             return true;
         }
@@ -78,7 +79,7 @@ impl Owners<'_> {
         }
         if missing.is_empty() {
             self.contents[key.index()] = Vec::new();
-            self.recovery.on_finished(now, key);
+            self.recovery.on_finished(now, key, sent);
         }
         missing.is_empty()
     }
@@ -184,6 +185,8 @@ impl Connection {
                 ecn_ce: ce,
             };
             path.controller.on_ack(&batch);
+            self.stats.max_window = self.stats.max_window.max(path.controller.window());
+            self.stats.max_in_flight = self.stats.max_in_flight.max(in_flight_before);
         }
         self.trim(now, id);
         self.recovery.on_tick(now, self.path.rtt.smoothed());
@@ -233,7 +236,7 @@ impl Connection {
                     _ => tokens.iter().for_each(|token| owners.acked(token)),
                 }
                 if let Some(key) = record.unit
-                    && !owners.settle_unit(now, key)
+                    && !owners.settle_unit(now, key, Some(record.time_sent))
                     && !after_loss
                 {
                     owners.recovery.on_partly_acked(key);
@@ -331,7 +334,7 @@ impl Connection {
             tokens.iter().for_each(|token| owners.lost(token));
             match (record.kind, record.unit) {
                 (PacketKind::Copy(kind), Some(key)) => {
-                    owners.settle_unit(now, key);
+                    owners.settle_unit(now, key, None);
                     owners.recovery.on_copy_lost(now, key, kind);
                     None
                 }

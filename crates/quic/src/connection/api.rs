@@ -5,12 +5,12 @@ use super::{CloseReason, Connection, State};
 use crate::crypto::{Cipher, KeyRing};
 use crate::path::Addresses;
 use crate::rtt::Rtt;
-use crate::streams::{Priority, ReadOutcome, StreamEvent, UnknownStream, WriteError};
+use crate::streams::{Priority, ReadOutcome, SendProgress, StreamEvent, UnknownStream, WriteError};
 use bytes::Bytes;
 use congestion::{Cap, Start};
 use core::time::Duration;
 use rand_chacha::ChaCha12Rng;
-use recovery::Totals;
+use recovery::{Latencies, Totals};
 use std::net::SocketAddr;
 use units::{Direction, Rate, StreamId, Timestamp};
 
@@ -82,6 +82,10 @@ pub struct Stats {
     pub spurious_losses: u64,
     /// Congestion events raised.
     pub congestion_events: u64,
+    /// Largest congestion window so far, in bytes.
+    pub max_window: u64,
+    /// Most bytes in flight so far.
+    pub max_in_flight: u64,
     /// Probe time-outs.
     pub pto_count: u64,
     /// Key updates by either side.
@@ -190,6 +194,17 @@ impl Connection {
         self.recovery.totals()
     }
 
+    /// How long it took to recover data whose first retransmission was lost.
+    pub fn recovery_latencies(&self) -> &Latencies {
+        self.recovery.latencies()
+    }
+
+    /// The time, until `now`, in which there was nothing to send but replicas, and how often it
+    /// began.
+    pub fn off_mode(&self, now: Timestamp) -> (Duration, u64) {
+        self.recovery.off_mode(now)
+    }
+
     /// Start values for the congestion controller (RFC 9959 and the papers' start-up schemes).
     pub fn start(&mut self, start: Start) {
         self.path.controller.start(start);
@@ -240,6 +255,11 @@ impl Connection {
     /// Bytes written to a stream and not sent yet; `None` for an unknown stream.
     pub fn unsent(&self, id: StreamId) -> Option<u64> {
         self.streams.unsent(id)
+    }
+
+    /// How far the data written to a stream has come; `None` if there is no such stream.
+    pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
+        self.streams.send_progress(id)
     }
 
     /// Takes up to `max` bytes that have arrived in order.

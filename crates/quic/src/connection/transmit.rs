@@ -221,6 +221,7 @@ impl Connection {
         let waiting = self.recovery.next_waiting().is_some();
         let fresh = self.streams.has_sendable();
         let wants = probing || urgent || waiting || fresh;
+        self.recovery.set_off_mode(now, !waiting && !fresh);
         if !may_elicit && wants {
             self.path.limited = true;
             if paced {
@@ -368,7 +369,7 @@ impl Connection {
             if content.iter().any(|range| self.streams.is_reset(range)) {
                 self.recovery.on_abandoned(now, key);
             } else {
-                self.recovery.on_finished(now, key);
+                self.recovery.on_finished(now, key, None);
             }
             return false;
         }

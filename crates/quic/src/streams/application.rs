@@ -9,8 +9,8 @@ use super::recv::End;
 use super::send::SendStream;
 use super::table::Stream;
 use super::{
-    Priority, ReadOutcome, StreamEvent, StreamStats, Streams, UnknownStream, WriteError, event,
-    lane,
+    Priority, ReadOutcome, SendProgress, StreamEvent, StreamStats, Streams, UnknownStream,
+    WriteError, event, lane,
 };
 
 impl Streams {
@@ -150,6 +150,12 @@ impl Streams {
     pub fn unsent(&self, id: StreamId) -> Option<u64> {
         let stream = self.table.get(self.table.find(id)?, id)?;
         Some(stream.send.as_ref()?.unsent())
+    }
+
+    /// How far the data written to stream `id` has come; `None` if there is no such stream.
+    pub fn send_progress(&self, id: StreamId) -> Option<SendProgress> {
+        let stream = self.table.get(self.table.find(id)?, id)?;
+        Some(stream.send.as_ref()?.progress())
     }
 
     /// Reads the next bytes of stream `id`, at most `max` (at least 1); gives the peer credit for

@@ -59,6 +59,17 @@ impl StreamRange {
     }
 }
 
+/// How far the data of a stream has come, in bytes from its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendProgress {
+    /// What the application wrote.
+    pub written: u64,
+    /// What was sent at least once.
+    pub sent: u64,
+    /// Everything before this was acknowledged.
+    pub acked: u64,
+}
+
 /// The limits that this endpoint advertises in its transport parameters (RFC 9000, section 18.2),
 /// how far it lets its windows grow, and how much unsent data it calls much. All but the counts of
 /// streams in bytes.

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::SendProgress;
 use crate::ranges::RangeSet;
 
 /// A chunk as the application wrote it, and its place in the stream.
@@ -103,6 +104,11 @@ impl SendStream {
     /// Bytes written and not yet sent once.
     pub(super) fn unsent(&self) -> u64 {
         self.written - self.sent
+    }
+
+    /// How far the data has come.
+    pub(super) fn progress(&self) -> SendProgress {
+        SendProgress { written: self.written, sent: self.sent, acked: self.acked_to }
     }
 
     /// Bytes sent so far: the final size, should the stream be reset now (RFC 9000, section 4.5).

@@ -1,0 +1,127 @@
+//! What recovery was like: latencies of data that was lost more than once, and off-mode time.
+//!
+//! *Recovery latency* is the time from the first detection of a loss to the sending of the copy that
+//! arrived, of data whose first retransmission did not do (AutoRec, journal version, section V).
+//! *Off-mode* is the time in which a sender has nothing of its own to send (section IV-B).
+
+use core::time::Duration;
+
+use ::units::Timestamp;
+
+/// Latency of the first bucket, in nanoseconds.
+const FIRST: f64 = 100_000.0;
+/// Each bucket reaches a twelfth further than the one before: quantiles are off by 4 % at most.
+const GROWTH: f64 = 13.0 / 12.0;
+/// Up to about four minutes.
+const BUCKETS: usize = 184;
+
+/// A set of latencies, in little memory: none before the first.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    count: u64,
+    sum: Duration,
+    max: Duration,
+    buckets: Option<Box<[u32; BUCKETS]>>,
+}
+
+impl Latencies {
+    pub(crate) fn add(&mut self, latency: Duration) {
+        self.count += 1;
+        self.sum += latency;
+        self.max = self.max.max(latency);
+        let place = (latency.as_nanos() as f64 / FIRST).max(1.0).log(GROWTH) as usize;
+        let buckets = self.buckets.get_or_insert_with(|| Box::new([0; BUCKETS]));
+        let bucket = &mut buckets[place.min(BUCKETS - 1)];
+        *bucket = bucket.saturating_add(1);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their mean.
+    pub fn mean(&self) -> Option<Duration> {
+        (self.count > 0).then(|| self.sum.div_f64(self.count as f64))
+    }
+
+    /// The largest.
+    pub fn max(&self) -> Option<Duration> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// The quantile `q`, from 0 to 1, to within 4 %.
+    pub fn quantile(&self, q: f64) -> Option<Duration> {
+        let buckets = self.buckets.as_ref()?;
+        let rank = (q.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        let place = buckets.iter().position(|&bucket| {
+            seen += u64::from(bucket);
+            seen >= rank
+        })?;
+        let middle = FIRST * GROWTH.powf(place as f64 + 0.5);
+        Some(Duration::from_nanos(middle as u64).min(self.max))
+    }
+}
+
+/// The time in which there is nothing to send but replicas.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct OffMode {
+    since: Option<Timestamp>,
+    total: Duration,
+    entries: u64,
+}
+
+impl OffMode {
+    #[inline]
+    pub(crate) fn set(&mut self, now: Timestamp, off: bool) {
+        match self.since {
+            None if off => {
+                self.since = Some(now);
+                self.entries += 1;
+            }
+            Some(since) if !off => {
+                self.total += now.since(since);
+                self.since = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// The time so far, and how often it was entered.
+    pub(crate) fn total(&self, now: Timestamp) -> (Duration, u64) {
+        (self.total + self.since.map_or(Duration::ZERO, |since| now.since(since)), self.entries)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_near_and_the_maximum_is_exact() {
+        let mut latencies = Latencies::default();
+        assert_eq!(
+            (latencies.mean(), latencies.quantile(0.5), latencies.max()),
+            (None, None, None)
+        );
+        (1..=1_000).for_each(|ms| latencies.add(Duration::from_millis(ms)));
+        for (q, ms) in [(0.0, 1.0), (0.5, 500.0), (0.95, 950.0), (1.0, 1_000.0)] {
+            let found = latencies.quantile(q).expect("some").as_secs_f64() * 1e3;
+            assert!((found / ms - 1.0).abs() < 0.05, "{q}: {found}");
+        }
+        assert_eq!(latencies.max(), Some(Duration::from_secs(1)));
+        assert_eq!(latencies.mean(), Some(Duration::from_micros(500_500)));
+    }
+
+    #[test]
+    fn off_mode_counts_what_goes_on() {
+        let at = Timestamp::from_millis;
+        let mut mode = OffMode::default();
+        mode.set(at(10), true);
+        mode.set(at(15), true);
+        mode.set(at(30), false);
+        mode.set(at(40), true);
+        assert_eq!(mode.total(at(45)), (Duration::from_millis(25), 2));
+    }
+}
