@@ -76,6 +76,7 @@ mod tests {
         let measured = measure(Cipher::Null, 1_000_000, 1).expect("it runs");
         // 1 MB are over 800 datagrams, and there is at least an acknowledgement for each ten.
         assert!(measured.packets > 880, "{measured:?}");
-        assert!(measured.client > Duration::ZERO && measured.client < measured.cpu);
+        // On a busy machine the share, which a clock of real time gives, may come out as all.
+        assert!(measured.client > Duration::ZERO && measured.client <= measured.cpu);
     }
 }
