@@ -17,5 +17,6 @@ pub mod io;
 pub mod live;
 pub mod quic;
 pub mod server;
+pub mod sessions;
 
 pub use error::Error;

@@ -25,7 +25,8 @@ pub struct Latencies {
 }
 
 impl Latencies {
-    pub(crate) fn add(&mut self, latency: Duration) {
+    /// Adds one.
+    pub fn add(&mut self, latency: Duration) {
         self.count += 1;
         self.sum += latency;
         self.max = self.max.max(latency);
@@ -33,6 +34,31 @@ impl Latencies {
         let buckets = self.buckets.get_or_insert_with(|| Box::new([0; BUCKETS]));
         let bucket = &mut buckets[place.min(BUCKETS - 1)];
         *bucket = bucket.saturating_add(1);
+    }
+
+    /// Adds those of another set.
+    pub fn merge(&mut self, other: &Self) {
+        self.count += other.count;
+        self.sum += other.sum;
+        self.max = self.max.max(other.max);
+        if let Some(more) = &other.buckets {
+            let buckets = self.buckets.get_or_insert_with(|| Box::new([0; BUCKETS]));
+            for (bucket, more) in buckets.iter_mut().zip(more.iter()) {
+                *bucket = bucket.saturating_add(*more);
+            }
+        }
+    }
+
+    /// How many are at most `limit`, to within 4 % of it.
+    pub fn count_up_to(&self, limit: Duration) -> u64 {
+        let Some(buckets) = &self.buckets else { return 0 };
+        let last = (limit.as_nanos() as f64 / FIRST).max(1.0).log(GROWTH) as usize;
+        buckets.iter().take(last + 1).map(|&bucket| u64::from(bucket)).sum()
+    }
+
+    /// Their sum.
+    pub fn sum(&self) -> Duration {
+        self.sum
     }
 
     /// How many there are.
@@ -111,6 +137,11 @@ mod tests {
             assert!((found / ms - 1.0).abs() < 0.05, "{q}: {found}");
         }
         assert_eq!(latencies.max(), Some(Duration::from_secs(1)));
+        let half = latencies.count_up_to(Duration::from_millis(500));
+        assert!((480..=540).contains(&half), "{half}");
+        let mut twice = latencies.clone();
+        twice.merge(&latencies);
+        assert_eq!((twice.count(), twice.quantile(0.5)), (2_000, latencies.quantile(0.5)));
         assert_eq!(latencies.mean(), Some(Duration::from_micros(500_500)));
     }
 

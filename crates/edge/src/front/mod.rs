@@ -22,7 +22,7 @@ use crate::live::{self, FlvBody};
 use crate::server::State;
 
 /// The protocol of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Protocol {
     /// HTTP/0.9 over QUIC, for interoperability tests.
     Http09,
@@ -32,6 +32,21 @@ pub enum Protocol {
     Http2,
     /// HTTP/3.
     Http3,
+    /// RTMP.
+    Rtmp,
+}
+
+impl Protocol {
+    /// As it stands in records and metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http09 => "h09",
+            Self::Http1 => "h1",
+            Self::Http2 => "h2",
+            Self::Http3 => "h3",
+            Self::Rtmp => "rtmp",
+        }
+    }
 }
 
 /// A request without its body (RFC 9110, section 6).

@@ -1,0 +1,41 @@
+//! What a player reports of itself: a small JSON object, from anybody on the internet.
+
+use serde::Deserialize;
+
+/// The most bytes of a report.
+pub const MAX_BEACON: usize = 4_096;
+/// The longest name of a player.
+const MAX_NAME: usize = 64;
+/// The longest that a page is believed to have played, in seconds.
+const MAX_SECONDS: f64 = 30.0 * 86_400.0;
+
+/// A player's report, cumulative since it began to play. Times as the player's own clock has them.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+pub struct Beacon {
+    /// The player's name for itself, as in the `viewer` parameter of its requests.
+    pub viewer: String,
+    /// The stream.
+    pub stream: String,
+    /// From the start of the request to the first picture on the screen, in milliseconds.
+    pub first_frame_ms: Option<f64>,
+    /// Seconds played.
+    pub played_s: f64,
+    /// Times that the picture froze after it had begun.
+    pub freezes: u64,
+    /// Seconds that it was frozen.
+    pub freeze_s: f64,
+}
+
+impl Beacon {
+    /// Reads a report; `None` if it is none, or claims what cannot be.
+    pub fn parse(body: &[u8]) -> Option<Self> {
+        let beacon: Self = serde_json::from_slice(body).ok()?;
+        let seconds = |s: f64| (0.0..=MAX_SECONDS).contains(&s);
+        let named = |name: &str| !name.is_empty() && name.len() <= MAX_NAME;
+        let first = beacon.first_frame_ms.is_none_or(|ms| seconds(ms * 1e-3));
+        let sound = seconds(beacon.played_s) && seconds(beacon.freeze_s) && first;
+        // More than a thousand freezes a second cannot be counted.
+        let freezes = beacon.freezes as f64 <= (beacon.played_s + beacon.freeze_s + 1.0) * 1e3;
+        (sound && freezes && named(&beacon.viewer) && beacon.stream.len() <= 256).then_some(beacon)
+    }
+}

@@ -1,0 +1,376 @@
+//! Viewer sessions: who watches what, how well it goes, and what is kept of it afterwards.
+//!
+//! A session is one viewer of one stream. The front that serves it tells how the transport does,
+//! about once a second; the player tells of freezes through the beacon; both end in one
+//! [`Record`] when the viewer leaves. Everything here is bounded: live sessions by the limits on
+//! viewers, the records by a queue in front of the writer.
+
+mod beacon;
+mod record;
+mod totals;
+mod writer;
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant, SystemTime};
+
+use recovery::Latencies;
+
+use crate::front::Protocol;
+
+pub use beacon::{Beacon, MAX_BEACON};
+pub use record::{Field, Record};
+pub use totals::{Key, Totals};
+pub use writer::RecordWriter;
+
+/// How long a session that ended waits for what its player still has to say.
+const LAST_WORDS: Duration = Duration::from_secs(5);
+/// Sessions that may wait so at the same time.
+const MAX_ENDED: usize = 10_000;
+
+/// What a front knows of the transport under a session. Counts are since the session began.
+#[derive(Clone, Debug, Default)]
+pub struct Transport {
+    /// Smallest round-trip time.
+    pub rtt_min: Duration,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// Largest congestion window, in bytes.
+    pub max_window: u64,
+    /// Most bytes in flight.
+    pub max_in_flight: u64,
+    /// Packets whose fate was settled.
+    pub settled: u64,
+    /// Of these, lost ones, corrected for spurious losses.
+    pub lost: u64,
+    /// Packets of new data and control frames: all that were sent but copies.
+    pub first_transmissions: u64,
+    /// First copies of a round.
+    pub retransmissions: u64,
+    /// Of these, those of round 2 and later.
+    pub repeated: u64,
+    /// Further copies.
+    pub replicas: u64,
+    /// How long it took to recover data whose first retransmission was lost.
+    pub recovery: Latencies,
+    /// Time with nothing to send but replicas, and how often it began.
+    pub off_mode: (Duration, u64),
+    /// The TLS session was resumed.
+    pub resumed: bool,
+    /// 0-RTT data was accepted.
+    pub early_data: bool,
+}
+
+/// What is known of a session when it begins.
+#[derive(Clone, Debug)]
+pub struct Opening {
+    /// The stream's name.
+    pub stream: String,
+    /// HTTP version, or RTMP.
+    pub protocol: Protocol,
+    /// How the stream is packed: "flv", "hls" or "rtmp".
+    pub format: &'static str,
+    /// Who watches.
+    pub remote: IpAddr,
+    /// The player's own name for itself (`viewer=` in the query), for its reports.
+    pub viewer: Option<String>,
+    /// The cohort's name and the scheme in force; empty where none can act.
+    pub cohort: String,
+    /// The recovery scheme in force.
+    pub scheme: &'static str,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    transport: Transport,
+    first_frame: Option<Duration>,
+    player: Option<Beacon>,
+}
+
+/// A viewer who is here. The session ends, and its record is written, when it is dropped.
+#[derive(Debug)]
+pub struct Session {
+    id: u64,
+    opening: Opening,
+    began: (Instant, SystemTime),
+    bytes: AtomicU64,
+    skips: AtomicU64,
+    skipped_ms: AtomicU64,
+    state: Mutex<State>,
+    sessions: Arc<Sessions>,
+}
+
+impl Session {
+    /// Unique in the process.
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// What was known when it began.
+    pub fn opening(&self) -> &Opening {
+        &self.opening
+    }
+
+    /// How long it has lasted.
+    pub fn age(&self) -> Duration {
+        self.began.0.elapsed()
+    }
+
+    /// So many bytes of media were handed to the transport, after so many skips.
+    pub fn on_media(&self, bytes: u64, skips: u64, skipped_ms: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.skips.store(skips, Ordering::Relaxed);
+        self.skipped_ms.store(skipped_ms, Ordering::Relaxed);
+    }
+
+    /// The first frame was acknowledged.
+    pub fn on_first_frame(&self) {
+        let age = self.age();
+        self.state().first_frame.get_or_insert(age);
+    }
+
+    /// How the transport does.
+    pub fn on_transport(&self, transport: Transport) {
+        self.state().transport = transport;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    /// What would be written if it ended now.
+    pub fn record(&self) -> Record {
+        let State { transport: t, first_frame, player } = &*self.state();
+        let (seconds, bytes) = (self.age().as_secs_f64(), self.bytes.load(Ordering::Relaxed));
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+        let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let rate = |amount: f64| (seconds > 0.0).then(|| amount / seconds);
+        // A front without a transport of ours says nothing about it.
+        let known = t.settled > 0;
+        let count = |count: u64| known.then_some(count as i64);
+        let began = self.began.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let mut record = Record {
+            session: Some(self.id as i64),
+            viewer: self.opening.viewer.clone(),
+            stream: Some(self.opening.stream.clone()),
+            protocol: Some(self.opening.protocol.name().into()),
+            format: Some(self.opening.format.into()),
+            cohort: Some(self.opening.cohort.clone()).filter(|cohort| !cohort.is_empty()),
+            scheme: Some(self.opening.scheme.into()).filter(|_| known),
+            prefix: Some(prefix(self.opening.remote)),
+            started_ms: Some(began.as_millis() as i64),
+            duration_s: Some(seconds),
+            bytes: Some(bytes as i64),
+            goodput_mbps: rate(bytes as f64 * 8e-6),
+            skips: Some(self.skips.load(Ordering::Relaxed) as i64),
+            skipped_ms: Some(self.skipped_ms.load(Ordering::Relaxed) as i64),
+            resumed: count(t.resumed.into()),
+            early_data: count(t.early_data.into()),
+            first_frame_ms: first_frame.map(ms),
+            rtt_min_ms: known.then(|| ms(t.rtt_min)),
+            rtt_ms: known.then(|| ms(t.rtt)),
+            max_window: count(t.max_window),
+            max_in_flight: count(t.max_in_flight),
+            loss_rate: ratio(t.lost, t.settled),
+            packets_settled: count(t.settled),
+            packets_lost: count(t.lost),
+            first_transmissions: count(t.first_transmissions),
+            retransmissions: count(t.retransmissions),
+            repeated_retransmissions: count(t.repeated),
+            retransmission_ratio: ratio(t.retransmissions, t.first_transmissions),
+            replicas: count(t.replicas),
+            redundancy_cost: ratio(t.replicas, t.first_transmissions),
+            recovery_mean_ms: t.recovery.mean().map(ms),
+            recovery_p95_ms: t.recovery.quantile(0.95).map(ms),
+            recovery_max_ms: t.recovery.max().map(ms),
+            off_mode_ms_per_s: rate(ms(t.off_mode.0)).filter(|_| known),
+            off_mode_entries_per_s: rate(t.off_mode.1 as f64).filter(|_| known),
+            ..Record::default()
+        };
+        if let Some(player) = player {
+            record.take_player(player);
+        }
+        record
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.sessions.ended(self);
+    }
+}
+
+/// All sessions of the process.
+#[derive(Debug)]
+pub struct Sessions {
+    next: AtomicU64,
+    places: Mutex<Places>,
+    /// What all sessions that ended came to.
+    totals: Mutex<BTreeMap<Key, Totals>>,
+    writer: Option<Arc<RecordWriter>>,
+    records_dropped: AtomicU64,
+    beacons_unmatched: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Places {
+    open: HashMap<u64, Weak<Session>>,
+    /// The sessions of players who gave themselves a name.
+    by_viewer: HashMap<String, u64>,
+    /// Sessions that are over, oldest first: the player's last words may still come.
+    ended: VecDeque<Ended>,
+}
+
+#[derive(Debug)]
+struct Ended {
+    at: Instant,
+    opening: Opening,
+    record: Record,
+}
+
+impl Sessions {
+    /// No sessions yet; their records go to `writer`.
+    pub fn new(writer: Option<Arc<RecordWriter>>) -> Self {
+        Self {
+            next: AtomicU64::new(1),
+            places: Mutex::default(),
+            totals: Mutex::default(),
+            writer,
+            records_dropped: AtomicU64::new(0),
+            beacons_unmatched: AtomicU64::new(0),
+        }
+    }
+
+    /// A viewer came.
+    pub fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let viewer = opening.viewer.clone();
+        let session = Arc::new(Session {
+            id,
+            opening,
+            began: (Instant::now(), SystemTime::now()),
+            bytes: AtomicU64::new(0),
+            skips: AtomicU64::new(0),
+            skipped_ms: AtomicU64::new(0),
+            state: Mutex::default(),
+            sessions: self.clone(),
+        });
+        let mut places = self.places();
+        places.open.insert(id, Arc::downgrade(&session));
+        if let Some(viewer) = viewer {
+            places.by_viewer.insert(viewer, id);
+        }
+        session
+    }
+
+    /// The sessions that are open, oldest first.
+    pub fn all(&self) -> Vec<Arc<Session>> {
+        let mut all: Vec<_> = self.places().open.values().filter_map(Weak::upgrade).collect();
+        all.sort_by_key(|session| session.id);
+        all
+    }
+
+    /// A player reports. What it says replaces what it said before.
+    pub fn report(&self, beacon: Beacon) {
+        let mut places = self.places();
+        let id = places.by_viewer.get(&beacon.viewer);
+        let open = id.and_then(|id| places.open.get(id)).and_then(Weak::upgrade);
+        let same = |opening: &Opening| opening.stream == beacon.stream;
+        if let Some(session) = open.filter(|session| same(&session.opening)) {
+            drop(places);
+            session.state().player = Some(beacon);
+            return;
+        }
+        let ended = places.ended.iter_mut().rev().find(|ended| {
+            ended.opening.viewer.as_ref() == Some(&beacon.viewer) && same(&ended.opening)
+        });
+        match ended {
+            Some(ended) => {
+                let key = Key::from(&ended.opening);
+                lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, &beacon);
+                ended.record.take_player(&beacon);
+            }
+            None => drop(self.beacons_unmatched.fetch_add(1, Ordering::Relaxed)),
+        }
+    }
+
+    /// Writes the records of sessions that ended a while ago, or of all that ended.
+    pub fn flush(&self, all: bool) {
+        let mut places = self.places();
+        while places.ended.len() > MAX_ENDED
+            || places.ended.front().is_some_and(|e| all || e.at.elapsed() >= LAST_WORDS)
+        {
+            let Some(ended) = places.ended.pop_front() else { break };
+            if let Some(writer) = &self.writer
+                && !writer.write(ended.record)
+            {
+                self.records_dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        drop(places);
+        if all && let Some(writer) = &self.writer {
+            writer.close();
+        }
+    }
+
+    fn ended(&self, session: &Session) {
+        let record = session.record();
+        lock(&self.totals).entry(Key::from(&session.opening)).or_default().add(session);
+        let mut places = self.places();
+        places.open.remove(&session.id);
+        if let Some(viewer) = &session.opening.viewer
+            && places.by_viewer.get(viewer) == Some(&session.id)
+        {
+            places.by_viewer.remove(viewer);
+        }
+        let (at, opening) = (Instant::now(), session.opening.clone());
+        places.ended.push_back(Ended { at, opening, record });
+        drop(places);
+        self.flush(false);
+    }
+
+    /// What all sessions came to until now, by cohort, protocol and format; those that are open
+    /// are counted, in [`Totals::open`] too.
+    pub fn totals(&self) -> BTreeMap<Key, Totals> {
+        let mut totals = lock(&self.totals).clone();
+        for session in self.all() {
+            let all = totals.entry(Key::from(&session.opening)).or_default();
+            all.add(&session);
+            all.open += 1;
+        }
+        totals
+    }
+
+    /// Records that could not be written, and reports of players that nobody knows.
+    pub fn losses(&self) -> (u64, u64) {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        (read(&self.records_dropped), read(&self.beacons_unmatched))
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        lock(&self.places)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The network of an address: its first 24 or 48 bits, which say where somebody is and not who.
+pub fn prefix(address: IpAddr) -> String {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [a, b, c, _] = v4.octets();
+            format!("{a}.{b}.{c}.0/24")
+        }
+        IpAddr::V6(v6) => {
+            let [a, b, c, ..] = v6.segments();
+            format!("{}/48", std::net::Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! What is kept of a session: one flat row, the same in JSON and Parquet.
+
+use serde_json::{Map, Value};
+
+use super::Beacon;
+
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Field {
+    /// Text.
+    Text(Option<String>),
+    /// A whole number.
+    Int(Option<i64>),
+    /// A number.
+    Float(Option<f64>),
+}
+
+impl From<&Option<String>> for Field {
+    fn from(value: &Option<String>) -> Self {
+        Self::Text(value.clone())
+    }
+}
+
+impl From<&Option<i64>> for Field {
+    fn from(value: &Option<i64>) -> Self {
+        Self::Int(*value)
+    }
+}
+
+impl From<&Option<f64>> for Field {
+    fn from(value: &Option<f64>) -> Self {
+        Self::Float(value.filter(|number| number.is_finite()))
+    }
+}
+
+macro_rules! record {
+    ($($(#[doc = $doc:literal])+ $name:ident: $type:ty,)+) => {
+        /// One viewer session. What is not known is absent.
+        #[derive(Clone, Debug, Default, PartialEq)]
+        pub struct Record {
+            $($(#[doc = $doc])+ pub $name: Option<$type>,)+
+        }
+
+        impl Record {
+            /// The columns in order: name and value.
+            pub fn fields(&self) -> Vec<(&'static str, Field)> {
+                vec![$((stringify!($name), Field::from(&self.$name)),)+]
+            }
+        }
+    };
+}
+
+record! {
+    /// Number of the session in its process.
+    session: i64,
+    /// The player's name for itself.
+    viewer: String,
+    /// The stream's name.
+    stream: String,
+    /// "h3", "h2", "h1" or "rtmp".
+    protocol: String,
+    /// "flv", "hls" or "rtmp".
+    format: String,
+    /// The viewer's cohort.
+    cohort: String,
+    /// The recovery scheme that was in force.
+    scheme: String,
+    /// The viewer's network: /24 or /48.
+    prefix: String,
+    /// When it began, in milliseconds since 1970.
+    started_ms: i64,
+    /// How long it lasted.
+    duration_s: f64,
+    /// Bytes of media handed to the transport.
+    bytes: i64,
+    /// The same as a rate over the session.
+    goodput_mbps: f64,
+    /// Times that the viewer was too slow and skipped to a key frame.
+    skips: i64,
+    /// Milliseconds of media that it skipped.
+    skipped_ms: i64,
+    /// 1 if the TLS session was resumed.
+    resumed: i64,
+    /// 1 if 0-RTT data was accepted.
+    early_data: i64,
+    /// From the request to the acknowledgement of the first frame's last byte.
+    first_frame_ms: f64,
+    /// Smallest round-trip time.
+    rtt_min_ms: f64,
+    /// Smoothed round-trip time at the end.
+    rtt_ms: f64,
+    /// Largest congestion window, in bytes.
+    max_window: i64,
+    /// Most bytes in flight.
+    max_in_flight: i64,
+    /// Packets declared lost, spurious losses taken out, ÷ packets whose fate was settled.
+    loss_rate: f64,
+    /// Packets whose fate was settled.
+    packets_settled: i64,
+    /// Packets declared lost, spurious losses taken out.
+    packets_lost: i64,
+    /// Packets sent that were no copies of others.
+    first_transmissions: i64,
+    /// First copies of lost data, in every round.
+    retransmissions: i64,
+    /// Those of round 2 and later: retransmissions of retransmissions.
+    repeated_retransmissions: i64,
+    /// Retransmissions ÷ first transmissions.
+    retransmission_ratio: f64,
+    /// Further copies.
+    replicas: i64,
+    /// Replicas ÷ first transmissions.
+    redundancy_cost: f64,
+    /// Recovery latency of data whose first retransmission was lost: mean.
+    recovery_mean_ms: f64,
+    /// 95th percentile.
+    recovery_p95_ms: f64,
+    /// Maximum.
+    recovery_max_ms: f64,
+    /// Time with nothing to send but replicas, per second of session.
+    off_mode_ms_per_s: f64,
+    /// How often such time began, per second of session.
+    off_mode_entries_per_s: f64,
+    /// The player's own first-frame time.
+    player_first_frame_ms: f64,
+    /// Seconds played, by the player.
+    player_played_s: f64,
+    /// Freezes, by the player.
+    player_freezes: i64,
+    /// Seconds frozen, by the player.
+    player_freeze_s: f64,
+}
+
+impl Record {
+    /// Puts in what the player reported.
+    pub fn take_player(&mut self, player: &Beacon) {
+        self.player_first_frame_ms = player.first_frame_ms;
+        self.player_played_s = Some(player.played_s);
+        self.player_freezes = i64::try_from(player.freezes).ok();
+        self.player_freeze_s = Some(player.freeze_s);
+    }
+
+    /// The row as one line of JSON; what is absent is `null`.
+    pub fn json(&self) -> String {
+        let object: Map<String, Value> = self
+            .fields()
+            .into_iter()
+            .map(|(name, field)| {
+                let value = match field {
+                    Field::Text(text) => text.into(),
+                    Field::Int(number) => number.into(),
+                    // Three digits after the point are enough of milliseconds, seconds and Mbps;
+                    // ratios get six.
+                    Field::Float(number) => number.map(|n| (n * 1e6).round() / 1e6).into(),
+                };
+                (name.to_owned(), value)
+            })
+            .collect();
+        Value::Object(object).to_string()
+    }
+}

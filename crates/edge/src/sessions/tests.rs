@@ -1,0 +1,97 @@
+//! Sessions from the first request to the last word of the player.
+
+use super::*;
+
+fn opening(viewer: Option<&str>) -> Opening {
+    Opening {
+        stream: "live/demo".into(),
+        protocol: Protocol::Http3,
+        format: "flv",
+        remote: [192, 0, 2, 77].into(),
+        viewer: viewer.map(str::to_owned),
+        cohort: "a".into(),
+        scheme: "arq",
+    }
+}
+
+fn beacon(viewer: &str, freezes: u64) -> Beacon {
+    let text = format!(
+        r#"{{"viewer":"{viewer}","stream":"live/demo","first_frame_ms":200.5,"played_s":10,
+            "freezes":{freezes},"freeze_s":0.5,"next_hop":"h3"}}"#
+    );
+    Beacon::parse(text.as_bytes()).expect("sound")
+}
+
+#[test]
+fn a_record_joins_transport_media_and_player() {
+    let sessions = Arc::new(Sessions::new(None));
+    let session = sessions.open(opening(Some("x")));
+    session.on_media(1_000_000, 2, 3_000);
+    session.on_first_frame();
+    session.on_transport(Transport {
+        rtt: Duration::from_millis(60),
+        settled: 1_000,
+        lost: 50,
+        first_transmissions: 950,
+        retransmissions: 57,
+        ..Transport::default()
+    });
+    sessions.report(beacon("x", 1));
+    sessions.report(beacon("x", 3));
+    let record = session.record();
+    assert_eq!((record.bytes, record.skips, record.rtt_ms), (Some(1_000_000), Some(2), Some(60.0)));
+    assert_eq!((record.loss_rate, record.retransmission_ratio), (Some(0.05), Some(0.06)));
+    assert_eq!((record.player_freezes, record.player_first_frame_ms), (Some(3), Some(200.5)));
+    assert_eq!(record.prefix.as_deref(), Some("192.0.2.0/24"));
+    assert!(record.first_frame_ms.is_some() && record.recovery_max_ms.is_none());
+    assert_eq!(sessions.all().len(), 1);
+}
+
+#[test]
+fn the_last_word_comes_after_the_end() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let writer = RecordWriter::start(directory.path(), Duration::from_secs(60)).expect("started");
+    let sessions = Arc::new(Sessions::new(Some(writer)));
+    drop(sessions.open(opening(Some("x"))));
+    sessions.report(beacon("x", 4));
+    sessions.report(beacon("stranger", 5));
+    assert!(sessions.all().is_empty());
+    sessions.flush(true);
+    let mut files = std::fs::read_dir(directory.path()).expect("a directory");
+    let lines = files
+        .find_map(|file| {
+            let path = file.expect("an entry").path();
+            path.extension()
+                .is_some_and(|e| e == "jsonl")
+                .then(|| std::fs::read_to_string(path).expect("text"))
+        })
+        .expect("JSON lines");
+    let record: serde_json::Value = serde_json::from_str(lines.trim()).expect("one line");
+    assert_eq!(record["player_freezes"], 4);
+}
+
+#[test]
+fn reports_that_cannot_be_are_refused() {
+    let good = r#"{"viewer":"x","stream":"s","played_s":1,"freezes":0,"freeze_s":0}"#;
+    assert!(Beacon::parse(good.as_bytes()).is_some());
+    for bad in [
+        "",
+        "[]",
+        "{}",
+        &good.replace("\"x\"", "\"\""),
+        &good.replace("\"x\"", &format!("\"{}\"", "x".repeat(65))),
+        &good.replace("\"played_s\":1", "\"played_s\":-1"),
+        &good.replace("\"played_s\":1", "\"played_s\":1e300"),
+        &good.replace("\"freezes\":0", "\"freezes\":18446744073709551615"),
+        &good.replace("\"freezes\":0", "\"freezes\":-1"),
+    ] {
+        assert_eq!(Beacon::parse(bad.as_bytes()), None, "{bad}");
+    }
+}
+
+#[test]
+fn networks_are_named_not_people() {
+    assert_eq!(prefix([192, 0, 2, 77].into()), "192.0.2.0/24");
+    assert_eq!(prefix("::ffff:192.0.2.77".parse().expect("an address")), "192.0.2.0/24");
+    assert_eq!(prefix("2001:db8:1:2::3".parse().expect("an address")), "2001:db8:1::/48");
+}

@@ -1,0 +1,142 @@
+//! What many sessions came to: sums and distributions by cohort, protocol and format, for metrics and
+//! the dashboard.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use recovery::Latencies;
+
+use super::{Beacon, Opening, Record, Session};
+use crate::front::Protocol;
+
+/// What sessions are told apart by. Few values each, whoever connects.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Key {
+    /// The cohort; empty where none can act.
+    pub cohort: String,
+    /// HTTP version, or RTMP.
+    pub protocol: Protocol,
+    /// "flv", "hls" or "rtmp".
+    pub format: &'static str,
+}
+
+impl From<&Opening> for Key {
+    fn from(opening: &Opening) -> Self {
+        let Opening { cohort, protocol, format, .. } = opening;
+        Self { cohort: cohort.clone(), protocol: *protocol, format }
+    }
+}
+
+/// Sums over sessions.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    /// Sessions that are open.
+    pub open: u64,
+    /// Sessions altogether.
+    pub sessions: u64,
+    /// Of these, resumed ones, and ones with 0-RTT data.
+    pub resumed: u64,
+    /// Sessions that began with 0-RTT data.
+    pub early_data: u64,
+    /// Bytes of media handed to transports.
+    pub bytes: u64,
+    /// Skips of viewers who were too slow.
+    pub skips: u64,
+    /// Media skipped.
+    pub skipped: Duration,
+    /// From request to acknowledgement of the first frame.
+    pub first_frames: Latencies,
+    /// Packets whose fate was settled.
+    pub settled: u64,
+    /// Of these, lost ones.
+    pub lost: u64,
+    /// Packets that were no copies.
+    pub first_transmissions: u64,
+    /// First copies of each round.
+    pub retransmissions: u64,
+    /// Of these, those of round 2 and later.
+    pub repeated: u64,
+    /// Further copies.
+    pub replicas: u64,
+    /// Recovery latencies.
+    pub recovery: Latencies,
+    /// Players that reported.
+    pub players: u64,
+    /// Seconds played, by the players.
+    pub played_s: f64,
+    /// Freezes, by the players.
+    pub freezes: u64,
+    /// Seconds frozen, by the players.
+    pub freeze_s: f64,
+    /// The players' own first-frame times.
+    pub player_first_frames: Latencies,
+}
+
+impl Totals {
+    /// Adds what a session came to.
+    pub(super) fn add(&mut self, session: &Session) {
+        self.sessions += 1;
+        self.bytes += session.bytes.load(Ordering::Relaxed);
+        self.skips += session.skips.load(Ordering::Relaxed);
+        self.skipped += Duration::from_millis(session.skipped_ms.load(Ordering::Relaxed));
+        let state = session.state();
+        let t = &state.transport;
+        self.resumed += u64::from(t.resumed);
+        self.early_data += u64::from(t.early_data);
+        self.settled += t.settled;
+        self.lost += t.lost;
+        self.first_transmissions += t.first_transmissions;
+        self.retransmissions += t.retransmissions;
+        self.repeated += t.repeated;
+        self.replicas += t.replicas;
+        self.recovery.merge(&t.recovery);
+        state.first_frame.into_iter().for_each(|time| self.first_frames.add(time));
+        state.player.iter().for_each(|player| self.add_player(player));
+    }
+
+    /// Adds the sums of others.
+    pub fn merge(&mut self, other: &Self) {
+        self.open += other.open;
+        self.sessions += other.sessions;
+        self.resumed += other.resumed;
+        self.early_data += other.early_data;
+        self.bytes += other.bytes;
+        self.skips += other.skips;
+        self.skipped += other.skipped;
+        self.first_frames.merge(&other.first_frames);
+        self.settled += other.settled;
+        self.lost += other.lost;
+        self.first_transmissions += other.first_transmissions;
+        self.retransmissions += other.retransmissions;
+        self.repeated += other.repeated;
+        self.replicas += other.replicas;
+        self.recovery.merge(&other.recovery);
+        self.players += other.players;
+        self.played_s += other.played_s;
+        self.freezes += other.freezes;
+        self.freeze_s += other.freeze_s;
+        self.player_first_frames.merge(&other.player_first_frames);
+    }
+
+    /// A player speaks again after its session was added with `record`.
+    pub(super) fn on_last_words(&mut self, record: &Record, beacon: &Beacon) {
+        if record.player_played_s.is_none() {
+            return self.add_player(beacon);
+        }
+        let more = |now: f64, before: Option<f64>| (now - before.unwrap_or(0.0)).max(0.0);
+        let freezes = record.player_freezes.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+        self.played_s += more(beacon.played_s, record.player_played_s);
+        self.freezes += beacon.freezes.saturating_sub(freezes);
+        self.freeze_s += more(beacon.freeze_s, record.player_freeze_s);
+    }
+
+    fn add_player(&mut self, player: &Beacon) {
+        self.players += 1;
+        self.played_s += player.played_s;
+        self.freezes += player.freezes;
+        self.freeze_s += player.freeze_s;
+        if let Some(ms) = player.first_frame_ms {
+            self.player_first_frames.add(Duration::from_secs_f64(ms * 1e-3));
+        }
+    }
+}

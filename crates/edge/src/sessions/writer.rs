@@ -1,0 +1,321 @@
+//! Records on disk: JSON lines at once, and the same rows as a Parquet file when the file is full
+//! or old.
+//!
+//! A thread of its own writes, behind a bounded queue: a disk that is slow or full costs records,
+//! which are counted, and never holds up a viewer. Files are called after the time they were begun.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
+use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::errors::ParquetError;
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::types::Type;
+
+use super::record::{Field, Record};
+use crate::Error;
+
+/// Records that may wait for the disk.
+const QUEUE: usize = 4_096;
+/// Records of one file.
+const MAX_ROWS: usize = 100_000;
+/// How often JSON lines are flushed to the file.
+const FLUSH: Duration = Duration::from_secs(1);
+
+/// The way to the writing thread.
+#[derive(Debug)]
+pub struct RecordWriter {
+    sender: Mutex<Option<SyncSender<Record>>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl RecordWriter {
+    /// Writes to files in `directory`, a new one each `period`.
+    ///
+    /// # Errors
+    /// One line: the directory cannot be made or written to.
+    pub fn start(directory: &Path, period: Duration) -> Result<Arc<Self>, Error> {
+        let failed = |e: io::Error| Error::new(format!("records {}: {e}", directory.display()));
+        std::fs::create_dir_all(directory).map_err(failed)?;
+        let files = Files::open(directory, period).map_err(failed)?;
+        let (sender, receiver) = sync_channel(QUEUE);
+        let thread = std::thread::Builder::new()
+            .name("records".into())
+            .spawn(move || files.run(&receiver))
+            .map_err(failed)?;
+        let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
+        Ok(Arc::new(Self { sender, thread }))
+    }
+
+    /// Hands a record over; `false` if it is dropped because the queue is full or closed.
+    pub fn write(&self, record: Record) -> bool {
+        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        sender.as_ref().is_some_and(|sender| sender.try_send(record).is_ok())
+    }
+
+    /// Writes what waits and closes the files.
+    pub fn close(&self) {
+        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The files of one period.
+struct Files {
+    directory: PathBuf,
+    period: Duration,
+    began: Instant,
+    json: BufWriter<File>,
+    parquet: PathBuf,
+    rows: Vec<Record>,
+    failing: bool,
+}
+
+impl Files {
+    fn open(directory: &Path, period: Duration) -> io::Result<Self> {
+        let stamp = stamp(SystemTime::now());
+        // Two periods may begin within one second.
+        let free = (0..).map(|n| match n {
+            0 => format!("sessions-{stamp}"),
+            n => format!("sessions-{stamp}-{n}"),
+        });
+        for name in free.take(1_000) {
+            let path = directory.join(&name).with_extension("jsonl");
+            match File::create_new(&path) {
+                Ok(file) => {
+                    return Ok(Self {
+                        directory: directory.to_owned(),
+                        period,
+                        began: Instant::now(),
+                        json: BufWriter::new(file),
+                        parquet: path.with_extension("parquet"),
+                        rows: Vec::new(),
+                        failing: false,
+                    });
+                }
+                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
+    fn run(mut self, receiver: &Receiver<Record>) {
+        loop {
+            let outcome = match receiver.recv_timeout(FLUSH) {
+                Ok(record) => self.take(record),
+                Err(RecvTimeoutError::Timeout) => self.json.flush(),
+                Err(RecvTimeoutError::Disconnected) => break,
+            };
+            self.note(outcome);
+            if self.began.elapsed() >= self.period || self.rows.len() >= MAX_ROWS {
+                let outcome = self.rotate();
+                self.note(outcome);
+            }
+        }
+        let outcome = self.finish();
+        self.note(outcome);
+    }
+
+    /// Says once that the disk fails, and once that it works again.
+    fn note(&mut self, outcome: io::Result<()>) {
+        match outcome {
+            Ok(()) if self.failing => {
+                self.failing = false;
+                tracing::info!("session records are written again");
+            }
+            Err(e) if !self.failing => {
+                self.failing = true;
+                tracing::warn!("session records in {}: {e}", self.directory.display());
+            }
+            _ => {}
+        }
+    }
+
+    fn take(&mut self, record: Record) -> io::Result<()> {
+        let written = writeln!(self.json, "{}", record.json());
+        self.rows.push(record);
+        written
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        self.began = Instant::now();
+        if self.rows.is_empty() {
+            return Ok(());
+        }
+        let finished = self.finish();
+        let next = Self::open(&self.directory, self.period)?;
+        *self = Self { failing: self.failing, ..next };
+        finished
+    }
+
+    /// Completes the files. One without rows is not kept.
+    fn finish(&mut self) -> io::Result<()> {
+        if self.rows.is_empty() {
+            return std::fs::remove_file(self.parquet.with_extension("jsonl"));
+        }
+        self.json.flush()?;
+        // A reader never sees half a file.
+        let unfinished = self.parquet.with_extension("parquet.part");
+        let file = File::create(&unfinished)?;
+        write_parquet(file, &core::mem::take(&mut self.rows)).map_err(io::Error::other)?;
+        std::fs::rename(unfinished, &self.parquet)
+    }
+}
+
+fn write_parquet(file: File, rows: &[Record]) -> Result<(), ParquetError> {
+    let columns = Record::default().fields();
+    let mut fields = Vec::new();
+    for (name, kind) in &columns {
+        let (physical, logical) = match kind {
+            Field::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Field::Int(_) => (Physical::INT64, None),
+            Field::Float(_) => (Physical::DOUBLE, None),
+        };
+        let field = Type::primitive_type_builder(name, physical)
+            .with_repetition(Repetition::OPTIONAL)
+            .with_logical_type(logical)
+            .build()?;
+        fields.push(Arc::new(field));
+    }
+    let schema = Type::group_type_builder("session").with_fields(fields).build()?;
+    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
+    let mut group = writer.next_row_group()?;
+    let table: Vec<Vec<(&str, Field)>> = rows.iter().map(Record::fields).collect();
+    let mut at = 0;
+    while let Some(mut column) = group.next_column()? {
+        let cells = table.iter().map(|row| &row[at].1);
+        // Definition level 1: the value is there.
+        let mut levels = Vec::with_capacity(rows.len());
+        let (mut texts, mut ints, mut floats) = (Vec::new(), Vec::new(), Vec::new());
+        for cell in cells {
+            let before = texts.len() + ints.len() + floats.len();
+            match cell {
+                Field::Text(text) => texts.extend(text.as_deref().map(ByteArray::from)),
+                Field::Int(number) => ints.extend(*number),
+                Field::Float(number) => floats.extend(*number),
+            }
+            levels.push(i16::from(texts.len() + ints.len() + floats.len() > before));
+        }
+        match columns[at].1 {
+            Field::Text(_) => {
+                column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None)?
+            }
+            Field::Int(_) => column.typed::<Int64Type>().write_batch(&ints, Some(&levels), None)?,
+            Field::Float(_) => {
+                column.typed::<DoubleType>().write_batch(&floats, Some(&levels), None)?
+            }
+        };
+        column.close()?;
+        at += 1;
+    }
+    group.close()?;
+    writer.close()?;
+    Ok(())
+}
+
+/// The time as it stands in file names, UTC: 20261121T083000Z.
+fn stamp(time: SystemTime) -> String {
+    // "Sat, 21 Nov 2026 08:30:00 GMT", the form that RFC 9110, section 5.6.7, fixes.
+    let text = httpdate::fmt_http_date(time);
+    let parts: Vec<&str> = text.split([' ', ':']).collect();
+    let [_, day, month, year, hour, minute, second, _] = parts[..] else { return "0".into() };
+    const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
+    let month = MONTHS.find(month).unwrap_or(0) / 3 + 1;
+    format!("{year}{month:02}{day}T{hour}{minute}{second}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use parquet::file::reader::{FileReader as _, SerializedFileReader};
+
+    fn record(n: i64) -> Record {
+        Record {
+            session: Some(n),
+            stream: Some("live/demo".into()),
+            duration_s: Some(n as f64 / 2.0),
+            ..Record::default()
+        }
+    }
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).expect("a directory");
+        let names = entries.map(|entry| entry.expect("an entry").file_name());
+        let mut names: Vec<_> = names.map(|name| name.to_string_lossy().into_owned()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn every_record_is_in_the_json_lines_and_in_the_parquet_file() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let path = directory.path().join("records");
+        let writer = RecordWriter::start(&path, Duration::from_secs(3_600)).expect("started");
+        assert!((1..=3).all(|n| writer.write(record(n))));
+        writer.close();
+        assert!(!writer.write(record(4)), "closed");
+        let names = names(&path);
+        assert_eq!(names.len(), 2, "{names:?}");
+        let text = std::fs::read_to_string(path.join(&names[0])).expect("JSON lines");
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+        assert_eq!(lines.len(), 3);
+        assert_eq!((&lines[2]["session"], &lines[2]["duration_s"]), (&3.into(), &1.5.into()));
+        assert!(lines[0]["viewer"].is_null());
+
+        let file = File::open(path.join(&names[1])).expect("a Parquet file");
+        let reader = SerializedFileReader::new(file).expect("readable");
+        let rows: Vec<_> =
+            reader.get_row_iter(None).expect("rows").map(|r| r.expect("row")).collect();
+        assert_eq!(rows.len(), 3);
+        let cells: Vec<_> = rows[1]
+            .get_column_iter()
+            .map(|(name, cell)| (name.as_str(), cell.to_string()))
+            .collect();
+        assert_eq!(cells.len(), Record::default().fields().len());
+        let cell = |name: &str| cells.iter().find(|(n, _)| *n == name).map(|(_, c)| c.as_str());
+        assert_eq!((cell("session"), cell("stream")), (Some("2"), Some("\"live/demo\"")));
+        assert_eq!((cell("viewer"), cell("duration_s")), (Some("null"), Some("1.0")));
+    }
+
+    #[test]
+    fn a_period_has_files_of_its_own_and_an_empty_one_none() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let writer = RecordWriter::start(directory.path(), Duration::ZERO).expect("started");
+        for n in 1..=2 {
+            assert!(writer.write(record(n)));
+            let started = Instant::now();
+            while names(directory.path()).iter().filter(|n| n.ends_with(".parquet")).count()
+                < n as usize
+            {
+                assert!(
+                    started.elapsed() < Duration::from_secs(10),
+                    "{:?}",
+                    names(directory.path())
+                );
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+        writer.close();
+        assert_eq!(names(directory.path()).len(), 4, "{:?}", names(directory.path()));
+    }
+
+    #[test]
+    fn file_names_tell_the_time() {
+        let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_249_800);
+        assert_eq!(stamp(time), "20261121T083000Z");
+    }
+}
