@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cohorts;
 pub mod config;
 mod error;
 pub mod files;

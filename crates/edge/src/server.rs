@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::Error;
+use crate::cohorts::Cohorts;
 use crate::config::Config;
 use crate::files::Files;
 use crate::front::tcp;
@@ -37,6 +38,8 @@ pub struct State {
     pub files: Option<Files>,
     /// The live streams.
     pub live: Arc<Live>,
+    /// How viewers are divided.
+    pub cohorts: Cohorts,
     /// What the QUIC loops take from it.
     pub quic: QuicState,
 }
@@ -75,11 +78,12 @@ impl State {
         };
         let live = match previous {
             Some(previous) => previous.live.clone(),
-            None => Arc::new(Live::new(&config)),
+            None => Arc::new(Live::new(&config)?),
         };
         let previous = previous.map(|state| &state.quic);
         let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
-        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, live, quic })
+        let cohorts = Cohorts::new(&config);
+        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, live, cohorts, quic })
     }
 }
 

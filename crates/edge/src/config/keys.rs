@@ -58,6 +58,20 @@ words! {
 }
 
 words! {
+    /// How lost data is repaired.
+    Scheme {
+        /// Retransmission alone.
+        Arq = "arq",
+        /// AutoRec, as in the journal.
+        AutoRec = "autorec",
+        /// AutoRec, as at MM'24.
+        AutoRecMm = "autorec-mm",
+        /// ART.
+        Art = "art",
+    }
+}
+
+words! {
     /// The least important messages that are still logged.
     Level {
         /// What stops something from working.
@@ -201,6 +215,22 @@ sections! {
         qlog_sample: f64 = 1.0, in 0.0..=1.0;
     }
 
+    /// How viewers are divided into cohorts.
+    [experiment] Experiment {
+        /// Another salt divides viewers anew: one for each experiment.
+        salt: String = String::new();
+        /// Whether all cohorts get the first one's scheme, to see what chance alone does.
+        aa: bool = false;
+    }
+
+    /// A row per viewer session, as JSON lines and Parquet.
+    [records] Records {
+        /// Directory of the files. Without it there are none.
+        directory: Option<PathBuf> = None, example "\"/var/lib/mendcast/records\"";
+        /// How long one file goes on. The Parquet file is written at its end.
+        period: Duration = HOUR, in SECOND..=DAY * 30;
+    }
+
     /// Logs; the messages go to stderr.
     [log] Log {
         /// The least important messages that are logged; read at the start only.
@@ -218,6 +248,16 @@ sections! {
 
     // What may stand any number of times.
     ;
+
+    /// A cohort of viewers. Without any, all are in one, with the scheme "arq".
+    [[cohort]] Cohort {
+        /// Its name in metrics and records.
+        name: String = String::new(), required "\"control\"";
+        /// Its share of the viewers, against the other weights.
+        weight: u32 = 1, in 1..=1_000_000;
+        /// How lost data is repaired.
+        scheme: Scheme = Scheme::Arq;
+    }
 
     /// Who may publish. Without any rule, publishers from this machine alone may.
     [[publish]] Publish {

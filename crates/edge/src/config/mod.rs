@@ -29,11 +29,17 @@ impl Config {
         let text = std::fs::read_to_string(path).map_err(|e| Error::new(format!("{name}: {e}")))?;
         let mut config = Self::parse(&name.to_string(), &text)?;
         let base = path.parent().unwrap_or(Path::new(""));
-        let Self { server, quic, log, .. } = &mut config;
-        let paths = [&mut server.certificate, &mut server.key, &mut server.root]
-            .into_iter()
-            .chain([&mut server.key_file, &mut quic.qlog_dir, &mut log.connections]);
-        for path in paths.flatten() {
+        let Self { server, quic, log, records, .. } = &mut config;
+        let paths = [
+            &mut server.certificate,
+            &mut server.key,
+            &mut server.root,
+            &mut server.key_file,
+            &mut quic.qlog_dir,
+            &mut log.connections,
+            &mut records.directory,
+        ];
+        for path in paths.into_iter().flatten() {
             *path = base.join(&*path);
         }
         Ok(config)
@@ -115,6 +121,11 @@ impl Config {
             let what = format!("expected at least stream_window = {}", quic.stream_window);
             let got = quic.connection_window;
             return Some(("quic", "connection_window", format!("{what}, got {got}")));
+        }
+        let names: Vec<_> = self.cohort.iter().map(|cohort| &cohort.name).collect();
+        if let Some(twice) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
+            let what = format!("expected a name of its own for each, got {:?} twice", twice.1);
+            return Some(("cohort", "name", what));
         }
         None
     }

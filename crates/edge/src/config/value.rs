@@ -231,6 +231,13 @@ macro_rules! words {
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         pub enum $name { $($(#[$inner])* $variant,)+ }
 
+        impl $name {
+            /// The word for it in the configuration file.
+            pub const fn word(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+
         impl $crate::config::value::Value for $name {
             fn expected() -> String {
                 let words = [$(concat!("\"", $word, "\"")),+];
@@ -248,7 +255,7 @@ macro_rules! words {
                 }
             }
             fn toml(&self) -> Option<String> {
-                Some(match self { $(Self::$variant => concat!("\"", $word, "\"").into(),)+ })
+                Some(format!("\"{}\"", self.word()))
             }
         }
     };

@@ -18,6 +18,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
+use crate::cohorts::Cohort;
 use crate::live::{self, FlvBody};
 use crate::server::State;
 
@@ -62,6 +63,8 @@ pub struct RequestHead<'a> {
     pub remote: SocketAddr,
     /// In which protocol.
     pub protocol: Protocol,
+    /// The cohort of the connection, where a scheme of ours can act.
+    pub cohort: Option<&'a Cohort>,
 }
 
 impl<'a> RequestHead<'a> {
@@ -208,9 +211,12 @@ impl Responder {
         }
     }
 
-    /// Whether the body is made while it is sent, so that little of it should wait unsent.
-    pub fn is_live(&self) -> bool {
-        matches!(self.0, Body::Flv(_))
+    /// The live stream that this body is, if it is one: little of it should wait unsent.
+    pub fn live(&self) -> Option<&FlvBody> {
+        match &self.0 {
+            Body::Flv(body) => Some(body),
+            _ => None,
+        }
     }
 }
 
@@ -287,7 +293,14 @@ pub(crate) mod tests {
         let fields = vec![("range", b"a".as_slice()), ("range", b"b"), ("if-range", b" c ")];
         let remote = ([127, 0, 0, 1], 1).into();
         let target = "/live/a.flv?x=1&viewer=7";
-        let head = RequestHead { method: "GET", target, fields, remote, protocol: Protocol::Http3 };
+        let head = RequestHead {
+            method: "GET",
+            target,
+            fields,
+            remote,
+            protocol: Protocol::Http3,
+            cohort: None,
+        };
         assert_eq!((head.path(), head.parameter("viewer")), ("/live/a.flv", Some("7")));
         assert_eq!(head.parameter("y"), None);
         assert_eq!(head.value("range"), None);

@@ -201,8 +201,8 @@ fn answer(state: &Arc<State>, request: &Request<Incoming>, remote: SocketAddr) -
     };
     let target = request.uri().path_and_query().map_or("", |target| target.as_str());
     let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
-    let (method, fields) = (request.method().as_str(), fields.collect());
-    respond(state, &RequestHead { method, target, fields, remote, protocol }, now)
+    let (method, fields, cohort) = (request.method().as_str(), fields.collect(), None);
+    respond(state, &RequestHead { method, target, fields, remote, protocol, cohort }, now)
 }
 
 fn written(response: Response, activity: Arc<Activity>) -> hyper::Response<ResponseBody> {

@@ -1,22 +1,28 @@
 //! A live stream as the body of an HTTP response: an FLV file that has no end.
 
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
-use media::flv;
+use media::{Role, flv};
 use relay::Viewer;
+
+use crate::sessions::Session;
 
 /// What is left to send to one viewer.
 #[derive(Debug)]
 pub struct FlvBody {
     viewer: Viewer,
+    session: Arc<Session>,
     started: bool,
+    sound_alone: bool,
+    has_frame: bool,
 }
 
 impl FlvBody {
     /// The whole body for this viewer.
-    pub fn new(viewer: Viewer) -> Self {
-        Self { viewer, started: false }
+    pub fn new(viewer: Viewer, session: Arc<Session>) -> Self {
+        Self { viewer, session, started: false, sound_alone: false, has_frame: false }
     }
 
     /// The file header, then a tag at a time; `None` when the stream is over.
@@ -27,8 +33,28 @@ impl FlvBody {
                 return Poll::Ready(None);
             };
             self.started = true;
+            self.sound_alone = !video;
             return Poll::Ready(Some(flv::file_header(audio, video)));
         }
-        self.viewer.poll_next(context).map(|tag| tag.map(|tag| tag.bytes().clone()))
+        let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
+        let progress = self.viewer.progress();
+        self.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
+        // In a stream of sound alone, that is a frame of sound.
+        self.has_frame |= match tag.role() {
+            Role::KeyFrame => true,
+            Role::AudioFrame => self.sound_alone,
+            _ => false,
+        };
+        Poll::Ready(Some(tag.bytes().clone()))
+    }
+
+    /// Whether the first frame was handed out.
+    pub fn has_frame(&self) -> bool {
+        self.has_frame
+    }
+
+    /// The viewer's session.
+    pub fn session(&self) -> &Arc<Session> {
+        &self.session
     }
 }

@@ -11,9 +11,11 @@ use std::time::{Duration, SystemTime};
 use media::Limits;
 use relay::{Registry, Settings, Start, Viewer};
 
+use crate::Error;
 use crate::config::{self, Config};
 use crate::front::{Answer, Body, RequestHead, Response};
 use crate::server::State;
+use crate::sessions::{Opening, RecordWriter, Sessions};
 
 pub use flv::FlvBody;
 
@@ -22,12 +24,23 @@ pub use flv::FlvBody;
 pub struct Live {
     /// The streams by name.
     pub streams: Registry,
+    /// Who watches them.
+    pub sessions: Arc<Sessions>,
 }
 
 impl Live {
     /// No streams yet.
-    pub fn new(config: &Config) -> Self {
-        Self { streams: Registry::new(config.live.max_streams as usize) }
+    ///
+    /// # Errors
+    /// One line: the directory of the records cannot be written to.
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        let records = &config.records;
+        let writer = match &records.directory {
+            Some(directory) => Some(RecordWriter::start(directory, records.period)?),
+            None => None,
+        };
+        let streams = Registry::new(config.live.max_streams as usize);
+        Ok(Self { streams, sessions: Arc::new(Sessions::new(writer)) })
     }
 }
 
@@ -47,6 +60,20 @@ fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 
+/// What is known of a viewer who asks for the stream `name`.
+fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening {
+    let viewer = head.parameter("viewer").filter(|viewer| (1..=64).contains(&viewer.len()));
+    Opening {
+        stream: name.to_owned(),
+        protocol: head.protocol,
+        format,
+        remote: head.remote.ip(),
+        viewer: viewer.map(str::to_owned),
+        cohort: head.cohort.map_or_else(String::new, |cohort| cohort.name.clone()),
+        scheme: head.cohort.map_or("", |cohort| cohort.scheme),
+    }
+}
+
 /// Answers a request for a live stream; `None` if it is for something else.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Option<Answer> {
     let name = head.path().strip_prefix('/')?.strip_suffix(".flv")?;
@@ -64,7 +91,10 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
                     ("cache-control", "no-store".into()),
                 ];
                 let body = match head.method {
-                    "GET" => Body::Flv(Box::new(FlvBody::new(viewer))),
+                    "GET" => {
+                        let session = state.live.sessions.open(opening(head, name, "flv"));
+                        Body::Flv(Box::new(FlvBody::new(viewer, session)))
+                    }
                     _ => Body::Empty,
                 };
                 Response { status: 200, headers, body }

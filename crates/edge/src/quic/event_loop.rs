@@ -363,7 +363,8 @@ impl EventLoop {
         }
         if place.session.token_due.is_some_and(|at| at <= now) {
             place.session.token_due = None;
-            self.endpoint.send_new_token(handle, now, &[]);
+            let token = place.session.token();
+            self.endpoint.send_new_token(handle, now, &token);
         }
         if self.drain_ends.is_some()
             && place.session.is_idle()

@@ -9,5 +9,6 @@ mod qlog;
 mod session;
 pub(crate) mod settings;
 mod timers;
+mod watch;
 
 pub use settings::QuicState;

@@ -12,6 +12,8 @@ use ::quic::streams::{ReadOutcome, StreamEvent};
 use http3::{OverQuic, RequestHead as Http3Head, code};
 use units::{Direction, StreamId, Timestamp};
 
+use super::watch::Watch;
+use crate::cohorts::{Cohort, Unit};
 use crate::front::{self, Answer, Body, RequestHead, Responder};
 use crate::server::State;
 
@@ -25,6 +27,7 @@ const MAX_REQUEST_LINE: usize = 4_096;
 struct Response {
     id: StreamId,
     body: Responder,
+    watch: Option<Watch>,
 }
 
 /// An answer that is not there yet.
@@ -50,6 +53,9 @@ pub(super) struct Session {
     waker: Waker,
     waiting: Vec<Waiting>,
     responses: Vec<Response>,
+    /// The viewer, and its cohort.
+    unit: Unit,
+    cohort: Option<Cohort>,
     /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
     held: Vec<(StreamId, Box<Http3Head>)>,
     pub alpn: Vec<u8>,
@@ -65,6 +71,8 @@ impl Session {
             waker,
             waiting: Vec::new(),
             responses: Vec::new(),
+            unit: Unit(0),
+            cohort: None,
             held: Vec::new(),
             alpn: Vec::new(),
             token_due: None,
@@ -75,6 +83,10 @@ impl Session {
     pub(super) fn on_ready(&mut self, now: Timestamp, connection: &mut Connection) {
         let info = connection.take_handshake_info().unwrap_or_default();
         self.alpn = info.alpn;
+        let known = info.returned_token.as_deref().and_then(Unit::from_token);
+        let remote = connection.addresses().remote.ip();
+        self.unit = known.unwrap_or_else(|| Unit::of_network(remote));
+        self.cohort = Some(self.state.cohorts.of(self.unit).clone());
         if self.alpn == b"hq-interop" {
             self.protocol = Protocol::Http09(Vec::new());
             return;
@@ -161,6 +173,7 @@ impl Session {
                 .collect(),
             remote: connection.addresses().remote,
             protocol: front::Protocol::Http3,
+            cohort: self.cohort.as_ref(),
         };
         match front::respond(&self.state, &request, SystemTime::now()) {
             Answer::Now(response) => self.respond(now, connection, id, response),
@@ -192,7 +205,9 @@ impl Session {
             }
         };
         if taken {
-            self.responses.push(Response { id, body: response.body.into() });
+            let body = Responder::from(response.body);
+            let watch = body.live().map(|live| Watch::new(live.session(), now, connection));
+            self.responses.push(Response { id, body, watch });
         }
     }
 
@@ -230,7 +245,8 @@ impl Session {
         let line = String::from_utf8_lossy(&line);
         let target = line.trim_end().strip_prefix("GET ").unwrap_or("/");
         let (remote, protocol) = (connection.addresses().remote, front::Protocol::Http09);
-        let head = RequestHead { method: "GET", target, fields: Vec::new(), remote, protocol };
+        let (fields, cohort) = (Vec::new(), self.cohort.as_ref());
+        let head = RequestHead { method: "GET", target, fields, remote, protocol, cohort };
         match front::respond(&self.state, &head, SystemTime::now()) {
             Answer::Now(response) => self.respond(now, connection, id, response),
             Answer::Later(answer) => self.waiting.push(Waiting { id, answer }),
@@ -267,6 +283,11 @@ impl Session {
         moved
     }
 
+    /// What an address token carries back to us.
+    pub(super) fn token(&self) -> Vec<u8> {
+        self.unit.to_token()
+    }
+
     /// Whether no response is under way.
     pub(super) fn is_idle(&self) -> bool {
         self.responses.is_empty() && self.waiting.is_empty()
@@ -289,14 +310,17 @@ fn fill(
     context: &mut Context<'_>,
 ) -> (bool, bool) {
     let id = response.id;
-    let enough = match connection.pacing_rate() {
-        Some(rate) if response.body.is_live() => relay::send_ahead(rate).min(HIGH_WATER),
+    let enough = match (connection.pacing_rate(), &response.watch) {
+        (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
         _ => HIGH_WATER,
     };
     let mut moved = false;
     loop {
-        let Some(unsent) = connection.unsent(id) else { return (true, moved) };
-        if unsent >= enough {
+        let Some(progress) = connection.send_progress(id) else { return (true, moved) };
+        if let (Some(watch), Some(live)) = (&mut response.watch, response.body.live()) {
+            watch.look(now, connection, progress, live.has_frame());
+        }
+        if progress.written - progress.sent >= enough {
             return (false, moved);
         }
         let Poll::Ready(next) = response.body.poll_fill(context) else { return (false, moved) };

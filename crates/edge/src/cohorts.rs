@@ -1,0 +1,189 @@
+//! Cohorts: viewers are divided by chance into weighted groups, each with its own recovery scheme, so
+//! that schemes can be compared in production.
+//!
+//! The unit is the viewer, not the connection: a random number that the client carries back to us
+//! inside our address token, or, before it has one, a hash of its network. A keyed hash of the unit
+//! picks the cohort, so a viewer stays in it, and another experiment (another salt) divides
+//! viewers anew.
+
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Mutex;
+
+use aws_lc_rs::hmac;
+
+use crate::config::{Config, Scheme};
+use crate::sessions::prefix;
+
+/// A viewer, as far as cohorts are concerned.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Unit(pub u64);
+
+/// The version of what our tokens carry.
+const VERSION: u8 = 1;
+
+impl Unit {
+    /// The unit of a viewer who brings no token.
+    pub fn of_network(address: IpAddr) -> Self {
+        Self(hash(b"mendcast network", prefix(address).as_bytes()))
+    }
+
+    /// The unit that a token carried here.
+    pub fn from_token(own: &[u8]) -> Option<Self> {
+        match own {
+            [VERSION, unit @ ..] => Some(Self(u64::from_be_bytes(unit.try_into().ok()?))),
+            _ => None,
+        }
+    }
+
+    /// What a token carries.
+    pub fn to_token(self) -> Vec<u8> {
+        [&[VERSION][..], &self.0.to_be_bytes()].concat()
+    }
+}
+
+/// One cohort.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cohort {
+    /// Its name in metrics and records.
+    pub name: String,
+    /// Its share of the viewers, against the other weights.
+    pub weight: u32,
+    /// The scheme that the configuration names.
+    pub configured: &'static str,
+    /// The scheme in force.
+    pub scheme: &'static str,
+}
+
+/// The cohorts of a configuration.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Cohorts {
+    salt: String,
+    cohorts: Vec<Cohort>,
+}
+
+impl Cohorts {
+    /// Without cohorts in the configuration there is one, of everybody. Says, once per process,
+    /// which schemes do not exist yet.
+    pub fn new(config: &Config) -> Self {
+        static WARNED: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
+        let scheme = |scheme: Scheme| match scheme {
+            Scheme::Arq => Scheme::Arq.word(),
+            other => {
+                let mut warned = WARNED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                if warned.get_or_insert_default().insert(other.word()) {
+                    tracing::warn!("scheme {} does not exist yet: arq is used", other.word());
+                }
+                Scheme::Arq.word()
+            }
+        };
+        let mut cohorts: Vec<_> = config
+            .cohort
+            .iter()
+            .map(|cohort| Cohort {
+                name: cohort.name.clone(),
+                weight: cohort.weight,
+                configured: cohort.scheme.word(),
+                scheme: scheme(cohort.scheme),
+            })
+            .collect();
+        if cohorts.is_empty() {
+            let (name, arq) = ("all".to_owned(), Scheme::Arq.word());
+            cohorts.push(Cohort { name, weight: 1, configured: arq, scheme: arq });
+        }
+        if config.experiment.aa {
+            // The same for everybody, so that the difference between cohorts is chance alone.
+            let (configured, scheme) = (cohorts[0].configured, cohorts[0].scheme);
+            for cohort in &mut cohorts {
+                (cohort.configured, cohort.scheme) = (configured, scheme);
+            }
+        }
+        Self { salt: config.experiment.salt.clone(), cohorts }
+    }
+
+    /// The cohort of a viewer.
+    pub fn of(&self, unit: Unit) -> &Cohort {
+        let total: u64 = self.cohorts.iter().map(|cohort| u64::from(cohort.weight)).sum();
+        let hash = hash(self.salt.as_bytes(), &unit.0.to_be_bytes());
+        // From 0 to the sum of weights, without the bias of a remainder.
+        let mut point = (u128::from(hash) * u128::from(total) >> 64) as u64;
+        for cohort in &self.cohorts {
+            if point < u64::from(cohort.weight) {
+                return cohort;
+            }
+            point -= u64::from(cohort.weight);
+        }
+        &self.cohorts[0]
+    }
+
+    /// All cohorts.
+    pub fn all(&self) -> &[Cohort] {
+        &self.cohorts
+    }
+}
+
+fn hash(key: &[u8], data: &[u8]) -> u64 {
+    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);
+    tag.as_ref().iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cohorts(text: &str) -> Cohorts {
+        Cohorts::new(&Config::parse("edge.toml", text).expect("valid"))
+    }
+
+    const TWO: &str = r#"
+        [[cohort]]
+        name = "control"
+        weight = 30
+        [[cohort]]
+        name = "treatment"
+        weight = 10
+        scheme = "autorec"
+    "#;
+
+    #[test]
+    fn viewers_are_divided_by_weight_and_stay() {
+        let cohorts = cohorts(TWO);
+        let units = (0..10_000).map(|n| Unit(n * 0x9e37_79b9));
+        let treated = units.clone().filter(|&unit| cohorts.of(unit).name == "treatment").count();
+        assert!((2_350..2_650).contains(&treated), "{treated}");
+        assert!(units.clone().all(|unit| cohorts.of(unit) == cohorts.clone().of(unit)));
+    }
+
+    #[test]
+    fn another_salt_divides_viewers_anew() {
+        let (one, two) = (cohorts(TWO), cohorts(&format!("experiment.salt = \"2\"\n{TWO}")));
+        let same = (0..1_000).filter(|&n| one.of(Unit(n)).name == two.of(Unit(n)).name).count();
+        // By chance: 0.75² + 0.25² = 0.625.
+        assert!((560..690).contains(&same), "{same}");
+    }
+
+    #[test]
+    fn a_scheme_that_does_not_exist_yet_is_arq() {
+        let cohorts = cohorts(TWO);
+        let treatment = &cohorts.all()[1];
+        assert_eq!((treatment.configured, treatment.scheme), ("autorec", "arq"));
+    }
+
+    #[test]
+    fn in_an_a_a_experiment_cohorts_differ_in_name_only() {
+        let cohorts = cohorts(&format!("experiment.aa = true\n{TWO}"));
+        assert_eq!(cohorts.all()[1].configured, "arq");
+        assert_eq!(cohorts.all()[1].name, "treatment");
+    }
+
+    #[test]
+    fn a_unit_travels_in_a_token() {
+        let unit = Unit(0x0123_4567_89ab_cdef);
+        assert_eq!(Unit::from_token(&unit.to_token()), Some(unit));
+        for foreign in [&[][..], &[1, 2], &[2; 9]] {
+            assert_eq!(Unit::from_token(foreign), None);
+        }
+        let (a, b) = ([192, 0, 2, 1].into(), [192, 0, 2, 200].into());
+        assert_eq!(Unit::of_network(a), Unit::of_network(b));
+    }
+}
