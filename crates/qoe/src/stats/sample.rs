@@ -1,0 +1,251 @@
+//! Samples: quantiles by definition 7 of Hyndman and Fan, "Sample quantiles in statistical
+//! packages", The American Statistician 50(4), 1996 (the default of R and NumPy), moments, the
+//! empirical distribution function, and Student's interval of the mean.
+
+/// At least one finite number, sorted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Sample {
+    /// Ascending, never empty, all finite.
+    values: Vec<f64>,
+}
+
+/// From `low` to `high`.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Interval {
+    /// The lower end.
+    pub low: f64,
+    /// The upper end.
+    pub high: f64,
+}
+
+impl Interval {
+    /// Whether `value` lies between the ends, which are included.
+    pub fn contains(&self, value: f64) -> bool {
+        (self.low..=self.high).contains(&value)
+    }
+}
+
+/// What a report says of a metric's runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Summary {
+    /// Arithmetic mean.
+    pub mean: f64,
+    /// Median.
+    pub p50: f64,
+    /// 95th percentile.
+    pub p95: f64,
+    /// Student's 95 % interval of the mean; `None` for one run.
+    pub ci95: Option<Interval>,
+    /// How many values.
+    pub runs: usize,
+}
+
+impl Sample {
+    /// `None` without values, or if one of them is not finite.
+    pub fn new(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
+            return None;
+        }
+        values.sort_by(f64::total_cmp);
+        Some(Self { values })
+    }
+
+    /// A sample of values that are known to be some, finite and sorted.
+    pub(super) fn from_sorted(values: Vec<f64>) -> Self {
+        debug_assert!(!values.is_empty() && values.is_sorted());
+        Self { values }
+    }
+
+    pub(super) fn into_values(self) -> Vec<f64> {
+        self.values
+    }
+
+    /// The values, ascending; at least one.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// The quantile of order `p` (0 to 1; what lies beyond counts as that): linear between the
+    /// values at the positions around (n − 1) p, counted from 0.
+    pub fn quantile(&self, p: f64) -> f64 {
+        let last = self.values.len() - 1;
+        let position = last as f64 * p.clamp(0.0, 1.0);
+        let below = (position.floor() as usize).min(last);
+        let above = (below + 1).min(last);
+        let weight = position - below as f64;
+        self.values[below] * (1.0 - weight) + self.values[above] * weight
+    }
+
+    /// The quantile of order one half.
+    pub fn median(&self) -> f64 {
+        self.quantile(0.5)
+    }
+
+    /// The arithmetic mean.
+    pub fn mean(&self) -> f64 {
+        let n = self.values.len() as f64;
+        let rough = self.values.iter().sum::<f64>() / n;
+        // The second pass takes out the rounding of the first.
+        rough + self.values.iter().map(|value| value - rough).sum::<f64>() / n
+    }
+
+    /// The sample variance, with n − 1 degrees of freedom; `None` for one value.
+    pub fn variance(&self) -> Option<f64> {
+        let n = self.values.len();
+        let mean = self.mean();
+        let squares: f64 = self.values.iter().map(|value| (value - mean).powi(2)).sum();
+        (n > 1).then(|| squares / (n - 1) as f64)
+    }
+
+    /// Student's 95 % interval of the mean: mean ± t √(variance / n), t being the 97.5 % point
+    /// with n − 1 degrees of freedom. Exact for normal values; with few and skewed ones, prefer
+    /// [`Bootstrap`](super::Bootstrap). `None` for one value.
+    pub fn mean_ci95(&self) -> Option<Interval> {
+        let n = self.values.len();
+        let error = (self.variance()? / n as f64).sqrt();
+        let half = student_t_975(n - 1) * error;
+        let mean = self.mean();
+        Some(Interval { low: mean - half, high: mean + half })
+    }
+
+    /// The line of a report.
+    pub fn summary(&self) -> Summary {
+        Summary {
+            mean: self.mean(),
+            p50: self.median(),
+            p95: self.quantile(0.95),
+            ci95: self.mean_ci95(),
+            runs: self.values.len(),
+        }
+    }
+
+    /// The empirical distribution function: each different value with the share of values that
+    /// are at most that, ascending; the last share is 1.
+    pub fn cdf(&self) -> impl Iterator<Item = (f64, f64)> {
+        let n = self.values.len() as f64;
+        let mut seen = 0;
+        self.values.chunk_by(|a, b| a == b).map(move |equal| {
+            seen += equal.len();
+            (equal[0], seen as f64 / n)
+        })
+    }
+}
+
+/// The point below which Student's t with `freedom` (at least 1) degrees of freedom stays with a
+/// probability of 97.5 %: a table, then the expansion of Abramowitz and Stegun 26.7.5, whose error
+/// is below 2e-5 there.
+fn student_t_975(freedom: usize) -> f64 {
+    const TABLE: [f64; 10] = [
+        12.706_205, 4.302_653, 3.182_446, 2.776_445, 2.570_582, 2.446_912, 2.364_624, 2.306_004,
+        2.262_157, 2.228_139,
+    ];
+    if let Some(point) = TABLE.get(freedom - 1) {
+        return *point;
+    }
+    let z = 1.959_963_985_f64;
+    let v = freedom as f64;
+    z + (z.powi(3) + z) / (4.0 * v)
+        + (5.0 * z.powi(5) + 16.0 * z.powi(3) + 3.0 * z) / (96.0 * v.powi(2))
+        + (3.0 * z.powi(7) + 19.0 * z.powi(5) + 17.0 * z.powi(3) - 15.0 * z) / (384.0 * v.powi(3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn sample(values: &[f64]) -> Sample {
+        Sample::new(values.iter().copied()).unwrap()
+    }
+
+    #[test]
+    fn quantiles_are_those_of_definition_7() {
+        // R: quantile(c(1, 2, 4, 8), c(0, .1, .25, .5, .75, .95, 1), type = 7)
+        let sample = sample(&[8.0, 1.0, 4.0, 2.0]);
+        for (p, expected) in
+            [(0.0, 1.0), (0.1, 1.3), (0.25, 1.75), (0.5, 3.0), (0.75, 5.0), (0.95, 7.4), (1.0, 8.0)]
+        {
+            assert!((sample.quantile(p) - expected).abs() < 1e-12, "{p}");
+        }
+        assert_eq!((sample.quantile(-1.0), sample.quantile(2.0)), (1.0, 8.0));
+    }
+
+    #[test]
+    fn moments_of_a_known_sample() {
+        let sample = sample(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]);
+        assert_eq!(sample.mean(), 5.0);
+        assert!((sample.variance().unwrap() - 32.0 / 7.0).abs() < 1e-12);
+        // 5 ± 2.364624 √(32/7/8)
+        let interval = sample.mean_ci95().unwrap();
+        assert!((interval.low - 3.212_512).abs() < 1e-6, "{interval:?}");
+        assert!((interval.high - 6.787_488).abs() < 1e-6, "{interval:?}");
+    }
+
+    #[test]
+    fn variance_survives_a_large_offset() {
+        let sample = sample(&[1e9 + 4.0, 1e9 + 7.0, 1e9 + 13.0, 1e9 + 16.0]);
+        assert_eq!(sample.variance(), Some(30.0));
+    }
+
+    #[test]
+    fn what_a_sample_is_too_small_for_is_none() {
+        assert_eq!(Sample::new([]), None);
+        assert_eq!(Sample::new([1.0, f64::NAN]), None);
+        assert_eq!(Sample::new([f64::INFINITY]), None);
+        let one = sample(&[3.0]);
+        assert_eq!((one.mean(), one.quantile(0.3), one.variance()), (3.0, 3.0, None));
+        let summary = Summary { mean: 3.0, p50: 3.0, p95: 3.0, ci95: None, runs: 1 };
+        assert_eq!(one.summary(), summary);
+    }
+
+    #[test]
+    fn the_distribution_function_has_a_step_per_value() {
+        let steps: Vec<_> = sample(&[3.0, 1.0, 3.0, 2.0]).cdf().collect();
+        assert_eq!(steps, [(1.0, 0.25), (2.0, 0.5), (3.0, 1.0)]);
+    }
+
+    #[test]
+    fn students_points_are_those_of_the_tables() {
+        // 1 and 2 degrees of freedom have closed forms: tan(0.475 π), 0.95 √(2 / (1 - 0.95²)).
+        assert!((student_t_975(1) - (0.475 * core::f64::consts::PI).tan()).abs() < 1e-6);
+        assert!((student_t_975(2) - 0.95 * (2.0 / (1.0 - 0.95f64.powi(2))).sqrt()).abs() < 1e-6);
+        for (freedom, point) in
+            [(5, 2.571), (10, 2.228), (11, 2.201), (20, 2.086), (30, 2.042), (120, 1.980)]
+        {
+            assert!((student_t_975(freedom) - point).abs() < 5.1e-4, "{freedom}");
+        }
+        assert!((student_t_975(1_000_000) - 1.959_966).abs() < 1e-6);
+        assert!(
+            (1..200).map(student_t_975).is_sorted_by(|a, b| a > b),
+            "the expansion takes over without a step"
+        );
+    }
+
+    proptest! {
+        // Of n values, the (k + 1)-th smallest is the quantile of order k / (n - 1), and between
+        // these points quantiles are linear.
+        #[test]
+        fn quantiles_equal_a_sorted_reference(
+            values in proptest::collection::vec(-1e6..1e6f64, 2..50), between in 0.0..1.0f64,
+        ) {
+            let mut sorted = values.clone();
+            sorted.sort_by(f64::total_cmp);
+            let sample = sample(&values);
+            let last = sorted.len() - 1;
+            for k in 0..last {
+                let expected = sorted[k] + between * (sorted[k + 1] - sorted[k]);
+                let quantile = sample.quantile((k as f64 + between) / last as f64);
+                prop_assert!((quantile - expected).abs() < 1e-6, "{quantile} {expected}");
+            }
+        }
+
+        #[test]
+        fn quantiles_rise_with_their_order(
+            values in proptest::collection::vec(-1e3..1e3f64, 1..40), p in 0.0..1.0f64, q in 0.0..1.0f64,
+        ) {
+            let sample = sample(&values);
+            prop_assert!(sample.quantile(p.min(q)) <= sample.quantile(p.max(q)) + 1e-9);
+        }
+    }
+}
