@@ -67,6 +67,9 @@ fn a_gap_of_700_ms_freezes_the_low_latency_player_only() {
         feed(&mut player, 0..251, with_gap(2_100, 2_800));
         player
     };
+    let mut frozen = player(Policy::LOW_LATENCY);
+    feed(&mut frozen, 0..68, with_gap(2_100, 2_800));
+    assert_eq!(frozen.report(at(2_800)).live_latency, Some(ms(2_700 - 1_960)), "late frames");
     let mut low_latency = run(Policy::LOW_LATENCY);
     assert_eq!(low_latency.freezes(), [freeze(2_260, 540)]);
     let report = low_latency.report(at(10_100));
@@ -163,6 +166,15 @@ fn a_cached_group_of_pictures_is_caught_up_with() {
     assert_eq!(report.buffered, ms(840));
     assert_eq!(report.live_latency, Some(ms(840)));
     assert_eq!(report.played, ms(10_000), "played is time, not media");
+}
+
+#[test]
+fn catching_up_stops_in_the_middle_of_a_silence() {
+    // 2 s at once, then silence: 1,200 ms of media take 1,000 ms, the other 800 ms take 800.
+    let mut player = player(Policy::LOW_LATENCY);
+    feed(&mut player, 0..51, |_| 0);
+    let report = player.report(at(2_000));
+    assert_eq!((report.played, report.freezes[0].total), (ms(1_800), ms(200)));
 }
 
 #[test]
@@ -278,7 +290,7 @@ fn a_larger_rebuffer_threshold_can_cost_a_freeze_when_media_trickles() {
 
 /// Arrivals: (time since the one before in µs, step of media time in ms, whether it is a key frame).
 fn arrivals() -> impl Strategy<Value = Vec<(u64, i32, bool)>> {
-    let pause = prop_oneof![3 => 0..60_000u64, 1 => 0..4_000_000u64];
+    let pause = prop_oneof![20 => Just(0), 3 => 0..60_000u64, 1 => 0..4_000_000u64];
     let step = prop_oneof![6 => 1..60i32, 1 => -60..0i32, 1 => any::<i32>()];
     proptest::collection::vec((pause, step, any::<bool>()), 0..200)
 }

@@ -89,7 +89,9 @@ impl Bootstrap {
         let bias = self.bias();
         let order = |z: f64| {
             let shifted = bias + z;
-            normal::cdf(bias + shifted / (1.0 - self.acceleration * shifted))
+            // |a| is at most 1/6, so this is only zero or less far out, where the order is 0 or 1.
+            let stretch = (1.0 - self.acceleration * shifted).max(f64::EPSILON);
+            normal::cdf(bias + shifted / stretch)
         };
         self.between(order(tail), order(-tail))
     }
@@ -243,6 +245,24 @@ mod tests {
         // Two equal samples on both sides balance.
         let balanced = acceleration(&[(&sample, 1.0), (&sample, -1.0)], Sample::mean);
         assert!(balanced.abs() < 1e-9, "{balanced}");
+    }
+
+    #[test]
+    fn bca_takes_the_replicates_that_its_formula_says() {
+        let interval = |estimate, acceleration| {
+            let replicates = Sample::new((0..=10_000).map(|i| f64::from(i) / 1e4)).unwrap();
+            Bootstrap { estimate, replicates, acceleration }.bca(0.95)
+        };
+        // z₀ = Φ⁻¹(0.6) = 0.25335: Φ(2 z₀ ± 1.95996).
+        let biased = interval(0.6, 0.0);
+        assert!((biased.low - 0.07308).abs() < 2e-4, "{biased:?}");
+        assert!((biased.high - 0.99318).abs() < 2e-4, "{biased:?}");
+        // Φ(-1.95996 / 1.195996) and Φ(1.95996 / 0.804004).
+        let accelerated = interval(0.5, 0.1);
+        assert!((accelerated.low - 0.05063).abs() < 2e-4, "{accelerated:?}");
+        assert!((accelerated.high - 0.99261).abs() < 2e-4, "{accelerated:?}");
+        let extreme = interval(1.0, 1.0 / 6.0);
+        assert!(extreme.low > 0.9 && extreme.high == 1.0, "{extreme:?}");
     }
 
     #[test]
