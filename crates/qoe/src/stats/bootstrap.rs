@@ -1,10 +1,10 @@
 //! Bootstrap intervals: the spread of a statistic over samples drawn, with replacement, from the
 //! sample itself.
 //!
-//! Efron and Tibshirani, "An Introduction to the Bootstrap", 1993: percentile intervals in section
-//! 13.3, bias-corrected and accelerated (BCa) ones in section 14.3. For the difference between two
-//! samples both are drawn from (section 8.3), and the acceleration is that of Davison and
-//! Hinkley, "Bootstrap Methods and their Application", 1997, section 5.4.
+//! Efron and Tibshirani, "An Introduction to the Bootstrap", 1993: percentile intervals in chapter
+//! 13, bias-corrected and accelerated (BCa) ones in chapter 14. For the difference between two
+//! samples both are drawn from (chapter 8), and the acceleration is that of Davison and Hinkley,
+//! "Bootstrap Methods and their Application", 1997, chapter 5.
 
 use rand_chacha::rand_core::Rng;
 
