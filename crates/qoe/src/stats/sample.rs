@@ -154,6 +154,7 @@ fn student_t_975(freedom: usize) -> f64 {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use proptest::test_runner::RngSeed;
 
     fn sample(values: &[f64]) -> Sample {
         Sample::new(values.iter().copied()).unwrap()
@@ -223,6 +224,12 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig {
+            rng_seed: RngSeed::Fixed(20_261_121),
+            failure_persistence: None,
+            ..ProptestConfig::default()
+        })]
+
         // Of n values, the (k + 1)-th smallest is the quantile of order k / (n - 1), and between
         // these points quantiles are linear.
         #[test]
