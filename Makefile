@@ -5,12 +5,13 @@
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths
 #   make lab      runs every experiment of the testbed into out/
+#   make web      puts the dashboard and the player page, which the server embeds, into web/dist
 #   make lint     formatting, clippy and documentation, with warnings as errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: test interop bench fuzz lab lint need-cargo need-cc
+.PHONY: test interop bench fuzz lab web lint need-cargo need-cc
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -45,6 +46,10 @@ fuzz: need-cargo need-cc
 
 lab: need-cargo need-cc
 	$(CARGO) run --release --locked --bin mendcast -- lab run all --out out
+
+web:
+	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }
+	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run --silent build
 
 lint: need-cargo need-cc
 	$(CARGO) fmt --all --check

@@ -1,0 +1,100 @@
+// The two libraries that feed the <video> element, behind one shape:
+// `start(video, options) -> { latency(), destroy() }`, where `options` is
+// `{ url, sign, onFailure(kind, detail), onComplete() }`. `onComplete` means that the response ended
+// cleanly: what is buffered still plays. Each library is loaded only when its protocol is asked for.
+import { kindOfStatus } from './target.js';
+
+/** How much played media stays in memory, in seconds. */
+const KEPT_BEHIND_S = 30;
+
+export async function start(protocol, video, options) {
+  if (!('MediaSource' in window || 'ManagedMediaSource' in window)) {
+    options.onFailure('unsupported', '');
+    return { latency: () => null, destroy() {} };
+  }
+  return protocol === 'hls' ? startHls(video, options) : startFlv(video, options);
+}
+
+/** The library as a global, loaded once. A plain script: both are published that way. */
+async function library(name, file) {
+  if (!window[name]) {
+    await new Promise((resolve, reject) => {
+      const script = document.createElement('script');
+      script.src = new URL(file, import.meta.url).href;
+      script.onload = resolve;
+      script.onerror = () => reject(new Error(`${file} cannot be loaded`));
+      document.head.append(script);
+    });
+  }
+  return window[name];
+}
+
+const bufferedAhead = (video) => {
+  const { buffered } = video;
+  return buffered.length ? Math.max(0, buffered.end(buffered.length - 1) - video.currentTime) : null;
+};
+
+async function startFlv(video, { url, onFailure, onComplete }) {
+  const mpegts = await library('mpegts', 'mpegts.js');
+  mpegts.LoggingControl.enableAll = false;
+  const player = mpegts.createPlayer(
+    { type: 'flv', isLive: true, url },
+    {
+      isLive: true,
+      enableStashBuffer: false,
+      lazyLoad: false,
+      // Catches up by playing faster, never by jumping: a jump is a visible fault of its own.
+      liveSync: true,
+      liveSyncMaxLatency: 1.2,
+      liveSyncTargetLatency: 0.8,
+      liveSyncPlaybackRate: 1.2,
+      autoCleanupSourceBuffer: true,
+      autoCleanupMaxBackwardDuration: 2 * KEPT_BEHIND_S,
+      autoCleanupMinBackwardDuration: KEPT_BEHIND_S,
+    },
+  );
+  player.on(mpegts.Events.ERROR, (type, detail, info) => {
+    const { ErrorDetails, ErrorTypes } = mpegts;
+    const words = info?.msg ?? '';
+    if (detail === ErrorDetails.NETWORK_STATUS_CODE_INVALID) onFailure(kindOfStatus(info.code), `HTTP ${info.code}`);
+    else if (type === ErrorTypes.NETWORK_ERROR) onFailure('network', '');
+    else if (detail === ErrorDetails.MEDIA_CODEC_UNSUPPORTED || detail === ErrorDetails.MEDIA_FORMAT_UNSUPPORTED) onFailure('codec', words);
+    else if (/not ?supported|unsupported/i.test(words)) onFailure('codec', words);
+    else onFailure('media', words);
+  });
+  player.on(mpegts.Events.LOADING_COMPLETE, onComplete);
+  player.attachMediaElement(video);
+  player.load();
+  return { latency: () => bufferedAhead(video), destroy: () => player.destroy() };
+}
+
+const HLS_CODEC_ERRORS = ['manifestIncompatibleCodecsError', 'bufferAddCodecError', 'bufferIncompatibleCodecsError'];
+
+async function startHls(video, { url, sign, onFailure }) {
+  const Hls = await library('Hls', 'hls.min.js');
+  const hls = new Hls({
+    lowLatencyMode: true,
+    liveDurationInfinity: true,
+    maxLiveSyncPlaybackRate: 1.2,
+    backBufferLength: KEPT_BEHIND_S,
+    // The worker would start from a blob, which the page's policy forbids; fMP4 needs none.
+    enableWorker: false,
+    xhrSetup: (xhr, address) => xhr.open('GET', sign(address), true),
+  });
+  let recovered = false;
+  hls.on(Hls.Events.ERROR, (_event, { fatal, type, details, response, error }) => {
+    if (!fatal) return;
+    const status = response?.code ?? 0;
+    if (HLS_CODEC_ERRORS.includes(details)) onFailure('codec', error?.message ?? details);
+    else if (type === Hls.ErrorTypes.NETWORK_ERROR && status >= 400) onFailure(kindOfStatus(status), `HTTP ${status}`);
+    else if (type === Hls.ErrorTypes.NETWORK_ERROR) onFailure('network', '');
+    else if (type === Hls.ErrorTypes.MEDIA_ERROR && !recovered) {
+      recovered = true;
+      hls.recoverMediaError();
+    } else onFailure('media', details);
+  });
+  hls.loadSource(url);
+  hls.attachMedia(video);
+  // hls.js measures against the playlist's clock where there is one.
+  return { latency: () => hls.latency || bufferedAhead(video), destroy: () => hls.destroy() };
+}

@@ -1,0 +1,155 @@
+// What the dashboard says about each event: the tiles, the charts and the columns of the tables, as
+// data. Fields and units are those of `api/events`.
+import { duration, megabytes, milliseconds, number, percent, rate, seconds, ABSENT } from './format.js';
+
+const list = (value) => (Array.isArray(value) ? value : []);
+const PROTOCOLS = ['h3', 'h2', 'h1', 'rtmp'];
+const PROTOCOL_NAMES = { h3: 'HTTP/3', h2: 'HTTP/2', h1: 'HTTP/1.1', rtmp: 'RTMP' };
+const protocolName = (protocol) => PROTOCOL_NAMES[protocol] ?? protocol;
+
+const total = (viewers) => PROTOCOLS.reduce((sum, protocol) => sum + (viewers?.[protocol] ?? 0), 0);
+
+/** Whether a cohort runs another scheme than the one that the operator wrote down. */
+export const overridden = ({ scheme, configured }) => Boolean(configured) && configured !== scheme;
+
+/** Headline numbers: `{ title, value, note, tone }`. */
+export function tiles(event) {
+  const streams = list(event.streams);
+  const live = streams.filter(({ status }) => status === 'live').length;
+  const changed = list(event.cohorts).filter(overridden).length;
+  return [
+    {
+      title: 'Viewers',
+      value: number(total(event.viewers)),
+      note: PROTOCOLS.filter((protocol) => event.viewers?.[protocol]).map((protocol) => `${protocolName(protocol)} ${number(event.viewers[protocol])}`).join(' · '),
+    },
+    { title: 'Streams live', value: number(live), note: live < streams.length ? `of ${streams.length}` : '' },
+    { title: 'Egress', value: rate(event.egress_mbps) },
+    { title: '0-RTT', value: percent(event.zero_rtt_share), note: 'of QUIC connections' },
+    { title: 'CPU', value: number(event.cpu_cores, 2), note: 'cores' },
+    { title: 'Memory', value: megabytes(event.rss_mb), note: 'resident' },
+    { title: 'UDP drops', value: number(event.udp_drops), note: event.udp_drops > 0 ? 'raise the socket buffers' : '', tone: event.udp_drops > 0 ? 'warn' : '' },
+    { title: 'Cohorts', value: number(list(event.cohorts).length), note: changed ? `${changed} not as configured` : '', tone: changed ? 'warn' : '' },
+  ];
+}
+
+const byCohort = (value) => (event) => Object.fromEntries(list(event.cohorts).map((cohort) => [String(cohort.name), value(cohort) ?? null]));
+const short = (value) => number(value, value !== 0 && Math.abs(value) < 10 ? 1 : 0);
+const percentAxis = (value) => `${short(value * 100)}%`;
+
+/** Charts: `values(event)` gives one number per line. */
+export const charts = [
+  { title: 'Egress', format: rate, axis: short, values: ({ egress_mbps }) => ({ total: egress_mbps }) },
+  {
+    title: 'Viewers by protocol',
+    format: (value) => number(value),
+    axis: (value) => (Number.isInteger(value) ? number(value) : ''),
+    values: ({ viewers }) => Object.fromEntries(PROTOCOLS.map((protocol) => [protocolName(protocol), viewers?.[protocol] ?? null])),
+  },
+  { title: 'Loss rate', cohorts: true, format: percent, axis: percentAxis, values: byCohort((cohort) => cohort.loss_rate) },
+  { title: 'Recovery latency, p95', cohorts: true, format: milliseconds, axis: (value) => number(value), values: byCohort((cohort) => cohort.recovery_ms?.p95) },
+  { title: 'First frame, p90', cohorts: true, format: milliseconds, axis: (value) => number(value), values: byCohort((cohort) => cohort.first_frame_ms?.p90) },
+  { title: 'Freezes per viewer-hour', cohorts: true, format: (value) => number(value, 1), axis: short, values: byCohort((cohort) => cohort.freezes_per_hour) },
+];
+
+/** The cohorts' names in the server's order: each name keeps its colour in every chart. */
+export const cohortOrder = (event) => list(event.cohorts).map(({ name }) => String(name));
+
+const STATUS = {
+  live: { text: '● live', tone: 'good' },
+  connecting: { text: '◐ connecting', tone: 'warn' },
+  waiting: { text: '○ waiting', tone: 'warn' },
+  ended: { text: '■ ended', tone: 'muted' },
+};
+
+const text = (title, key, more = {}) => ({ title, value: (row) => row[key], ...more });
+const figure = (title, key, format, more = {}) => ({ title, right: true, value: (row) => row[key], cell: (row) => format(row[key]), ...more });
+const quantiles = (title, key, names, hint) => ({
+  title,
+  hint,
+  right: true,
+  value: (row) => row[key]?.[names[0]],
+  cell: (row) => (row[key] ? `${names.map((name) => number(row[key][name])).join(' / ')} ms` : ABSENT),
+});
+
+const mark = (bad, value) => ({ text: value, tone: bad ? 'warn' : '' });
+
+export const tables = {
+  streams: {
+    title: 'Streams',
+    empty: 'No stream yet: publish one over RTMP, or configure an origin to pull from.',
+    key: (row) => row.name,
+    tone: (row) => (row.error ? 'bad' : ''),
+    columns: [
+      text('Stream', 'name'),
+      { title: 'Status', value: (row) => row.status, cell: (row) => STATUS[row.status] ?? String(row.status ?? ABSENT) },
+      text('Source', 'source'),
+      figure('Viewers', 'viewers', number),
+      figure('In', 'in_mbps', rate),
+      figure('GOP', 'gop_ms', milliseconds, { hint: 'Length of the last whole group of pictures' }),
+      figure('Key frame age', 'key_frame_age_ms', milliseconds, { cell: (row) => mark(row.gop_ms > 0 && row.key_frame_age_ms > 2 * row.gop_ms, milliseconds(row.key_frame_age_ms)) }),
+      figure('Skips', 'skips', number, { hint: 'Times that a viewer fell behind and jumped to a key frame' }),
+      text('Codecs', 'codecs'),
+      { title: 'Error', wrap: true, value: (row) => row.error, cell: (row) => ({ text: row.error ?? ABSENT, tone: row.error ? 'bad' : 'muted' }) },
+    ],
+  },
+  cohorts: {
+    title: 'Cohorts',
+    empty: 'No cohort is configured.',
+    key: (row) => row.name,
+    tone: (row) => (overridden(row) ? 'warn' : ''),
+    columns: [
+      text('Cohort', 'name'),
+      {
+        title: 'Scheme',
+        hint: 'The loss-repair scheme in force; a mark where the configuration names another',
+        value: (row) => row.scheme,
+        cell: (row) => (overridden(row) ? { text: row.scheme, badge: `configured: ${row.configured}` } : String(row.scheme ?? ABSENT)),
+      },
+      figure('Weight', 'weight', number),
+      figure('Viewers', 'viewers', number),
+      figure('Sessions', 'sessions', number, { hint: 'Sessions so far' }),
+      quantiles('First frame p50/p90/p99', 'first_frame_ms', ['p50', 'p90', 'p99']),
+      figure('Freezes/h', 'freezes_per_hour', (value) => number(value, 1), { hint: 'Freezes of 200 ms and more per viewer-hour' }),
+      figure('Frozen s/h', 'freeze_s_per_hour', (value) => number(value, 1), { hint: 'Seconds frozen per viewer-hour' }),
+      figure('Loss', 'loss_rate', percent, { hint: 'Share of packets declared lost' }),
+      figure('Retransmitted', 'retransmission_ratio', percent, { hint: 'Retransmitted bytes per byte first sent' }),
+      quantiles('Recovery mean/p95/max', 'recovery_ms', ['mean', 'p95', 'max'], 'From first detection of a loss to the acknowledgement of its repair'),
+      figure('Redundancy', 'redundancy_cost', percent, { hint: 'Bytes of replicas per byte first sent' }),
+    ],
+  },
+  sessions: {
+    title: 'Sessions',
+    empty: 'Nobody is watching.',
+    filter: true,
+    key: (row) => row.id,
+    columns: [
+      text('Session', 'id', { mono: true }),
+      text('Stream', 'stream'),
+      text('Cohort', 'cohort'),
+      { title: 'Protocol', value: (row) => row.protocol, cell: (row) => protocolName(row.protocol ?? ABSENT) },
+      text('Network', 'prefix', { mono: true }),
+      figure('RTT', 'rtt_ms', (value) => (value < 10 ? `${number(value, 1)} ms` : milliseconds(value))),
+      figure('Goodput', 'goodput_mbps', rate),
+      figure('Loss', 'loss_rate', percent),
+      figure('First frame', 'first_frame_ms', milliseconds),
+      figure('Freezes', 'freezes', number, { cell: (row) => mark(row.freezes > 0, number(row.freezes)) }),
+      figure('Frozen', 'freeze_s', seconds),
+      figure('Skips', 'skips', number),
+      figure('Age', 'age_s', duration),
+    ],
+  },
+  hooks: {
+    title: 'Hooks',
+    empty: 'No hook is configured.',
+    key: (row) => `${row.event}\u0000${row.url}`,
+    tone: (row) => (row.last_error ? 'bad' : ''),
+    columns: [
+      text('Event', 'event'),
+      text('URL', 'url', { wrap: true, mono: true }),
+      figure('OK', 'ok', number),
+      figure('Failed', 'failed', number, { cell: (row) => mark(row.failed > 0, number(row.failed)) }),
+      { title: 'Last error', wrap: true, value: (row) => row.last_error, cell: (row) => ({ text: row.last_error ?? ABSENT, tone: row.last_error ? 'bad' : 'muted' }) },
+    ],
+  },
+};

@@ -1,0 +1,115 @@
+// Both pages in a real browser, under the server's Content-Security-Policy, against the mock server.
+// Skipped where no Chromium or, for playing, no ffmpeg is installed, or `make web` has not run.
+import assert from 'node:assert/strict';
+import { existsSync } from 'node:fs';
+import test, { after, before } from 'node:test';
+import { has, hasBrowser, startBrowser } from './browser.mjs';
+import { startMock } from './mock.mjs';
+
+const built = existsSync(new URL('../dist/player.html', import.meta.url));
+const browserMissing = built ? !hasBrowser() && 'no chromium' : 'make web has not run';
+const playerMissing = browserMissing || (!has('ffmpeg', '-version') && 'no ffmpeg');
+const TIMEOUT = { timeout: 60_000 };
+
+let mock;
+let browser;
+before(async () => {
+  if (browserMissing) return;
+  mock = await startMock();
+  browser = await startBrowser();
+});
+after(async () => {
+  await browser?.close();
+  mock?.close();
+});
+const open = (path, options) => browser.open(`http://127.0.0.1:${mock.port}/${path}`, options);
+const text = (selector) => `document.querySelector(${JSON.stringify(selector)}).innerText`;
+
+test('the dashboard shows an event, as text, without a complaint of the browser', { skip: browserMissing, ...TIMEOUT }, async () => {
+  for (const width of [1400, 400]) {
+    const page = await open('', { width });
+    await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
+    assert.match(await page.evaluate(text('#streams')), /live\/<b>later<\/b>/);
+    assert.match(await page.evaluate(text('#cohorts')), /configured: art/);
+    assert.match(await page.evaluate(text('#tiles')), /raise the socket buffers/);
+    assert.match(await page.evaluate(text('#charts')), /autorec\s*\d+ ms/);
+    assert.equal(await page.evaluate("document.querySelectorAll('#charts canvas').length"), 6);
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no sideways scrolling at ${width}`);
+    assert.deepEqual(page.complaints, []);
+    await page.close();
+  }
+});
+
+test('the dashboard sorts by keyboard and filters its sessions', { skip: browserMissing, ...TIMEOUT }, async () => {
+  const page = await open('');
+  await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
+  await page.evaluate("[...document.querySelectorAll('#sessions th button')].find((b) => b.textContent === 'RTT').click()");
+  const rtts = await page.evaluate("[...document.querySelectorAll('#sessions tbody tr')].map((tr) => parseFloat(tr.cells[5].textContent))");
+  assert.deepEqual(rtts, [...rtts].sort((a, b) => b - a));
+  assert.equal(await page.evaluate("document.querySelector('#sessions th[aria-sort]').getAttribute('aria-sort')"), 'descending');
+  await page.evaluate("(() => { const input = document.querySelector('#sessions input'); input.value = 'HTTP/2 concert'; input.dispatchEvent(new Event('input')); })()");
+  assert.match(await page.evaluate(text('#sessions header')), /2 of 40 \(2 match\)/);
+  await page.close();
+});
+
+test('the dashboard says that the events stopped, and recovers', { skip: browserMissing, ...TIMEOUT }, async () => {
+  const page = await open('');
+  await page.until("document.getElementById('link').textContent === '● live'");
+  mock.silence(true);
+  await page.until("!document.getElementById('banner').hidden");
+  mock.silence(false);
+  await page.until("document.getElementById('banner').hidden", 20_000);
+  await page.close();
+});
+
+test('the player counts the freezes of a stream that is held, and tells the server', { skip: playerMissing, ...TIMEOUT }, async () => {
+  const page = await open('player.html?stream=live/freezy&protocol=flv');
+  // The stream is held from 3.5 s to 6 s of each 6 s; the first hold meets a nearly empty buffer.
+  await page.until("document.getElementById('state').textContent === 'frozen'", 15_000);
+  await page.until("document.getElementById('state').textContent === 'playing'");
+  const seen = await page.evaluate('window.mendcast');
+  assert.equal(seen.freezes, 1);
+  assert.ok(seen.freeze_s > 1 && seen.freeze_s < 3.5, `freeze_s ${seen.freeze_s}`);
+  assert.ok(seen.first_frame_ms > 0 && seen.first_frame_ms < 5000, `first_frame_ms ${seen.first_frame_ms}`);
+  assert.ok(seen.frames > 25 && seen.played_s > 1, JSON.stringify(seen));
+  assert.equal(seen.next_hop, 'http/1.1');
+  assert.deepEqual(page.complaints, []);
+  await page.evaluate("location.href = 'about:blank'");
+  for (let i = 0; i < 50 && !mock.beacons.some(({ viewer, final }) => viewer === seen.viewer && final); i++) await new Promise((done) => setTimeout(done, 100));
+  const mine = mock.beacons.filter(({ viewer }) => viewer === seen.viewer);
+  assert.ok(mine.at(-1)?.final, 'leaving the page posts a final beacon');
+  assert.deepEqual(Object.keys(mine.at(-1)), ['viewer', 'stream', 'protocol', 'next_hop', 'first_frame_ms', 'played_s', 'freezes', 'freeze_s', 'frames', 'dropped', 'final']);
+  await page.close();
+});
+
+test('the player plays HLS', { skip: playerMissing, ...TIMEOUT }, async () => {
+  const page = await open('player.html?stream=live/demo&protocol=hls');
+  await page.until('window.mendcast?.played_s > 2', 30_000);
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+});
+
+test('a stream that ends is no freeze, and the player comes back to it', { skip: playerMissing, ...TIMEOUT }, async () => {
+  const page = await open('player.html?stream=live/short');
+  await page.until("document.getElementById('message-text').textContent.includes('has ended')", 15_000);
+  const atEnd = await page.evaluate('window.mendcast');
+  assert.equal(atEnd.final, true);
+  assert.equal(atEnd.freezes, 0);
+  await page.until(`window.mendcast.frames > ${atEnd.frames + 25} && !window.mendcast.final`, 15_000);
+  await page.close();
+});
+
+test('the player says what is wrong with a stream that is missing or forbidden', { skip: browserMissing, ...TIMEOUT }, async () => {
+  for (const [query, words, retries] of [
+    ['stream=live/none', /There is no stream “live\/none”.*404/, true],
+    ['stream=live/none&protocol=hls', /There is no stream “live\/none”.*404/, true],
+    ['stream=live/forbidden', /refuses/, false],
+    ['stream=../etc', /not the name of a stream/, false],
+  ]) {
+    const page = await open(`player.html?${query}`, { width: 400 });
+    await page.until("!document.getElementById('message').hidden");
+    await page.until(`document.getElementById('message-next').textContent.startsWith('Next') === ${retries}`);
+    assert.match(await page.evaluate(text('#message-text')), words);
+    await page.close();
+  }
+});

@@ -1,0 +1,49 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { Backoff, describeFailure, kindOfStatus, mediaUrl, newViewer, parseTarget, withViewer } from '../src/target.js';
+
+const url = (search) => mediaUrl(parseTarget(search), 'v1');
+
+test('the media address follows from the page’s', () => {
+  assert.equal(url(''), '/live/demo.flv?viewer=v1');
+  assert.equal(url('?stream=live/demo&protocol=hls'), '/live/demo/index.m3u8?viewer=v1');
+  assert.equal(url('?stream=live/a%20b%3Fc%23d&token=s%26t'), '/live/a%20b%3Fc%23d.flv?token=s%26t&viewer=v1');
+  assert.equal(url('?viewer=mine'), '/live/demo.flv?viewer=v1');
+});
+
+test('a stream’s name cannot lead to another origin or out of its place', () => {
+  for (const stream of ['', '/', '//evil.example/x', 'live//x', '../x', 'live/../x', './x', 'live/']) {
+    assert.throws(() => url(`?stream=${encodeURIComponent(stream)}`), /not the name of a stream/, stream);
+  }
+  for (const protocol of ['rtmp', '', 'constructor']) assert.throws(() => url(`?protocol=${protocol}`), /not a protocol/, protocol);
+});
+
+test('the viewer is put on each request once, beside what is there', () => {
+  const query = new URLSearchParams('token=t');
+  const once = withViewer('http://h/live/demo/index.m3u8?_HLS_msn=3&_HLS_part=1', query, 'v1');
+  assert.equal(once, 'http://h/live/demo/index.m3u8?_HLS_msn=3&_HLS_part=1&token=t&viewer=v1');
+  assert.equal(withViewer(once, query, 'v1'), once);
+});
+
+test('viewers are 128 random bits', () => {
+  assert.match(newViewer(), /^[0-9a-f]{32}$/);
+  assert.notEqual(newViewer(), newViewer());
+  assert.equal(newViewer({ getRandomValues: (bytes) => bytes.fill(10) }), '0a'.repeat(16));
+});
+
+test('waits double from one second to thirty, spread over their upper half', () => {
+  const longest = new Backoff(() => 1);
+  assert.deepEqual(Array.from({ length: 8 }, () => longest.next()), [1000, 2000, 4000, 8000, 16_000, 30_000, 30_000, 30_000]);
+  longest.reset();
+  assert.equal(longest.next(), 1000);
+  assert.equal(new Backoff(() => 0).next(), 500);
+});
+
+test('failures say what happened and whether trying again makes sense', () => {
+  const target = parseTarget('?stream=live/x');
+  const kinds = { 404: 'missing', 410: 'missing', 401: 'refused', 403: 'refused', 429: 'busy', 503: 'busy', 500: 'status', 400: 'status' };
+  for (const [status, kind] of Object.entries(kinds)) assert.equal(kindOfStatus(Number(status)), kind);
+  assert.deepEqual(describeFailure('missing', target, 'HTTP 404'), { text: 'There is no stream “live/x” at the moment. (HTTP 404)', retry: true, away: true });
+  for (const kind of ['codec', 'refused', 'unsupported']) assert.equal(describeFailure(kind, target).retry, false);
+  assert.equal(describeFailure('network', target).away, false);
+});

@@ -1,0 +1,54 @@
+import assert from 'node:assert/strict';
+import test from 'node:test';
+import { filterRows, sortRows } from '../src/tables.js';
+import { charts, cohortOrder, tables, tiles } from '../src/views.js';
+import { inventedEvent } from './mock.mjs';
+
+const cellText = (column, row) => {
+  const cell = column.cell ? column.cell(row) : String(column.value(row) ?? '–');
+  return typeof cell === 'string' ? cell : cell.text;
+};
+
+test('every cell, tile and chart has words for a whole event and for an empty one', () => {
+  for (const event of [inventedEvent(1_700_000_000), {}, { viewers: null, cohorts: [{}], streams: [{}], sessions: [{}], hooks: [{}] }]) {
+    const said = [
+      ...tiles(event).flatMap(({ title, value, note = '' }) => [title, value, note]),
+      ...Object.entries(tables).flatMap(([name, { columns }]) => (event[name] ?? []).flatMap((row) => columns.map((column) => cellText(column, row)))),
+    ];
+    for (const text of said) {
+      assert.equal(typeof text, 'string');
+      assert.doesNotMatch(text, /undefined|NaN|null|\[object/);
+    }
+    for (const { values } of charts) {
+      for (const value of Object.values(values(event))) assert.ok(value === null || value === undefined || Number.isFinite(value));
+    }
+  }
+});
+
+test('a cohort that does not run what is configured says so in the table and in the headline', () => {
+  const event = { cohorts: [{ name: 'a', scheme: 'arq', configured: 'autorec' }, { name: 'b', scheme: 'arq', configured: 'arq' }] };
+  const scheme = tables.cohorts.columns.find(({ title }) => title === 'Scheme');
+  assert.deepEqual(scheme.cell(event.cohorts[0]), { text: 'arq', badge: 'configured: autorec' });
+  assert.equal(scheme.cell(event.cohorts[1]), 'arq');
+  assert.equal(tables.cohorts.tone(event.cohorts[0]), 'warn');
+  assert.equal(tiles(event).find(({ title }) => title === 'Cohorts').note, '1 not as configured');
+});
+
+test('cohorts keep the server’s order, which gives them their colours', () => {
+  assert.deepEqual(cohortOrder({ cohorts: [{ name: 'b' }, { name: 'a' }] }), ['b', 'a']);
+});
+
+test('rows sort by size or by text, and what is absent comes last either way', () => {
+  const rows = [{ v: 3 }, { v: null }, { v: 20 }, { v: undefined }, { v: 1 }];
+  const values = (sorted) => sorted.map(({ v }) => v ?? '-').join(' ');
+  assert.equal(values(sortRows(rows, ({ v }) => v, false)), '1 3 20 - -');
+  assert.equal(values(sortRows(rows, ({ v }) => v, true)), '20 3 1 - -');
+  const names = [{ v: 'live/b10' }, { v: 'live/b9' }, { v: 'Live/a' }];
+  assert.equal(values(sortRows(names, ({ v }) => v, false)), 'Live/a live/b9 live/b10');
+});
+
+test('a filter wants each of its words in some cell', () => {
+  const rows = [{ a: 'live/demo', b: 'HTTP/3' }, { a: 'live/demo', b: 'HTTP/2' }];
+  const find = (words) => filterRows(rows, words, ({ a, b }) => [a, b]).length;
+  assert.deepEqual(['', 'demo', 'http/3 DEMO', 'demo concert'].map(find), [2, 2, 1, 0]);
+});
