@@ -71,7 +71,7 @@ export class Chart {
       {
         width: this.#nodes.plot.clientWidth,
         height: HEIGHT,
-        padding: [8, 6, 0, 0],
+        padding: [8, 16, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, sync: { key: pointer.key }, points: { size: 5 } },
         scales: {

@@ -12,7 +12,10 @@ export async function start(protocol, video, options) {
     options.onFailure('unsupported', '');
     return { latency: () => null, destroy() {} };
   }
-  return protocol === 'hls' ? startHls(video, options) : startFlv(video, options);
+  // The libraries go on after an event has returned and do not expect to be destroyed inside it.
+  const outside = (action) => (...args) => queueMicrotask(() => action(...args));
+  const told = { ...options, onFailure: outside(options.onFailure), onComplete: outside(options.onComplete) };
+  return protocol === 'hls' ? startHls(video, told) : startFlv(video, told);
 }
 
 /** The library as a global, loaded once. A plain script: both are published that way. */
@@ -29,10 +32,25 @@ async function library(name, file) {
   return window[name];
 }
 
-const bufferedAhead = (video) => {
-  const { buffered } = video;
-  return buffered.length ? Math.max(0, buffered.end(buffered.length - 1) - video.currentTime) : null;
-};
+/**
+ * How far the picture is behind the newest that could be shown, in seconds; null without a buffer.
+ * Media whose clock nobody knows is live when it arrives soonest: the smallest delay between media
+ * time and its arrival is taken as none. That stays true while the picture stands, when the buffer
+ * alone would say zero. The smallest delay is forgotten by 2 % of the time that passes, in case the
+ * publisher's clock is slow or has paused.
+ */
+function latencyMeter(video) {
+  let soonest = -Infinity;
+  let before = 0;
+  return () => {
+    const { buffered } = video;
+    if (!buffered.length) return null;
+    const now = performance.now() / 1000;
+    soonest = Math.max(buffered.end(buffered.length - 1) - now, soonest - 0.02 * (now - before));
+    before = now;
+    return Math.max(0, now + soonest - video.currentTime);
+  };
+}
 
 async function startFlv(video, { url, onFailure, onComplete }) {
   const mpegts = await library('mpegts', 'mpegts.js');
@@ -65,7 +83,7 @@ async function startFlv(video, { url, onFailure, onComplete }) {
   player.on(mpegts.Events.LOADING_COMPLETE, onComplete);
   player.attachMediaElement(video);
   player.load();
-  return { latency: () => bufferedAhead(video), destroy: () => player.destroy() };
+  return { latency: latencyMeter(video), destroy: () => player.destroy() };
 }
 
 const HLS_CODEC_ERRORS = ['manifestIncompatibleCodecsError', 'bufferAddCodecError', 'bufferIncompatibleCodecsError'];
@@ -95,6 +113,5 @@ async function startHls(video, { url, sign, onFailure }) {
   });
   hls.loadSource(url);
   hls.attachMedia(video);
-  // hls.js measures against the playlist's clock where there is one.
-  return { latency: () => hls.latency || bufferedAhead(video), destroy: () => hls.destroy() };
+  return { latency: () => hls.latency || null, destroy: () => hls.destroy() };
 }

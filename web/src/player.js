@@ -79,12 +79,12 @@ function fail(kind, detail) {
   if (attempt.played) backoff.reset();
   tearDown();
   if (away && !finished) post(true);
-  const wait = retry ? backoff.next() : 0;
-  showMessage(text, 'Try again now');
   if (retry) {
+    const wait = backoff.next();
     retryAt = now + wait;
     retryTimer = setTimeout(begin, wait);
   }
+  showMessage(text, 'Try again now');
 }
 
 /** Stops on the viewer's or the browser's wish: nothing is loaded until the button is pressed. */
@@ -147,6 +147,7 @@ function showMessage(text, button) {
   $('message-text').textContent = text;
   $('again').textContent = button;
   $('message').hidden = false;
+  render(performance.now());
 }
 
 function hideMessage() {
@@ -259,6 +260,7 @@ try {
   setInterval(tick, TICK_MS);
   setInterval(() => attempt && !finished && post(false), BEACON_MS);
 } catch (error) {
-  showMessage(error.message, '');
-  $('again').hidden = true;
+  $('message-text').textContent = error.message;
+  $('message').hidden = false;
+  for (const node of document.querySelectorAll('#again, #state, main > :not(.screen)')) node.hidden = true;
 }

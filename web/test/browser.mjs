@@ -43,8 +43,8 @@ export async function startBrowser() {
   });
 
   return {
-    /** Opens `url`: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
-    async open(url, { width = 1400, height = 1000, dark = false } = {}) {
+    /** Opens `url`, after the script `before` in its window: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
+    async open(url, { width = 1400, height = 1000, dark = false, before = '' } = {}) {
       const { targetId } = await send('Target.createTarget', { url: 'about:blank' });
       const { sessionId } = await send('Target.attachToTarget', { targetId, flatten: true });
       const to = (method, params) => send(method, params, sessionId);
@@ -62,6 +62,7 @@ export async function startBrowser() {
       await to('Page.enable');
       await to('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: false });
       await to('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }] });
+      await to('Page.addScriptToEvaluateOnNewDocument', { source: before });
       await to('Page.navigate', { url });
       const evaluate = async (expression) => {
         const { result, exceptionDetails } = await to('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true });

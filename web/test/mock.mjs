@@ -4,7 +4,8 @@
 //
 // It serves web/dist with the real server's Content-Security-Policy, events with ten invented minutes
 // before them, and, where ffmpeg is installed, streams: live/demo; live/freezy, held for 2.5 s every
-// 6 s; live/short, which ends after 4 s; live/broken, cut after 4 s; live/forbidden. Others are 404.
+// 6 s; live/short, which ends after 4 s; live/broken, cut after 4 s; live/sorenson, which no
+// browser decodes; live/forbidden. Others are 404.
 import { spawn } from 'node:child_process';
 import { createReadStream, existsSync, mkdtempSync, rmSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -75,7 +76,8 @@ export async function startMock(port = 0) {
 
   function flv(name, request, response) {
     const ms = 4000;
-    const child = ffmpeg(['-f', 'flv', 'pipe:1'], () => response.writeHead(503).end('ffmpeg is missing'));
+    const codec = name === 'sorenson' ? ['-c:v', 'flv'] : [];
+    const child = ffmpeg([...codec, '-f', 'flv', 'pipe:1'], () => response.writeHead(503).end('ffmpeg is missing'));
     const started = Date.now();
     let held = [];
     const pass = () => {
@@ -139,7 +141,7 @@ export async function startMock(port = 0) {
       });
     } else if (path === '/api/events') events(response);
     else if (stream?.[1] === 'forbidden') response.writeHead(403).end();
-    else if (stream && ['demo', 'freezy', 'short', 'broken'].includes(stream[1])) {
+    else if (stream && ['demo', 'freezy', 'short', 'broken', 'sorenson'].includes(stream[1])) {
       if (stream[2] === '.flv') flv(stream[1], request, response);
       else hlsFile(stream[3], response);
     } else if (path === '/') send(join(dist, 'dashboard.html'), response);

@@ -99,6 +99,29 @@ test('a stream that ends is no freeze, and the player comes back to it', { skip:
   await page.close();
 });
 
+test('a connection that breaks is a freeze until the picture is back', { skip: playerMissing, ...TIMEOUT }, async () => {
+  const page = await open('player.html?stream=live/broken');
+  await page.until("document.getElementById('message-text').textContent.includes('connection broke')", 15_000);
+  await page.until("document.getElementById('state').textContent === 'playing'");
+  const seen = await page.evaluate('window.mendcast');
+  assert.equal(seen.freezes, 1);
+  assert.ok(seen.freeze_s > 0.4 && seen.freeze_s < 6, `freeze_s ${seen.freeze_s}`);
+  await page.close();
+});
+
+test('the player says that a codec is not supported, and does not try again', { skip: playerMissing, ...TIMEOUT }, async () => {
+  // Once it is the library that does not know the codec, once the browser.
+  const before = "MediaSource.prototype.addSourceBuffer = () => { throw new DOMException('The type provided (video/mp4;codecs=hvc1) is unsupported.', 'NotSupportedError'); };";
+  for (const [stream, options] of [['live/sorenson', {}], ['live/demo', { before }]]) {
+    const page = await open(`player.html?stream=${stream}`, options);
+    await page.until("!document.getElementById('message').hidden");
+    assert.match(await page.evaluate(text('#message-text')), /This browser cannot decode/);
+    assert.equal(await page.evaluate(text('#state')), 'stopped');
+    assert.deepEqual(page.complaints, []);
+    await page.close();
+  }
+});
+
 test('the player says what is wrong with a stream that is missing or forbidden', { skip: browserMissing, ...TIMEOUT }, async () => {
   for (const [query, words, retries] of [
     ['stream=live/none', /There is no stream “live\/none”.*404/, true],
