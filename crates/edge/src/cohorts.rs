@@ -106,7 +106,7 @@ impl Cohorts {
         let total: u64 = self.cohorts.iter().map(|cohort| u64::from(cohort.weight)).sum();
         let hash = hash(self.salt.as_bytes(), &unit.0.to_be_bytes());
         // From 0 to the sum of weights, without the bias of a remainder.
-        let mut point = (u128::from(hash) * u128::from(total) >> 64) as u64;
+        let mut point = ((u128::from(hash) * u128::from(total)) >> 64) as u64;
         for cohort in &self.cohorts {
             if point < u64::from(cohort.weight) {
                 return cohort;
