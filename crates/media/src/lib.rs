@@ -6,9 +6,11 @@
 
 #![forbid(unsafe_code)]
 
+pub mod amf0;
 pub mod codec;
 pub mod flv;
 pub mod gop_cache;
+pub mod rtmp;
 pub mod timeline;
 
 pub use codec::{Codec, Role};

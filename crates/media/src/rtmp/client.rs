@@ -1,0 +1,270 @@
+//! The client's side of an RTMP connection: plays from a server, or publishes to it.
+//!
+//! Adobe's RTMP specification 1.0, section 7.2: `connect`, `createStream`, then `play`, or
+//! `publish` with the `releaseStream` and `FCPublish` before it that older servers wait for.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::handshake::{Handshake, Random};
+use super::link::{Command, Incoming, Link, SET_BUFFER_LENGTH, enhanced_properties};
+use super::{Config, Error, Url};
+use crate::amf0::Value;
+use crate::flv::{Kind, Tag};
+
+/// How much of a stream we say we buffer, in milliseconds: what ffmpeg says.
+const BUFFER_MS: u32 = 3_000;
+
+// Transactions of ours. Answers to the other commands are of no interest.
+const CONNECT: f64 = 1.0;
+const RELEASE_STREAM: f64 = 2.0;
+const FC_PUBLISH: f64 = 3.0;
+const CREATE_STREAM: f64 = 4.0;
+const FINAL: f64 = 5.0;
+
+/// What a client is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Intent {
+    /// To get a stream.
+    Play,
+    /// To give one.
+    Publish,
+}
+
+/// What happened on a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The server grants the stream; its tags follow.
+    Playing,
+    /// The server takes the stream: [`Client::send_tag`] may be used.
+    Publishing,
+    /// A tag of the stream that is played, with the server's timestamp.
+    Tag(Tag),
+    /// The server refuses, with these words; the connection is of no use any more.
+    Refused(String),
+    /// The server has ended the stream.
+    Ended,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// `connect` is not answered.
+    Connecting,
+    /// `createStream` is not answered.
+    Creating,
+    /// `play` or `publish` is not answered, on this message stream.
+    Asked(u32),
+    Active(u32),
+    Over,
+}
+
+/// The client's side of a connection.
+#[derive(Debug)]
+pub struct Client {
+    link: Link,
+    url: Url,
+    intent: Intent,
+    state: State,
+    events: VecDeque<Event>,
+}
+
+impl Client {
+    /// A connection that was just made to the URL's host and port. There is output at once.
+    pub fn new(url: Url, intent: Intent, config: Config, random: &Random) -> Self {
+        let (handshake, hello) = Handshake::client(random);
+        let mut link = Link::new(config, handshake);
+        link.send_raw(hello);
+        Self { link, url, intent, state: State::Connecting, events: VecDeque::new() }
+    }
+
+    /// Takes bytes of the server. Events and output are to be drained after each call.
+    ///
+    /// # Errors
+    /// The server broke the protocol or a limit: the connection is over. Events that are there
+    /// stay valid; nothing more may be handed in.
+    pub fn handle(&mut self, mut input: &[u8]) -> Result<(), Error> {
+        self.link.count(input.len());
+        while let Some(incoming) = self.link.read(&mut input)? {
+            match incoming {
+                Incoming::Open => self.connect(),
+                Incoming::Command(command) => self.command(&command),
+                Incoming::Tag(tag) => self.tag(tag),
+                Incoming::StreamEof if matches!(self.state, State::Active(_)) => {
+                    self.end(Event::Ended);
+                }
+                Incoming::StreamEof => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// What happened since the last call.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next bytes for the server.
+    pub fn poll_output(&mut self) -> Option<Bytes> {
+        self.link.poll_output()
+    }
+
+    /// Bytes that wait for [`Client::poll_output`].
+    pub fn queued(&self) -> usize {
+        self.link.queued()
+    }
+
+    /// Queues a tag of the stream that is published; nothing before [`Event::Publishing`].
+    pub fn send_tag(&mut self, tag: &Tag) {
+        if let (Intent::Publish, State::Active(stream)) = (self.intent, self.state) {
+            self.link.publish_tag(stream, tag);
+        }
+    }
+
+    /// Ends the stream in good form. The connection may be closed when the output is sent.
+    pub fn close(&mut self) {
+        if let State::Asked(stream) | State::Active(stream) = self.state {
+            if self.intent == Intent::Publish {
+                let name = self.url.stream.as_str().into();
+                self.link.send_command(0, "FCUnpublish", FINAL, &[Value::Null, name]);
+            }
+            let arguments = [Value::Null, f64::from(stream).into()];
+            self.link.send_command(0, "deleteStream", 0.0, &arguments);
+        }
+        self.state = State::Over;
+    }
+
+    fn end(&mut self, event: Event) {
+        if self.state != State::Over {
+            self.state = State::Over;
+            self.events.push_back(event);
+        }
+    }
+
+    fn connect(&mut self) {
+        let member = |name: &str, value: Value| (name.to_owned(), value);
+        let mut properties = vec![
+            member("app", self.url.app.as_str().into()),
+            member("tcUrl", self.url.tc_url().as_str().into()),
+            member("objectEncoding", 0.0.into()),
+        ];
+        match self.intent {
+            // Who publishes calls itself a Flash Media Live Encoder, as some servers ask for it.
+            Intent::Publish => properties.extend([
+                member("flashVer", "FMLE/3.0 (compatible; Mendcast)".into()),
+                member("type", "nonprivate".into()),
+            ]),
+            // What players say they know: every legacy codec.
+            Intent::Play => properties.extend([
+                member("flashVer", "LNX 9,0,124,2".into()),
+                member("fpad", false.into()),
+                member("capabilities", 15.0.into()),
+                member("audioCodecs", 4_071.0.into()),
+                member("videoCodecs", 252.0.into()),
+                member("videoFunction", 1.0.into()),
+            ]),
+        }
+        properties.extend(enhanced_properties());
+        self.link.set_chunk_size();
+        self.link.announce_window();
+        self.link.send_command(0, "connect", CONNECT, &[Value::Object(properties)]);
+    }
+
+    fn command(&mut self, command: &Command) {
+        match (command.name.as_str(), self.state) {
+            ("_result", State::Connecting) if command.transaction == CONNECT => {
+                self.state = State::Creating;
+                if self.intent == Intent::Publish {
+                    let arguments = [Value::Null, self.url.stream.as_str().into()];
+                    self.link.send_command(0, "releaseStream", RELEASE_STREAM, &arguments);
+                    self.link.send_command(0, "FCPublish", FC_PUBLISH, &arguments);
+                }
+                self.link.send_command(0, "createStream", CREATE_STREAM, &[Value::Null]);
+            }
+            ("_result", State::Creating) if command.transaction == CREATE_STREAM => {
+                match command.argument(1).and_then(Value::number) {
+                    Some(stream) => self.ask(stream as u32),
+                    None => self.end(Event::Refused("no stream was created".to_owned())),
+                }
+            }
+            // Servers that know no releaseStream or FCPublish say so; it does not matter.
+            ("_error", State::Connecting | State::Creating | State::Asked(_))
+                if matches!(command.transaction, CONNECT | CREATE_STREAM | FINAL) =>
+            {
+                self.end(Event::Refused(reason(command)));
+            }
+            ("onStatus", _) => self.status(command),
+            ("close", _) => self.end(Event::Ended),
+            _ => {}
+        }
+    }
+
+    fn ask(&mut self, stream: u32) {
+        self.state = State::Asked(stream);
+        let name = self.url.stream.as_str().into();
+        match self.intent {
+            Intent::Play => {
+                self.link.expect_media();
+                // -2: live if there is such a stream, else recorded.
+                let arguments = [Value::Null, name, (-2.0).into()];
+                self.link.send_command(stream, "play", FINAL, &arguments);
+                self.link.send_event(SET_BUFFER_LENGTH, &[stream, BUFFER_MS]);
+            }
+            Intent::Publish => {
+                let arguments = [Value::Null, name, "live".into()];
+                self.link.send_command(stream, "publish", FINAL, &arguments);
+            }
+        }
+    }
+
+    fn status(&mut self, command: &Command) {
+        let text = |name| command.argument(1)?.get(name)?.text();
+        let code = text("code").unwrap_or_default();
+        match (text("level"), code, self.state) {
+            (Some("error"), ..) => self.end(Event::Refused(reason(command))),
+            (_, "NetStream.Play.Start", State::Asked(stream)) => {
+                self.state = State::Active(stream);
+                self.events.push_back(Event::Playing);
+            }
+            (_, "NetStream.Publish.Start", State::Asked(stream)) => {
+                self.state = State::Active(stream);
+                self.events.push_back(Event::Publishing);
+            }
+            (
+                _,
+                "NetStream.Play.Stop"
+                | "NetStream.Play.Complete"
+                | "NetStream.Play.UnpublishNotify"
+                | "NetStream.Unpublish.Success",
+                _,
+            ) => self.end(Event::Ended),
+            _ => {}
+        }
+    }
+
+    fn tag(&mut self, tag: Tag) {
+        // Messages of the server to its player are no part of the stream.
+        let payload = tag.payload();
+        let is_own = [&b"\x02\x00\x11|RtmpSampleAccess"[..], b"\x02\x00\x08onStatus"]
+            .iter()
+            .any(|name| payload.starts_with(name));
+        if self.intent == Intent::Publish || tag.kind() == Kind::Script && is_own {
+            return;
+        }
+        match self.state {
+            // Some servers start to send before they say so, some never say so.
+            State::Asked(stream) => {
+                self.state = State::Active(stream);
+                self.events.extend([Event::Playing, Event::Tag(tag)]);
+            }
+            State::Active(_) => self.events.push_back(Event::Tag(tag)),
+            State::Connecting | State::Creating | State::Over => {}
+        }
+    }
+}
+
+/// The server's words, else its code.
+fn reason(command: &Command) -> String {
+    let text = |name| command.argument(1)?.get(name)?.text().filter(|text| !text.is_empty());
+    text("description").or(text("code")).unwrap_or("no reason given").to_owned()
+}

@@ -1,0 +1,347 @@
+//! What both sides of an RTMP connection share: handshake, chunks, acknowledgements, pings
+//! (specification 1.0, sections 5.4 and 6.2), commands, and tags out of media messages.
+
+use std::collections::VecDeque;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::chunk::{Message, Reader, Writer, u32_at};
+use super::handshake::Handshake;
+use super::{Config, Error};
+use crate::amf0::{self, Value, object};
+use crate::codec::Role;
+use crate::flv::{self, Kind, MAX_PAYLOAD, Tag};
+
+/// The largest message before there is a stream. Commands are some hundred bytes.
+const MAX_COMMAND: usize = 64 << 10;
+/// How many answers may wait; each is some hundred bytes at most.
+const MAX_REPLIES: usize = 1_000;
+
+// Message types (sections 5.4 and 7.1).
+const ACKNOWLEDGEMENT: u8 = 3;
+const USER_CONTROL: u8 = 4;
+const WINDOW_ACK_SIZE: u8 = 5;
+const SET_PEER_BANDWIDTH: u8 = 6;
+const DATA_AMF3: u8 = 15;
+const COMMAND_AMF3: u8 = 17;
+const COMMAND: u8 = 20;
+const AGGREGATE: u8 = 22;
+
+// User control events (section 6.2 and Flash Media Server's ping).
+pub(super) const STREAM_BEGIN: u16 = 0;
+pub(super) const STREAM_EOF: u16 = 1;
+pub(super) const SET_BUFFER_LENGTH: u16 = 3;
+const PING_REQUEST: u16 = 6;
+const PING_RESPONSE: u16 = 7;
+
+// Chunk streams of ours. 2 is for protocol control.
+const COMMANDS: u8 = 3;
+const AUDIO: u8 = 4;
+const DATA: u8 = 5;
+const VIDEO: u8 = 6;
+
+/// Enhanced RTMP v2, FourCcInfoMask: we forward, and neither decode nor encode.
+const CAN_FORWARD: f64 = 4.0;
+/// Enhanced RTMP v2, CapsExMask: Multitrack and ModEx pass through.
+const CAPS_EX: f64 = 6.0;
+
+/// The AMF0 string that orders a server to keep what follows for those who come later.
+const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
+
+#[derive(Debug)]
+pub(super) struct Command {
+    pub(super) name: String,
+    /// 0 if no answer is expected.
+    pub(super) transaction: f64,
+    /// The command object, which may be null, and the arguments.
+    pub(super) arguments: Vec<Value>,
+    pub(super) stream: u32,
+}
+
+impl Command {
+    pub(super) fn argument(&self, index: usize) -> Option<&Value> {
+        self.arguments.get(index)
+    }
+}
+
+#[derive(Debug)]
+pub(super) enum Incoming {
+    /// The handshake is over.
+    Open,
+    Command(Command),
+    Tag(Tag),
+    /// A stream of the server is at its end.
+    StreamEof,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    config: Config,
+    handshake: Handshake,
+    is_open: bool,
+    reader: Reader,
+    writer: Writer,
+    /// Tags of a message that held several.
+    tags: VecDeque<Tag>,
+    /// Bytes from the peer, and how many of them are acknowledged; both wrap (section 5.4.3).
+    received: u32,
+    acknowledged: u32,
+    /// How many bytes the peer sends between acknowledgements; 0 before it says so.
+    window: u32,
+    /// Answers since nothing waited.
+    replies: usize,
+}
+
+impl Link {
+    pub(super) fn new(mut config: Config, handshake: Handshake) -> Self {
+        config.max_message = config.max_message.min(MAX_PAYLOAD);
+        Self {
+            reader: Reader::new(config.max_message.min(MAX_COMMAND)),
+            config,
+            handshake,
+            is_open: false,
+            writer: Writer::new(),
+            tags: VecDeque::new(),
+            received: 0,
+            acknowledged: 0,
+            window: 0,
+            replies: 0,
+        }
+    }
+
+    /// To be called before the bytes are read.
+    pub(super) fn count(&mut self, bytes: usize) {
+        self.received = self.received.wrapping_add(bytes as u32);
+    }
+
+    /// What comes next in the input, or `None` when it is used up.
+    pub(super) fn read(&mut self, input: &mut &[u8]) -> Result<Option<Incoming>, Error> {
+        if !self.is_open {
+            self.handshake.read(input, |bytes| self.writer.raw(bytes))?;
+            self.is_open = self.handshake.is_done();
+            return Ok(self.is_open.then_some(Incoming::Open));
+        }
+        loop {
+            if let Some(tag) = self.tags.pop_front() {
+                return Ok(Some(Incoming::Tag(tag)));
+            }
+            let Some(message) = self.reader.read(input)? else {
+                self.acknowledge()?;
+                return Ok(None);
+            };
+            let incoming = self.message(message)?;
+            if incoming.is_some() {
+                return Ok(incoming);
+            }
+        }
+    }
+
+    fn message(&mut self, message: Message) -> Result<Option<Incoming>, Error> {
+        match message.kind {
+            ACKNOWLEDGEMENT => {
+                // What waits is bounded by whoever drains the output, who sees the socket.
+            }
+            USER_CONTROL => return self.user_control(message.payload()),
+            WINDOW_ACK_SIZE => {
+                self.window =
+                    u32_at(message.payload(), 0).ok_or(Error::Malformed("window size"))?;
+            }
+            SET_PEER_BANDWIDTH => {
+                // Section 5.4.5: "The peer receiving this message SHOULD respond with a Window
+                // Acknowledgement Size message"
+                self.reply()?;
+                self.announce_window();
+            }
+            COMMAND => {
+                return Ok(Some(Incoming::Command(command(message.payload(), message.stream)?)));
+            }
+            COMMAND_AMF3 => {
+                let values = behind_zero(message.payload())?;
+                return Ok(Some(Incoming::Command(command(values, message.stream)?)));
+            }
+            AGGREGATE => self.split(&message)?,
+            DATA_AMF3 => {
+                let payload = behind_zero(message.payload())?;
+                self.tags.extend(script(message.timestamp, payload));
+            }
+            kind => match Kind::from_number(kind) {
+                // An empty message says nothing.
+                _ if message.payload().is_empty() => {}
+                Some(Kind::Script) if message.payload().starts_with(SET_DATA_FRAME) => {
+                    self.tags.extend(script(message.timestamp, message.payload()));
+                }
+                Some(kind) => {
+                    let tag = Tag::assemble(message.buffer, kind, message.timestamp);
+                    return Ok(tag.map(Incoming::Tag));
+                }
+                // Shared objects, and whatever else there is.
+                None => {}
+            },
+        }
+        Ok(None)
+    }
+
+    fn user_control(&mut self, payload: &[u8]) -> Result<Option<Incoming>, Error> {
+        let Some(([e0, e1], data)) = payload.split_first_chunk() else {
+            return Err(Error::Malformed("user control"));
+        };
+        match u16::from_be_bytes([*e0, *e1]) {
+            STREAM_EOF => return Ok(Some(Incoming::StreamEof)),
+            PING_REQUEST => {
+                let time = u32_at(data, 0).ok_or(Error::Malformed("ping"))?;
+                self.reply()?;
+                self.send_event(PING_RESPONSE, &[time]);
+            }
+            _ => {}
+        }
+        Ok(None)
+    }
+
+    /// Tags out of an aggregate message (section 7.1.6): the first one's time stands for the
+    /// message's.
+    fn split(&mut self, message: &Message) -> Result<(), Error> {
+        let mut rest = message.payload();
+        let mut first = None;
+        while let Some((header, behind)) = rest.split_first_chunk::<{ flv::HEADER_LEN }>() {
+            let [kind, s0, s1, s2, t1, t2, t3, t0, ..] = *header;
+            let size = u32::from_be_bytes([0, s0, s1, s2]) as usize;
+            let time = u32::from_be_bytes([t0, t1, t2, t3]);
+            let payload = behind.get(..size).ok_or(Error::Malformed("aggregate"))?;
+            let offset = time.wrapping_sub(*first.get_or_insert(time));
+            let timestamp = message.timestamp.wrapping_add(offset);
+            match Kind::from_number(kind) {
+                _ if payload.is_empty() => {}
+                Some(Kind::Script) => self.tags.extend(script(timestamp, payload)),
+                Some(kind) => self.tags.extend(Tag::new(kind, timestamp, payload)),
+                None => {}
+            }
+            rest = behind.get(size + flv::TRAILER_LEN..).unwrap_or_default();
+        }
+        Ok(())
+    }
+
+    /// Section 5.4.3: "The client or the server MUST send an acknowledgment to the peer after
+    /// receiving bytes equal to the window size."
+    fn acknowledge(&mut self) -> Result<(), Error> {
+        if self.window > 0 && self.received.wrapping_sub(self.acknowledged) >= self.window {
+            self.acknowledged = self.received;
+            self.reply()?;
+            self.writer.control(ACKNOWLEDGEMENT, &self.received.to_be_bytes());
+        }
+        Ok(())
+    }
+
+    /// To be called before an answer is queued: bounds what a peer can make us queue.
+    pub(super) fn reply(&mut self) -> Result<(), Error> {
+        self.replies = if self.writer.queued() == 0 { 1 } else { self.replies + 1 };
+        if self.replies > MAX_REPLIES { Err(Error::Unread) } else { Ok(()) }
+    }
+
+    /// From now on messages may be as large as configured.
+    pub(super) fn expect_media(&mut self) {
+        self.reader.max_message = self.config.max_message;
+    }
+
+    pub(super) fn announce_window(&mut self) {
+        self.writer.control(WINDOW_ACK_SIZE, &self.config.window_ack.to_be_bytes());
+    }
+
+    /// Asks the peer to bound what it has sent and we have not acknowledged: "dynamic" (2).
+    pub(super) fn set_peer_bandwidth(&mut self) {
+        let [a, b, c, d] = self.config.window_ack.to_be_bytes();
+        self.writer.control(SET_PEER_BANDWIDTH, &[a, b, c, d, 2]);
+    }
+
+    pub(super) fn set_chunk_size(&mut self) {
+        self.writer.set_chunk_size(self.config.chunk_size);
+    }
+
+    pub(super) fn send_event(&mut self, event: u16, numbers: &[u32]) {
+        let mut payload = event.to_be_bytes().to_vec();
+        numbers.iter().for_each(|number| payload.put_u32(*number));
+        self.writer.control(USER_CONTROL, &payload);
+    }
+
+    pub(super) fn send_command(
+        &mut self,
+        stream: u32,
+        name: &str,
+        transaction: f64,
+        values: &[Value],
+    ) {
+        let mut payload = BytesMut::new();
+        Value::from(name).write(&mut payload);
+        Value::from(transaction).write(&mut payload);
+        values.iter().for_each(|value| value.write(&mut payload));
+        self.writer.message(COMMANDS, COMMAND, stream, 0, payload.freeze());
+    }
+
+    /// A data message that is no tag.
+    pub(super) fn send_data(&mut self, stream: u32, values: &[Value]) {
+        let mut payload = BytesMut::new();
+        values.iter().for_each(|value| value.write(&mut payload));
+        self.writer.message(DATA, Kind::Script.number(), stream, 0, payload.freeze());
+    }
+
+    pub(super) fn send_tag(&mut self, stream: u32, tag: &Tag) {
+        let id = match tag.kind() {
+            Kind::Audio => AUDIO,
+            Kind::Video => VIDEO,
+            Kind::Script => DATA,
+        };
+        self.writer.message(id, tag.kind().number(), stream, tag.timestamp(), tag.payload());
+    }
+
+    /// As [`Link::send_tag`], for the side that publishes: servers keep metadata for those who
+    /// come later if they are told to.
+    pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag) {
+        if tag.role() != Role::Metadata {
+            return self.send_tag(stream, tag);
+        }
+        let payload = [SET_DATA_FRAME, &tag.payload()[..]].concat();
+        self.writer.message(DATA, Kind::Script.number(), stream, tag.timestamp(), payload.into());
+    }
+
+    pub(super) fn send_raw(&mut self, bytes: Bytes) {
+        self.writer.raw(bytes);
+    }
+
+    pub(super) fn poll_output(&mut self) -> Option<Bytes> {
+        self.writer.pop()
+    }
+
+    pub(super) fn queued(&self) -> usize {
+        self.writer.queued()
+    }
+}
+
+/// Messages of the AMF3 types hold AMF0 behind a byte that is 0; AMF3 itself is refused.
+fn behind_zero(payload: &[u8]) -> Result<&[u8], Error> {
+    payload.strip_prefix(&[0]).ok_or(Error::Malformed("AMF3"))
+}
+
+fn command(payload: &[u8], stream: u32) -> Result<Command, Error> {
+    let mut values = amf0::read(payload)?.into_iter();
+    let Some(Value::String(name)) = values.next() else {
+        return Err(Error::Malformed("command without a name"));
+    };
+    let transaction = values.next().and_then(|value| value.number()).unwrap_or(0.0);
+    Ok(Command { name, transaction, arguments: values.collect(), stream })
+}
+
+/// A script tag, without the order to keep it for others, which a publisher puts before its data.
+fn script(timestamp: u32, payload: &[u8]) -> Option<Tag> {
+    let payload = payload.strip_prefix(SET_DATA_FRAME).unwrap_or(payload);
+    (!payload.is_empty()).then(|| Tag::new(Kind::Script, timestamp, payload))?
+}
+
+/// What we say of Enhanced RTMP, as members of an object: every codec passes through.
+pub(super) fn enhanced_properties() -> [(String, Value); 4] {
+    let any = || object([("*", CAN_FORWARD.into())]);
+    [
+        ("fourCcList".to_owned(), Value::StrictArray(vec!["*".into()])),
+        ("videoFourCcInfoMap".to_owned(), any()),
+        ("audioFourCcInfoMap".to_owned(), any()),
+        ("capsEx".to_owned(), CAPS_EX.into()),
+    ]
+}

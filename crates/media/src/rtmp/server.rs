@@ -1,0 +1,420 @@
+//! The server's side of one RTMP connection: a publisher or a player.
+//!
+//! Adobe's RTMP specification 1.0, section 7.2, with the commands that OBS, ffmpeg, VLC and
+//! librtmp add (`releaseStream`, `FCPublish`, `_checkbw` …) and the answers that they wait for.
+//! `publish` and `play` are answered by whoever drives the connection.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::handshake::{Handshake, Random};
+use super::link::{Command, Incoming, Link, STREAM_BEGIN, STREAM_EOF, enhanced_properties};
+use super::{Config, Error};
+use crate::amf0::{Value, object};
+use crate::codec::Role;
+use crate::flv::{Kind, Tag};
+
+/// What a tag that waits costs beside its payload, roughly.
+const TAG_OVERHEAD: usize = 128;
+
+/// What a client wants to publish or to play.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// Application, without its query.
+    pub app: String,
+    /// Stream name, without its query; may be empty.
+    pub stream: String,
+    /// The queries of application and stream name, joined with `&`, without `?`.
+    pub query: String,
+    /// The URL that the client says it connected to; may be empty.
+    pub tc_url: String,
+    /// What the client says it is; may be empty.
+    pub flash_ver: String,
+}
+
+/// What happened on a connection.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// The client asks to publish: to be answered with [`Server::accept`] or [`Server::refuse`].
+    Publish(Request),
+    /// The client asks to play: to be answered in the same way.
+    Play(Request),
+    /// A tag of the publisher, with its own timestamp. Comes only after [`Server::accept`].
+    Tag(Tag),
+    /// The publisher is done, or withdraws what it asked for.
+    Unpublish,
+    /// The player pauses, or goes on.
+    Paused(bool),
+    /// The player is done, or withdraws what it asked for.
+    StopPlay,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Purpose {
+    Publish,
+    Play,
+}
+
+#[derive(Debug)]
+enum State {
+    Idle,
+    /// Not answered yet. Tags that come before the answer are held.
+    Asked {
+        purpose: Purpose,
+        stream: u32,
+        held: VecDeque<Tag>,
+        held_bytes: usize,
+    },
+    /// Withdrawn by the client, but still not answered.
+    Withdrawn,
+    Active {
+        purpose: Purpose,
+        stream: u32,
+    },
+}
+
+/// What `connect` said.
+#[derive(Debug)]
+struct Connect {
+    app: String,
+    query: String,
+    tc_url: String,
+    flash_ver: String,
+}
+
+/// The server's side of a connection.
+#[derive(Debug)]
+pub struct Server {
+    link: Link,
+    max_message: usize,
+    connect: Option<Connect>,
+    state: State,
+    /// The last message stream that was created.
+    created: u32,
+    /// Whether a player wants audio, and video.
+    receive: [bool; 2],
+    events: VecDeque<Event>,
+}
+
+impl Server {
+    /// A connection on which nothing has arrived.
+    pub fn new(config: Config, random: &Random) -> Self {
+        Self {
+            max_message: config.max_message,
+            link: Link::new(config, Handshake::server(random)),
+            connect: None,
+            state: State::Idle,
+            created: 0,
+            receive: [true; 2],
+            events: VecDeque::new(),
+        }
+    }
+
+    /// Takes bytes of the peer. Events and output are to be drained after each call.
+    ///
+    /// # Errors
+    /// The peer broke the protocol or a limit: the connection is over. Events and output that are
+    /// there stay valid; nothing more may be handed in.
+    pub fn handle(&mut self, mut input: &[u8]) -> Result<(), Error> {
+        self.link.count(input.len());
+        while let Some(incoming) = self.link.read(&mut input)? {
+            match incoming {
+                Incoming::Open | Incoming::StreamEof => {}
+                Incoming::Command(command) => self.command(&command)?,
+                Incoming::Tag(tag) => self.tag(tag)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// What happened since the last call.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next bytes for the peer.
+    pub fn poll_output(&mut self) -> Option<Bytes> {
+        self.link.poll_output()
+    }
+
+    /// Bytes that wait for [`Server::poll_output`].
+    pub fn queued(&self) -> usize {
+        self.link.queued()
+    }
+
+    /// Grants what the client asked for; nothing if it did not, or has withdrawn it.
+    pub fn accept(&mut self) {
+        let (purpose, stream) = match core::mem::replace(&mut self.state, State::Idle) {
+            State::Asked { purpose, stream, held, .. } => {
+                self.events.extend(held.into_iter().map(Event::Tag));
+                (purpose, stream)
+            }
+            State::Withdrawn => return,
+            other => return self.state = other,
+        };
+        self.state = State::Active { purpose, stream };
+        self.link.send_event(STREAM_BEGIN, &[stream]);
+        match purpose {
+            Purpose::Publish => {
+                self.status(stream, "status", "NetStream.Publish.Start", "publishing");
+            }
+            Purpose::Play => {
+                self.receive = [true; 2];
+                self.status(stream, "status", "NetStream.Play.Reset", "playing and resetting");
+                self.status(stream, "status", "NetStream.Play.Start", "playing");
+                self.link
+                    .send_data(stream, &["|RtmpSampleAccess".into(), true.into(), true.into()]);
+            }
+        }
+    }
+
+    /// Refuses what the client asked for, which may then ask for something else.
+    ///
+    /// Publishers get `NetStream.Publish.Denied`, which OBS shows, whatever the reason.
+    pub fn refuse(&mut self, description: &str) {
+        match core::mem::replace(&mut self.state, State::Idle) {
+            State::Asked { purpose, stream, .. } => {
+                let code = match purpose {
+                    Purpose::Publish => "NetStream.Publish.Denied",
+                    Purpose::Play => "NetStream.Play.StreamNotFound",
+                };
+                self.status(stream, "error", code, description);
+            }
+            State::Withdrawn => {}
+            other => self.state = other,
+        }
+    }
+
+    /// Queues a tag for a player; nothing if there is none, or it wants none of this kind.
+    pub fn send_tag(&mut self, tag: &Tag) {
+        let State::Active { purpose: Purpose::Play, stream } = self.state else { return };
+        let wanted = match tag.kind() {
+            Kind::Audio => self.receive[0],
+            Kind::Video => self.receive[1],
+            Kind::Script => true,
+        };
+        if wanted || tag.role() == Role::SequenceHeader {
+            self.link.send_tag(stream, tag);
+        }
+    }
+
+    /// Tells a player that its stream is over. It may then ask for another one.
+    pub fn end_of_stream(&mut self) {
+        if let State::Active { purpose: Purpose::Play, stream } = self.state {
+            self.state = State::Idle;
+            self.link.send_event(STREAM_EOF, &[stream]);
+            self.status(stream, "status", "NetStream.Play.UnpublishNotify", "end of stream");
+        }
+    }
+
+    fn tag(&mut self, tag: Tag) -> Result<(), Error> {
+        match &mut self.state {
+            State::Active { purpose: Purpose::Publish, .. } => {
+                self.events.push_back(Event::Tag(tag));
+            }
+            // Some encoders do not wait for the answer; without its sequence headers, their
+            // stream would be of no use.
+            State::Asked { purpose: Purpose::Publish, held, held_bytes, .. } => {
+                *held_bytes += tag.bytes().len() + TAG_OVERHEAD;
+                if *held_bytes > self.max_message {
+                    return Err(Error::Early);
+                }
+                held.push_back(tag);
+            }
+            // The last tags of one who was refused, for example.
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn command(&mut self, command: &Command) -> Result<(), Error> {
+        if command.name == "connect" {
+            return self.connect(command);
+        }
+        if self.connect.is_none() {
+            return Err(Error::NotConnected);
+        }
+        match command.name.as_str() {
+            "createStream" => {
+                self.created = self.created.wrapping_add(1).max(1);
+                let stream = f64::from(self.created);
+                self.result(command, &[Value::Null, stream.into()])?;
+            }
+            "releaseStream" | "FCPublish" | "FCSubscribe" | "_checkbw" => {
+                self.result(command, &[Value::Null, Value::Undefined])?;
+            }
+            "getStreamLength" => self.result(command, &[Value::Null, 0.0.into()])?,
+            "publish" => self.ask(command, Purpose::Publish)?,
+            "play" => self.ask(command, Purpose::Play)?,
+            "play2" => {
+                self.link.reply()?;
+                let description = "switching is not supported";
+                self.status(command.stream, "error", "NetStream.Play.Failed", description);
+            }
+            "pause" => self.pause(command)?,
+            "receiveAudio" => self.receive[0] = flag(command),
+            "receiveVideo" => self.receive[1] = flag(command),
+            "closeStream" => self.close(Some(command.stream)),
+            "deleteStream" => {
+                let id = command.argument(1).and_then(Value::number);
+                self.close(id.map(|id| id as u32));
+            }
+            "FCUnpublish" => {
+                if command.transaction != 0.0 {
+                    self.result(command, &[Value::Null, Value::Undefined])?;
+                }
+                self.unpublish();
+            }
+            _ if command.transaction != 0.0 => {
+                self.link.reply()?;
+                let info = information("error", "NetConnection.Call.Failed", "unknown command");
+                let values = [Value::Null, info];
+                self.link.send_command(command.stream, "_error", command.transaction, &values);
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn connect(&mut self, command: &Command) -> Result<(), Error> {
+        let properties = command.argument(0).unwrap_or(&Value::Null);
+        let text = |name| properties.get(name).and_then(Value::text).unwrap_or_default();
+        let (app, mut query) = split_query(text("app"));
+        if query.is_empty() {
+            query = split_query(text("tcUrl")).1;
+        }
+        self.connect = Some(Connect {
+            app: app.trim_matches('/').to_owned(),
+            query: query.to_owned(),
+            tc_url: text("tcUrl").to_owned(),
+            flash_ver: text("flashVer").to_owned(),
+        });
+        let mut answer = vec![
+            ("fmsVer".to_owned(), "FMS/3,0,1,123".into()),
+            ("capabilities".to_owned(), 31.0.into()),
+        ];
+        // Enhanced RTMP v2, "Enhancing NetConnection connect Command": "The server SHOULD state
+        // its support via attributes such as videoFourCcInfoMap, capsEx, and similar properties."
+        let enhanced = enhanced_properties();
+        if enhanced.iter().any(|(name, _)| properties.get(name).is_some()) {
+            answer.extend(enhanced);
+        }
+        let info = object([
+            ("level", "status".into()),
+            ("code", "NetConnection.Connect.Success".into()),
+            ("description", "connection succeeded".into()),
+            // Whoever asks for AMF3 (3) gets AMF0.
+            ("objectEncoding", 0.0.into()),
+        ]);
+        self.link.reply()?;
+        self.link.announce_window();
+        self.link.set_peer_bandwidth();
+        self.link.set_chunk_size();
+        let values = [Value::Object(answer), info];
+        self.link.send_command(command.stream, "_result", command.transaction, &values);
+        Ok(())
+    }
+
+    fn ask(&mut self, command: &Command, purpose: Purpose) -> Result<(), Error> {
+        self.link.reply()?;
+        if !matches!(self.state, State::Idle) {
+            let code = match purpose {
+                Purpose::Publish => "NetStream.Publish.BadName",
+                Purpose::Play => "NetStream.Play.Failed",
+            };
+            self.status(command.stream, "error", code, "one stream per connection");
+            return Err(Error::SecondStream);
+        }
+        let Some(connect) = &self.connect else { return Err(Error::NotConnected) };
+        let name = command.argument(1).and_then(Value::text);
+        let (stream, query) = split_query(name.ok_or(Error::Malformed("stream without a name"))?);
+        let separator = if connect.query.is_empty() || query.is_empty() { "" } else { "&" };
+        let request = Request {
+            app: connect.app.clone(),
+            stream: stream.to_owned(),
+            query: [&connect.query, separator, query].concat(),
+            tc_url: connect.tc_url.clone(),
+            flash_ver: connect.flash_ver.clone(),
+        };
+        self.state =
+            State::Asked { purpose, stream: command.stream, held: VecDeque::new(), held_bytes: 0 };
+        if purpose == Purpose::Publish {
+            self.link.expect_media();
+        }
+        self.events.push_back(match purpose {
+            Purpose::Publish => Event::Publish(request),
+            Purpose::Play => Event::Play(request),
+        });
+        Ok(())
+    }
+
+    fn pause(&mut self, command: &Command) -> Result<(), Error> {
+        if let State::Active { purpose: Purpose::Play, stream } = self.state {
+            self.link.reply()?;
+            let paused = flag(command);
+            let code = if paused { "NetStream.Pause.Notify" } else { "NetStream.Unpause.Notify" };
+            self.status(stream, "status", code, "as you wish");
+            self.events.push_back(Event::Paused(paused));
+        }
+        Ok(())
+    }
+
+    /// Ends what happens on this message stream.
+    fn close(&mut self, id: Option<u32>) {
+        let (State::Asked { purpose, stream, .. } | State::Active { purpose, stream }) = self.state
+        else {
+            return;
+        };
+        if id != Some(stream) {
+            return;
+        }
+        match purpose {
+            Purpose::Publish => self.unpublish(),
+            Purpose::Play => self.end(Event::StopPlay),
+        }
+    }
+
+    fn unpublish(&mut self) {
+        match self.state {
+            State::Active { purpose: Purpose::Publish, stream } => {
+                self.status(stream, "status", "NetStream.Unpublish.Success", "unpublished");
+            }
+            State::Asked { purpose: Purpose::Publish, .. } => {}
+            _ => return,
+        }
+        self.end(Event::Unpublish);
+    }
+
+    fn end(&mut self, event: Event) {
+        self.state = match self.state {
+            State::Asked { .. } => State::Withdrawn,
+            _ => State::Idle,
+        };
+        self.events.push_back(event);
+    }
+
+    fn result(&mut self, command: &Command, values: &[Value]) -> Result<(), Error> {
+        self.link.reply()?;
+        self.link.send_command(command.stream, "_result", command.transaction, values);
+        Ok(())
+    }
+
+    fn status(&mut self, stream: u32, level: &str, code: &str, description: &str) {
+        let values = [Value::Null, information(level, code, description)];
+        self.link.send_command(stream, "onStatus", 0.0, &values);
+    }
+}
+
+fn information(level: &str, code: &str, description: &str) -> Value {
+    object([("level", level.into()), ("code", code.into()), ("description", description.into())])
+}
+
+/// The first argument, as commands that switch something have it.
+fn flag(command: &Command) -> bool {
+    matches!(command.argument(1), Some(Value::Boolean(true)))
+}
+
+fn split_query(name: &str) -> (&str, &str) {
+    name.split_once('?').unwrap_or((name, ""))
+}

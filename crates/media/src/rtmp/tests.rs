@@ -1,0 +1,562 @@
+//! Server and client against each other in memory, and against peers that mean no good.
+
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+
+use super::chunk::{MAX_CHUNK_STREAMS, Message, Reader, Writer};
+use super::*;
+use crate::amf0::{Value, object};
+use crate::flv::{Kind, Tag};
+
+const METADATA: &[u8] = b"\x02\x00\x0aonMetaData\x08\x00\x00\x00\x00\x00\x00\x09";
+const URL: &str = "rtmp://example.org/live/demo?key=1";
+
+/// Metadata, sequence headers, frames of all sizes, a time that needs an extended timestamp, and
+/// codecs that only Enhanced RTMP has.
+fn tags() -> Vec<Tag> {
+    let long: Vec<u8> = (0..200_000).map(|i| if i == 0 { 0x17 } else { (i * 7) as u8 }).collect();
+    [
+        Tag::new(Kind::Script, 0, METADATA),
+        Tag::new(Kind::Video, 0, &[0x17, 0, 0, 0, 0, 1]),
+        Tag::new(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]),
+        Tag::new(Kind::Video, 40, &long),
+        Tag::new(Kind::Audio, 33, &[0xaf, 1, 0x21]),
+        Tag::new(Kind::Audio, 30, &[0xaf, 1, 0x21, 7]),
+        Tag::new(Kind::Video, 80, b"\xa1av01data"),
+        Tag::new(Kind::Video, 0x00ff_fffe, &long[..70_000]),
+        Tag::new(Kind::Video, 0x00ff_ffff, &long[..70_000]),
+        Tag::new(Kind::Video, 0x0100_0001, &long[..140_000]),
+        Tag::new(Kind::Audio, u32::MAX, &[0xaf, 1, 3]),
+        Tag::new(Kind::Audio, 5, &[0xaf, 1, 4]),
+    ]
+    .into_iter()
+    .map(|tag| tag.expect("short enough"))
+    .collect()
+}
+
+fn server() -> Server {
+    Server::new(Config::default(), &[1; 1_528])
+}
+
+fn client(intent: Intent) -> Client {
+    let url = Url::parse(URL).expect("a good URL");
+    Client::new(url, intent, Config::default(), &[2; 1_528])
+}
+
+fn output(mut poll: impl FnMut() -> Option<Bytes>) -> Vec<u8> {
+    core::iter::from_fn(&mut poll).flatten().collect()
+}
+
+/// Carries bytes both ways, in pieces of these sizes, until nobody has any.
+fn exchange(server: &mut Server, client: &mut Client, pieces: &[usize]) {
+    let mut sizes = pieces.iter().cycle();
+    loop {
+        let up = output(|| client.poll_output());
+        let mut rest = &up[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rest.len().min(*sizes.next().expect("endless")));
+            server.handle(piece).expect("an honest client");
+            rest = behind;
+        }
+        let down = output(|| server.poll_output());
+        assert_eq!((client.queued(), server.queued()), (0, 0));
+        let mut rest = &down[..];
+        while !rest.is_empty() {
+            let (piece, behind) = rest.split_at(rest.len().min(*sizes.next().expect("endless")));
+            client.handle(piece).expect("an honest server");
+            rest = behind;
+        }
+        if up.is_empty() && down.is_empty() {
+            return;
+        }
+    }
+}
+
+fn server_events(server: &mut Server) -> Vec<Event> {
+    core::iter::from_fn(|| server.poll_event()).collect()
+}
+
+fn client_events(client: &mut Client) -> Vec<ClientEvent> {
+    core::iter::from_fn(|| client.poll_event()).collect()
+}
+
+/// A connection on which the client's wish is granted.
+fn granted(intent: Intent, pieces: &[usize]) -> (Server, Client) {
+    let (mut server, mut client) = (server(), client(intent));
+    exchange(&mut server, &mut client, pieces);
+    let request = match (intent, server.poll_event()) {
+        (Intent::Publish, Some(Event::Publish(request)))
+        | (Intent::Play, Some(Event::Play(request))) => request,
+        (_, event) => panic!("{event:?}"),
+    };
+    assert_eq!((&*request.app, &*request.stream, &*request.query), ("live", "demo", "key=1"));
+    assert_eq!(request.tc_url, "rtmp://example.org/live");
+    server.accept();
+    exchange(&mut server, &mut client, pieces);
+    let expected = match intent {
+        Intent::Publish => ClientEvent::Publishing,
+        Intent::Play => ClientEvent::Playing,
+    };
+    assert_eq!(client_events(&mut client), [expected]);
+    (server, client)
+}
+
+fn tag_events(tags: &[Tag]) -> Vec<Event> {
+    tags.iter().cloned().map(Event::Tag).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    #[test]
+    fn tags_go_from_publisher_to_player_bit_by_bit(
+        pieces in proptest::collection::vec(1..5_000usize, 1..20),
+    ) {
+        let (mut ingest, mut publisher) = granted(Intent::Publish, &pieces);
+        tags().iter().for_each(|tag| publisher.send_tag(tag));
+        exchange(&mut ingest, &mut publisher, &pieces);
+        let events = server_events(&mut ingest);
+        prop_assert_eq!(&events, &tag_events(&tags()));
+
+        let (mut front, mut player) = granted(Intent::Play, &pieces);
+        for event in events {
+            if let Event::Tag(tag) = event {
+                front.send_tag(&tag);
+            }
+        }
+        exchange(&mut front, &mut player, &pieces);
+        let got: Vec<_> = tags().into_iter().map(ClientEvent::Tag).collect();
+        prop_assert_eq!(client_events(&mut player), got);
+    }
+}
+
+#[test]
+fn both_ends_can_end_a_stream() {
+    let (mut server, mut client) = granted(Intent::Publish, &[999]);
+    client.close();
+    exchange(&mut server, &mut client, &[999]);
+    assert_eq!(server_events(&mut server), [Event::Unpublish], "once");
+
+    let (mut server, mut client) = granted(Intent::Play, &[999]);
+    client.close();
+    exchange(&mut server, &mut client, &[999]);
+    assert_eq!(server_events(&mut server), [Event::StopPlay]);
+    server.send_tag(&tags()[0]);
+    assert_eq!(server.queued(), 0);
+
+    let (mut server, mut client) = granted(Intent::Play, &[999]);
+    server.end_of_stream();
+    exchange(&mut server, &mut client, &[999]);
+    assert_eq!(client_events(&mut client), [ClientEvent::Ended], "once");
+}
+
+#[test]
+fn a_refusal_arrives_with_its_reason() {
+    for intent in [Intent::Publish, Intent::Play] {
+        let (mut server, mut client) = (server(), client(intent));
+        exchange(&mut server, &mut client, &[100]);
+        server.refuse("bad key");
+        exchange(&mut server, &mut client, &[100]);
+        assert_eq!(client_events(&mut client), [ClientEvent::Refused("bad key".to_owned())]);
+        client.send_tag(&tags()[0]);
+        assert_eq!(client.queued(), 0);
+    }
+}
+
+#[test]
+fn a_payload_is_not_copied_on_its_way_out() {
+    let (mut server, _) = granted(Intent::Play, &[999]);
+    let tag = &tags()[3];
+    server.send_tag(tag);
+    let pieces: Vec<Bytes> = core::iter::from_fn(|| server.poll_output()).collect();
+    let chunks: Vec<_> = pieces.iter().filter(|piece| piece.len() > 16).collect();
+    assert_eq!(chunks.len(), 4, "200,000 bytes in chunks of 65,536");
+    assert_eq!(chunks[1].as_ptr(), tag.payload()[65_536..].as_ptr());
+}
+
+// What follows writes its own chunks.
+
+const STREAM: u32 = 1;
+
+fn greeting() -> Vec<u8> {
+    [&[3][..], &[0; 2 * 1_536]].concat()
+}
+
+/// A message in chunks of 128 bytes.
+fn message(kind: u8, time: u32, payload: &[u8]) -> Vec<u8> {
+    let mut writer = Writer::new();
+    writer.message(3, kind, STREAM, time, Bytes::copy_from_slice(payload));
+    output(|| writer.pop())
+}
+
+fn command(name: &str, transaction: f64, arguments: &[Value]) -> Vec<u8> {
+    let mut payload = BytesMut::new();
+    Value::from(name).write(&mut payload);
+    Value::from(transaction).write(&mut payload);
+    arguments.iter().for_each(|value| value.write(&mut payload));
+    message(20, 0, &payload)
+}
+
+fn connect() -> Vec<u8> {
+    command("connect", 1.0, &[object([("app", "live?a=1".into()), ("capsEx", 1.0.into())])])
+}
+
+fn publish() -> Vec<u8> {
+    command("publish", 0.0, &[Value::Null, "demo?b=2".into(), "live".into()])
+}
+
+/// A server, and somebody who reads what it sends.
+struct Served {
+    server: Server,
+    reader: Reader,
+}
+
+impl Served {
+    /// What the server has sent since the last call.
+    fn sent(&mut self) -> Vec<Message> {
+        let output = output(|| self.server.poll_output());
+        let mut input = &output[..];
+        let read = || self.reader.read(&mut input).expect("our own chunks");
+        core::iter::from_fn(read).collect()
+    }
+
+    /// The commands among it.
+    fn commands(&mut self) -> Vec<Vec<Value>> {
+        let messages = self.sent().into_iter().filter(|message| message.kind == 20);
+        messages.map(|message| amf0::read(message.payload()).expect("our own AMF0")).collect()
+    }
+
+    fn events(&mut self) -> Vec<Event> {
+        server_events(&mut self.server)
+    }
+}
+
+/// A server that was sent these bytes after a handshake, and what became of it.
+fn after(parts: &[Vec<u8>]) -> (Served, Result<(), Error>) {
+    let mut server = server();
+    let result = server.handle(&greeting());
+    output(|| server.poll_output());
+    let result = result.and_then(|()| parts.iter().try_for_each(|part| server.handle(part)));
+    (Served { server, reader: Reader::new(1 << 20) }, result)
+}
+
+/// A server that does what it was asked for.
+fn active(request: Vec<u8>) -> Served {
+    let (mut served, result) = after(&[connect(), request]);
+    assert_eq!(result, Ok(()));
+    served.server.accept();
+    served.sent();
+    served.events();
+    served
+}
+
+fn publishing() -> Server {
+    active(publish()).server
+}
+
+#[test]
+fn queries_are_joined_and_enhanced_rtmp_is_announced_to_who_asks() {
+    let (mut served, result) = after(&[connect(), publish()]);
+    assert_eq!(result, Ok(()));
+    let Some(Event::Publish(request)) = served.server.poll_event() else { panic!("no request") };
+    assert_eq!((&*request.app, &*request.stream, &*request.query), ("live", "demo", "a=1&b=2"));
+    let any_video = |served: &mut Served| {
+        let answer = served.commands().swap_remove(0);
+        assert_eq!(answer[3].get("code"), Some(&"NetConnection.Connect.Success".into()));
+        answer[2].get("videoFourCcInfoMap")?.get("*")?.number()
+    };
+    assert_eq!(any_video(&mut served), Some(4.0));
+    let plain = command("connect", 1.0, &[object([("app", "live".into())])]);
+    assert_eq!(any_video(&mut after(&[plain]).0), None);
+}
+
+#[test]
+fn media_that_does_not_wait_for_the_answer_is_held_until_it() {
+    let tag = &tags()[1];
+    let (mut served, result) = after(&[connect(), publish()]);
+    assert_eq!(result, Ok(()));
+    let server = &mut served.server;
+    server.handle(&message(9, 0, &tag.payload())).expect("held");
+    assert_eq!(server_events(server).len(), 1, "the request");
+    server.accept();
+    assert_eq!(server_events(server), [Event::Tag(tag.clone())]);
+
+    let mut server = after(&[connect(), publish()]).0.server;
+    let flood = message(9, 0, &[0x17; 60_000]);
+    let result = (0..1_000).try_for_each(|_| server.handle(&flood));
+    assert_eq!(result, Err(Error::Early));
+}
+
+#[test]
+fn a_request_that_was_withdrawn_is_not_granted_to_another() {
+    let close = command("deleteStream", 0.0, &[Value::Null, f64::from(STREAM).into()]);
+    let (mut served, result) = after(&[connect(), publish(), close.clone()]);
+    assert_eq!(result, Ok(()));
+    assert_eq!(served.events()[1..], [Event::Unpublish]);
+    let again = served.server.handle(&publish());
+    assert_eq!(again, Err(Error::SecondStream), "before the first is answered");
+
+    let (mut served, _) = after(&[connect(), publish(), close]);
+    served.server.accept();
+    assert_eq!(served.server.handle(&publish()), Ok(()));
+    assert_eq!(served.events().len(), 3);
+}
+
+#[test]
+fn other_commands_get_the_answers_that_clients_wait_for() {
+    let answer = |parts: Vec<u8>| {
+        let (mut served, _) = after(&[connect()]);
+        served.sent();
+        served.server.handle(&parts).expect("allowed");
+        served.commands()
+    };
+    for (name, first) in [
+        ("createStream", "_result"),
+        ("releaseStream", "_result"),
+        ("FCPublish", "_result"),
+        ("_checkbw", "_result"),
+        ("getStreamLength", "_result"),
+        ("play2", "onStatus"),
+        ("somethingElse", "_error"),
+    ] {
+        let commands = answer(command(name, 7.0, &[Value::Null]));
+        assert_eq!(commands[0][0], first.into(), "{name}");
+        let transaction = if first == "onStatus" { 0.0 } else { 7.0 };
+        assert_eq!(commands[0][1], transaction.into(), "{name}");
+    }
+    assert!(answer(command("somethingElse", 0.0, &[])).is_empty());
+    // The same behind the zero byte of an AMF3 command.
+    let payload = b"\x00\x02\x00\x0ccreateStream\x00\x3f\xf0\0\0\0\0\0\0\x05";
+    assert_eq!(answer(message(17, 0, payload)).len(), 1);
+}
+
+#[test]
+fn a_player_pauses_and_chooses_what_it_gets() {
+    let mut served = active(command("play", 0.0, &[Value::Null, "demo".into()]));
+    let wish = |name, value: bool| command(name, 0.0, &[Value::Null, value.into()]);
+    served.server.handle(&wish("pause", true)).expect("allowed");
+    assert_eq!(served.events(), [Event::Paused(true)]);
+    served.server.handle(&wish("receiveVideo", false)).expect("allowed");
+    served.sent();
+    tags()[..5].iter().for_each(|tag| served.server.send_tag(tag));
+    let kinds: Vec<u8> = served.sent().iter().map(|message| message.kind).collect();
+    assert_eq!(kinds, [18, 9, 8, 8], "the sequence header, but no frame");
+}
+
+#[test]
+fn an_aggregate_becomes_its_tags() {
+    let mut server = publishing();
+    let aggregate: Vec<u8> =
+        [&tags()[4], &tags()[1]].iter().flat_map(|tag| tag.bytes().to_vec()).collect();
+    server.handle(&message(22, 1_000, &aggregate)).expect("allowed");
+    let at = |tag: &Tag, time| Tag::new(tag.kind(), time, &tag.payload()).expect("short");
+    let expected = [at(&tags()[4], 1_000), at(&tags()[1], 1_000u32.wrapping_sub(33))];
+    assert_eq!(server_events(&mut server), tag_events(&expected));
+    let cut = message(22, 0, &aggregate[..12]);
+    assert_eq!(server.handle(&cut), Err(Error::Malformed("aggregate")));
+}
+
+#[test]
+fn metadata_loses_the_order_to_keep_it() {
+    let kept = [&b"\x02\x00\x0d@setDataFrame"[..], METADATA].concat();
+    let amf3 = [&[0][..], METADATA].concat();
+    for (kind, payload) in [(18, &kept), (18, &METADATA.to_vec()), (15, &amf3)] {
+        let mut server = publishing();
+        server.handle(&message(kind, 0, payload)).expect("allowed");
+        assert_eq!(server_events(&mut server), tag_events(&tags()[..1]), "{kind}");
+    }
+}
+
+#[test]
+fn bytes_are_acknowledged_and_pings_answered() {
+    let mut served = active(publish());
+    let mut sent_for = |kind, payload: &[u8]| {
+        let input = message(kind, 0, payload);
+        served.server.handle(&input).expect("allowed");
+        let sent = served.sent().into_iter();
+        sent.map(|message| (message.kind, message.payload().to_vec())).collect::<Vec<_>>()
+    };
+    assert_eq!(sent_for(4, &[0, 6, 1, 2, 3, 4]), [(4, vec![0, 7, 1, 2, 3, 4])], "pong");
+    assert_eq!(sent_for(6, &[0, 1, 0, 0, 2])[0].0, 5, "our window");
+    // More than 1,000 bytes have come since the start: acknowledged at once, and then not again
+    // before there are 1,000 more.
+    assert_eq!(sent_for(5, &[0, 0, 3, 232])[0].0, 3);
+    assert_eq!(sent_for(9, &[0x17; 500]), []);
+    assert_eq!(sent_for(9, &[0x17; 500])[0].0, 3);
+}
+
+#[test]
+fn hostile_chunks_end_the_connection() {
+    let control = |kind: u8, value: u32| message(kind, 0, &value.to_be_bytes());
+    let end = |parts: &[Vec<u8>]| {
+        let mut server = publishing();
+        parts.iter().try_for_each(|part| server.handle(part))
+    };
+    assert_eq!(end(&[control(1, 0)]), Err(Error::ChunkSize(0)));
+    assert_eq!(end(&[control(1, 1 << 31)]), Err(Error::ChunkSize(1 << 31)));
+    assert_eq!(end(&[control(1, 0x7fff_ffff)]), Ok(()));
+    assert_eq!(end(&[control(2, 9_999)]), Ok(()), "abort of what is not there");
+    assert_eq!(
+        end(&[vec![2, 0, 0, 0, 0, 0, 3, 1, 0, 0, 0, 0, 1, 1, 1]]),
+        Err(Error::Malformed("chunk control"))
+    );
+    assert_eq!(end(&[vec![0xc9]]), Err(Error::ChunkHeader));
+    assert_eq!(end(&[vec![0x89, 0, 0, 0]]), Err(Error::ChunkHeader));
+    let huge = [4, 0, 0, 0, 0xff, 0xff, 0xff, 9, 1, 0, 0, 0];
+    assert_eq!(end(&[huge.to_vec()]), Err(Error::MessageTooLarge(0xff_ffff)));
+    let started = [4, 0, 0, 0, 0, 0, 9, 9, 1, 0, 0, 0, 1];
+    assert_eq!(end(&[[started, started].concat()]), Ok(()), "the second is the first's payload");
+    let two: Vec<u8> = [&[4, 0, 0, 0, 0, 1, 0, 9, 1, 0, 0, 0][..], &[0; 128], &started].concat();
+    assert_eq!(end(&[two]), Err(Error::Interrupted));
+
+    let (_, result) = after(&[vec![4, 0, 0, 0, 1, 0, 1, 9, 1, 0, 0, 0]]);
+    assert_eq!(result, Err(Error::MessageTooLarge(65_537)), "no media before publish");
+    let (_, result) = after(&[publish()]);
+    assert_eq!(result, Err(Error::NotConnected));
+    let (mut served, result) = after(&[connect(), publish(), publish()]);
+    assert_eq!(result, Err(Error::SecondStream));
+    let sent = served.commands();
+    let code = sent.last().and_then(|status| status[3].get("code"));
+    assert_eq!(code, Some(&"NetStream.Publish.BadName".into()), "it is told before the end");
+    let nested = [&b"\x02\x00\x01x"[..], &b"\x0a\x00\x00\x00\x01".repeat(10_000)].concat();
+    let nested = message(20, 0, &nested);
+    assert_eq!(end(&[nested]), Err(Error::Amf(amf0::Error::TooDeep)));
+    assert_eq!(end(&[message(17, 0, &[3, 2])]), Err(Error::Malformed("AMF3")));
+}
+
+#[test]
+fn chunks_of_one_byte_work() {
+    let mut server = publishing();
+    server.handle(&message(1, 0, &[0, 0, 0, 1])).expect("allowed");
+    let chunks = [4, 0, 0, 7, 0, 0, 3, 9, 1, 0, 0, 0, 0x17, 0xc4, 0x01, 0xc4, 0x00];
+    server.handle(&chunks).expect("allowed");
+    let tag = Tag::new(Kind::Video, 7, &[0x17, 1, 0]).expect("short");
+    assert_eq!(server_events(&mut server), [Event::Tag(tag)]);
+}
+
+#[test]
+fn no_more_chunk_streams_than_any_encoder_needs() {
+    let mut server = publishing();
+    let mut opened = 0;
+    let result = (0u32..65_536).try_for_each(|n| {
+        let [.., high, low] = n.to_be_bytes();
+        let header = [1, low, high, 0, 0, 0, 0, 0, 200, 9, 1, 0, 0, 0];
+        server.handle(&[&header[..], &[0x17; 128]].concat())?;
+        opened += 1;
+        Ok(())
+    });
+    assert_eq!(result, Err(Error::ChunkStreams));
+    assert!((50..MAX_CHUNK_STREAMS).contains(&opened), "{opened}");
+}
+
+#[test]
+fn messages_that_never_end_are_bounded_together() {
+    let mut server = publishing();
+    let mut started = 0;
+    // Each 1 MiB long, and one chunk of it sent.
+    let result = (8u8..60).try_for_each(|id| {
+        let header = [id, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0];
+        server.handle(&[&header[..], &[0x17; 128]].concat())?;
+        started += 1;
+        Ok(())
+    });
+    assert_eq!((result, started), (Err(Error::Unfinished), 8));
+
+    // An abort makes room again.
+    let mut server = publishing();
+    for _ in 0..100 {
+        let header = [8, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0];
+        server.handle(&[&header[..], &[0x17; 128]].concat()).expect("within bounds");
+        server.handle(&message(2, 0, &[0, 0, 0, 8])).expect("allowed");
+    }
+}
+
+#[test]
+fn who_never_reads_answers_gets_no_more_of_them() {
+    for request in [
+        command("createStream", 1.0, &[Value::Null]),
+        message(4, 0, &[0, 6, 1, 2, 3, 4]),
+        message(6, 0, &[0, 1, 0, 0, 2]),
+        connect(),
+    ] {
+        let mut server = publishing();
+        let result = (0..2_000).try_for_each(|_| server.handle(&request));
+        assert_eq!(result, Err(Error::Unread));
+        assert!(server.queued() < 1 << 20, "{}", server.queued());
+        // The same from one who reads is nothing but work.
+        let mut server = publishing();
+        for _ in 0..2_000 {
+            server.handle(&request).expect("allowed");
+            output(|| server.poll_output());
+        }
+    }
+}
+
+/// Everything that a client sends in a session that publishes, and a server in one that plays.
+fn recorded() -> (Vec<u8>, Vec<u8>) {
+    let record = |intent| {
+        let (mut server, mut client) = (server(), client(intent));
+        let (mut ups, mut downs) = (Vec::new(), Vec::new());
+        for round in 0..9 {
+            let up = output(|| client.poll_output());
+            server.handle(&up).expect("an honest client");
+            let down = output(|| server.poll_output());
+            client.handle(&down).expect("an honest server");
+            ups.extend(up);
+            downs.extend(down);
+            if round == 5 {
+                server.accept();
+            }
+            if round == 7 {
+                tags().iter().take(7).for_each(|tag| client.send_tag(tag));
+                tags().iter().take(7).for_each(|tag| server.send_tag(tag));
+            }
+        }
+        (ups, downs)
+    };
+    (record(Intent::Publish).0, record(Intent::Play).1)
+}
+
+fn damaged(session: &[u8], damage: &[(prop::sample::Index, u8)]) -> Vec<u8> {
+    let mut bytes = session.to_vec();
+    // Handshakes are 3 kB, and frames 200 kB: most damage goes where the headers are.
+    for (at, value) in damage {
+        let at = 3_073 + at.index(1_500);
+        if let Some(byte) = bytes.get_mut(at) {
+            *byte = *value;
+        }
+    }
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn damage_panics_nobody_and_costs_no_memory(
+        damage in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6),
+        piece in 1..4_000usize,
+    ) {
+        let (up, down) = recorded();
+        let mut server = server();
+        for piece in damaged(&up, &damage).chunks(piece) {
+            if server.handle(piece).is_err() {
+                break;
+            }
+            server.accept();
+            server_events(&mut server);
+        }
+        prop_assert!(server.queued() < 1 << 20);
+        let mut client = client(Intent::Play);
+        for piece in damaged(&down, &damage).chunks(piece) {
+            if client.handle(piece).is_err() {
+                break;
+            }
+            client_events(&mut client);
+        }
+        prop_assert!(client.queued() < 1 << 20);
+    }
+
+    #[test]
+    fn random_chunks_panic_nobody(bytes in proptest::collection::vec(any::<u8>(), 0..3_000)) {
+        let _ = publishing().handle(&bytes);
+    }
+}

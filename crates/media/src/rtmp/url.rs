@@ -1,0 +1,132 @@
+//! `rtmp://` URLs, as ffmpeg and OBS read them.
+
+use core::fmt;
+
+use super::DEFAULT_PORT;
+
+/// Where a stream is: `rtmp://host[:port]/app[/instance]/stream[?query]`.
+///
+/// The application is everything up to the last slash, `app/instance` included, and the stream
+/// name is the rest. For one or two segments before the name that is what ffmpeg does too.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Url {
+    /// Name or address, without the brackets of an IPv6 address.
+    pub host: String,
+    /// TCP port.
+    pub port: u16,
+    /// Application, and instance behind a slash if there is one.
+    pub app: String,
+    /// Stream name, with its query if it has one.
+    pub stream: String,
+}
+
+/// What is wrong with a URL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct UrlError(&'static str);
+
+impl fmt::Display for UrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RTMP URL {}", self.0)
+    }
+}
+
+impl std::error::Error for UrlError {}
+
+impl Url {
+    /// Reads a URL.
+    ///
+    /// # Errors
+    /// It is no `rtmp` URL of a stream.
+    pub fn parse(url: &str) -> Result<Self, UrlError> {
+        let rest = match url.split_once("://") {
+            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("rtmp") => rest,
+            _ => return Err(UrlError("does not start with rtmp://")),
+        };
+        let (authority, path) = rest.split_once('/').ok_or(UrlError("has no application"))?;
+        let (host, port) = authority_parts(authority)?;
+        let path_len = path.find('?').unwrap_or(path.len());
+        let slash = path[..path_len].rfind('/').ok_or(UrlError("has no stream name"))?;
+        let (app, stream) = (path[..slash].trim_matches('/'), &path[slash + 1..]);
+        if app.is_empty() {
+            return Err(UrlError("has no application"));
+        }
+        if stream.is_empty() || stream.starts_with('?') {
+            return Err(UrlError("has no stream name"));
+        }
+        Ok(Self { host: host.to_owned(), port, app: app.to_owned(), stream: stream.to_owned() })
+    }
+
+    /// The URL of the application, which `connect` carries.
+    pub fn tc_url(&self) -> String {
+        let Self { host, port, app, .. } = self;
+        let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
+        match *port {
+            DEFAULT_PORT => format!("rtmp://{host}/{app}"),
+            port => format!("rtmp://{host}:{port}/{app}"),
+        }
+    }
+}
+
+fn authority_parts(authority: &str) -> Result<(&str, u16), UrlError> {
+    if authority.contains('@') {
+        return Err(UrlError("has a user name, which is not supported"));
+    }
+    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
+        rest.split_once(']').ok_or(UrlError("has an address without its bracket"))?
+    } else {
+        authority.split_at(authority.find(':').unwrap_or(authority.len()))
+    };
+    if host.is_empty() {
+        return Err(UrlError("has no host"));
+    }
+    let port = match port {
+        "" => Some(DEFAULT_PORT),
+        port => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|p| *p != 0),
+    };
+    Ok((host, port.ok_or(UrlError("has a port that is none"))?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_fall_into_their_parts() {
+        for (url, host, port, app, stream) in [
+            ("rtmp://example.org/live/demo", "example.org", 1935, "live", "demo"),
+            ("RTMP://127.0.0.1:1936/live/demo?k=a/b", "127.0.0.1", 1936, "live", "demo?k=a/b"),
+            ("rtmp://[::1]:9/app/inst/name", "::1", 9, "app/inst", "name"),
+            ("rtmp://[::1]/a//b", "::1", 1935, "a", "b"),
+        ] {
+            let parsed = Url::parse(url).expect(url);
+            let parts = (parsed.host.as_str(), parsed.port, parsed.app.as_str(), &*parsed.stream);
+            assert_eq!(parts, (host, port, app, stream), "{url}");
+        }
+        let tc_url = |url| Url::parse(url).map(|url| url.tc_url());
+        assert_eq!(tc_url("rtmp://h:1935/a/i/s?q").as_deref(), Ok("rtmp://h/a/i"));
+        assert_eq!(tc_url("rtmp://[::1]:9/a/s").as_deref(), Ok("rtmp://[::1]:9/a"));
+    }
+
+    #[test]
+    fn what_is_no_stream_is_refused() {
+        for url in [
+            "http://h/a/s",
+            "rtmp:/h/a/s",
+            "rtmp://h",
+            "rtmp://h/a",
+            "rtmp://h/a/",
+            "rtmp:///a/s",
+            "rtmp://h:x/a/s",
+            "rtmp://h:0/a/s",
+            "rtmp://h:70000/a/s",
+            "rtmp://[::1/a/s",
+            "rtmp://u:p@h/a/s",
+            "rtmp://h//s",
+            "rtmp://h/a/?q",
+            "rtmp://[::1]x/a/s",
+            "",
+        ] {
+            assert!(Url::parse(url).is_err(), "{url}");
+        }
+    }
+}
