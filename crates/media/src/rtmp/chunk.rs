@@ -421,4 +421,17 @@ mod tests {
             read(&bytes, 1).iter().map(|m| (m.timestamp, m.kind, m.stream)).collect();
         assert_eq!(read, [(100, 9, 1), (110, 8, 1), (120, 8, 1), (125, 8, 1)]);
     }
+
+    #[test]
+    fn messages_of_several_chunk_streams_may_interleave() {
+        let head = |id: u8, kind: u8, len: u8| [id, 0, 0, 0, 0, 0, len, kind, 1, 0, 0, 0].to_vec();
+        let video = [head(6, 9, 200), vec![0x17; 128]].concat();
+        let audio = [head(4, 8, 2), vec![0xaf, 1]].concat();
+        let rest = [vec![0xc6], vec![0x17; 72]].concat();
+        for piece in [1, 1_000] {
+            let got = read(&[&video[..], &audio, &rest].concat(), piece);
+            let got: Vec<_> = got.iter().map(|m| (m.kind, m.payload().len())).collect();
+            assert_eq!(got, [(8, 2), (9, 200)]);
+        }
+    }
 }

@@ -138,9 +138,8 @@ impl Link {
 
     fn message(&mut self, message: Message) -> Result<Option<Incoming>, Error> {
         match message.kind {
-            ACKNOWLEDGEMENT => {
-                // What waits is bounded by whoever drains the output, who sees the socket.
-            }
+            // What waits is bounded by whoever drains the output, who sees the socket.
+            ACKNOWLEDGEMENT => {}
             USER_CONTROL => return self.user_control(message.payload()),
             WINDOW_ACK_SIZE => {
                 self.window =

@@ -1,0 +1,294 @@
+//! RTMP against ffmpeg, in all four combinations: it publishes and plays, as client and as server.
+//!
+//! Loopback only, on ports of the kernel's choice. Where there is no ffmpeg the tests say so in
+//! their output and pass.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use mendcast_media::rtmp::{Client, ClientEvent, Config, Error, Event, Intent, Server, Url};
+use mendcast_media::{Kind, Role, Tag, flv};
+
+/// Each test as a whole is much faster; the machine may be busy.
+const TIMEOUT: Duration = Duration::from_secs(40);
+/// Two seconds of picture and tone.
+const SOURCE: &str = "-f lavfi -i testsrc2=size=320x180:rate=25 -f lavfi -i sine=frequency=440 \
+    -t 2 -c:v libx264 -preset ultrafast -g 25 -pix_fmt yuv420p -c:a aac -f flv";
+
+struct Ffmpeg {
+    child: Child,
+    output: Option<JoinHandle<Vec<u8>>>,
+}
+
+impl Ffmpeg {
+    /// `None`, and a line of explanation, if there is no ffmpeg.
+    fn start(arguments: &str) -> Option<Self> {
+        let mut command = Command::new("ffmpeg");
+        command.args("-nostdin -hide_banner -loglevel error".split(' '));
+        command.args(arguments.split_whitespace());
+        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut child = match child {
+            Ok(child) => child,
+            Err(error) => {
+                println!("SKIPPED: ffmpeg cannot be started: {error}");
+                return None;
+            }
+        };
+        let output = child.stdout.take().map(|mut stdout| {
+            spawn(move || {
+                let mut bytes = Vec::new();
+                // What is missing shows in the comparison.
+                let _ = stdout.read_to_end(&mut bytes);
+                bytes
+            })
+        });
+        Some(Self { child, output })
+    }
+
+    /// The tags that it wrote, when it is done.
+    fn finish(mut self) -> Vec<Tag> {
+        let start = Instant::now();
+        while self.child.try_wait().expect("a child").is_none() {
+            assert!(start.elapsed() < TIMEOUT, "ffmpeg does not end");
+            sleep(Duration::from_millis(20));
+        }
+        let body = self.output.take().expect("once").join().expect("no panic");
+        let mut reader = flv::Reader::new(flv::MAX_PAYLOAD);
+        reader.read(&body).expect("ffmpeg writes FLV");
+        core::iter::from_fn(|| reader.next_tag()).collect()
+    }
+}
+
+impl Drop for Ffmpeg {
+    fn drop(&mut self) {
+        // Fails if it has ended, which is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+trait Side {
+    fn handle(&mut self, input: &[u8]) -> Result<(), Error>;
+    fn poll_output(&mut self) -> Option<Bytes>;
+}
+
+impl Side for Server {
+    fn handle(&mut self, input: &[u8]) -> Result<(), Error> {
+        self.handle(input)
+    }
+    fn poll_output(&mut self) -> Option<Bytes> {
+        self.poll_output()
+    }
+}
+
+impl Side for Client {
+    fn handle(&mut self, input: &[u8]) -> Result<(), Error> {
+        self.handle(input)
+    }
+    fn poll_output(&mut self) -> Option<Bytes> {
+        self.poll_output()
+    }
+}
+
+/// Carries bytes until the peer closes, or until `step` says that all is done.
+fn drive<S: Side>(mut socket: TcpStream, side: &mut S, mut step: impl FnMut(&mut S) -> bool) {
+    socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a socket");
+    let start = Instant::now();
+    let mut input = vec![0; 16 << 10];
+    loop {
+        assert!(start.elapsed() < TIMEOUT, "the session does not end");
+        let is_done = step(side);
+        while let Some(bytes) = side.poll_output() {
+            if let Err(error) = socket.write_all(&bytes) {
+                assert!(is_done, "{error}");
+            }
+        }
+        if is_done {
+            return;
+        }
+        match socket.read(&mut input) {
+            Ok(0) => break,
+            Ok(len) => side.handle(&input[..len]).expect("ffmpeg speaks RTMP"),
+            Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            // A peer that closes with our acknowledgements unread.
+            Err(e) if e.kind() == ErrorKind::ConnectionReset => break,
+            Err(e) => panic!("{e}"),
+        }
+    }
+    step(side);
+}
+
+fn listen() -> (TcpListener, String) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    let port = listener.local_addr().expect("bound").port();
+    (listener, format!("rtmp://127.0.0.1:{port}/live/demo"))
+}
+
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("a socket");
+    let start = Instant::now();
+    loop {
+        if let Ok((socket, _)) = listener.accept() {
+            socket.set_nonblocking(false).expect("a socket");
+            return socket;
+        }
+        assert!(start.elapsed() < TIMEOUT, "ffmpeg does not come");
+        sleep(Duration::from_millis(10));
+    }
+}
+
+fn connect(url: &Url) -> TcpStream {
+    let start = Instant::now();
+    loop {
+        if let Ok(socket) = TcpStream::connect((url.host.as_str(), url.port)) {
+            return socket;
+        }
+        assert!(start.elapsed() < TIMEOUT, "ffmpeg does not listen");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// What ffmpeg publishes to our server.
+fn published() -> Option<Vec<Tag>> {
+    let (listener, url) = listen();
+    let _ffmpeg = Ffmpeg::start(&format!("{SOURCE} {url}?key=1"))?;
+    let mut server = Server::new(Config::default(), &[7; 1_528]);
+    let (mut request, mut tags, mut has_ended) = (None, Vec::new(), false);
+    drive(accept(&listener), &mut server, |server| {
+        while let Some(event) = server.poll_event() {
+            match event {
+                Event::Publish(asked) => {
+                    request = Some(asked);
+                    server.accept();
+                }
+                Event::Tag(tag) => tags.push(tag),
+                Event::Unpublish => has_ended = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        has_ended
+    });
+    let request = request.expect("a request");
+    assert_eq!((&*request.app, &*request.stream, &*request.query), ("live", "demo", "key=1"));
+    assert!(has_ended, "FCUnpublish or deleteStream");
+    Some(tags)
+}
+
+fn roles(tags: &[Tag], role: Role) -> Vec<&Tag> {
+    tags.iter().filter(|tag| tag.role() == role).collect()
+}
+
+/// Coded data, which nobody on the way may change.
+fn frames(tags: &[Tag], kind: Kind) -> Vec<Bytes> {
+    let is_media = |tag: &&Tag| {
+        let roles = [Role::KeyFrame, Role::InterFrame, Role::AudioFrame, Role::SequenceHeader];
+        tag.kind() == kind && roles.contains(&tag.role())
+    };
+    tags.iter().filter(is_media).map(Tag::payload).collect()
+}
+
+fn assert_same_media(got: &[Tag], expected: &[Tag]) {
+    for kind in [Kind::Audio, Kind::Video] {
+        let (got, expected) = (frames(got, kind), frames(expected, kind));
+        assert_eq!(got.len(), expected.len(), "{kind:?}");
+        assert!(got == expected, "{kind:?} payloads differ");
+    }
+}
+
+fn assert_complete(tags: &[Tag]) {
+    assert_eq!(tags[0].role(), Role::Metadata, "{:?}", &tags[..4]);
+    let headers: Vec<_> = tags[1..3].iter().map(|tag| (tag.role(), tag.kind())).collect();
+    assert!(headers.contains(&(Role::SequenceHeader, Kind::Video)), "{headers:?}");
+    assert!(headers.contains(&(Role::SequenceHeader, Kind::Audio)), "{headers:?}");
+    let keys: Vec<u32> = roles(tags, Role::KeyFrame).iter().map(|tag| tag.timestamp()).collect();
+    // The picture starts behind what the AAC encoder puts before the tone.
+    assert!(keys.len() == 2 && keys[0] < 100 && keys[1] - keys[0] == 1_000, "{keys:?}");
+    assert_eq!(roles(tags, Role::InterFrame).len(), 48);
+    assert!(roles(tags, Role::AudioFrame).len() > 80);
+}
+
+#[test]
+fn ffmpeg_publishes_to_us() {
+    if let Some(tags) = published() {
+        assert_complete(&tags);
+    }
+}
+
+#[test]
+fn ffmpeg_plays_from_us() {
+    let Some(tags) = published() else { return };
+    let (listener, url) = listen();
+    let Some(ffmpeg) = Ffmpeg::start(&format!("-i {url} -c copy -f flv pipe:1")) else { return };
+    let mut server = Server::new(Config::default(), &[7; 1_528]);
+    drive(accept(&listener), &mut server, |server| {
+        match server.poll_event() {
+            Some(Event::Play(request)) => {
+                assert_eq!((&*request.app, &*request.stream), ("live", "demo"));
+                server.accept();
+                tags.iter().for_each(|tag| server.send_tag(tag));
+                server.end_of_stream();
+            }
+            Some(Event::StopPlay) => {}
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+        false
+    });
+    assert_same_media(&ffmpeg.finish(), &tags);
+}
+
+#[test]
+fn we_publish_to_ffmpeg() {
+    let Some(tags) = published() else { return };
+    let (listener, url) = listen();
+    drop(listener);
+    let arguments = format!("-listen 1 -i {url} -c copy -f flv pipe:1");
+    let Some(ffmpeg) = Ffmpeg::start(&arguments) else { return };
+    let url = Url::parse(&url).expect("our own URL");
+    let socket = connect(&url);
+    let mut client = Client::new(url, Intent::Publish, Config::default(), &[7; 1_528]);
+    let mut is_closed = false;
+    drive(socket, &mut client, |client| {
+        match client.poll_event() {
+            Some(ClientEvent::Publishing) => {
+                tags.iter().for_each(|tag| client.send_tag(tag));
+                client.close();
+                is_closed = true;
+            }
+            Some(other) => panic!("{other:?}"),
+            None => {}
+        }
+        is_closed
+    });
+    assert!(is_closed);
+    assert_same_media(&ffmpeg.finish(), &tags);
+}
+
+#[test]
+fn we_play_from_ffmpeg() {
+    let (listener, url) = listen();
+    drop(listener);
+    let Some(_ffmpeg) = Ffmpeg::start(&format!("{SOURCE} -listen 1 {url}")) else { return };
+    let url = Url::parse(&url).expect("our own URL");
+    let socket = connect(&url);
+    let mut client = Client::new(url, Intent::Play, Config::default(), &[7; 1_528]);
+    let (mut is_playing, mut tags) = (false, Vec::new());
+    drive(socket, &mut client, |client| {
+        let mut has_ended = false;
+        while let Some(event) = client.poll_event() {
+            match event {
+                ClientEvent::Playing => is_playing = true,
+                ClientEvent::Tag(tag) => tags.push(tag),
+                ClientEvent::Ended => has_ended = true,
+                other => panic!("{other:?}"),
+            }
+        }
+        has_ended
+    });
+    assert!(is_playing);
+    assert_complete(&tags);
+}
