@@ -178,24 +178,45 @@ fn published() -> Option<Vec<Tag>> {
     Some(tags)
 }
 
+/// The same tags at times that need extended timestamps, at least the first of each kind.
+fn later(tags: &[Tag]) -> Vec<Tag> {
+    let later = |tag: &Tag| {
+        let time = tag.timestamp() + 0x0123_4567;
+        Tag::new(tag.kind(), time, &tag.payload()).expect("as long as before")
+    };
+    tags.iter().map(later).collect()
+}
+
+/// Chunks so small that even metadata and sequence headers need several.
+fn small_chunks() -> Config {
+    Config { chunk_size: 20, ..Config::default() }
+}
+
 fn roles(tags: &[Tag], role: Role) -> Vec<&Tag> {
     tags.iter().filter(|tag| tag.role() == role).collect()
 }
 
-/// Coded data, which nobody on the way may change.
-fn frames(tags: &[Tag], kind: Kind) -> Vec<Bytes> {
-    let is_media = |tag: &&Tag| {
-        let roles = [Role::KeyFrame, Role::InterFrame, Role::AudioFrame, Role::SequenceHeader];
+/// Coded data, which nobody on the way may change, and its time since the first.
+fn frames(tags: &[Tag], kind: Kind) -> Vec<(u32, Bytes)> {
+    let is_frame = |tag: &&Tag| {
+        let roles = [Role::KeyFrame, Role::InterFrame, Role::AudioFrame];
         tag.kind() == kind && roles.contains(&tag.role())
     };
-    tags.iter().filter(is_media).map(Tag::payload).collect()
+    let frames: Vec<&Tag> = tags.iter().filter(is_frame).collect();
+    let start = frames.first().map_or(0, |tag| tag.timestamp());
+    frames.iter().map(|tag| (tag.timestamp() - start, tag.payload())).collect()
 }
 
 fn assert_same_media(got: &[Tag], expected: &[Tag]) {
     for kind in [Kind::Audio, Kind::Video] {
+        let header = |tags: &[Tag]| {
+            let headers = roles(tags, Role::SequenceHeader);
+            headers.iter().find(|tag| tag.kind() == kind).map(|tag| tag.payload())
+        };
+        assert_eq!(header(got), header(expected), "{kind:?}");
         let (got, expected) = (frames(got, kind), frames(expected, kind));
         assert_eq!(got.len(), expected.len(), "{kind:?}");
-        assert!(got == expected, "{kind:?} payloads differ");
+        assert!(got == expected, "{kind:?} frames differ");
     }
 }
 
@@ -220,10 +241,10 @@ fn ffmpeg_publishes_to_us() {
 
 #[test]
 fn ffmpeg_plays_from_us() {
-    let Some(tags) = published() else { return };
+    let Some(tags) = published().map(|tags| later(&tags)) else { return };
     let (listener, url) = listen();
     let Some(ffmpeg) = Ffmpeg::start(&format!("-i {url} -c copy -f flv pipe:1")) else { return };
-    let mut server = Server::new(Config::default(), &[7; 1_528]);
+    let mut server = Server::new(small_chunks(), &[7; 1_528]);
     drive(accept(&listener), &mut server, |server| {
         match server.poll_event() {
             Some(Event::Play(request)) => {
@@ -243,14 +264,14 @@ fn ffmpeg_plays_from_us() {
 
 #[test]
 fn we_publish_to_ffmpeg() {
-    let Some(tags) = published() else { return };
+    let Some(tags) = published().map(|tags| later(&tags)) else { return };
     let (listener, url) = listen();
     drop(listener);
     let arguments = format!("-listen 1 -i {url} -c copy -f flv pipe:1");
     let Some(ffmpeg) = Ffmpeg::start(&arguments) else { return };
     let url = Url::parse(&url).expect("our own URL");
     let socket = connect(&url);
-    let mut client = Client::new(url, Intent::Publish, Config::default(), &[7; 1_528]);
+    let mut client = Client::new(url, Intent::Publish, small_chunks(), &[7; 1_528]);
     let mut is_closed = false;
     drive(socket, &mut client, |client| {
         match client.poll_event() {

@@ -434,4 +434,24 @@ mod tests {
             assert_eq!(got, [(8, 2), (9, 200)]);
         }
     }
+
+    #[test]
+    fn headers_are_as_short_as_they_may_be_and_extended_timestamps_are_repeated() {
+        let mut writer = Writer::new();
+        writer.set_chunk_size(2);
+        let mut written = |timestamp, payload: &'static [u8]| -> Vec<u8> {
+            core::iter::from_fn(|| writer.pop()).for_each(drop);
+            writer.message(6, 9, 1, timestamp, Bytes::from_static(payload));
+            core::iter::from_fn(|| writer.pop()).flatten().collect()
+        };
+        let first = written(10, b"abc");
+        assert_eq!(first, *b"\x06\x00\x00\x0a\x00\x00\x03\x09\x01\x00\x00\x00ab\xc6c");
+        assert_eq!(written(15, b"d"), *b"\x46\x00\x00\x05\x00\x00\x01\x09d", "a delta");
+        let back = written(14, b"e");
+        assert_eq!(back, *b"\x06\x00\x00\x0e\x00\x00\x01\x09\x01\x00\x00\x00e");
+        let extended = written(0x0102_0304, b"fgh");
+        let expected = b"\x06\xff\xff\xff\x00\x00\x03\x09\x01\x00\x00\x00\x01\x02\x03\x04\
+            fg\xc6\x01\x02\x03\x04h";
+        assert_eq!(extended, *expected);
+    }
 }

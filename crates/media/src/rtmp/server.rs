@@ -33,7 +33,7 @@ pub struct Request {
     pub flash_ver: String,
 }
 
-/// What happened on a connection.
+/// What happened on a connection. A client that just closes it causes no event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The client asks to publish: to be answered with [`Server::accept`] or [`Server::refuse`].
