@@ -32,7 +32,7 @@ pub enum Intent {
     Publish,
 }
 
-/// What happened on a connection.
+/// What happened on a connection. A server that just closes it causes no event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// The server grants the stream; its tags follow.

@@ -1,16 +1,19 @@
 //! RTMP against ffmpeg, in all four combinations: it publishes and plays, as client and as server.
+//! And against librtmp, from which OBS's RTMP comes, as a client: through curl.
 //!
-//! Loopback only, on ports of the kernel's choice. Where there is no ffmpeg the tests say so in
-//! their output and pass.
+//! Loopback only, on ports of the kernel's choice. Where there is no such program the tests say so
+//! in their output and pass.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use mendcast_media::rtmp::{Client, ClientEvent, Config, Error, Event, Intent, Server, Url};
+use mendcast_media::rtmp::{
+    Client, ClientEvent, Config, Error, Event, Intent, Request, Server, Url,
+};
 use mendcast_media::{Kind, Role, Tag, flv};
 
 /// Each test as a whole is much faster; the machine may be busy.
@@ -19,29 +22,51 @@ const TIMEOUT: Duration = Duration::from_secs(40);
 const SOURCE: &str = "-f lavfi -i testsrc2=size=320x180:rate=25 -f lavfi -i sine=frequency=440 \
     -t 2 -c:v libx264 -preset ultrafast -g 25 -pix_fmt yuv420p -c:a aac -f flv";
 
-struct Ffmpeg {
+/// Another program, and who reads what it writes.
+struct Program {
     child: Child,
     output: Option<JoinHandle<Vec<u8>>>,
 }
 
-impl Ffmpeg {
-    /// `None`, and a line of explanation, if there is no ffmpeg.
-    fn start(arguments: &str) -> Option<Self> {
-        let mut command = Command::new("ffmpeg");
-        command.args("-nostdin -hide_banner -loglevel error".split(' '));
+impl Program {
+    /// ffmpeg; `None`, and a line of explanation, if there is none.
+    fn ffmpeg(arguments: &str) -> Option<Self> {
+        Self::start(
+            "ffmpeg",
+            &format!("-nostdin -hide_banner -loglevel error {arguments}"),
+            Vec::new(),
+        )
+    }
+
+    /// curl, if it speaks RTMP, which it does through librtmp.
+    fn curl(arguments: &str, input: Vec<u8>) -> Option<Self> {
+        let version = Command::new("curl").arg("--version").output();
+        let version = version.map(|output| output.stdout).unwrap_or_default();
+        if !String::from_utf8_lossy(&version).contains("librtmp") {
+            println!("SKIPPED: there is no curl with librtmp");
+            return None;
+        }
+        Self::start("curl", &format!("--silent --show-error {arguments}"), input)
+    }
+
+    fn start(program: &str, arguments: &str, input: Vec<u8>) -> Option<Self> {
+        let mut command = Command::new(program);
         command.args(arguments.split_whitespace());
-        let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut child = match child {
             Ok(child) => child,
             Err(error) => {
-                println!("SKIPPED: ffmpeg cannot be started: {error}");
+                println!("SKIPPED: {program} cannot be started: {error}");
                 return None;
             }
         };
+        // What is missing of either shows in the comparison.
+        if let Some(mut stdin) = child.stdin.take() {
+            spawn(move || stdin.write_all(&input));
+        }
         let output = child.stdout.take().map(|mut stdout| {
             spawn(move || {
                 let mut bytes = Vec::new();
-                // What is missing shows in the comparison.
                 let _ = stdout.read_to_end(&mut bytes);
                 bytes
             })
@@ -53,17 +78,17 @@ impl Ffmpeg {
     fn finish(mut self) -> Vec<Tag> {
         let start = Instant::now();
         while self.child.try_wait().expect("a child").is_none() {
-            assert!(start.elapsed() < TIMEOUT, "ffmpeg does not end");
+            assert!(start.elapsed() < TIMEOUT, "the program does not end");
             sleep(Duration::from_millis(20));
         }
         let body = self.output.take().expect("once").join().expect("no panic");
         let mut reader = flv::Reader::new(flv::MAX_PAYLOAD);
-        reader.read(&body).expect("ffmpeg writes FLV");
+        reader.read(&body).expect("FLV");
         core::iter::from_fn(|| reader.next_tag()).collect()
     }
 }
 
-impl Drop for Ffmpeg {
+impl Drop for Program {
     fn drop(&mut self) {
         // Fails if it has ended, which is as well.
         let _ = self.child.kill();
@@ -94,32 +119,41 @@ impl Side for Client {
     }
 }
 
-/// Carries bytes until the peer closes, or until `step` says that all is done.
-fn drive<S: Side>(mut socket: TcpStream, side: &mut S, mut step: impl FnMut(&mut S) -> bool) {
+/// Carries bytes until the peer closes. Returns whether `step` had said that all is done.
+fn drive<S: Side>(
+    mut socket: TcpStream,
+    side: &mut S,
+    mut step: impl FnMut(&mut S) -> bool,
+) -> bool {
     socket.set_read_timeout(Some(Duration::from_millis(20))).expect("a socket");
     let start = Instant::now();
     let mut input = vec![0; 16 << 10];
+    let mut is_done = false;
     loop {
         assert!(start.elapsed() < TIMEOUT, "the session does not end");
-        let is_done = step(side);
-        while let Some(bytes) = side.poll_output() {
-            if let Err(error) = socket.write_all(&bytes) {
-                assert!(is_done, "{error}");
+        if !is_done {
+            is_done = step(side);
+            while let Some(bytes) = side.poll_output() {
+                if let Err(error) = socket.write_all(&bytes) {
+                    assert!(is_done, "{error}");
+                }
             }
-        }
-        if is_done {
-            return;
+            if is_done {
+                // It may have closed before.
+                let _ = socket.shutdown(Shutdown::Write);
+            }
         }
         match socket.read(&mut input) {
             Ok(0) => break,
-            Ok(len) => side.handle(&input[..len]).expect("ffmpeg speaks RTMP"),
+            Ok(_) if is_done => {}
+            Ok(len) => side.handle(&input[..len]).expect("RTMP"),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
             // A peer that closes with our acknowledgements unread.
             Err(e) if e.kind() == ErrorKind::ConnectionReset => break,
             Err(e) => panic!("{e}"),
         }
     }
-    step(side);
+    is_done || step(side)
 }
 
 fn listen() -> (TcpListener, String) {
@@ -136,7 +170,7 @@ fn accept(listener: &TcpListener) -> TcpStream {
             socket.set_nonblocking(false).expect("a socket");
             return socket;
         }
-        assert!(start.elapsed() < TIMEOUT, "ffmpeg does not come");
+        assert!(start.elapsed() < TIMEOUT, "nobody comes");
         sleep(Duration::from_millis(10));
     }
 }
@@ -147,18 +181,16 @@ fn connect(url: &Url) -> TcpStream {
         if let Ok(socket) = TcpStream::connect((url.host.as_str(), url.port)) {
             return socket;
         }
-        assert!(start.elapsed() < TIMEOUT, "ffmpeg does not listen");
+        assert!(start.elapsed() < TIMEOUT, "nobody listens");
         sleep(Duration::from_millis(20));
     }
 }
 
-/// What ffmpeg publishes to our server.
-fn published() -> Option<Vec<Tag>> {
-    let (listener, url) = listen();
-    let _ffmpeg = Ffmpeg::start(&format!("{SOURCE} {url}?key=1"))?;
+/// What somebody publishes to our server at this socket.
+fn received(socket: TcpStream) -> (Request, Vec<Tag>) {
     let mut server = Server::new(Config::default(), &[7; 1_528]);
     let (mut request, mut tags, mut has_ended) = (None, Vec::new(), false);
-    drive(accept(&listener), &mut server, |server| {
+    let is_done = drive(socket, &mut server, |server| {
         while let Some(event) = server.poll_event() {
             match event {
                 Event::Publish(asked) => {
@@ -172,10 +204,34 @@ fn published() -> Option<Vec<Tag>> {
         }
         has_ended
     });
-    let request = request.expect("a request");
+    assert!(is_done, "FCUnpublish or deleteStream");
+    (request.expect("a request"), tags)
+}
+
+/// What ffmpeg publishes to our server.
+fn published() -> Option<Vec<Tag>> {
+    let (listener, url) = listen();
+    let _ffmpeg = Program::ffmpeg(&format!("{SOURCE} {url}?key=1"))?;
+    let (request, tags) = received(accept(&listener));
     assert_eq!((&*request.app, &*request.stream, &*request.query), ("live", "demo", "key=1"));
-    assert!(has_ended, "FCUnpublish or deleteStream");
     Some(tags)
+}
+
+/// Our server plays these tags to somebody at this socket.
+fn play(socket: TcpStream, tags: &[Tag]) {
+    let mut server = Server::new(small_chunks(), &[7; 1_528]);
+    let is_done = drive(socket, &mut server, |server| match server.poll_event() {
+        Some(Event::Play(request)) => {
+            assert_eq!((&*request.app, &*request.stream), ("live", "demo"));
+            server.accept();
+            tags.iter().for_each(|tag| server.send_tag(tag));
+            server.end_of_stream();
+            true
+        }
+        Some(other) => panic!("{other:?}"),
+        None => false,
+    });
+    assert!(is_done);
 }
 
 /// The same tags at times that need extended timestamps, at least the first of each kind.
@@ -243,23 +299,31 @@ fn ffmpeg_publishes_to_us() {
 fn ffmpeg_plays_from_us() {
     let Some(tags) = published().map(|tags| later(&tags)) else { return };
     let (listener, url) = listen();
-    let Some(ffmpeg) = Ffmpeg::start(&format!("-i {url} -c copy -f flv pipe:1")) else { return };
-    let mut server = Server::new(small_chunks(), &[7; 1_528]);
-    drive(accept(&listener), &mut server, |server| {
-        match server.poll_event() {
-            Some(Event::Play(request)) => {
-                assert_eq!((&*request.app, &*request.stream), ("live", "demo"));
-                server.accept();
-                tags.iter().for_each(|tag| server.send_tag(tag));
-                server.end_of_stream();
-            }
-            Some(Event::StopPlay) => {}
-            Some(other) => panic!("{other:?}"),
-            None => {}
-        }
-        false
-    });
+    let arguments = format!("-i {url} -c copy -f flv pipe:1");
+    let Some(ffmpeg) = Program::ffmpeg(&arguments) else { return };
+    play(accept(&listener), &tags);
     assert_same_media(&ffmpeg.finish(), &tags);
+}
+
+#[test]
+fn librtmp_plays_from_us() {
+    let Some(tags) = published().map(|tags| later(&tags)) else { return };
+    let (listener, url) = listen();
+    let Some(curl) = Program::curl(&url, Vec::new()) else { return };
+    play(accept(&listener), &tags);
+    assert_same_media(&curl.finish(), &tags);
+}
+
+#[test]
+fn librtmp_publishes_to_us() {
+    let Some(tags) = published().map(|tags| later(&tags)) else { return };
+    let mut body = flv::file_header(true, true).to_vec();
+    tags.iter().for_each(|tag| body.extend_from_slice(tag.bytes()));
+    let (listener, url) = listen();
+    let Some(_curl) = Program::curl(&format!("--upload-file - {url}"), body) else { return };
+    let (request, got) = received(accept(&listener));
+    assert_eq!((&*request.app, &*request.stream), ("live", "demo"));
+    assert_same_media(&got, &tags);
 }
 
 #[test]
@@ -268,24 +332,20 @@ fn we_publish_to_ffmpeg() {
     let (listener, url) = listen();
     drop(listener);
     let arguments = format!("-listen 1 -i {url} -c copy -f flv pipe:1");
-    let Some(ffmpeg) = Ffmpeg::start(&arguments) else { return };
+    let Some(ffmpeg) = Program::ffmpeg(&arguments) else { return };
     let url = Url::parse(&url).expect("our own URL");
     let socket = connect(&url);
     let mut client = Client::new(url, Intent::Publish, small_chunks(), &[7; 1_528]);
-    let mut is_closed = false;
-    drive(socket, &mut client, |client| {
-        match client.poll_event() {
-            Some(ClientEvent::Publishing) => {
-                tags.iter().for_each(|tag| client.send_tag(tag));
-                client.close();
-                is_closed = true;
-            }
-            Some(other) => panic!("{other:?}"),
-            None => {}
+    let is_done = drive(socket, &mut client, |client| match client.poll_event() {
+        Some(ClientEvent::Publishing) => {
+            tags.iter().for_each(|tag| client.send_tag(tag));
+            client.close();
+            true
         }
-        is_closed
+        Some(other) => panic!("{other:?}"),
+        None => false,
     });
-    assert!(is_closed);
+    assert!(is_done);
     assert_same_media(&ffmpeg.finish(), &tags);
 }
 
@@ -293,22 +353,21 @@ fn we_publish_to_ffmpeg() {
 fn we_play_from_ffmpeg() {
     let (listener, url) = listen();
     drop(listener);
-    let Some(_ffmpeg) = Ffmpeg::start(&format!("{SOURCE} -listen 1 {url}")) else { return };
+    let Some(_ffmpeg) = Program::ffmpeg(&format!("{SOURCE} -listen 1 {url}")) else { return };
     let url = Url::parse(&url).expect("our own URL");
     let socket = connect(&url);
     let mut client = Client::new(url, Intent::Play, Config::default(), &[7; 1_528]);
     let (mut is_playing, mut tags) = (false, Vec::new());
+    // This server closes without a word.
     drive(socket, &mut client, |client| {
-        let mut has_ended = false;
         while let Some(event) = client.poll_event() {
             match event {
                 ClientEvent::Playing => is_playing = true,
                 ClientEvent::Tag(tag) => tags.push(tag),
-                ClientEvent::Ended => has_ended = true,
                 other => panic!("{other:?}"),
             }
         }
-        has_ended
+        false
     });
     assert!(is_playing);
     assert_complete(&tags);
