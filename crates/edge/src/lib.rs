@@ -14,6 +14,7 @@ mod error;
 pub mod files;
 pub mod front;
 pub mod identity;
+pub mod ingest;
 pub mod io;
 pub mod live;
 pub mod quic;

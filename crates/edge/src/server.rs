@@ -1,9 +1,11 @@
 //! The process: state from a configuration, listeners, signals, reload and drain.
 
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
@@ -16,6 +18,7 @@ use crate::config::Config;
 use crate::files::Files;
 use crate::front::tcp;
 use crate::identity::Identity;
+use crate::ingest;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener};
 use crate::live::Live;
@@ -131,6 +134,7 @@ impl Shared {
 pub struct Edge {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
+    rtmp: Vec<TcpListener>,
 }
 
 impl Edge {
@@ -145,9 +149,12 @@ impl Edge {
         };
         let state = State::new(config, None)?;
         let listeners = io::listen(&state.config, cores)?;
+        let rtmp =
+            state.config.rtmp.listen.iter().flatten().map(|&address| io::listen_tcp(address));
+        let rtmp = rtmp.collect::<Result<_, _>>()?;
         let (draining, _) = watch::channel(false);
         let shared = Arc::new(Shared { state: ArcSwap::from_pointee(state), draining });
-        Ok(Self { shared, listeners })
+        Ok(Self { shared, listeners, rtmp })
     }
 
     /// What the threads share: for reloads, and to start the drain.
@@ -160,12 +167,17 @@ impl Edge {
         &self.listeners
     }
 
+    /// Where RTMP is spoken.
+    pub fn rtmp(&self) -> Vec<SocketAddr> {
+        self.rtmp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
+    }
+
     /// Serves until the drain is over, on a current-thread runtime.
     ///
     /// # Errors
     /// One line: the runtime refuses a socket.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { shared, listeners } = self;
+        let Self { shared, listeners, rtmp } = self;
         let limit = shared.state().config.tcp.max_connections as usize;
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         let mut fronts = JoinSet::new();
@@ -180,13 +192,35 @@ impl Edge {
                 sockets[core].push(udp);
             }
         }
+        let limit = shared.state().config.rtmp.max_connections as usize;
+        let slots = Arc::new(Semaphore::new(limit));
+        for listener in rtmp {
+            let listener = tokio::net::TcpListener::from_std(listener)
+                .map_err(|e| Error::new(format!("RTMP: {e}")))?;
+            fronts.spawn(ingest::rtmp::serve(listener, shared.clone(), slots.clone()));
+        }
+        fronts.spawn(housekeeping(shared.clone()));
         let loops = start_loops(&shared, sockets)?;
         while fronts.join_next().await.is_some() {}
         for running in loops {
             // A loop that panicked has said so.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
         }
+        shared.state().live.sessions.flush(true);
         Ok(())
+    }
+}
+
+/// What has to be done now and then, until the drain starts.
+async fn housekeeping(shared: Arc<Shared>) {
+    let mut drained = core::pin::pin!(shared.drained());
+    loop {
+        tokio::select! {
+            () = &mut drained => return,
+            () = tokio::time::sleep(Duration::from_secs(1)) => {
+                shared.state().live.sessions.flush(false);
+            }
+        }
     }
 }
 
@@ -251,6 +285,9 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
 
         for listener in edge.listeners() {
             tracing::info!("listening on {}", listener.address);
+        }
+        for address in edge.rtmp() {
+            tracing::info!("listening on {address} for RTMP");
         }
         let shared = edge.shared().clone();
         if let Some(listener) = edge.listeners().first()

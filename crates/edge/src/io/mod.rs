@@ -23,6 +23,14 @@ pub struct Listener {
     pub udp: Vec<UdpSocket>,
 }
 
+/// Binds an address of TCP alone.
+///
+/// # Errors
+/// One line: the address is in use or not this machine's.
+pub fn listen_tcp(address: SocketAddr) -> Result<TcpListener, Error> {
+    tcp(address, false).map_err(|e| Error::new(format!("cannot listen on {address}: {e}")))
+}
+
 /// Binds every address of `[server] listen`, for `cores` (at least 1) event loops.
 ///
 /// # Errors
@@ -50,18 +58,7 @@ pub fn listen(config: &Config, cores: usize) -> Result<Vec<Listener>, Error> {
 }
 
 fn bind(address: SocketAddr, split: bool, cores: usize, config: &Config) -> io::Result<Listener> {
-    let tcp =
-        socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if address.is_ipv6() {
-        tcp.set_only_v6(split)?;
-    }
-    // A restarted server must not wait for the old connections' TIME-WAIT. Not SO_REUSEPORT: a
-    // second server on the same port has to fail here.
-    tcp.set_reuse_address(true)?;
-    tcp.set_nonblocking(true)?;
-    tcp.bind(&address.into())?;
-    tcp.listen(1024)?;
-    let tcp = TcpListener::from(tcp);
+    let tcp = tcp(address, split)?;
     let address = tcp.local_addr()?;
     let buffers = socket::Buffers {
         receive: config.quic.receive_buffer.as_usize(),
@@ -74,6 +71,22 @@ fn bind(address: SocketAddr, split: bool, cores: usize, config: &Config) -> io::
         first.warn_about_buffers(buffers);
     }
     Ok(Listener { address, tcp, udp })
+}
+
+/// A TCP listener; on an IPv6 wildcard it takes IPv4 too, unless `split`.
+fn tcp(address: SocketAddr, split: bool) -> io::Result<TcpListener> {
+    let tcp =
+        socket2::Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        tcp.set_only_v6(split)?;
+    }
+    // A restarted server must not wait for the old connections' TIME-WAIT. Not SO_REUSEPORT: a
+    // second server on the same port has to fail here.
+    tcp.set_reuse_address(true)?;
+    tcp.set_nonblocking(true)?;
+    tcp.bind(&address.into())?;
+    tcp.listen(1024)?;
+    Ok(TcpListener::from(tcp))
 }
 
 #[cfg(test)]

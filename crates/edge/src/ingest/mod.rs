@@ -1,0 +1,135 @@
+//! How streams come in: published to us over RTMP, or pulled from an upstream.
+
+pub mod rtmp;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use relay::{Publisher, Stream};
+use tokio::time::sleep;
+
+use crate::config::Config;
+use crate::live::{Live, settings};
+
+/// The longest name of a stream.
+const MAX_NAME: usize = 128;
+
+/// Whether a stream may be called so: what can stand in a URL's path without being encoded, and
+/// means itself there.
+pub fn is_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
+    let good = |part: &str| !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain);
+    name.len() <= MAX_NAME && name.split('/').all(good)
+}
+
+/// Whether `pattern`, a name or the start of names and `*`, means `name`.
+pub fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.strip_suffix('*') {
+        Some(start) => name.starts_with(start),
+        None => name == pattern,
+    }
+}
+
+/// Whether `remote` may publish `name` with this key.
+///
+/// # Errors
+/// Why not, in words for the publisher's user.
+pub fn authorize(
+    config: &Config,
+    name: &str,
+    key: Option<&str>,
+    remote: SocketAddr,
+) -> Result<(), &'static str> {
+    if !is_name(name) {
+        return Err("this is no name for a stream");
+    }
+    if config.publish.is_empty() {
+        let local = remote.ip().to_canonical().is_loopback();
+        return local.then_some(()).ok_or("no publisher from outside is allowed");
+    }
+    let mut rules = config.publish.iter().filter(|rule| matches(&rule.stream, name)).peekable();
+    if rules.peek().is_none() {
+        return Err("nobody may publish this stream");
+    }
+    let given = key.ok_or("a key is missing: STREAM?key=KEY")?.as_bytes();
+    let same = |rule: &str| {
+        aws_lc_rs::constant_time::verify_slices_are_equal(rule.as_bytes(), given).is_ok()
+    };
+    // Every rule is looked at, so that the time tells nothing.
+    let right = rules.fold(false, |right, rule| same(&rule.key) | right);
+    right.then_some(()).ok_or("wrong key")
+}
+
+/// Starts to publish.
+///
+/// # Errors
+/// Why it cannot be, in words for the publisher's user.
+pub fn publish(live: &Live, config: &Config, name: &str) -> Result<Publisher, String> {
+    live.streams.publish(name, settings(&config.live)).map_err(|refusal| refusal.to_string())
+}
+
+/// Gives up a publisher: it may come back within `linger`, then the stream is over.
+pub fn lose(live: &Arc<Live>, publisher: Publisher, linger: Duration) {
+    let (live, stream, number): (_, Arc<Stream>, _) =
+        (live.clone(), publisher.stream().clone(), publisher.number());
+    drop(publisher);
+    tokio::spawn(async move {
+        sleep(linger).await;
+        if live.streams.end_after(&stream, number) {
+            tracing::info!("{}: over", stream.name());
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KEYS: &str = r#"
+        [[publish]]
+        stream = "live/*"
+        key = "one"
+        [[publish]]
+        stream = "live/special"
+        key = "two"
+    "#;
+
+    fn allowed(
+        config: &str,
+        name: &str,
+        key: Option<&str>,
+        from: [u8; 4],
+    ) -> Result<(), &'static str> {
+        let config = Config::parse("edge.toml", config).expect("valid");
+        authorize(&config, name, key, (from, 1).into())
+    }
+
+    #[test]
+    fn without_rules_only_this_machine_may_publish() {
+        assert_eq!(allowed("", "live/a", None, [127, 0, 0, 1]), Ok(()));
+        assert!(allowed("", "live/a", None, [192, 0, 2, 1]).is_err());
+    }
+
+    #[test]
+    fn a_rule_asks_for_its_key_wherever_the_publisher_is() {
+        let local = [127, 0, 0, 1];
+        assert_eq!(allowed(KEYS, "live/a", Some("one"), [192, 0, 2, 1]), Ok(()));
+        assert_eq!(allowed(KEYS, "live/special", Some("one"), local), Ok(()));
+        assert_eq!(allowed(KEYS, "live/special", Some("two"), local), Ok(()));
+        assert_eq!(allowed(KEYS, "live/a", Some("two"), local), Err("wrong key"));
+        assert!(allowed(KEYS, "live/a", None, local).is_err());
+        assert!(allowed(KEYS, "other/a", Some("one"), local).is_err());
+    }
+
+    #[test]
+    fn names_mean_themselves_in_a_path() {
+        for name in ["live/demo", "a", "live/a-b_c.d~1", "x/y/z"] {
+            assert!(is_name(name), "{name}");
+        }
+        let long = "a".repeat(MAX_NAME + 1);
+        for name in ["", "/a", "a/", "a//b", "a/../b", ".a", "a b", "a?b", "ü", "a%20b", &long] {
+            assert!(!is_name(name), "{name}");
+        }
+    }
+}
