@@ -17,6 +17,7 @@ pub mod identity;
 pub mod ingest;
 pub mod io;
 pub mod live;
+pub mod pages;
 pub mod quic;
 pub mod server;
 pub mod sessions;

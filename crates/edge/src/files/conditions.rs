@@ -127,8 +127,9 @@ mod tests {
         assert_eq!(validators.etag, "\"ae1b981da166f00-3e8\"");
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
-        let cohort = None;
-        let head = RequestHead { method: "GET", target: "/", fields, remote, protocol, cohort };
+        let (cohort, body) = (None, &[][..]);
+        let head =
+            RequestHead { method: "GET", target: "/", fields, remote, protocol, cohort, body };
         evaluate(&head, &validators, 1000, true)
     }
 

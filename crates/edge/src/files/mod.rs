@@ -241,7 +241,7 @@ fn refusal(error: &io::Error) -> u16 {
 }
 
 /// The media type for the extension of `path`.
-fn content_type(path: &Path) -> &'static str {
+pub(crate) fn content_type(path: &Path) -> &'static str {
     let extension = path.extension().and_then(|e| e.to_str()).unwrap_or_default();
     match extension.to_ascii_lowercase().as_str() {
         "html" | "htm" => "text/html; charset=utf-8",

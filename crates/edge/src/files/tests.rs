@@ -40,8 +40,8 @@ impl Site {
     fn ask(&self, method: &str, target: &str, fields: &[(&str, &str)]) -> Response {
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
-        let cohort = None;
-        let head = RequestHead { method, target, fields, remote, protocol, cohort };
+        let (cohort, body) = (None, &[][..]);
+        let head = RequestHead { method, target, fields, remote, protocol, cohort, body };
         self.files.respond(&head, UNIX_EPOCH + NOW)
     }
 

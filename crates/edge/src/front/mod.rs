@@ -20,7 +20,12 @@ use bytes::Bytes;
 
 use crate::cohorts::Cohort;
 use crate::live::{self, FlvBody};
+use crate::pages;
 use crate::server::State;
+use crate::sessions::{Beacon, MAX_BEACON};
+
+/// Where players report.
+const BEACON: &str = "/beacon";
 
 /// The protocol of a request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -50,7 +55,7 @@ impl Protocol {
     }
 }
 
-/// A request without its body (RFC 9110, section 6).
+/// A request (RFC 9110, section 6).
 #[derive(Clone, Debug)]
 pub struct RequestHead<'a> {
     /// The method, as sent.
@@ -65,12 +70,20 @@ pub struct RequestHead<'a> {
     pub protocol: Protocol,
     /// The cohort of the connection, where a scheme of ours can act.
     pub cohort: Option<&'a Cohort>,
+    /// The body, if [`RequestHead::max_body`] asks for it.
+    pub body: &'a [u8],
 }
 
 impl<'a> RequestHead<'a> {
     /// The target's path, without the query.
     pub fn path(&self) -> &'a str {
         self.target.split_once('?').map_or(self.target, |(path, _)| path)
+    }
+
+    /// The most bytes of body that the answer depends on. More are refused; where it is 0, the body
+    /// is not looked at.
+    pub fn max_body(&self) -> usize {
+        if self.method == "POST" && self.path() == BEACON { MAX_BEACON } else { 0 }
     }
 
     /// The value of the query's parameter `name` (the first, as sent).
@@ -113,6 +126,7 @@ impl Response {
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            413 => "Content Too Large",
             412 => "Precondition Failed",
             416 => "Range Not Satisfiable",
             503 => "Service Unavailable",
@@ -234,15 +248,38 @@ impl From<Response> for Answer {
     }
 }
 
-/// Answers a request, whatever the HTTP version: live streams first, then files.
+/// Answers a request, whatever the HTTP version: live streams first, then the player, then files.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
     if let Some(answer) = live::respond(state, head, now) {
         return answer;
+    }
+    if head.path() == BEACON {
+        return beacon(state, head, now).into();
+    }
+    let page = head.path().strip_prefix('/').filter(|name| name.starts_with("player"));
+    if let Some(page) = page.and_then(|name| pages::respond(name, head, now)) {
+        return page.into();
     }
     match &state.files {
         Some(files) => files.respond(head, now).into(),
         None => Response::plain(404, now).into(),
     }
+}
+
+/// A player's report.
+fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
+    let response = match head.method {
+        "POST" => match Beacon::parse(head.body) {
+            Some(beacon) => {
+                state.live.sessions.report(beacon);
+                let headers = vec![("date", httpdate::fmt_http_date(now))];
+                Response { status: 204, headers, body: Body::Empty }
+            }
+            None => Response::plain(400, now),
+        },
+        _ => Response::plain(405, now).with("allow", "POST"),
+    };
+    live::with_cors(state, response)
 }
 
 #[cfg(test)]
@@ -300,6 +337,7 @@ pub(crate) mod tests {
             remote,
             protocol: Protocol::Http3,
             cohort: None,
+            body: &[],
         };
         assert_eq!((head.path(), head.parameter("viewer")), ("/live/a.flv", Some("7")));
         assert_eq!(head.parameter("y"), None);

@@ -11,6 +11,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ALT_SVC, HOST, HeaderName, HeaderValue};
 use hyper::server::conn::{http1, http2};
@@ -102,13 +103,9 @@ async fn connection(stream: TcpStream, remote: SocketAddr, port: u16, shared: &S
         let (state, activity) = (state.clone(), activity.clone());
         move |request: Request<Incoming>| {
             activity.touch();
-            let answer = answer(&state, &request, remote);
-            let (activity, alt_svc) = (activity.clone(), alt_svc.clone());
+            let (state, activity, alt_svc) = (state.clone(), activity.clone(), alt_svc.clone());
             async move {
-                let response = match answer {
-                    Answer::Now(response) => response,
-                    Answer::Later(response) => response.await,
-                };
+                let response = answer(&state, request, remote).await;
                 let mut response = written(response, activity);
                 response.headers_mut().insert(ALT_SVC, alt_svc);
                 Ok::<_, Infallible>(response)
@@ -190,19 +187,35 @@ impl Activity {
     }
 }
 
-fn answer(state: &Arc<State>, request: &Request<Incoming>, remote: SocketAddr) -> Answer {
+async fn answer(state: &Arc<State>, request: Request<Incoming>, remote: SocketAddr) -> Response {
     let now = SystemTime::now();
-    let hosts = request.headers().get_all(HOST).iter().count();
-    let protocol = match request.version() {
+    let (parts, incoming) = request.into_parts();
+    let hosts = parts.headers.get_all(HOST).iter().count();
+    let protocol = match parts.version {
         // RFC 9112, section 3.2: 400 for HTTP/1.1 without Host, and for more than one.
-        Version::HTTP_11 if hosts != 1 => return Response::plain(400, now).into(),
+        Version::HTTP_11 if hosts != 1 => return Response::plain(400, now),
         Version::HTTP_2 => Protocol::Http2,
         _ => Protocol::Http1,
     };
-    let target = request.uri().path_and_query().map_or("", |target| target.as_str());
-    let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
-    let (method, fields, cohort) = (request.method().as_str(), fields.collect(), None);
-    respond(state, &RequestHead { method, target, fields, remote, protocol, cohort }, now)
+    let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
+    let fields = parts.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+    let (method, fields) = (parts.method.as_str(), fields.collect());
+    let mut head =
+        RequestHead { method, target, fields, remote, protocol, cohort: None, body: &[] };
+    let body = match head.max_body() {
+        0 => Bytes::new(),
+        max => match Limited::new(incoming, max).collect().await {
+            Ok(body) => body.to_bytes(),
+            Err(e) if e.is::<LengthLimitError>() => return Response::plain(413, now),
+            Err(_) => return Response::plain(400, now),
+        },
+    };
+    head.body = &body;
+    let answer = respond(state, &head, now);
+    match answer {
+        Answer::Now(response) => response,
+        Answer::Later(response) => response.await,
+    }
 }
 
 fn written(response: Response, activity: Arc<Activity>) -> hyper::Response<ResponseBody> {

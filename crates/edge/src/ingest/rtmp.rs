@@ -79,7 +79,13 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, slots: Arc
 enum Role {
     Nothing,
     Publishes(Publisher),
-    Plays { viewer: Viewer, session: Arc<Session>, paused: bool },
+    Plays(Box<Player>),
+}
+
+struct Player {
+    viewer: Viewer,
+    session: Arc<Session>,
+    paused: bool,
 }
 
 struct Connection {
@@ -140,11 +146,11 @@ impl Connection {
             let slices: Vec<IoSlice<'_>> =
                 self.output.iter().take(SLICES).map(|piece| IoSlice::new(piece)).collect();
             let (idle_role, pulls) = match &self.role {
-                Role::Plays { paused, .. } => (false, slices.is_empty() && !paused && !self.ending),
+                Role::Plays(player) => (false, slices.is_empty() && !player.paused && !self.ending),
                 _ => (true, false),
             };
             let next = poll_fn(|context| match &mut self.role {
-                Role::Plays { viewer, .. } => viewer.poll_next(context),
+                Role::Plays(player) => player.viewer.poll_next(context),
                 _ => core::task::Poll::Pending,
             });
             tokio::select! {
@@ -211,8 +217,8 @@ impl Connection {
                     }
                 }
                 Event::Paused(now) => {
-                    if let Role::Plays { paused, .. } = &mut self.role {
-                        *paused = now;
+                    if let Role::Plays(player) = &mut self.role {
+                        player.paused = now;
                     }
                 }
                 Event::StopPlay => self.role = Role::Nothing,
@@ -255,7 +261,7 @@ impl Connection {
                     scheme: "",
                 });
                 self.server.accept();
-                self.role = Role::Plays { viewer, session, paused: false };
+                self.role = Role::Plays(Box::new(Player { viewer, session, paused: false }));
                 return;
             }
             Some(None) => "too many viewers",
@@ -269,10 +275,10 @@ impl Connection {
     /// Hands a player its next tag.
     fn play(&mut self, tag: Option<media::Tag>) {
         match (tag, &self.role) {
-            (Some(tag), Role::Plays { viewer, session, .. }) => {
+            (Some(tag), Role::Plays(player)) => {
                 self.server.send_tag(&tag);
-                let progress = viewer.progress();
-                session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
+                let progress = player.viewer.progress();
+                player.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
             }
             _ => {
                 self.server.end_of_stream();

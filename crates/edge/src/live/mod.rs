@@ -78,10 +78,6 @@ fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening 
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Option<Answer> {
     let name = head.path().strip_prefix('/')?.strip_suffix(".flv")?;
     let stream = state.live.streams.get(name)?;
-    let cors = |response: Response| match &state.config.live.cors {
-        cors if cors.is_empty() => response,
-        cors => response.with("access-control-allow-origin", cors),
-    };
     let response = match head.method {
         "GET" | "HEAD" => match Viewer::new(stream) {
             Some(viewer) => {
@@ -104,5 +100,13 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
         // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
         _ => Response::plain(405, now).with("allow", "GET, HEAD"),
     };
-    Some(cors(response).into())
+    Some(with_cors(state, response).into())
+}
+
+/// The response, for pages of other origins too if the configuration says so.
+pub fn with_cors(state: &State, response: Response) -> Response {
+    match &state.config.live.cors {
+        cors if cors.is_empty() => response,
+        cors => response.with("access-control-allow-origin", cors),
+    }
 }

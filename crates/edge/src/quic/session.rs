@@ -9,6 +9,7 @@ use std::time::SystemTime;
 
 use ::quic::Connection;
 use ::quic::streams::{ReadOutcome, StreamEvent};
+use bytes::BytesMut;
 use http3::{OverQuic, RequestHead as Http3Head, code};
 use units::{Direction, StreamId, Timestamp};
 
@@ -28,6 +29,14 @@ struct Response {
     id: StreamId,
     body: Responder,
     watch: Option<Watch>,
+}
+
+/// A request whose answer depends on its body.
+struct Upload {
+    id: StreamId,
+    head: Box<Http3Head>,
+    body: BytesMut,
+    max: usize,
 }
 
 /// An answer that is not there yet.
@@ -51,6 +60,7 @@ pub(super) struct Session {
     protocol: Protocol,
     /// Has this session served when an answer or a body can go on.
     waker: Waker,
+    uploads: Vec<Upload>,
     waiting: Vec<Waiting>,
     responses: Vec<Response>,
     /// The viewer, and its cohort.
@@ -69,6 +79,7 @@ impl Session {
             state,
             protocol: Protocol::Pending,
             waker,
+            uploads: Vec::new(),
             waiting: Vec::new(),
             responses: Vec::new(),
             unit: Unit(0),
@@ -103,7 +114,7 @@ impl Session {
     /// The handshake is confirmed: requests that waited for it are answered.
     pub(super) fn on_connected(&mut self, now: Timestamp, connection: &mut Connection) {
         for (id, head) in core::mem::take(&mut self.held) {
-            self.answer(now, connection, id, &head);
+            self.answer(now, connection, id, &head, &[]);
         }
     }
 
@@ -128,27 +139,48 @@ impl Session {
             let Protocol::Http3(server) = &mut self.protocol else { return };
             let Some(event) = server.poll_event() else { return };
             match event {
-                http3::Event::Request { id, head, .. } => {
+                http3::Event::Request { id, head, end } => {
                     let safe = matches!(&head.method[..], b"GET" | b"HEAD");
-                    if connection.is_early() && head.early && !safe {
+                    let max = with_head(&head, connection, None, &[], |head| head.max_body());
+                    // A report may be a replay: it says what it said before.
+                    if !end && max > 0 {
+                        self.uploads.push(Upload { id, head, body: BytesMut::new(), max });
+                    } else if connection.is_early() && head.early && !safe {
                         self.held.push((id, head));
                     } else {
-                        self.answer(now, connection, id, &head);
+                        self.answer(now, connection, id, &head, &[]);
                     }
                 }
-                // Requests have no content that any answer here would use.
                 http3::Event::BodyReadable(id) => {
                     let t = &mut OverQuic { connection, now };
-                    while let http3::BodyRead::Data(_) = server.read_body(t, id, 65_536) {}
+                    let mut upload = self.uploads.iter_mut().find(|upload| upload.id == id);
+                    while let http3::BodyRead::Data(data) = server.read_body(t, id, 65_536) {
+                        // What nobody waits for is read all the same, so that the stream ends.
+                        if let Some(Upload { body, max, .. }) = &mut upload
+                            && body.len() <= *max
+                        {
+                            body.extend_from_slice(&data);
+                        }
+                    }
+                }
+                http3::Event::RequestEnd(id) => {
+                    let place = self.uploads.iter().position(|upload| upload.id == id);
+                    let Some(place) = place else { continue };
+                    let Upload { head, body, max, .. } = self.uploads.swap_remove(place);
+                    if body.len() > max {
+                        let response = front::Response::plain(413, SystemTime::now());
+                        self.respond(now, connection, id, response);
+                    } else {
+                        self.answer(now, connection, id, &head, &body);
+                    }
                 }
                 http3::Event::Cancelled { id, .. } => {
                     self.responses.retain(|response| response.id != id);
                     self.waiting.retain(|waiting| waiting.id != id);
+                    self.uploads.retain(|upload| upload.id != id);
                     self.held.retain(|(held, _)| *held != id);
                 }
-                http3::Event::Trailers { .. }
-                | http3::Event::RequestEnd(_)
-                | http3::Event::GoAway => {}
+                http3::Event::Trailers { .. } | http3::Event::GoAway => {}
             }
         }
     }
@@ -159,23 +191,13 @@ impl Session {
         connection: &mut Connection,
         id: StreamId,
         head: &Http3Head,
+        body: &[u8],
     ) {
-        let text = |bytes: &'_ [u8]| core::str::from_utf8(bytes).unwrap_or_default().to_owned();
-        let (method, target) = (text(&head.method), text(&head.path));
-        let names: Vec<String> = head.headers.iter().map(|field| text(&field.name)).collect();
-        let request = RequestHead {
-            method: &method,
-            target: &target,
-            fields: names
-                .iter()
-                .zip(&head.headers)
-                .map(|(name, field)| (name.as_str(), &field.value[..]))
-                .collect(),
-            remote: connection.addresses().remote,
-            protocol: front::Protocol::Http3,
-            cohort: self.cohort.as_ref(),
-        };
-        match front::respond(&self.state, &request, SystemTime::now()) {
+        let cohort = self.cohort.as_ref();
+        let answer = with_head(head, connection, cohort, body, |head| {
+            front::respond(&self.state, head, SystemTime::now())
+        });
+        match answer {
             Answer::Now(response) => self.respond(now, connection, id, response),
             Answer::Later(answer) => self.waiting.push(Waiting { id, answer }),
         }
@@ -245,8 +267,8 @@ impl Session {
         let line = String::from_utf8_lossy(&line);
         let target = line.trim_end().strip_prefix("GET ").unwrap_or("/");
         let (remote, protocol) = (connection.addresses().remote, front::Protocol::Http09);
-        let (fields, cohort) = (Vec::new(), self.cohort.as_ref());
-        let head = RequestHead { method: "GET", target, fields, remote, protocol, cohort };
+        let (fields, cohort, body) = (Vec::new(), self.cohort.as_ref(), &[][..]);
+        let head = RequestHead { method: "GET", target, fields, remote, protocol, cohort, body };
         match front::respond(&self.state, &head, SystemTime::now()) {
             Answer::Now(response) => self.respond(now, connection, id, response),
             Answer::Later(answer) => self.waiting.push(Waiting { id, answer }),
@@ -299,6 +321,29 @@ impl Session {
             server.go_away(&mut OverQuic { connection, now });
         }
     }
+}
+
+/// Looks at a request of HTTP/3 as the fronts have it in common.
+fn with_head<T>(
+    head: &Http3Head,
+    connection: &Connection,
+    cohort: Option<&Cohort>,
+    body: &[u8],
+    look: impl FnOnce(&RequestHead<'_>) -> T,
+) -> T {
+    let text = |bytes: &'_ [u8]| core::str::from_utf8(bytes).unwrap_or_default().to_owned();
+    let (method, target) = (text(&head.method), text(&head.path));
+    let names: Vec<String> = head.headers.iter().map(|field| text(&field.name)).collect();
+    let fields = names.iter().zip(&head.headers);
+    look(&RequestHead {
+        method: &method,
+        target: &target,
+        fields: fields.map(|(name, field)| (name.as_str(), &field.value[..])).collect(),
+        remote: connection.addresses().remote,
+        protocol: front::Protocol::Http3,
+        cohort,
+        body,
+    })
 }
 
 /// Fills one stream. Returns whether its response is over, and whether anything was handed over.

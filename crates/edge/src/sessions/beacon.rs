@@ -9,7 +9,7 @@ const MAX_NAME: usize = 64;
 /// The longest that a page is believed to have played, in seconds.
 const MAX_SECONDS: f64 = 30.0 * 86_400.0;
 
-/// A player's report, cumulative since it began to play. Times as the player's own clock has them.
+/// A player's report, cumulative since its page was opened. Times as the player's own clock has them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Beacon {
     /// The player's name for itself, as in the `viewer` parameter of its requests.
@@ -27,6 +27,20 @@ pub struct Beacon {
 }
 
 impl Beacon {
+    /// What happened after an earlier report of the same player: its page goes on counting when it
+    /// connects again.
+    #[must_use]
+    pub fn since(mut self, before: Option<&Self>) -> Self {
+        if let Some(before) = before {
+            self.played_s = (self.played_s - before.played_s).max(0.0);
+            self.freezes = self.freezes.saturating_sub(before.freezes);
+            self.freeze_s = (self.freeze_s - before.freeze_s).max(0.0);
+            // The first frame was that of an earlier session.
+            self.first_frame_ms = None;
+        }
+        self
+    }
+
     /// Reads a report; `None` if it is none, or claims what cannot be.
     pub fn parse(body: &[u8]) -> Option<Self> {
         let beacon: Self = serde_json::from_slice(body).ok()?;

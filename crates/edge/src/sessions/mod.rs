@@ -86,7 +86,16 @@ pub struct Opening {
 struct State {
     transport: Transport,
     first_frame: Option<Duration>,
+    /// What the player last said, and what it had said before this session.
     player: Option<Beacon>,
+    before: Option<Beacon>,
+}
+
+impl State {
+    /// What the player said of this session.
+    fn player(&self) -> Option<Beacon> {
+        self.player.clone().map(|player| player.since(self.before.as_ref()))
+    }
 }
 
 /// A viewer who is here. The session ends, and its record is written, when it is dropped.
@@ -142,7 +151,8 @@ impl Session {
 
     /// What would be written if it ended now.
     pub fn record(&self) -> Record {
-        let State { transport: t, first_frame, player } = &*self.state();
+        let state = self.state();
+        let State { transport: t, first_frame, .. } = &*state;
         let (seconds, bytes) = (self.age().as_secs_f64(), self.bytes.load(Ordering::Relaxed));
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
@@ -189,8 +199,8 @@ impl Session {
             off_mode_entries_per_s: rate(t.off_mode.1 as f64).filter(|_| known),
             ..Record::default()
         };
-        if let Some(player) = player {
-            record.take_player(player);
+        if let Some(player) = state.player() {
+            record.take_player(&player);
         }
         record
     }
@@ -228,6 +238,20 @@ struct Ended {
     at: Instant,
     opening: Opening,
     record: Record,
+    player: Option<Beacon>,
+    before: Option<Beacon>,
+}
+
+impl Places {
+    /// What the player of this name last said.
+    fn last_report(&self, viewer: &str) -> Option<Beacon> {
+        let open = self.by_viewer.get(viewer).and_then(|id| self.open.get(id)?.upgrade());
+        if let Some(session) = open {
+            return session.state().player.clone();
+        }
+        let same = |ended: &&Ended| ended.opening.viewer.as_deref() == Some(viewer);
+        self.ended.iter().rev().find(same)?.player.clone()
+    }
 }
 
 impl Sessions {
@@ -247,6 +271,8 @@ impl Sessions {
     pub fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let viewer = opening.viewer.clone();
+        let mut places = self.places();
+        let before = viewer.as_ref().and_then(|viewer| places.last_report(viewer));
         let session = Arc::new(Session {
             id,
             opening,
@@ -254,10 +280,9 @@ impl Sessions {
             bytes: AtomicU64::new(0),
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
-            state: Mutex::default(),
+            state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),
         });
-        let mut places = self.places();
         places.open.insert(id, Arc::downgrade(&session));
         if let Some(viewer) = viewer {
             places.by_viewer.insert(viewer, id);
@@ -289,8 +314,10 @@ impl Sessions {
         match ended {
             Some(ended) => {
                 let key = Key::from(&ended.opening);
-                lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, &beacon);
-                ended.record.take_player(&beacon);
+                ended.player = Some(beacon.clone());
+                let words = beacon.since(ended.before.as_ref());
+                lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, &words);
+                ended.record.take_player(&words);
             }
             None => drop(self.beacons_unmatched.fetch_add(1, Ordering::Relaxed)),
         }
@@ -326,7 +353,11 @@ impl Sessions {
             places.by_viewer.remove(viewer);
         }
         let (at, opening) = (Instant::now(), session.opening.clone());
-        places.ended.push_back(Ended { at, opening, record });
+        let (player, before) = {
+            let mut state = session.state();
+            (state.player.take(), state.before.take())
+        };
+        places.ended.push_back(Ended { at, opening, record, player, before });
         drop(places);
         self.flush(false);
     }

@@ -71,6 +71,21 @@ fn the_last_word_comes_after_the_end() {
 }
 
 #[test]
+fn a_page_that_connects_again_goes_on_counting_and_each_session_gets_its_own() {
+    let sessions = Arc::new(Sessions::new(None));
+    let first = sessions.open(opening(Some("x")));
+    sessions.report(beacon("x", 3));
+    drop(first);
+    let second = sessions.open(opening(Some("x")));
+    sessions.report(beacon("x", 5));
+    assert_eq!(second.record().player_freezes, Some(2));
+    assert_eq!(second.record().player_first_frame_ms, None, "the page had its first frame");
+    let totals = sessions.totals();
+    let all = totals.values().next().expect("one key");
+    assert_eq!((all.freezes, all.sessions, all.open, all.players), (5, 2, 1, 2));
+}
+
+#[test]
 fn reports_that_cannot_be_are_refused() {
     let good = r#"{"viewer":"x","stream":"s","played_s":1,"freezes":0,"freeze_s":0}"#;
     assert!(Beacon::parse(good.as_bytes()).is_some());

@@ -91,7 +91,7 @@ impl Totals {
         self.replicas += t.replicas;
         self.recovery.merge(&t.recovery);
         state.first_frame.into_iter().for_each(|time| self.first_frames.add(time));
-        state.player.iter().for_each(|player| self.add_player(player));
+        state.player().iter().for_each(|player| self.add_player(player));
     }
 
     /// Adds the sums of others.
