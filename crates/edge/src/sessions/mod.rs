@@ -242,18 +242,6 @@ struct Ended {
     before: Option<Beacon>,
 }
 
-impl Places {
-    /// What the player of this name last said.
-    fn last_report(&self, viewer: &str) -> Option<Beacon> {
-        let open = self.by_viewer.get(viewer).and_then(|id| self.open.get(id)?.upgrade());
-        if let Some(session) = open {
-            return session.state().player.clone();
-        }
-        let same = |ended: &&Ended| ended.opening.viewer.as_deref() == Some(viewer);
-        self.ended.iter().rev().find(same)?.player.clone()
-    }
-}
-
 impl Sessions {
     /// No sessions yet; their records go to `writer`.
     pub fn new(writer: Option<Arc<RecordWriter>>) -> Self {
@@ -271,8 +259,7 @@ impl Sessions {
     pub fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let viewer = opening.viewer.clone();
-        let mut places = self.places();
-        let before = viewer.as_ref().and_then(|viewer| places.last_report(viewer));
+        let before = viewer.as_ref().and_then(|viewer| self.last_report(viewer));
         let session = Arc::new(Session {
             id,
             opening,
@@ -283,6 +270,7 @@ impl Sessions {
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),
         });
+        let mut places = self.places();
         places.open.insert(id, Arc::downgrade(&session));
         if let Some(viewer) = viewer {
             places.by_viewer.insert(viewer, id);
@@ -299,15 +287,13 @@ impl Sessions {
 
     /// A player reports. What it says replaces what it said before.
     pub fn report(&self, beacon: Beacon) {
-        let mut places = self.places();
-        let id = places.by_viewer.get(&beacon.viewer);
-        let open = id.and_then(|id| places.open.get(id)).and_then(Weak::upgrade);
         let same = |opening: &Opening| opening.stream == beacon.stream;
+        let open = self.of_viewer(&beacon.viewer);
         if let Some(session) = open.filter(|session| same(&session.opening)) {
-            drop(places);
             session.state().player = Some(beacon);
             return;
         }
+        let mut places = self.places();
         let ended = places.ended.iter_mut().rev().find(|ended| {
             ended.opening.viewer.as_ref() == Some(&beacon.viewer) && same(&ended.opening)
         });
@@ -321,6 +307,22 @@ impl Sessions {
             }
             None => drop(self.beacons_unmatched.fetch_add(1, Ordering::Relaxed)),
         }
+    }
+
+    /// The newest open session of this player. To be called, and the session to be dropped,
+    /// without the lock: it may be the last to hold it, and its end takes the lock.
+    fn of_viewer(&self, viewer: &str) -> Option<Arc<Session>> {
+        let places = self.places();
+        places.by_viewer.get(viewer).and_then(|id| places.open.get(id)?.upgrade())
+    }
+
+    /// What this player last said.
+    fn last_report(&self, viewer: &str) -> Option<Beacon> {
+        if let Some(session) = self.of_viewer(viewer) {
+            return session.state().player.clone();
+        }
+        let same = |ended: &&Ended| ended.opening.viewer.as_deref() == Some(viewer);
+        self.places().ended.iter().rev().find(same)?.player.clone()
     }
 
     /// Writes the records of sessions that ended a while ago, or of all that ended.
