@@ -11,11 +11,11 @@ const CHROMIUM = process.env.CHROMIUM ?? 'chromium';
 export const has = (program, flag = '--version') => spawnSync(program, [flag], { stdio: 'ignore' }).status === 0;
 export const hasBrowser = () => has(CHROMIUM);
 
-export async function startBrowser() {
+export async function startBrowser(args = []) {
   const profile = mkdtempSync(join(tmpdir(), 'mendcast-browser-'));
   const child = spawn(
     CHROMIUM,
-    ['--headless=new', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--autoplay-policy=no-user-gesture-required', `--user-data-dir=${profile}`, '--remote-debugging-pipe', 'about:blank'],
+    ['--headless=new', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--autoplay-policy=no-user-gesture-required', `--user-data-dir=${profile}`, '--remote-debugging-pipe', ...args, 'about:blank'],
     { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
   );
   const [, , , toBrowser, fromBrowser] = child.stdio;

@@ -1,0 +1,148 @@
+// The main job on real programs: ffmpeg publishes, `mendcast edge` relays, `mendcast link` loses
+// packets, and an unmodified Chromium plays over HTTP/3. MENDCAST names the binary (`make e2e`).
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import dgram from 'node:dgram';
+import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import net from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import test, { after, before } from 'node:test';
+import { fileURLToPath } from 'node:url';
+import { has, hasBrowser, startBrowser } from './browser.mjs';
+
+const BINARY = process.env.MENDCAST;
+const CLIP = fileURLToPath(new URL('../../assets/demo.flv', import.meta.url));
+const PICTURES = process.env.PICTURES;
+const missing = (!BINARY && 'MENDCAST names no binary') || (!hasBrowser() && 'no chromium') || (!has('ffmpeg', '-version') && 'no ffmpeg');
+const TIMEOUT = { timeout: 120_000 };
+
+const folder = mkdtempSync(join(tmpdir(), 'mendcast-e2e-'));
+const children = new Set();
+let site;
+let browser;
+
+const wait = (ms) => new Promise((done) => setTimeout(done, ms));
+
+/** A TCP port, and a UDP port of the same number, that nobody has. */
+async function freePort() {
+  for (;;) {
+    const tcp = net.createServer().listen(0, '127.0.0.1');
+    await new Promise((done) => tcp.once('listening', done));
+    const { port } = tcp.address();
+    const udp = dgram.createSocket('udp4');
+    const free = await new Promise((done) => udp.once('error', () => done(false)).bind(port, '127.0.0.1', () => done(true)));
+    tcp.close();
+    udp.close();
+    if (free) return port;
+  }
+}
+
+function start(program, args) {
+  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  child.said = '';
+  child.stderr.setEncoding('utf8').on('data', (text) => { child.said = (child.said + text).slice(-20_000); });
+  children.add(child);
+  child.gone = new Promise((done) => child.once('exit', (code) => { children.delete(child); done(code); }));
+  child.says = async (pattern, ms = 10_000) => {
+    for (const end = Date.now() + ms; !pattern.test(child.said); await wait(20)) {
+      if (Date.now() > end || child.exitCode !== null) throw new Error(`${program}: no ${pattern} in:\n${child.said}`);
+    }
+    return child.said.match(pattern);
+  };
+  return child;
+}
+
+const publish = (name) => start('ffmpeg', ['-v', 'error', '-re', '-stream_loop', '-1', '-i', CLIP, '-c', 'copy', '-f', 'flv', `rtmp://127.0.0.1:${site.rtmp}/live/${name}`]);
+
+before(async () => {
+  if (missing) return;
+  const [port, rtmp, link] = [await freePort(), await freePort(), await freePort()];
+  site = { port, rtmp, link };
+  const config = join(folder, 'edge.toml');
+  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.linger = "20s"\nrecords.directory = "records"\n`);
+  site.edge = start(BINARY, ['edge', '--config', config]);
+  const [, hash] = await site.edge.says(/spki-list=(\S+)/);
+  site.relay = start(BINARY, ['link', '--listen', `127.0.0.1:${link}`, '--to', `127.0.0.1:${port}`, '--rate', '20mbps', '--rtt', '60ms', '--loss', '3%', '--seed', '1']);
+  site.publisher = publish('demo');
+  await site.edge.says(/live\/demo: published/);
+  // The browser speaks to the link; what falls back to TCP would not arrive at all.
+  browser = await startBrowser([
+    `--origin-to-force-quic-on=mendcast.test:${link}`,
+    '--host-resolver-rules=MAP mendcast.test 127.0.0.1',
+    `--ignore-certificate-errors-spki-list=${hash}`,
+  ]);
+});
+
+after(async () => {
+  await browser?.close();
+  for (const child of [...children].reverse()) {
+    child.kill();
+    await Promise.race([child.gone, wait(5_000)]);
+    child.kill('SIGKILL');
+  }
+  rmSync(folder, { recursive: true, force: true });
+});
+
+const player = (stream, protocol) => browser.open(`https://mendcast.test:${site.link}/player.html?stream=live/${stream}&protocol=${protocol}`, { width: 1000, height: 800 });
+const frames = (page) => page.evaluate('document.querySelector("video").getVideoPlaybackQuality().totalVideoFrames');
+
+async function plays(page, seconds, name) {
+  await page.until('window.mendcast?.first_frame_ms > 0', 30_000);
+  let before = await frames(page);
+  for (let second = 0; second < seconds; second += 2) {
+    await wait(2_000);
+    const now = await frames(page);
+    assert.ok(now > before + 20, `frames advance: ${before}, ${now} after ${second + 2} s`);
+    before = now;
+  }
+  if (PICTURES) await page.picture(join(PICTURES, `${name}.png`));
+}
+
+test('mpegts.js plays HTTP-FLV over HTTP/3 through 3 % loss for 20 s', { skip: missing, ...TIMEOUT }, async () => {
+  const page = await player('demo', 'flv');
+  await plays(page, 20, 'player-flv');
+  assert.equal(await page.evaluate('window.mendcast.next_hop'), 'h3');
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+});
+
+test('a publisher that is killed comes back, and the picture with it', { skip: missing, ...TIMEOUT }, async () => {
+  const page = await player('demo', 'flv');
+  await plays(page, 2, 'player-before');
+  site.publisher.kill('SIGKILL');
+  await site.publisher.gone;
+  await wait(3_000);
+  site.publisher = publish('demo');
+  await wait(3_000);
+  await plays(page, 4, 'player-after');
+  await page.close();
+});
+
+test('the network dies for two seconds, and the picture comes back', { skip: missing, ...TIMEOUT }, async () => {
+  const page = await player('demo', 'flv');
+  await plays(page, 2, 'player-before-blackhole');
+  site.relay.kill('SIGSTOP');
+  await wait(2_000);
+  site.relay.kill('SIGCONT');
+  await wait(3_000);
+  await plays(page, 4, 'player-after-blackhole');
+  await page.close();
+});
+
+test('each viewer leaves a record that joins transport and player', { skip: missing, ...TIMEOUT }, async () => {
+  const page = await player('demo', 'flv');
+  await plays(page, 6, 'player-record');
+  const { viewer } = await page.evaluate('({...window.mendcast})');
+  await page.close();
+  const records = () => readdirSync(join(folder, 'records')).filter((name) => name.endsWith('.jsonl'))
+    .flatMap((name) => readFileSync(join(folder, 'records', name), 'utf8').split('\n').filter(Boolean).map((line) => JSON.parse(line)));
+  let record;
+  for (const end = Date.now() + 60_000; !record && Date.now() < end; await wait(200)) record = records().find((r) => r.viewer === viewer);
+  assert.ok(record, 'a record within a minute');
+  assert.equal(record.protocol, 'h3');
+  assert.ok(record.loss_rate > 0.005 && record.loss_rate < 0.1, `loss ${record.loss_rate}`);
+  assert.ok(record.rtt_min_ms >= 59 && record.rtt_min_ms < 90, `RTT ${record.rtt_min_ms}`);
+  assert.ok(record.first_frame_ms >= 60 && record.first_frame_ms < 2_000, `first frame ${record.first_frame_ms}`);
+  assert.ok(record.player_played_s > 4 && record.player_first_frame_ms > 0, JSON.stringify(record));
+});
