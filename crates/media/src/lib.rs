@@ -9,9 +9,12 @@
 pub mod amf0;
 pub mod codec;
 pub mod flv;
+pub mod fmp4;
 pub mod gop_cache;
+pub mod hls;
 pub mod rtmp;
 pub mod timeline;
+pub mod ts;
 
 pub use codec::{Codec, Role};
 pub use flv::{Kind, Tag};

@@ -1,0 +1,17 @@
+//! HTTP Live Streaming: FLV tags into segments, parts and playlists, and an origin's segments into
+//! FLV tags.
+//!
+//! RFC 8216 (HLS), and draft-pantos-hls-rfc8216bis for Low-Latency HLS: partial segments, blocking
+//! reload, preload hints, delta updates. A player that knows nothing of the latter plays the same
+//! playlist. Playlists are written and read by our own code: writing is a page, and the reader has
+//! to bound what a stranger's playlist costs.
+
+mod flv_tags;
+mod manifest;
+mod playlist;
+pub mod pull;
+pub mod segmenter;
+mod url;
+
+pub use pull::Pull;
+pub use segmenter::Segmenter;

@@ -1,0 +1,86 @@
+//! FLV tags of access units: legacy tags for H.264, AAC and MP3, enhanced ones with a FourCC for
+//! the rest (Veovera's Enhanced RTMP v2).
+
+use bytes::BufMut;
+
+use crate::codec::Codec;
+use crate::flv::{Kind, Tag};
+use crate::fmp4::read::Config;
+
+/// What an audio tag starts with beside the packet type: 44.1 kHz, 16 bits, stereo, which is what
+/// AAC tags say whatever is in them (annex E.4.2.1).
+const AAC: u8 = 0xaf;
+const MP3: u8 = 0x2f;
+const ENHANCED_AUDIO: u8 = 0x90;
+const CODED_FRAMES: u8 = 1;
+
+/// The sequence header of a track, with a time in milliseconds. `None` if the codec has none.
+pub(super) fn header(config: &Config, timestamp: u32) -> Option<Tag> {
+    let (kind, head, record): (_, &[u8], _) = match config {
+        Config::Video(video) => {
+            let head: &[u8] = match video.codec {
+                Codec::Hevc => b"\x90hvc1",
+                Codec::Av1 => b"\x90av01",
+                _ => &[0x17, 0, 0, 0, 0],
+            };
+            (Kind::Video, head, &video.record)
+        }
+        Config::Audio(audio) if audio.codec == Codec::Opus => {
+            (Kind::Audio, b"\x90Opus", &audio.record)
+        }
+        Config::Audio(audio) => (Kind::Audio, &[AAC, 0], &audio.record),
+        Config::Mp3 => return None,
+    };
+    let mut buffer = Tag::buffer(head.len() + record.len());
+    buffer.put_slice(head);
+    buffer.put_slice(record);
+    Tag::assemble(buffer, kind, timestamp)
+}
+
+/// The tag of a frame; both times in milliseconds. `None` if it is too long.
+pub(super) fn frame(
+    config: &Config,
+    data: &[u8],
+    sync: bool,
+    timestamp: u32,
+    composition: i64,
+) -> Option<Tag> {
+    let mut buffer = Tag::buffer(8 + data.len());
+    let time = (composition.clamp(-0x80_0000, 0x7f_ffff) as u32).to_be_bytes();
+    let frame_type = if sync { 1 } else { 2 };
+    let kind = match config {
+        Config::Video(video) => {
+            match video.codec {
+                Codec::Av1 => {
+                    buffer.put_u8(0x80 | frame_type << 4 | CODED_FRAMES);
+                    buffer.put_slice(b"av01");
+                }
+                Codec::Hevc => {
+                    buffer.put_u8(0x80 | frame_type << 4 | CODED_FRAMES);
+                    buffer.put_slice(b"hvc1");
+                    buffer.put_slice(&time[1..]);
+                }
+                _ => {
+                    buffer.put_slice(&[frame_type << 4 | 7, 1]);
+                    buffer.put_slice(&time[1..]);
+                }
+            }
+            Kind::Video
+        }
+        Config::Audio(audio) if audio.codec == Codec::Opus => {
+            buffer.put_u8(ENHANCED_AUDIO | CODED_FRAMES);
+            buffer.put_slice(b"Opus");
+            Kind::Audio
+        }
+        Config::Audio(_) => {
+            buffer.put_slice(&[AAC, 1]);
+            Kind::Audio
+        }
+        Config::Mp3 => {
+            buffer.put_u8(MP3);
+            Kind::Audio
+        }
+    };
+    buffer.put_slice(data);
+    Tag::assemble(buffer, kind, timestamp)
+}

@@ -1,0 +1,224 @@
+//! Parses playlists of origins.
+//!
+//! RFC 8216, section 4. Only what a client without rendition groups and trick play needs is looked
+//! at. Memory is bounded by the text, and that by [`MAX_PLAYLIST`].
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::pull::Error;
+
+/// Bytes of a playlist: some 10,000 segments.
+pub(super) const MAX_PLAYLIST: usize = 1 << 20;
+/// Durations above a day are no durations.
+const MAX_DURATION: Duration = Duration::from_secs(86_400);
+
+/// A playlist of either kind.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Manifest {
+    Master(Vec<Variant>),
+    Media(Media),
+}
+
+/// EXT-X-STREAM-INF.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Variant {
+    pub(super) uri: String,
+    pub(super) bandwidth: u64,
+}
+
+#[derive(Clone, PartialEq, Default, Debug)]
+pub(super) struct Media {
+    pub(super) target: Duration,
+    /// The number of the first of `entries`.
+    pub(super) sequence: u64,
+    pub(super) ended: bool,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// What a request asks for: a resource or a range of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Resource {
+    pub(super) uri: String,
+    /// First byte, and number of bytes.
+    pub(super) range: Option<(u64, u64)>,
+}
+
+/// A segment.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Entry {
+    pub(super) resource: Resource,
+    pub(super) discontinuity: bool,
+    /// EXT-X-GAP: nothing is there.
+    pub(super) gap: bool,
+    /// EXT-X-MAP.
+    pub(super) map: Option<Arc<Resource>>,
+}
+
+/// Parses a playlist.
+pub(super) fn parse(text: &[u8]) -> Result<Manifest, Error> {
+    if text.len() > MAX_PLAYLIST {
+        return Err(Error::TooLarge);
+    }
+    let text = core::str::from_utf8(text).map_err(|_| Error::Playlist)?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    if lines.next().is_none_or(|line| !line.starts_with("#EXTM3U")) {
+        return Err(Error::Playlist);
+    }
+    let mut media = Media::default();
+    let mut variants = Vec::new();
+    let mut bandwidth = None;
+    let (mut timed, mut discontinuity, mut gap) = (false, false, false);
+    let mut range: Option<(u64, Option<u64>)> = None;
+    let mut map = None;
+    let mut range_end: Option<(String, u64)> = None;
+    for line in lines {
+        let Some(tag) = line.strip_prefix("#EXT") else {
+            if line.starts_with('#') {
+                continue;
+            }
+            if let Some(bandwidth) = bandwidth.take() {
+                variants.push(Variant { uri: line.to_owned(), bandwidth });
+            } else if core::mem::take(&mut timed) {
+                let range = match range.take() {
+                    None => None,
+                    Some((length, offset)) => {
+                        // "If o is not present, the sub-range begins at the next byte following
+                        // the sub-range of the previous Media Segment." (section 4.3.2.2)
+                        let before = range_end.take().filter(|(uri, _)| uri == line);
+                        let offset =
+                            offset.or(before.map(|(_, end)| end)).ok_or(Error::Playlist)?;
+                        let end = length.checked_add(offset).ok_or(Error::Playlist)?;
+                        range_end = Some((line.to_owned(), end));
+                        Some((offset, length))
+                    }
+                };
+                media.entries.push(Entry {
+                    resource: Resource { uri: line.to_owned(), range },
+                    discontinuity: core::mem::take(&mut discontinuity),
+                    gap: core::mem::take(&mut gap),
+                    map: map.clone(),
+                });
+            }
+            continue;
+        };
+        let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
+        match name {
+            "INF" => timed = true,
+            "-X-TARGETDURATION" => {
+                let target = number(value).filter(|target| *target > 0).ok_or(Error::Playlist)?;
+                media.target = Duration::from_secs(target).min(MAX_DURATION);
+            }
+            "-X-MEDIA-SEQUENCE" => {
+                let sequence = number(value).filter(|sequence| *sequence < 1 << 62);
+                media.sequence = sequence.ok_or(Error::Playlist)?;
+            }
+            "-X-DISCONTINUITY" => discontinuity = true,
+            "-X-GAP" => gap = true,
+            "-X-BYTERANGE" => range = Some(byte_range(value).ok_or(Error::Playlist)?),
+            "-X-ENDLIST" => media.ended = true,
+            "-X-KEY" if attribute(value, "METHOD") != Some("NONE") => return Err(Error::Encrypted),
+            "-X-MAP" => {
+                let uri = attribute(value, "URI").ok_or(Error::Playlist)?.to_owned();
+                let range = match attribute(value, "BYTERANGE") {
+                    None => None,
+                    Some(range) => {
+                        let (length, offset) = byte_range(range).ok_or(Error::Playlist)?;
+                        Some((offset.unwrap_or(0), length))
+                    }
+                };
+                map = Some(Arc::new(Resource { uri, range }));
+            }
+            "-X-STREAM-INF" => {
+                bandwidth = Some(attribute(value, "BANDWIDTH").and_then(number).unwrap_or(0));
+            }
+            _ => {}
+        }
+    }
+    if !variants.is_empty() {
+        return Ok(Manifest::Master(variants));
+    }
+    if media.target.is_zero() { Err(Error::Playlist) } else { Ok(Manifest::Media(media)) }
+}
+
+fn number(text: &str) -> Option<u64> {
+    text.trim().parse().ok()
+}
+
+/// Length, and first byte if it is told.
+fn byte_range(text: &str) -> Option<(u64, Option<u64>)> {
+    match text.split_once('@') {
+        Some((length, offset)) => Some((number(length)?, Some(number(offset)?))),
+        None => Some((number(text)?, None)),
+    }
+}
+
+/// The value of an attribute, without its quotes (section 4.2).
+fn attribute<'a>(list: &'a str, wanted: &str) -> Option<&'a str> {
+    let mut rest = list;
+    loop {
+        let (name, behind) = rest.split_once('=')?;
+        let (value, behind) = match behind.strip_prefix('"') {
+            Some(quoted) => quoted.split_once('"')?,
+            None => behind.split_at(behind.find(',').unwrap_or(behind.len())),
+        };
+        if name.trim() == wanted {
+            return Some(value);
+        }
+        rest = behind.strip_prefix(',')?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn media(text: &str) -> Media {
+        match parse(text.as_bytes()) {
+            Ok(Manifest::Media(media)) => media,
+            other => panic!("no media playlist: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_media_playlist_gives_its_segments() {
+        let media = media(
+            "#EXTM3U\r\n#EXT-X-TARGETDURATION:4\r\n#EXT-X-MEDIA-SEQUENCE:7\n# a comment\n\
+             #EXT-X-MAP:URI=\"i,=.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:4,\na.m4s\n\n\
+             #EXT-X-DISCONTINUITY\n#EXT-X-BYTERANGE:20@100\n#EXTINF:3.9,t\nb.m4s\n\
+             #EXT-X-BYTERANGE:30\n#EXTINF:3,\nb.m4s\n#EXT-X-GAP\n#EXTINF:3,\nc\n#EXT-X-ENDLIST\n",
+        );
+        assert_eq!((media.target, media.sequence, media.ended), (Duration::from_secs(4), 7, true));
+        let ranges: Vec<_> = media.entries.iter().map(|entry| entry.resource.range).collect();
+        assert_eq!(ranges, [None, Some((100, 20)), Some((120, 30)), None]);
+        let breaks: Vec<_> = media.entries.iter().map(|e| (e.discontinuity, e.gap)).collect();
+        assert_eq!(breaks, [(false, false), (true, false), (false, false), (false, true)]);
+        let map = media.entries[3].map.as_deref().expect("a map");
+        assert_eq!((&map.uri[..], map.range), ("i,=.mp4", Some((5, 10))));
+    }
+
+    #[test]
+    fn a_master_playlist_gives_its_variants() {
+        let text = "#EXTM3U\n#EXT-X-STREAM-INF:CODECS=\"a,BANDWIDTH=1\",BANDWIDTH=900\nhi\n\
+                    #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI=\"x\"\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=100\nlo\n";
+        let Ok(Manifest::Master(variants)) = parse(text.as_bytes()) else { panic!("no master") };
+        let variants: Vec<_> = variants.iter().map(|v| (&v.uri[..], v.bandwidth)).collect();
+        assert_eq!(variants, [("hi", 900), ("lo", 100)]);
+    }
+
+    #[test]
+    fn what_is_no_playlist_or_cannot_be_read_is_refused() {
+        let refused = |text: &str| parse(text.as_bytes()).expect_err("refused");
+        assert_eq!(refused(""), Error::Playlist);
+        assert_eq!(refused("<html>"), Error::Playlist);
+        assert_eq!(refused("#EXTM3U\n#EXTINF:1,\na"), Error::Playlist, "no target duration");
+        assert_eq!(refused("#EXTM3U\n#EXT-X-TARGETDURATION:-1"), Error::Playlist);
+        assert_eq!(refused("#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\""), Error::Encrypted);
+        let first = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n#EXT-X-BYTERANGE:5\na";
+        assert_eq!(refused(first), Error::Playlist, "a range after nothing");
+        assert_eq!(refused(&" ".repeat(MAX_PLAYLIST + 1)), Error::TooLarge);
+        assert_eq!(parse(&[b'#', 0xff]), Err(Error::Playlist));
+    }
+}

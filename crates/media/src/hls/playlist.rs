@@ -1,0 +1,169 @@
+//! The text of playlists.
+//!
+//! RFC 8216, section 4; draft-pantos-hls-rfc8216bis, section 4.4, for the tags of Low-Latency HLS.
+
+use core::fmt::Write as _;
+
+use super::segmenter::{Container, MEDIA_PLAYLIST, Segment, Segmenter};
+
+impl Container {
+    const fn extension(self) -> &'static str {
+        match self {
+            Self::Fmp4 => "m4s",
+            Self::Ts => "ts",
+        }
+    }
+}
+
+impl Segmenter {
+    /// EXT-X-TARGETDURATION: never below the longest segment that there was, because RFC 8216,
+    /// section 6.2.1, wants it to stay and section 4.3.3.1 wants it to be true.
+    fn target_duration(&self) -> i64 {
+        let wanted = self.config.segment.as_millis() as i64;
+        (wanted.max(self.longest_segment_ms) + 500) / 1_000
+    }
+
+    /// The media playlist. Writing to a string cannot fail.
+    pub(super) fn media_playlist(&self, skip: bool) -> String {
+        let target = self.target_duration().max(1);
+        let complete = self.segments.iter().filter(|segment| segment.complete).count();
+        let unlisted = complete.saturating_sub(self.config.window);
+        let listed: Vec<&Segment> = self.segments.iter().skip(unlisted).collect();
+        let total: i64 = listed.iter().map(|segment| segment.duration_ms()).sum();
+        // How far each segment's end is from the end of the playlist.
+        let behind = |index: usize| -> i64 {
+            listed[index + 1..].iter().map(|segment| segment.duration_ms()).sum()
+        };
+        let skip_until = 6_000 * target;
+        let skipped = (0..listed.len()).take_while(|index| behind(*index) >= skip_until).count();
+        let skipped = if skip && total > skip_until { skipped } else { 0 };
+        // Parts further from the end are of no use to anybody.
+        let with_parts = |index: usize| behind(index) < 3_000 * target;
+        let parts = (0..listed.len())
+            .filter(|index| with_parts(*index))
+            .flat_map(|index| &listed[index].parts);
+        let part_target = parts
+            .map(|part| part.duration_ms)
+            .chain([self.config.part.as_millis() as i64])
+            .max()
+            .unwrap_or(0);
+        let discontinuities = self.dropped_discontinuities
+            + self.segments.iter().take(unlisted).filter(|s| s.discontinuity).count() as u64;
+        let extension = self.config.container.extension();
+
+        let mut text = String::with_capacity(4_096);
+        // EXT-X-SKIP needs version 9, EXT-X-MAP 6.
+        let version = if skipped > 0 { 9 } else { 6 };
+        let _ = writeln!(text, "#EXTM3U\n#EXT-X-VERSION:{version}\n#EXT-X-TARGETDURATION:{target}");
+        let _ = writeln!(
+            text,
+            "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK={},CAN-SKIP-UNTIL={}",
+            seconds(3 * part_target),
+            seconds(skip_until)
+        );
+        let _ = writeln!(text, "#EXT-X-PART-INF:PART-TARGET={}", seconds(part_target));
+        let first = listed.first().map_or(self.position().0, |segment| segment.msn);
+        let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{first}");
+        if discontinuities > 0 {
+            let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
+        }
+        let _ = writeln!(text, "#EXT-X-INDEPENDENT-SEGMENTS");
+        if skipped > 0 {
+            let _ = writeln!(text, "#EXT-X-SKIP:SKIPPED-SEGMENTS={skipped}");
+        }
+        let mut map = None;
+        for (index, segment) in listed.iter().enumerate().skip(skipped) {
+            if segment.discontinuity {
+                let _ = writeln!(text, "#EXT-X-DISCONTINUITY");
+            }
+            if self.config.container == Container::Fmp4 && map != Some(segment.version) {
+                map = Some(segment.version);
+                let _ = writeln!(text, "#EXT-X-MAP:URI=\"init-{}.mp4\"", segment.version);
+            }
+            let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{}", date_time(segment.wall_ms));
+            let msn = segment.msn;
+            for (number, part) in segment.parts.iter().enumerate().filter(|_| with_parts(index)) {
+                let duration = seconds(part.duration_ms);
+                let independent = if part.independent { ",INDEPENDENT=YES" } else { "" };
+                let _ = writeln!(
+                    text,
+                    "#EXT-X-PART:DURATION={duration},URI=\"{msn}.{number}.{extension}\"{independent}"
+                );
+            }
+            if segment.complete {
+                let duration = seconds(segment.duration_ms());
+                let _ = writeln!(text, "#EXTINF:{duration},\n{msn}.{extension}");
+            }
+        }
+        if self.ended {
+            let _ = writeln!(text, "#EXT-X-ENDLIST");
+        } else {
+            let (msn, part) = self.position();
+            let _ =
+                writeln!(text, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{msn}.{part}.{extension}\"");
+        }
+        text
+    }
+
+    /// The master playlist; `None` before there is a complete segment.
+    pub(super) fn master_playlist(&self) -> Option<String> {
+        let complete = || self.segments.iter().filter(|segment| segment.complete);
+        let rate = |bytes: usize, ms: i64| bytes as i64 * 8_000 / ms.max(1);
+        let peak = complete().map(|segment| rate(segment.size(), segment.duration_ms())).max()?;
+        let size = complete().map(Segment::size).sum();
+        let average = rate(size, complete().map(Segment::duration_ms).sum());
+        let tracks = &self.versions.back()?.tracks;
+        let codecs: Vec<&str> = [
+            tracks.video.as_ref().map(|video| &video.codecs[..]),
+            tracks.audio.as_ref().map(|audio| &audio.codecs[..]),
+        ]
+        .into_iter()
+        .flatten()
+        .collect();
+        let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+        let _ = write!(
+            text,
+            "#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},CODECS=\"{}\"",
+            codecs.join(",")
+        );
+        if let Some(video) = tracks.video.as_ref().filter(|video| video.width > 0) {
+            let _ = write!(text, ",RESOLUTION={}x{}", video.width, video.height);
+        }
+        let _ = writeln!(text, "\n{MEDIA_PLAYLIST}");
+        Some(text)
+    }
+}
+
+/// Seconds with three decimals, which are the milliseconds exactly.
+fn seconds(ms: i64) -> String {
+    format!("{}.{:03}", ms / 1_000, ms % 1_000)
+}
+
+/// ISO 8601, UTC, of milliseconds since 1970 began. Days are counted in eras of 400 years that
+/// start in March, so that a leap day is the last of its year.
+fn date_time(ms: i64) -> String {
+    let (days, ms) = (ms.div_euclid(86_400_000) + 719_468, ms.rem_euclid(86_400_000));
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = year + era * 400 + next_year;
+    let (hour, minute, second) = (ms / 3_600_000, ms / 60_000 % 60, ms / 1_000 % 60);
+    let ms = ms % 1_000;
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        assert_eq!(date_time(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(date_time(951_782_400_000), "2000-02-29T00:00:00.000Z");
+        assert_eq!(date_time(1_709_251_199_999), "2024-02-29T23:59:59.999Z");
+        assert_eq!(date_time(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+    }
+}

@@ -1,0 +1,465 @@
+//! Reads segments of transport streams: the first video and the first audio stream of the first
+//! program, as access units in the form that FLV and MP4 have.
+//!
+//! A segment is complete in itself (RFC 8216, section 3), so that only what describes the streams
+//! lasts from one to the next. Memory is bounded by the segment's size. A PES packet of video is
+//! taken for one access unit, as section 3.2 there recommends; one without a time goes on with the
+//! access unit before it.
+
+use core::fmt;
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{PACKET_LEN, PAT_PID, SYNC_BYTE, TIMESCALE, crc_32, stream_type};
+use crate::codec::Codec;
+use crate::fmp4::Sample;
+use crate::fmp4::config::{self, Audio, Mp3Header, Video, nal};
+use crate::fmp4::read::Config;
+
+/// The longest section of a table (section 2.4.4).
+const MAX_SECTION: usize = 1_024;
+/// Samples of a segment; more are no media.
+const MAX_SAMPLES: usize = crate::fmp4::read::MAX_SAMPLES;
+
+/// Why a segment cannot be read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Error {
+    /// Packets do not start where they should.
+    Sync,
+    /// A program without a stream that FLV can carry, or no program.
+    NoStream,
+    /// Packets are scrambled.
+    Encrypted,
+    /// More access units than any segment has.
+    TooMany,
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Sync => "no transport stream packets",
+            Self::NoStream => "transport stream without a known codec",
+            Self::Encrypted => "scrambled transport stream",
+            Self::TooMany => "too many access units in a segment",
+        })
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// What a segment holds: video in the order of its packets, then audio.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Item {
+    /// The configuration of the samples of its kind that follow.
+    Config(Config),
+    /// A video access unit; times in [`TIMESCALE`].
+    Video(Sample),
+    /// An audio frame; times in [`TIMESCALE`].
+    Audio(Sample),
+}
+
+/// Reads the segments of one stream. Times go on over the wrap of their 33 bits.
+#[derive(Clone, Debug, Default)]
+pub struct Reader {
+    video: Option<Video>,
+    audio: Option<Config>,
+    /// The latest time seen, without wraps.
+    time: Option<i64>,
+}
+
+impl Reader {
+    /// The access units of a segment.
+    ///
+    /// # Errors
+    /// It is no transport stream, or holds nothing of use.
+    pub fn read(&mut self, segment: &[u8]) -> Result<Vec<Item>, Error> {
+        let mut demux = Demux::default();
+        for packet in packets(segment)? {
+            demux.packet(packet)?;
+        }
+        if demux.streams.iter().all(Option::is_none) {
+            return Err(Error::NoStream);
+        }
+        let mut items = Vec::new();
+        let mut carry = Carry::default();
+        for unit in demux.streams.into_iter().flatten().flat_map(Stream::into_units) {
+            let dts = self.unwrap(unit.dts);
+            let composition = difference(unit.pts, unit.dts) as i32;
+            match unit.codec {
+                Codec::Avc | Codec::Hevc => self.video(&unit, dts, composition, &mut items),
+                _ => self.audio(&unit, dts + i64::from(composition), &mut carry, &mut items),
+            }
+            if items.len() > MAX_SAMPLES {
+                return Err(Error::TooMany);
+            }
+        }
+        Ok(items)
+    }
+
+    /// The time nearest to the latest one with these 33 bits.
+    fn unwrap(&mut self, time: u64) -> i64 {
+        let latest = self.time.unwrap_or(time as i64);
+        let unwrapped = latest + difference(time, (latest as u64) & MASK);
+        self.time = Some(unwrapped);
+        unwrapped
+    }
+
+    fn video(&mut self, unit: &Unit, dts: i64, composition: i32, items: &mut Vec<Item>) {
+        let hevc = unit.codec == Codec::Hevc;
+        let mut data = BytesMut::with_capacity(unit.data.len() + 16);
+        let mut sets: [Vec<Bytes>; 3] = Default::default();
+        let mut sync = false;
+        for nal_unit in byte_stream(&unit.data) {
+            let kind = if hevc { nal_unit[0] >> 1 & 0x3f } else { nal_unit[0] & 0x1f };
+            let set = match (hevc, kind) {
+                (true, nal::HEVC_VPS) => Some(0),
+                (true, nal::HEVC_SPS) | (false, nal::AVC_SPS) => Some(1),
+                (true, nal::HEVC_PPS) | (false, nal::AVC_PPS) => Some(2),
+                (true, nal::HEVC_AUD) | (false, nal::AVC_AUD) => continue,
+                _ => None,
+            };
+            if let Some(set) = set {
+                if sets[set].len() < 16 {
+                    sets[set].push(Bytes::copy_from_slice(nal_unit));
+                }
+                continue;
+            }
+            sync |= if hevc { nal::HEVC_IRAP.contains(&kind) } else { kind == nal::AVC_IDR };
+            data.put_u32(nal_unit.len() as u32);
+            data.put_slice(nal_unit);
+        }
+        let [vps, sps, pps] = &sets;
+        let video = match (vps.first(), sps.first()) {
+            (Some(vps), Some(sps)) if hevc => Video::from_h265(vps, sps, pps),
+            (_, Some(sps)) if !hevc => Video::from_h264(sps, pps),
+            _ => None,
+        };
+        // Open groups of pictures start with a picture that is no IDR but is marked.
+        sync |= unit.random_access && !sps.is_empty();
+        if let Some(video) = video
+            && self.video.as_ref() != Some(&video)
+        {
+            items.push(Item::Config(Config::Video(video.clone())));
+            self.video = Some(video);
+        }
+        if !data.is_empty() {
+            items.push(Item::Video(Sample { data: data.freeze(), dts, composition, sync }));
+        }
+    }
+
+    fn audio(&mut self, unit: &Unit, pts: i64, carry: &mut Carry, items: &mut Vec<Item>) {
+        let carried = carry.bytes.len();
+        let mut bytes = core::mem::take(&mut carry.bytes);
+        bytes.extend_from_slice(&unit.data);
+        let bytes = Bytes::from(bytes);
+        let mut fresh = carried == 0;
+        if fresh {
+            carry.time = Some((pts, 0));
+        }
+        let mut at = 0;
+        while at < bytes.len() && items.len() <= MAX_SAMPLES {
+            if !fresh && at >= carried {
+                fresh = true;
+                carry.time = Some((pts, 0));
+            }
+            let frame = match unit.codec {
+                Codec::Aac => AdtsFrame::read(&bytes[at..]),
+                _ => Mp3Header::read(&bytes[at..]).map(AdtsFrame::mp3),
+            };
+            let Some(frame) = frame else {
+                if bytes.len() - at < 7 {
+                    break;
+                }
+                at += 1;
+                continue;
+            };
+            if at + frame.size > bytes.len() {
+                break;
+            }
+            let (start, samples) = carry.time.unwrap_or((pts, 0));
+            let passed = samples * u64::from(TIMESCALE) / u64::from(frame.sample_rate);
+            carry.time = Some((start, samples + u64::from(frame.samples)));
+            if let Some(config) = frame.config()
+                && self.audio.as_ref() != Some(&config)
+            {
+                items.push(Item::Config(config.clone()));
+                self.audio = Some(config);
+            }
+            let data = bytes.slice(at + frame.header..at + frame.size);
+            let dts = start + passed as i64;
+            items.push(Item::Audio(Sample { data, dts, composition: 0, sync: true }));
+            at += frame.size;
+        }
+        // No frame is longer than 13 bits can say.
+        if bytes.len() - at < 1 << 13 {
+            carry.bytes = bytes[at..].to_vec();
+        }
+    }
+}
+
+/// The start of an audio frame that goes on in the next PES packet.
+#[derive(Default)]
+struct Carry {
+    bytes: Vec<u8>,
+    /// The time of the PES packet in which frames now start, and samples since.
+    time: Option<(i64, u64)>,
+}
+
+/// A frame of audio with its header.
+struct AdtsFrame {
+    /// Profile, index of the rate, channels; `None` for MP3.
+    setting: Option<(u8, u8, u8)>,
+    sample_rate: u32,
+    samples: u32,
+    header: usize,
+    size: usize,
+}
+
+impl AdtsFrame {
+    /// ISO/IEC 14496-3, section 1.A.2.2.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let b: [u8; 7] = bytes.get(..7)?.try_into().ok()?;
+        if b[0] != 0xff || b[1] & 0xf6 != 0xf0 {
+            return None;
+        }
+        let (profile, rate) = (b[2] >> 6, b[2] >> 2 & 15);
+        let channels = (b[2] & 1) << 2 | b[3] >> 6;
+        let size = usize::from(b[3] & 3) << 11 | usize::from(b[4]) << 3 | usize::from(b[5] >> 5);
+        let header = if b[1] & 1 == 0 { 9 } else { 7 };
+        let sample_rate = *config::AAC_RATES.get(usize::from(rate))?;
+        let setting = Some((profile, rate, channels));
+        (size > header).then_some(Self { setting, sample_rate, samples: 1_024, header, size })
+    }
+
+    fn mp3(header: Mp3Header) -> Self {
+        let Mp3Header { sample_rate, samples, size, .. } = header;
+        Self { setting: None, sample_rate, samples, header: 0, size }
+    }
+
+    fn config(&self) -> Option<Config> {
+        let Some((profile, rate, channels)) = self.setting else { return Some(Config::Mp3) };
+        let record = config::audio_specific_config(profile, rate, channels);
+        Audio::new(Codec::Aac, record).map(Config::Audio)
+    }
+}
+
+const MASK: u64 = (1 << 33) - 1;
+
+/// `a` - `b` of 33-bit times, the shorter way round.
+fn difference(a: u64, b: u64) -> i64 {
+    ((a.wrapping_sub(b) << 31) as i64) >> 31
+}
+
+/// The packets of a segment, which may have something short before the first.
+fn packets(segment: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Error> {
+    let aligned = |at: &usize| {
+        segment.get(*at) == Some(&SYNC_BYTE)
+            && segment.get(at + PACKET_LEN).is_none_or(|byte| *byte == SYNC_BYTE)
+    };
+    let start = (0..segment.len().min(PACKET_LEN)).find(aligned).ok_or(Error::Sync)?;
+    Ok(segment[start..].chunks_exact(PACKET_LEN))
+}
+
+/// A PES packet's payload.
+struct Unit {
+    codec: Codec,
+    pts: u64,
+    dts: u64,
+    random_access: bool,
+    data: Vec<u8>,
+}
+
+/// An elementary stream.
+struct Stream {
+    pid: u16,
+    codec: Codec,
+    pes: Pes,
+    units: Vec<Unit>,
+}
+
+/// The PES packet that is being received.
+#[derive(Default)]
+struct Pes {
+    bytes: Vec<u8>,
+    random_access: bool,
+}
+
+/// Takes packets apart.
+#[derive(Default)]
+struct Demux {
+    pmt_pid: Option<u16>,
+    /// Sections of PAT and PMT that are being received.
+    sections: [Vec<u8>; 2],
+    /// Video and audio.
+    streams: [Option<Stream>; 2],
+}
+
+impl Demux {
+    fn packet(&mut self, packet: &[u8]) -> Result<(), Error> {
+        if packet[0] != SYNC_BYTE {
+            return Err(Error::Sync);
+        }
+        let pid = u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff;
+        let start = packet[1] & 0x40 != 0;
+        // Packets with an error that the sender knew of, and those without payload.
+        if packet[1] & 0x80 != 0 || packet[3] & 0x10 == 0 {
+            return Ok(());
+        }
+        let (mut payload_at, mut random_access) = (4, false);
+        if packet[3] & 0x20 != 0 {
+            payload_at = 5 + usize::from(packet[4]);
+            random_access = packet[4] > 0 && packet[5] & 0x40 != 0;
+        }
+        let Some(payload) = packet.get(payload_at..) else { return Ok(()) };
+        if pid == PAT_PID {
+            self.table(0, payload, start);
+        } else if Some(pid) == self.pmt_pid {
+            self.table(1, payload, start);
+        } else if let Some(stream) = self.streams.iter_mut().flatten().find(|s| s.pid == pid) {
+            if packet[3] & 0xc0 != 0 {
+                return Err(Error::Encrypted);
+            }
+            if start {
+                stream.finish();
+                stream.pes.random_access = random_access;
+            }
+            // What comes before the first start belongs to nothing.
+            if start || !stream.pes.bytes.is_empty() {
+                stream.pes.bytes.extend_from_slice(payload);
+            }
+        }
+        Ok(())
+    }
+
+    fn table(&mut self, index: usize, payload: &[u8], start: bool) {
+        let section = &mut self.sections[index];
+        let mut payload = payload;
+        if start {
+            section.clear();
+            let Some(behind) =
+                payload.first().and_then(|skip| payload.get(1 + usize::from(*skip)..))
+            else {
+                return;
+            };
+            payload = behind;
+        } else if section.is_empty() {
+            return;
+        }
+        section.extend_from_slice(&payload[..payload.len().min(MAX_SECTION - section.len())]);
+        let Some(head) = section.get(..3) else { return };
+        let length = usize::from(u16::from_be_bytes([head[1], head[2]]) & 0x0fff) + 3;
+        if section.len() < length || length < 12 {
+            return;
+        }
+        let section = core::mem::take(section);
+        let section = &section[..length];
+        if crc_32(section) != 0 {
+            return;
+        }
+        let body = &section[8..length - 4];
+        if index == 0 && section[0] == 0 {
+            // The first program; number 0 is the network's table.
+            let entry = body.as_chunks::<4>().0.iter().find(|entry| entry[..2] != [0, 0]);
+            self.pmt_pid = entry.map(|entry| pid_at(entry, 2));
+        } else if index == 1 && section[0] == 2 {
+            self.program(body);
+        }
+    }
+
+    fn program(&mut self, body: &[u8]) {
+        if body.len() < 4 {
+            return;
+        }
+        let mut at = 4 + usize::from(u16::from_be_bytes([body[2], body[3]]) & 0x0fff);
+        let mut found = [None, None];
+        while let Some(entry) = body.get(at..at + 5) {
+            let (index, codec) = match entry[0] {
+                stream_type::AVC => (0, Codec::Avc),
+                stream_type::HEVC => (0, Codec::Hevc),
+                stream_type::ADTS => (1, Codec::Aac),
+                stream_type::MPEG1_AUDIO | stream_type::MPEG2_AUDIO => (1, Codec::Mp3),
+                _ => (2, Codec::Legacy(0)),
+            };
+            if let Some(slot @ None) = found.get_mut(index) {
+                *slot = Some((pid_at(entry, 1), codec));
+            }
+            at += 5 + usize::from(u16::from_be_bytes([entry[3], entry[4]]) & 0x0fff);
+        }
+        for (stream, found) in self.streams.iter_mut().zip(found) {
+            let same = stream.as_ref().map(|stream| (stream.pid, stream.codec)) == found;
+            if !same {
+                *stream = found.map(|(pid, codec)| Stream {
+                    pid,
+                    codec,
+                    pes: Pes::default(),
+                    units: Vec::new(),
+                });
+            }
+        }
+    }
+}
+
+fn pid_at(bytes: &[u8], at: usize) -> u16 {
+    u16::from_be_bytes([bytes[at], bytes[at + 1]]) & 0x1fff
+}
+
+impl Stream {
+    /// Takes a PES packet apart, because it is complete (section 2.4.3.6).
+    fn finish(&mut self) {
+        let Pes { mut bytes, random_access } = core::mem::take(&mut self.pes);
+        let Some(head) = bytes.get(..9) else { return };
+        if head[..3] != [0, 0, 1] {
+            return;
+        }
+        let (length, flags) = (usize::from(u16::from_be_bytes([head[4], head[5]])), head[7]);
+        let payload_at = 9 + usize::from(head[8]);
+        if length > 0 {
+            bytes.truncate(6 + length);
+        }
+        if payload_at > bytes.len() {
+            return;
+        }
+        let pts = bytes.get(9..14).filter(|_| flags & 0x80 != 0 && payload_at >= 14).map(time);
+        let dts = bytes.get(14..19).filter(|_| flags & 0x40 != 0 && payload_at >= 19).map(time);
+        bytes.drain(..payload_at);
+        if let Some(pts) = pts {
+            let (codec, dts) = (self.codec, dts.unwrap_or(pts));
+            self.units.push(Unit { codec, pts, dts, random_access, data: bytes });
+        } else if let Some(unit) = self.units.last_mut() {
+            unit.data.append(&mut bytes);
+        }
+    }
+
+    fn into_units(mut self) -> Vec<Unit> {
+        self.finish();
+        self.units
+    }
+}
+
+fn time(b: &[u8]) -> u64 {
+    let [a, b, c, d, e] = [b[0], b[1], b[2], b[3], b[4]].map(u64::from);
+    (a >> 1 & 7) << 30 | b << 22 | (c >> 1) << 15 | d << 7 | e >> 1
+}
+
+/// The NAL units of a byte stream (H.264, annex B), without the zeros between them; none is empty.
+fn byte_stream(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = split_start_code(bytes).1;
+    core::iter::from_fn(move || {
+        loop {
+            let (unit, behind) = split_start_code(rest?);
+            rest = behind;
+            let used = unit.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+            if used > 0 {
+                return Some(&unit[..used]);
+            }
+        }
+    })
+}
+
+/// What stands before the next start code, and what behind it, if there is one.
+fn split_start_code(bytes: &[u8]) -> (&[u8], Option<&[u8]>) {
+    match bytes.windows(3).position(|window| window == [0, 0, 1]) {
+        Some(at) => (&bytes[..at], Some(&bytes[at + 3..])),
+        None => (bytes, None),
+    }
+}
