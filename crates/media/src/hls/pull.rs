@@ -398,7 +398,8 @@ fn ts_items(reader: &mut ts::Reader, segment: &[u8]) -> Result<Vec<Item>, ts::re
     for item in reader.read(segment)? {
         let (index, sample) = match item {
             ts::read::Item::Config(config) => {
-                configs[config_index(&config)] = Some(config);
+                let index = config_index(&config);
+                configs[index] = Some(config);
                 continue;
             }
             ts::read::Item::Video(sample) => (0, sample),
