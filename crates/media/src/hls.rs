@@ -7,11 +7,13 @@
 //! to bound what a stranger's playlist costs.
 
 mod flv_tags;
+mod lookup;
 mod manifest;
 mod playlist;
 pub mod pull;
 pub mod segmenter;
 mod url;
 
+pub use lookup::When;
 pub use pull::Pull;
 pub use segmenter::Segmenter;

@@ -72,19 +72,6 @@ impl Default for Config {
     }
 }
 
-/// Where a segment or part is, seen from now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum When {
-    /// It is gone, or the stream has ended before it. A playlist request is answered at once.
-    Past,
-    /// It is there.
-    Present,
-    /// It is not there yet: block until it is, or until [`When::Past`].
-    Next,
-    /// So far in the future that the request makes no sense: 400.
-    TooFar,
-}
-
 /// The tracks of a run of segments between discontinuities.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Tracks {
@@ -98,7 +85,7 @@ pub(super) struct Version {
     pub(super) number: u64,
     pub(super) tracks: Tracks,
     /// Empty for transport streams.
-    init: Bytes,
+    pub(super) init: Bytes,
 }
 
 /// A part of a segment.
@@ -169,7 +156,7 @@ pub struct Segmenter {
     pub(super) segments: VecDeque<Segment>,
     pub(super) versions: VecDeque<Version>,
     /// The number of the segment that is growing or next.
-    msn: u64,
+    pub(super) msn: u64,
     fragments: u32,
     ts: ts::Writer,
     /// Bytes of samples that wait, and of all parts.
@@ -181,8 +168,8 @@ pub struct Segmenter {
     pub(super) ended: bool,
     /// Whether the playlists are out of date.
     dirty: bool,
-    playlists: Option<[Bytes; 2]>,
-    master: Option<Bytes>,
+    pub(super) playlists: Option<[Bytes; 2]>,
+    pub(super) master: Option<Bytes>,
     overflows: u64,
 }
 
@@ -592,83 +579,6 @@ impl Segmenter {
             self.master = self.master_playlist().map(Bytes::from).or(self.master.take());
         }
         dirty
-    }
-
-    /// The media playlist; with `skip`, the delta update of `_HLS_skip=YES`. `None` before the
-    /// first segment is complete.
-    pub fn playlist(&self, skip: bool) -> Option<Bytes> {
-        self.playlists.as_ref().map(|playlists| playlists[usize::from(skip)].clone())
-    }
-
-    /// The master playlist, with one variant, [`MEDIA_PLAYLIST`]. `None` before
-    /// the first segment is complete.
-    pub fn master(&self) -> Option<Bytes> {
-        self.master.clone()
-    }
-
-    /// The initialisation segment `init-VERSION.mp4`.
-    pub fn init(&self, version: u64) -> Option<Bytes> {
-        let version = self.versions.iter().find(|known| known.number == version)?;
-        Some(version.init.clone()).filter(|init| !init.is_empty())
-    }
-
-    /// The parts of a complete segment, which together are its bytes.
-    pub fn segment(&self, msn: u64) -> Option<Vec<Bytes>> {
-        let segment = self.find(msn).filter(|segment| segment.complete)?;
-        Some(segment.parts.iter().map(|part| part.bytes.clone()).collect())
-    }
-
-    /// A part of a segment.
-    pub fn part(&self, msn: u64, part: usize) -> Option<Bytes> {
-        Some(self.find(msn)?.parts.get(part)?.bytes.clone())
-    }
-
-    fn find(&self, msn: u64) -> Option<&Segment> {
-        let place = msn.checked_sub(self.segments.front()?.msn)?;
-        self.segments.get(usize::try_from(place).ok()?)
-    }
-
-    /// The media sequence number of the segment that is growing or next, and the number of its next
-    /// part: what the preload hint names.
-    pub fn position(&self) -> (u64, usize) {
-        let growing = self.segments.back().filter(|segment| !segment.complete);
-        (self.msn, growing.map_or(0, |segment| segment.parts.len()))
-    }
-
-    /// Where a segment (without `part`, whole) or a part is: for `_HLS_msn` and `_HLS_part`, and for
-    /// requests of media.
-    pub fn when(&self, msn: u64, part: Option<usize>) -> When {
-        let (next, next_part) = self.position();
-        let (msn, part) = match (self.find(msn), part) {
-            // rfc8216bis, section 6.2.5.2: a part behind the last one of its segment is the first
-            // one of the next.
-            (Some(segment), Some(part)) if segment.complete && part >= segment.parts.len() => {
-                (msn + 1, Some(0))
-            }
-            _ => (msn, part),
-        };
-        if self.segments.front().is_none_or(|first| msn < first.msn) && msn < next {
-            return When::Past;
-        }
-        if msn < next || msn == next && part.is_some_and(|part| part < next_part) {
-            return When::Present;
-        }
-        if self.ended {
-            return When::Past;
-        }
-        let last = if next_part > 0 { next } else { next.saturating_sub(1) };
-        let ahead =
-            part.map_or(0, |part| part.saturating_sub(if msn == next { next_part } else { 0 }));
-        let advance_limit = 3_000_usize.div_ceil(self.config.part.as_millis() as usize).max(3);
-        // Section 6.2.5.2: "If the _HLS_msn is greater than the Media Sequence Number of the last
-        // Media Segment in the current Playlist plus two, or if the _HLS_part exceeds the last
-        // Partial Segment in the current Playlist by the Advance Part Limit, then the server SHOULD
-        // immediately return Bad Request".
-        if msn > last.saturating_add(2) || ahead > advance_limit {
-            When::TooFar
-        } else {
-            When::Next
-        }
     }
 
     /// Bytes of media that are kept.
