@@ -1,1 +1,267 @@
+//! The pull client against an origin in virtual time.
 
+use std::collections::HashMap;
+
+use proptest::prelude::*;
+
+use super::super::fixture;
+use super::super::segmenter::{Config as SegmenterConfig, Container, Segmenter};
+use super::*;
+use crate::Role;
+
+const URL: &str = "http://origin.test/live/media.m3u8";
+
+fn seconds(seconds: u64) -> Timestamp {
+    Timestamp::from_secs(seconds)
+}
+
+fn fetched(action: Action) -> String {
+    match action {
+        Action::Fetch(request) => request.url,
+        other => panic!("no fetch: {other:?}"),
+    }
+}
+
+fn playlist(sequence: u64, count: u64, end: &str) -> Bytes {
+    let mut text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXT-X-MEDIA-SEQUENCE:{sequence}\n");
+    for msn in sequence..sequence + count {
+        text += &format!("#EXTINF:4,\n{msn}.ts\n");
+    }
+    Bytes::from(text + end)
+}
+
+/// Answers what is asked for until the pull waits or ends; gives the names that were fetched.
+fn answer(pull: &mut Pull, now: Timestamp, list: &Bytes) -> Vec<String> {
+    let mut names = Vec::new();
+    while let Action::Fetch(request) = pull.next(now) {
+        let (_, name) = request.url.rsplit_once('/').expect("a path");
+        names.push(name.to_owned());
+        let body = if name.ends_with("m3u8") { list.clone() } else { segment() };
+        pull.on_response(&body).expect("a good response");
+        assert!(names.len() < 100, "no end: {names:?}");
+    }
+    names
+}
+
+/// A transport stream segment of some frames.
+fn segment() -> Bytes {
+    Bytes::from(whole(Container::Ts, 0..1_000).1.concat())
+}
+
+/// The initialisation segment, and the segments, of a stream.
+fn whole(container: Container, range: core::ops::Range<u32>) -> (Option<Bytes>, Vec<Vec<u8>>) {
+    let mut segmenter =
+        Segmenter::new(SegmenterConfig { container, window: 100, ..SegmenterConfig::default() });
+    segmenter.push(&fixture::video_header(12), fixture::WALL);
+    segmenter.push(&fixture::audio_header(), fixture::WALL);
+    fixture::push(&mut segmenter, range, 25, true);
+    segmenter.end();
+    let segments = (0..).map_while(|msn| Some(segmenter.segment(msn)?.concat())).collect();
+    (segmenter.init(1), segments)
+}
+
+#[test]
+fn a_live_stream_starts_three_segments_from_the_end_and_is_reloaded_as_told() {
+    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let now = seconds(10);
+    assert_eq!(
+        answer(&mut pull, now, &playlist(5, 6, "")),
+        ["media.m3u8", "8.ts", "9.ts", "10.ts"]
+    );
+    assert_eq!(pull.next(now), Action::Wait(Duration::from_secs(4)));
+    assert_eq!(answer(&mut pull, seconds(14), &playlist(6, 6, "")), ["media.m3u8", "11.ts"]);
+    // Nothing new: half the time.
+    assert_eq!(answer(&mut pull, seconds(18), &playlist(6, 6, "")), ["media.m3u8"]);
+    assert_eq!(pull.next(seconds(18)), Action::Wait(Duration::from_secs(2)));
+    // What is missed has left the playlist.
+    let names = answer(&mut pull, seconds(40), &playlist(20, 6, ""));
+    assert_eq!(names, ["media.m3u8", "23.ts", "24.ts", "25.ts"]);
+    // The origin starts again.
+    let names = answer(&mut pull, seconds(50), &playlist(0, 2, ""));
+    assert_eq!(names, ["media.m3u8", "0.ts", "1.ts"]);
+    assert_eq!(answer(&mut pull, seconds(60), &playlist(0, 3, "#EXT-X-ENDLIST\n")).len(), 2);
+    assert_eq!(pull.next(seconds(60)), Action::End);
+}
+
+#[test]
+fn a_finished_stream_is_pulled_from_its_start() {
+    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let list = playlist(0, 6, "#EXT-X-ENDLIST\n");
+    assert_eq!(answer(&mut pull, seconds(0), &list).len(), 7);
+    assert_eq!(pull.next(seconds(0)), Action::End);
+}
+
+#[test]
+fn the_variant_is_the_one_chosen() {
+    let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nlo/a.m3u8\n\
+                  #EXT-X-STREAM-INF:BANDWIDTH=3\n/hi.m3u8?x=1\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmid\n";
+    for (choice, url) in [
+        (Choice::Highest, "http://origin.test/hi.m3u8?x=1"),
+        (Choice::First, "http://origin.test/live/lo/a.m3u8"),
+    ] {
+        let mut pull = Pull::new(URL.into(), choice);
+        assert_eq!(fetched(pull.next(seconds(0))), URL);
+        assert_eq!(pull.on_response(&Bytes::from(master)), Ok(vec![]));
+        assert_eq!(fetched(pull.next(seconds(0))), url);
+        // A variant that is a master playlist would lead round for ever.
+        assert_eq!(pull.on_response(&Bytes::from(master)), Err(Error::Playlist));
+        assert!(matches!(pull.next(seconds(0)), Action::Wait(_)));
+    }
+}
+
+#[test]
+fn failures_are_tried_again_and_then_left_out() {
+    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let mut now = seconds(0);
+    pull.next(now);
+    pull.on_response(&playlist(0, 2, "#EXT-X-ENDLIST\n")).expect("a good response");
+    for _ in 0..MAX_FAILURES {
+        assert_eq!(fetched(pull.next(now)), "http://origin.test/live/0.ts");
+        assert_eq!(pull.on_failure(now), Ok(()));
+        let Action::Wait(time) = pull.next(now) else { panic!("no wait") };
+        now = now + time;
+    }
+    assert_eq!(fetched(pull.next(now)), "http://origin.test/live/1.ts");
+    assert_eq!(pull.on_response(&Bytes::from("no media")), Err(Error::Ts(ts::read::Error::Sync)));
+    assert_eq!(pull.next(now), Action::End);
+    assert_eq!(pull.on_response(&Bytes::new()), Err(Error::Unasked));
+
+    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    for failure in 1..=MAX_FAILURES {
+        while let Action::Wait(time) = pull.next(now) {
+            now = now + time;
+        }
+        let result = pull.on_failure(now);
+        assert_eq!(result.is_err(), failure == MAX_FAILURES, "{failure}");
+    }
+}
+
+/// Feeds segments with a playlist of them.
+fn tags_of(list: &str, bodies: &HashMap<String, Bytes>) -> Vec<Tag> {
+    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let mut tags = Vec::new();
+    while let Action::Fetch(request) = pull.next(seconds(0)) {
+        let (_, name) = request.url.rsplit_once('/').expect("a path");
+        let body = bodies.get(name).cloned().unwrap_or_else(|| Bytes::from(list.to_owned()));
+        tags.extend(pull.on_response(&body).expect("a good response"));
+    }
+    tags
+}
+
+#[test]
+fn a_discontinuity_continues_the_timeline() {
+    let (first, second) =
+        (whole(Container::Ts, 0..2_000).1, whole(Container::Ts, 90_000..92_000).1);
+    let bodies = [("a.ts", &first[0]), ("b.ts", &second[0])]
+        .map(|(name, body)| (name.to_owned(), Bytes::from(body.clone())));
+    let list = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\na.ts\n#EXT-X-DISCONTINUITY\n\
+                #EXTINF:2,\nb.ts\n#EXT-X-ENDLIST\n";
+    let tags = tags_of(list, &HashMap::from(bodies));
+    let frames: Vec<u32> = tags
+        .iter()
+        .filter(|tag| matches!(tag.role(), Role::KeyFrame | Role::InterFrame))
+        .map(Tag::timestamp)
+        .collect();
+    assert_eq!(frames.len(), 100);
+    let steps = frames.windows(2).map(|pair| pair[1] - pair[0]);
+    assert!(steps.clone().all(|step| (40..=70).contains(&step)), "{frames:?}");
+    let headers = tags.iter().filter(|tag| tag.role() == Role::SequenceHeader).count();
+    assert_eq!(headers, 2, "the same headers once each");
+}
+
+#[test]
+fn a_pulled_stream_is_what_was_segmented() {
+    for container in [Container::Ts, Container::Fmp4] {
+        let (init, segments) = whole(container, 0..6_000);
+        let mut list = String::from("#EXTM3U\n#EXT-X-TARGETDURATION:2\n");
+        let mut bodies = HashMap::new();
+        if let Some(init) = init {
+            list += "#EXT-X-MAP:URI=\"i\"\n";
+            bodies.insert("i".to_owned(), init);
+        }
+        for (number, body) in segments.into_iter().enumerate() {
+            list += &format!("#EXTINF:2,\n{number}\n");
+            bodies.insert(number.to_string(), Bytes::from(body));
+        }
+        let tags = tags_of(&(list + "#EXT-X-ENDLIST\n"), &bodies);
+        let frames = |key| tags.iter().filter(|tag| tag.role() == key).count();
+        assert_eq!((frames(Role::KeyFrame), frames(Role::InterFrame)), (6, 144), "{container:?}");
+        assert_eq!(tags[0].role(), Role::SequenceHeader);
+        let header = tags.iter().find(|tag| tag.role() == Role::SequenceHeader);
+        assert_eq!(header.map(Tag::payload), Some(fixture::video_header(12).payload()));
+        let first = tags.iter().find(|tag| tag.role() == Role::KeyFrame);
+        assert_eq!(first.map(Tag::payload), Some(fixture::frame(0, true).payload()));
+        assert!(tags.is_sorted_by_key(Tag::timestamp), "{container:?}");
+    }
+}
+
+#[test]
+fn oversized_responses_are_refused() {
+    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let Action::Fetch(request) = pull.next(seconds(0)) else { panic!("no fetch") };
+    let body = Bytes::from(vec![b'#'; request.max_bytes + 1]);
+    assert_eq!(pull.on_response(&body), Err(Error::TooLarge));
+}
+
+proptest! {
+    #[test]
+    fn damaged_segments_never_panic(
+        ts in any::<bool>(),
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<u8>()), 1..12),
+        cut in any::<proptest::sample::Index>(),
+        in_init in any::<bool>(),
+    ) {
+        let container = if ts { Container::Ts } else { Container::Fmp4 };
+        let (init, segments) = whole(container, 0..1_200);
+        let mut init = init.map_or(Vec::new(), |init| init.to_vec());
+        let mut body = segments[0].clone();
+        let harmed = if in_init && !init.is_empty() { &mut init } else { &mut body };
+        for (at, byte) in &damage {
+            let at = at.index(harmed.len());
+            harmed[at] = *byte;
+        }
+        if damage.len() > 8 {
+            harmed.truncate(cut.index(harmed.len()));
+        }
+        let mut pull = Pull::new(URL.into(), Choice::Highest);
+        let map = if ts { "" } else { "#EXT-X-MAP:URI=\"i\"\n" };
+        let list = format!(
+            "#EXTM3U\n#EXT-X-TARGETDURATION:2\n{map}#EXTINF:2,\na\n#EXTINF:2,\nb\n#EXT-X-ENDLIST\n"
+        );
+        let (init, body) = (Bytes::from(init), Bytes::from(body));
+        let mut bytes = 0;
+        while let Action::Fetch(request) = pull.next(seconds(0)) {
+            let response = match request.url.rsplit_once('/') {
+                Some((_, "i")) => init.clone(),
+                Some((_, "a" | "b")) => body.clone(),
+                _ => Bytes::from(list.clone()),
+            };
+            let tags = pull.on_response(&response).unwrap_or_default();
+            bytes += tags.iter().map(|tag| tag.bytes().len()).sum::<usize>();
+        }
+        // A damaged size may make samples overlap, but not grow without end.
+        prop_assert!(bytes < 64 * body.len(), "{bytes}");
+    }
+
+    #[test]
+    fn damaged_playlists_never_panic(
+        damage in proptest::collection::vec((any::<proptest::sample::Index>(), any::<char>()), 1..8),
+    ) {
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:7\n\
+            #EXT-X-MAP:URI=\"i\",BYTERANGE=\"5@6\"\n#EXT-X-BYTERANGE:5@6\n#EXTINF:2,\na\n\
+            #EXT-X-DISCONTINUITY\n#EXT-X-BYTERANGE:5\n#EXTINF:2,\na\n#EXT-X-STREAM-INF:BANDWIDTH=5,\
+            CODECS=\"a\"\nv\n";
+        let mut text: Vec<char> = text.chars().collect();
+        for (at, character) in damage {
+            let at = at.index(text.len());
+            text[at] = character;
+        }
+        let text = Bytes::from(text.into_iter().collect::<String>());
+        let mut pull = Pull::new(URL.into(), Choice::Highest);
+        for now in 0..20 {
+            if let Action::Fetch(_) = pull.next(seconds(now)) {
+                let _ = pull.on_response(&text);
+            }
+        }
+    }
+}
