@@ -110,8 +110,11 @@ fn encode_quietly(folder: &Path, options: &str, output: &str) {
     assert!(status.success(), "{arguments}");
 }
 
-/// Access units of tags: kind, role and codec data by time, relative to the first video frame.
-fn units(tags: &[Tag]) -> BTreeMap<(bool, usize), (Role, i64, i64, Vec<u8>)> {
+/// Role, time in milliseconds relative to the first key frame, composition time, codec data.
+type Unit = (Role, i64, i64, Vec<u8>);
+
+/// Access units of tags by whether they are audio, and their number.
+fn units(tags: &[Tag]) -> BTreeMap<(bool, usize), Unit> {
     let start = tags.iter().find(|tag| tag.role() == Role::KeyFrame).map_or(0, Tag::timestamp);
     let mut counts = [0; 2];
     let frames = tags

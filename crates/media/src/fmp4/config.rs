@@ -13,6 +13,8 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::bits::{self, Bits, Sps};
 use crate::codec::Codec;
 
+/// Bytes of a record; they are kept, and written with each initialisation segment.
+const MAX_RECORD: usize = 1 << 16;
 /// Parameter sets of a record; more make no sense and would only cost memory.
 const MAX_PARAMETER_SETS: usize = 64;
 
@@ -36,9 +38,11 @@ pub struct Video {
 }
 
 impl Video {
-    /// Reads a record; `None` if it is broken or the codec is none of the three.
+    /// Reads a record; `None` if it is broken or longer than 64 KiB, or the codec is none of the
+    /// three.
     pub fn new(codec: Codec, record: Bytes) -> Option<Self> {
         match codec {
+            _ if record.len() > MAX_RECORD => None,
             Codec::Avc => Self::avc(record),
             Codec::Hevc => Self::hevc(record),
             Codec::Av1 => Self::av1(record),
@@ -171,7 +175,10 @@ impl Video {
     }
 
     /// The NAL units of a sample, without their lengths. A broken end is left out.
-    pub fn nal_units<'a>(&self, sample: &'a [u8]) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+    pub fn nal_units<'a>(
+        &self,
+        sample: &'a [u8],
+    ) -> impl Iterator<Item = &'a [u8]> + Clone + use<'a> {
         let length_size = self.length_size;
         let mut rest = sample;
         core::iter::from_fn(move || {
@@ -267,6 +274,7 @@ impl Audio {
     /// Reads an AudioSpecificConfig or an OpusHead; `None` if it is broken or the codec is neither.
     pub fn new(codec: Codec, record: Bytes) -> Option<Self> {
         match codec {
+            _ if record.len() > MAX_RECORD => None,
             Codec::Aac => Self::aac(record),
             Codec::Opus => Self::opus(record),
             _ => None,

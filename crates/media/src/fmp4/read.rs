@@ -26,7 +26,7 @@ pub enum Error {
     Atom,
     /// A sample lies outside of the segment.
     Sample,
-    /// More than [`MAX_SAMPLES`] samples.
+    /// More than [`MAX_SAMPLES`] samples, or samples that overlap to be more than the segment.
     TooMany,
     /// No track that can be carried in FLV.
     NoTrack,
@@ -136,11 +136,11 @@ impl Movie {
     /// # Errors
     /// The segment is broken.
     pub fn samples(&self, segment: &Bytes) -> Result<Vec<(usize, Sample)>, Error> {
-        let mut samples = Vec::new();
+        let mut samples = Samples { list: Vec::new(), bytes: 0, max_bytes: segment.len() };
         let mut atoms = Atoms(segment.clone());
         loop {
             let moof_at = segment.len() - atoms.0.len();
-            let Some(atom) = atoms.next() else { return Ok(samples) };
+            let Some(atom) = atoms.next() else { return Ok(samples.list) };
             let (name, body) = atom?;
             if &name != b"moof" {
                 continue;
@@ -159,7 +159,7 @@ impl Movie {
         segment: &Bytes,
         moof_at: usize,
         traf: Bytes,
-        samples: &mut Vec<(usize, Sample)>,
+        samples: &mut Samples,
     ) -> Result<(), Error> {
         let mut tfhd = child(&traf, b"tfhd")?.ok_or(Error::Atom)?;
         let flags = tfhd.try_get_u32()?;
@@ -196,13 +196,26 @@ impl Movie {
         for atom in Atoms(traf) {
             let (name, trun) = atom?;
             if &name == b"trun" {
-                run.read(trun, |sample| {
-                    samples.push((index, sample));
-                    if samples.len() <= MAX_SAMPLES { Ok(()) } else { Err(Error::TooMany) }
-                })?;
+                run.read(trun, |sample| samples.push(index, sample))?;
             }
         }
         Ok(())
+    }
+}
+
+/// The samples of a segment, which are not more than its bytes.
+struct Samples {
+    list: Vec<(usize, Sample)>,
+    bytes: usize,
+    max_bytes: usize,
+}
+
+impl Samples {
+    fn push(&mut self, track: usize, sample: Sample) -> Result<(), Error> {
+        self.bytes += sample.data.len();
+        self.list.push((track, sample));
+        let fits = self.bytes <= self.max_bytes && self.list.len() <= MAX_SAMPLES;
+        if fits { Ok(()) } else { Err(Error::TooMany) }
     }
 }
 

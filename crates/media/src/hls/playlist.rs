@@ -29,16 +29,16 @@ impl Segmenter {
         let complete = self.segments.iter().filter(|segment| segment.complete).count();
         let unlisted = complete.saturating_sub(self.config.window);
         let listed: Vec<&Segment> = self.segments.iter().skip(unlisted).collect();
-        let total: i64 = listed.iter().map(|segment| segment.duration_ms()).sum();
         // How far each segment's end is from the end of the playlist.
-        let behind = |index: usize| -> i64 {
-            listed[index + 1..].iter().map(|segment| segment.duration_ms()).sum()
-        };
+        let mut behind = vec![0; listed.len()];
+        for index in (1..listed.len()).rev() {
+            behind[index - 1] = behind[index] + listed[index].duration_ms();
+        }
         let skip_until = 6_000 * target;
-        let skipped = (0..listed.len()).take_while(|index| behind(*index) >= skip_until).count();
-        let skipped = if skip && total > skip_until { skipped } else { 0 };
+        let skippable = behind.iter().take_while(|behind| **behind >= skip_until).count();
+        let skipped = if skip { skippable } else { 0 };
         // Parts further from the end are of no use to anybody.
-        let with_parts = |index: usize| behind(index) < 3_000 * target;
+        let with_parts = |index: usize| behind[index] < 3_000 * target;
         let parts = (0..listed.len())
             .filter(|index| with_parts(*index))
             .flat_map(|index| &listed[index].parts);

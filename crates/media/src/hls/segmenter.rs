@@ -32,8 +32,8 @@ const MAX_WALL_DRIFT_MS: i64 = 1_000;
 /// Segments that are kept behind the playlist, for downloads under way. RFC 8216, section 6.2.2
 /// wants the whole window once more, which live players at the other end of it do not need.
 const SPARE_SEGMENTS: usize = 2;
-/// What a sample costs beside its data.
-const SAMPLE_COST: usize = 64;
+/// What a sample may cost beside its data: two packets of a transport stream.
+const SAMPLE_COST: usize = 2 * ts::PACKET_LEN;
 
 /// The form of segments.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -233,6 +233,9 @@ impl Segmenter {
             (Some(codec), Role::KeyFrame | Role::InterFrame) if !data.is_empty() => {
                 let sync = class.role == Role::KeyFrame;
                 let composition = class.composition_time;
+                // AV1 binding, section 2.4: temporal delimiters "SHOULD be removed".
+                let delimited = codec == Codec::Av1 && data.starts_with(&[0x12, 0]);
+                let data = if delimited { data.slice(2..) } else { data };
                 self.on_time(tag.timestamp());
                 let dts = self.time_ms.unwrap_or(0);
                 self.on_frame(codec, Sample { data, dts, composition, sync }, wall_ms);
@@ -352,7 +355,9 @@ impl Segmenter {
             None if frame.sync => self.open(at, wall_ms),
             None => return,
         }
-        self.waiting += frame.data.len() + SAMPLE_COST;
+        let video = self.tracks.video.as_ref().filter(|_| frame.sync);
+        let sets = video.map_or(0, |video| video.parameter_sets.iter().map(Bytes::len).sum());
+        self.waiting += frame.data.len() + sets + SAMPLE_COST;
         self.frames.push(frame);
     }
 

@@ -99,7 +99,8 @@ impl Reader {
     /// The time nearest to the latest one with these 33 bits.
     fn unwrap(&mut self, time: u64) -> i64 {
         let latest = self.time.unwrap_or(time as i64);
-        let unwrapped = latest + difference(time, (latest as u64) & MASK);
+        let step = difference(time, (latest as u64) & MASK);
+        let unwrapped = (latest + step).clamp(-MAX_TIME, MAX_TIME);
         self.time = Some(unwrapped);
         unwrapped
     }
@@ -244,6 +245,8 @@ impl AdtsFrame {
 }
 
 const MASK: u64 = (1 << 33) - 1;
+/// Ten thousand years, which only a sender of wrong times gets to.
+const MAX_TIME: i64 = 1 << 55;
 
 /// `a` - `b` of 33-bit times, the shorter way round.
 fn difference(a: u64, b: u64) -> i64 {

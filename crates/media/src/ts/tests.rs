@@ -1,1 +1,192 @@
+//! Transport streams: the form of packets, and what is written read again.
 
+use bytes::Bytes;
+use proptest::prelude::*;
+
+use super::read::{Error, Item};
+use super::write::Program;
+use super::*;
+use crate::codec::Codec;
+use crate::fmp4::Sample;
+use crate::fmp4::config::{Audio, Video};
+use crate::fmp4::read::Config;
+use crate::hls::fixture::AVCC;
+
+fn video() -> Video {
+    Video::new(Codec::Avc, Bytes::from_static(AVCC)).expect("a good record")
+}
+
+fn audio() -> Audio {
+    Audio::new(Codec::Aac, Bytes::from_static(&[0x11, 0x90])).expect("a good record")
+}
+
+/// A frame of one NAL unit with `size` bytes, none of them 0.
+fn frame(dts: i64, composition: i32, sync: bool, size: usize) -> Sample {
+    let mut data = (size as u32).to_be_bytes().to_vec();
+    data.push(if sync { 0x65 } else { 0x41 });
+    data.resize(4 + size, 7);
+    Sample { data: Bytes::from(data), dts, composition, sync }
+}
+
+fn sound(number: i64, size: usize) -> Sample {
+    Sample { data: Bytes::from(vec![9; size]), dts: number * 1_024, composition: 0, sync: true }
+}
+
+/// Checks the form of packets: sync bytes, counters, clock references.
+fn check(stream: &[u8], counters: &mut [Option<u8>; 0x2000]) {
+    assert!(stream.len().is_multiple_of(PACKET_LEN));
+    for packet in stream.chunks(PACKET_LEN) {
+        assert_eq!(packet[0], SYNC_BYTE);
+        let pid = usize::from(u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff);
+        let counter = packet[3] & 15;
+        if let Some(before) = counters[pid].replace(counter) {
+            assert_eq!(counter, (before + 1) & 15, "pid {pid}");
+        }
+        if packet[3] & 0x20 != 0 {
+            assert!(packet[4] <= 183);
+        }
+    }
+}
+
+#[test]
+fn access_units_of_every_size_come_back() {
+    let (video, audio) = (video(), audio());
+    let mut writer = Writer::default();
+    let mut reader = Reader::default();
+    let mut counters = [None; 0x2000];
+    let mut first = None;
+    for number in 0..500 {
+        let size = 1 + number as usize;
+        let frames =
+            [frame(number * 40, 80, true, size), frame(number * 40 + 20, -10, false, size + 500)];
+        let sounds = [sound(number * 2, size), sound(number * 2 + 1, size + 300)];
+        let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+        let segment = writer.write(program);
+        check(&segment, &mut counters);
+        let items = reader.read(&segment).expect("readable");
+        let mut got = (Vec::new(), Vec::new());
+        for item in items {
+            match item {
+                Item::Config(Config::Video(config)) => assert_eq!((number, &config), (0, &video)),
+                Item::Config(config) => {
+                    assert_eq!((number, config), (0, Config::Audio(audio.clone())))
+                }
+                Item::Video(sample) => got.0.push(sample),
+                Item::Audio(sample) => got.1.push(sample),
+            }
+        }
+        let start = *first.get_or_insert(got.0[0].dts);
+        for (got, wanted) in got.0.iter().zip(&frames) {
+            assert_eq!((&got.data, got.sync), (&wanted.data, wanted.sync), "{number}");
+            assert_eq!(got.dts - start, wanted.dts * 90, "{number}");
+            assert_eq!(got.composition, wanted.composition * 90, "{number}");
+        }
+        for (got, wanted) in got.1.iter().zip(&sounds) {
+            assert_eq!(got.data, wanted.data, "{number}");
+            assert_eq!(got.dts - start, wanted.dts * 90 / 48, "{number}");
+        }
+        assert_eq!((got.0.len(), got.1.len()), (2, 2));
+    }
+}
+
+#[test]
+fn times_go_on_over_the_wrap_of_33_bits() {
+    let video = video();
+    let (mut writer, mut reader) = (Writer::default(), Reader::default());
+    let wrap = (1i64 << 33) / 90;
+    let mut times = Vec::new();
+    for at in [wrap - 1_060, wrap - 1_020, wrap - 980, wrap - 940] {
+        let frames = [frame(at, 0, true, 10)];
+        let segment = writer.write(Program { video: Some((&video, &frames)), audio: None });
+        for item in reader.read(&segment).expect("readable") {
+            if let Item::Video(sample) = item {
+                times.push(sample.dts);
+            }
+        }
+    }
+    assert!(times.windows(2).all(|pair| pair[1] - pair[0] == 3_600), "{times:?}");
+}
+
+#[test]
+fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
+    let audio = audio();
+    let sounds: Vec<Sample> = (0..4).map(|number| sound(number, 100)).collect();
+    let program = Program { video: None, audio: Some((&audio, &sounds)) };
+    let whole = Writer::default().write(program);
+    let expected = Reader::default().read(&whole).expect("readable");
+    // The frames as one byte stream, cut anew: 150 bytes, then the rest.
+    let adts: Vec<u8> = sounds
+        .iter()
+        .flat_map(|sound| [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &sound.data[..]].concat())
+        .collect();
+    let mut stream = whole[..2 * PACKET_LEN].to_vec();
+    for (pts, data, counter) in [(0u64, &adts[..150], 0), (1_920 * 2, &adts[150..], 1)] {
+        let mut pes = vec![0, 0, 1, 0xc0, 0, 0, 0x80, 0x80, 5, 0x21];
+        let pts = pts + 90_000;
+        pes.extend([
+            (pts >> 22) as u8,
+            (pts >> 14) as u8 | 1,
+            (pts >> 7) as u8,
+            (pts << 1) as u8 | 1,
+        ]);
+        pes.extend_from_slice(data);
+        for (number, piece) in pes.chunks(183).enumerate() {
+            let start = if number == 0 { 0x41 } else { 0x01 };
+            let adaptation = 183 - piece.len();
+            stream.extend([SYNC_BYTE, start, 0x01, 0x30 | counter, adaptation as u8]);
+            stream.extend((0..adaptation).map(|at| if at == 0 { 0 } else { 0xff }));
+            stream.extend_from_slice(piece);
+        }
+    }
+    let got = Reader::default().read(&stream).expect("readable");
+    assert_eq!(got, expected);
+}
+
+#[test]
+fn what_is_no_transport_stream_is_refused() {
+    let mut reader = Reader::default();
+    assert_eq!(reader.read(&[]), Err(Error::Sync));
+    assert_eq!(reader.read(&[0; 1_000]), Err(Error::Sync));
+    let mut tables = Writer::default().write(Program { video: None, audio: None }).to_vec();
+    assert_eq!(reader.read(&tables), Err(Error::NoStream));
+    let audio = audio();
+    let sounds = [sound(0, 10)];
+    tables =
+        Writer::default().write(Program { video: None, audio: Some((&audio, &sounds)) }).to_vec();
+    tables[2 * PACKET_LEN + 3] |= 0x80;
+    assert_eq!(reader.read(&tables), Err(Error::Encrypted));
+}
+
+#[test]
+fn codecs_that_do_not_fit_are_left_out() {
+    let record = Bytes::from_static(b"OpusHead\x01\x02\x38\x01\x80\xbb\0\0\0\0\0");
+    let opus = Audio::new(Codec::Opus, record).expect("a good record");
+    assert!(!write::carries_audio(&opus));
+    let (video, frames, sounds) = (video(), [frame(0, 0, true, 9)], [sound(0, 10)]);
+    let program = Program { video: Some((&video, &frames)), audio: Some((&opus, &sounds)) };
+    let items = Reader::default().read(&Writer::default().write(program)).expect("readable");
+    assert_eq!(items.len(), 2, "configuration and frame");
+}
+
+proptest! {
+    #[test]
+    fn random_packets_never_panic(
+        packets in proptest::collection::vec((0..4u8, proptest::collection::vec(any::<u8>(), 184)), 0..20),
+    ) {
+        let audio = audio();
+        let sounds = [sound(0, 10)];
+        let program = Program { video: Some((&video(), &[])), audio: Some((&audio, &sounds)) };
+        let mut stream = Writer::default().write(program).to_vec();
+        for (pid, body) in packets {
+            let head = match pid {
+                0 => [SYNC_BYTE, 0x40, 0, 0x10],
+                1 => [SYNC_BYTE, 0x50, 0, 0x10],
+                2 => [SYNC_BYTE, 0x41, 0, 0x30],
+                _ => [SYNC_BYTE, 0x01, 1, 0x10],
+            };
+            stream.extend(head);
+            stream.extend(body);
+        }
+        let _ = Reader::default().read(&stream);
+    }
+}

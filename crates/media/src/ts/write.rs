@@ -142,16 +142,16 @@ impl Writer {
         let hevc = video.codec == Codec::Hevc;
         let delimiter: &[u8] =
             if hevc { &[nal::HEVC_AUD << 1, 1, 0x50] } else { &[nal::AVC_AUD, 0xf0] };
-        let mut pieces = vec![&head[..], START_CODE, delimiter];
         let sets = if sample.sync { &video.parameter_sets[..] } else { &[] };
         let units = sets.iter().map(|set| &set[..]).chain(video.nal_units(&sample.data));
-        for unit in units.filter(|unit| !unit.is_empty()) {
-            let kind = if hevc { unit[0] >> 1 & 0x3f } else { unit[0] & 0x1f };
-            if kind != if hevc { nal::HEVC_AUD } else { nal::AVC_AUD } {
-                pieces.extend([START_CODE, unit]);
-            }
-        }
-        self.packets(out, VIDEO_PID, 2, &pieces, Some(dts), sample.sync);
+        let units = units.filter(|unit| match unit.first() {
+            Some(first) if hevc => first >> 1 & 0x3f != nal::HEVC_AUD,
+            Some(first) => first & 0x1f != nal::AVC_AUD,
+            None => false,
+        });
+        let pieces = [&head[..], START_CODE, delimiter].into_iter();
+        let pieces = pieces.chain(units.flat_map(|unit| [START_CODE, unit]));
+        self.packets(out, VIDEO_PID, 2, pieces, Some(dts), sample.sync);
     }
 
     fn audio(&mut self, out: &mut BytesMut, audio: &Audio, sample: &Sample, pts: i64, pcr: bool) {
@@ -164,22 +164,22 @@ impl Writer {
         }
         let size = adts.len() + sample.data.len();
         let head = pes_header(0xc0, size, pts, None);
-        self.packets(out, AUDIO_PID, 3, &[&head, &adts, &sample.data], pcr.then_some(pts), true);
+        let pieces = [&head[..], &adts, &sample.data].into_iter();
+        self.packets(out, AUDIO_PID, 3, pieces, pcr.then_some(pts), true);
     }
 
     /// A PES packet, made of these pieces, in packets; the first one with a clock reference if
     /// `clock`, a decoding time, is given.
-    fn packets(
+    fn packets<'a>(
         &mut self,
         out: &mut BytesMut,
         pid: u16,
         counter: usize,
-        pieces: &[&[u8]],
+        mut pieces: impl Iterator<Item = &'a [u8]> + Clone,
         clock: Option<i64>,
         random_access: bool,
     ) {
-        let mut left: usize = pieces.iter().map(|piece| piece.len()).sum();
-        let mut pieces = pieces.iter().copied();
+        let mut left: usize = pieces.clone().map(<[u8]>::len).sum();
         let mut piece: &[u8] = &[];
         let mut first = true;
         while left > 0 {

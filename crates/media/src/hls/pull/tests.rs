@@ -119,7 +119,7 @@ fn failures_are_tried_again_and_then_left_out() {
         assert_eq!(fetched(pull.next(now)), "http://origin.test/live/0.ts");
         assert_eq!(pull.on_failure(now), Ok(()));
         let Action::Wait(time) = pull.next(now) else { panic!("no wait") };
-        now = now + time;
+        now += time;
     }
     assert_eq!(fetched(pull.next(now)), "http://origin.test/live/1.ts");
     assert_eq!(pull.on_response(&Bytes::from("no media")), Err(Error::Ts(ts::read::Error::Sync)));
@@ -129,7 +129,7 @@ fn failures_are_tried_again_and_then_left_out() {
     let mut pull = Pull::new(URL.into(), Choice::Highest);
     for failure in 1..=MAX_FAILURES {
         while let Action::Wait(time) = pull.next(now) {
-            now = now + time;
+            now += time;
         }
         let result = pull.on_failure(now);
         assert_eq!(result.is_err(), failure == MAX_FAILURES, "{failure}");
@@ -239,8 +239,8 @@ proptest! {
             let tags = pull.on_response(&response).unwrap_or_default();
             bytes += tags.iter().map(|tag| tag.bytes().len()).sum::<usize>();
         }
-        // A damaged size may make samples overlap, but not grow without end.
-        prop_assert!(bytes < 64 * body.len(), "{bytes}");
+        // Two segments, with what a tag adds to each sample.
+        prop_assert!(bytes < 8 * body.len() + 4_000, "{bytes} of {}", body.len());
     }
 
     #[test]
