@@ -368,31 +368,36 @@ fn check(segmenter: &Segmenter, before: Option<&MediaPlaylist>) -> MediaPlaylist
     now
 }
 
+/// The playlist after a tag, if it changed, else that before it. What it hinted at is there.
+fn push_and_check(
+    segmenter: &mut Segmenter,
+    tag: &Tag,
+    before: Option<MediaPlaylist>,
+) -> Option<MediaPlaylist> {
+    let (msn, part) = segmenter.position();
+    let new = segmenter.push(tag, WALL + u64::from(tag.timestamp()));
+    if !new || segmenter.playlist(false).is_none() {
+        return before;
+    }
+    assert!(segmenter.part(msn, part).is_some(), "{msn}.{part} was hinted at");
+    Some(check(segmenter, before.as_ref()))
+}
+
 proptest! {
     #[test]
     fn playlists_obey_rfc_8216_over_time(steps in steps(), window in 1..8usize) {
         let mut segmenter = segmenter(Config { window, ..Config::default() });
-        let (mut at, mut before, mut hint) = (0u32, None, None);
+        let (mut at, mut before) = (0u32, None);
         for step in steps {
             match step {
                 Step::Header(level) => {
-                    segmenter.push(&video_header(level), WALL);
+                    before = push_and_check(&mut segmenter, &video_header(level), before);
                 }
                 Step::Jump(by) => at = at.wrapping_add(by),
                 Step::Gop { frames, frame_ms, audio } => for number in 0..frames {
-                    let new = segmenter.push(&frame(at, number == 0), WALL + u64::from(at));
+                    before = push_and_check(&mut segmenter, &frame(at, number == 0), before);
                     if audio {
-                        segmenter.push(&sound(at), WALL + u64::from(at));
-                    }
-                    if new && segmenter.playlist(false).is_some() {
-                        let (msn, part): (u64, usize) = hint.unwrap_or(segmenter.position());
-                        // What was hinted is there, unless this is the first playlist.
-                        prop_assert!(
-                            hint.is_none() || segmenter.part(msn, part).is_some(),
-                            "{msn}.{part}"
-                        );
-                        hint = Some(segmenter.position());
-                        before = Some(check(&segmenter, before.as_ref()));
+                        before = push_and_check(&mut segmenter, &sound(at), before);
                     }
                     at = at.wrapping_add(frame_ms);
                 }
