@@ -113,14 +113,20 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
     let sounds: Vec<Sample> = (0..4).map(|number| sound(number, 100)).collect();
     let program = Program { video: None, audio: Some((&audio, &sounds)) };
     let whole = Writer::default().write(program);
-    let expected = Reader::default().read(&whole).expect("readable");
-    // The frames as one byte stream, cut anew: 150 bytes, then the rest.
+    let mut expected = Reader::default().read(&whole).expect("readable");
+    // The frames as one byte stream, cut anew: 150 bytes, then the rest, 10 ms late. The last
+    // frame starts before the cut.
+    for item in &mut expected[3..] {
+        if let Item::Audio(sample) = item {
+            sample.dts += 900;
+        }
+    }
     let adts: Vec<u8> = sounds
         .iter()
         .flat_map(|sound| [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &sound.data[..]].concat())
         .collect();
     let mut stream = whole[..2 * PACKET_LEN].to_vec();
-    for (pts, data, counter) in [(0u64, &adts[..150], 0), (1_920 * 2, &adts[150..], 1)] {
+    for (pts, data, counter) in [(0u64, &adts[..150], 0), (1_920 * 2 + 900, &adts[150..], 1)] {
         let mut pes = vec![0, 0, 1, 0xc0, 0, 0, 0x80, 0x80, 5, 0x21];
         let pts = pts + 90_000;
         pes.extend([
@@ -140,6 +146,63 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
     }
     let got = Reader::default().read(&stream).expect("readable");
     assert_eq!(got, expected);
+}
+
+/// The clock reference of a packet, its base.
+fn clock(packet: &[u8]) -> Option<i64> {
+    let flags = packet[5] & 0x10 != 0;
+    (packet[3] & 0x20 != 0 && packet[4] > 6 && flags).then(|| {
+        let high = u32::from_be_bytes([packet[6], packet[7], packet[8], packet[9]]);
+        i64::from(high) << 1 | i64::from(packet[10] >> 7)
+    })
+}
+
+#[test]
+fn clock_references_come_before_the_time_of_decoding() {
+    let (video, audio) = (video(), audio());
+    let frames: Vec<Sample> = (0..50).map(|n| frame(n * 40, 80, n == 0, 900)).collect();
+    let sounds: Vec<Sample> = (0..90).map(|n| sound(n, 300)).collect();
+    for video in [Some((&video, &frames[..])), None] {
+        let program = Program { video, audio: Some((&audio, &sounds)) };
+        let segment = Writer::default().write(program);
+        let clocks: Vec<i64> = segment.chunks(PACKET_LEN).filter_map(clock).collect();
+        // Section 2.7.2 of H.222.0: at most 0.1 s apart.
+        assert!(clocks.windows(2).all(|pair| (1..=9_000).contains(&(pair[1] - pair[0]))));
+        let items = Reader::default().read(&segment).expect("readable");
+        let times: Vec<i64> = items
+            .iter()
+            .filter_map(|item| match item {
+                Item::Video(sample) => Some(sample.dts),
+                Item::Audio(sample) if video.is_none() => Some(sample.dts),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(clocks.len(), times.len());
+        for (clock, time) in clocks.iter().zip(times) {
+            assert!((1..90_000).contains(&(time - clock)), "{clock} for {time}");
+        }
+    }
+}
+
+#[test]
+fn a_packet_of_the_elementary_stream_without_a_time_goes_on_with_the_last() {
+    let (video, frames) = (video(), [frame(0, 0, true, 300)]);
+    let whole = Writer::default().write(Program { video: Some((&video, &frames)), audio: None });
+    let mut split = whole.to_vec();
+    // The last packet becomes the start of a PES packet that has no time.
+    let last = split.len() - PACKET_LEN;
+    let body: Vec<u8> = split[last + 4..last + PACKET_LEN].to_vec();
+    assert_eq!(split[last + 3] & 0x20, 0x20, "it has stuffing to spare");
+    let stuffing = usize::from(body[0]);
+    let payload = &body[1 + stuffing..];
+    let mut packet = vec![SYNC_BYTE, 0x41, 0, split[last + 3], (stuffing - 9) as u8, 0];
+    packet.resize(4 + 1 + stuffing - 9, 0xff);
+    packet.extend([0, 0, 1, 0xe0, 0, 0, 0x80, 0, 0]);
+    packet.extend_from_slice(payload);
+    assert_eq!(packet.len(), PACKET_LEN);
+    split[last..last + PACKET_LEN].copy_from_slice(&packet);
+    let read = |stream: &[u8]| Reader::default().read(stream).expect("readable");
+    assert_eq!(read(&split), read(&whole));
 }
 
 #[test]

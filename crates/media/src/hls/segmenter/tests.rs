@@ -269,6 +269,51 @@ fn audio_stands_on_its_grid_and_follows_a_drift() {
 }
 
 #[test]
+fn another_audio_header_cuts_at_the_next_key_frame() {
+    let mut segmenter = segmenter(Config::default());
+    push(&mut segmenter, 0..2_500, 25, true);
+    // 44.1 kHz from now on.
+    segmenter.push(&tag(Kind::Audio, 2_500, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
+    push(&mut segmenter, 2_520..5_000, 25, true);
+    segmenter.end();
+    let cuts: Vec<_> = segmenter.segments.iter().map(|s| (s.duration_ms(), s.version)).collect();
+    assert_eq!(cuts, [(2_000, 1), (520, 1), (2_000, 2), (480, 2)]);
+    let [_, audio] = times(&segmenter, 1);
+    assert!(audio.last().is_some_and(|last| last / 48 < 2_500), "none of the new frames");
+}
+
+#[test]
+fn audio_waits_for_a_key_frame_but_not_for_ever() {
+    let mut segmenter = segmenter(Config::default());
+    for at in 0..20_000 {
+        if at % 40 == 0 {
+            segmenter.push(&frame(at, false), WALL);
+        }
+        if (at * 48) % 1_024 < 48 {
+            segmenter.push(&sound(at), WALL);
+        }
+    }
+    assert!(segmenter.bytes() <= 48 * (20 + SAMPLE_COST), "a second: {}", segmenter.bytes());
+    push(&mut segmenter, 20_000..24_000, 50, true);
+    let [video, audio] = times(&segmenter, 1);
+    assert_eq!(video[0], 20_000);
+    assert!((20_000..20_022).contains(&(audio[0] / 48)), "{}", audio[0] / 48);
+}
+
+#[test]
+fn dates_follow_media_time_unless_wall_time_is_far_from_it() {
+    let mut segmenter = segmenter(Config::default());
+    // The first half arrives at once, then there are three seconds of nothing.
+    for (number, late) in [0, 700, 300, 0, 3_000, 3_000].into_iter().enumerate() {
+        let at = number as u32 * 2_000;
+        segmenter.push(&frame(at, true), WALL + u64::from(at) + late);
+    }
+    segmenter.end();
+    let dates: Vec<i64> = segmenter.segments.iter().map(|s| s.wall_ms - WALL as i64).collect();
+    assert_eq!(dates, [0, 2_000, 4_000, 6_000, 11_000, 13_000]);
+}
+
+#[test]
 fn memory_is_bounded_whatever_is_sent() {
     let bytes = 40_000;
     let mut flood = segmenter(Config { bytes, ..Config::default() });
