@@ -114,7 +114,7 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
     let program = Program { video: None, audio: Some((&audio, &sounds)) };
     let whole = Writer::default().write(program);
     let mut expected = Reader::default().read(&whole).expect("readable");
-    // The frames as one byte stream, cut anew: 150 bytes, then the rest, 10 ms late. The last
+    // The frames as one byte stream, cut anew: 150 bytes, then the rest, 10 ms late. The second
     // frame starts before the cut.
     for item in &mut expected[3..] {
         if let Item::Audio(sample) = item {

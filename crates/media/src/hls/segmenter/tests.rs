@@ -429,6 +429,8 @@ fn push_and_check(
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(80))]
+
     #[test]
     fn playlists_obey_rfc_8216_over_time(steps in steps(), window in 1..8usize) {
         let mut segmenter = segmenter(Config { window, ..Config::default() });
