@@ -168,7 +168,7 @@ impl Pull {
             return Action::Wait(self.not_before.since(now));
         }
         while self.queue.front().is_some_and(|entry| entry.gap) {
-            self.queue.pop_front();
+            self.leave_out();
         }
         let target = if let Some(entry) = self.queue.front() {
             let loaded = self.movie.as_ref().map(|(map, _)| map);
@@ -248,10 +248,13 @@ impl Pull {
     fn give_up(&mut self, target: &Target) {
         match target {
             Target::Playlist => self.reload_at = self.loaded_at + RETRY * 2,
-            Target::Map(_) | Target::Segment(_) => {
-                self.queue.pop_front();
-            }
+            Target::Map(_) | Target::Segment(_) => self.leave_out(),
         }
+    }
+
+    /// Goes on without the next segment; a discontinuity before it is one before the segment after.
+    fn leave_out(&mut self) {
+        self.discontinuity |= self.queue.pop_front().is_some_and(|entry| entry.discontinuity);
     }
 
     fn on_playlist(&mut self, body: &[u8]) -> Result<(), Error> {
@@ -285,8 +288,8 @@ impl Pull {
         let next = match self.next {
             Some(next) if !restarted => {
                 if next < sequence {
-                    // What is missing has left the playlist: times go on with a gap, or jump.
-                    self.discontinuity |= entries.first().is_some_and(|entry| entry.discontinuity);
+                    // What is missing has left the playlist: times go on with a gap.
+                    self.discontinuity |= entries.iter().take(start).any(|e| e.discontinuity);
                     sequence + start as u64
                 } else {
                     next

@@ -38,7 +38,8 @@ const SAMPLE_COST: usize = 2 * ts::PACKET_LEN;
 /// The form of segments.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum Container {
-    /// Fragmented MP4: H.264, H.265, AV1; AAC, Opus, MP3.
+    /// Fragmented MP4: H.264, H.265, AV1; AAC, Opus, MP3 (which hls.js plays from transport
+    /// streams only).
     #[default]
     Fmp4,
     /// MPEG-2 transport stream: H.264, H.265; AAC, MP3. Other tracks are left out.

@@ -136,6 +136,19 @@ fn failures_are_tried_again_and_then_left_out() {
     }
 }
 
+#[test]
+fn a_discontinuity_before_a_gap_stays_one() {
+    let (first, second) =
+        (whole(Container::Ts, 0..2_000).1, whole(Container::Ts, 12_000..14_000).1);
+    let bodies = [("a.ts", &first[0]), ("b.ts", &second[0])]
+        .map(|(name, body)| (name.to_owned(), Bytes::from(body.clone())));
+    let list = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXTINF:2,\na.ts\n#EXT-X-DISCONTINUITY\n\
+                #EXT-X-GAP\n#EXTINF:2,\nx.ts\n#EXTINF:2,\nb.ts\n#EXT-X-ENDLIST\n";
+    let tags = tags_of(list, &HashMap::from(bodies));
+    let last = tags.last().map(Tag::timestamp);
+    assert!(last.is_some_and(|last| last < 4_100), "{last:?}");
+}
+
 /// Feeds segments with a playlist of them.
 fn tags_of(list: &str, bodies: &HashMap<String, Bytes>) -> Vec<Tag> {
     let mut pull = Pull::new(URL.into(), Choice::Highest);
