@@ -1,4 +1,4 @@
-//! Media without IO: FLV tags, RTMP, and the cache of the newest groups of pictures.
+//! Media without IO: FLV tags, RTMP, HLS, and the cache of the newest groups of pictures.
 //!
 //! Everything is fed with bytes and asked for bytes; no clock, no socket. Codecs pass through: what
 //! is looked at is what a server needs to know about a tag, that is whether playing can start with
