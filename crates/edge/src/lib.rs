@@ -8,11 +8,14 @@
 
 #![forbid(unsafe_code)]
 
+mod admin;
+mod client;
 pub mod cohorts;
 pub mod config;
 mod error;
 pub mod files;
 pub mod front;
+pub mod hooks;
 pub mod identity;
 pub mod ingest;
 pub mod io;
@@ -21,5 +24,6 @@ pub mod pages;
 pub mod quic;
 pub mod server;
 pub mod sessions;
+pub mod signing;
 
 pub use error::Error;

@@ -2,31 +2,37 @@
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use ::quic::EndpointStats;
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::JoinSet;
 
 use crate::Error;
+use crate::admin;
 use crate::cohorts::Cohorts;
 use crate::config::Config;
 use crate::files::Files;
 use crate::front::tcp;
+use crate::hooks::Hook;
 use crate::identity::Identity;
 use crate::ingest;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener};
-use crate::live::Live;
+use crate::live::{Live, hls};
 use crate::quic::QuicState;
 use crate::quic::event_loop::{EventLoop, Plan};
 use crate::quic::log::ConnectionLog;
 use crate::quic::mailbox::{Sender, mailbox};
 use crate::quic::settings::random;
+
+/// Where operators look if the configuration says nothing.
+const ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9433);
 
 /// Everything that follows from one configuration; replaced as a whole by a reload.
 #[derive(Debug)]
@@ -94,7 +100,20 @@ impl State {
 #[derive(Debug)]
 pub struct Shared {
     state: ArcSwap<State>,
-    draining: watch::Sender<bool>,
+    life: watch::Sender<Life>,
+    started: Instant,
+    /// The UDP ports.
+    ports: Vec<u16>,
+    /// What each event loop last told of itself: counters, and connections.
+    loops: Mutex<Vec<(EndpointStats, usize)>>,
+}
+
+/// Where the process is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Life {
+    Serving,
+    Draining,
+    Finished,
 }
 
 impl Shared {
@@ -119,13 +138,61 @@ impl Shared {
 
     /// Starts the drain: no new connections, and the running ones end with their open requests.
     pub fn drain(&self) {
-        self.draining.send_replace(true);
+        self.life.send_replace(Life::Draining);
     }
 
     /// Waits until the drain starts.
     pub async fn drained(&self) {
+        self.reaches(Life::Draining).await;
+    }
+
+    /// Waits until the drain is over.
+    pub async fn finished(&self) {
+        self.reaches(Life::Finished).await;
+    }
+
+    async fn reaches(&self, life: Life) {
         // The sender lives in `self`, so the only outcome is the value.
-        let _ = self.draining.subscribe().wait_for(|draining| *draining).await;
+        let _ = self.life.subscribe().wait_for(|now| *now >= life).await;
+    }
+
+    /// Whether the drain has started.
+    pub fn is_draining(&self) -> bool {
+        *self.life.borrow() >= Life::Draining
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The UDP ports that QUIC is served on.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    /// An event loop tells of itself.
+    pub(crate) fn report(&self, core: u8, stats: EndpointStats, connections: usize) {
+        let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        let core = usize::from(core);
+        if loops.len() <= core {
+            loops.resize(core + 1, Default::default());
+        }
+        loops[core] = (stats, connections);
+    }
+
+    /// The counters of all event loops, about a second old.
+    pub fn endpoint_stats(&self) -> EndpointStats {
+        let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sum = EndpointStats::default();
+        loops.iter().for_each(|(stats, _)| sum.add(stats));
+        sum
+    }
+
+    /// QUIC connections, about a second ago.
+    pub fn connections(&self) -> usize {
+        let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        loops.iter().map(|(_, connections)| connections).sum()
     }
 }
 
@@ -135,6 +202,7 @@ pub struct Edge {
     shared: Arc<Shared>,
     listeners: Vec<Listener>,
     rtmp: Vec<TcpListener>,
+    admin: Option<TcpListener>,
 }
 
 impl Edge {
@@ -152,9 +220,26 @@ impl Edge {
         let rtmp =
             state.config.rtmp.listen.iter().flatten().map(|&address| io::listen_tcp(address));
         let rtmp = rtmp.collect::<Result<_, _>>()?;
-        let (draining, _) = watch::channel(false);
-        let shared = Arc::new(Shared { state: ArcSwap::from_pointee(state), draining });
-        Ok(Self { shared, listeners, rtmp })
+        let admin = match state.config.admin.listen {
+            Some(address) => Some(io::listen_tcp(address)?),
+            // Nobody asked for it: another server may have the place.
+            None => match io::listen_tcp(ADMIN.into()) {
+                Ok(listener) => Some(listener),
+                Err(e) => {
+                    tracing::warn!("no admin listener: {e}");
+                    None
+                }
+            },
+        };
+        let (life, _) = watch::channel(Life::Serving);
+        let shared = Arc::new(Shared {
+            state: ArcSwap::from_pointee(state),
+            life,
+            started: Instant::now(),
+            ports: listeners.iter().map(|listener| listener.address.port()).collect(),
+            loops: Mutex::default(),
+        });
+        Ok(Self { shared, listeners, rtmp, admin })
     }
 
     /// What the threads share: for reloads, and to start the drain.
@@ -172,12 +257,19 @@ impl Edge {
         self.rtmp.iter().filter_map(|listener| listener.local_addr().ok()).collect()
     }
 
+    /// Where operators look, if anywhere.
+    pub fn admin(&self) -> Option<SocketAddr> {
+        self.admin.as_ref().and_then(|listener| listener.local_addr().ok())
+    }
+
     /// Serves until the drain is over, on a current-thread runtime.
     ///
     /// # Errors
     /// One line: the runtime refuses a socket.
     pub async fn serve(self) -> Result<(), Error> {
-        let Self { shared, listeners, rtmp } = self;
+        let Self { shared, listeners, rtmp, admin } = self;
+        // Requests on other threads start tasks here.
+        let _ = shared.state().live.runtime.set(tokio::runtime::Handle::current());
         let limit = shared.state().config.tcp.max_connections as usize;
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         let mut fronts = JoinSet::new();
@@ -200,11 +292,24 @@ impl Edge {
             fronts.spawn(ingest::rtmp::serve(listener, shared.clone(), slots.clone()));
         }
         fronts.spawn(housekeeping(shared.clone()));
+        let admin = match admin {
+            Some(listener) => {
+                let listener = tokio::net::TcpListener::from_std(listener)
+                    .map_err(|e| Error::new(format!("admin: {e}")))?;
+                Some(tokio::spawn(admin::serve(listener, shared.clone())))
+            }
+            None => None,
+        };
         let loops = start_loops(&shared, sockets)?;
         while fronts.join_next().await.is_some() {}
         for running in loops {
             // A loop that panicked has said so.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
+        }
+        shared.life.send_replace(Life::Finished);
+        if let Some(admin) = admin {
+            // What it still had to say is said or not.
+            let _ = admin.await;
         }
         shared.state().live.sessions.flush(true);
         Ok(())
@@ -218,7 +323,12 @@ async fn housekeeping(shared: Arc<Shared>) {
         tokio::select! {
             () = &mut drained => return,
             () = tokio::time::sleep(Duration::from_secs(1)) => {
-                shared.state().live.sessions.flush(false);
+                let state = shared.state();
+                hls::tidy(&state);
+                for record in state.live.sessions.flush(false) {
+                    let what = record.object().into();
+                    state.live.hooks.tell(&state.config.hooks, Hook::Close, what);
+                }
             }
         }
     }
@@ -285,6 +395,9 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
 
         for listener in edge.listeners() {
             tracing::info!("listening on {}", listener.address);
+        }
+        if let Some(address) = edge.admin() {
+            tracing::info!("dashboard on http://{address}/");
         }
         for address in edge.rtmp() {
             tracing::info!("listening on {address} for RTMP");

@@ -87,6 +87,28 @@ pub struct EndpointStats {
     pub dropped: [u64; 7],
 }
 
+impl EndpointStats {
+    /// Adds the counters of another endpoint.
+    pub fn add(&mut self, other: &Self) {
+        let Self {
+            accepted,
+            refused,
+            retries,
+            version_negotiations,
+            resets,
+            invalid_tokens,
+            dropped,
+        } = self;
+        *accepted += other.accepted;
+        *refused += other.refused;
+        *retries += other.retries;
+        *version_negotiations += other.version_negotiations;
+        *resets += other.resets;
+        *invalid_tokens += other.invalid_tokens;
+        dropped.iter_mut().zip(other.dropped).for_each(|(sum, more)| *sum += more);
+    }
+}
+
 /// All connections of one socket loop.
 pub struct Endpoint {
     config: EndpointConfig,

@@ -12,6 +12,8 @@ pub enum Start {
     LatestGop,
     /// At whichever of the two is nearer: neither the wait nor the delay is more than half a group.
     LowDelay,
+    /// At the oldest key frame that is there: for packagers, who want as much as there is.
+    Oldest,
 }
 
 /// What a viewer gets next.
@@ -96,6 +98,7 @@ impl Cursor {
         match self.start {
             Start::KeyFrame => None,
             Start::LatestGop => Some(newest),
+            Start::Oldest => cache.groups().next(),
             Start::LowDelay => {
                 // The last complete group tells how long they are.
                 let length = cache.groups().rev().nth(1);

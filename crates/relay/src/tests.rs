@@ -104,6 +104,15 @@ fn a_start_with_low_delay_takes_what_is_nearer() {
 }
 
 #[test]
+fn a_packager_gets_all_that_is_kept() {
+    let mut setup = Setup::new(settings(Start::LatestGop));
+    setup.publish(60);
+    let stream = setup.publisher.stream().clone();
+    let mut viewer = Viewer::with_start(stream, Start::Oldest).expect("room");
+    assert_eq!(pull(&mut viewer).len(), 1 + 35);
+}
+
+#[test]
 fn viewers_may_come_before_the_publisher() {
     let registry = Registry::new(10);
     let stream = registry.open("live/demo", settings(Start::LatestGop)).expect("room");

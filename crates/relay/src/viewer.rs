@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use media::Tag;
 
-use crate::cursor::{Cursor, Next};
+use crate::cursor::{Cursor, Next, Start};
 use crate::stream::{Live, Status, Stream};
 
 /// A viewer. It leaves the stream when it is dropped.
@@ -34,8 +34,14 @@ pub struct Progress {
 impl Viewer {
     /// A viewer of `stream`, which has not got anything yet; `None` if there are too many.
     pub fn new(stream: Arc<Stream>) -> Option<Self> {
+        let start = stream.settings().start;
+        Self::with_start(stream, start)
+    }
+
+    /// The same for one who starts elsewhere than most.
+    pub fn with_start(stream: Arc<Stream>, start: Start) -> Option<Self> {
         stream.enter().then(|| {
-            let cursor = Cursor::new(stream.settings().start, stream.settings().max_lag_ms);
+            let cursor = Cursor::new(start, stream.settings().max_lag_ms);
             Self { stream, cursor, registered: None, progress: Progress::default() }
         })
     }

@@ -58,6 +58,26 @@ words! {
 }
 
 words! {
+    /// The form of HLS segments.
+    Container {
+        /// Fragmented MP4.
+        Fmp4 = "fmp4",
+        /// MPEG-2 transport stream.
+        Ts = "ts",
+    }
+}
+
+words! {
+    /// What a hook that does not answer means.
+    OnFailure {
+        /// No.
+        Refuse = "refuse",
+        /// Yes.
+        Allow = "allow",
+    }
+}
+
+words! {
     /// How lost data is repaired.
     Scheme {
         /// Retransmission alone.
@@ -147,6 +167,20 @@ sections! {
         cors: String = "*".into();
     }
 
+    /// HLS. A stream `live/demo` is watched at `/live/demo/index.m3u8`, and packed while it is.
+    [hls] Hls {
+        /// The form of segments: fragmented MP4, or MPEG transport streams for old players.
+        container: Container = Container::Fmp4;
+        /// A segment ends at the first key frame after this time.
+        segment: Duration = SECOND * 2, in MILLISECOND * 100..=MINUTE;
+        /// Longest part of a segment, for players of Low-Latency HLS.
+        part: Duration = MILLISECOND * 333, in MILLISECOND * 20..=SECOND * 10;
+        /// Complete segments in the playlist.
+        window: u16 = 6, in 1..=1_000;
+        /// Bytes of segments kept of each stream.
+        cache: Size = Size::from_mib(32), in Size::from_mib(1)..=Size::from_mib(1024);
+    }
+
     /// RTMP, for publishers and players. It is not encrypted.
     [rtmp] Rtmp {
         /// Addresses to listen on. Without any there is no RTMP.
@@ -215,6 +249,29 @@ sections! {
         qlog_sample: f64 = 1.0, in 0.0..=1.0;
     }
 
+    /// HTTP hooks: your own server is asked or told by a POST of JSON. Any status from 200 to 299
+    /// grants.
+    [hooks] Hooks {
+        /// Asked before somebody publishes.
+        on_publish: Option<String> = None, example "\"http://127.0.0.1:8000/publish\"";
+        /// Asked before somebody plays.
+        on_play: Option<String> = None, example "\"http://127.0.0.1:8000/play\"";
+        /// Told when a viewer has left, with the session's record.
+        on_close: Option<String> = None, example "\"http://127.0.0.1:8000/close\"";
+        /// Signs each request: `x-mendcast-signature: sha256=HEX`, the HMAC of its body.
+        secret: Option<String> = None, example "\"a long random word\"";
+        /// Longest wait for the answer.
+        timeout: Duration = SECOND * 3, in MILLISECOND * 10..=MINUTE;
+        /// What it means when there is none.
+        on_failure: OnFailure = OnFailure::Refuse;
+    }
+
+    /// Dashboard, metrics and health, in plain HTTP: for this machine or a private network.
+    [admin] Admin {
+        /// Address to listen on. Without one it is 127.0.0.1:9433 if that is free.
+        listen: Option<SocketAddr> = None, example "\"127.0.0.1:9433\"";
+    }
+
     /// How viewers are divided into cohorts.
     [experiment] Experiment {
         /// Another salt divides viewers anew: one for each experiment.
@@ -257,6 +314,29 @@ sections! {
         weight: u32 = 1, in 1..=1_000_000;
         /// How lost data is repaired.
         scheme: Scheme = Scheme::Arq;
+    }
+
+    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as
+    /// `mendcast edge sign` makes them.
+    [[play]] Play {
+        /// The streams: a name, or the start of names and `*`.
+        stream: String = String::new(), required "\"paid/*\"";
+        /// What signatures are made with.
+        key: String = String::new(), required "\"a long random word\"";
+    }
+
+    /// Streams that are pulled from elsewhere when somebody wants to see them.
+    [[pull]] Pull {
+        /// The streams: a name, or the start of names and `*`.
+        stream: String = String::new(), required "\"live/*\"";
+        /// Where they are: rtmp://, http:// or https:// URLs of RTMP, HTTP-FLV or HLS. `{name}`
+        /// stands for the stream's name, `{tail}` for what the `*` stood for. The next one is
+        /// tried when one fails.
+        upstream: Vec<String> = Vec::new(), required "[\"rtmp://origin.example/{name}\"]";
+        /// Longest wait for an upstream's first frame, and for each further one.
+        timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE;
+        /// How long a stream that nobody watches is still pulled.
+        idle: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
     }
 
     /// Who may publish. Without any rule, publishers from this machine alone may.

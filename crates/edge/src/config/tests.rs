@@ -21,7 +21,11 @@ fn the_examples_of_keys_without_a_default_are_valid() {
     let with_examples: Vec<_> = text
         .lines()
         .map(|line| match line.strip_prefix("# ") {
-            Some(rest) if rest.contains(" = \"") || rest.starts_with("[[") => rest,
+            Some(rest)
+                if rest.contains(" = \"") || rest.contains(" = [") || rest.starts_with("[[") =>
+            {
+                rest
+            }
             _ => line,
         })
         .collect();

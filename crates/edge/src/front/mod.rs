@@ -7,6 +7,7 @@
 
 pub mod tcp;
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +23,7 @@ use crate::cohorts::Cohort;
 use crate::live::{self, FlvBody};
 use crate::pages;
 use crate::server::State;
-use crate::sessions::{Beacon, MAX_BEACON};
+use crate::sessions::{Beacon, MAX_BEACON, Session};
 
 /// Where players report.
 const BEACON: &str = "/beacon";
@@ -86,10 +87,14 @@ impl<'a> RequestHead<'a> {
         if self.method == "POST" && self.path() == BEACON { MAX_BEACON } else { 0 }
     }
 
+    /// The target's query, as sent; empty if there is none.
+    pub fn query(&self) -> &'a str {
+        self.target.split_once('?').map_or("", |(_, query)| query)
+    }
+
     /// The value of the query's parameter `name` (the first, as sent).
     pub fn parameter(&self, name: &str) -> Option<&'a str> {
-        let (_, query) = self.target.split_once('?')?;
-        let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+        let mut pairs = self.query().split('&').filter_map(|pair| pair.split_once('='));
         pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
     }
 
@@ -129,6 +134,7 @@ impl Response {
             413 => "Content Too Large",
             412 => "Precondition Failed",
             416 => "Range Not Satisfiable",
+            502 => "Bad Gateway",
             503 => "Service Unavailable",
             _ => "Internal Server Error",
         };
@@ -172,6 +178,13 @@ pub enum Body {
         /// The number of bytes to send.
         length: u64,
     },
+    /// Parts of a media segment, one after the other, for this viewer.
+    Parts {
+        /// The parts.
+        parts: VecDeque<Bytes>,
+        /// Who gets them, if that is known.
+        session: Option<Arc<Session>>,
+    },
     /// A live stream as FLV.
     Flv(Box<FlvBody>),
 }
@@ -210,6 +223,7 @@ impl Responder {
                 *length -= size as u64;
                 Some(chunk.into())
             }
+            Body::Parts { parts, .. } => parts.pop_front(),
             Body::Flv(body) => ready!(body.poll_next(context)),
         };
         Poll::Ready(Ok(next))
@@ -221,7 +235,17 @@ impl Responder {
             Body::Empty => Some(0),
             Body::Bytes(bytes) => Some(bytes.len() as u64),
             Body::File { length, .. } => Some(*length),
+            Body::Parts { parts, .. } => Some(parts.iter().map(|part| part.len() as u64).sum()),
             Body::Flv(_) => None,
+        }
+    }
+
+    /// The viewer who gets the body, if it is media.
+    pub fn session(&self) -> Option<&Arc<Session>> {
+        match &self.0 {
+            Body::Flv(body) => Some(body.session()),
+            Body::Parts { session, .. } => session.as_ref(),
+            _ => None,
         }
     }
 

@@ -1,5 +1,6 @@
 //! How streams come in: published to us over RTMP, or pulled from an upstream.
 
+pub mod pull;
 pub mod rtmp;
 
 use std::net::SocketAddr;

@@ -14,6 +14,7 @@ use std::time::Duration;
 use bytes::{Buf as _, Bytes, BytesMut};
 use media::rtmp::{self, Event, Request, Server};
 use relay::{Publisher, Viewer};
+use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -22,9 +23,12 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{authorize, lose, publish};
 use crate::front::Protocol;
-use crate::quic::settings::random;
+use crate::hooks::Hook;
+use crate::live;
+use crate::quic::settings::{random, unix_now};
 use crate::server::{Shared, State};
 use crate::sessions::{Opening, Session};
+use crate::signing::may_play;
 
 /// Bytes that are read at once.
 const READ: usize = 64 * 1024;
@@ -52,9 +56,12 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>, slots: Arc
                 };
                 let state = shared.state();
                 connections.spawn(async move {
-                    match Connection::new(state, remote).run(stream).await {
+                    match Connection::new(state.clone(), remote).run(stream).await {
                         Ok(()) => tracing::debug!("RTMP {remote}: closed"),
-                        Err(e) => tracing::info!("RTMP {remote}: {e}"),
+                        Err(e) => {
+                            state.live.events.count("rtmp_error");
+                            tracing::info!("RTMP {remote}: {e}");
+                        }
                     }
                     drop(slot);
                 });
@@ -104,11 +111,7 @@ impl Connection {
             max_message: state.config.live.max_tag.as_usize(),
             ..rtmp::Config::default()
         };
-        // Nothing secret depends on these: the handshake only wants them to differ.
-        let mut noise = [0; 1_528];
-        let seed = random().unwrap_or_default();
-        noise.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, seed)| *byte = *seed);
-        let server = Server::new(config, &noise);
+        let server = Server::new(config, &noise());
         let (role, output) = (Role::Nothing, VecDeque::new());
         Self { state, remote, server, role, output, ending: false }
     }
@@ -229,16 +232,28 @@ impl Connection {
     async fn on_publish(&mut self, request: &Request) {
         let name = format!("{}/{}", request.app, request.stream);
         let key = parameter(&request.query, "key");
-        let granted = authorize(&self.state.config, &name, key, self.remote)
-            .map_err(str::to_owned)
-            .and_then(|()| publish(&self.state.live, &self.state.config, &name));
-        match granted {
+        let config = &self.state.config;
+        let live = &self.state.live;
+        let granted = async {
+            authorize(config, &name, key, self.remote)?;
+            let what = json!({
+                "stream": name,
+                "protocol": Protocol::Rtmp.name(),
+                "remote": self.remote.ip().to_string(),
+                "query": request.query,
+            });
+            live.hooks.ask(&config.hooks, Hook::Publish, what).await?;
+            publish(live, config, &name)
+        };
+        match granted.await {
             Ok(publisher) => {
+                live.events.count("published");
                 tracing::info!("{name}: published by {} ({})", self.remote, request.flash_ver);
                 self.server.accept();
                 self.role = Role::Publishes(publisher);
             }
             Err(why) => {
+                live.events.count("publish_refused");
                 tracing::warn!("{name}: publisher {} refused: {why}", self.remote);
                 self.server.refuse(&why);
                 self.ending = true;
@@ -248,28 +263,43 @@ impl Connection {
 
     async fn on_play(&mut self, request: &Request) {
         let name = format!("{}/{}", request.app, request.stream);
-        let viewer = self.state.live.streams.get(&name).map(Viewer::new);
-        let why = match viewer {
-            Some(Some(viewer)) => {
-                let session = self.state.live.sessions.open(Opening {
-                    stream: name,
-                    protocol: Protocol::Rtmp,
-                    format: "rtmp",
-                    remote: self.remote.ip(),
-                    viewer: parameter(&request.query, "viewer").map(str::to_owned),
-                    cohort: String::new(),
-                    scheme: "",
-                });
+        match self.admit(&name, request).await {
+            Ok(player) => {
                 self.server.accept();
-                self.role = Role::Plays(Box::new(Player { viewer, session, paused: false }));
-                return;
+                self.role = Role::Plays(Box::new(player));
             }
-            Some(None) => "too many viewers",
-            None => "no such stream",
+            Err(why) => {
+                tracing::debug!("{name}: player {} refused: {why}", self.remote);
+                self.server.refuse(why);
+                self.ending = true;
+            }
+        }
+    }
+
+    async fn admit(&self, name: &str, request: &Request) -> Result<Player, &'static str> {
+        let parameter = |name: &str| parameter(&request.query, name);
+        let (expires, signature) = (parameter("expires"), parameter("sig"));
+        if !may_play(&self.state.config, name, expires, signature, unix_now()) {
+            return Err("no valid signature");
+        }
+        let stream = live::find(&self.state, name).ok_or("no such stream")?;
+        let mut viewer = Viewer::new(stream).ok_or("too many viewers")?;
+        let opening = Opening {
+            stream: name.to_owned(),
+            protocol: Protocol::Rtmp,
+            format: "rtmp",
+            remote: self.remote.ip(),
+            viewer: parameter("viewer").map(str::to_owned),
+            cohort: String::new(),
+            scheme: "",
         };
-        tracing::debug!("{name}: player {} refused: {why}", self.remote);
-        self.server.refuse(why);
-        self.ending = true;
+        if !live::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
+            return Err("refused");
+        }
+        let kinds = poll_fn(|context| viewer.poll_kinds(context)).await;
+        kinds.ok_or("the upstream has no such stream")?;
+        let session = self.state.live.sessions.open(opening);
+        Ok(Player { viewer, session, paused: false })
     }
 
     /// Hands a player its next tag.
@@ -287,6 +317,14 @@ impl Connection {
             }
         }
     }
+}
+
+/// Bytes for a handshake. Nothing secret depends on them: they only have to differ.
+pub(super) fn noise() -> rtmp::Random {
+    let mut noise = [0; 1_528];
+    let seed = random().unwrap_or_default();
+    noise.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, seed)| *byte = *seed);
+    noise
 }
 
 /// The value of the parameter `name` in a query.

@@ -1,22 +1,33 @@
-//! Live streams over HTTP: which request is for which stream, and what its answer is.
+//! Live streams over HTTP: which request is for which stream, who may see it, and what the answer is.
 //!
 //! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that goes on while the
-//! stream does.
+//! stream does; `/live/demo/index.m3u8` is the same as HLS. A stream that nobody publishes here is
+//! pulled from an upstream if the configuration names one.
 
+mod events;
 mod flv;
+pub mod hls;
 
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 use media::Limits;
-use relay::{Registry, Settings, Start, Viewer};
+use relay::{Registry, Settings, Start, Status, Stream, Viewer};
+use serde_json::json;
+use tokio::runtime::Handle;
 
 use crate::Error;
 use crate::config::{self, Config};
 use crate::front::{Answer, Body, RequestHead, Response};
+use crate::hooks::{Hook, Hooks};
+use crate::ingest::pull::Pulls;
 use crate::server::State;
-use crate::sessions::{Opening, RecordWriter, Sessions};
+use crate::sessions::{Opening, RecordWriter, Session, Sessions};
+use crate::signing;
 
+pub use events::Events;
 pub use flv::FlvBody;
 
 /// The live streams of the process; they outlive every configuration.
@@ -26,6 +37,16 @@ pub struct Live {
     pub streams: Registry,
     /// Who watches them.
     pub sessions: Arc<Sessions>,
+    /// The operator's servers that are asked and told.
+    pub hooks: Arc<Hooks>,
+    /// What happened to publishers and upstreams.
+    pub events: Events,
+    /// The streams that are pulled.
+    pub pulls: Pulls,
+    /// The streams that somebody watches as HLS.
+    pub outlets: Mutex<HashMap<String, Arc<hls::Outlet>>>,
+    /// Where tasks run that a request on another thread asks for.
+    pub runtime: OnceLock<Handle>,
 }
 
 impl Live {
@@ -39,8 +60,15 @@ impl Live {
             Some(directory) => Some(RecordWriter::start(directory, records.period)?),
             None => None,
         };
-        let streams = Registry::new(config.live.max_streams as usize);
-        Ok(Self { streams, sessions: Arc::new(Sessions::new(writer)) })
+        Ok(Self {
+            streams: Registry::new(config.live.max_streams as usize),
+            sessions: Arc::new(Sessions::new(writer)),
+            hooks: Arc::default(),
+            events: Events::default(),
+            pulls: Pulls::default(),
+            outlets: Mutex::default(),
+            runtime: OnceLock::new(),
+        })
     }
 }
 
@@ -60,6 +88,11 @@ fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 
+/// Seconds since 1970.
+fn unix(now: SystemTime) -> u64 {
+    now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
 /// What is known of a viewer who asks for the stream `name`.
 fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening {
     let viewer = head.parameter("viewer").filter(|viewer| (1..=64).contains(&viewer.len()));
@@ -76,31 +109,121 @@ fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening 
 
 /// Answers a request for a live stream; `None` if it is for something else.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Option<Answer> {
-    let name = head.path().strip_prefix('/')?.strip_suffix(".flv")?;
-    let stream = state.live.streams.get(name)?;
-    let response = match head.method {
-        "GET" | "HEAD" => match Viewer::new(stream) {
-            Some(viewer) => {
-                let headers = vec![
-                    ("date", httpdate::fmt_http_date(now)),
-                    ("content-type", "video/x-flv".into()),
-                    ("cache-control", "no-store".into()),
-                ];
-                let body = match head.method {
-                    "GET" => {
-                        let session = state.live.sessions.open(opening(head, name, "flv"));
-                        Body::Flv(Box::new(FlvBody::new(viewer, session)))
-                    }
-                    _ => Body::Empty,
-                };
-                Response { status: 200, headers, body }
-            }
-            None => Response::plain(503, now).with("retry-after", "5"),
-        },
-        // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
-        _ => Response::plain(405, now).with("allow", "GET, HEAD"),
+    let path = head.path().strip_prefix('/')?;
+    let answer = match path.strip_suffix(".flv") {
+        Some(name) => {
+            let stream = find(state, name)?;
+            flv(state, head, name, stream, now)
+        }
+        None => {
+            let (name, file) = path.rsplit_once('/')?;
+            let file = hls::Resource::parse(file)?;
+            let stream = find(state, name)?;
+            hls::respond(state, head, stream, file, now)
+        }
     };
-    Some(with_cors(state, response).into())
+    Some(match answer {
+        Answer::Now(response) => with_cors(state, response).into(),
+        Answer::Later(response) => {
+            let state = state.clone();
+            Answer::Later(Box::pin(async move { with_cors(&state, response.await) }))
+        }
+    })
+}
+
+/// The stream of this name, if it is there or can be had.
+pub(crate) fn find(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
+    state.live.streams.get(name).or_else(|| state.live.pulls.start(state, name))
+}
+
+/// Whether the request may play the stream at all, as far as its URL tells.
+///
+/// # Errors
+/// The refusal.
+fn check(
+    state: &State,
+    head: &RequestHead<'_>,
+    name: &str,
+    now: SystemTime,
+) -> Result<(), Box<Response>> {
+    match head.method {
+        "GET" | "HEAD" => {}
+        // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
+        _ => return Err(Box::new(Response::plain(405, now).with("allow", "GET, HEAD"))),
+    }
+    let (expires, signature) = (head.parameter("expires"), head.parameter("sig"));
+    match signing::may_play(&state.config, name, expires, signature, unix(now)) {
+        true => Ok(()),
+        false => Err(Box::new(Response::plain(403, now))),
+    }
+}
+
+/// Asks the hook whether a viewer may play. Runs where hooks run, whoever waits for it.
+pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String) -> bool {
+    if state.config.hooks.on_play.is_none() {
+        return true;
+    }
+    let Some(runtime) = state.live.runtime.get().cloned() else { return false };
+    let what = json!({
+        "stream": opening.stream,
+        "protocol": opening.protocol.name(),
+        "format": opening.format,
+        "remote": opening.remote.to_string(),
+        "viewer": opening.viewer,
+        "query": query,
+    });
+    let task = runtime.spawn(async move {
+        let granted = state.live.hooks.ask(&state.config.hooks, Hook::Play, what).await;
+        granted.map_err(|why| tracing::info!("{}: viewer refused: {why}", opening.stream)).is_ok()
+    });
+    task.await.unwrap_or(false)
+}
+
+fn flv(
+    state: &Arc<State>,
+    head: &RequestHead<'_>,
+    name: &str,
+    stream: Arc<Stream>,
+    now: SystemTime,
+) -> Answer {
+    if let Err(refusal) = check(state, head, name, now) {
+        return Answer::Now(*refusal);
+    }
+    let Some(mut viewer) = Viewer::new(stream.clone()) else {
+        return Response::plain(503, now).with("retry-after", "5").into();
+    };
+    let headers = vec![
+        ("date", httpdate::fmt_http_date(now)),
+        ("content-type", "video/x-flv".into()),
+        ("cache-control", "no-store".into()),
+    ];
+    if head.method == "HEAD" {
+        return Response { status: 200, headers, body: Body::Empty }.into();
+    }
+    let opening = opening(head, name, "flv");
+    if stream.status() == Status::Live && state.config.hooks.on_play.is_none() {
+        let session = open(state, opening);
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        return Response { status: 200, headers, body }.into();
+    }
+    let (state, query) = (state.clone(), head.query().to_owned());
+    Answer::Later(Box::pin(async move {
+        if !ask_hook(state.clone(), opening.clone(), query).await {
+            return Response::plain(403, now);
+        }
+        // An upstream that has nothing to give is found out before anything is promised.
+        if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {
+            return Response::plain(502, now);
+        }
+        let session = open(&state, opening);
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        Response { status: 200, headers, body }
+    }))
+}
+
+/// A viewer's session begins.
+fn open(state: &Arc<State>, opening: Opening) -> Arc<Session> {
+    state.live.sessions.open(opening)
 }
 
 /// The response, for pages of other origins too if the configuration says so.

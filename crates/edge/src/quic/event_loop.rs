@@ -33,8 +33,10 @@ const RECEIVES: usize = 8;
 const BATCH: usize = 65_507;
 /// H3_NO_ERROR (RFC 9114, section 8.1): the close at the end of a drain.
 const NO_ERROR: u64 = 0x100;
-/// Longest sleep of a loop without a deadline.
-const MAX_SLEEP: Duration = Duration::from_secs(60);
+/// Longest sleep of a loop.
+const MAX_SLEEP: Duration = Duration::from_secs(5);
+/// How often a loop tells of itself.
+const REPORT: Duration = Duration::from_secs(1);
 
 /// What a loop is given.
 pub(crate) struct Plan {
@@ -79,6 +81,7 @@ pub(crate) struct EventLoop {
     reply: Vec<u8>,
     drain_ends: Option<Timestamp>,
     forwarded: u64,
+    report_due: Timestamp,
 }
 
 impl EventLoop {
@@ -100,6 +103,7 @@ impl EventLoop {
             reply: Vec::with_capacity(1_500),
             drain_ends: None,
             forwarded: 0,
+            report_due: Timestamp::ZERO,
             plan,
         }
     }
@@ -143,6 +147,7 @@ impl EventLoop {
                 let now = self.now();
                 self.serve(handle, now);
             }
+            self.report(now);
             if self.drain_ends.is_some() && self.endpoint.is_empty() {
                 break;
             }
@@ -213,6 +218,15 @@ impl EventLoop {
                 self.serve(handle, now);
                 self.forget(handle);
             }
+        }
+    }
+
+    /// Tells operators of the loop, about once a second while it is awake.
+    fn report(&mut self, now: Timestamp) {
+        if now >= self.report_due {
+            self.report_due = now + REPORT;
+            let (stats, connections) = (*self.endpoint.stats(), self.endpoint.len());
+            self.plan.shared.report(self.plan.core, stats, connections);
         }
     }
 
@@ -353,9 +367,9 @@ impl EventLoop {
                 }
                 Event::Migrated(_) => {}
                 Event::Closed(_) => {
-                    if let (Some(log), Some(connection)) =
-                        (&self.plan.log, self.endpoint.connection(handle))
-                    {
+                    let Some(connection) = self.endpoint.connection(handle) else { continue };
+                    place.session.on_last_chance(now, connection);
+                    if let Some(log) = &self.plan.log {
                         log.closed(connection, &place.session.alpn);
                     }
                 }

@@ -28,7 +28,17 @@ const MAX_REQUEST_LINE: usize = 4_096;
 struct Response {
     id: StreamId,
     body: Responder,
-    watch: Option<Watch>,
+    first_frame: FirstFrame,
+}
+
+/// The first frame of a live stream on its way.
+#[derive(Clone, Copy, Debug)]
+enum FirstFrame {
+    /// Not handed to the transport yet.
+    Ahead,
+    /// Ends at this offset of the stream.
+    Sent(u64),
+    Acked,
 }
 
 /// A request whose answer depends on its body.
@@ -63,6 +73,8 @@ pub(super) struct Session {
     uploads: Vec<Upload>,
     waiting: Vec<Waiting>,
     responses: Vec<Response>,
+    /// The viewers' sessions on this connection: one, as a rule.
+    watches: Vec<Watch>,
     /// The viewer, and its cohort.
     unit: Unit,
     cohort: Option<Cohort>,
@@ -82,6 +94,7 @@ impl Session {
             uploads: Vec::new(),
             waiting: Vec::new(),
             responses: Vec::new(),
+            watches: Vec::new(),
             unit: Unit(0),
             cohort: None,
             held: Vec::new(),
@@ -175,6 +188,7 @@ impl Session {
                     }
                 }
                 http3::Event::Cancelled { id, .. } => {
+                    self.on_last_chance(now, connection);
                     self.responses.retain(|response| response.id != id);
                     self.waiting.retain(|waiting| waiting.id != id);
                     self.uploads.retain(|upload| upload.id != id);
@@ -228,8 +242,13 @@ impl Session {
         };
         if taken {
             let body = Responder::from(response.body);
-            let watch = body.live().map(|live| Watch::new(live.session(), now, connection));
-            self.responses.push(Response { id, body, watch });
+            if let Some(session) = body.session() {
+                self.watches.retain(Watch::is_open);
+                if !self.watches.iter().any(|watch| watch.is_of(session)) {
+                    self.watches.push(Watch::new(session, now, connection));
+                }
+            }
+            self.responses.push(Response { id, body, first_frame: FirstFrame::Ahead });
         }
     }
 
@@ -292,17 +311,26 @@ impl Session {
                 Poll::Pending => index += 1,
             }
         }
+        for watch in &mut self.watches {
+            watch.look(now, connection, false);
+        }
         index = 0;
         while let Some(response) = self.responses.get_mut(index) {
             let (over, some) = fill(&mut self.protocol, response, now, connection, context);
             moved |= some;
             if over {
+                self.on_last_chance(now, connection);
                 self.responses.swap_remove(index);
             } else {
                 index += 1;
             }
         }
         moved
+    }
+
+    /// Viewers may be about to leave: their sessions get the last numbers.
+    pub(super) fn on_last_chance(&mut self, now: Timestamp, connection: &Connection) {
+        self.watches.iter_mut().for_each(|watch| watch.look(now, connection, true));
     }
 
     /// What an address token carries back to us.
@@ -355,15 +383,24 @@ fn fill(
     context: &mut Context<'_>,
 ) -> (bool, bool) {
     let id = response.id;
-    let enough = match (connection.pacing_rate(), &response.watch) {
+    let enough = match (connection.pacing_rate(), response.body.live()) {
         (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
         _ => HIGH_WATER,
     };
     let mut moved = false;
     loop {
         let Some(progress) = connection.send_progress(id) else { return (true, moved) };
-        if let (Some(watch), Some(live)) = (&mut response.watch, response.body.live()) {
-            watch.look(now, connection, progress, live.has_frame());
+        if let Some(live) = response.body.live() {
+            match response.first_frame {
+                FirstFrame::Ahead if live.has_frame() => {
+                    response.first_frame = FirstFrame::Sent(progress.written);
+                }
+                FirstFrame::Sent(end) if progress.acked >= end => {
+                    response.first_frame = FirstFrame::Acked;
+                    live.session().on_first_frame();
+                }
+                _ => {}
+            }
         }
         if progress.written - progress.sent >= enough {
             return (false, moved);

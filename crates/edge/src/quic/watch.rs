@@ -1,10 +1,9 @@
-//! What a viewer's session is told of the transport under it: when the first frame had arrived, and,
-//! about once a second, how the connection does since the session began.
+//! What a viewer's session is told of the transport under it: about once a second, how the connection
+//! does since the session began.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ::quic::streams::SendProgress;
 use ::quic::{Connection, Stats};
 use recovery::Totals;
 use units::Timestamp;
@@ -14,21 +13,10 @@ use crate::sessions::{Session, Transport};
 /// How often the session is told.
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// The first frame of a session on its way.
-#[derive(Clone, Copy, Debug)]
-enum FirstFrame {
-    /// Not handed to the transport yet.
-    Ahead,
-    /// Ends at this offset of the stream.
-    Sent(u64),
-    Acked,
-}
-
-/// Watches the connection for one session.
+/// Watches the connection for one session, for as long as that is open.
 #[derive(Debug)]
 pub(super) struct Watch {
-    session: Arc<Session>,
-    first_frame: FirstFrame,
+    session: Weak<Session>,
     due: Timestamp,
     stats: Stats,
     totals: Totals,
@@ -39,8 +27,7 @@ impl Watch {
     /// The session begins.
     pub(super) fn new(session: &Arc<Session>, now: Timestamp, connection: &Connection) -> Self {
         Self {
-            session: session.clone(),
-            first_frame: FirstFrame::Ahead,
+            session: Arc::downgrade(session),
             due: now,
             stats: *connection.stats(),
             totals: *connection.recovery_totals(),
@@ -48,27 +35,23 @@ impl Watch {
         }
     }
 
-    /// Looks at the connection; `has_frame` when the first frame is in the stream.
-    pub(super) fn look(
-        &mut self,
-        now: Timestamp,
-        connection: &Connection,
-        progress: SendProgress,
-        has_frame: bool,
-    ) {
-        match self.first_frame {
-            FirstFrame::Ahead if has_frame => {
-                self.first_frame = FirstFrame::Sent(progress.written);
-            }
-            FirstFrame::Sent(end) if progress.acked >= end => {
-                self.first_frame = FirstFrame::Acked;
-                self.session.on_first_frame();
-            }
-            _ => {}
-        }
-        if now >= self.due {
+    /// Whether the session goes on.
+    pub(super) fn is_open(&self) -> bool {
+        self.session.strong_count() > 0
+    }
+
+    /// Whether it is this one.
+    pub(super) fn is_of(&self, session: &Arc<Session>) -> bool {
+        core::ptr::eq(self.session.as_ptr(), Arc::as_ptr(session))
+    }
+
+    /// Tells the session how the connection does, if it is time or the `last` chance.
+    pub(super) fn look(&mut self, now: Timestamp, connection: &Connection, last: bool) {
+        if now >= self.due || last {
             self.due = now + PERIOD;
-            self.session.on_transport(self.transport(now, connection));
+            if let Some(session) = self.session.upgrade() {
+                session.on_transport(self.transport(now, connection));
+            }
         }
     }
 

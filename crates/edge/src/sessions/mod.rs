@@ -134,6 +134,11 @@ impl Session {
         self.skipped_ms.store(skipped_ms, Ordering::Relaxed);
     }
 
+    /// So many more bytes of media were handed to the transport.
+    pub fn add_media(&self, bytes: u64) {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
     /// The first frame was acknowledged.
     pub fn on_first_frame(&self) {
         let age = self.age();
@@ -325,23 +330,25 @@ impl Sessions {
         self.places().ended.iter().rev().find(same)?.player.clone()
     }
 
-    /// Writes the records of sessions that ended a while ago, or of all that ended.
-    pub fn flush(&self, all: bool) {
+    /// Writes the records of sessions that ended a while ago, or at the end of the process of all
+    /// that ended, and returns them.
+    pub fn flush(&self, all: bool) -> Vec<Record> {
+        let mut records = Vec::new();
         let mut places = self.places();
-        while places.ended.len() > MAX_ENDED
-            || places.ended.front().is_some_and(|e| all || e.at.elapsed() >= LAST_WORDS)
-        {
-            let Some(ended) = places.ended.pop_front() else { break };
-            if let Some(writer) = &self.writer
-                && !writer.write(ended.record)
-            {
-                self.records_dropped.fetch_add(1, Ordering::Relaxed);
-            }
+        while places.ended.front().is_some_and(|e| all || e.at.elapsed() >= LAST_WORDS) {
+            records.extend(places.ended.pop_front().map(|ended| ended.record));
         }
         drop(places);
-        if all && let Some(writer) = &self.writer {
-            writer.close();
+        if let Some(writer) = &self.writer {
+            for record in &records {
+                let dropped = !writer.write(record.clone());
+                self.records_dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
+            }
+            if all {
+                writer.close();
+            }
         }
+        records
     }
 
     fn ended(&self, session: &Session) {
@@ -360,8 +367,10 @@ impl Sessions {
             (state.player.take(), state.before.take())
         };
         places.ended.push_back(Ended { at, opening, record, player, before });
-        drop(places);
-        self.flush(false);
+        if places.ended.len() > MAX_ENDED {
+            places.ended.pop_front();
+            self.records_dropped.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// What all sessions came to until now, by cohort, protocol and format; those that are open

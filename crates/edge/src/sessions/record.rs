@@ -140,10 +140,14 @@ impl Record {
         self.player_freeze_s = Some(player.freeze_s);
     }
 
-    /// The row as one line of JSON; what is absent is `null`.
+    /// The row as one line of JSON.
     pub fn json(&self) -> String {
-        let object: Map<String, Value> = self
-            .fields()
+        Value::from(self.object()).to_string()
+    }
+
+    /// The row as a JSON object; what is absent is `null`.
+    pub fn object(&self) -> Map<String, Value> {
+        self.fields()
             .into_iter()
             .map(|(name, field)| {
                 let value = match field {
@@ -155,7 +159,6 @@ impl Record {
                 };
                 (name.to_owned(), value)
             })
-            .collect();
-        Value::Object(object).to_string()
+            .collect()
     }
 }

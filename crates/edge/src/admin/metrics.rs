@@ -1,0 +1,256 @@
+//! Metrics for Prometheus (OpenMetrics text). Labels have few values, whoever connects: cohort,
+//! protocol, format, reason. What is per stream or per viewer is on the dashboard and in the records.
+
+use std::fmt::Error;
+use std::sync::Arc;
+
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+use prometheus_client::encoding::text::encode as encode_text;
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::exemplar::Exemplar;
+use prometheus_client::registry::{Registry, Unit};
+use recovery::Latencies;
+
+use super::process;
+use crate::server::Shared;
+use crate::sessions::{Key, Totals};
+
+/// Upper ends of the buckets of latencies, in seconds.
+const BUCKETS: [f64; 12] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0];
+
+/// All metrics as text.
+pub(super) fn encode(shared: &Arc<Shared>) -> String {
+    let mut registry = Registry::with_prefix("mendcast");
+    registry.register_collector(Box::new(Edge(shared.clone())));
+    let mut text = String::new();
+    // A string takes everything.
+    let _ = encode_text(&mut text, &registry);
+    text
+}
+
+#[derive(Debug)]
+struct Edge(Arc<Shared>);
+
+type Labels<'a> = [(&'static str, &'a str); 3];
+type NoExemplar<'a> = Option<&'a Exemplar<Labels<'a>, u64>>;
+
+fn labels(key: &Key) -> Labels<'_> {
+    [("cohort", &key.cohort), ("protocol", key.protocol.name()), ("format", key.format)]
+}
+
+type Distribution = fn(&Totals) -> &Latencies;
+
+struct Family<'a> {
+    name: &'static str,
+    help: &'static str,
+    value: fn(&'a Totals) -> f64,
+}
+
+impl Collector for Edge {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
+        let state = self.0.state();
+        let live = &state.live;
+        let totals = live.sessions.totals();
+
+        let counters: [Family<'_>; 15] = [
+            Family { name: "sessions", help: "Viewer sessions", value: |t| t.sessions as f64 },
+            Family {
+                name: "media_bytes",
+                help: "Media handed to transports",
+                value: |t| t.bytes as f64,
+            },
+            Family {
+                name: "skips",
+                help: "Skips of viewers who were too slow",
+                value: |t| t.skips as f64,
+            },
+            Family {
+                name: "skipped_seconds",
+                help: "Media that they skipped",
+                value: |t| t.skipped.as_secs_f64(),
+            },
+            Family {
+                name: "resumed_sessions",
+                help: "Sessions with TLS resumption",
+                value: |t| t.resumed as f64,
+            },
+            Family {
+                name: "early_data_sessions",
+                help: "Sessions with 0-RTT data",
+                value: |t| t.early_data as f64,
+            },
+            Family {
+                name: "packets_settled",
+                help: "Packets acknowledged or lost",
+                value: |t| t.settled as f64,
+            },
+            Family { name: "packets_lost", help: "Packets lost", value: |t| t.lost as f64 },
+            Family {
+                name: "first_transmissions",
+                help: "Packets that were no copies",
+                value: |t| t.first_transmissions as f64,
+            },
+            Family {
+                name: "retransmissions",
+                help: "First copies of each round",
+                value: |t| t.retransmissions as f64,
+            },
+            Family {
+                name: "repeated_retransmissions",
+                help: "Those of round 2 and later",
+                value: |t| t.repeated as f64,
+            },
+            Family { name: "replicas", help: "Further copies", value: |t| t.replicas as f64 },
+            Family {
+                name: "played_seconds",
+                help: "Time played, by the players",
+                value: |t| t.played_s,
+            },
+            Family {
+                name: "freezes",
+                help: "Freezes, by the players",
+                value: |t| t.freezes as f64,
+            },
+            Family {
+                name: "freeze_seconds",
+                help: "Time frozen, by the players",
+                value: |t| t.freeze_s,
+            },
+        ];
+        for Family { name, help, value } in counters {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (key, totals) in &totals {
+                let none: NoExemplar<'_> = None;
+                family.encode_family(&labels(key))?.encode_counter(&value(totals), none)?;
+            }
+        }
+        let mut open =
+            encoder.encode_descriptor("viewers", "Viewers now", None, MetricType::Gauge)?;
+        for (key, totals) in &totals {
+            open.encode_family(&labels(key))?.encode_gauge(&(totals.open as i64))?;
+        }
+
+        let histograms: [(&str, &str, Distribution); 3] = [
+            ("first_frame", "From the request to the acknowledged first frame", |t| {
+                &t.first_frames
+            }),
+            ("player_first_frame", "From the request to the first picture", |t| {
+                &t.player_first_frames
+            }),
+            ("recovery_latency", "From a loss to the copy that arrived, if not the first", |t| {
+                &t.recovery
+            }),
+        ];
+        for (name, help, latencies) in histograms {
+            let unit = Some(&Unit::Seconds);
+            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+            for (key, totals) in &totals {
+                let latencies = latencies(totals);
+                let none: Option<&std::collections::HashMap<usize, Exemplar<Labels<'_>, f64>>> =
+                    None;
+                family.encode_family(&labels(key))?.encode_histogram(
+                    latencies.sum().as_secs_f64(),
+                    latencies.count(),
+                    &buckets(latencies),
+                    none,
+                )?;
+            }
+        }
+
+        let streams = live.streams.all();
+        let sum = |count: fn(&relay::Stats) -> u64| {
+            streams.iter().map(|stream| count(&stream.stats())).sum::<u64>()
+        };
+        let gauges: [(&str, &str, f64); 4] = [
+            ("streams", "Streams now", streams.len() as f64),
+            ("resident_memory_bytes", "Resident memory", process::usage().resident as f64),
+            ("quic_connections", "QUIC connections now", self.0.connections() as f64),
+            ("uptime_seconds", "Time since the start", self.0.uptime().as_secs_f64()),
+        ];
+        for (name, help, value) in gauges {
+            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+        }
+        let (records_dropped, beacons_unmatched) = live.sessions.losses();
+        let quic = self.0.endpoint_stats();
+        let singles: [(&str, &str, f64); 12] = [
+            ("cpu_seconds", "CPU time of the process", process::usage().cpu.as_secs_f64()),
+            (
+                "udp_receive_drops",
+                "Datagrams that found a full buffer",
+                process::udp_drops(self.0.ports()) as f64,
+            ),
+            (
+                "ingest_bytes",
+                "Media taken in for the streams that are there",
+                sum(|s| s.bytes) as f64,
+            ),
+            ("viewers_refused", "Viewers turned away by these streams", sum(|s| s.refused) as f64),
+            (
+                "records_dropped",
+                "Session records that could not be written",
+                records_dropped as f64,
+            ),
+            ("beacons_unmatched", "Players' reports without a session", beacons_unmatched as f64),
+            ("quic_accepted", "QUIC connections accepted", quic.accepted as f64),
+            ("quic_refused", "QUIC connections refused", quic.refused as f64),
+            ("quic_retries", "Retry packets sent", quic.retries as f64),
+            ("quic_resets", "Stateless resets sent", quic.resets as f64),
+            ("quic_invalid_tokens", "Tokens that proved nothing", quic.invalid_tokens as f64),
+            (
+                "quic_version_negotiations",
+                "Version Negotiation packets sent",
+                quic.version_negotiations as f64,
+            ),
+        ];
+        for (name, help, value) in singles {
+            let none: NoExemplar<'_> = None;
+            encoder
+                .encode_descriptor(name, help, None, MetricType::Counter)?
+                .encode_counter(&value, none)?;
+        }
+        let reasons = [
+            "header",
+            "unknown_connection",
+            "small_initial",
+            "short_id",
+            "not_authentic",
+            "full",
+            "rate_limited",
+        ];
+        let help = "Datagrams dropped before they reached a connection";
+        let mut family =
+            encoder.encode_descriptor("quic_dropped_datagrams", help, None, MetricType::Counter)?;
+        for (reason, count) in reasons.into_iter().zip(quic.dropped) {
+            let none: NoExemplar<'_> = None;
+            family.encode_family(&[("reason", reason)])?.encode_counter(&(count as f64), none)?;
+        }
+        let mut family = encoder.encode_descriptor(
+            "ingest_events",
+            "What happened to publishers and upstreams",
+            None,
+            MetricType::Counter,
+        )?;
+        for (event, count) in live.events.all() {
+            let none: NoExemplar<'_> = None;
+            family.encode_family(&[("event", event)])?.encode_counter(&(count as f64), none)?;
+        }
+        Ok(())
+    }
+}
+
+/// Counts by bucket, each without those below; the last one is for the rest.
+fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
+    let mut below = 0;
+    let mut out: Vec<_> = BUCKETS
+        .into_iter()
+        .map(|end| {
+            let all = latencies.count_up_to(std::time::Duration::from_secs_f64(end));
+            let own = all - below;
+            below = all;
+            (end, own)
+        })
+        .collect();
+    out.push((f64::MAX, latencies.count() - below));
+    out
+}

@@ -1,0 +1,258 @@
+//! The operator's listener: dashboard, metrics, health. Plain HTTP/1.1, meant for this machine or a
+//! private network.
+//!
+//! `/` is the dashboard, `/api/events` what it shows (server-sent events, one a second), `/api/state`
+//! the same once, `/metrics` for Prometheus, `/healthz` for load balancers.
+
+mod metrics;
+mod process;
+mod snapshot;
+
+use std::convert::Infallible;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use hyper::body::{Body, Frame, Incoming};
+use hyper::header::HOST;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep};
+
+use crate::front::{self, Protocol, RequestHead};
+use crate::pages;
+use crate::server::Shared;
+use snapshot::Sampler;
+
+/// How often the dashboard is told.
+const PERIOD: Duration = Duration::from_secs(1);
+/// Longest wait for a request head.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
+
+/// Serves `listener` until the drain is over, for everybody who waits to see it: `/healthz` says
+/// that the server is draining.
+pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let (sender, events) = watch::channel(Bytes::new());
+    let sampler = tokio::spawn(sample(shared.clone(), sender));
+    let mut connections = JoinSet::new();
+    let mut finished = pin!(shared.finished());
+    loop {
+        let accepted = tokio::select! {
+            () = &mut finished => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, remote)) => {
+                let (shared, events) = (shared.clone(), events.clone());
+                connections.spawn(async move {
+                    let service = service_fn(move |request: Request<Incoming>| {
+                        let response = answer(&shared, &request, remote, &events);
+                        async move { Ok::<_, Infallible>(response) }
+                    });
+                    let connection = http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(HEADER_TIMEOUT)
+                        .serve_connection(TokioIo::new(stream), service);
+                    if let Err(e) = connection.await {
+                        tracing::debug!("admin connection: {e}");
+                    }
+                });
+            }
+            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
+            Err(e) => {
+                tracing::warn!("admin accept: {e}");
+                sleep(Duration::from_millis(500)).await;
+            }
+        }
+    }
+    sampler.abort();
+}
+
+/// Takes a sample each second while anybody looks.
+async fn sample(shared: Arc<Shared>, sender: watch::Sender<Bytes>) {
+    let mut sampler = Sampler::new(&shared);
+    let mut ticks = interval(PERIOD);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        // One receiver is the listener's own.
+        if sender.receiver_count() > 1 {
+            let text = sampler.sample(&shared).to_string();
+            sender.send_replace(format!("data: {text}\n\n").into());
+        }
+    }
+}
+
+fn answer(
+    shared: &Arc<Shared>,
+    request: &Request<Incoming>,
+    remote: SocketAddr,
+    events: &watch::Receiver<Bytes>,
+) -> Response<Content> {
+    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
+    if !is_local_name(host) {
+        let text = "403 Forbidden: the admin listener is asked for by address or as localhost\n";
+        return text_response(403, text.into());
+    }
+    if !matches!(request.method().as_str(), "GET" | "HEAD") {
+        return text_response(405, "405 Method Not Allowed\n".into());
+    }
+    match request.uri().path() {
+        "/api/events" => {
+            let mut response = Response::new(Content::Events(Events::new(events.clone())));
+            let headers = response.headers_mut();
+            headers.insert("content-type", const { header("text/event-stream") });
+            headers.insert("cache-control", const { header("no-store") });
+            response
+        }
+        "/api/state" => {
+            let text = Sampler::new(shared).sample(shared).to_string();
+            with_type(text_response(200, text), "application/json")
+        }
+        "/metrics" => {
+            let text = metrics::encode(shared);
+            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+            with_type(text_response(200, text), kind)
+        }
+        "/healthz" => match shared.is_draining() {
+            false => text_response(200, "ok\n".into()),
+            true => text_response(503, "draining\n".into()),
+        },
+        path => {
+            let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };
+            let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+            let head = RequestHead {
+                method: request.method().as_str(),
+                target: path,
+                fields: fields.collect(),
+                remote,
+                protocol: Protocol::Http1,
+                cohort: None,
+                body: &[],
+            };
+            match pages::respond(name, &head, SystemTime::now()) {
+                Some(page) => written(page),
+                None => text_response(404, "404 Not Found\n".into()),
+            }
+        }
+    }
+}
+
+const fn header(value: &'static str) -> hyper::header::HeaderValue {
+    hyper::header::HeaderValue::from_static(value)
+}
+
+/// Whether a Host header names the server as somebody does who knows where it is. A page of another
+/// site that had its name point here (DNS rebinding) sends its own name.
+fn is_local_name(host: &str) -> bool {
+    let name = match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
+        _ => host,
+    };
+    let address = name.trim_start_matches('[').trim_end_matches(']');
+    name == "localhost" || address.parse::<IpAddr>().is_ok()
+}
+
+fn text_response(status: u16, text: String) -> Response<Content> {
+    let mut response = Response::new(Content::Whole(Some(text.into())));
+    if let Ok(status) = status.try_into() {
+        *response.status_mut() = status;
+    }
+    with_type(response, "text/plain; charset=utf-8")
+}
+
+fn with_type(mut response: Response<Content>, kind: &'static str) -> Response<Content> {
+    response.headers_mut().insert("content-type", header(kind));
+    response.headers_mut().insert("cache-control", const { header("no-store") });
+    response
+}
+
+/// A page in hyper's form.
+fn written(page: front::Response) -> Response<Content> {
+    let body = match page.body {
+        front::Body::Bytes(bytes) => Some(bytes),
+        _ => None,
+    };
+    let mut response = Response::new(Content::Whole(body));
+    if let Ok(status) = page.status.try_into() {
+        *response.status_mut() = status;
+    }
+    for (name, value) in page.headers {
+        if let Ok(value) = value.try_into() {
+            response.headers_mut().insert(name, value);
+        }
+    }
+    response
+}
+
+/// The body of a response.
+enum Content {
+    Whole(Option<Bytes>),
+    Events(Events),
+}
+
+/// Server-sent events (HTML, section 9.2) without end.
+struct Events(Pin<Box<dyn Future<Output = Next> + Send>>);
+
+/// The next event, and where those after it come from; `None` when there are no more.
+type Next = Option<(watch::Receiver<Bytes>, Bytes)>;
+
+impl Events {
+    fn new(receiver: watch::Receiver<Bytes>) -> Self {
+        Self(Box::pin(next_event(receiver)))
+    }
+}
+
+async fn next_event(mut receiver: watch::Receiver<Bytes>) -> Next {
+    receiver.changed().await.ok()?;
+    let event = receiver.borrow_and_update().clone();
+    Some((receiver, event))
+}
+
+impl Body for Content {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let next = match &mut *self {
+            Self::Whole(bytes) => bytes.take().filter(|bytes| !bytes.is_empty()),
+            Self::Events(events) => {
+                ready!(events.0.as_mut().poll(context)).map(|(receiver, event)| {
+                    *events = Events::new(receiver);
+                    event
+                })
+            }
+        };
+        Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_admin_listener_is_asked_for_by_address() {
+        for host in ["127.0.0.1:9433", "localhost", "localhost:1", "[::1]:9433", "10.0.0.7"] {
+            assert!(is_local_name(host), "{host}");
+        }
+        for host in
+            ["", "evil.example", "evil.example:9433", "localhost.evil.example", "127.0.0.1.x"]
+        {
+            assert!(!is_local_name(host), "{host}");
+        }
+    }
+}

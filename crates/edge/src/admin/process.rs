@@ -1,0 +1,75 @@
+//! What the operating system says of the process: CPU time, memory, datagrams that were dropped
+//! because a socket's buffer was full. Linux; elsewhere, and where `/proc` is hidden, nothing.
+
+use std::time::Duration;
+
+/// What the process took so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Usage {
+    /// CPU time of all threads.
+    pub cpu: Duration,
+    /// Resident memory, in bytes.
+    pub resident: u64,
+}
+
+/// Clock ticks of `/proc`, each second: a constant of the kernel's interface on every architecture
+/// that Linux still has.
+const TICKS: f64 = 100.0;
+/// Bytes of a page on the machines that servers have; where it is larger, memory is under-reported.
+const PAGE: u64 = 4_096;
+
+pub(super) fn usage() -> Usage {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    parse_usage(&stat, &statm).unwrap_or_default()
+}
+
+fn parse_usage(stat: &str, statm: &str) -> Option<Usage> {
+    // proc(5): the name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
+    let (_, fields) = stat.rsplit_once(')')?;
+    let mut fields = fields.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<f64>().ok();
+    let cpu = Duration::from_secs_f64((ticks()? + ticks()?) / TICKS);
+    let resident = statm.split_whitespace().nth(1)?.parse::<u64>().ok()? * PAGE;
+    Some(Usage { cpu, resident })
+}
+
+/// Datagrams for one of our UDP ports that found its socket's buffer full, since the start of the
+/// sockets.
+pub(super) fn udp_drops(ports: &[u16]) -> u64 {
+    ["/proc/self/net/udp", "/proc/self/net/udp6"]
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok())
+        .map(|table| parse_drops(&table, ports))
+        .sum()
+}
+
+fn parse_drops(table: &str, ports: &[u16]) -> u64 {
+    let drops = |line: &str| -> Option<u64> {
+        let mut fields = line.split_whitespace();
+        let (_, port) = fields.nth(1)?.rsplit_once(':')?;
+        let ours = ports.contains(&u16::from_str_radix(port, 16).ok()?);
+        let dropped = fields.next_back()?.parse().ok()?;
+        ours.then_some(dropped)
+    };
+    table.lines().skip(1).filter_map(drops).sum::<u64>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernels_tables_are_read() {
+        let stat = "77 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 5 0 1 2 3";
+        let usage = parse_usage(stat, "100 25 3 4 5 6 7").expect("well formed");
+        assert_eq!(usage, Usage { cpu: Duration::from_secs(3), resident: 25 * PAGE });
+        assert_eq!(parse_usage("", ""), None);
+        let table = "  sl  local_address rem_address   st drops\n\
+            1: 00000000:1151 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 f 12\n\
+            2: 0100007F:1152 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 f 7\n";
+        assert_eq!(parse_drops(table, &[0x1151]), 12);
+        assert_eq!(parse_drops(table, &[0x1151, 0x1152]), 19);
+        assert!(super::usage().resident > 0);
+    }
+}

@@ -1,0 +1,208 @@
+//! What the dashboard shows, once a second, as one JSON object.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use relay::{Status, Stream};
+use serde_json::{Value, json};
+
+use super::process::{self, Usage};
+use crate::server::Shared;
+use crate::sessions::{Record, Session, Totals};
+
+/// Sessions that the dashboard lists: the newest.
+const MAX_SESSIONS: usize = 200;
+
+/// Remembers what it takes to turn counts into rates.
+pub(super) struct Sampler {
+    at: Instant,
+    usage: Usage,
+    bytes: u64,
+    streams: HashMap<String, u64>,
+}
+
+impl Sampler {
+    pub(super) fn new(shared: &Shared) -> Self {
+        let live = &shared.state().live;
+        let bytes = live.sessions.totals().values().map(|totals| totals.bytes).sum();
+        let streams = live.streams.all();
+        let streams = streams.iter().map(|s| (s.name().to_owned(), s.stats().bytes)).collect();
+        Self { at: Instant::now(), usage: process::usage(), bytes, streams }
+    }
+
+    pub(super) fn sample(&mut self, shared: &Shared) -> Value {
+        let state = shared.state();
+        let live = &state.live;
+        let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
+        let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
+        let usage = process::usage();
+        let totals = live.sessions.totals();
+        let mut all = Totals::default();
+        totals.values().for_each(|totals| all.merge(totals));
+
+        let mut viewers = json!({ "h3": 0, "h2": 0, "h1": 0, "rtmp": 0 });
+        for (key, totals) in &totals {
+            let known = viewers[key.protocol.name()].as_u64().unwrap_or(0);
+            viewers[key.protocol.name()] = (known + totals.open).into();
+        }
+
+        let sessions = live.sessions.all();
+        let streams: Vec<Value> = live
+            .streams
+            .all()
+            .iter()
+            .map(|stream| {
+                let before = self.streams.get(stream.name()).copied().unwrap_or(0);
+                let bytes = stream.stats().bytes;
+                self.streams.insert(stream.name().to_owned(), bytes);
+                let mut value = describe_stream(stream, mbps(bytes.saturating_sub(before)));
+                if let Some(pull) = live.pulls.status(stream.name()) {
+                    value["source"] = "pull".into();
+                    value["error"] = pull.error.into();
+                }
+                // Those who watch; the stream itself also counts its packager.
+                let watch = |session: &&Arc<Session>| session.opening().stream == stream.name();
+                value["viewers"] = sessions.iter().filter(watch).count().into();
+                value
+            })
+            .collect();
+
+        let cohorts: Vec<Value> = state
+            .cohorts
+            .all()
+            .iter()
+            .map(|cohort| {
+                let mut sum = Totals::default();
+                let mine = totals.iter().filter(|(key, _)| key.cohort == cohort.name);
+                mine.for_each(|(_, totals)| sum.merge(totals));
+                let mut value = describe_totals(&sum);
+                value["name"] = cohort.name.clone().into();
+                value["scheme"] = cohort.scheme.into();
+                value["configured"] = cohort.configured.into();
+                value["weight"] = cohort.weight.into();
+                value
+            })
+            .collect();
+
+        let newest = sessions.iter().rev().take(MAX_SESSIONS);
+        let (reused, h3) = totals
+            .iter()
+            .filter(|(key, _)| key.protocol == crate::front::Protocol::Http3)
+            .fold((0, 0), |(early, all), (_, t)| (early + t.early_data, all + t.sessions));
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let value = json!({
+            "time_ms": now.as_millis() as u64,
+            "uptime_s": shared.uptime().as_secs(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "viewers": viewers,
+            "zero_rtt_share": (h3 > 0).then(|| reused as f64 / h3 as f64),
+            "egress_mbps": mbps(all.bytes.saturating_sub(self.bytes)),
+            "cpu_cores": (usage.cpu.saturating_sub(self.usage.cpu)).as_secs_f64() / seconds,
+            "rss_mb": usage.resident as f64 * 1e-6,
+            "udp_drops": process::udp_drops(shared.ports()),
+            "streams": streams,
+            "cohorts": cohorts,
+            "sessions": newest.map(describe_session).collect::<Vec<_>>(),
+            "hooks": state.live.hooks.describe(),
+        });
+        (self.at, self.usage, self.bytes) = (Instant::now(), usage, all.bytes);
+        value
+    }
+}
+
+fn describe_stream(stream: &Arc<Stream>, in_mbps: f64) -> Value {
+    let stats = stream.stats();
+    let (gop, age, codecs) = stream.with_cache(|cache| {
+        let mut groups = cache.groups().rev();
+        let newest = groups.next().map(|group| group.timestamp);
+        let before = groups.next().map(|group| group.timestamp);
+        let end = cache.newest().map(media::Tag::timestamp);
+        let between = |from: Option<u32>, to: Option<u32>| Some(to?.wrapping_sub(from?));
+        let headers = cache.headers();
+        let names: Vec<String> = [&headers.video, &headers.audio]
+            .into_iter()
+            .flatten()
+            .filter_map(|header| Some(format!("{:?}", header.class().codec?)))
+            .collect();
+        (between(before, newest), between(newest, end), names.join(" "))
+    });
+    json!({
+        "name": stream.name(),
+        "source": "publish",
+        "status": match stream.status() {
+            Status::Waiting => "connecting",
+            Status::Live => "live",
+            Status::Interrupted => "waiting",
+            Status::Ended => "ended",
+        },
+        "viewers": stats.viewers,
+        "in_mbps": in_mbps,
+        "gop_ms": gop,
+        "key_frame_age_ms": age,
+        "skips": stats.skips,
+        "codecs": codecs,
+        "error": null,
+    })
+}
+
+fn describe_totals(t: &Totals) -> Value {
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let watched = t.played_s + t.freeze_s;
+    let hours = (watched > 0.0).then_some(watched / 3_600.0);
+    let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    let first = (t.first_frames.count() > 0).then(|| {
+        let at = |q| t.first_frames.quantile(q).map(ms);
+        json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99) })
+    });
+    let recovery = t.recovery.mean().map(|mean| {
+        let p95 = t.recovery.quantile(0.95).map(ms);
+        json!({ "mean": ms(mean), "p95": p95, "max": t.recovery.max().map(ms) })
+    });
+    json!({
+        "viewers": t.open,
+        "sessions": t.sessions,
+        "first_frame_ms": first,
+        "freezes_per_hour": hours.map(|hours| t.freezes as f64 / hours),
+        "freeze_s_per_hour": hours.map(|hours| t.freeze_s / hours),
+        "loss_rate": ratio(t.lost, t.settled),
+        "retransmission_ratio": ratio(t.retransmissions, t.first_transmissions),
+        "recovery_ms": recovery,
+        "redundancy_cost": ratio(t.replicas, t.first_transmissions),
+    })
+}
+
+fn describe_session(session: &Arc<Session>) -> Value {
+    let Record {
+        stream,
+        cohort,
+        protocol,
+        prefix,
+        rtt_ms,
+        goodput_mbps,
+        loss_rate,
+        first_frame_ms,
+        player_first_frame_ms,
+        player_freezes,
+        player_freeze_s,
+        skips,
+        duration_s,
+        ..
+    } = session.record();
+    json!({
+        "id": session.id().to_string(),
+        "stream": stream,
+        "cohort": cohort,
+        "protocol": protocol,
+        "prefix": prefix,
+        "rtt_ms": rtt_ms,
+        "goodput_mbps": goodput_mbps,
+        "loss_rate": loss_rate,
+        // What the viewer saw, where it is known.
+        "first_frame_ms": player_first_frame_ms.or(first_frame_ms),
+        "freezes": player_freezes,
+        "freeze_s": player_freeze_s,
+        "skips": skips,
+        "age_s": duration_s,
+    })
+}

@@ -1,0 +1,151 @@
+//! HTTP hooks: an operator's own server is asked before somebody publishes or plays, and told when a
+//! viewer has left.
+//!
+//! The request is a POST of JSON; any status from 200 to 299 grants, every other refuses. With a
+//! secret, `x-mendcast-signature: sha256=HEX` is the HMAC of the body. What a hook that does not
+//! answer means is the operator's choice.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use aws_lc_rs::hmac;
+use serde_json::{Value, json};
+
+use crate::client;
+use crate::config;
+
+/// The most of an answer that is read.
+const MAX_ANSWER: usize = 4_096;
+
+/// What is asked or told.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Hook {
+    /// Somebody wants to publish.
+    Publish,
+    /// Somebody wants to play.
+    Play,
+    /// A viewer's session is over.
+    Close,
+}
+
+impl Hook {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "on_publish",
+            Self::Play => "on_play",
+            Self::Close => "on_close",
+        }
+    }
+
+    fn url(self, config: &config::Hooks) -> Option<&str> {
+        match self {
+            Self::Publish => config.on_publish.as_deref(),
+            Self::Play => config.on_play.as_deref(),
+            Self::Close => config.on_close.as_deref(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+struct Outcome {
+    url: String,
+    ok: u64,
+    failed: u64,
+    last_error: Option<String>,
+}
+
+/// How the hooks did so far.
+#[derive(Debug, Default)]
+pub struct Hooks(Mutex<BTreeMap<Hook, Outcome>>);
+
+impl Hooks {
+    /// Asks whether something may be; without such a hook it may.
+    ///
+    /// # Errors
+    /// Why not, in words for the log and for the publisher's user.
+    pub async fn ask(&self, config: &config::Hooks, hook: Hook, what: Value) -> Result<(), String> {
+        let Some(url) = hook.url(config) else { return Ok(()) };
+        let (answered, why) = match self.call(config, hook, url, what).await {
+            Ok(status @ 200..=299) => {
+                tracing::debug!("{} granted with {status}", hook.name());
+                return Ok(());
+            }
+            Ok(status) => (true, format!("the {} hook answers {status}", hook.name())),
+            Err(why) => (false, format!("the {} hook fails: {why}", hook.name())),
+        };
+        match config.on_failure {
+            config::OnFailure::Allow if !answered => Ok(()),
+            _ => Err(why),
+        }
+    }
+
+    /// Tells something; nobody waits for the answer.
+    pub fn tell(self: &Arc<Self>, config: &config::Hooks, hook: Hook, what: Value) {
+        if hook.url(config).is_none() {
+            return;
+        }
+        let (hooks, config) = (self.clone(), config.clone());
+        tokio::spawn(async move {
+            if let Some(url) = hook.url(&config) {
+                // The outcome is counted.
+                let _ = hooks.call(&config, hook, url, what).await;
+            }
+        });
+    }
+
+    async fn call(
+        &self,
+        config: &config::Hooks,
+        hook: Hook,
+        url: &str,
+        mut what: Value,
+    ) -> Result<u16, String> {
+        what["event"] = hook.name().into();
+        let body = what.to_string();
+        let mut headers = Vec::new();
+        if let Some(secret) = &config.secret {
+            let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
+            let tag = hmac::sign(&key, body.as_bytes());
+            headers.push(("x-mendcast-signature", format!("sha256={}", hex(tag.as_ref()))));
+        }
+        let result = client::post_json(url, &headers, body, MAX_ANSWER, config.timeout).await;
+        let mut outcomes = self.lock();
+        let outcome = outcomes.entry(hook).or_default();
+        url.clone_into(&mut outcome.url);
+        match result {
+            Ok((status, _)) => {
+                outcome.ok += 1;
+                Ok(status)
+            }
+            Err(failure) => {
+                outcome.failed += 1;
+                outcome.last_error = Some(failure.to_string());
+                tracing::warn!("{}: {failure}", hook.name());
+                Err(failure.to_string())
+            }
+        }
+    }
+
+    /// For the dashboard.
+    pub fn describe(&self) -> Value {
+        let describe = |(hook, outcome): (&Hook, &Outcome)| {
+            json!({
+                "event": hook.name(),
+                "url": outcome.url,
+                "ok": outcome.ok,
+                "failed": outcome.failed,
+                "last_error": outcome.last_error,
+            })
+        };
+        self.lock().iter().map(describe).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Hook, Outcome>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes as hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,393 @@
+//! HLS and Low-Latency HLS of a live stream: `index.m3u8` (the master playlist), `media.m3u8`, and
+//! the files that it names.
+//!
+//! A stream is packed only while somebody asks for it, once for all viewers, by a task that is a
+//! viewer of the stream itself. Requests for what comes next wait for it (draft-pantos-hls-
+//! rfc8216bis, section 6.2.5.2).
+
+use std::collections::HashMap;
+use std::future::poll_fn;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant, SystemTime};
+
+use bytes::Bytes;
+use media::hls::segmenter::{self, Container, MEDIA_PLAYLIST};
+use media::hls::{Segmenter, When};
+use relay::{Start, Stream, Viewer};
+
+use super::{ask_hook, check, open, opening};
+use crate::config;
+use crate::front::{Answer, Body, RequestHead, Response};
+use crate::server::State;
+use crate::sessions::Session;
+
+/// A stream is no longer packed when for this long nobody asked for it.
+const IDLE: Duration = Duration::from_secs(60);
+/// A viewer who asks for nothing for this long is gone.
+const SESSION_IDLE: Duration = Duration::from_secs(20);
+/// Longest wait for what comes next. A new stream needs a whole segment first.
+const MAX_WAIT: Duration = Duration::from_secs(12);
+
+/// What a URL of a stream names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Resource {
+    /// `index.m3u8`.
+    Master,
+    /// `media.m3u8`.
+    Playlist,
+    /// `init-V.mp4`.
+    Init(u64),
+    /// `MSN.m4s` or `MSN.ts`.
+    Segment(u64),
+    /// `MSN.PART.m4s` or `MSN.PART.ts`.
+    Part(u64, usize),
+}
+
+impl Resource {
+    /// Reads the last part of a path.
+    pub fn parse(file: &str) -> Option<Self> {
+        match file {
+            "index.m3u8" => return Some(Self::Master),
+            MEDIA_PLAYLIST => return Some(Self::Playlist),
+            _ => {}
+        }
+        if let Some(version) = file.strip_prefix("init-").and_then(|f| f.strip_suffix(".mp4")) {
+            return version.parse().ok().map(Self::Init);
+        }
+        let name = file.strip_suffix(".m4s").or_else(|| file.strip_suffix(".ts"))?;
+        match name.split_once('.') {
+            Some((msn, part)) => Some(Self::Part(msn.parse().ok()?, part.parse().ok()?)),
+            None => name.parse().ok().map(Self::Segment),
+        }
+    }
+}
+
+/// The settings of new outlets.
+fn segmenter_config(config: &config::Hls) -> segmenter::Config {
+    segmenter::Config {
+        container: match config.container {
+            config::Container::Fmp4 => Container::Fmp4,
+            config::Container::Ts => Container::Ts,
+        },
+        segment: config.segment,
+        part: config.part,
+        window: config.window.into(),
+        bytes: config.cache.as_usize(),
+    }
+}
+
+/// A stream as HLS.
+#[derive(Debug)]
+pub struct Outlet {
+    stream: Arc<Stream>,
+    segmenter: Mutex<Segmenter>,
+    wakers: Mutex<Vec<Waker>>,
+    asked: Mutex<Instant>,
+    over: AtomicBool,
+    viewers: Mutex<HashMap<String, (Arc<Session>, Instant)>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Outlet {
+    /// The outlet of the stream, packed from now on; `None` if it has no room for another viewer.
+    fn of(state: &Arc<State>, stream: &Arc<Stream>) -> Option<Arc<Self>> {
+        let mut outlets = lock(&state.live.outlets);
+        if let Some(outlet) = outlets.get(stream.name())
+            && Arc::ptr_eq(&outlet.stream, stream)
+        {
+            *lock(&outlet.asked) = Instant::now();
+            return Some(outlet.clone());
+        }
+        let runtime = state.live.runtime.get()?;
+        let viewer = Viewer::with_start(stream.clone(), Start::Oldest)?;
+        let outlet = Arc::new(Self {
+            stream: stream.clone(),
+            segmenter: Mutex::new(Segmenter::new(segmenter_config(&state.config.hls))),
+            wakers: Mutex::default(),
+            asked: Mutex::new(Instant::now()),
+            over: AtomicBool::new(false),
+            viewers: Mutex::default(),
+        });
+        runtime.spawn(outlet.clone().pack(viewer));
+        outlets.insert(stream.name().to_owned(), outlet.clone());
+        Some(outlet)
+    }
+
+    /// Packs the stream until it is over or nobody asks any more.
+    async fn pack(self: Arc<Self>, mut viewer: Viewer) {
+        while let Some(tag) = poll_fn(|context| {
+            if self.over.load(Ordering::Relaxed) {
+                return Poll::Ready(None);
+            }
+            viewer.poll_next(context)
+        })
+        .await
+        {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            if lock(&self.segmenter).push(&tag, now.as_millis() as u64) {
+                self.wake();
+            }
+        }
+        lock(&self.segmenter).end();
+        self.over.store(true, Ordering::Relaxed);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        core::mem::take(&mut *lock(&self.wakers)).into_iter().for_each(Waker::wake);
+    }
+
+    /// What `look` finds, as soon as it finds something; `None` when it is too late for that.
+    async fn wait<T>(&self, look: impl Fn(&Segmenter) -> Option<T>) -> Option<T> {
+        let until = Instant::now() + MAX_WAIT;
+        poll_fn(|context: &mut Context<'_>| {
+            let segmenter = lock(&self.segmenter);
+            let found = look(&segmenter);
+            if found.is_some() || self.over.load(Ordering::Relaxed) || Instant::now() >= until {
+                return Poll::Ready(found);
+            }
+            // Before the lock goes: nothing is missed. Housekeeping wakes whoever waits too long.
+            lock(&self.wakers).push(context.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The session of a viewer who asks, if it goes on.
+    fn known(&self, who: &str) -> Option<Arc<Session>> {
+        let mut viewers = lock(&self.viewers);
+        let (session, asked) = viewers.get_mut(who)?;
+        *asked = Instant::now();
+        Some(session.clone())
+    }
+}
+
+/// Forgets viewers who are gone, and streams that nobody asks for; to be called each second.
+pub fn tidy(state: &State) {
+    let mut gone: Vec<Arc<Session>> = Vec::new();
+    lock(&state.live.outlets).retain(|_, outlet| {
+        lock(&outlet.viewers).retain(|_, (session, asked)| {
+            let stays = asked.elapsed() < SESSION_IDLE;
+            if !stays {
+                gone.push(session.clone());
+            }
+            stays
+        });
+        let idle = lock(&outlet.asked).elapsed() >= IDLE;
+        if idle {
+            outlet.over.store(true, Ordering::Relaxed);
+        }
+        outlet.wake();
+        !idle
+    });
+}
+
+/// Who asks: the player's own name, else its address.
+fn who(head: &RequestHead<'_>) -> String {
+    match head.parameter("viewer") {
+        Some(viewer) => format!("viewer {viewer}"),
+        None => head.remote.ip().to_string(),
+    }
+}
+
+pub(super) fn respond(
+    state: &Arc<State>,
+    head: &RequestHead<'_>,
+    stream: Arc<Stream>,
+    resource: Resource,
+    now: SystemTime,
+) -> Answer {
+    // Playlists are the gate; the names of segments are told nowhere else.
+    let is_playlist = matches!(resource, Resource::Master | Resource::Playlist);
+    let checked = match is_playlist {
+        true => check(state, head, stream.name(), now),
+        false => Ok(()),
+    };
+    if let Err(refusal) = checked {
+        return Answer::Now(*refusal);
+    }
+    let Some(outlet) = Outlet::of(state, &stream) else {
+        return Response::plain(503, now).with("retry-after", "5").into();
+    };
+    let request = Request::new(head, resource, now);
+    let who = who(head);
+    let session = outlet.known(&who);
+    if session.is_none() && is_playlist {
+        if lock(&outlet.viewers).len() as u64 >= stream.settings().max_viewers {
+            return Response::plain(503, now).with("retry-after", "5").into();
+        }
+        let opening = opening(head, stream.name(), "hls");
+        let (state, query) = (state.clone(), head.query().to_owned());
+        return Answer::Later(Box::pin(async move {
+            if !ask_hook(state.clone(), opening.clone(), query).await {
+                return Response::plain(403, now);
+            }
+            let session = open(&state, opening);
+            lock(&outlet.viewers).insert(who, (session.clone(), Instant::now()));
+            request.answer(&outlet, Some(session)).await
+        }));
+    }
+    Answer::Later(Box::pin(async move { request.answer(&outlet, session).await }))
+}
+
+/// A request, as far as its answer depends on it.
+struct Request {
+    resource: Resource,
+    now: SystemTime,
+    head_only: bool,
+    query: String,
+    /// `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
+    after: Option<(u64, Option<usize>)>,
+    skip: bool,
+    is_sound: bool,
+}
+
+impl Request {
+    fn new(head: &RequestHead<'_>, resource: Resource, now: SystemTime) -> Self {
+        let number = |name: &str| head.parameter(name).map(str::parse::<u64>);
+        let (msn, part) = (number("_HLS_msn"), number("_HLS_part"));
+        // A part without a segment makes no sense, and neither do words for numbers.
+        let is_sound =
+            !matches!((&msn, &part), (None, Some(_)) | (Some(Err(_)), _) | (_, Some(Err(_))));
+        let part = part.and_then(Result::ok).map(|part| part as usize);
+        Self {
+            resource,
+            now,
+            head_only: head.method == "HEAD",
+            query: head.query().to_owned(),
+            after: msn.and_then(Result::ok).map(|msn| (msn, part)),
+            skip: matches!(head.parameter("_HLS_skip"), Some("YES" | "v2")),
+            is_sound,
+        }
+    }
+
+    async fn answer(self, outlet: &Outlet, session: Option<Arc<Session>>) -> Response {
+        let late = |now| Response::plain(503, now).with("retry-after", "1");
+        if !self.is_sound {
+            return Response::plain(400, self.now);
+        }
+        match self.resource {
+            Resource::Master => match outlet.wait(Segmenter::master).await {
+                Some(text) => self.text(with_query(&text, &self.query)),
+                None => late(self.now),
+            },
+            Resource::Playlist => {
+                let skip = self.skip;
+                let Some((msn, part)) = self.after else {
+                    return match outlet.wait(|s| s.playlist(skip)).await {
+                        Some(text) => self.text(text),
+                        None => late(self.now),
+                    };
+                };
+                let found = outlet.wait(|s| match s.when(msn, part) {
+                    When::Next => None,
+                    When::TooFar => Some(None),
+                    When::Past | When::Present => Some(s.playlist(skip)),
+                });
+                match found.await {
+                    Some(Some(text)) => self.text(text),
+                    Some(None) => Response::plain(400, self.now),
+                    None => late(self.now),
+                }
+            }
+            Resource::Init(version) => {
+                let init = lock(&outlet.segmenter).init(version);
+                self.media(init.map(|bytes| vec![bytes]), session)
+            }
+            Resource::Segment(msn) => {
+                let parts = outlet.wait(|s| match s.when(msn, None) {
+                    When::Next => None,
+                    _ => Some(s.segment(msn)),
+                });
+                let parts = parts.await.flatten();
+                self.media(parts, session)
+            }
+            Resource::Part(msn, part) => {
+                let bytes = outlet.wait(|s| match s.when(msn, Some(part)) {
+                    When::Next => None,
+                    _ => Some(s.part(msn, part)),
+                });
+                let bytes = bytes.await.flatten();
+                self.media(bytes.map(|bytes| vec![bytes]), session)
+            }
+        }
+    }
+
+    fn text(&self, text: Bytes) -> Response {
+        let headers = vec![
+            ("date", httpdate::fmt_http_date(self.now)),
+            ("content-type", "application/vnd.apple.mpegurl".into()),
+            ("content-length", text.len().to_string()),
+            ("cache-control", "no-cache".into()),
+        ];
+        let body = if self.head_only { Body::Empty } else { Body::Bytes(text) };
+        Response { status: 200, headers, body }
+    }
+
+    fn media(&self, parts: Option<Vec<Bytes>>, session: Option<Arc<Session>>) -> Response {
+        let Some(parts) = parts else { return Response::plain(404, self.now) };
+        let length: usize = parts.iter().map(Bytes::len).sum();
+        let kind = match self.resource {
+            Resource::Init(_) => "video/mp4",
+            // The first byte of a transport stream is its sync byte.
+            _ if parts.first().is_some_and(|part| part.first() == Some(&0x47)) => "video/mp2t",
+            _ => "video/iso.segment",
+        };
+        let headers = vec![
+            ("date", httpdate::fmt_http_date(self.now)),
+            ("content-type", kind.into()),
+            ("content-length", length.to_string()),
+            // Numbers begin anew when a stream does: a cache may not keep them long.
+            ("cache-control", "max-age=5".into()),
+        ];
+        if self.head_only {
+            return Response { status: 200, headers, body: Body::Empty };
+        }
+        if let Some(session) = &session {
+            session.add_media(length as u64);
+        }
+        Response { status: 200, headers, body: Body::Parts { parts: parts.into(), session } }
+    }
+}
+
+/// The master playlist, whose URIs go on carrying what the request carried: a signature, the player's
+/// name.
+fn with_query(text: &Bytes, query: &str) -> Bytes {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~=&%".contains(&b);
+    if query.is_empty() || !query.bytes().all(plain) {
+        return text.clone();
+    }
+    let text = String::from_utf8_lossy(text);
+    text.replace(MEDIA_PLAYLIST, &format!("{MEDIA_PLAYLIST}?{query}")).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_files_are_read() {
+        assert_eq!(Resource::parse("index.m3u8"), Some(Resource::Master));
+        assert_eq!(Resource::parse("media.m3u8"), Some(Resource::Playlist));
+        assert_eq!(Resource::parse("init-3.mp4"), Some(Resource::Init(3)));
+        assert_eq!(Resource::parse("17.m4s"), Some(Resource::Segment(17)));
+        assert_eq!(Resource::parse("17.2.ts"), Some(Resource::Part(17, 2)));
+        for file in
+            ["", "a.m4s", "1.m3u8", "1.2.3.m4s", "-1.ts", "init-.mp4", "99999999999999999999.ts"]
+        {
+            assert_eq!(Resource::parse(file), None, "{file}");
+        }
+    }
+
+    #[test]
+    fn a_query_goes_on_to_the_media_playlist_unless_it_could_break_it() {
+        let master = Bytes::from_static(b"#EXTM3U\nmedia.m3u8\n");
+        assert_eq!(with_query(&master, "a=1&b=2")[..], b"#EXTM3U\nmedia.m3u8?a=1&b=2\n"[..]);
+        assert_eq!(with_query(&master, "a=\"\n"), master);
+    }
+}
