@@ -212,7 +212,10 @@ video.addEventListener('error', during(() => {
 }));
 // The browser, a headset or the system paused it: a live stream does not wait, so it starts anew.
 video.addEventListener('pause', during(() => {
-  if (!video.ended) halt('Paused.', 'Play');
+  if (video.ended) return;
+  halt('Paused.', 'Play');
+  // Browsers pause what is muted and out of sight.
+  if (document.hidden) document.addEventListener('visibilitychange', begin, { once: true });
 }));
 
 $('mute').addEventListener('click', () => {

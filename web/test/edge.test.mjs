@@ -57,10 +57,10 @@ const publish = (name) => start('ffmpeg', ['-v', 'error', '-re', '-stream_loop',
 
 before(async () => {
   if (missing) return;
-  const [port, rtmp, link] = [await freePort(), await freePort(), await freePort()];
-  site = { port, rtmp, link };
+  const [port, rtmp, link, admin] = [await freePort(), await freePort(), await freePort(), await freePort()];
+  site = { port, rtmp, link, admin };
   const config = join(folder, 'edge.toml');
-  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.linger = "20s"\nrecords.directory = "records"\n`);
+  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.linger = "20s"\nrecords.directory = "records"\nadmin.listen = "127.0.0.1:${admin}"\n`);
   site.edge = start(BINARY, ['edge', '--config', config]);
   const [, hash] = await site.edge.says(/spki-list=(\S+)/);
   site.relay = start(BINARY, ['link', '--listen', `127.0.0.1:${link}`, '--to', `127.0.0.1:${port}`, '--rate', '20mbps', '--rtt', '60ms', '--loss', '3%', '--seed', '1']);
@@ -105,6 +105,33 @@ test('mpegts.js plays HTTP-FLV over HTTP/3 through 3 % loss for 20 s', { skip: m
   assert.equal(await page.evaluate('window.mendcast.next_hop'), 'h3');
   assert.deepEqual(page.complaints, []);
   await page.close();
+});
+
+test('hls.js plays Low-Latency HLS over HTTP/3 through 3 % loss for 20 s', { skip: missing, ...TIMEOUT }, async () => {
+  const page = await player('demo', 'hls');
+  await plays(page, 20, 'player-hls');
+  assert.equal(await page.evaluate('window.mendcast.next_hop'), 'h3');
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+});
+
+test('the dashboard shows what is played, and metrics count it', { skip: missing, ...TIMEOUT }, async () => {
+  const watching = await player('demo', 'flv');
+  await plays(watching, 2, 'player-watched');
+  // In a browser of its own: one that loses sight of a muted video pauses it.
+  const other = await startBrowser();
+  const page = await other.open(`http://127.0.0.1:${site.admin}/`, { width: 1400, height: 1000 });
+  await page.until("/live\\/demo/.test(document.querySelector('#streams').innerText)");
+  await page.until("document.querySelectorAll('#sessions tbody tr').length >= 1");
+  assert.deepEqual(page.complaints, []);
+  await wait(5_000);
+  if (PICTURES) await page.picture(join(PICTURES, 'dashboard.png'), true);
+  await other.close();
+  const metrics = await (await fetch(`http://127.0.0.1:${site.admin}/metrics`)).text();
+  assert.match(metrics, /mendcast_viewers\{cohort="all",protocol="h3",format="flv"\} 1/);
+  assert.match(metrics, /mendcast_first_frame_seconds_bucket\{le="\+Inf",cohort="all"/);
+  assert.match(metrics, /# EOF\n$/);
+  await watching.close();
 });
 
 test('a publisher that is killed comes back, and the picture with it', { skip: missing, ...TIMEOUT }, async () => {

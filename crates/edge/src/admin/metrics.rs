@@ -251,6 +251,6 @@ fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
             (end, own)
         })
         .collect();
-    out.push((f64::MAX, latencies.count() - below));
+    out.push((f64::INFINITY, latencies.count() - below));
     out
 }
