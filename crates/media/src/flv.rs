@@ -199,6 +199,7 @@ impl std::error::Error for Error {}
 #[derive(Debug)]
 pub struct Reader {
     max_tag: usize,
+    kinds: Option<(bool, bool)>,
     state: State,
     tags: VecDeque<Tag>,
 }
@@ -226,7 +227,8 @@ impl Reader {
     /// A reader at the start of a body; tags with a payload above `max_tag` bytes are refused.
     pub fn new(max_tag: usize) -> Self {
         let max_tag = max_tag.min(MAX_PAYLOAD);
-        Self { max_tag, state: State::FileHeader(BytesMut::new()), tags: VecDeque::new() }
+        let state = State::FileHeader(BytesMut::new());
+        Self { max_tag, kinds: None, state, tags: VecDeque::new() }
     }
 
     /// Takes the next bytes of the body.
@@ -244,6 +246,7 @@ impl Reader {
                     if &bytes[..3] != b"FLV" || !(9..1 << 16).contains(&offset) {
                         return Err(Error::Signature);
                     }
+                    self.kinds = Some((bytes[4] & 4 != 0, bytes[4] & 1 != 0));
                     self.state = State::Skip(offset as usize - 9 + TRAILER_LEN);
                 }
                 State::Skip(left) => {
@@ -295,6 +298,11 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    /// Whether the file header announces audio, and video; `None` before it is there.
+    pub fn kinds(&self) -> Option<(bool, bool)> {
+        self.kinds
     }
 
     /// The next tag that is complete.

@@ -64,6 +64,16 @@ fn a_longer_file_header_is_skipped() {
 }
 
 #[test]
+fn the_file_header_announces_what_comes() {
+    for kinds in [(true, false), (false, true), (true, true)] {
+        let header = file_header(kinds.0, kinds.1);
+        let mut reader = Reader::new(1_000);
+        assert_eq!((reader.read(&header[..8]), reader.kinds()), (Ok(()), None));
+        assert_eq!((reader.read(&header[8..]), reader.kinds()), (Ok(()), Some(kinds)));
+    }
+}
+
+#[test]
 fn broken_bodies_are_named() {
     let good = body(&tags());
     let with = |at: usize, byte: u8| {
