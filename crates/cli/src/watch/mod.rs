@@ -1,31 +1,39 @@
 //! `mendcast watch`: a viewer without a screen, on a third-party HTTP/3 stack (`quinn` and `h3`,
 //! unmodified): what the server does for viewers is measured with code that is not its own.
 
-mod fetch;
-mod measure;
+mod beacon;
+mod client;
+mod hls;
+mod meter;
+mod report;
+mod target;
 mod trust;
+mod view;
 
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use qoe::Policy;
 
-use measure::Measured;
-
-/// Silence after which the server counts as gone.
-const SILENCE: Duration = Duration::from_secs(30);
-/// Longest handshake with one address.
-const CONNECT: Duration = Duration::from_secs(10);
+pub(crate) use report::Report;
+pub(crate) use trust::Trust;
+pub(crate) use view::{Options, Viewer};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What to watch: https://HOST[:PORT]/PATH.
+    /// What to watch: https://HOST[:PORT]/PATH. A path that ends in `.flv` or `.m3u8` is played.
     url: String,
-    /// Stop after this long; otherwise at the end of the response.
+    /// Stop after this long; otherwise at the end of the stream.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Print one JSON object instead of text.
+    /// Watch so many times, one after the other, with one store of TLS sessions and tokens.
+    #[arg(long, value_name = "N")]
+    repeat: Option<NonZeroU32>,
+    /// Print one JSON object instead of text; with --repeat, the views are its `runs`.
     #[arg(long)]
     json: bool,
     /// Trust the certificates in this file (PEM) instead of the system's.
@@ -34,6 +42,15 @@ pub(crate) struct Arguments {
     /// Trust any certificate: for tests only.
     #[arg(long)]
     insecure: bool,
+    /// Send packets to this address, whatever the URL's host and port are.
+    #[arg(long, value_name = "ADDR")]
+    connect: Option<SocketAddr>,
+    /// Call the player by this name in requests and report to the server what it saw.
+    #[arg(long, value_name = "ID", value_parser = viewer)]
+    viewer: Option<String>,
+    /// The player whose view is reported and shown: low-latency, mobile or cautious.
+    #[arg(long, value_name = "NAME", value_parser = player, default_value = Policy::PRESETS[0].0)]
+    player: &'static str,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -41,62 +58,74 @@ fn seconds(text: &str) -> Result<Duration, String> {
     seconds.filter(|s| !s.is_zero()).ok_or_else(|| "expected a number above 0".to_owned())
 }
 
-/// Where a URL leads.
-#[derive(Clone, Debug)]
-struct Target {
-    uri: http::Uri,
-    /// Without the brackets of an IPv6 address.
-    host: String,
-    port: u16,
+fn viewer(text: &str) -> Result<String, String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
+    if (1..=64).contains(&text.len()) && text.chars().all(plain) {
+        Ok(text.to_owned())
+    } else {
+        Err("expected 1 to 64 letters, digits, or any of `-._~`".to_owned())
+    }
 }
 
-impl Target {
-    fn parse(text: &str) -> Result<Self, String> {
-        let uri: http::Uri = text.parse().map_err(|e| format!("{text}: {e}"))?;
-        if uri.scheme_str() != Some("https") {
-            return Err(format!("{text}: expected a URL that begins with https://"));
-        }
-        let host = uri.host().unwrap_or_default();
-        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        let port = uri.port_u16().unwrap_or(443);
-        Ok(Self { uri, host, port })
-    }
-
-    async fn addresses(&self) -> Result<Vec<SocketAddr>, String> {
-        let found = tokio::net::lookup_host((self.host.as_str(), self.port)).await;
-        let addresses: Vec<SocketAddr> =
-            found.map_err(|e| format!("{}: {e}", self.host))?.collect();
-        if addresses.is_empty() {
-            return Err(format!("{}: no address", self.host));
-        }
-        Ok(addresses)
-    }
+fn player(text: &str) -> Result<&'static str, String> {
+    let names = Policy::PRESETS.map(|(name, _)| name);
+    let found = names.into_iter().find(|name| *name == text);
+    found.ok_or_else(|| format!("expected one of {}", names.join(", ")))
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<(), String> {
-        let target = Target::parse(&self.url)?;
-        let tls = trust::client(self.ca.as_deref(), self.insecure)?;
+        let trust = match (self.insecure, self.ca) {
+            (true, _) => Trust::Anyone,
+            (false, Some(path)) => Trust::File(path),
+            (false, None) => Trust::System,
+        };
+        let mut viewer = Viewer::new(Options {
+            url: self.url.clone(),
+            connect: self.connect,
+            trust,
+            limit: self.seconds,
+            viewer: self.viewer,
+            player: self.player,
+        })?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|e| e.to_string())?;
-        let measured = runtime.block_on(fetch::fetch(&target, tls, self.seconds))?;
-        self.print(&measured);
-        if (200..300).contains(&measured.status) {
-            Ok(())
-        } else {
-            Err(format!("{}: HTTP status {}", self.url, measured.status))
+        let mut runs = Vec::new();
+        let mut failure = None;
+        for _ in 0..self.repeat.map_or(1, NonZeroU32::get) {
+            let line = ProgressBar::new_spinner().with_style(style());
+            let shown = |report: &Report| line.set_message(report.progress(self.player));
+            let result = runtime.block_on(viewer.view(shown));
+            line.finish_and_clear();
+            let report = match result {
+                Ok(report) => report,
+                Err(e) => {
+                    failure = Some(e);
+                    break;
+                }
+            };
+            failure = failure.or(report.failure());
+            match self.json {
+                true => runs.push(report.json()),
+                false => println!("{report}"),
+            }
         }
+        match (self.json, self.repeat) {
+            (true, Some(_)) => {
+                println!("{}", serde_json::json!({ "url": self.url, "runs": runs }));
+            }
+            (true, None) => runs.iter().for_each(|run| println!("{run}")),
+            (false, _) => {}
+        }
+        failure.map_or(Ok(()), Err)
     }
+}
 
-    fn print(&self, measured: &Measured) {
-        if self.json {
-            println!("{}", measured.json(&self.url));
-        } else {
-            println!("{measured}");
-        }
-    }
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{spinner} {wide_msg}")
+        .unwrap_or_else(|_| ProgressStyle::default_spinner())
 }
 
 #[cfg(test)]
@@ -104,19 +133,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn urls_are_taken_apart() {
-        let target = Target::parse("https://[::1]:4433/live/a.flv?x=1").expect("a URL");
-        assert_eq!((target.host.as_str(), target.port), ("::1", 4_433));
-        assert_eq!(target.uri.path_and_query().map(|p| p.as_str()), Some("/live/a.flv?x=1"));
-        assert_eq!(Target::parse("https://a.example/").expect("a URL").port, 443);
-        for bad in ["http://a/", "a.example", "https://", ""] {
-            assert!(Target::parse(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
     fn a_duration_is_above_0() {
         assert_eq!(seconds("1.5"), Ok(Duration::from_millis(1_500)));
         assert!(seconds("0").is_err() && seconds("-1").is_err() && seconds("x").is_err());
+    }
+
+    #[test]
+    fn a_viewer_has_a_name_that_fits_into_a_query() {
+        assert_eq!(viewer("a-1_b.c~"), Ok("a-1_b.c~".to_owned()));
+        for bad in ["", "a&b", "ü", &"x".repeat(65)] {
+            assert!(viewer(bad).is_err(), "{bad}");
+        }
+        assert_eq!(player("cautious"), Ok("cautious"));
+        assert!(player("fast").is_err());
     }
 }

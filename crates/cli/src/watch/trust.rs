@@ -1,68 +1,119 @@
 //! Whom the viewer trusts: the system's authorities, those of a file, or everybody.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{DigitallySignedStruct, RootCertStore, SignatureScheme};
 
-/// TLS for HTTP/3.
+/// Whose certificates are good.
+#[derive(Clone, Debug)]
+pub(crate) enum Trust {
+    /// Those of the system's authorities.
+    System,
+    /// Those of the authorities in this file (PEM).
+    File(PathBuf),
+    /// All.
+    Anyone,
+}
+
+/// Whether a certificate was looked at: a resumed session has none (RFC 8446, section 2.2).
+#[derive(Clone, Debug, Default)]
+pub(super) struct Checked(Arc<AtomicBool>);
+
+impl Checked {
+    /// Whether one was looked at since the last call.
+    pub(super) fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Relaxed)
+    }
+}
+
+/// TLS for HTTP/3, with a store for sessions, whose tickets may carry requests in 0-RTT data.
 ///
 /// # Errors
 /// One line: the file cannot be read, or the system has no authorities.
-pub(super) fn client(ca: Option<&Path>, insecure: bool) -> Result<rustls::ClientConfig, String> {
+pub(super) fn client(trust: &Trust, checked: Checked) -> Result<rustls::ClientConfig, String> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-    let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .map_err(|e| e.to_string())?;
-    let mut tls = if insecure {
-        let anyone = Arc::new(Anyone(provider));
-        builder.dangerous().with_custom_certificate_verifier(anyone).with_no_client_auth()
-    } else {
-        builder.with_root_certificates(roots(ca)?).with_no_client_auth()
+    let authorities = match trust {
+        Trust::Anyone => None,
+        Trust::File(path) => Some(file(path)?),
+        Trust::System => Some(system()?),
     };
+    let authorities = match authorities {
+        Some(roots) => {
+            let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider.clone());
+            Some(verifier.build().map_err(|e| e.to_string())?)
+        }
+        None => None,
+    };
+    let verifier = Arc::new(Verifier { authorities, provider: provider.clone(), checked });
+    let mut tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|e| e.to_string())?
+        .dangerous()
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
     tls.alpn_protocols = vec![b"h3".to_vec()];
+    tls.enable_early_data = true;
     Ok(tls)
 }
 
-fn roots(ca: Option<&Path>) -> Result<RootCertStore, String> {
+fn file(path: &Path) -> Result<Arc<RootCertStore>, String> {
     let mut roots = RootCertStore::empty();
-    if let Some(path) = ca {
-        let error = |e: &dyn core::fmt::Display| format!("{}: {e}", path.display());
-        for certificate in CertificateDer::pem_file_iter(path).map_err(|e| error(&e))? {
-            let certificate = certificate.map_err(|e| error(&e))?;
-            roots.add(certificate).map_err(|e| error(&e))?;
-        }
-        if roots.is_empty() {
-            return Err(error(&"no certificate in PEM"));
-        }
-        return Ok(roots);
+    let error = |e: &dyn core::fmt::Display| format!("{}: {e}", path.display());
+    for certificate in CertificateDer::pem_file_iter(path).map_err(|e| error(&e))? {
+        let certificate = certificate.map_err(|e| error(&e))?;
+        roots.add(certificate).map_err(|e| error(&e))?;
     }
+    if roots.is_empty() {
+        return Err(error(&"no certificate in PEM"));
+    }
+    Ok(Arc::new(roots))
+}
+
+fn system() -> Result<Arc<RootCertStore>, String> {
+    let mut roots = RootCertStore::empty();
     // A few of a system's certificates may be of a kind that is not understood.
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     if roots.is_empty() {
         return Err("this system has no certificate authorities: use --ca FILE".to_owned());
     }
-    Ok(roots)
+    Ok(Arc::new(roots))
 }
 
-/// Trusts any certificate, but not any signature.
+/// Tells that it was asked; without authorities it trusts any certificate, but not any signature.
 #[derive(Debug)]
-struct Anyone(Arc<CryptoProvider>);
+struct Verifier {
+    authorities: Option<Arc<WebPkiServerVerifier>>,
+    provider: Arc<CryptoProvider>,
+    checked: Checked,
+}
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for Verifier {
     fn verify_server_cert(
         &self,
-        _end_entity: &CertificateDer<'_>,
-        _intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
-        _ocsp_response: &[u8],
-        _now: UnixTime,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        server_name: &ServerName<'_>,
+        ocsp_response: &[u8],
+        now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
+        self.checked.0.store(true, Ordering::Relaxed);
+        match &self.authorities {
+            Some(authorities) => authorities.verify_server_cert(
+                end_entity,
+                intermediates,
+                server_name,
+                ocsp_response,
+                now,
+            ),
+            None => Ok(ServerCertVerified::assertion()),
+        }
     }
 
     fn verify_tls12_signature(
@@ -71,7 +122,7 @@ impl ServerCertVerifier for Anyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls12_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn verify_tls13_signature(
@@ -80,10 +131,10 @@ impl ServerCertVerifier for Anyone {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, cert, dss, &self.0.signature_verification_algorithms)
+        verify_tls13_signature(message, cert, dss, &self.provider.signature_verification_algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
+        self.provider.signature_verification_algorithms.supported_schemes()
     }
 }

@@ -2,6 +2,9 @@
 
 #![cfg(all(feature = "edge", feature = "lab"))]
 
+mod live;
+mod publisher;
+
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
@@ -11,6 +14,21 @@ use std::time::{Duration, Instant};
 struct Edge {
     child: Child,
     address: SocketAddr,
+    rtmp: Option<SocketAddr>,
+}
+
+impl Edge {
+    /// Where publishers connect.
+    fn rtmp(&self) -> SocketAddr {
+        self.rtmp.expect("RTMP is configured")
+    }
+
+    /// Ends the server as an operator does.
+    fn terminate(&mut self) {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-s", "TERM", &id]).status().expect("kill").success());
+        assert!(self.child.wait().expect("ended").success());
+    }
 }
 
 impl Drop for Edge {
@@ -37,16 +55,20 @@ fn edge(dir: &Path, more: &str) -> Edge {
         .spawn()
         .expect("started");
     let mut stderr = BufReader::new(child.stderr.take().expect("piped"));
-    let mut line = String::new();
-    while !line.contains("listening on ") {
-        line.clear();
-        assert_ne!(stderr.read_line(&mut line).expect("readable"), 0, "the server ended");
-    }
-    let address = line.trim_end().rsplit_once(' ').expect("an address at the end").1;
-    let address = address.parse().expect("an address");
+    let mut listening = || {
+        let mut line = String::new();
+        while !line.contains("listening on ") {
+            line.clear();
+            assert_ne!(stderr.read_line(&mut line).expect("readable"), 0, "the server ended");
+        }
+        let (_, address) = line.trim_end().rsplit_once("listening on ").expect("found");
+        address.trim_end_matches(" for RTMP").parse().expect("an address")
+    };
+    let address = listening();
+    let rtmp = more.contains("[rtmp]").then(listening);
     // Nobody reads on: what the server says later must not block it.
     std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
-    Edge { child, address }
+    Edge { child, address, rtmp }
 }
 
 /// `mendcast link`.

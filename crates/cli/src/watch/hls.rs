@@ -1,0 +1,98 @@
+//! Follows an HLS playlist on one connection, as RFC 8216, section 6.3 tells clients to.
+
+use std::sync::Mutex;
+
+use bytes::{Bytes, BytesMut};
+use media::hls::pull::{Action, Choice, Pull, Request};
+
+use super::client::{Http, Stream, next_data};
+use super::meter::Meter;
+use super::target::Target;
+use super::view::lock;
+
+/// Pulls until the stream ends. `first` is the response to the playlist's first request.
+///
+/// # Errors
+/// One line: the connection is lost, or what comes is no HLS.
+pub(super) async fn follow(
+    http: &Http,
+    target: &Target,
+    viewer: Option<&str>,
+    first: Stream,
+    meter: &Mutex<Meter>,
+) -> Result<(), String> {
+    // A player begins with the variant that the author put first.
+    let mut pull = Pull::new(target.uri.to_string(), Choice::First);
+    let mut first = Some(first);
+    loop {
+        let now = lock(meter).now();
+        let request = match pull.next(now) {
+            Action::Wait(time) => {
+                tokio::time::sleep(time).await;
+                continue;
+            }
+            Action::End => return Ok(()),
+            Action::Fetch(request) => request,
+        };
+        let body = match first.take() {
+            Some(stream) => body(stream, &request, meter).await,
+            None => fetch(http, target, viewer, &request, meter).await?,
+        };
+        match body {
+            Ok(body) => {
+                let tags = pull.on_response(&body).map_err(|e| e.to_string())?;
+                lock(meter).segment(&tags);
+            }
+            Err(e) if !http.is_open() => return Err(e),
+            Err(_) => {
+                let now = lock(meter).now();
+                pull.on_failure(now).map_err(|e| e.to_string())?;
+            }
+        }
+    }
+}
+
+/// The outer error is of the connection or the URL, the inner one of the response.
+async fn fetch(
+    http: &Http,
+    target: &Target,
+    viewer: Option<&str>,
+    request: &Request,
+    meter: &Mutex<Meter>,
+) -> Result<Result<Bytes, String>, String> {
+    let resource = Target::parse(&request.url)?;
+    if (&resource.host, resource.port) != (&target.host, target.port) {
+        return Err(format!("{}: on another server", request.url));
+    }
+    let mut get = http::Request::get(resource.with_viewer(viewer)?);
+    if let Some((start, length)) = request.range {
+        let last = start.saturating_add(length).saturating_sub(1);
+        get = get.header("range", format!("bytes={start}-{last}"));
+    }
+    let mut stream = http.send(get, None).await?;
+    let expected = if request.range.is_some() { 206 } else { 200 };
+    let response = match stream.recv_response().await {
+        Ok(response) => response,
+        Err(e) => return Ok(Err(e.to_string())),
+    };
+    if response.status().as_u16() != expected {
+        return Ok(Err(format!("HTTP status {}", response.status())));
+    }
+    Ok(body(stream, request, meter).await)
+}
+
+async fn body(
+    mut stream: Stream,
+    request: &Request,
+    meter: &Mutex<Meter>,
+) -> Result<Bytes, String> {
+    let mut body = BytesMut::new();
+    while let Some(data) = next_data(&mut stream).await? {
+        lock(meter).bytes(data.len());
+        body.extend_from_slice(&data);
+        if body.len() > request.max_bytes {
+            break;
+        }
+    }
+    Ok(body.freeze())
+}

@@ -1,0 +1,203 @@
+//! Measures one view while it goes on: when what arrived, and what players with three different
+//! buffers would have made of it.
+
+use std::time::{Duration, Instant};
+
+use media::{Kind, Role, Tag, flv};
+use qoe::{FrameKind, Player, Policy};
+use units::Timestamp;
+
+use super::client::Stage;
+use super::report::{End, Preset, Report};
+use super::target::Form;
+
+/// The largest FLV tag that is read: what the format allows.
+const MAX_TAG: usize = flv::MAX_PAYLOAD;
+
+/// A view under way. Times count from just before the client's first packet.
+#[derive(Debug)]
+pub(super) struct Meter {
+    start: Instant,
+    report: Report,
+    /// When the last byte of a body came.
+    last: Duration,
+    reader: flv::Reader,
+    has_video: bool,
+    players: [Player; Policy::PRESETS.len()],
+}
+
+impl Meter {
+    pub(super) fn new(url: &str) -> Self {
+        Self {
+            start: Instant::now(),
+            report: Report::new(url),
+            last: Duration::ZERO,
+            reader: flv::Reader::new(MAX_TAG),
+            has_video: false,
+            players: Policy::PRESETS.map(|(_, policy)| Player::new(policy, Timestamp::ZERO)),
+        }
+    }
+
+    /// The time of the players.
+    pub(super) fn now(&self) -> Timestamp {
+        Timestamp::ZERO + self.start.elapsed()
+    }
+
+    pub(super) fn reached(&mut self, stage: Stage) {
+        let now = self.start.elapsed();
+        match stage {
+            Stage::Requested => self.report.requested = now,
+            Stage::Connected { resumed, early_data } => {
+                self.report.connected = now;
+                self.report.resumed = resumed;
+                self.report.early_data = early_data;
+            }
+        }
+    }
+
+    pub(super) fn status(&mut self, status: http::StatusCode) {
+        self.report.status = status;
+    }
+
+    /// A part of a body arrived.
+    pub(super) fn bytes(&mut self, bytes: usize) {
+        let (now, report) = (self.start.elapsed(), &mut self.report);
+        if report.first_byte.is_some() {
+            report.longest_gap = report.longest_gap.max(now.saturating_sub(self.last));
+        }
+        report.first_byte.get_or_insert(now);
+        self.last = now;
+        report.bytes += bytes as u64;
+    }
+
+    /// A part of an FLV body arrived.
+    ///
+    /// # Errors
+    /// It is no FLV.
+    pub(super) fn flv(&mut self, bytes: &[u8]) -> Result<(), flv::Error> {
+        self.bytes(bytes.len());
+        let result = self.reader.read(bytes);
+        self.has_video |= self.reader.kinds().is_some_and(|(_, video)| video);
+        while let Some(tag) = self.reader.next_tag() {
+            self.tag(&tag);
+        }
+        result
+    }
+
+    /// The tags of an HLS segment, whose last byte arrived.
+    pub(super) fn segment(&mut self, tags: &[Tag]) {
+        self.has_video |= tags.iter().any(|tag| tag.kind() == Kind::Video);
+        for tag in tags {
+            self.tag(tag);
+        }
+    }
+
+    fn tag(&mut self, tag: &Tag) {
+        self.report.tags += 1;
+        let kind = match tag.role() {
+            Role::KeyFrame => FrameKind::Key,
+            Role::InterFrame => FrameKind::Dependent,
+            Role::AudioFrame if self.has_video => FrameKind::Dependent,
+            Role::AudioFrame => FrameKind::Key,
+            _ => return,
+        };
+        self.report.key_frames += u64::from(tag.role() == Role::KeyFrame);
+        let now = self.now();
+        for player in &mut self.players {
+            player.on_media(now, tag.timestamp(), kind);
+        }
+    }
+
+    /// A report of the player was taken by the server.
+    pub(super) fn reported(&mut self) {
+        self.report.beacons += 1;
+    }
+
+    /// The view is over. After a stream that came to its end, players still play what they have.
+    pub(super) fn end(&mut self, end: End) {
+        if end == End::Complete {
+            let now = self.now();
+            for player in &mut self.players {
+                player.on_end(now);
+            }
+        }
+        self.report.end = Some(end);
+        self.report.duration = self.start.elapsed();
+    }
+
+    /// What was seen so far, or all in all.
+    pub(super) fn report(&mut self, form: Form, transport: quinn::ConnectionStats) -> Report {
+        let now = self.now();
+        if self.report.end.is_none() {
+            self.report.duration = self.start.elapsed();
+        }
+        let until = match self.report.end {
+            Some(End::Complete) => Timestamp::MAX,
+            Some(_) => Timestamp::ZERO + self.report.duration,
+            None => now,
+        };
+        let mut report = self.report.clone();
+        report.transport = transport;
+        if form != Form::Bytes {
+            let names = Policy::PRESETS.map(|(name, _)| name);
+            report.players = names
+                .into_iter()
+                .zip(&mut self.players)
+                .map(|(name, player)| Preset { name, seen: player.report(until) })
+                .collect();
+        }
+        report
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(kind: Kind, timestamp: u32, payload: &[u8]) -> Tag {
+        Tag::new(kind, timestamp, payload).expect("short")
+    }
+
+    fn seen(meter: &mut Meter) -> Report {
+        meter.report(Form::Flv, quinn::ConnectionStats::default())
+    }
+
+    #[test]
+    fn sound_alone_starts_a_player_unless_pictures_are_to_come() {
+        let sound = tag(Kind::Audio, 0, &[0xaf, 1, 0]);
+        let mut body = flv::file_header(true, false).to_vec();
+        body.extend_from_slice(sound.bytes());
+        let mut meter = Meter::new("u");
+        meter.flv(&body).expect("FLV");
+        assert!(seen(&mut meter).players[0].seen.first_frame.is_some());
+        body[4] |= 1;
+        let mut meter = Meter::new("u");
+        meter.flv(&body).expect("FLV");
+        let report = seen(&mut meter);
+        assert_eq!((report.players[0].seen.first_frame, report.tags), (None, 1));
+        meter.segment(&[tag(Kind::Video, 40, &[0x17, 1, 0, 0, 0])]);
+        let report = seen(&mut meter);
+        assert!(report.players[0].seen.first_frame.is_some() && report.key_frames == 1);
+    }
+
+    #[test]
+    fn what_came_is_played_after_a_clean_end_only() {
+        let mut meter = Meter::new("u");
+        let key = tag(Kind::Video, 0, &[0x17, 1, 0, 0, 0]);
+        let frames = (1..=100).map(|k| tag(Kind::Video, k * 40, &[0x27, 1, 0, 0, 0]));
+        meter.segment(&[key].into_iter().chain(frames).collect::<Vec<_>>());
+        let mut cut = Meter { players: meter.players.clone(), ..Meter::new("u") };
+        meter.end(End::Complete);
+        let report = seen(&mut meter);
+        // The low-latency player plays 3.2 s of the 4 s at 120 %.
+        let played = report.players.iter().map(|player| player.seen.played.as_millis());
+        assert!(played.eq([3_466, 4_000, 4_000]), "{report}");
+        cut.end(End::Time);
+        assert!(seen(&mut cut).players.iter().all(|player| player.seen.played.as_millis() < 500));
+    }
+
+    #[test]
+    fn what_is_no_flv_is_an_error() {
+        assert_eq!(Meter::new("u").flv(b"<!doctype html>"), Err(flv::Error::Signature));
+    }
+}

@@ -1,0 +1,151 @@
+//! One view after the other, as one browser makes them: connects, takes what comes, lets players
+//! play it, and reports.
+
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
+
+use super::beacon::{self, Sums};
+use super::client::{Client, Http, Stream, next_data};
+use super::hls;
+use super::meter::Meter;
+use super::report::{End, Report};
+use super::target::{Form, Target};
+use super::trust::Trust;
+
+/// How often progress is shown.
+const PROGRESS: Duration = Duration::from_millis(200);
+
+/// What to watch, and how.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    /// `https://HOST[:PORT]/PATH`; `.flv` and `.m3u8` are played, others are only taken.
+    pub url: String,
+    /// Where packets go instead of the URL's host and port.
+    pub connect: Option<SocketAddr>,
+    /// Whose certificates are good.
+    pub trust: Trust,
+    /// The end of a view, from its connection on, if the stream does not end before.
+    pub limit: Option<Duration>,
+    /// The name under which the player reports to the server, 1 to 64 characters of a URL's query;
+    /// without it the player does not report.
+    pub viewer: Option<String>,
+    /// Whose view is reported: a name of [`qoe::Policy::PRESETS`].
+    pub player: &'static str,
+}
+
+/// A viewer, who keeps what a browser keeps from view to view: TLS sessions and address tokens.
+#[derive(Debug)]
+pub(crate) struct Viewer {
+    options: Options,
+    target: Target,
+    client: Client,
+    sums: Sums,
+}
+
+impl Viewer {
+    /// # Errors
+    /// One line: the URL or the certificates are of no use.
+    pub(crate) fn new(options: Options) -> Result<Self, String> {
+        let target = Target::parse(&options.url)?;
+        let client = Client::new(&options.trust)?;
+        Ok(Self { options, target, client, sums: Sums::default() })
+    }
+
+    /// Watches until the stream or the time is over. `on_progress` gets what was seen so far, some
+    /// times a second.
+    ///
+    /// # Errors
+    /// One line: there is no connection. What goes wrong later is in the report, see
+    /// [`Report::failure`].
+    pub(crate) async fn view(
+        &mut self,
+        mut on_progress: impl FnMut(&Report),
+    ) -> Result<Report, String> {
+        let Self { options, target, client, sums } = self;
+        let viewer = options.viewer.as_deref();
+        let uri = target.with_viewer(viewer)?;
+        let addresses = match options.connect {
+            Some(address) => vec![address],
+            None => target.addresses().await?,
+        };
+        let meter = Mutex::new(Meter::new(&options.url));
+        let reached = |stage| lock(&meter).reached(stage);
+        let (http, first) = client.connect(&target.host, &addresses, &uri, &reached).await?;
+        let snapshot = || lock(&meter).report(target.form, http.stats());
+
+        let end = {
+            let mut body = pin!(body(&http, target, viewer, first, &meter));
+            let mut reports = pin!(async {
+                let Some(viewer) = viewer else { return core::future::pending().await };
+                loop {
+                    sleep(beacon::INTERVAL).await;
+                    let sums = sums.with(&snapshot(), options.player);
+                    if sums.post(&http, target, viewer).await {
+                        lock(&meter).reported();
+                    }
+                }
+            });
+            let deadline = options.limit.and_then(|limit| Instant::now().checked_add(limit));
+            let mut deadline = pin!(async {
+                match deadline {
+                    Some(deadline) => sleep_until(deadline).await,
+                    None => core::future::pending().await,
+                }
+            });
+            let mut ticks = interval(PROGRESS);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                tokio::select! {
+                    result = &mut body => break result.map_or_else(End::Broken, |()| End::Complete),
+                    () = &mut deadline => break End::Time,
+                    () = &mut reports => {}
+                    _ = ticks.tick() => on_progress(&snapshot()),
+                }
+            }
+        };
+        lock(&meter).end(end);
+        if let Some(viewer) = viewer {
+            *sums = sums.with(&snapshot(), options.player);
+            if timeout(beacon::LAST, sums.post(&http, target, viewer)).await == Ok(true) {
+                lock(&meter).reported();
+            }
+        }
+        let report = snapshot();
+        http.close().await;
+        Ok(report)
+    }
+}
+
+/// Takes the response to the first request, and what follows from it, to the end.
+async fn body(
+    http: &Http,
+    target: &Target,
+    viewer: Option<&str>,
+    mut stream: Stream,
+    meter: &Mutex<Meter>,
+) -> Result<(), String> {
+    let response = stream.recv_response().await.map_err(|e| e.to_string())?;
+    lock(meter).status(response.status());
+    if !response.status().is_success() {
+        return Ok(());
+    }
+    if target.form == Form::Hls {
+        return hls::follow(http, target, viewer, stream, meter).await;
+    }
+    while let Some(data) = next_data(&mut stream).await? {
+        match target.form {
+            Form::Flv => lock(meter).flv(&data).map_err(|e| e.to_string())?,
+            _ => lock(meter).bytes(data.len()),
+        }
+    }
+    Ok(())
+}
+
+/// The meter. Nobody panics while holding it, and nobody waits.
+pub(super) fn lock(meter: &Mutex<Meter>) -> MutexGuard<'_, Meter> {
+    meter.lock().unwrap_or_else(PoisonError::into_inner)
+}

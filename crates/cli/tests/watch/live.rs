@@ -1,0 +1,258 @@
+//! Live streams: published over RTMP, served by the edge, watched over HTTP/3 and judged by the
+//! players of `mendcast watch`.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use media::hls::Segmenter;
+use media::hls::segmenter::{Config, Container};
+use serde_json::Value;
+
+use crate::publisher::{Pause, Publisher, clip};
+use crate::{Edge, Relay, edge, mendcast, stderr, watch};
+
+const RTMP: &str = "[rtmp]\nlisten = [\"127.0.0.1:0\"]\n";
+
+/// An edge without files that takes publishers.
+fn live_edge(dir: &Path, more: &str) -> Edge {
+    std::fs::create_dir_all(dir.join("www")).expect("made");
+    edge(dir, &format!("{RTMP}{more}"))
+}
+
+fn seen(url: &str, more: &[&str]) -> Value {
+    let output = watch(url, &[&["--insecure", "--json"], more].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert!(output.stderr.is_empty(), "{}", stderr(&output));
+    serde_json::from_slice(&output.stdout).expect("one object")
+}
+
+fn number(value: &Value) -> f64 {
+    value.as_f64().unwrap_or_else(|| panic!("{value} is no number"))
+}
+
+/// The reports of low-latency, mobile and cautious players.
+fn players(seen: &Value) -> [&Value; 3] {
+    let all = seen["players"].as_array().expect("players");
+    let names: Vec<&str> = all.iter().filter_map(|player| player["preset"].as_str()).collect();
+    assert_eq!(names, ["low-latency", "mobile", "cautious"]);
+    [&all[0], &all[1], &all[2]]
+}
+
+#[test]
+fn a_live_stream_is_played_by_three_players() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let edge = live_edge(dir.path(), "");
+    let _publisher = Publisher::start(edge.rtmp(), "live/demo", None);
+    let url = format!("https://{}/live/demo.flv", edge.address);
+    let seen = seen(&url, &["--seconds", "5"]);
+    assert_eq!((&seen["complete"], &seen["error"]), (&false.into(), &Value::Null), "{seen}");
+    assert_eq!((&seen["resumed"], &seen["early_data"]), (&false.into(), &false.into()), "{seen}");
+    // 5 s at 25 pictures a second and 47 pieces of sound, of which two or three are key frames.
+    let (tags, keys) = (number(&seen["tags"]), number(&seen["key_frames"]));
+    assert!((300.0..600.0).contains(&tags) && (2.0..=4.0).contains(&keys), "{seen}");
+    let mut startups = Vec::new();
+    for player in players(&seen) {
+        let first = number(&player["first_frame_ms"]);
+        assert!(first >= number(&seen["connect_ms"]) && first < 3_000.0, "{seen}");
+        let from_request = number(&player["first_frame_from_request_ms"]);
+        assert!((first - from_request - number(&seen["request_ms"])).abs() < 0.01, "{seen}");
+        startups.push(number(&player["startup_ms"]));
+        assert_eq!(player["freezes_from_ms"]["1250"], 0, "{seen}");
+        // What is not played is startup.
+        let played = number(&player["played_s"]) + number(&player["freeze_s"]);
+        let until = number(&player["startup_ms"]) / 1e3 + played;
+        assert!((until - number(&seen["duration_ms"]) / 1e3).abs() < 0.1, "{seen}");
+        assert!(number(&player["live_latency_ms"]) < 4_000.0, "{seen}");
+    }
+    assert!(startups.is_sorted() && startups[2] - startups[0] > 500.0, "{seen}");
+    assert!(number(&seen["transport"]["datagrams_received"]) > 100.0, "{seen}");
+}
+
+#[test]
+fn a_pause_of_the_publisher_freezes_the_players_that_buffer_less() {
+    let dir = tempfile::tempdir().expect("a directory");
+    // Viewers begin at a key frame to come: their players buffer no more than they want to.
+    let edge = live_edge(dir.path(), "[live]\nstart = \"keyframe\"\n");
+    let pause = Pause { at: Duration::from_secs(7), length: Duration::from_millis(1_500) };
+    let publisher = Publisher::start(edge.rtmp(), "live/demo", Some(pause));
+    let url = format!("https://{}/live/demo.flv", edge.address);
+    let seen = seen(&url, &["--seconds", "10"]);
+    drop(publisher);
+    let [low_latency, mobile, cautious] = players(&seen);
+    // The one buffers 0.2 s, and after the pause 0.5 s are there at once.
+    assert_eq!(low_latency["freezes_from_ms"]["1250"], 1, "{seen}");
+    let frozen = number(&low_latency["freeze_s"]);
+    assert!((1.25..1.7).contains(&frozen), "{seen}");
+    let rate = number(&low_latency["freeze_s_per_100s"]);
+    let watched = number(&low_latency["played_s"]) + frozen;
+    assert!((rate - 100.0 * frozen / watched).abs() < 0.1, "{seen}");
+    // The next has 1 s, and waits for 0.5 s more after the pause to have 2 s.
+    assert_eq!(mobile["freezes"], 1, "{seen}");
+    assert!((0.8..1.3).contains(&number(&mobile["freeze_s"])), "{seen}");
+    assert_eq!((&cautious["freezes"], &cautious["freeze_s"]), (&0.into(), &0.0.into()), "{seen}");
+}
+
+#[test]
+fn a_viewer_comes_back_through_a_lossy_link_by_0_rtt_and_reports_each_view() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let edge = live_edge(dir.path(), "[records]\ndirectory = \"records\"\nperiod = \"1s\"\n");
+    let _publisher = Publisher::start(edge.rtmp(), "live/demo", None);
+    let link = ["link", "--listen", "127.0.0.1:0", "--rtt", "40ms", "--loss", "3%", "--seed", "3"];
+    let link = Relay::start(mendcast(&link).arg("--to").arg(edge.address.to_string()));
+    // The name does not lead anywhere: packets go to the link.
+    let url = format!("https://mendcast.test:{}/live/demo.flv", edge.address.port());
+    let more =
+        ["--seconds", "3", "--repeat", "3", "--viewer", "test-1", "--connect", &link.address];
+    let seen = seen(&url, &more);
+    let runs = seen["runs"].as_array().expect("runs");
+    assert_eq!(runs.len(), 3);
+    for (number_of_run, run) in runs.iter().enumerate() {
+        let again = Value::from(number_of_run > 0);
+        assert_eq!((&run["resumed"], &run["early_data"]), (&again, &again), "{run}");
+        assert_eq!(run["beacons"], 1, "{run}");
+        assert!(number(&run["transport"]["rtt_min_ms"]) >= 39.0, "{run}");
+        let [player, ..] = players(run);
+        assert!(number(&player["played_s"]) > 0.5, "{run}");
+        // Two round trips, or one and no wait for the handshake.
+        let least = if number_of_run > 0 { 40.0 } else { 80.0 };
+        assert!(number(&player["first_frame_ms"]) >= least, "{run}");
+    }
+    let records = records(&dir.path().join("records"), 3);
+    for (record, run) in records.iter().zip(runs) {
+        assert_eq!(
+            (&record["viewer"], &record["stream"], &record["protocol"]),
+            (&"test-1".into(), &"live/demo".into(), &"h3".into())
+        );
+        // The server takes the difference of sums, in which short freezes are playing.
+        let [player, ..] = players(run);
+        let watched = number(&player["played_s"]) + number(&player["freeze_s"]);
+        let reported = number(&record["player_played_s"]) + number(&record["player_freeze_s"]);
+        assert!((watched - reported).abs() < 0.1, "{record} {run}");
+    }
+    assert_eq!(records[0]["player_first_frame_ms"].is_null(), false, "{}", records[0]);
+}
+
+/// The records of that many sessions, oldest first.
+fn records(dir: &Path, count: usize) -> Vec<Value> {
+    let end = Instant::now() + Duration::from_secs(20);
+    loop {
+        let files = std::fs::read_dir(dir).expect("made").flatten().map(|entry| entry.path());
+        let texts = files.filter(|path| path.extension().is_some_and(|e| e == "jsonl"));
+        let mut records: Vec<Value> = texts
+            .flat_map(|path| {
+                let text = std::fs::read_to_string(path).expect("readable");
+                text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect::<Vec<_>>()
+            })
+            .collect();
+        if records.len() == count {
+            records.sort_by_key(|record: &Value| record["session"].as_i64());
+            return records;
+        }
+        assert!(Instant::now() < end, "{} records, not {count}", records.len());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+#[test]
+fn the_end_of_a_stream_is_a_good_end_and_no_stream_is_an_error() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let edge = live_edge(dir.path(), "[live]\nlinger = \"0s\"\nmax_viewers = 1\n");
+    let url = format!("https://{}/live/demo.flv", edge.address);
+    let none = watch(&url, &["--insecure"]);
+    assert_eq!(none.status.code(), Some(1));
+    let text = stderr(&none);
+    assert!(text.contains("HTTP status 404 Not Found") && text.lines().count() == 1, "{text}");
+
+    let publisher = Publisher::start(edge.rtmp(), "live/demo", None);
+    let first = mendcast(&["watch", &url, "--insecure", "--json"])
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .expect("started");
+    std::thread::sleep(Duration::from_millis(1_500));
+    let second = watch(&url, &["--insecure"]);
+    assert_eq!(second.status.code(), Some(1));
+    assert!(stderr(&second).contains("HTTP status 503"), "{}", stderr(&second));
+    drop(publisher);
+    let first = first.wait_with_output().expect("ended");
+    assert!(first.status.success());
+    let seen: Value = serde_json::from_slice(&first.stdout).expect("one object");
+    assert_eq!(seen["complete"], true, "{seen}");
+    assert!(number(&players(&seen)[0]["played_s"]) > 1.0, "{seen}");
+}
+
+#[test]
+fn a_server_that_goes_away_is_one_line_and_what_was_seen() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut edge = live_edge(dir.path(), "[drain]\ntimeout = \"0s\"\n");
+    let publisher = Publisher::start(edge.rtmp(), "live/demo", None);
+    let url = format!("https://{}/live/demo.flv", edge.address);
+    let viewer = mendcast(&["watch", &url, "--insecure", "--json", "--viewer", "me"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("started");
+    std::thread::sleep(Duration::from_millis(1_500));
+    drop(publisher);
+    edge.terminate();
+    let output = viewer.wait_with_output().expect("ended");
+    let text = stderr(&output);
+    // A stream whose publisher left may end just before the server does.
+    if output.status.success() {
+        assert!(text.is_empty(), "{text}");
+    } else {
+        assert_eq!((output.status.code(), text.lines().count()), (Some(1), 1), "{text}");
+    }
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert!(number(&seen["bytes"]) > 10_000.0, "{seen}");
+}
+
+/// The clip as an HLS presentation of this form in files.
+fn hls(dir: &Path, container: Container) {
+    let mut segmenter = Segmenter::new(Config { container, window: 100, ..Config::default() });
+    for tag in clip() {
+        segmenter.push(&tag, 1_700_000_000_000);
+    }
+    segmenter.end();
+    std::fs::create_dir_all(dir).expect("made");
+    let write = |name: &str, body: &[u8]| std::fs::write(dir.join(name), body).expect("written");
+    write("index.m3u8", &segmenter.master().expect("segments"));
+    let playlist = segmenter.playlist(false).expect("segments");
+    write(media::hls::segmenter::MEDIA_PLAYLIST, &playlist);
+    let playlist = String::from_utf8(playlist.to_vec()).expect("text");
+    let names = playlist.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    for (msn, name) in names.enumerate() {
+        write(name, &segmenter.segment(msn as u64).expect("complete").concat());
+    }
+    for version in 0..3 {
+        if let Some(init) = segmenter.init(version) {
+            write(&format!("init-{version}.mp4"), &init);
+        }
+    }
+}
+
+#[test]
+fn hls_is_followed_from_the_master_playlist_to_the_end() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let edge = live_edge(dir.path(), "");
+    let frames = clip().iter().filter(|tag| !tag.role().is_header()).count() as f64;
+    for (name, container) in [("mp4", Container::Fmp4), ("ts", Container::Ts)] {
+        hls(&dir.path().join("www/vod").join(name), container);
+        let url = format!("https://{}/vod/{name}/index.m3u8", edge.address);
+        let seen = seen(&url, &[]);
+        assert_eq!((&seen["complete"], &seen["key_frames"]), (&true.into(), &5.into()), "{seen}");
+        // The frames, and a header of each kind.
+        assert!((number(&seen["tags"]) - frames).abs() <= 4.0, "{frames} {seen}");
+        let [_, mobile, cautious] = players(&seen);
+        for player in [mobile, cautious] {
+            assert!((9.8..10.1).contains(&number(&player["played_s"])), "{seen}");
+            assert_eq!(player["freezes"], 0, "{seen}");
+        }
+    }
+    let url = format!("https://{}/vod/none/index.m3u8", edge.address);
+    let output = watch(&url, &["--insecure"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(stderr(&output).contains("HTTP status 404"), "{}", stderr(&output));
+    std::fs::write(dir.path().join("www/a.m3u8"), "<html>").expect("written");
+    let output = watch(&format!("https://{}/a.m3u8", edge.address), &["--insecure"]);
+    assert!(stderr(&output).contains("no HLS playlist"), "{}", stderr(&output));
+}
