@@ -9,7 +9,7 @@ use media::hls::segmenter::{Config, Container};
 use serde_json::Value;
 
 use crate::publisher::{Pause, Publisher, clip};
-use crate::{Edge, Relay, edge, mendcast, stderr, watch};
+use crate::{Edge, Relay, edge, edge_at, mendcast, stderr, watch};
 
 const RTMP: &str = "[rtmp]\nlisten = [\"127.0.0.1:0\"]\n";
 
@@ -129,7 +129,7 @@ fn a_viewer_comes_back_through_a_lossy_link_by_0_rtt_and_reports_each_view() {
         let reported = number(&record["player_played_s"]) + number(&record["player_freeze_s"]);
         assert!((watched - reported).abs() < 0.1, "{record} {run}");
     }
-    assert_eq!(records[0]["player_first_frame_ms"].is_null(), false, "{}", records[0]);
+    assert!(!records[0]["player_first_frame_ms"].is_null(), "{}", records[0]);
 }
 
 /// The records of that many sessions, oldest first.
@@ -151,6 +151,36 @@ fn records(dir: &Path, count: usize) -> Vec<Value> {
         assert!(Instant::now() < end, "{} records, not {count}", records.len());
         std::thread::sleep(Duration::from_millis(50));
     }
+}
+
+#[test]
+fn a_server_that_has_forgotten_the_session_gets_the_request_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (first, second) = (dir.path().join("1"), dir.path().join("2"));
+    let quick = "[drain]\ntimeout = \"0s\"\n";
+    let mut before = live_edge(&first, quick);
+    std::fs::write(first.join("www/a.bin"), vec![1; 30_000_000]).expect("written");
+    let link = ["link", "--listen", "127.0.0.1:0", "--rate", "8mbps", "--to"];
+    let link = Relay::start(mendcast(&link).arg(before.address.to_string()));
+    let url = format!("https://{}/a.bin", link.address);
+    let viewer = mendcast(&["watch", &url, "--insecure", "--json", "--repeat", "2"])
+        .args(["--seconds", "2"])
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("started");
+    std::thread::sleep(Duration::from_millis(1_200));
+    before.terminate();
+    std::fs::create_dir_all(second.join("www")).expect("made");
+    std::fs::write(second.join("www/a.bin"), "short").expect("written");
+    let _after = edge_at(&second, before.address, quick);
+    let output = viewer.wait_with_output().expect("ended");
+    assert_eq!(output.status.code(), Some(1), "the first view was cut off: {}", stderr(&output));
+    let seen: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert!(seen["runs"][0]["error"].is_string(), "{seen}");
+    let again = &seen["runs"][1];
+    assert_eq!((&again["bytes"], &again["complete"]), (&5.into(), &true.into()), "{seen}");
+    assert_eq!((&again["resumed"], &again["early_data"]), (&false.into(), &false.into()), "{seen}");
 }
 
 #[test]

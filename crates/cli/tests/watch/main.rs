@@ -46,8 +46,12 @@ fn mendcast(arguments: &[&str]) -> Command {
 }
 
 fn edge(dir: &Path, more: &str) -> Edge {
+    edge_at(dir, SocketAddr::from(([127, 0, 0, 1], 0)), more)
+}
+
+fn edge_at(dir: &Path, listen: SocketAddr, more: &str) -> Edge {
     let config = dir.join("edge.toml");
-    let text = format!("[server]\nlisten = \"127.0.0.1:0\"\nroot = \"www\"\n{more}");
+    let text = format!("[server]\nlisten = \"{listen}\"\nroot = \"www\"\n{more}");
     std::fs::write(&config, text).expect("written");
     let mut child = mendcast(&["edge", "--config"])
         .arg(&config)
