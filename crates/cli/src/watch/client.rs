@@ -213,6 +213,6 @@ impl Drop for Http {
 /// # Errors
 /// One line: it was cut off.
 pub(super) async fn next_data(stream: &mut Stream) -> Result<Option<Bytes>, String> {
-    let data = stream.recv_data().await.map_err(|e| e.to_string())?;
+    let data = stream.recv_data().await.map_err(|e| format!("cut off: {e}"))?;
     Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
 }

@@ -56,7 +56,7 @@ impl Meter {
     }
 
     pub(super) fn status(&mut self, status: http::StatusCode) {
-        self.report.status = status;
+        self.report.status = Some(status);
     }
 
     /// A part of a body arrived.

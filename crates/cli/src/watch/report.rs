@@ -32,8 +32,8 @@ pub(crate) struct Preset {
 pub(crate) struct Report {
     /// What was watched.
     pub url: String,
-    /// Of the first response.
-    pub status: http::StatusCode,
+    /// Of the first response, if it came.
+    pub status: Option<http::StatusCode>,
     /// Until the handshake was complete.
     pub connected: Duration,
     /// Until the first request was sent, which 0-RTT data may carry before that.
@@ -76,7 +76,7 @@ impl Report {
     pub(super) fn new(url: &str) -> Self {
         Self {
             url: url.to_owned(),
-            status: http::StatusCode::default(),
+            status: None,
             connected: Duration::ZERO,
             requested: Duration::ZERO,
             resumed: false,
@@ -99,9 +99,12 @@ impl Report {
         let url = &self.url;
         let frameless = !self.players.is_empty()
             && self.players.iter().all(|player| player.seen.first_frame.is_none());
+        if let Some(status) = self.status.filter(|status| !status.is_success()) {
+            return Some(format!("{url}: HTTP status {status}"));
+        }
         match &self.end {
             Some(End::Broken(why)) => Some(format!("{url}: {why}")),
-            _ if !self.status.is_success() => Some(format!("{url}: HTTP status {}", self.status)),
+            Some(End::Time) if self.status.is_none() => Some(format!("{url}: no response in time")),
             Some(End::Complete) if frameless => {
                 Some(format!("{url}: the stream ended before its first frame"))
             }
@@ -121,7 +124,7 @@ impl Report {
         json!({
             "url": self.url,
             "protocol": "h3",
-            "status": self.status.as_u16(),
+            "status": self.status.map(|status| status.as_u16()),
             "connect_ms": millis(self.connected),
             "request_ms": millis(self.requested),
             "resumed": self.resumed,
@@ -212,12 +215,11 @@ impl fmt::Display for Freezing<'_> {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "HTTP/3 status {}, connected after {} ms",
-            self.status.as_u16(),
-            millis(self.connected)
-        )?;
+        match self.status {
+            Some(status) => write!(f, "HTTP/3 status {}, ", status.as_u16())?,
+            None => write!(f, "HTTP/3, no response, ")?,
+        }
+        write!(f, "connected after {} ms", millis(self.connected))?;
         match (self.resumed, self.early_data) {
             (_, true) => write!(f, " (0-RTT), ")?,
             (true, false) => write!(f, " (resumed), ")?,
@@ -284,9 +286,14 @@ mod tests {
     fn a_view_fails_without_success_or_frames() {
         let mut report = Report { end: Some(End::Complete), ..Report::new("u") };
         assert_eq!(report.failure(), None);
-        report.status = http::StatusCode::SERVICE_UNAVAILABLE;
+        report.status = Some(http::StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(report.failure().as_deref(), Some("u: HTTP status 503 Service Unavailable"));
-        report.status = http::StatusCode::OK;
+        report.status = None;
+        report.end = Some(End::Time);
+        assert_eq!(report.failure().as_deref(), Some("u: no response in time"));
+        report.status = Some(http::StatusCode::OK);
+        assert_eq!(report.failure(), None);
+        report.end = Some(End::Complete);
         let policy = qoe::Policy::MOBILE;
         let seen = qoe::Player::new(policy, units::Timestamp::ZERO).report(units::Timestamp::ZERO);
         report.players.push(Preset { name: "mobile", seen });

@@ -149,3 +149,23 @@ async fn body(
 pub(super) fn lock(meter: &Mutex<Meter>) -> MutexGuard<'_, Meter> {
     meter.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_can_go_to_another_thread() {
+        fn sent(_: impl Send) {}
+        let mut viewer = Viewer::new(Options {
+            url: "https://mendcast.test/live/demo.flv".into(),
+            connect: None,
+            trust: Trust::Anyone,
+            limit: None,
+            viewer: None,
+            player: "mobile",
+        })
+        .expect("a URL");
+        sent(viewer.view(|_| {}));
+    }
+}

@@ -76,8 +76,9 @@ fn a_pause_of_the_publisher_freezes_the_players_that_buffer_less() {
     let pause = Pause { at: Duration::from_secs(7), length: Duration::from_millis(1_500) };
     let publisher = Publisher::start(edge.rtmp(), "live/demo", Some(pause));
     let url = format!("https://{}/live/demo.flv", edge.address);
-    let seen = seen(&url, &["--seconds", "10"]);
+    let seen = seen(&url, &["--seconds", "10", "--viewer", "me", "--player", "mobile"]);
     drop(publisher);
+    assert_eq!(seen["beacons"], 2, "after 5 s and at the end: {seen}");
     let [low_latency, mobile, cautious] = players(&seen);
     // The one buffers 0.2 s, and after the pause 0.5 s are there at once.
     assert_eq!(low_latency["freezes_from_ms"]["1250"], 1, "{seen}");
