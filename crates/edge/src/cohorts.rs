@@ -6,6 +6,7 @@
 //! picks the cohort, so a viewer stays in it, and another experiment (another salt) divides
 //! viewers anew.
 
+use core::fmt;
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::sync::Mutex;
@@ -21,6 +22,12 @@ pub struct Unit(pub u64);
 
 /// The version of what our tokens carry.
 const VERSION: u8 = 1;
+
+impl fmt::Display for Unit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
 
 impl Unit {
     /// The unit of a viewer who brings no token.

@@ -19,7 +19,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::cohorts::Cohort;
+use crate::cohorts::{Cohort, Unit};
 use crate::live::{self, FlvBody};
 use crate::pages;
 use crate::server::State;
@@ -69,8 +69,8 @@ pub struct RequestHead<'a> {
     pub remote: SocketAddr,
     /// In which protocol.
     pub protocol: Protocol,
-    /// The cohort of the connection, where a scheme of ours can act.
-    pub cohort: Option<&'a Cohort>,
+    /// The viewer and its cohort, where a scheme of ours can act.
+    pub cohort: Option<(Unit, &'a Cohort)>,
     /// The body, if [`RequestHead::max_body`] asks for it.
     pub body: &'a [u8],
 }

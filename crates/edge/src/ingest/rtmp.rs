@@ -290,6 +290,7 @@ impl Connection {
             format: "rtmp",
             remote: self.remote.ip(),
             viewer: parameter("viewer").map(str::to_owned),
+            unit: None,
             cohort: String::new(),
             scheme: "",
         };

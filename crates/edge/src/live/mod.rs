@@ -102,8 +102,9 @@ fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening 
         format,
         remote: head.remote.ip(),
         viewer: viewer.map(str::to_owned),
-        cohort: head.cohort.map_or_else(String::new, |cohort| cohort.name.clone()),
-        scheme: head.cohort.map_or("", |cohort| cohort.scheme),
+        unit: head.cohort.map(|(unit, _)| unit),
+        cohort: head.cohort.map_or_else(String::new, |(_, cohort)| cohort.name.clone()),
+        scheme: head.cohort.map_or("", |(_, cohort)| cohort.scheme),
     }
 }
 

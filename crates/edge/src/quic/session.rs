@@ -207,7 +207,7 @@ impl Session {
         head: &Http3Head,
         body: &[u8],
     ) {
-        let cohort = self.cohort.as_ref();
+        let cohort = self.cohort.as_ref().map(|cohort| (self.unit, cohort));
         let answer = with_head(head, connection, cohort, body, |head| {
             front::respond(&self.state, head, SystemTime::now())
         });
@@ -286,7 +286,8 @@ impl Session {
         let line = String::from_utf8_lossy(&line);
         let target = line.trim_end().strip_prefix("GET ").unwrap_or("/");
         let (remote, protocol) = (connection.addresses().remote, front::Protocol::Http09);
-        let (fields, cohort, body) = (Vec::new(), self.cohort.as_ref(), &[][..]);
+        let cohort = self.cohort.as_ref().map(|cohort| (self.unit, cohort));
+        let (fields, body) = (Vec::new(), &[][..]);
         let head = RequestHead { method: "GET", target, fields, remote, protocol, cohort, body };
         match front::respond(&self.state, &head, SystemTime::now()) {
             Answer::Now(response) => self.respond(now, connection, id, response),
@@ -355,7 +356,7 @@ impl Session {
 fn with_head<T>(
     head: &Http3Head,
     connection: &Connection,
-    cohort: Option<&Cohort>,
+    cohort: Option<(Unit, &Cohort)>,
     body: &[u8],
     look: impl FnOnce(&RequestHead<'_>) -> T,
 ) -> T {

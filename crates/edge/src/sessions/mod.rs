@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use recovery::Latencies;
 
+use crate::cohorts::Unit;
 use crate::front::Protocol;
 
 pub use beacon::{Beacon, MAX_BEACON};
@@ -76,6 +77,8 @@ pub struct Opening {
     pub remote: IpAddr,
     /// The player's own name for itself (`viewer=` in the query), for its reports.
     pub viewer: Option<String>,
+    /// What divided this viewer into its cohort; absent where no scheme can act.
+    pub unit: Option<Unit>,
     /// The cohort's name and the scheme in force; empty where none can act.
     pub cohort: String,
     /// The recovery scheme in force.
@@ -172,6 +175,7 @@ impl Session {
             stream: Some(self.opening.stream.clone()),
             protocol: Some(self.opening.protocol.name().into()),
             format: Some(self.opening.format.into()),
+            unit: self.opening.unit.map(|unit| unit.to_string()),
             cohort: Some(self.opening.cohort.clone()).filter(|cohort| !cohort.is_empty()),
             scheme: Some(self.opening.scheme.into()).filter(|_| known),
             prefix: Some(prefix(self.opening.remote)),

@@ -61,6 +61,8 @@ record! {
     protocol: String,
     /// "flv", "hls" or "rtmp".
     format: String,
+    /// What the viewer was divided into its cohort by: the same for all its sessions.
+    unit: String,
     /// The viewer's cohort.
     cohort: String,
     /// The recovery scheme that was in force.

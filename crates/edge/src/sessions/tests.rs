@@ -9,6 +9,7 @@ fn opening(viewer: Option<&str>) -> Opening {
         format: "flv",
         remote: [192, 0, 2, 77].into(),
         viewer: viewer.map(str::to_owned),
+        unit: Some(Unit(0x2a)),
         cohort: "a".into(),
         scheme: "arq",
     }
@@ -43,6 +44,7 @@ fn a_record_joins_transport_media_and_player() {
     assert_eq!((record.loss_rate, record.retransmission_ratio), (Some(0.05), Some(0.06)));
     assert_eq!((record.player_freezes, record.player_first_frame_ms), (Some(3), Some(200.5)));
     assert_eq!(record.prefix.as_deref(), Some("192.0.2.0/24"));
+    assert_eq!(record.unit.as_deref(), Some("000000000000002a"));
     assert!(record.first_frame_ms.is_some() && record.recovery_max_ms.is_none());
     assert_eq!(sessions.all().len(), 1);
 }
