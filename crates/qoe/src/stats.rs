@@ -1,13 +1,18 @@
 //! The statistics of reports: samples with their quantiles, mean and variance, Student's interval
-//! of a mean ([`Sample::mean_ci95`]), and bootstrap intervals of anything, also of the difference
-//! between two samples ([`Bootstrap`]).
+//! of a mean ([`Sample::mean_ci95`]), bootstrap intervals of anything, also of the difference
+//! between two samples ([`Bootstrap`]) whose values come in clusters ([`Clustered`]), and what
+//! many or categorical comparisons need ([`holm`], [`chi_square_tail`]).
 //!
 //! What a sample is too small for is `None`: there is no empty [`Sample`], and one value has
 //! neither variance nor intervals.
 
 mod bootstrap;
+mod clustered;
 mod normal;
 mod sample;
+mod significance;
 
 pub use bootstrap::Bootstrap;
+pub use clustered::{Clustered, Observation};
 pub use sample::{Interval, Sample, Summary};
+pub use significance::{chi_square_tail, holm};

@@ -70,9 +70,41 @@ impl Bootstrap {
         Some(Self { estimate, replicates, acceleration })
     }
 
+    /// A statistic with replicates of it that were drawn elsewhere; `None` if there are none, or
+    /// not all finite.
+    pub(super) fn from_replicates(
+        estimate: f64,
+        replicates: impl IntoIterator<Item = f64>,
+        acceleration: f64,
+    ) -> Option<Self> {
+        Some(Self { estimate, replicates: Sample::new(replicates)?, acceleration })
+    }
+
     /// The statistic itself.
     pub fn estimate(&self) -> f64 {
         self.estimate
+    }
+
+    /// Its standard error: the standard deviation of the replicates.
+    pub fn standard_error(&self) -> f64 {
+        self.replicates.variance().unwrap_or(0.0).sqrt()
+    }
+
+    /// The two-sided p-value of the hypothesis that the statistic is in truth 0: 1 less the level
+    /// of the [`bca`](Self::bca) interval that ends at 0. So many replicates tell no probability
+    /// below one in twice their number; where none lies beyond 0, the normal tail at that many
+    /// standard errors does.
+    pub fn p_value(&self) -> f64 {
+        let n = self.replicates.values().len() as f64;
+        let order = self.order_of(0.0);
+        let shifted = normal::quantile(order) - self.bias();
+        // The inverse of what `bca` does to a normal quantile.
+        let z = shifted / (1.0 + self.acceleration * shifted).max(f64::EPSILON) - self.bias();
+        let p = (2.0 * normal::cdf(-z.abs())).min(1.0);
+        if order > 0.5 / n && order < 1.0 - 0.5 / n {
+            return p;
+        }
+        p.min(2.0 * normal::cdf(-self.estimate.abs() / self.standard_error()))
     }
 
     /// The percentile interval: what the middle `level` (0 to 1) of the replicates spans.
@@ -96,15 +128,19 @@ impl Bootstrap {
         self.between(order(tail), order(-tail))
     }
 
-    /// Efron and Tibshirani's z₀: where the estimate lies among the replicates. Equal ones, of
-    /// which quantiles have many, count half.
+    /// Efron and Tibshirani's z₀: where the estimate lies among the replicates.
     fn bias(&self) -> f64 {
+        normal::quantile(self.order_of(self.estimate))
+    }
+
+    /// The share of replicates below `value`, between half a replicate and all but half a one.
+    /// Equal ones, of which quantiles have many, count half.
+    fn order_of(&self, value: f64) -> f64 {
         let replicates = self.replicates.values();
-        let less = replicates.partition_point(|value| *value < self.estimate);
-        let up_to = replicates.partition_point(|value| *value <= self.estimate);
+        let less = replicates.partition_point(|replicate| *replicate < value);
+        let up_to = replicates.partition_point(|replicate| *replicate <= value);
         let n = replicates.len() as f64;
-        let share = (less + up_to) as f64 / (2.0 * n);
-        normal::quantile(share.clamp(0.5 / n, 1.0 - 0.5 / n))
+        ((less + up_to) as f64 / (2.0 * n)).clamp(0.5 / n, 1.0 - 0.5 / n)
     }
 
     fn between(&self, low: f64, high: f64) -> Interval {
@@ -129,33 +165,40 @@ fn resample(sample: &Sample, rng: &mut impl Rng) -> Sample {
     Sample::from_sorted(sorted)
 }
 
-/// The acceleration a, from leaving out one value at a time.
-///
-/// With the influence l = (n − 1)(θ − θ without the value) of each value of each sample,
-/// a = 1/6 · Σ (Σ l³ / n³) / (Σ (Σ l² / n²))^(3/2), the outer sums being over the samples.
+/// The acceleration, from leaving out one value at a time.
 fn acceleration(parts: &[(&Sample, f64)], statistic: impl Fn(&Sample) -> f64) -> f64 {
     if parts.iter().any(|(sample, _)| sample.values().len() > MAX_JACKKNIFE) {
         return 0.0;
     }
-    let (mut squares, mut cubes) = (0.0, 0.0);
-    for (sample, weight) in parts {
-        let n = sample.values().len();
+    let left_out = parts.iter().map(|(sample, weight)| {
         let mut without = sample.values()[1..].to_vec();
-        let left_out: Vec<f64> = (0..n)
-            .map(|i| {
-                // From leaving out value i - 1 to leaving out value i.
-                if let Some(place) = i.checked_sub(1) {
-                    without[place] = sample.values()[place];
-                }
-                let rest = Sample::from_sorted(core::mem::take(&mut without));
-                let value = statistic(&rest);
-                without = rest.into_values();
-                value
-            })
-            .collect();
-        let mean = left_out.iter().sum::<f64>() / n as f64;
+        let without_each = (0..sample.values().len()).map(|i| {
+            // From leaving out value i - 1 to leaving out value i.
+            if let Some(place) = i.checked_sub(1) {
+                without[place] = sample.values()[place];
+            }
+            let rest = Sample::from_sorted(core::mem::take(&mut without));
+            let value = statistic(&rest);
+            without = rest.into_values();
+            weight * value
+        });
+        without_each.collect()
+    });
+    acceleration_of(left_out)
+}
+
+/// The acceleration a of a sum over samples, from what each sample adds to it without each of its
+/// members.
+///
+/// With the influence l = (n − 1)(θ − θ without the member) of each member of each sample,
+/// a = 1/6 · Σ (Σ l³ / n³) / (Σ (Σ l² / n²))^(3/2), the outer sums being over the samples.
+pub(super) fn acceleration_of(left_out: impl IntoIterator<Item = Vec<f64>>) -> f64 {
+    let (mut squares, mut cubes) = (0.0, 0.0);
+    for left_out in left_out {
+        let n = left_out.len() as f64;
+        let mean = left_out.iter().sum::<f64>() / n;
         for value in left_out {
-            let influence = weight * (n - 1) as f64 / n as f64 * (mean - value);
+            let influence = (n - 1.0) / n * (mean - value);
             squares += influence.powi(2);
             cubes += influence.powi(3);
         }

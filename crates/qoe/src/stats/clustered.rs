@@ -1,0 +1,345 @@
+//! Samples whose values come in clusters, such as the sessions of one viewer: bootstrap intervals
+//! that draw whole clusters.
+//!
+//! Values of one cluster resemble each other, so that they tell less than as many independent ones;
+//! drawing single values would give intervals that are too narrow. Davison and Hinkley, "Bootstrap
+//! Methods and their Application", 1997, section 3.8: draw clusters with replacement, and keep
+//! each as it is.
+
+use rand_chacha::rand_core::Rng;
+
+use super::bootstrap::{Bootstrap, acceleration_of};
+
+/// One value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Observation {
+    /// The value.
+    pub value: f64,
+    /// Its weight in the mean, above 0; 1 for a plain mean. With a ratio as value and its
+    /// denominator as weight, the mean is the ratio of the sums. Quantiles have no weights.
+    pub weight: f64,
+    /// Its cluster. Any numbers will do.
+    pub cluster: u32,
+}
+
+/// At least one finite value, sorted, and which come together.
+#[derive(Clone, Debug)]
+pub struct Clustered {
+    /// Ascending, never empty, all finite.
+    values: Vec<f64>,
+    /// The cluster of each value.
+    clusters: Vec<u32>,
+    /// Of each cluster.
+    sums: Vec<Sums>,
+}
+
+/// What the mean needs of a cluster.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    count: usize,
+    weight: f64,
+    weighted: f64,
+}
+
+impl Clustered {
+    /// `None` without observations, or if one is not finite or its weight not above 0.
+    pub fn new(observations: impl IntoIterator<Item = Observation>) -> Option<Self> {
+        let mut all: Vec<Observation> = observations.into_iter().collect();
+        let sound =
+            |one: &Observation| one.value.is_finite() && one.weight.is_finite() && one.weight > 0.0;
+        if all.is_empty() || !all.iter().all(sound) {
+            return None;
+        }
+        // By value and, so that the order in which they came does not matter, by all the rest.
+        all.sort_by(|a, b| {
+            let by_value = a.value.total_cmp(&b.value).then(a.weight.total_cmp(&b.weight));
+            by_value.then(a.cluster.cmp(&b.cluster))
+        });
+        let mut names: Vec<u32> = all.iter().map(|one| one.cluster).collect();
+        names.sort_unstable();
+        names.dedup();
+        let mut sums = vec![Sums::default(); names.len()];
+        let (mut values, mut clusters) = (Vec::new(), Vec::new());
+        for one in all {
+            let place = names.partition_point(|name| *name < one.cluster);
+            values.push(one.value);
+            clusters.push(place as u32);
+            let sum = &mut sums[place];
+            sum.count += 1;
+            sum.weight += one.weight;
+            sum.weighted += one.weight * one.value;
+        }
+        Some(Self { values, clusters, sums })
+    }
+
+    /// The values, ascending; at least one.
+    pub fn values(&self) -> &[f64] {
+        &self.values
+    }
+
+    /// How many clusters.
+    pub fn clusters(&self) -> usize {
+        self.sums.len()
+    }
+
+    /// The weighted mean.
+    pub fn mean(&self) -> f64 {
+        self.mean_of(&self.once())
+    }
+
+    /// The quantiles of the given orders (0 to 1, ascending), as those of
+    /// [`Sample`](super::Sample::quantile).
+    pub fn quantiles(&self, orders: &[f64]) -> Vec<f64> {
+        self.quantiles_of(&self.once(), orders)
+    }
+
+    /// The mean of `self` less that of `baseline` and, after it, the differences of the quantiles
+    /// of the given orders (0 to 1, ascending), each with `resamples` draws of clusters. `None`
+    /// for one cluster or without draws.
+    ///
+    /// No cluster may have values in both. For the quantile of order p there should be several
+    /// clusters' worth of values beyond it: without, no bootstrap has a good interval.
+    pub fn difference(
+        &self,
+        baseline: &Self,
+        orders: &[f64],
+        resamples: usize,
+        rng: &mut impl Rng,
+    ) -> Option<Vec<Bootstrap>> {
+        if self.clusters().min(baseline.clusters()) < 2 {
+            return None;
+        }
+        let less = |a: Vec<f64>, b: Vec<f64>| -> Vec<f64> {
+            a.into_iter().zip(b).map(|(a, b)| a - b).collect()
+        };
+        let all = |part: &Self, times: &[u32]| {
+            let mut all = vec![part.mean_of(times)];
+            all.extend(part.quantiles_of(times, orders));
+            all
+        };
+        let estimates = less(all(self, &self.once()), all(baseline, &baseline.once()));
+        let mut replicates = vec![Vec::with_capacity(resamples); estimates.len()];
+        for _ in 0..resamples {
+            let (times, base) = (self.draw(rng), baseline.draw(rng));
+            let drawn = less(all(self, &times), all(baseline, &base));
+            replicates.iter_mut().zip(drawn).for_each(|(all, one)| all.push(one));
+        }
+        // Leaving out one at a time tells nothing of the spread of quantiles (Efron and Tibshirani,
+        // chapter 11), so that theirs is 0.
+        let of_means = acceleration_of([(self, 1.0), (baseline, -1.0)].map(|(part, sign)| {
+            part.means_without_each().into_iter().map(|mean| sign * mean).collect()
+        }));
+        let accelerations = core::iter::once(of_means).chain(core::iter::repeat(0.0));
+        let parts = estimates.into_iter().zip(replicates).zip(accelerations);
+        parts.map(|((estimate, all), a)| Bootstrap::from_replicates(estimate, all, a)).collect()
+    }
+
+    /// Every cluster once.
+    fn once(&self) -> Vec<u32> {
+        vec![1; self.clusters()]
+    }
+
+    /// How often each cluster is in a draw of as many clusters as there are.
+    fn draw(&self, rng: &mut impl Rng) -> Vec<u32> {
+        let mut times = vec![0; self.clusters()];
+        for _ in 0..times.len() {
+            // The high half of the product is uniform below the length, but for a bias of 2^-64 of it.
+            let place = (u128::from(rng.next_u64()) * times.len() as u128) >> 64;
+            times[place as usize] += 1;
+        }
+        times
+    }
+
+    /// The mean with each cluster so many `times`.
+    fn mean_of(&self, times: &[u32]) -> f64 {
+        let (mut weight, mut weighted) = (0.0, 0.0);
+        for (sum, times) in self.sums.iter().zip(times) {
+            weight += sum.weight * f64::from(*times);
+            weighted += sum.weighted * f64::from(*times);
+        }
+        weighted / weight
+    }
+
+    fn means_without_each(&self) -> Vec<f64> {
+        let weight: f64 = self.sums.iter().map(|sum| sum.weight).sum();
+        let weighted: f64 = self.sums.iter().map(|sum| sum.weighted).sum();
+        let without = |sum: &Sums| (weighted - sum.weighted) / (weight - sum.weight);
+        self.sums.iter().map(without).collect()
+    }
+
+    /// Quantiles by definition 7 of Hyndman and Fan, with each cluster so many `times`.
+    fn quantiles_of(&self, times: &[u32], orders: &[f64]) -> Vec<f64> {
+        let sums = self.sums.iter().zip(times);
+        let last = sums.map(|(sum, times)| sum.count * *times as usize).sum::<usize>() - 1;
+        let positions: Vec<f64> = orders.iter().map(|p| last as f64 * p.clamp(0.0, 1.0)).collect();
+        // The values at the whole positions below and above each.
+        let (mut below, mut above) = (Vec::new(), Vec::new());
+        let mut seen = 0;
+        for (value, cluster) in self.values.iter().zip(&self.clusters) {
+            seen += times[*cluster as usize] as usize;
+            while positions.get(below.len()).is_some_and(|at| (at.floor() as usize) < seen) {
+                below.push(*value);
+            }
+            while positions.get(above.len()).is_some_and(|at| (at.ceil() as usize) < seen) {
+                above.push(*value);
+            }
+            if above.len() == positions.len() {
+                break;
+            }
+        }
+        let around = below.into_iter().zip(above).zip(positions);
+        around.map(|((a, b), at)| a + (b - a) * at.fract()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Interval, Sample};
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::SeedableRng;
+
+    const ORDERS: [f64; 3] = [0.1, 0.5, 0.95];
+
+    fn uniform(rng: &mut ChaCha8Rng) -> f64 {
+        (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn clustered(values: &[(f64, u32)]) -> Clustered {
+        let all =
+            values.iter().map(|&(value, cluster)| Observation { value, weight: 1.0, cluster });
+        Clustered::new(all).unwrap()
+    }
+
+    /// `clusters` of ten values each, which are the cluster's level plus a little.
+    fn resembling(clusters: u32, first: u32, rng: &mut ChaCha8Rng) -> Vec<(f64, u32)> {
+        let mut all = Vec::new();
+        for cluster in first..first + clusters {
+            let level = uniform(rng) + uniform(rng);
+            all.extend((0..10).map(|_| (level + 0.2 * uniform(rng), cluster)));
+        }
+        all
+    }
+
+    #[test]
+    fn statistics_are_those_of_a_sample() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for n in [1, 2, 7, 100] {
+            let values: Vec<_> = (0..n).map(|i| (uniform(&mut rng), i % 5 * 1_000_000)).collect();
+            let sample = Sample::new(values.iter().map(|(value, _)| *value)).unwrap();
+            let clustered = clustered(&values);
+            assert!((clustered.mean() - sample.mean()).abs() < 1e-12);
+            let orders = [0.0, 0.1, 0.11, 0.5, 0.99, 1.0];
+            for (p, got) in orders.iter().zip(clustered.quantiles(&orders)) {
+                assert!((got - sample.quantile(*p)).abs() < 1e-12, "{n} {p}");
+            }
+            assert_eq!(clustered.clusters(), (n as usize).min(5));
+        }
+    }
+
+    #[test]
+    fn a_mean_of_ratios_weighted_with_their_denominators_is_the_ratio_of_sums() {
+        let ratio =
+            |part: f64, whole: f64| Observation { value: part / whole, weight: whole, cluster: 0 };
+        let all = Clustered::new([ratio(3.0, 4.0), ratio(1.0, 12.0)]).unwrap();
+        assert!((all.mean() - 0.25).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_draw_repeats_clusters_as_a_sample_would() {
+        let mut rng = ChaCha8Rng::seed_from_u64(2);
+        let values = resembling(6, 0, &mut rng);
+        let all = clustered(&values);
+        let times = [2, 0, 1, 3, 0, 0];
+        let repeated = values.iter().flat_map(|&(value, cluster)| {
+            core::iter::repeat_n(value, times[cluster as usize] as usize)
+        });
+        let sample = Sample::new(repeated).unwrap();
+        assert!((all.mean_of(&times) - sample.mean()).abs() < 1e-12);
+        for (p, got) in ORDERS.iter().zip(all.quantiles_of(&times, &ORDERS)) {
+            assert!((got - sample.quantile(*p)).abs() < 1e-12, "{p}");
+        }
+    }
+
+    #[test]
+    fn intervals_of_clustered_values_cover_the_truth_and_those_of_single_values_do_not() {
+        let mut rng = ChaCha8Rng::seed_from_u64(3);
+        let (mut whole, mut median, mut single) = (0, 0, 0);
+        const EXPERIMENTS: u32 = 300;
+        for _ in 0..EXPERIMENTS {
+            let a = resembling(60, 0, &mut rng);
+            let b = resembling(60, 60, &mut rng);
+            let (a_all, b_all) = (clustered(&a), clustered(&b));
+            let all = b_all.difference(&a_all, &ORDERS, 300, &mut rng).unwrap();
+            whole += u32::from(all[0].bca(0.95).contains(0.0));
+            median += u32::from(all[2].bca(0.95).contains(0.0));
+            let apart =
+                |values: &[(f64, u32)]| Sample::new(values.iter().map(|(v, _)| *v)).unwrap();
+            let of_mean =
+                Bootstrap::of_difference(&apart(&a), &apart(&b), Sample::mean, 100, &mut rng);
+            single += u32::from(of_mean.unwrap().percentile(0.95).contains(0.0));
+        }
+        // 95 % of 300 is 285, with a standard deviation of 3.8.
+        assert!((272..=298).contains(&whole), "mean: {whole}");
+        assert!((270..=299).contains(&median), "median: {median}");
+        // Ten values that are nearly one: an interval narrower by about √10 covers about half.
+        assert!(single < 200, "as if independent: {single}");
+    }
+
+    #[test]
+    fn copies_of_a_cluster_s_values_do_not_narrow_the_interval() {
+        let mut rng = ChaCha8Rng::seed_from_u64(4);
+        let values: Vec<_> = (0..200).map(|i| (uniform(&mut rng), i)).collect();
+        let copies: Vec<_> = values.iter().flat_map(|value| [*value; 10]).collect();
+        let width = |values: &[(f64, u32)]| {
+            let (a, b): (Vec<_>, Vec<_>) = values.iter().partition(|(_, cluster)| cluster % 2 == 0);
+            let mut rng = ChaCha8Rng::seed_from_u64(5);
+            let all = clustered(&b).difference(&clustered(&a), &[0.5], 500, &mut rng).unwrap();
+            all.iter().map(|one| one.bca(0.95)).map(|Interval { low, high }| high - low).collect()
+        };
+        let (once, ten): (Vec<f64>, Vec<f64>) = (width(&values), width(&copies));
+        assert!((once[0] - ten[0]).abs() < 1e-9, "{once:?} {ten:?}");
+        assert!((once[1] - ten[1]).abs() < 0.05 * once[1], "{once:?} {ten:?}");
+    }
+
+    #[test]
+    fn the_p_value_is_below_five_percent_where_the_interval_excludes_zero() {
+        let mut rng = ChaCha8Rng::seed_from_u64(6);
+        let mut excluded = 0;
+        for shift in 0..20 {
+            let a = clustered(&resembling(40, 0, &mut rng));
+            let b: Vec<_> = resembling(40, 40, &mut rng);
+            let b: Vec<_> = b.iter().map(|(v, c)| (v + f64::from(shift) / 40.0, *c)).collect();
+            for one in clustered(&b).difference(&a, &ORDERS, 999, &mut rng).unwrap() {
+                let (interval, p) = (one.bca(0.95), one.p_value());
+                // One replicate more or less.
+                if (p - 0.05).abs() > 0.01 {
+                    assert_eq!(p < 0.05, !interval.contains(0.0), "{p} {interval:?}");
+                }
+                excluded += u32::from(p < 0.05);
+            }
+        }
+        assert!((15..75).contains(&excluded), "{excluded}");
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_none_and_what_is_certain_has_p_zero_or_one() {
+        let mut rng = ChaCha8Rng::seed_from_u64(7);
+        let one = clustered(&[(1.0, 1), (2.0, 1)]);
+        let zeros = clustered(&[(0.0, 1), (0.0, 2), (0.0, 3)]);
+        let ones = clustered(&[(1.0, 4), (1.0, 5), (1.0, 6)]);
+        assert!(one.difference(&zeros, &[0.5], 10, &mut rng).is_none());
+        assert!(ones.difference(&zeros, &[0.5], 0, &mut rng).is_none());
+        let p = |b: &Clustered, rng: &mut _| {
+            let all = b.difference(&zeros, &[0.5], 200, rng).unwrap();
+            all.iter().map(Bootstrap::p_value).collect::<Vec<_>>()
+        };
+        assert_eq!(p(&ones, &mut rng), [0.0, 0.0]);
+        let same = p(&clustered(&[(0.0, 7), (0.0, 8)]), &mut rng);
+        assert!(same.iter().all(|p| (0.999..=1.0).contains(p)), "{same:?}");
+        for (value, weight) in [(f64::NAN, 1.0), (1.0, 0.0), (1.0, f64::INFINITY)] {
+            assert!(Clustered::new([Observation { value, weight, cluster: 0 }]).is_none());
+        }
+        assert!(Clustered::new([]).is_none());
+    }
+}
