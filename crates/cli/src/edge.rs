@@ -1,15 +1,18 @@
-//! `mendcast edge`: the server, or a look at its configuration.
+//! `mendcast edge`: the server, a look at its configuration, or the evaluation of an experiment.
 
 use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;
+use std::time::Duration;
 
-use clap::Args;
+use clap::{Args, Subcommand};
 use edge::Error;
-use edge::config::{Config, Level};
+use edge::ab;
+use edge::config::{self, Config, Level};
 use edge::server::{self, State};
 use tracing::level_filters::LevelFilter;
 
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
     /// The configuration file (TOML).
     #[arg(long, value_name = "FILE", required_unless_present = "print_defaults")]
@@ -20,10 +23,91 @@ pub(crate) struct Arguments {
     /// Print a configuration file with every key, its meaning and its default, then exit.
     #[arg(long, conflicts_with_all = ["config", "check"])]
     print_defaults: bool,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Compare cohorts from session records.
+    Ab(Ab),
+}
+
+#[derive(Debug, Args)]
+struct Ab {
+    /// Session records (.jsonl, .parquet), or directories of them; both forms of one file count once.
+    #[arg(required = true, value_name = "FILES")]
+    files: Vec<PathBuf>,
+    /// What to compare, instead of the usual metrics: their names or any numeric column.
+    #[arg(long = "metric", value_name = "NAME", value_delimiter = ',')]
+    metrics: Vec<String>,
+    /// The cohort that others are compared with [default: control, or the first by name].
+    #[arg(long, value_name = "COHORT")]
+    baseline: Option<String>,
+    /// Where the bootstrap's random draws begin.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// How many draws of the bootstrap.
+    #[arg(long, value_name = "N", default_value = "2000", value_parser = clap::value_parser!(u32).range(100..=100_000))]
+    resamples: u32,
+    /// Leave out shorter sessions.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = duration)]
+    min_duration: Duration,
+    /// Only sessions of this protocol.
+    #[arg(long, value_name = "NAME", value_parser = ["h3", "h2", "h1", "rtmp"])]
+    protocol: Option<String>,
+    /// The configured weights, to check the sample ratio: control=50,treatment=50.
+    #[arg(long, value_name = "COHORT=WEIGHT", value_delimiter = ',', value_parser = weight)]
+    weights: Vec<(String, u32)>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+    /// Also write a page with tables and distributions.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+impl Ab {
+    fn run(self) -> Result<(), Error> {
+        let report = ab::compare(&ab::Options {
+            files: self.files,
+            metrics: self.metrics,
+            baseline: self.baseline,
+            seed: self.seed,
+            resamples: self.resamples as usize,
+            min_duration: self.min_duration,
+            protocol: self.protocol,
+            weights: self.weights,
+        })?;
+        if let Some(path) = self.html {
+            std::fs::write(&path, report.html())
+                .map_err(|e| Error::new(format!("{}: {e}", path.display())))?;
+        }
+        if self.json {
+            println!("{}", report.json());
+        } else {
+            print!("{}", report.text());
+        }
+        Ok(())
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    config::duration(text).ok_or("expected a duration such as 5s or 200ms")
+}
+
+fn weight(text: &str) -> Result<(String, u32), &'static str> {
+    text.rsplit_once('=')
+        .and_then(|(name, weight)| Some((name.to_owned(), weight.parse().ok()?)))
+        .filter(|(name, weight)| !name.is_empty() && *weight > 0)
+        .ok_or("expected a cohort and its weight, such as control=50")
 }
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<(), Error> {
+        if let Some(Command::Ab(ab)) = self.command {
+            return ab.run();
+        }
         let Some(path) = self.config else {
             print!("{}", Config::documented());
             return Ok(());

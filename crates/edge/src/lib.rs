@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod ab;
 mod admin;
 mod client;
 pub mod cohorts;

@@ -16,8 +16,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::Error;
-pub use value::Size;
 use value::Value;
+pub use value::{Size, duration};
 
 impl Config {
     /// Reads and checks the file at `path`; relative paths in it start at its directory.

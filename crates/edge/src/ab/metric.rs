@@ -1,0 +1,118 @@
+//! What cohorts are compared by.
+
+use crate::Error;
+use crate::sessions::{Field, Record};
+
+/// One number per session.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Metric {
+    pub name: &'static str,
+    /// Its unit; empty for counts and ratios.
+    pub unit: &'static str,
+    pub meaning: &'static str,
+    pub of: Of,
+}
+
+/// Where the number comes from.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Of {
+    /// A column of the records.
+    Column(&'static str),
+    /// So many times a column over the sum of others. The mean of a cohort is the ratio of the
+    /// cohort's sums, so that a long session counts for more than a short one.
+    Pooled { part: &'static str, whole: &'static [&'static str], times: f64 },
+}
+
+const WATCHED: &[&str] = &["player_played_s", "player_freeze_s"];
+
+const fn column(name: &'static str, unit: &'static str, meaning: &'static str) -> Metric {
+    Metric { name, unit, meaning, of: Of::Column(name) }
+}
+
+/// What is compared unless the operator names something else.
+pub(super) const METRICS: [Metric; 14] = [
+    column("first_frame_ms", "ms", "from the request to the acknowledgement of the first frame"),
+    column("player_first_frame_ms", "ms", "the player's own first-frame time"),
+    Metric {
+        name: "freezes_per_hour",
+        unit: "/h",
+        meaning: "freezes per hour of playing or freezing, pooled over sessions",
+        of: Of::Pooled { part: "player_freezes", whole: WATCHED, times: 3_600.0 },
+    },
+    Metric {
+        name: "freeze_s_per_hour",
+        unit: "s/h",
+        meaning: "seconds frozen per hour of playing or freezing, pooled over sessions",
+        of: Of::Pooled { part: "player_freeze_s", whole: WATCHED, times: 3_600.0 },
+    },
+    column("goodput_mbps", "Mbps", "media handed to the transport, over the session"),
+    column("loss_rate", "", "packets lost ÷ packets settled"),
+    column("retransmission_ratio", "", "retransmissions ÷ first transmissions"),
+    Metric {
+        name: "repeated_ratio",
+        unit: "",
+        meaning: "retransmissions of round 2 and later ÷ first transmissions, pooled over sessions",
+        of: Of::Pooled {
+            part: "repeated_retransmissions",
+            whole: &["first_transmissions"],
+            times: 1.0,
+        },
+    },
+    column("recovery_mean_ms", "ms", "recovery of data whose first retransmission was lost: mean"),
+    column("recovery_p95_ms", "ms", "the same: 95th percentile of the session"),
+    column("recovery_max_ms", "ms", "the same: maximum of the session"),
+    column("redundancy_cost", "", "replicas ÷ first transmissions"),
+    column("skips", "", "times that a viewer too slow skipped to a key frame"),
+    column("off_mode_ms_per_s", "ms/s", "time with nothing to send but replicas"),
+];
+
+impl Metric {
+    /// The metric called `name`: one of [`METRICS`], or any numeric column.
+    pub(super) fn named(name: &str) -> Result<Self, Error> {
+        if let Some(metric) = METRICS.iter().find(|metric| metric.name == name) {
+            return Ok(*metric);
+        }
+        let unit = |name: &str| match name.rsplit('_').next() {
+            Some("ms") => "ms",
+            Some("s") => "s",
+            Some("mbps") => "Mbps",
+            _ => "",
+        };
+        let numeric = |(name, kind): (&'static str, Field)| match kind {
+            Field::Text(_) => None,
+            Field::Int(_) | Field::Float(_) => Some(name),
+        };
+        let columns: Vec<_> = Record::default().fields().into_iter().filter_map(numeric).collect();
+        match columns.iter().find(|column| **column == name) {
+            Some(found) => Ok(column(found, unit(found), "")),
+            None => {
+                let derived = METRICS.iter().map(|metric| metric.name);
+                let mut all: Vec<_> = columns.into_iter().chain(derived).collect();
+                all.sort_unstable();
+                all.dedup();
+                Err(Error::new(format!("no metric {name:?}; there are {}", all.join(", "))))
+            }
+        }
+    }
+
+    /// The columns that it needs.
+    pub(super) fn columns(&self) -> Vec<&'static str> {
+        match self.of {
+            Of::Column(name) => vec![name],
+            Of::Pooled { part, whole, .. } => [&[part], whole].concat(),
+        }
+    }
+
+    /// The metric of a session and its weight in the mean, from its columns. `None` if something
+    /// is absent or the whole is nothing.
+    pub(super) fn of(&self, column: impl Fn(&str) -> f64) -> Option<(f64, f64)> {
+        let (value, weight) = match self.of {
+            Of::Column(name) => (column(name), 1.0),
+            Of::Pooled { part, whole, times } => {
+                let whole: f64 = whole.iter().map(|name| column(name)).sum();
+                (times * column(part) / whole, whole)
+            }
+        };
+        (value.is_finite() && weight.is_finite() && weight > 0.0).then_some((value, weight))
+    }
+}

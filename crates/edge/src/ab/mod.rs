@@ -1,0 +1,102 @@
+//! Cohorts compared from session records: the evaluation of an experiment in production.
+//!
+//! Chance divides viewers, not sessions, so that intervals come from drawing whole viewers
+//! ([`qoe::stats::Clustered`]). Each metric's mean and median are tested, and the p-values corrected
+//! for their number after Holm; other quantiles get intervals only. Whether the division itself
+//! went as configured is tested first (Fabijan et al., "Diagnosing Sample Ratio Mismatch in Online
+//! Controlled Experiments", KDD 2019): if not, nothing else is worth reading.
+
+mod compare;
+mod html;
+mod metric;
+mod read;
+mod text;
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::Error;
+use compare::analyse;
+use metric::{METRICS, Metric};
+use read::Table;
+
+pub use compare::{
+    Comparison, Difference, MetricReport, OfCohort, Power, Report, SampleRatio, Statistics, Totals,
+};
+pub use read::Counts;
+
+/// What is compared, and how.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Files of session records, and directories of them.
+    pub files: Vec<PathBuf>,
+    /// Names of metrics; none for the usual ones.
+    pub metrics: Vec<String>,
+    /// The cohort that others are compared with; absent for `control`, or else the first by name.
+    pub baseline: Option<String>,
+    /// Where the bootstrap's random draws begin.
+    pub seed: u64,
+    /// How many draws.
+    pub resamples: usize,
+    /// Shorter sessions are left out.
+    pub min_duration: Duration,
+    /// Only sessions of this protocol: "h3", for example.
+    pub protocol: Option<String>,
+    /// Cohorts with their configured weights, for the check of the sample ratio; may be empty.
+    pub weights: Vec<(String, u32)>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            files: Vec::new(),
+            metrics: Vec::new(),
+            baseline: None,
+            seed: 1,
+            resamples: 2_000,
+            min_duration: Duration::ZERO,
+            protocol: None,
+            weights: Vec::new(),
+        }
+    }
+}
+
+/// Reads the records and compares their cohorts.
+///
+/// # Errors
+/// One line: a path that does not exist, a metric or baseline that nobody knows, or no session
+/// of any cohort.
+pub fn compare(options: &Options) -> Result<Report, Error> {
+    let named = options.metrics.iter().map(|name| Metric::named(name));
+    let mut metrics = named.collect::<Result<Vec<_>, _>>()?;
+    if metrics.is_empty() {
+        metrics = METRICS.to_vec();
+    }
+    let columns: BTreeSet<_> = metrics.iter().flat_map(Metric::columns).collect();
+    let table = Table::read(options, &columns)?;
+    if table.cohort.is_empty() {
+        return Err(Error::new(nothing(&table.counts)));
+    }
+    analyse(&table, &metrics, options)
+}
+
+/// Why there is nothing to compare.
+fn nothing(counts: &Counts) -> String {
+    let mut why = format!("no session to compare (files: {}", counts.files);
+    for (count, what) in [
+        (counts.unreadable_files, "unreadable files"),
+        (counts.broken_lines, "broken lines"),
+        (counts.without_cohort, "sessions without a cohort"),
+        (counts.other_protocol, "sessions of other protocols"),
+        (counts.too_short, "sessions too short"),
+    ] {
+        if count > 0 {
+            why += &format!(", {what}: {count}");
+        }
+    }
+    why + ")"
+}
+
+#[cfg(test)]
+mod tests;

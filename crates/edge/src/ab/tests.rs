@@ -1,0 +1,353 @@
+//! Comparisons whose answer is known.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+
+use super::*;
+use crate::sessions::{Record, RecordWriter};
+
+fn uniform(rng: &mut ChaCha8Rng) -> f64 {
+    (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
+}
+
+/// A session of viewer `unit`, a tenth of an hour of playing.
+fn session(cohort: &str, unit: u64, first_frame_ms: f64) -> Record {
+    Record {
+        protocol: Some("h3".into()),
+        cohort: Some(cohort.into()),
+        scheme: Some(if cohort == "control" { "arq" } else { "autorec" }.into()),
+        unit: Some(format!("{unit:016x}")),
+        prefix: Some("192.0.2.0/24".into()),
+        started_ms: Some(1_795_000_000_000 + unit as i64 * 600_000),
+        duration_s: Some(400.0),
+        // What six digits after the point hold, as JSON lines do.
+        first_frame_ms: Some((first_frame_ms * 1e6).round() / 1e6),
+        player_played_s: Some(350.0),
+        player_freeze_s: Some(10.0),
+        player_freezes: Some(2),
+        ..Record::default()
+    }
+}
+
+/// The cohort that a fair coin picks.
+fn coin(rng: &mut ChaCha8Rng) -> &'static str {
+    if rng.next_u64() & 1 == 0 { "control" } else { "treatment" }
+}
+
+/// Sessions of viewers whose networks differ: `each` per viewer, `shift` times as slow in the
+/// treatment.
+fn experiment(viewers: u64, each: u64, shift: f64, rng: &mut ChaCha8Rng) -> Vec<Record> {
+    let mut all = Vec::new();
+    for unit in 0..viewers {
+        let cohort = coin(rng);
+        let network = -80.0 * (1.0 - uniform(rng)).ln();
+        for _ in 0..each {
+            let time = (60.0 + network + 20.0 * uniform(rng))
+                * if cohort == "treatment" { shift } else { 1.0 };
+            all.push(session(cohort, unit, time));
+        }
+    }
+    all
+}
+
+fn write(path: &Path, records: &[Record]) {
+    let mut text = String::new();
+    for record in records {
+        writeln!(text, "{}", record.json()).expect("text grows");
+    }
+    std::fs::write(path, text).expect("written");
+}
+
+fn options(files: &Path, metrics: &[&str]) -> Options {
+    Options {
+        files: vec![files.to_owned()],
+        metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
+        ..Options::default()
+    }
+}
+
+/// The comparison of records in a file.
+fn compared(records: &[Record], change: impl FnOnce(&mut Options)) -> Report {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("sessions.jsonl");
+    write(&path, records);
+    let mut options = options(&path, &["first_frame_ms"]);
+    change(&mut options);
+    compare(&options).expect("compared")
+}
+
+fn of_mean(report: &Report) -> &Difference {
+    &report.metrics[0].comparisons[0].differences[0]
+}
+
+#[test]
+fn statistics_of_known_sessions() {
+    let mut records = Vec::new();
+    for n in 0..101 {
+        records.push(session("b", n, n as f64));
+        records.push(session("a", 1_000 + n, 100.0 + n as f64));
+        // A long session counts for more.
+        records[2 * n as usize].player_played_s = Some(if n == 0 { 3_590.0 } else { 350.0 });
+    }
+    let report = compared(&records, |options| {
+        options.metrics.push("freezes_per_hour".into());
+        options.metrics.push("loss_rate".into());
+        options.baseline = Some("b".into());
+    });
+    let metric = &report.metrics[0];
+    assert_eq!((metric.cohorts[0].cohort.as_str(), metric.cohorts[0].units), ("b", 101));
+    let expected = Statistics { mean: 50.0, p50: 50.0, p90: 90.0, p95: 95.0, p99: 99.0 };
+    assert_eq!(metric.cohorts[0].statistics, expected);
+    let [mean, p50, p90, p95, p99] = &metric.comparisons[0].differences[..] else { panic!() };
+    assert_eq!((mean.estimate, mean.relative), (100.0, Some(2.0)));
+    assert!(mean.excludes_zero && mean.differs && p50.differs && p90.excludes_zero);
+    assert!(p90.p.is_none() && p95.low.is_some(), "5 of 101 viewers lie beyond");
+    assert!(p99.low.is_none(), "1 of 101 viewers is beyond: no interval");
+    // 2 freezes in 100 × 360 s + 3,600 s against 2 in 360 s: the ratio of sums.
+    let freezes = &report.metrics[1].cohorts;
+    assert!((freezes[0].statistics.mean - 202.0 / 11.0).abs() < 1e-9, "{:?}", freezes[0]);
+    assert!((freezes[1].statistics.mean - 20.0).abs() < 1e-9);
+    assert!((freezes[0].statistics.p50 - 20.0).abs() < 1e-9);
+    assert_eq!(report.without_data, ["loss_rate"]);
+    assert_eq!(report.comparisons, 4, "means and medians of two metrics");
+    // The interval of the difference of two means of 101 values from 0 to 100: ±1.96 × 4.12.
+    let half = (mean.high.expect("an interval") - mean.low.expect("an interval")) / 2.0;
+    assert!((7.2..9.0).contains(&half), "{half}");
+}
+
+#[test]
+fn an_a_a_comparison_differs_in_one_of_twenty() {
+    let repetitions = 200;
+    let (mut excluded, mut tested) = (0, 0);
+    for seed in 0..repetitions {
+        let records = experiment(2_000, 1, 1.0, &mut ChaCha8Rng::seed_from_u64(seed));
+        let report = compared(&records, |options| {
+            options.resamples = 200;
+            options.seed = seed;
+        });
+        excluded += u32::from(of_mean(&report).excludes_zero);
+        tested += u32::from(of_mean(&report).p.expect("tested") < 0.05);
+    }
+    // 10 of 200 are expected, with a standard deviation of 3.1: three of these either way.
+    assert!((2..=19).contains(&excluded), "intervals: {excluded}");
+    assert!((2..=19).contains(&tested), "p-values: {tested}");
+}
+
+#[test]
+fn a_shift_of_ten_percent_is_found_and_survives_the_correction() {
+    let mut rng = ChaCha8Rng::seed_from_u64(11);
+    let report = compared(&experiment(4_000, 1, 0.9, &mut rng), |options| {
+        options.metrics.push("freezes_per_hour".into());
+    });
+    let [mean, p50, p90, ..] = &report.metrics[0].comparisons[0].differences[..] else { panic!() };
+    assert!(mean.differs && p50.differs && p90.excludes_zero, "{mean:?} {p50:?} {p90:?}");
+    assert!(mean.estimate < 0.0 && (-0.15..-0.05).contains(&mean.relative.expect("a baseline")));
+    // All sessions freeze alike.
+    let freezes = &report.metrics[1].comparisons[0].differences[0];
+    assert!(!freezes.differs && freezes.estimate.abs() < 1e-9);
+    let text = report.text();
+    assert!(text.contains("DIFFERS: mean of first_frame_ms, treatment: -"), "{text}");
+    // What is found reliably is less than what was found, and less still with more data.
+    let power = report.metrics[0].comparisons[0].power.as_ref().expect("viewers");
+    let (one, four) = (power.one_week_more.expect("days"), power.four_weeks_more.expect("days"));
+    assert!(power.now < mean.estimate.abs() && one < power.now && four < one, "{power:?}");
+    // 27.8 days and 28 more: twice the data, √2 less.
+    assert!((four / power.now - (report.days / (report.days + 28.0)).sqrt()).abs() < 1e-9);
+}
+
+#[test]
+fn more_sessions_of_the_same_viewers_do_not_narrow_the_interval() {
+    let width = |each| {
+        let mut rng = ChaCha8Rng::seed_from_u64(12);
+        let report = compared(&experiment(400, each, 1.0, &mut rng), |_| {});
+        assert_eq!(report.cohorts.iter().map(|c| c.units).sum::<u64>(), 400);
+        let mean = of_mean(&report);
+        mean.high.expect("an interval") - mean.low.expect("an interval")
+    };
+    let (one, ten) = (width(1), width(10));
+    assert!((0.75..1.3).contains(&(ten / one)), "{one} {ten}");
+}
+
+#[test]
+fn with_few_viewers_nothing_is_said() {
+    let mut rng = ChaCha8Rng::seed_from_u64(13);
+    let report = compared(&experiment(20, 50, 3.0, &mut rng), |_| {});
+    let mean = of_mean(&report);
+    assert!(mean.low.is_none() && mean.p.is_none() && !mean.differs, "{mean:?}");
+    assert_eq!(report.comparisons, 0);
+    assert!(report.text().contains("too few viewers"));
+}
+
+#[test]
+fn twelve_metrics_do_not_cry_wolf() {
+    // Twelve columns of noise, for 60 experiments: some cry without the correction.
+    let columns = [
+        "rtt_ms",
+        "rtt_min_ms",
+        "recovery_mean_ms",
+        "recovery_p95_ms",
+        "recovery_max_ms",
+        "first_frame_ms",
+        "player_first_frame_ms",
+        "loss_rate",
+        "goodput_mbps",
+        "redundancy_cost",
+        "retransmission_ratio",
+        "off_mode_ms_per_s",
+    ];
+    let (mut alone, mut corrected) = (0, 0);
+    for seed in 0..60 {
+        let mut rng = ChaCha8Rng::seed_from_u64(1_000 + seed);
+        let mut records = experiment(200, 1, 1.0, &mut rng);
+        for record in &mut records {
+            let mut noise = || Some(uniform(&mut rng));
+            record.rtt_ms = noise();
+            record.rtt_min_ms = noise();
+            record.recovery_mean_ms = noise();
+            record.recovery_p95_ms = noise();
+            record.recovery_max_ms = noise();
+            record.player_first_frame_ms = noise();
+            record.loss_rate = noise();
+            record.goodput_mbps = noise();
+            record.redundancy_cost = noise();
+            record.retransmission_ratio = noise();
+            record.off_mode_ms_per_s = noise();
+        }
+        let report = compared(&records, |options| {
+            options.metrics = columns.map(String::from).to_vec();
+            options.resamples = 300;
+        });
+        assert_eq!(report.comparisons, 24);
+        let all = report.metrics.iter().flat_map(|metric| &metric.comparisons[0].differences);
+        let (a, b) = all.fold((false, false), |(a, b), one| {
+            (a || one.p.is_some_and(|p| p < 0.05), b || one.differs)
+        });
+        alone += u32::from(a);
+        corrected += u32::from(b);
+    }
+    // Of 60: 3 expected at most with the correction (standard deviation 1.7), about 35 without.
+    assert!(corrected <= 8, "{corrected}");
+    assert!(alone >= 20, "{alone}");
+}
+
+#[test]
+fn broken_lines_are_counted_and_passed_over() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let path = directory.path().join("sessions.jsonl");
+    let good = session("control", 1, 100.0).json();
+    let long = "x".repeat(200_000);
+    let cut = &good[..good.len() / 2];
+    let text = format!("{good}\n{cut}\n\n{long}\n[1]\n{good}\r\n{{\"cohort\":7}}\n{cut}");
+    std::fs::write(&path, text.as_bytes()).expect("written");
+    std::fs::write(directory.path().join("other.parquet"), b"PAR1 no").expect("written");
+    let report = compare(&options(directory.path(), &["first_frame_ms"])).expect("compared");
+    let read = &report.read;
+    assert_eq!((read.records, read.broken_lines, read.without_cohort), (3, 4, 1));
+    assert_eq!((read.files, read.unreadable_files), (2, 1));
+    assert!(read.unreadable[0].contains("other.parquet"), "{:?}", read.unreadable);
+    assert!(report.text().contains("4 broken lines"));
+    assert_eq!(report.cohorts[0].sessions, 2);
+}
+
+#[test]
+fn nothing_to_compare_is_one_line() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let error = |options: &Options| compare(options).expect_err("nothing").to_string();
+    let empty = options(directory.path(), &[]);
+    assert_eq!(error(&empty), "no session to compare (files: 0)");
+    let path = directory.path().join("sessions.jsonl");
+    std::fs::write(&path, "x\n{}\n").expect("written");
+    let expected =
+        "no session to compare (files: 1, broken lines: 1, sessions without a cohort: 1)";
+    assert_eq!(error(&empty), expected);
+    assert!(error(&options(&directory.path().join("none"), &[])).contains("No such file"));
+    assert!(error(&options(&path, &["stream"])).starts_with("no metric \"stream\"; there are "));
+    write(&path, &[session("a", 1, 1.0)]);
+    let unknown = Options { baseline: Some("z".into()), ..empty };
+    assert_eq!(error(&unknown), "no cohort \"z\"; there are a");
+}
+
+#[test]
+fn parquet_and_json_lines_of_the_same_rows_say_the_same_and_both_count_once() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let hour = Duration::from_secs(3_600);
+    let writer = RecordWriter::start(directory.path(), hour).expect("started");
+    let records = experiment(300, 2, 1.1, &mut ChaCha8Rng::seed_from_u64(14));
+    records.iter().for_each(|record| assert!(writer.write(record.clone())));
+    writer.close();
+    let entries = std::fs::read_dir(directory.path()).expect("a directory");
+    let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();
+    paths.sort();
+    let [lines, parquet] = &paths[..] else { panic!("{paths:?}") };
+    let report = |path: &Path| compare(&options(path, &[])).expect("compared");
+    let (of_lines, of_parquet, of_both) =
+        (report(lines), report(parquet), report(directory.path()));
+    assert_eq!(of_lines.read.records, 600);
+    assert_eq!(of_lines.json(), of_parquet.json());
+    assert_eq!(of_lines.json(), of_both.json());
+    // A damaged Parquet file gives way to the lines.
+    std::fs::write(parquet, b"no").expect("written");
+    let fallen_back = report(directory.path());
+    assert_eq!((fallen_back.read.records, fallen_back.read.unreadable_files), (600, 1));
+}
+
+#[test]
+fn a_mismatch_of_the_sample_ratio_is_an_alarm() {
+    let records = experiment(1_000, 1, 1.0, &mut ChaCha8Rng::seed_from_u64(15));
+    let weights = |a: u32, b: u32| vec![("control".to_owned(), a), ("treatment".to_owned(), b)];
+    let sound = compared(&records, |options| options.weights = weights(50, 50));
+    let ratio = sound.sample_ratio.as_ref().expect("weights");
+    assert!(!ratio.mismatch && ratio.p.expect("viewers") > 0.001, "{ratio:?}");
+    let wrong = compared(&records, |options| options.weights = weights(60, 40));
+    let ratio = wrong.sample_ratio.as_ref().expect("weights");
+    assert!(ratio.mismatch && ratio.chi_square > 10.8, "{ratio:?}");
+    assert!(wrong.warnings[0].starts_with("sample ratio mismatch"), "{:?}", wrong.warnings);
+    // A cohort that nobody is in is missing too.
+    let missing = compared(&records, |options| {
+        options.weights = weights(1, 1);
+        options.weights.push(("third".to_owned(), 1));
+    });
+    assert!(missing.sample_ratio.expect("weights").mismatch);
+}
+
+#[test]
+fn what_is_left_out_is_said_and_viewers_are_known_by_unit_then_network() {
+    let mut records = vec![session("control", 1, 1.0), session("control", 1, 2.0)];
+    records.push(Record { unit: None, ..session("control", 2, 3.0) });
+    records.push(Record { unit: None, ..session("treatment", 3, 3.0) });
+    records.push(Record { duration_s: Some(4.9), ..session("control", 4, 4.0) });
+    records.push(Record { protocol: Some("h2".into()), ..session("control", 5, 4.0) });
+    records.push(Record { cohort: None, ..session("control", 6, 4.0) });
+    let report = compared(&records, |options| {
+        options.protocol = Some("h3".into());
+        options.min_duration = Duration::from_secs(5);
+    });
+    let read = &report.read;
+    assert_eq!((read.other_protocol, read.too_short, read.without_cohort), (1, 1, 1));
+    assert_eq!((read.unit_from_network, read.units_in_several_cohorts), (2, 1));
+    let control = &report.cohorts[0];
+    assert_eq!((control.sessions, control.units, control.too_short), (3, 3, 1));
+    assert!(report.warnings.iter().any(|warning| warning.contains("more than one cohort")));
+}
+
+#[test]
+fn the_page_needs_nothing_else_and_names_are_text_in_it() {
+    let mut records = experiment(200, 1, 1.0, &mut ChaCha8Rng::seed_from_u64(16));
+    for record in &mut records {
+        if record.cohort.as_deref() == Some("treatment") {
+            record.cohort = Some("<script>&\"".into());
+        }
+    }
+    let html = compared(&records, |_| {}).html();
+    assert!(html.contains("&lt;script&gt;&amp;&quot;") && !html.contains("<script"));
+    for outside in ["http:", "https:", "src=", "href=", "url("] {
+        assert!(!html.contains(outside), "{outside}");
+    }
+    assert_eq!(html.matches("<svg").count(), 1);
+    // Two cohorts and two lines of the legend.
+    assert_eq!(html.matches("<polyline").count(), 4);
+    assert!(!html.contains("NaN") && !html.contains("inf"));
+}
