@@ -45,8 +45,8 @@ fn a_directory_of_records_becomes_a_table_json_and_a_page() {
     let table = text(&output.stdout);
     assert!(output.status.success() && output.stderr.is_empty(), "{table}");
     for part in [
-        "400 sessions of 200 viewers in 2 cohorts",
-        "1 broken lines left out",
+        "sessions: 400, viewers: 200, cohorts: 2, days: 2.3, files: 1\n",
+        "left out: 1 broken lines\n",
         "Sample ratio: as configured, p 1.0000.",
         "DIFFERS: mean of first_frame_ms, treatment: -80.00 ms (-34.9 %), Holm p < 0.0001",
         "No data: player_first_frame_ms, ",

@@ -54,8 +54,7 @@ impl Report {
             out.push_str(&drawing(metric, &cohorts));
         }
         out.push_str(
-            "<p class=\"remark\">* The 95 % interval of this difference alone excludes 0. Drawings \
-             show the share of sessions with at most that value, up to the 99th percentile of each \
+            "<p class=\"remark\">Drawings show the share of sessions with at most that value, up to the 99th percentile of each \
              cohort.</p>\n</html>\n",
         );
         out

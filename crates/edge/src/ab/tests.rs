@@ -248,7 +248,7 @@ fn broken_lines_are_counted_and_passed_over() {
     assert_eq!((read.records, read.broken_lines, read.without_cohort), (3, 4, 1));
     assert_eq!((read.files, read.unreadable_files), (2, 1));
     assert!(read.unreadable[0].contains("other.parquet"), "{:?}", read.unreadable);
-    assert!(report.text().contains("4 broken lines"));
+    assert!(report.text().contains("left out: 4 broken lines"));
     assert_eq!(report.cohorts[0].sessions, 2);
 }
 

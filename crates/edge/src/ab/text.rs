@@ -41,26 +41,26 @@ impl Report {
         let sessions: u64 = self.cohorts.iter().map(|cohort| cohort.sessions).sum();
         let units: u64 = self.cohorts.iter().map(|cohort| cohort.units).sum();
         let mut all = vec![format!(
-            "{} sessions of {} viewers in {} cohorts over {} days, from {} files",
+            "sessions: {}, viewers: {}, cohorts: {}, days: {:.1}, files: {}",
             whole(sessions),
             whole(units),
             self.cohorts.len(),
-            figure(self.days),
+            self.days,
             whole(read.files),
         )];
         for (count, what) in [
-            (read.broken_lines, "broken lines left out"),
-            (read.without_cohort, "sessions left out: no cohort, as no scheme could act"),
-            (read.other_protocol, "sessions left out: another protocol"),
-            (read.too_short, "sessions left out: too short"),
-            (
-                read.unit_from_network,
-                "sessions without a unit: their network stands for the viewer",
-            ),
+            (read.broken_lines, "broken lines"),
+            (read.without_cohort, "sessions of no cohort, as no scheme could act"),
+            (read.other_protocol, "sessions of other protocols"),
+            (read.too_short, "sessions too short"),
         ] {
             if count > 0 {
-                all.push(format!("{} {what}", whole(count)));
+                all.push(format!("left out: {} {what}", whole(count)));
             }
+        }
+        if read.unit_from_network > 0 {
+            let count = whole(read.unit_from_network);
+            all.push(format!("{count} sessions have no unit: their network stands for the viewer"));
         }
         all.extend(read.unreadable.iter().map(|why| format!("unreadable: {why}")));
         if read.unreadable_files > read.unreadable.len() as u64 {
@@ -105,13 +105,14 @@ impl Report {
             all.push(format!("No data: {}.", self.without_data.join(", ")));
         }
         all.push(format!(
-            "{} comparisons (means and medians); by chance alone {} of them would pass 5 % \
+            "{} comparisons (means and medians); by chance alone {:.1} of them would pass 5 % \
              uncorrected. {} draws of viewers, seed {}.",
             self.comparisons,
-            figure(self.comparisons as f64 * ALPHA),
+            self.comparisons as f64 * ALPHA,
             whole(self.resamples as u64),
             self.seed,
         ));
+        all.push("* The 95 % interval of this difference, taken alone, excludes 0.".into());
         let before = all.len();
         for metric in &self.metrics {
             for comparison in &metric.comparisons {
@@ -204,7 +205,8 @@ impl MetricReport {
             let share = power.of.map(|of| format!(" ({:.1} %)", 100.0 * size / of));
             with_unit(&figure(size), self.unit) + &share.unwrap_or_default()
         };
-        let mut text = format!("finds a mean that differs by {}", size(power.now));
+        let mut text =
+            format!("4 of 5 such experiments find a mean that differs by {}", size(power.now));
         if let (Some(one), Some(four)) = (power.one_week_more, power.four_weeks_more) {
             let _ =
                 write!(text, "; with 1 week more {}, with 4 weeks more {}", size(one), size(four));
