@@ -45,8 +45,8 @@ impl Report {
         out.push_str(&table(&self.cohort_rows()));
         let cohorts: Vec<&str> = self.cohorts.iter().map(|cohort| cohort.name.as_str()).collect();
         for metric in &self.metrics {
-            let _ = writeln!(out, "<h2>{}</h2>", escaped(metric.name));
-            let _ = writeln!(out, "<p>{}</p>", escaped(&metric.title()));
+            let _ = writeln!(out, "<h2>{}</h2>", escaped(&metric.title()));
+            let _ = writeln!(out, "<p>{}</p>", escaped(metric.meaning));
             out.push_str(&table(&metric.rows()));
             for remark in metric.remarks() {
                 let _ = writeln!(out, "<p class=\"remark\">{}</p>", escaped(&remark));
@@ -111,8 +111,7 @@ fn drawing(metric: &MetricReport, cohorts: &[&str]) -> String {
         text(LEFT - 8.0, y(share) + 4.0, "end", &format!("{:.0} %", share * 100.0));
     }
     ticks().for_each(|tick| text(x(tick), BOTTOM + 18.0, "middle", &label(tick, step)));
-    let unit = if metric.unit.is_empty() { String::new() } else { format!(" ({})", metric.unit) };
-    text((LEFT + RIGHT) / 2.0, BOTTOM + 40.0, "middle", &format!("{}{unit}", metric.name));
+    text((LEFT + RIGHT) / 2.0, BOTTOM + 40.0, "middle", &metric.title());
     for (at, cohort) in metric.cohorts.iter().enumerate() {
         text(RIGHT + 44.0, TOP + 16.0 + 20.0 * at as f64, "start", &cohort.cohort);
     }
@@ -147,10 +146,8 @@ fn step(rough: f64) -> f64 {
 
 /// A number on an axis with that step.
 fn label(tick: f64, step: f64) -> String {
-    match -step.log10().floor() {
-        digits if (0.0..=8.0).contains(&digits) => format!("{tick:.0$}", digits as usize),
-        _ => figure(tick),
-    }
+    let digits = (-step.log10().floor()).max(0.0);
+    if digits <= 8.0 { format!("{tick:.0$}", digits as usize) } else { figure(tick) }
 }
 
 fn escaped(text: &str) -> String {

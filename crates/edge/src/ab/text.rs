@@ -23,7 +23,9 @@ impl Report {
         }
         out.push_str(&aligned(&self.cohort_rows()));
         for metric in &self.metrics {
-            let _ = write!(out, "\n{}\n{}", metric.title(), aligned(&metric.rows()));
+            let colon = if metric.meaning.is_empty() { "" } else { ": " };
+            let _ = writeln!(out, "\n{}{colon}{}", metric.title(), metric.meaning);
+            out.push_str(&aligned(&metric.rows()));
             for line in metric.remarks() {
                 let _ = writeln!(out, "  {line}");
             }
@@ -137,11 +139,13 @@ impl Report {
 }
 
 impl MetricReport {
+    /// Its name with the unit.
     pub(super) fn title(&self) -> String {
-        let unit = if self.unit.is_empty() { String::new() } else { format!(" ({})", self.unit) };
-        let meaning =
-            if self.meaning.is_empty() { String::new() } else { format!(": {}", self.meaning) };
-        format!("{}{unit}{meaning}", self.name)
+        if self.unit.is_empty() {
+            self.name.into()
+        } else {
+            format!("{} ({})", self.name, self.unit)
+        }
     }
 
     /// The table: a row per cohort, then three per comparison.
