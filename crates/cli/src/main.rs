@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(all(feature = "edge", feature = "lab"))]
+mod demo;
 #[cfg(feature = "edge")]
 mod edge;
 #[cfg(feature = "lab")]
@@ -27,6 +29,9 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Show everything in one process: server, publisher, a lossy link, two viewers.
+    #[cfg(all(feature = "edge", feature = "lab"))]
+    Demo(demo::Arguments),
     /// Run the server.
     #[cfg(feature = "edge")]
     Edge(edge::Arguments),
@@ -43,6 +48,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        #[cfg(all(feature = "edge", feature = "lab"))]
+        Command::Demo(arguments) => arguments.run(),
         #[cfg(feature = "edge")]
         Command::Edge(arguments) => arguments.run().map_err(one_line),
         #[cfg(feature = "lab")]

@@ -8,8 +8,8 @@
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd as _;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
 use clap::Args;
@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// The server.
     #[arg(long, value_name = "ADDR")]
     to: SocketAddr,
+    /// The address of this machine that the server sees; otherwise the system chooses.
+    #[arg(long, value_name = "IP")]
+    from: Option<IpAddr>,
     /// Rate of the bottleneck, e.g. 12mbps.
     #[arg(long, value_parser = parse_rate)]
     rate: Option<Rate>,
@@ -116,10 +119,29 @@ struct Client {
     upstream: UdpSocket,
 }
 
+/// What a relay is made of.
 #[derive(Debug)]
-struct Relay {
+pub(crate) struct Setup {
+    /// Where clients connect.
+    pub listen: SocketAddr,
+    /// Where their datagrams go.
+    pub server: SocketAddr,
+    /// From which address of this machine.
+    pub from: Option<IpAddr>,
+    /// What happens on the way.
+    pub path: PathOptions,
+    /// How often the clients' ports change.
+    pub rebind_every: Option<Duration>,
+    /// Decides the fate of the n-th packet.
+    pub seed: u64,
+}
+
+/// A UDP relay over an emulated path.
+#[derive(Debug)]
+pub(crate) struct Relay {
     listener: UdpSocket,
     server: SocketAddr,
+    from: Option<IpAddr>,
     clients: Vec<Client>,
     by_address: HashMap<SocketAddr, usize>,
     path: Path<Datagram>,
@@ -141,10 +163,16 @@ impl Arguments {
         let signals = SignalFd::with_flags(&ends, flags).map_err(|e| format!("signals: {e}"))?;
 
         let json = self.json;
-        let mut relay = Relay::open(self)?;
-        let address = relay.listener.local_addr().map_err(|e| e.to_string())?;
-        eprintln!("listening on {address}");
-        relay.serve(&signals).map_err(|e| format!("link: {e}"))?;
+        let mut relay = Relay::open(Setup {
+            listen: self.listen,
+            server: self.to,
+            from: self.from,
+            path: self.options(),
+            rebind_every: self.rebind_every,
+            seed: self.seed,
+        })?;
+        eprintln!("listening on {}", relay.address()?);
+        relay.serve(signals.as_fd()).map_err(|e| format!("link: {e}"))?;
         relay.report(json)
     }
 
@@ -192,17 +220,20 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 impl Relay {
-    fn open(arguments: Arguments) -> Result<Self, String> {
-        let listener = socket(arguments.listen)
-            .map_err(|e| format!("cannot listen on {}: {e}", arguments.listen))?;
+    /// # Errors
+    /// One line: the address cannot be had.
+    pub(crate) fn open(setup: Setup) -> Result<Self, String> {
+        let listener =
+            socket(setup.listen).map_err(|e| format!("cannot listen on {}: {e}", setup.listen))?;
         Ok(Self {
             listener,
-            server: arguments.to,
+            server: setup.server,
+            from: setup.from,
             clients: Vec::new(),
             by_address: HashMap::new(),
-            path: Path::new(&arguments.options().path(), arguments.seed, "link"),
+            path: Path::new(&setup.path.path(), setup.seed, "link"),
             start: None,
-            rebind_every: arguments.rebind_every,
+            rebind_every: setup.rebind_every,
             next_rebind: Timestamp::MAX,
             rebindings: 0,
         })
@@ -212,12 +243,22 @@ impl Relay {
         self.start.map_or(Timestamp::ZERO, |start| Timestamp::ZERO + start.elapsed())
     }
 
-    /// Relays until a signal arrives.
-    fn serve(&mut self, signals: &SignalFd) -> io::Result<()> {
+    /// Where clients connect.
+    ///
+    /// # Errors
+    /// One line, from the system.
+    pub(crate) fn address(&self) -> Result<SocketAddr, String> {
+        self.listener.local_addr().map_err(|e| e.to_string())
+    }
+
+    /// Relays until there is something to read from `stop`.
+    ///
+    /// # Errors
+    /// A socket fails.
+    pub(crate) fn serve(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
-            self.wait(signals)?;
-            if matches!(signals.read_signal(), Ok(Some(_))) {
+            if self.wait(stop)? {
                 return Ok(());
             }
             self.take_from_clients(&mut buffer)?;
@@ -230,14 +271,16 @@ impl Relay {
         }
     }
 
-    fn wait(&self, signals: &SignalFd) -> io::Result<()> {
+    /// Sleeps until something arrives or is due. Returns whether it is `stop` that can be read.
+    fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<bool> {
         let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut fds = vec![watch(signals.as_fd()), watch(self.listener.as_fd())];
+        let mut fds = vec![watch(stop), watch(self.listener.as_fd())];
         fds.extend(self.clients.iter().map(|client| watch(client.upstream.as_fd())));
         let next = self.path.next_event().unwrap_or(Timestamp::MAX).min(self.next_rebind);
         let sleep = next.since(self.now()).min(MAX_SLEEP);
         match ppoll(&mut fds, Some(TimeSpec::from_duration(sleep)), None) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
+            Ok(_) => Ok(fds[0].any().unwrap_or(true)),
+            Err(nix::errno::Errno::EINTR) => Ok(false),
             Err(e) => Err(e.into()),
         }
     }
@@ -305,11 +348,11 @@ impl Relay {
 
     /// A new socket towards the server: a new source port.
     fn upstream(&self) -> io::Result<UdpSocket> {
-        let any: SocketAddr = match self.server {
-            SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-            SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+        let any = match self.server {
+            SocketAddr::V4(_) => [0, 0, 0, 0].into(),
+            SocketAddr::V6(_) => [0u16; 8].into(),
         };
-        let upstream = socket(any)?;
+        let upstream = socket((self.from.unwrap_or(any), 0).into())?;
         upstream.connect(self.server)?;
         Ok(upstream)
     }

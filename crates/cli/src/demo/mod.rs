@@ -1,0 +1,390 @@
+//! `mendcast demo`: everything in one process. The server, a publisher that sends the built-in clip
+//! over real RTMP, and for each cohort a lossy link and an unmodified viewer behind it. A table
+//! tells each second how they do; dashboard and player are at the URLs that it prints.
+//!
+//! The links have the same settings and the same seed, so the n-th packet of each has the same
+//! fate. Each viewer comes from a network of its own, because that is what divides viewers who
+//! bring no token.
+
+mod publisher;
+mod table;
+
+use std::io::{IsTerminal as _, stderr};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd as _;
+use std::os::unix::net::UnixStream;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use clap::Args;
+use edge::cohorts::Unit;
+use edge::config::Config;
+use edge::server::{Edge, Shared};
+use edge::sessions::Record;
+use links::options::{PathOptions, parse_duration, parse_rate};
+use links::{Loss, Queue};
+use serde_json::{Value, json};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
+use units::Rate;
+
+use crate::link::{Relay, Setup};
+use crate::watch::{self, Trust};
+use table::Table;
+
+/// The stream's name.
+const STREAM: &str = "live/demo";
+/// Networks that are tried for a viewer of each cohort: 127.0.N.0/24.
+const NETWORKS: core::ops::Range<u8> = 1..255;
+/// The player whose picture is reported.
+const PLAYER: &str = "low-latency";
+
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// End after this many seconds; otherwise Ctrl-C ends it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    seconds: Option<u64>,
+    /// Print the outcome as one JSON object at the end, and no table.
+    #[arg(long)]
+    json: bool,
+    /// Loss on the way to each viewer, e.g. 5% or ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms.
+    #[arg(long, default_value = "5%", value_name = "LOSS")]
+    loss: String,
+    /// Round-trip propagation time.
+    #[arg(long, default_value = "60ms", value_parser = parse_duration)]
+    rtt: Duration,
+    /// Rate of the bottleneck.
+    #[arg(long, default_value = "12mbps", value_parser = parse_rate)]
+    rate: Rate,
+    /// What waits for the bottleneck.
+    #[arg(long, default_value = "128kB", value_name = "SIZE")]
+    queue: String,
+    /// Same seed, same fate of the n-th packet of each link.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// The cohorts, and the schemes that they are to have.
+const COHORTS: [(&str, &str); 2] = [("arq", "arq"), ("autorec", "autorec")];
+
+/// A viewer of one cohort behind its link.
+struct Viewer {
+    cohort: &'static str,
+    id: String,
+    link: SocketAddr,
+    /// What it has seen so far.
+    seen: Arc<Mutex<Option<watch::Report>>>,
+}
+
+impl Arguments {
+    pub(crate) fn run(self) -> Result<(), String> {
+        let level = tracing::level_filters::LevelFilter::WARN;
+        tracing_subscriber::fmt()
+            .with_max_level(level)
+            .with_writer(stderr)
+            .with_ansi(stderr().is_terminal())
+            .without_time()
+            .with_target(false)
+            .init();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| format!("runtime: {e}"))?;
+        runtime.block_on(self.show())
+    }
+
+    async fn show(self) -> Result<(), String> {
+        let path = self.path()?;
+        let edge = Edge::open(config()?).map_err(|e| e.to_string())?;
+        let shared = edge.shared().clone();
+        let server = edge.listeners().first().ok_or("no listener")?.address;
+        let rtmp = *edge.rtmp().first().ok_or("no RTMP listener")?;
+        let admin = edge.admin();
+        let server_thread = serve(edge)?;
+
+        let mut links = Vec::new();
+        let mut viewers = Vec::new();
+        for (cohort, _) in COHORTS {
+            let network = network_of(&shared, cohort)?;
+            let link = Link::start(Setup {
+                listen: ([127, 0, 0, 1], 0).into(),
+                server,
+                from: Some(network),
+                path: path.clone(),
+                rebind_every: None,
+                seed: self.seed,
+            })?;
+            let id = format!("demo-{cohort}-{}", std::process::id());
+            viewers.push(Viewer { cohort, id, link: link.address, seen: Arc::default() });
+            links.push(link);
+        }
+
+        let publishing = tokio::spawn(publisher::publish(rtmp, STREAM));
+        let mut publishing = core::pin::pin!(publishing);
+        wait_for_stream(&shared, publishing.as_mut()).await?;
+        for viewer in &viewers {
+            viewer.start(server)?;
+        }
+        if !self.json {
+            self.introduce(&shared, server, rtmp, admin, &viewers);
+        }
+
+        let begun = Instant::now();
+        let end = self.seconds.map(|seconds| begun + Duration::from_secs(seconds));
+        let mut table = Table::new();
+        let mut ticks = interval(Duration::from_secs(1));
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                failed = &mut publishing => return Err(match failed {
+                    Ok(Err(why)) => why,
+                    _ => "the publisher ended".into(),
+                }),
+                _ = tokio::signal::ctrl_c() => break,
+                () = sleep_until(end.unwrap_or(begun)), if end.is_some() => break,
+                _ = ticks.tick() => if !self.json {
+                    table.show(begun.elapsed(), &outcomes(&shared, &viewers));
+                },
+            }
+        }
+        let outcomes = outcomes(&shared, &viewers);
+        if self.json {
+            let viewers: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
+            let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
+            println!(
+                "{}",
+                json!({ "seconds": seconds, "link": self.link_json(), "viewers": viewers })
+            );
+        } else {
+            table.show(begun.elapsed(), &outcomes);
+        }
+        publishing.abort();
+        shared.drain();
+        drop(links);
+        // The viewers are cut off with it; a thread that panicked has said so.
+        let _ = tokio::task::spawn_blocking(move || server_thread.join()).await;
+        Ok(())
+    }
+
+    fn path(&self) -> Result<PathOptions, String> {
+        let loss: Loss = self.loss.parse().map_err(|e| format!("--loss {}: {e}", self.loss))?;
+        let queue: Queue =
+            self.queue.parse().map_err(|e| format!("--queue {}: {e}", self.queue))?;
+        Ok(PathOptions {
+            rate: Some(self.rate),
+            rtt: Some(self.rtt),
+            queue,
+            loss_down: Some(loss),
+            ..PathOptions::default()
+        })
+    }
+
+    fn link_json(&self) -> Value {
+        json!({
+            "rate": self.rate.to_string(),
+            "rtt_ms": self.rtt.as_secs_f64() * 1e3,
+            "queue": self.queue,
+            "loss": self.loss,
+            "seed": self.seed,
+        })
+    }
+
+    fn introduce(
+        &self,
+        shared: &Shared,
+        server: SocketAddr,
+        rtmp: SocketAddr,
+        admin: Option<SocketAddr>,
+        viewers: &[Viewer],
+    ) {
+        println!(
+            "A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; two unmodified QUIC"
+        );
+        println!(
+            "clients watch it over HTTP/3, each through {} with {} loss and {:?} RTT.",
+            self.rate, self.loss, self.rtt
+        );
+        println!();
+        if let Some(admin) = admin {
+            println!("dashboard   http://{admin}/");
+        }
+        println!("directly    https://{server}/{STREAM}.flv");
+        let page = format!("/player.html?stream={STREAM}");
+        for viewer in viewers {
+            let command = shared.state().identity.chromium_command(viewer.link.port());
+            if let Some(command) = command {
+                let command = command.trim_end_matches('/');
+                println!(
+                    "in Chromium, as the viewer of {} sees it:\n  {command}\"{page}\"",
+                    viewer.cohort
+                );
+            }
+        }
+        println!();
+    }
+}
+
+/// The server's configuration.
+fn config() -> Result<Config, String> {
+    let mut text = String::from(
+        "server.listen = \"127.0.0.1:0\"\nrtmp.listen = \"127.0.0.1:0\"\ndrain.timeout = \"100ms\"\n",
+    );
+    for (name, scheme) in COHORTS {
+        text += &format!("[[cohort]]\nname = \"{name}\"\nscheme = \"{scheme}\"\n");
+    }
+    Config::parse("demo", &text).map_err(|e| e.to_string())
+}
+
+/// Runs the server on a thread of its own.
+fn serve(edge: Edge) -> Result<JoinHandle<()>, String> {
+    let run = move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let served = runtime.map(|runtime| runtime.block_on(edge.serve()));
+        if let Ok(Err(e)) = served {
+            tracing::error!("server: {e}");
+        }
+    };
+    std::thread::Builder::new().name("edge".into()).spawn(run).map_err(|e| e.to_string())
+}
+
+/// An address of this machine whose viewers are in the cohort.
+fn network_of(shared: &Shared, cohort: &str) -> Result<IpAddr, String> {
+    let state = shared.state();
+    NETWORKS
+        .map(|n| IpAddr::from([127, 0, n, 1]))
+        .find(|&address| state.cohorts.of(Unit::of_network(address)).name == cohort)
+        .ok_or_else(|| format!("no network of this machine is in the cohort {cohort}"))
+}
+
+/// A lossy link on a thread of its own, which ends when it is dropped.
+struct Link {
+    address: SocketAddr,
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Link {
+    fn start(setup: Setup) -> Result<Self, String> {
+        let mut relay = Relay::open(setup)?;
+        let address = relay.address()?;
+        let (stop, stopped) = UnixStream::pair().map_err(|e| e.to_string())?;
+        let run = move || {
+            if let Err(e) = relay.serve(stopped.as_fd()) {
+                tracing::error!("link: {e}");
+            }
+        };
+        let thread = std::thread::Builder::new().name("link".into()).spawn(run);
+        let thread = thread.map_err(|e| e.to_string())?;
+        Ok(Self { address, stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Link {
+    fn drop(&mut self) {
+        // The other end becomes readable.
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has said so.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Waits until there is something to watch.
+async fn wait_for_stream(
+    shared: &Shared,
+    mut publishing: core::pin::Pin<&mut tokio::task::JoinHandle<Result<(), String>>>,
+) -> Result<(), String> {
+    let live = || {
+        let stream = shared.state().live.streams.get(STREAM);
+        stream.is_some_and(|stream| stream.with_cache(|cache| cache.groups().next().is_some()))
+    };
+    while !live() {
+        tokio::select! {
+            failed = publishing.as_mut() => return Err(match failed {
+                Ok(Err(why)) => why,
+                _ => "the publisher ended".into(),
+            }),
+            () = tokio::time::sleep(Duration::from_millis(20)) => {}
+        }
+    }
+    Ok(())
+}
+
+impl Viewer {
+    /// Watches until the process ends; connects again whenever it has to.
+    fn start(&self, server: SocketAddr) -> Result<(), String> {
+        let mut viewer = watch::Viewer::new(watch::Options {
+            url: format!("https://{server}/{STREAM}.flv"),
+            connect: Some(self.link),
+            trust: Trust::Anyone,
+            limit: None,
+            viewer: Some(self.id.clone()),
+            player: PLAYER,
+        })?;
+        let (seen, cohort) = (self.seen.clone(), self.cohort);
+        tokio::spawn(async move {
+            loop {
+                let note = |report: &watch::Report| {
+                    *seen.lock().unwrap_or_else(PoisonError::into_inner) = Some(report.clone());
+                };
+                if let Err(why) = viewer.view(note).await {
+                    tracing::warn!("viewer of {cohort}: {why}");
+                }
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        });
+        Ok(())
+    }
+}
+
+/// How a viewer does, as it sees it and as the server sees it.
+struct Outcome {
+    cohort: &'static str,
+    seen: Option<watch::Report>,
+    record: Option<Record>,
+}
+
+fn outcomes(shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
+    let sessions = shared.state().live.sessions.all();
+    viewers
+        .iter()
+        .map(|viewer| {
+            let mine =
+                |s: &&Arc<edge::sessions::Session>| s.opening().viewer.as_ref() == Some(&viewer.id);
+            Outcome {
+                cohort: viewer.cohort,
+                seen: viewer.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+                record: sessions.iter().rev().find(mine).map(|session| session.record()),
+            }
+        })
+        .collect()
+}
+
+impl Outcome {
+    /// The player whose picture is reported.
+    fn player(&self) -> Option<&qoe::Report> {
+        let players = &self.seen.as_ref()?.players;
+        players.iter().find(|player| player.name == PLAYER).map(|player| &player.seen)
+    }
+
+    fn json(&self) -> Value {
+        let player = self.player();
+        let record = self.record.as_ref();
+        let round = |value: f64| (value * 1e3).round() / 1e3;
+        json!({
+            "cohort": self.cohort,
+            "scheme": record.and_then(|r| r.scheme.clone()),
+            "client": "quinn",
+            "protocol": "h3",
+            "first_frame_ms": player.and_then(|p| p.first_frame).map(|t| round(t.as_secs_f64() * 1e3)),
+            "played_s": player.map(|p| round(p.played.as_secs_f64())),
+            "freezes": player.map(|p| p.freezes[0].count),
+            "freeze_s": player.map(|p| round(p.freezes[0].total.as_secs_f64())),
+            "bytes": self.seen.as_ref().map(|seen| seen.bytes),
+            "loss_rate": record.and_then(|r| r.loss_rate).map(round),
+            "recovery_latency_ms": record.and_then(|r| r.recovery_mean_ms).map(round),
+            "redundancy_cost": record.and_then(|r| r.redundancy_cost).map(round),
+        })
+    }
+}
