@@ -14,7 +14,6 @@ mod link;
 #[cfg(feature = "lab")]
 mod watch;
 
-use core::fmt::Display;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -69,6 +68,7 @@ fn main() -> ExitCode {
 }
 
 /// An error as the last line of a run.
-fn one_line(error: impl Display) -> String {
+#[cfg(feature = "edge")]
+fn one_line(error: impl core::fmt::Display) -> String {
     error.to_string().lines().collect::<Vec<_>>().join("; ")
 }

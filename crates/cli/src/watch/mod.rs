@@ -25,7 +25,7 @@ pub(crate) use view::{Options, Viewer};
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
-    /// What to watch: https://HOST[:PORT]/PATH. A path that ends in `.flv` or `.m3u8` is played.
+    /// What to watch: `https://HOST[:PORT]/PATH`. A path that ends in `.flv` or `.m3u8` is played.
     url: String,
     /// Stop after this long; otherwise at the end of the stream.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]

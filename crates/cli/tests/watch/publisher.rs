@@ -1,6 +1,6 @@
 //! A publisher of the demo clip over RTMP, with no encoder.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -44,7 +44,10 @@ impl Publisher {
             client: Client::new(url, Intent::Publish, Config::default(), &[7; 1_528]),
         };
         let seen = stop.clone();
-        let thread = std::thread::spawn(move || connection.publish(pause, &started, &seen));
+        let thread = std::thread::spawn(move || {
+            // The server may be gone before.
+            let _ = connection.publish(pause, &started, &seen);
+        });
         wait.recv_timeout(Duration::from_secs(10)).expect("published");
         Self { stop, thread: Some(thread) }
     }
@@ -66,9 +69,14 @@ struct Connection {
 }
 
 impl Connection {
-    fn publish(mut self, pause: Option<Pause>, started: &Sender<()>, stop: &AtomicBool) {
-        self.socket.set_read_timeout(Some(Duration::from_millis(1))).expect("set");
-        while self.exchange() != Some(ClientEvent::Publishing) {}
+    fn publish(
+        mut self,
+        pause: Option<Pause>,
+        started: &Sender<()>,
+        stop: &AtomicBool,
+    ) -> io::Result<()> {
+        self.socket.set_read_timeout(Some(Duration::from_millis(1)))?;
+        while self.exchange()? != Some(ClientEvent::Publishing) {}
         let (clip, start) = (clip(), Instant::now());
         let length = clip.last().map_or(0, Tag::timestamp) + 40;
         for round in 0.. {
@@ -79,42 +87,43 @@ impl Connection {
                     due = pause.at + pause.length;
                 }
                 while start.elapsed() < due {
-                    self.exchange();
+                    self.exchange()?;
                     if stop.load(Ordering::Relaxed) {
                         self.client.close();
-                        self.write();
-                        return;
+                        return self.write();
                     }
                     let left = due.saturating_sub(start.elapsed());
                     std::thread::sleep(left.min(Duration::from_millis(20)));
                 }
                 // What is late goes out at once: nothing is read in between.
                 self.client.send_tag(&tag.clone().with_timestamp(time));
-                self.write();
+                self.write()?;
                 if tag.role() == Role::KeyFrame {
                     // Nobody may wait any more.
                     let _ = started.send(());
                 }
             }
         }
+        Ok(())
     }
 
-    fn write(&mut self) {
+    fn write(&mut self) -> io::Result<()> {
         while let Some(bytes) = self.client.poll_output() {
-            self.socket.write_all(&bytes).expect("written");
+            self.socket.write_all(&bytes)?;
         }
+        Ok(())
     }
 
     /// Writes what is to be written and reads what is there, or comes within a millisecond.
-    fn exchange(&mut self) -> Option<ClientEvent> {
-        self.write();
+    fn exchange(&mut self) -> io::Result<Option<ClientEvent>> {
+        self.write()?;
         let mut buffer = [0; 4_096];
         match self.socket.read(&mut buffer) {
-            Ok(0) => panic!("the server closed the connection"),
+            Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
             Ok(length) => self.client.handle(&buffer[..length]).expect("RTMP"),
             Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-            Err(e) => panic!("{e}"),
+            Err(e) => return Err(e),
         }
-        self.client.poll_event()
+        Ok(self.client.poll_event())
     }
 }
