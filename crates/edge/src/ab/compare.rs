@@ -1,6 +1,7 @@
 //! From columns to a report: statistics of each cohort, differences with their intervals, the
 //! check of the sample ratio, and what more data would show.
 
+use std::collections::HashMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -34,6 +35,8 @@ const MIN_EXPECTED: f64 = 5.0;
 const DETECTABLE: f64 = 2.802;
 /// Steps of a curve.
 const CURVE: u32 = 200;
+/// A viewer with a larger share of a cohort's sessions decides its statistics.
+const LARGE: f64 = 0.05;
 const DAY_MS: f64 = 86_400_000.0;
 
 /// The comparison of all cohorts.
@@ -452,6 +455,18 @@ fn warnings(
             table.counts.units_in_several_cohorts
         ));
     }
+    for (place, most) in most_of_one_viewer(table).into_iter().enumerate() {
+        let seen = &table.cohorts[place];
+        let share = most as f64 / (seen.assigned_sessions - seen.too_short).max(1) as f64;
+        if seen.assigned_units >= MIN_UNITS as u64 && share > LARGE {
+            all.push(format!(
+                "one viewer has {:.0} % of the sessions of cohort {}: all its figures hang on that \
+                 viewer, who may be a large network",
+                100.0 * share,
+                seen.name
+            ));
+        }
+    }
     for cohort in cohorts.iter().filter(|cohort| cohort.schemes.len() > 1) {
         let schemes = cohort.schemes.join(", ");
         all.push(format!("cohort {} had several schemes: {schemes}", cohort.name));
@@ -468,4 +483,18 @@ fn warnings(
         all.push("less than a week of data: days of the week differ".into());
     }
     all
+}
+
+/// How many sessions the viewer with the most of them has, by place of the cohort.
+fn most_of_one_viewer(table: &Table) -> Vec<u64> {
+    let mut sessions: HashMap<(u16, u32), u64> = HashMap::new();
+    for at in table.cohort.iter().copied().zip(table.unit.iter().copied()) {
+        *sessions.entry(at).or_default() += 1;
+    }
+    let mut most = vec![0; table.cohorts.len()];
+    for ((place, _), count) in sessions {
+        let most = &mut most[usize::from(place)];
+        *most = count.max(*most);
+    }
+    most
 }

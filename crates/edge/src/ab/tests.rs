@@ -334,6 +334,19 @@ fn what_is_left_out_is_said_and_viewers_are_known_by_unit_then_network() {
 }
 
 #[test]
+fn a_network_with_much_of_a_cohort_is_told_of_and_is_no_difference_by_itself() {
+    let mut rng = ChaCha8Rng::seed_from_u64(17);
+    let mut records = experiment(1_000, 1, 1.0, &mut rng);
+    assert!(!compared(&records, |_| {}).text().contains("one viewer"));
+    // It happens to be far away, and in the treatment.
+    records.extend((0..200).map(|_| session("treatment", 5_000, 600.0)));
+    let report = compared(&records, |_| {});
+    let warned = |text: &str| report.warnings.iter().any(|warning| warning.contains(text));
+    assert!(warned("one viewer has 30 % of the sessions of cohort treatment"), "{}", report.text());
+    assert!(of_mean(&report).estimate > 50.0 && !of_mean(&report).differs, "{}", report.text());
+}
+
+#[test]
 fn the_page_needs_nothing_else_and_names_are_text_in_it() {
     let mut records = experiment(200, 1, 1.0, &mut ChaCha8Rng::seed_from_u64(16));
     for record in &mut records {

@@ -90,21 +90,14 @@ impl Bootstrap {
         self.replicates.variance().unwrap_or(0.0).sqrt()
     }
 
-    /// The two-sided p-value of the hypothesis that the statistic is in truth 0: 1 less the level
-    /// of the [`bca`](Self::bca) interval that ends at 0. So many replicates tell no probability
-    /// below one in twice their number; where none lies beyond 0, the normal tail at that many
-    /// standard errors does.
+    /// The two-sided p-value of the hypothesis that the statistic is in truth 0: the normal tail at
+    /// so many standard errors. Counting replicates beyond 0 cannot tell one small p-value from
+    /// another, and BCa's correction, taken that far out, makes them absurdly small.
     pub fn p_value(&self) -> f64 {
-        let n = self.replicates.values().len() as f64;
-        let order = self.order_of(0.0);
-        let shifted = normal::quantile(order) - self.bias();
-        // The inverse of what `bca` does to a normal quantile.
-        let z = shifted / (1.0 + self.acceleration * shifted).max(f64::EPSILON) - self.bias();
-        let p = (2.0 * normal::cdf(-z.abs())).min(1.0);
-        if order > 0.5 / n && order < 1.0 - 0.5 / n {
-            return p;
+        if self.estimate == 0.0 {
+            return 1.0;
         }
-        p.min(2.0 * normal::cdf(-self.estimate.abs() / self.standard_error()))
+        2.0 * normal::cdf(-self.estimate.abs() / self.standard_error())
     }
 
     /// The percentile interval: what the middle `level` (0 to 1) of the replicates spans.
@@ -128,19 +121,15 @@ impl Bootstrap {
         self.between(order(tail), order(-tail))
     }
 
-    /// Efron and Tibshirani's z₀: where the estimate lies among the replicates.
+    /// Efron and Tibshirani's z₀: where the estimate lies among the replicates. Equal ones, of
+    /// which quantiles have many, count half.
     fn bias(&self) -> f64 {
-        normal::quantile(self.order_of(self.estimate))
-    }
-
-    /// The share of replicates below `value`, between half a replicate and all but half a one.
-    /// Equal ones, of which quantiles have many, count half.
-    fn order_of(&self, value: f64) -> f64 {
         let replicates = self.replicates.values();
-        let less = replicates.partition_point(|replicate| *replicate < value);
-        let up_to = replicates.partition_point(|replicate| *replicate <= value);
+        let less = replicates.partition_point(|value| *value < self.estimate);
+        let up_to = replicates.partition_point(|value| *value <= self.estimate);
         let n = replicates.len() as f64;
-        ((less + up_to) as f64 / (2.0 * n)).clamp(0.5 / n, 1.0 - 0.5 / n)
+        let share = (less + up_to) as f64 / (2.0 * n);
+        normal::quantile(share.clamp(0.5 / n, 1.0 - 0.5 / n))
     }
 
     fn between(&self, low: f64, high: f64) -> Interval {
