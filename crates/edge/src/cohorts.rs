@@ -4,7 +4,7 @@
 //! The unit is the viewer, not the connection: a random number that the client carries back to us
 //! inside our address token, or, before it has one, a hash of its network. A keyed hash of the unit
 //! picks the cohort, so a viewer stays in it, and another experiment (another salt) divides
-//! viewers anew.
+//! viewers anew. The number that a new viewer is given is one of the cohort that it is in already.
 
 use core::fmt;
 use std::collections::HashSet;
@@ -123,6 +123,18 @@ impl Cohorts {
         &self.cohorts[0]
     }
 
+    /// A unit of its own for a viewer who was known by its network, in the same cohort; `random`
+    /// makes it unique.
+    pub fn own_unit(&self, network: Unit, random: u64) -> Unit {
+        let cohort = &self.of(network).name;
+        // A cohort with a small weight takes some tries. One with hardly any may not be found, and
+        // then the network goes on standing for the viewer.
+        (0..10_000u64)
+            .map(|n| Unit(hash(&random.to_be_bytes(), &n.to_be_bytes())))
+            .find(|&unit| &self.of(unit).name == cohort)
+            .unwrap_or(network)
+    }
+
     /// All cohorts.
     pub fn all(&self) -> &[Cohort] {
         &self.cohorts
@@ -159,6 +171,16 @@ mod tests {
         let treated = units.clone().filter(|&unit| cohorts.of(unit).name == "treatment").count();
         assert!((2_350..2_650).contains(&treated), "{treated}");
         assert!(units.clone().all(|unit| cohorts.of(unit) == cohorts.clone().of(unit)));
+    }
+
+    #[test]
+    fn a_unit_of_ones_own_is_in_the_cohort_of_the_network() {
+        let cohorts = cohorts(TWO);
+        for n in 0..200 {
+            let own = cohorts.own_unit(Unit(n), n);
+            assert_eq!(cohorts.of(own), cohorts.of(Unit(n)));
+            assert!(own != Unit(n) && own != cohorts.own_unit(Unit(n), n + 1));
+        }
     }
 
     #[test]

@@ -13,6 +13,7 @@ use bytes::BytesMut;
 use http3::{OverQuic, RequestHead as Http3Head, code};
 use units::{Direction, StreamId, Timestamp};
 
+use super::settings::random;
 use super::watch::Watch;
 use crate::cohorts::{Cohort, Unit};
 use crate::front::{self, Answer, Body, RequestHead, Responder};
@@ -75,8 +76,9 @@ pub(super) struct Session {
     responses: Vec<Response>,
     /// The viewers' sessions on this connection: one, as a rule.
     watches: Vec<Watch>,
-    /// The viewer, and its cohort.
+    /// The viewer, what its next token tells of it, and its cohort.
     unit: Unit,
+    next_unit: Unit,
     cohort: Option<Cohort>,
     /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
     held: Vec<(StreamId, Box<Http3Head>)>,
@@ -96,6 +98,7 @@ impl Session {
             responses: Vec::new(),
             watches: Vec::new(),
             unit: Unit(0),
+            next_unit: Unit(0),
             cohort: None,
             held: Vec::new(),
             alpn: Vec::new(),
@@ -110,6 +113,11 @@ impl Session {
         let known = info.returned_token.as_deref().and_then(Unit::from_token);
         let remote = connection.addresses().remote.ip();
         self.unit = known.unwrap_or_else(|| Unit::of_network(remote));
+        self.next_unit = known.unwrap_or_else(|| {
+            let random = random().unwrap_or_default();
+            let random = random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte));
+            self.state.cohorts.own_unit(self.unit, random)
+        });
         self.cohort = Some(self.state.cohorts.of(self.unit).clone());
         if self.alpn == b"hq-interop" {
             self.protocol = Protocol::Http09(Vec::new());
@@ -336,7 +344,7 @@ impl Session {
 
     /// What an address token carries back to us.
     pub(super) fn token(&self) -> Vec<u8> {
-        self.unit.to_token()
+        self.next_unit.to_token()
     }
 
     /// Whether no response is under way.
