@@ -20,6 +20,8 @@ use crate::sessions::prefix;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Unit(pub u64);
 
+/// Draws of a unit in the cohort of a network.
+const MAX_TRIES: u64 = 500;
 /// The version of what our tokens carry.
 const VERSION: u8 = 1;
 
@@ -129,7 +131,7 @@ impl Cohorts {
         let cohort = &self.of(network).name;
         // A cohort with a small weight takes some tries. One with hardly any may not be found, and
         // then the network goes on standing for the viewer.
-        (0..10_000u64)
+        (0..MAX_TRIES)
             .map(|n| Unit(hash(&random.to_be_bytes(), &n.to_be_bytes())))
             .find(|&unit| &self.of(unit).name == cohort)
             .unwrap_or(network)

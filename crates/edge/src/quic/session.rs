@@ -76,9 +76,9 @@ pub(super) struct Session {
     responses: Vec<Response>,
     /// The viewers' sessions on this connection: one, as a rule.
     watches: Vec<Watch>,
-    /// The viewer, what its next token tells of it, and its cohort.
+    /// The viewer, whether it was known by its token, and its cohort.
     unit: Unit,
-    next_unit: Unit,
+    is_known: bool,
     cohort: Option<Cohort>,
     /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
     held: Vec<(StreamId, Box<Http3Head>)>,
@@ -98,7 +98,7 @@ impl Session {
             responses: Vec::new(),
             watches: Vec::new(),
             unit: Unit(0),
-            next_unit: Unit(0),
+            is_known: false,
             cohort: None,
             held: Vec::new(),
             alpn: Vec::new(),
@@ -113,11 +113,7 @@ impl Session {
         let known = info.returned_token.as_deref().and_then(Unit::from_token);
         let remote = connection.addresses().remote.ip();
         self.unit = known.unwrap_or_else(|| Unit::of_network(remote));
-        self.next_unit = known.unwrap_or_else(|| {
-            let random = random().unwrap_or_default();
-            let random = random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte));
-            self.state.cohorts.own_unit(self.unit, random)
-        });
+        self.is_known = known.is_some();
         self.cohort = Some(self.state.cohorts.of(self.unit).clone());
         if self.alpn == b"hq-interop" {
             self.protocol = Protocol::Http09(Vec::new());
@@ -344,7 +340,12 @@ impl Session {
 
     /// What an address token carries back to us.
     pub(super) fn token(&self) -> Vec<u8> {
-        self.next_unit.to_token()
+        if self.is_known {
+            return self.unit.to_token();
+        }
+        let random = random().unwrap_or_default();
+        let random = random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte));
+        self.state.cohorts.own_unit(self.unit, random).to_token()
     }
 
     /// Whether no response is under way.
