@@ -1,6 +1,8 @@
 # The commands of the README. Each installs what it needs or says in one line what is missing.
 #
+#   make demo     server, publisher, lossy link and viewers in one process, with a live table
 #   make test     builds everything and runs every test (a few minutes)
+#   make e2e      a real Chromium plays through a lossy link: needs Node, Chromium, ffmpeg
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths
@@ -11,7 +13,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: test interop bench fuzz lab web lint need-cargo need-cc
+.PHONY: demo test e2e interop bench fuzz lab web lint need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -23,8 +25,21 @@ need-cc:
 	    { apt-get update -q && apt-get install -yq --no-install-recommends gcc g++ make cmake; } >/dev/null; } || { \
 	  echo "missing: a C compiler and cmake (Debian: apt-get install gcc g++ cmake)"; exit 1; }
 
+demo: need-cargo need-cc pages
+	$(CARGO) build --release --locked --bin mendcast
+	$(TARGET)/release/mendcast demo $(DEMO)
+
+# The pages are worth having, and nothing depends on them.
+pages:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory web; \
+	  else echo "no Node: the dashboard and the player page will say that they are missing (Debian: apt-get install npm)"; fi
+
 test: need-cargo need-cc
 	$(CARGO) test --workspace --locked
+
+e2e: need-cargo need-cc web
+	$(CARGO) build --locked --bin mendcast
+	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/edge.test.mjs
 
 interop: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast

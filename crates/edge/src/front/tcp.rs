@@ -85,8 +85,7 @@ pub(crate) async fn serve(
 async fn connection(stream: TcpStream, remote: SocketAddr, port: u16, shared: &Shared) {
     let state = shared.state();
     let times = &state.config.tcp;
-    // Responses leave in whole chunks; waiting for more only delays the last one.
-    let _ = stream.set_nodelay(true);
+    crate::io::prepare(&stream);
     let acceptor = TlsAcceptor::from(state.tcp_tls.clone());
     let stream = match timeout(times.header_timeout, acceptor.accept(stream)).await {
         Ok(Ok(stream)) => stream,

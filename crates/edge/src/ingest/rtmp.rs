@@ -135,8 +135,7 @@ impl Connection {
     }
 
     async fn drive(&mut self, stream: &mut TcpStream) -> Result<(), String> {
-        // Pieces are written together; waiting for more only delays the last one.
-        let _ = stream.set_nodelay(true);
+        crate::io::prepare(stream);
         let idle = self.state.config.rtmp.timeout;
         let (mut reader, mut writer) = stream.split();
         let mut input = BytesMut::with_capacity(READ);

@@ -73,6 +73,18 @@ fn bind(address: SocketAddr, split: bool, cores: usize, config: &Config) -> io::
     Ok(Listener { address, tcp, udp })
 }
 
+/// Bytes that the kernel takes ahead of what a viewer on TCP has room for: what waits there can no
+/// longer be skipped.
+const UNSENT: u32 = 128 * 1024;
+
+/// Makes a TCP connection fit for live media: nothing waits for more, and little waits in the
+/// kernel. Where the kernel cannot do that, the connection works all the same.
+pub(crate) fn prepare(stream: &tokio::net::TcpStream) {
+    let _ = stream.set_nodelay(true);
+    #[cfg(target_os = "linux")]
+    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
+}
+
 /// A TCP listener; on an IPv6 wildcard it takes IPv4 too, unless `split`.
 fn tcp(address: SocketAddr, split: bool) -> io::Result<TcpListener> {
     let tcp =
