@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod edge;
 mod identity;
 mod loopback;
 mod memory;
@@ -28,13 +29,13 @@ struct Arguments {
     #[command(subcommand)]
     role: Option<Role>,
     /// Fewer bytes and rounds: a look, no measurement.
-    #[arg(long)]
+    #[arg(long, global = true)]
     quick: bool,
     /// Where the rows go.
-    #[arg(long, default_value = "bench.json", value_name = "FILE")]
+    #[arg(long, global = true, default_value = "bench.json", value_name = "FILE")]
     out: PathBuf,
     /// The server under test; by default the `mendcast` beside this program.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, global = true, value_name = "FILE")]
     mendcast: Option<PathBuf>,
     /// The program with the peers that are built apart (peers/); without it they are left out.
     #[arg(long, value_name = "FILE")]
@@ -44,9 +45,17 @@ struct Arguments {
     only: String,
 }
 
-/// Processes that the benchmark starts of itself.
+/// A benchmark of its own, and processes that the benchmarks start of themselves.
 #[derive(Debug, Subcommand)]
 enum Role {
+    /// What a live viewer costs.
+    Edge(edge::Live),
+    /// The viewers of the live benchmark.
+    #[command(hide = true)]
+    Watch(edge::Watch),
+    /// A server of the live benchmark whose heap is counted.
+    #[command(hide = true)]
+    Heap(edge::Heap),
     /// A server of the loopback benchmark.
     #[command(hide = true)]
     Serve(loopback::Serve),
@@ -56,9 +65,22 @@ enum Role {
 }
 
 fn run(arguments: Arguments) -> Result<(), String> {
+    let mendcast = || match &arguments.mendcast {
+        Some(path) => Ok(path.clone()),
+        None => std::env::current_exe()
+            .map(|own| own.with_file_name("mendcast"))
+            .map_err(|e| e.to_string()),
+    };
     match arguments.role {
         Some(Role::Serve(serve)) => return serve.run(),
         Some(Role::Fetch(fetch)) => return fetch.run(),
+        Some(Role::Watch(watch)) => return watch.run(),
+        Some(Role::Heap(heap)) => return heap.run(),
+        Some(Role::Edge(live)) => {
+            let mut report = Report::new();
+            live.run(&mut report, arguments.quick, mendcast()?)?;
+            return report.write(&arguments.out);
+        }
         None => {}
     }
     let scale = if arguments.quick { 8 } else { 1 };
@@ -75,12 +97,8 @@ fn run(arguments: Arguments) -> Result<(), String> {
         simulation::measure(&mut report, rounds, (128 << 20) / scale)?;
     }
     if wanted("loopback_gbit_per_cpu_second") {
-        let mendcast = match arguments.mendcast {
-            Some(path) => path,
-            None => std::env::current_exe().map_err(|e| e.to_string())?.with_file_name("mendcast"),
-        };
         let peers = arguments.peers.as_deref();
-        loopback::measure(&mut report, rounds, 1_024 / scale as usize, &mendcast, peers)?;
+        loopback::measure(&mut report, rounds, 1_024 / scale as usize, &mendcast()?, peers)?;
     }
     report.write(&arguments.out)
 }

@@ -51,7 +51,7 @@ impl Serve {
 }
 
 /// A socket for a client, with room for what a server sends in one go.
-fn client_socket() -> std::io::Result<std::net::UdpSocket> {
+pub(crate) fn client_socket() -> std::io::Result<std::net::UdpSocket> {
     let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
     socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
     Ok(socket)
@@ -108,7 +108,7 @@ fn process_cpu(pid: u32) -> Result<Duration, String> {
 }
 
 /// Datagrams that sockets had no room for, on the whole machine.
-fn receive_errors() -> u64 {
+pub(crate) fn receive_errors() -> u64 {
     let text = std::fs::read_to_string("/proc/net/snmp").unwrap_or_default();
     let mut lines = text.lines().filter_map(|line| line.strip_prefix("Udp: "));
     let (names, values) = (lines.next().unwrap_or(""), lines.next().unwrap_or(""));
@@ -117,7 +117,7 @@ fn receive_errors() -> u64 {
 }
 
 /// Nanoseconds to seal a packet of 1,200 bytes: what this machine gives at the moment.
-fn calibration() -> f64 {
+pub(crate) fn calibration() -> f64 {
     const PACKETS: u32 = 100_000;
     let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).expect("a key has 16 bytes");
     let key = LessSafeKey::new(key);

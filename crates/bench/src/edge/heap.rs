@@ -1,0 +1,66 @@
+//! A relay in this process, whose allocator counts: what each viewer adds to the heap, the event
+//! loops, tables and sessions included.
+
+use std::io::{BufRead as _, stdin};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use edge::config::Config;
+use edge::server::Edge;
+
+use super::media::GROUP;
+use super::{quinn_relay, servers};
+use crate::ALLOCATOR;
+
+/// What is kept of the stream grows and shrinks with its groups: whole ones are averaged over.
+const AVERAGED: Duration = Duration::from_secs(2 * GROUP.as_secs());
+
+/// Serves until it is killed; for each line that it reads it prints the bytes of heap in use.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Heap {
+    /// `mendcast` or `quinn`.
+    name: String,
+    /// Directory with `chain.pem` and `key.pem`.
+    dir: PathBuf,
+}
+
+impl Heap {
+    pub(crate) fn run(self) -> Result<(), String> {
+        std::thread::spawn(|| {
+            for _ in stdin().lock().lines() {
+                println!("{}", in_use());
+            }
+        });
+        match self.name.as_str() {
+            "mendcast" => serve(&self.dir),
+            "quinn" => quinn_relay::run(&self.dir),
+            other => Err(format!("no server `{other}`")),
+        }
+    }
+}
+
+fn in_use() -> f64 {
+    let (end, mut sum, mut samples) = (Instant::now() + AVERAGED, 0.0, 0u32);
+    while Instant::now() < end {
+        let stats = ALLOCATOR.stats();
+        sum += stats.bytes_allocated as f64 - stats.bytes_deallocated as f64;
+        samples += 1;
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    sum / f64::from(samples)
+}
+
+fn serve(dir: &Path) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
+    runtime.block_on(async {
+        let config = Config::load(&servers::edge_config(dir)?).map_err(|e| e.to_string())?;
+        let edge = Edge::open(config).map_err(|e| e.to_string())?;
+        if let (Some(quic), Some(rtmp)) = (edge.listeners().first(), edge.rtmp().first()) {
+            println!("listening {} {rtmp}", quic.address);
+        }
+        edge.serve().await.map_err(|e| e.to_string())
+    })
+}

@@ -1,0 +1,141 @@
+//! The stream that all contestants carry: 2 Mbps of FLV in real time, 25 frames per second of video
+//! with a key frame each 2 s, and AAC-sized sound. Every frame says when it was published, on
+//! CLOCK_MONOTONIC, which all processes of a machine share.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use media::Tag;
+use media::flv::Kind;
+use nix::time::{ClockId, clock_gettime};
+
+/// Bits of payload per second, in total.
+pub(super) const RATE: f64 = 2e6;
+/// Between two key frames.
+pub(super) const GROUP: Duration = Duration::from_secs(2);
+
+const FRAMES_PER_GROUP: u64 = 50;
+const FRAME: Duration = Duration::from_millis(40);
+/// 1,024 samples of 48 kHz.
+const SOUND: Duration = Duration::from_micros(21_333);
+/// 128 kbit/s.
+const SOUND_BYTES: usize = 341;
+/// A key frame is about seven times as large as the others.
+const KEY_BYTES: usize = 60_000;
+const OTHER_BYTES: usize =
+    (2 * (RATE as usize - 128_000) / 8 - KEY_BYTES) / (FRAMES_PER_GROUP as usize - 1);
+
+/// Main profile, 1280 x 720, as x264 writes it, with 4 bytes of length before each NAL unit.
+const AVC_CONFIGURATION: [u8; 46] = [
+    0x17, 0, 0, 0, 0, 1, 0x4d, 0x40, 0x1f, 0xff, 0xe1, 0, 0x19, 0x67, 0x4d, 0x40, 0x1f, 0xd9, 0,
+    0x50, 5, 0xbb, 1, 0x10, 0, 0, 3, 0, 0x10, 0, 0, 3, 3, 0x20, 0xf1, 0x83, 0x24, 0x80, 1, 0, 5,
+    0x68, 0xeb, 0xc3, 0xcb, 0x20,
+];
+/// AAC-LC, 48 kHz, two channels.
+const AAC_CONFIGURATION: [u8; 4] = [0xaf, 0, 0x11, 0x90];
+
+/// What stands before the time in the payload of a frame: of video a header, the NAL unit's length
+/// and its first byte, of sound a header.
+const VIDEO_STAMP: usize = 5 + 4 + 1;
+const SOUND_STAMP: usize = 2;
+
+/// Nanoseconds of CLOCK_MONOTONIC.
+pub(super) fn clock() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).expect("Linux has this clock");
+    Duration::from(now).as_nanos() as u64
+}
+
+/// When a tag was published; `None` of one without frames.
+pub(super) fn published(tag: &Tag) -> Option<u64> {
+    let payload = tag.payload();
+    // The second byte of a header with a configuration is 0.
+    let at = match tag.kind() {
+        _ if payload.get(1) != Some(&1) => return None,
+        Kind::Video => VIDEO_STAMP,
+        Kind::Audio => SOUND_STAMP,
+        Kind::Script => return None,
+    };
+    Some(u64::from_be_bytes(payload.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// The stream's tags, in order, and when each is due.
+pub(super) struct Source {
+    frames: u64,
+    sounds: u64,
+    noise: Bytes,
+}
+
+impl Source {
+    pub(super) fn new() -> Self {
+        // Bytes above 3 cannot be mistaken for a start code.
+        let noise = (0..KEY_BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8 | 4);
+        Self { frames: 0, sounds: 0, noise: noise.collect() }
+    }
+
+    /// The decoders' configurations.
+    pub(super) fn headers() -> [Tag; 2] {
+        [tag(Kind::Video, 0, &[&AVC_CONFIGURATION]), tag(Kind::Audio, 0, &[&AAC_CONFIGURATION])]
+    }
+
+    /// When the next frame is due, from the start of the stream.
+    pub(super) fn due(&self) -> Duration {
+        let video = FRAME * self.frames as u32;
+        video.min(SOUND * self.sounds as u32)
+    }
+
+    /// The next frame, published now; and whether a group of pictures starts with it.
+    pub(super) fn next(&mut self) -> (Tag, bool) {
+        let (due, stamp) = (self.due(), clock().to_be_bytes());
+        let time = due.as_millis() as u32;
+        if FRAME * self.frames as u32 > due {
+            self.sounds += 1;
+            let rest = &self.noise[..SOUND_BYTES - stamp.len()];
+            return (tag(Kind::Audio, time, &[&[0xaf, 1], &stamp, rest]), false);
+        }
+        let is_key = self.frames.is_multiple_of(FRAMES_PER_GROUP);
+        self.frames += 1;
+        let (first, nal, size) =
+            if is_key { (0x17, 0x65, KEY_BYTES) } else { (0x27, 0x41, OTHER_BYTES) };
+        let rest = &self.noise[..size - VIDEO_STAMP - stamp.len()];
+        let length = (1 + stamp.len() + rest.len()) as u32;
+        let parts: [&[u8]; 5] = [&[first, 1, 0, 0, 0], &length.to_be_bytes(), &[nal], &stamp, rest];
+        (tag(Kind::Video, time, &parts), is_key)
+    }
+}
+
+fn tag(kind: Kind, time: u32, parts: &[&[u8]]) -> Tag {
+    Tag::new(kind, time, &parts.concat()).expect("frames are small")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_seconds_of_the_stream_have_its_rate_and_its_groups() {
+        let mut source = Source::new();
+        let (mut bytes, mut keys, mut last) = (0, 0, Duration::ZERO);
+        while source.due() < Duration::from_secs(10) {
+            assert!(source.due() >= last);
+            last = source.due();
+            let before = clock();
+            let (tag, is_key) = source.next();
+            let stamp = published(&tag).expect("a frame has a time");
+            assert!((before..=clock()).contains(&stamp));
+            assert_eq!(is_key, tag.role() == media::Role::KeyFrame);
+            bytes += tag.payload().len();
+            keys += u32::from(is_key);
+        }
+        assert_eq!(keys, 5);
+        let rate = bytes as f64 * 8.0 / 10.0;
+        assert!((rate / RATE - 1.0).abs() < 0.01, "{rate}");
+    }
+
+    #[test]
+    fn configurations_carry_no_time() {
+        for header in Source::headers() {
+            assert!(header.role().is_header());
+            assert_eq!(published(&header), None);
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! What a live viewer costs the server: one stream of 2 Mbps to many viewers over loopback.
+//!
+//! The contestants take turns, each in a process of its own and on one event loop: `mendcast edge`
+//! and a relay on `quinn` and `h3` (FLV over HTTP/3; same TLS cipher, same size of datagrams, GSO
+//! as each does it, CUBIC), and HLS over TLS over TCP, of `mendcast edge` and of nginx. The viewers
+//! are another process, of which nothing is ours but the counting.
+//!
+//! CPU time is counted by the kernel in nanoseconds (`/proc/…/schedstat`) while all viewers are
+//! there. The kernel does the work of loopback in the sender's context, and splits GSO batches for
+//! receivers without GRO there; these receivers have GRO.
+
+mod heap;
+mod media;
+mod publisher;
+mod quinn_relay;
+mod servers;
+mod watch;
+
+use std::io::Write as _;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::identity::Identity;
+use crate::loopback::{calibration, receive_errors};
+use crate::report::{Report, Samples, Target};
+use publisher::{Ingest, Publisher};
+use servers::{Contestant, Process, Programs};
+use watch::Seen;
+
+pub(crate) use heap::Heap;
+pub(crate) use watch::Watch;
+
+/// UDP payload of full datagrams.
+const MTU: u16 = 1_200;
+/// The stream goes on for so long before viewers come: three groups of pictures, so that there is
+/// something to join.
+const LEAD: Duration = Duration::from_secs(7);
+/// The viewers are there for so long before anything is measured: what they got at once is
+/// delivered.
+const SETTLE: Duration = Duration::from_secs(3);
+
+/// The cost of a live viewer.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Live {
+    /// Viewers at the same time [default: 500, or 50 with --quick].
+    #[arg(long)]
+    viewers: Option<u64>,
+    /// Seconds that are measured [default: 30, or 5 with --quick].
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Rounds [default: 5, or 1 with --quick].
+    #[arg(long)]
+    rounds: Option<u64>,
+    /// Only contestants whose name contains this; without both sides there are no rows.
+    #[arg(long, value_name = "TEXT", default_value = "")]
+    contestant: String,
+}
+
+/// The viewers' process.
+struct Viewers(Process);
+
+impl Viewers {
+    /// Returns when all have come. Also how many came.
+    fn start(
+        contestant: Contestant,
+        address: SocketAddr,
+        dir: &Path,
+        count: usize,
+    ) -> Result<(Self, usize), String> {
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        let mut command = Command::new(own);
+        command.arg("watch").arg(address.to_string()).arg(dir).arg(contestant.path());
+        command.arg(count.to_string());
+        command.args(contestant.is_hls().then_some("--hls"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut viewers = Self(Process(command.spawn().map_err(|e| e.to_string())?));
+        let ready = viewers.line();
+        let joined = ready.strip_prefix("ready ").and_then(|joined| joined.parse().ok());
+        Ok((viewers, joined.ok_or_else(|| format!("the viewers did not start: {ready}"))?))
+    }
+
+    fn line(&mut self) -> String {
+        self.0.0.stdout.as_mut().map_or_else(String::new, servers::read_line)
+    }
+
+    fn tell(&mut self) -> Result<(), String> {
+        let pipe = self.0.0.stdin.as_mut().ok_or("the viewers do not listen")?;
+        writeln!(pipe).map_err(|e| format!("the viewers: {e}"))
+    }
+
+    fn measure(&mut self, time: Duration) -> Result<(), String> {
+        self.tell()?;
+        std::thread::sleep(time);
+        self.tell()
+    }
+
+    fn seen(&mut self) -> Result<Seen, String> {
+        let line = self.line();
+        serde_json::from_str(&line).map_err(|e| format!("the viewers: {e}: {line}"))
+    }
+}
+
+/// What the viewers cost.
+struct Cost {
+    /// Share of a CPU that the server took.
+    busy: f64,
+    /// Bytes of resident memory that they added.
+    resident: f64,
+    receive_errors: u64,
+    seen: Seen,
+}
+
+impl Live {
+    /// Measures, and adds the rows.
+    pub(crate) fn run(
+        &self,
+        report: &mut Report,
+        quick: bool,
+        mendcast: PathBuf,
+    ) -> Result<(), String> {
+        let pick = |full: u64, look: u64| if quick { look } else { full };
+        let viewers = self.viewers.unwrap_or(pick(500, 50)).max(1) as usize;
+        let time = Duration::from_secs(self.seconds.unwrap_or(pick(30, 5)).max(1));
+        let rounds = self.rounds.unwrap_or(pick(5, 1));
+        let own = std::env::current_exe().map_err(|e| e.to_string())?;
+        let error = |e: std::io::Error| e.to_string();
+        let dir = tempfile::tempdir().map_err(error)?;
+        // Whoever reads segments from a disk measures the disk.
+        let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
+        let memory = memory.map_err(error)?;
+        let identity = Identity::new();
+        for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
+            std::fs::write(dir.path().join(name), text).map_err(error)?;
+        }
+        let programs = Programs {
+            mendcast,
+            relay: own.with_file_name("mendcast-bench-relay"),
+            dir: dir.path().to_owned(),
+            memory: memory.path().to_owned(),
+        };
+        println!(
+            "      {viewers} viewers of {} Mbps, {} s each, datagrams of {MTU} B; no process is \
+             bound to a CPU",
+            media::RATE / 1e6,
+            time.as_secs()
+        );
+        let mut sides = Contestant::ALL.map(|c| (c, Samples::default(), Samples::default()));
+        for round in 0..rounds {
+            println!("      round {}: sealing takes {:.0} ns per packet", round + 1, calibration());
+            for (contestant, cpu, delay) in &mut sides {
+                if !contestant.name().contains(&self.contestant) {
+                    continue;
+                }
+                match run(*contestant, &programs, viewers, time) {
+                    Ok(cost) => {
+                        tell(*contestant, &cost, viewers, time);
+                        cpu.push(cost.busy * 3_600.0 / viewers as f64);
+                        delay.push(cost.seen.delay[1] * 1e3);
+                    }
+                    Err(e) if contestant.is_hls() => {
+                        println!("      skipped: {}: {e}", contestant.name());
+                    }
+                    Err(e) => return Err(format!("{}: {e}", contestant.name())),
+                }
+            }
+        }
+        let [ours, quinn, hls, nginx] = &sides;
+        compare(report, ours, quinn);
+        if hls.1.median().is_finite() && nginx.1.median().is_finite() {
+            let what = ("edge_hls_cpu_per_viewer_hour", "CPU s");
+            report.add(what, &hls.1, (nginx.0.name(), &nginx.1), Target::None);
+        }
+        if self.contestant.is_empty() {
+            let heap = |name| {
+                let mut samples = Samples::default();
+                samples.push(heap_per_viewer(name, &programs, viewers)?);
+                Ok::<_, String>(samples)
+            };
+            let (ours, peer) = (heap("mendcast")?, heap("quinn")?);
+            let what = ("edge_heap_per_viewer", "B");
+            report.add(what, &ours, ("quinn + h3", &peer), Target::AtMost(24_576.0));
+        }
+        Ok(())
+    }
+}
+
+fn compare(
+    report: &mut Report,
+    ours: &(Contestant, Samples, Samples),
+    quinn: &(Contestant, Samples, Samples),
+) {
+    if !ours.1.median().is_finite() || !quinn.1.median().is_finite() {
+        return;
+    }
+    let name = quinn.0.name();
+    let what = ("edge_cpu_per_viewer_hour", "CPU s");
+    report.add(what, &ours.1, (name, &quinn.1), Target::RatioAtMost(0.5));
+    let per_core = |cpu: &Samples| cpu.map(|seconds| 3_600.0 / seconds);
+    let what = ("edge_viewers_per_core", "viewers");
+    let peer = per_core(&quinn.1);
+    report.add(what, &per_core(&ours.1), (name, &peer), Target::RatioAtLeast(2.0));
+    report.add(("edge_tag_delay_p99", "ms"), &ours.2, (name, &quinn.2), Target::None);
+}
+
+/// One contestant's turn.
+fn run(
+    contestant: Contestant,
+    programs: &Programs,
+    viewers: usize,
+    time: Duration,
+) -> Result<Cost, String> {
+    let server = contestant.start(programs)?;
+    let pid = server.process.0.id();
+    let publisher = Publisher::start(server.ingest.clone())?;
+    std::thread::sleep(LEAD);
+    let before = servers::resident(pid);
+    let (mut process, joined) = Viewers::start(contestant, server.address, &programs.dir, viewers)?;
+    if joined == 0 {
+        process.measure(Duration::ZERO)?;
+        let failure = process.seen()?.failure;
+        return Err(failure.unwrap_or_else(|| "nobody got anything".to_owned()));
+    }
+    std::thread::sleep(SETTLE);
+    let resident = servers::resident(pid).saturating_sub(before);
+    let (cpu, errors, start) = (servers::cpu(pid)?, receive_errors(), Instant::now());
+    process.measure(time)?;
+    let (cpu, wall) = (servers::cpu(pid)? - cpu, start.elapsed());
+    let seen = process.seen()?;
+    publisher.stop()?;
+    Ok(Cost {
+        busy: cpu.as_secs_f64() / wall.as_secs_f64(),
+        resident: resident as f64 / viewers as f64,
+        receive_errors: receive_errors() - errors,
+        seen,
+    })
+}
+
+/// Everything that may cast doubt on a figure.
+fn tell(contestant: Contestant, cost: &Cost, viewers: usize, time: Duration) {
+    let seen = &cost.seen;
+    let mbps = seen.bytes.map(|bytes| bytes as f64 * 8e-6 / time.as_secs_f64());
+    println!(
+        "      {}: {:.1} % of a CPU ({:.2} per 100 viewers), viewers' process {:.0} %; resident \
+         {:.0} KB per viewer; {:.2} / {:.2} / {:.2} Mbps",
+        contestant.name(),
+        cost.busy * 100.0,
+        cost.busy * 1e4 / viewers as f64,
+        seen.busy * 100.0,
+        cost.resident / 1e3,
+        mbps[0],
+        mbps[1],
+        mbps[2]
+    );
+    if !contestant.is_hls() {
+        println!(
+            "        tag delay {:.1} ms in the middle, {:.1} ms at 99 %, {:.1} ms at most, of {} \
+             tags; {:.0} B per datagram, {} receive errors",
+            seen.delay[0] * 1e3,
+            seen.delay[1] * 1e3,
+            seen.delay[2] * 1e3,
+            seen.tags,
+            seen.datagram,
+            cost.receive_errors
+        );
+    }
+    if seen.stayed < viewers || seen.late > 0 {
+        let failure = seen.failure.as_deref().unwrap_or("nobody failed");
+        let lost = viewers - seen.stayed;
+        println!("        {lost} viewers lost, {} late: {failure}", seen.late);
+    }
+    if cost.busy > 0.95 || seen.busy > 1.9 {
+        println!("        a side is at its limit: these figures say little");
+    }
+}
+
+/// Bytes that each viewer adds to the heap of a server whose allocator counts. What is kept of the
+/// stream is there without viewers too.
+fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f64, String> {
+    let own = std::env::current_exe().map_err(|e| e.to_string())?;
+    let mut command = Command::new(own);
+    command.arg("heap").arg(name).arg(&programs.dir).stdin(Stdio::piped());
+    let (mut server, addresses) = servers::listening(command)?;
+    let ingest = match name {
+        "mendcast" => server.ingest.clone(),
+        _ => Ingest::Flv(addresses[1]),
+    };
+    let publisher = Publisher::start(ingest)?;
+    std::thread::sleep(LEAD);
+    let mut heap = || {
+        let child = &mut server.process.0;
+        let pipe = child.stdin.as_mut().ok_or("no pipe")?;
+        writeln!(pipe).map_err(|e| format!("{name}: {e}"))?;
+        let line = child.stdout.as_mut().map_or_else(String::new, servers::read_line);
+        line.parse::<f64>().map_err(|e| format!("{name}: {e}: {line}"))
+    };
+    let before = heap()?;
+    let (_viewers, joined) =
+        Viewers::start(Contestant::Edge, server.address, &programs.dir, viewers)?;
+    if joined < viewers {
+        return Err(format!("{name}: {joined} of {viewers} viewers came"));
+    }
+    std::thread::sleep(SETTLE);
+    let added = heap()? - before;
+    publisher.stop()?;
+    Ok(added / viewers as f64)
+}

@@ -1,0 +1,186 @@
+//! The publisher: a thread that hands the stream to a contestant in real time.
+
+use std::fs;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use media::Tag;
+use media::flv::file_header;
+use media::rtmp::{Client, ClientEvent, Intent, Url};
+
+use super::media::{GROUP, Source};
+
+/// Segments that a playlist names.
+const SEGMENTS: u64 = 5;
+
+/// How a contestant is given the stream.
+#[derive(Clone, Debug)]
+pub(super) enum Ingest {
+    /// RTMP, as `live/bench`.
+    Rtmp(SocketAddr),
+    /// An FLV file without an end, over TCP.
+    Flv(SocketAddr),
+    /// Segments and a playlist in a directory. The segments are FLV, which a server of files
+    /// does not mind.
+    Directory(PathBuf),
+}
+
+/// Publishes until it is dropped.
+pub(super) struct Publisher {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(), String>>>,
+}
+
+impl Publisher {
+    pub(super) fn start(ingest: Ingest) -> Result<Self, String> {
+        let mut sink = Sink::open(ingest)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let thread = std::thread::spawn(move || {
+            let start = Instant::now();
+            let mut source = Source::new();
+            sink.put(&Source::headers(), false)?;
+            while !stopped.load(Ordering::Relaxed) {
+                std::thread::sleep(
+                    (start + source.due()).saturating_duration_since(Instant::now()),
+                );
+                let (tag, is_key) = source.next();
+                sink.put(&[tag], is_key)?;
+            }
+            Ok(())
+        });
+        Ok(Self { stop, thread: Some(thread) })
+    }
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    /// One line: the contestant had not taken all of it.
+    pub(super) fn stop(mut self) -> Result<(), String> {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(result)) => result.map_err(|e| format!("publisher: {e}")),
+            _ => Err("the publisher failed".to_owned()),
+        }
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+enum Sink {
+    Rtmp { stream: TcpStream, client: Box<Client>, tags: u64 },
+    Flv(TcpStream),
+    Directory { path: PathBuf, segment: Vec<u8>, number: u64 },
+}
+
+impl Sink {
+    fn open(ingest: Ingest) -> Result<Self, String> {
+        let connect = |address: SocketAddr| {
+            let stream = TcpStream::connect(address).map_err(|e| format!("{address}: {e}"))?;
+            stream.set_nodelay(true).map_err(|e| e.to_string())?;
+            Ok::<_, String>(stream)
+        };
+        Ok(match ingest {
+            Ingest::Rtmp(address) => {
+                let mut stream = connect(address)?;
+                let url = format!("rtmp://{address}/live/bench");
+                let url = Url::parse(&url).map_err(|e| e.to_string())?;
+                let mut client =
+                    Box::new(Client::new(url, Intent::Publish, Default::default(), &[7; 1_528]));
+                loop {
+                    flush(&mut client, &mut stream)?;
+                    match client.poll_event() {
+                        Some(ClientEvent::Publishing) => break,
+                        Some(ClientEvent::Refused(reason)) => return Err(reason),
+                        Some(_) => {}
+                        None => take(&mut client, &mut stream)?,
+                    }
+                }
+                // A look at what the server says may not keep the stream waiting.
+                let wait = Some(Duration::from_millis(1));
+                stream.set_read_timeout(wait).map_err(|e| e.to_string())?;
+                Self::Rtmp { stream, client, tags: 0 }
+            }
+            Ingest::Flv(address) => {
+                let mut stream = connect(address)?;
+                stream.write_all(&file_header(true, true)).map_err(|e| e.to_string())?;
+                Self::Flv(stream)
+            }
+            Ingest::Directory(path) => Self::Directory { path, segment: Vec::new(), number: 0 },
+        })
+    }
+
+    fn put(&mut self, put: &[Tag], is_key: bool) -> Result<(), String> {
+        match self {
+            Self::Rtmp { stream, client, tags } => {
+                put.iter().for_each(|tag| client.send_tag(tag));
+                flush(client, stream)?;
+                *tags += 1;
+                if tags.is_multiple_of(64) {
+                    take(client, stream)?;
+                }
+                Ok(())
+            }
+            Self::Flv(stream) => put
+                .iter()
+                .try_for_each(|tag| stream.write_all(tag.bytes()))
+                .map_err(|e| e.to_string()),
+            Self::Directory { path, segment, number } => {
+                if is_key && *number > 0 {
+                    // A file appears under its name when it is complete.
+                    let replace = |name: &str, data: &[u8]| {
+                        let new = path.join("new");
+                        fs::write(&new, data)?;
+                        fs::rename(&new, path.join(name))
+                    };
+                    let first = number.saturating_sub(SEGMENTS - 1).max(1);
+                    let mut list = format!(
+                        "#EXTM3U\n#EXT-X-VERSION:3\n#EXT-X-TARGETDURATION:{0}\n\
+                         #EXT-X-MEDIA-SEQUENCE:{first}\n",
+                        GROUP.as_secs()
+                    );
+                    for number in first..=*number {
+                        list += &format!("#EXTINF:{}.0,\n{number}.ts\n", GROUP.as_secs());
+                    }
+                    replace(&format!("{number}.ts"), segment)
+                        .and_then(|()| replace("index.m3u8", list.as_bytes()))
+                        .map_err(|e| format!("{}: {e}", path.display()))?;
+                    if let Some(old) = number.checked_sub(2 * SEGMENTS).filter(|&old| old > 0) {
+                        // A file that stays takes room and nothing else.
+                        let _ = fs::remove_file(path.join(format!("{old}.ts")));
+                    }
+                    segment.clear();
+                }
+                *number += u64::from(is_key);
+                put.iter().for_each(|tag| segment.extend_from_slice(tag.bytes()));
+                Ok(())
+            }
+        }
+    }
+}
+
+fn flush(client: &mut Client, stream: &mut TcpStream) -> Result<(), String> {
+    while let Some(output) = client.poll_output() {
+        stream.write_all(&output).map_err(|e| e.to_string())?;
+    }
+    Ok(())
+}
+
+fn take(client: &mut Client, stream: &mut TcpStream) -> Result<(), String> {
+    let mut input = [0; 4_096];
+    match stream.read(&mut input) {
+        Ok(0) => Err("the server closed the connection".to_owned()),
+        Ok(read) => client.handle(&input[..read]).map_err(|e| e.to_string()),
+        Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => Ok(()),
+        Err(e) => Err(e.to_string()),
+    }
+}

@@ -1,0 +1,170 @@
+//! A relay as one would write it on `quinn` and `h3`: on one thread, a broadcast channel of shared
+//! tags, the newest group of pictures for those who join, each tag one DATA frame. It takes the
+//! stream as FLV over TCP.
+//!
+//! `mendcast-bench-relay DIR` serves with the certificate in DIR and prints `listening QUIC TCP`.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use media::flv::{self, Reader};
+use media::{Role, Tag};
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpListener;
+use tokio::sync::broadcast::{self, Receiver, Sender, error::RecvError};
+
+/// UDP payload of full datagrams.
+const MTU: u16 = 1_200;
+/// Tags that a slow viewer may be behind: about five seconds.
+const BACKLOG: usize = 360;
+
+/// What is kept for those who join.
+#[derive(Default)]
+struct Kept {
+    headers: Vec<Tag>,
+    group: Vec<Tag>,
+}
+
+struct Stream {
+    kept: Mutex<Kept>,
+    tags: Sender<Bytes>,
+}
+
+impl Stream {
+    fn push(&self, tag: Tag) {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if tag.role().is_header() {
+            kept.headers.push(tag.clone());
+        } else {
+            if tag.role() == Role::KeyFrame {
+                kept.group.clear();
+            }
+            kept.group.push(tag.clone());
+        }
+        // Nobody may be watching.
+        let _ = self.tags.send(tag.bytes().clone());
+    }
+
+    /// What comes first, and what goes on from there.
+    fn join(&self) -> (Vec<Bytes>, Receiver<Bytes>) {
+        let kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let tags = kept.headers.iter().chain(&kept.group).map(|tag| tag.bytes().clone());
+        let start = std::iter::once(flv::file_header(true, true)).chain(tags);
+        (start.collect(), self.tags.subscribe())
+    }
+}
+
+/// Serves until the process is killed.
+pub(crate) fn run(dir: &Path) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|e| e.to_string())?;
+    runtime.block_on(serve(dir))
+}
+
+fn tls(dir: &Path) -> Result<rustls::ServerConfig, String> {
+    let certificate =
+        CertificateDer::from_pem_file(dir.join("chain.pem")).map_err(|e| e.to_string())?;
+    let key = PrivatePkcs8KeyDer::from_pem_file(dir.join("key.pem")).map_err(|e| e.to_string())?;
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut tls = rustls::ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .map_err(|e| e.to_string())?
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key.into())
+        .map_err(|e| e.to_string())?;
+    tls.alpn_protocols = vec![b"h3".to_vec()];
+    tls.max_early_data_size = u32::MAX;
+    Ok(tls)
+}
+
+async fn serve(dir: &Path) -> Result<(), String> {
+    let tls =
+        quinn::crypto::rustls::QuicServerConfig::try_from(tls(dir)?).map_err(|e| e.to_string())?;
+    let mut transport = quinn::TransportConfig::default();
+    transport.initial_mtu(MTU).mtu_discovery_config(None);
+    let mut config = quinn::ServerConfig::with_crypto(Arc::new(tls));
+    config.transport_config(Arc::new(transport));
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let socket = std::net::UdpSocket::bind(any).map_err(|e| e.to_string())?;
+    // As large as the edge's.
+    let buffers = socket2::SockRef::from(&socket);
+    buffers
+        .set_recv_buffer_size(4 << 20)
+        .and_then(|()| buffers.set_send_buffer_size(4 << 20))
+        .map_err(|e| e.to_string())?;
+    let runtime = Arc::new(quinn::TokioRuntime);
+    let endpoint = quinn::Endpoint::new(Default::default(), Some(config), socket, runtime)
+        .map_err(|e| e.to_string())?;
+    let ingest = TcpListener::bind(any).await.map_err(|e| e.to_string())?;
+    let addresses = endpoint.local_addr().and_then(|quic| Ok((quic, ingest.local_addr()?)));
+    let (quic, tcp) = addresses.map_err(|e| e.to_string())?;
+    println!("listening {quic} {tcp}");
+
+    let stream = Arc::new(Stream { kept: Mutex::default(), tags: broadcast::channel(BACKLOG).0 });
+    tokio::spawn(take(ingest, stream.clone()));
+    while let Some(incoming) = endpoint.accept().await {
+        let stream = stream.clone();
+        // A viewer who leaves is an error that concerns nobody else.
+        tokio::spawn(async move {
+            let _ = connection(incoming, stream).await;
+        });
+    }
+    Ok(())
+}
+
+/// Takes the stream from one publisher after the other.
+async fn take(ingest: TcpListener, stream: Arc<Stream>) -> Result<(), String> {
+    loop {
+        let (mut socket, _) = ingest.accept().await.map_err(|e| e.to_string())?;
+        let mut reader = Reader::new(1 << 22);
+        let mut input = vec![0; 1 << 16];
+        loop {
+            let read = socket.read(&mut input).await.map_err(|e| e.to_string())?;
+            if read == 0 {
+                break;
+            }
+            reader.read(&input[..read]).map_err(|e| e.to_string())?;
+            while let Some(tag) = reader.next_tag() {
+                stream.push(tag);
+            }
+        }
+    }
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+async fn connection(incoming: quinn::Incoming, stream: Arc<Stream>) -> Result<(), Failure> {
+    let connection = h3_quinn::Connection::new(incoming.await?);
+    let mut requests = h3::server::Connection::<_, Bytes>::new(connection).await?;
+    while let Some(request) = requests.accept().await? {
+        let stream = stream.clone();
+        tokio::spawn(async move {
+            let (_, mut answer) = request.resolve_request().await?;
+            let head = http::Response::builder()
+                .header("content-type", "video/x-flv")
+                .header("cache-control", "no-store")
+                .body(())?;
+            answer.send_response(head).await?;
+            let (start, mut tags) = stream.join();
+            for tag in start {
+                answer.send_data(tag).await?;
+            }
+            loop {
+                match tags.recv().await {
+                    Ok(tag) => answer.send_data(tag).await?,
+                    Err(RecvError::Lagged(_)) => {}
+                    Err(RecvError::Closed) => break,
+                }
+            }
+            answer.finish().await?;
+            Ok::<_, Failure>(())
+        });
+    }
+    Ok(())
+}

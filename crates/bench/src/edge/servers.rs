@@ -1,0 +1,268 @@
+//! The contestants' processes.
+
+use std::io::{BufRead as _, BufReader, Read};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::publisher::Ingest;
+
+/// A child that ends with this value.
+pub(super) struct Process(pub Child);
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // SIGTERM lets nginx end its worker; whoever drains for too long is killed.
+        let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
+        let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
+        let end = Instant::now() + Duration::from_secs(2);
+        while matches!(self.0.try_wait(), Ok(None)) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A running contestant.
+pub(super) struct Server {
+    pub process: Process,
+    /// Where viewers connect.
+    pub address: SocketAddr,
+    pub ingest: Ingest,
+}
+
+/// What the contestants are made of.
+pub(super) struct Programs {
+    /// `mendcast`.
+    pub mendcast: PathBuf,
+    /// `mendcast-bench-relay`.
+    pub relay: PathBuf,
+    /// Holds `chain.pem` and `key.pem`.
+    pub dir: PathBuf,
+    /// A directory in memory, if the machine has one.
+    pub memory: PathBuf,
+}
+
+/// How the stream gets to viewers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Contestant {
+    Edge,
+    Relay,
+    EdgeHls,
+    Nginx,
+}
+
+impl Contestant {
+    pub(super) const ALL: [Self; 4] = [Self::Edge, Self::Relay, Self::EdgeHls, Self::Nginx];
+
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Edge => "mendcast",
+            Self::Relay => "quinn + h3",
+            Self::EdgeHls => "mendcast HLS",
+            Self::Nginx => "nginx HLS",
+        }
+    }
+
+    /// The path that viewers ask for.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Self::Edge | Self::Relay => "/live/bench.flv",
+            Self::EdgeHls | Self::Nginx => "/live/bench/index.m3u8",
+        }
+    }
+
+    pub(super) fn is_hls(self) -> bool {
+        matches!(self, Self::EdgeHls | Self::Nginx)
+    }
+
+    pub(super) fn start(self, programs: &Programs) -> Result<Server, String> {
+        match self {
+            Self::Edge | Self::EdgeHls => edge(programs),
+            Self::Relay => {
+                let mut command = Command::new(&programs.relay);
+                command.arg(&programs.dir);
+                let server = listening(command)?;
+                Ok(Server { ingest: Ingest::Flv(server.1[1]), ..server.0 })
+            }
+            Self::Nginx => nginx(programs),
+        }
+    }
+}
+
+/// The configuration of the edge, in `dir`.
+pub(super) fn edge_config(dir: &Path) -> Result<PathBuf, String> {
+    let path = dir.join("live.toml");
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
+         cores = 1\n[rtmp]\nlisten = \"127.0.0.1:0\"\n[quic]\ncongestion = \"cubic\"\n\
+         initial_mtu = {mtu}\nmax_mtu = {mtu}\n",
+        mtu = super::MTU
+    );
+    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    Ok(path)
+}
+
+/// Starts `command`, which prints `listening ADDRESS…`; with a pipe to it for who wants one.
+pub(super) fn listening(mut command: Command) -> Result<(Server, Vec<SocketAddr>), String> {
+    let text = format!("{command:?}");
+    let mut child = command.stdout(Stdio::piped()).spawn().map_err(|e| format!("{text}: {e}"))?;
+    let mut line = String::new();
+    if let Some(stdout) = &mut child.stdout {
+        line = read_line(stdout);
+    }
+    let process = Process(child);
+    let words = line.trim().strip_prefix("listening ").unwrap_or("").split(' ');
+    let addresses: Vec<SocketAddr> = words.filter_map(|word| word.parse().ok()).collect();
+    match addresses[..] {
+        [quic, ingest] => {
+            Ok((Server { process, address: quic, ingest: Ingest::Rtmp(ingest) }, addresses))
+        }
+        _ => Err(format!("{text} did not start: {line}")),
+    }
+}
+
+/// A line, and not a byte more, so that the pipe can be read on.
+pub(super) fn read_line(from: &mut impl Read) -> String {
+    let (mut line, mut byte) = (Vec::new(), [0]);
+    // An error shows as a line that is cut off.
+    while from.read(&mut byte).is_ok_and(|read| read == 1) && byte[0] != b'\n' {
+        line.push(byte[0]);
+    }
+    String::from_utf8_lossy(&line).into_owned()
+}
+
+fn edge(programs: &Programs) -> Result<Server, String> {
+    let mut child = Command::new(&programs.mendcast)
+        .args(["edge", "--config"])
+        .arg(edge_config(&programs.dir)?)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| format!("{}: {e}", programs.mendcast.display()))?;
+    let log = child.stderr.take();
+    let process = Process(child);
+    let (mut address, mut rtmp, mut text) = (None, None, String::new());
+    let mut lines = log.map(BufReader::new);
+    while let Some(log) = &mut lines {
+        let start = text.len();
+        if log.read_line(&mut text).map_or(true, |read| read == 0) {
+            return Err(format!("{} did not start: {text}", programs.mendcast.display()));
+        }
+        if let Some((_, place)) = text[start..].trim_end().rsplit_once("listening on ") {
+            match place.strip_suffix(" for RTMP") {
+                Some(place) => rtmp = place.parse().ok(),
+                None => address = place.parse().ok(),
+            }
+        }
+        if address.is_some() && rtmp.is_some() {
+            break;
+        }
+    }
+    // The rest of its log must find a reader.
+    std::thread::spawn(move || lines.map(|mut log| std::io::copy(&mut log, &mut std::io::sink())));
+    match (address, rtmp) {
+        (Some(address), Some(rtmp)) => Ok(Server { process, address, ingest: Ingest::Rtmp(rtmp) }),
+        _ => Err("the edge has no log".to_owned()),
+    }
+}
+
+fn nginx(programs: &Programs) -> Result<Server, String> {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+    let address = free.map_err(|e| e.to_string())?;
+    let (dir, root) = (programs.dir.display(), programs.memory.display());
+    let segments = programs.memory.join("live/bench");
+    let config = programs.dir.join("nginx.conf");
+    let user = if nix::unistd::geteuid().is_root() { "user root;\n" } else { "" };
+    let text = format!(
+        "{user}daemon off;\nworker_processes 1;\npid {dir}/nginx.pid;\nerror_log stderr;\n\
+         events {{ worker_connections 8192; }}\nhttp {{\n access_log off;\n sendfile on;\n \
+         keepalive_requests 1000000;\n types {{ application/vnd.apple.mpegurl m3u8; video/mp2t ts; \
+         }}\n client_body_temp_path {dir}/n1;\n proxy_temp_path {dir}/n2;\n fastcgi_temp_path \
+         {dir}/n3;\n uwsgi_temp_path {dir}/n4;\n scgi_temp_path {dir}/n5;\n server {{\n  listen \
+         {address} ssl backlog=4096;\n  ssl_certificate {dir}/chain.pem;\n  ssl_certificate_key \
+         {dir}/key.pem;\n  ssl_protocols TLSv1.3;\n  root {root};\n }}\n}}\n"
+    );
+    std::fs::create_dir_all(&segments)
+        .and_then(|()| std::fs::write(&config, text))
+        .map_err(|e| e.to_string())?;
+    let program = ["/usr/sbin/nginx", "/usr/bin/nginx"].into_iter().find(|p| Path::new(p).exists());
+    let program = program.ok_or("nginx is not installed (Debian: apt-get install nginx-light)")?;
+    let child = Command::new(program)
+        .arg("-c")
+        .arg(&config)
+        .args(["-e", "stderr"])
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|e| format!("{program}: {e}"))?;
+    let process = Process(child);
+    let end = Instant::now() + Duration::from_secs(5);
+    while TcpStream::connect(address).is_err() {
+        if Instant::now() > end {
+            return Err(format!("{program} does not listen on {address}"));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(Server { process, address, ingest: Ingest::Directory(segments) })
+}
+
+/// A process and its children.
+fn family(pid: u32) -> Vec<u32> {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(path).unwrap_or_default();
+    let children = children.split_whitespace().filter_map(|child| child.parse().ok());
+    std::iter::once(pid).chain(children).collect()
+}
+
+/// Time that all threads of a process and of its children have been on a CPU.
+pub(super) fn cpu(pid: u32) -> Result<Duration, String> {
+    let mut nanos = 0u64;
+    for pid in family(pid) {
+        let path = format!("/proc/{pid}/task");
+        for task in std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?.flatten() {
+            // A thread may have just ended.
+            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
+            nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+        }
+    }
+    match nanos {
+        0 => Err("this kernel keeps no schedstat".to_owned()),
+        nanos => Ok(Duration::from_nanos(nanos)),
+    }
+}
+
+/// Resident memory of a process and its children in bytes.
+pub(super) fn resident(pid: u32) -> u64 {
+    let of = |pid: u32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim();
+        Some(line.strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
+    };
+    family(pid).into_iter().filter_map(of).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_and_memory_of_this_process_are_read() {
+        let (pid, before) = (std::process::id(), cpu(std::process::id()).expect("readable"));
+        let end = Instant::now() + Duration::from_secs(5);
+        while cpu(pid).expect("readable") == before {
+            assert!(Instant::now() < end, "the counter stands still");
+        }
+        assert!(resident(pid) > 1 << 20);
+        assert!(cpu(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn a_line_is_read_and_nothing_after_it() {
+        let mut input = &b"listening here\nrest"[..];
+        assert_eq!(read_line(&mut input), "listening here");
+        assert_eq!(input, b"rest");
+    }
+}

@@ -1,0 +1,378 @@
+//! The viewers, in a process of their own: unmodified `quinn` and `h3`, or HLS over TLS over TCP.
+//!
+//! It prints `ready JOINED` once every viewer has had its first bytes or has failed, counts from
+//! the next line that it reads to the one after that, and prints what it counted as JSON.
+
+use std::io::stdin;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use bytes::{Buf, Bytes};
+use http_body_util::{BodyExt as _, Empty};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use media::flv::Reader;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, ServerName};
+use serde::{Deserialize, Serialize};
+use tokio::net::TcpStream;
+use tokio::time::sleep;
+
+use super::media::{GROUP, clock, published};
+use super::{MTU, servers};
+use crate::identity::{NAME, client_tls};
+
+/// Threads, each with a runtime: one alone would be the limit.
+const THREADS: usize = 2;
+/// UDP sockets of a thread. All viewers get a frame at the same time: a socket's buffer has to hold
+/// it for all of its own.
+const SOCKETS: usize = 8;
+/// The client's windows in bytes.
+const WINDOW: u32 = 8 << 20;
+/// A viewer behind by more than this was late.
+const LATE: Duration = Duration::from_secs(1);
+/// How long the last viewer has for its first bytes.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// What was seen while it counted.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// Viewers that were there from the start to the end, and got something meanwhile.
+    pub stayed: usize,
+    /// Why one that failed failed.
+    pub failure: Option<String>,
+    /// Viewers that had a tag late.
+    pub late: usize,
+    /// Bytes of the body: of the viewer that got least, of the one in the middle, of that with most.
+    pub bytes: [u64; 3],
+    /// Tags with a time in them.
+    pub tags: usize,
+    /// From publication to the arrival of all of the tag, in seconds: median, 99th percentile,
+    /// largest.
+    pub delay: [f64; 3],
+    /// Bytes of a datagram on average.
+    pub datagram: f64,
+    /// The share of one CPU that this process took.
+    pub busy: f64,
+}
+
+/// What one viewer got.
+#[derive(Default)]
+struct Tally {
+    has_joined: bool,
+    failure: Option<String>,
+    bytes: u64,
+    /// Microseconds.
+    delays: Vec<u32>,
+    connection: Option<quinn::Connection>,
+}
+
+#[derive(Default)]
+struct Viewer {
+    tally: Mutex<Tally>,
+}
+
+impl Viewer {
+    fn tally(&self) -> MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Watches a stream `viewers` times.
+#[derive(Clone, Debug, clap::Args)]
+pub(crate) struct Watch {
+    address: SocketAddr,
+    /// Directory with `chain.pem`.
+    dir: PathBuf,
+    /// Path of the stream.
+    path: String,
+    viewers: usize,
+    /// HLS over TCP.
+    #[arg(long)]
+    hls: bool,
+    /// Milliseconds in which they come.
+    #[arg(long, default_value = "5000")]
+    ramp: u64,
+}
+
+impl Watch {
+    pub(crate) fn run(self) -> Result<(), String> {
+        let counts = Arc::new(AtomicBool::new(false));
+        let viewers: Vec<Arc<Viewer>> = (0..self.viewers).map(|_| Arc::default()).collect();
+        for thread in 0..THREADS {
+            let (watch, viewers, counts) = (self.clone(), viewers.clone(), counts.clone());
+            std::thread::spawn(move || {
+                if let Err(error) = watch.clone().thread(thread, &viewers, &counts) {
+                    let own = viewers.iter().skip(thread).step_by(THREADS);
+                    own.for_each(|viewer| viewer.tally().failure = Some(error.clone()));
+                }
+            });
+        }
+        let end = Instant::now() + Duration::from_millis(self.ramp) + PATIENCE;
+        let settled = |viewer: &Arc<Viewer>| {
+            let tally = viewer.tally();
+            tally.has_joined || tally.failure.is_some()
+        };
+        while !viewers.iter().all(settled) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        println!("ready {}", viewers.iter().filter(|viewer| viewer.tally().has_joined).count());
+
+        let line = || stdin().read_line(&mut String::new()).map_err(|e| e.to_string());
+        line()?;
+        let (cpu, start) = (servers::cpu(std::process::id())?, Instant::now());
+        counts.store(true, Ordering::Relaxed);
+        line()?;
+        counts.store(false, Ordering::Relaxed);
+        let cpu = servers::cpu(std::process::id())? - cpu;
+        let mut seen = summary(&viewers);
+        seen.busy = cpu.as_secs_f64() / start.elapsed().as_secs_f64();
+        println!("{}", serde_json::to_string(&seen).map_err(|e| e.to_string())?);
+        Ok(())
+    }
+
+    /// Every `THREADS`th viewer, from number `thread` on.
+    fn thread(
+        self,
+        thread: usize,
+        viewers: &[Arc<Viewer>],
+        counts: &Arc<AtomicBool>,
+    ) -> Result<(), String> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| e.to_string())?;
+        let certificate = CertificateDer::from_pem_file(self.dir.join("chain.pem"))
+            .map_err(|e| format!("{}: {e}", self.dir.display()))?;
+        runtime.block_on(async {
+            let mut tls = client_tls(&certificate);
+            tls.alpn_protocols = vec![if self.hls { b"http/1.1".to_vec() } else { b"h3".to_vec() }];
+            let endpoints = if self.hls { Vec::new() } else { endpoints(tls.clone())? };
+            let tls = Arc::new(tls);
+            for (index, viewer) in viewers.iter().enumerate().skip(thread).step_by(THREADS) {
+                let viewer = viewer.clone();
+                let stream = Stream { watch: self.clone(), viewer, counts: counts.clone() };
+                let after = Duration::from_millis(self.ramp * index as u64 / viewers.len() as u64);
+                let endpoint = endpoints.get(index / THREADS % SOCKETS).cloned();
+                let tls = tls.clone();
+                tokio::spawn(async move {
+                    sleep(after).await;
+                    let result = match endpoint {
+                        Some(endpoint) => stream.flv(endpoint).await,
+                        None => stream.hls(tls).await,
+                    };
+                    let failure = result.err().unwrap_or_else(|| "the stream ended".to_owned());
+                    stream.viewer.tally().failure = Some(failure);
+                });
+            }
+            // The process ends with its main thread.
+            std::future::pending().await
+        })
+    }
+}
+
+fn endpoints(tls: rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, String> {
+    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .stream_receive_window(WINDOW.into())
+        .receive_window(WINDOW.into())
+        .initial_mtu(MTU)
+        .mtu_discovery_config(None);
+    let mut config = quinn::ClientConfig::new(Arc::new(tls));
+    config.transport_config(Arc::new(transport));
+    (0..SOCKETS)
+        .map(|_| {
+            let socket = crate::loopback::client_socket()?;
+            let runtime = Arc::new(quinn::TokioRuntime);
+            let mut endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)?;
+            endpoint.set_default_client_config(config.clone());
+            Ok(endpoint)
+        })
+        .collect::<std::io::Result<_>>()
+        .map_err(|e| e.to_string())
+}
+
+/// One viewer's view.
+struct Stream {
+    watch: Watch,
+    viewer: Arc<Viewer>,
+    counts: Arc<AtomicBool>,
+}
+
+type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+impl Stream {
+    async fn flv(&self, endpoint: quinn::Endpoint) -> Result<(), String> {
+        self.read_flv(endpoint).await.map_err(|e| e.to_string())
+    }
+
+    async fn read_flv(&self, endpoint: quinn::Endpoint) -> Result<(), Failure> {
+        let connection = endpoint.connect(self.watch.address, NAME)?.await?;
+        self.viewer.tally().connection = Some(connection.clone());
+        let (mut driver, mut requests) =
+            h3::client::new(h3_quinn::Connection::new(connection)).await?;
+        tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
+        let uri = format!("https://{NAME}{}", self.watch.path);
+        let mut stream = requests.send_request(http::Request::get(uri).body(())?).await?;
+        stream.finish().await?;
+        let response = stream.recv_response().await?;
+        if response.status() != 200 {
+            return Err(format!("status {}", response.status()).into());
+        }
+        let mut reader = Reader::new(1 << 22);
+        while let Some(mut data) = stream.recv_data().await? {
+            let mut length = 0;
+            while data.has_remaining() {
+                let chunk = data.chunk();
+                reader.read(chunk)?;
+                let read = chunk.len();
+                length += read;
+                data.advance(read);
+            }
+            let now = clock();
+            let mut tally = self.viewer.tally();
+            let counts = self.counts.load(Ordering::Relaxed);
+            tally.bytes += if counts { length as u64 } else { 0 };
+            while let Some(tag) = reader.next_tag() {
+                tally.has_joined = true;
+                if let Some(then) = published(&tag).filter(|_| counts) {
+                    tally.delays.push((now.saturating_sub(then) / 1_000) as u32);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn hls(&self, tls: Arc<rustls::ClientConfig>) -> Result<(), String> {
+        self.read_hls(tls).await.map_err(|e| e.to_string())
+    }
+
+    /// Asks for the playlist once per segment, twice as often when there is no new one (RFC 8216,
+    /// section 6.3.4), and takes each new segment once.
+    async fn read_hls(&self, tls: Arc<rustls::ClientConfig>) -> Result<(), Failure> {
+        let socket = TcpStream::connect(self.watch.address).await?;
+        socket.set_nodelay(true)?;
+        let name = ServerName::try_from(NAME)?;
+        let stream = tokio_rustls::TlsConnector::from(tls).connect(name, socket).await?;
+        let (mut requests, connection) = handshake(hyper_util::rt::TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let mut path = self.watch.path.clone();
+        let mut last = String::new();
+        loop {
+            let list = self.get(&mut requests, &path).await?;
+            let list = String::from_utf8(list)?;
+            let uris = list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+            let uris: Vec<&str> = uris.collect();
+            if list.contains("#EXT-X-STREAM-INF") {
+                path = resolve(&path, uris.first().ok_or("an empty playlist")?);
+                continue;
+            }
+            // Who joins starts with the newest segment; who was too slow goes on with it.
+            let new = match uris.iter().position(|uri| *uri == last) {
+                Some(place) => &uris[place + 1..],
+                None => &uris[uris.len().saturating_sub(1)..],
+            };
+            for uri in new {
+                self.get(&mut requests, &resolve(&path, uri)).await?;
+                self.viewer.tally().has_joined = true;
+                last = (*uri).to_owned();
+            }
+            sleep(if new.is_empty() { GROUP / 2 } else { GROUP }).await;
+        }
+    }
+
+    async fn get(
+        &self,
+        requests: &mut SendRequest<Empty<Bytes>>,
+        path: &str,
+    ) -> Result<Vec<u8>, Failure> {
+        let request = http::Request::get(path).header("host", NAME).body(Empty::new())?;
+        let mut response = requests.send_request(request).await?;
+        if response.status() != 200 {
+            return Err(format!("{path}: status {}", response.status()).into());
+        }
+        let mut body = Vec::new();
+        while let Some(frame) = response.frame().await {
+            if let Ok(data) = frame?.into_data() {
+                if self.counts.load(Ordering::Relaxed) {
+                    self.viewer.tally().bytes += data.len() as u64;
+                }
+                body.extend_from_slice(&data);
+            }
+        }
+        Ok(body)
+    }
+}
+
+/// The path that `uri` means in the playlist at `base`.
+fn resolve(base: &str, uri: &str) -> String {
+    match base.rfind('/') {
+        Some(slash) if !uri.starts_with('/') => format!("{}{uri}", &base[..=slash]),
+        _ => uri.to_owned(),
+    }
+}
+
+fn summary(viewers: &[Arc<Viewer>]) -> Seen {
+    let mut seen = Seen::default();
+    let (mut bytes, mut delays) = (Vec::new(), Vec::new());
+    let (mut received, mut datagrams) = (0, 0);
+    for viewer in viewers {
+        let tally = viewer.tally();
+        bytes.push(tally.bytes);
+        if tally.failure.is_none() && tally.bytes > 0 {
+            seen.stayed += 1;
+        }
+        seen.failure = seen.failure.or_else(|| tally.failure.clone());
+        let late = |&delay: &u32| u128::from(delay) > LATE.as_micros();
+        seen.late += usize::from(tally.delays.iter().any(late));
+        delays.extend_from_slice(&tally.delays);
+        if let Some(connection) = &tally.connection {
+            let udp = connection.stats().udp_rx;
+            received += udp.bytes;
+            datagrams += udp.datagrams;
+        }
+    }
+    bytes.sort_unstable();
+    delays.sort_unstable();
+    let rank = |len: usize, share: f64| ((len as f64 * share) as usize).min(len.saturating_sub(1));
+    seen.bytes = [0.0, 0.5, 1.0].map(|share| bytes.get(rank(bytes.len(), share)).map_or(0, |b| *b));
+    seen.tags = delays.len();
+    let delay = |share| delays.get(rank(delays.len(), share)).map_or(f64::NAN, |d| f64::from(*d));
+    if !delays.is_empty() {
+        seen.delay = [0.5, 0.99, 1.0].map(|share| delay(share) / 1e6);
+    }
+    seen.datagram = if datagrams > 0 { received as f64 / datagrams as f64 } else { 0.0 };
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn uris_are_relative_to_the_playlist() {
+        assert_eq!(resolve("/live/bench/index.m3u8", "7.ts"), "/live/bench/7.ts");
+        assert_eq!(resolve("/live/bench/index.m3u8", "/x/7.ts"), "/x/7.ts");
+    }
+
+    #[test]
+    fn quantiles_late_and_lost_viewers() {
+        let viewers: Vec<Arc<Viewer>> = (0..10).map(|_| Arc::default()).collect();
+        for (index, viewer) in viewers.iter().enumerate() {
+            let mut tally = viewer.tally();
+            tally.bytes = 1_000 + index as u64;
+            tally.delays = (1..=100).map(|n| n * 1_000).collect();
+        }
+        viewers[3].tally().delays.push(1_500_000);
+        viewers[4].tally().failure = Some("gone".to_owned());
+        let seen = summary(&viewers);
+        assert_eq!((seen.stayed, seen.late, seen.tags), (9, 1, 1_001));
+        assert_eq!(seen.bytes, [1_000, 1_005, 1_009]);
+        assert_eq!(seen.delay[2], 1.5);
+        assert!((0.098..=0.1).contains(&seen.delay[1]), "{:?}", seen.delay);
+        assert_eq!(seen.failure.as_deref(), Some("gone"));
+    }
+}
