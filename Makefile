@@ -5,6 +5,7 @@
 #   make e2e      a real Chromium plays through a lossy link: needs Node, Chromium, ffmpeg
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
+#   make bench-edge  what a live viewer costs, beside quinn and nginx; QUICK=1 for a look
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths
 #   make lab      runs every experiment of the testbed into out/
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
@@ -13,7 +14,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e interop bench fuzz lab web lint need-cargo need-cc pages
+.PHONY: demo test e2e interop bench bench-edge fuzz lab web lint need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -52,6 +53,11 @@ bench: need-cargo need-cc
 	  echo "skipped: the peers in peers/ do not build here (Debian: apt-get install libclang-dev)"
 	$(TARGET)/release/mendcast-bench $(if $(QUICK),--quick) \
 	  $(if $(wildcard peers),--peers $(TARGET)/peers/release/mendcast-peers) --out bench.json
+
+# Without nginx (Debian: apt-get install nginx-light) its part is left out.
+bench-edge: need-cargo need-cc
+	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-relay
+	$(TARGET)/release/mendcast-bench edge $(if $(QUICK),--quick) --out bench-edge.json
 
 fuzz: export MENDCAST_CASES := $(or $(CASES),20000)
 fuzz: need-cargo need-cc

@@ -62,7 +62,7 @@ pub(crate) struct Live {
 struct Viewers(Process);
 
 impl Viewers {
-    /// Returns when all have come. Also how many came.
+    /// Returns when all have come or failed. Also how many came.
     fn start(
         contestant: Contestant,
         address: SocketAddr,
@@ -77,8 +77,17 @@ impl Viewers {
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut viewers = Self(Process(command.spawn().map_err(|e| e.to_string())?));
         let ready = viewers.line();
-        let joined = ready.strip_prefix("ready ").and_then(|joined| joined.parse().ok());
-        Ok((viewers, joined.ok_or_else(|| format!("the viewers did not start: {ready}"))?))
+        let (joined, failure) =
+            ready.strip_prefix("ready ").and_then(|rest| rest.split_once(' ')).unwrap_or_default();
+        match joined.parse() {
+            Ok(0) => Err(failure.to_owned()),
+            Ok(joined) if joined < count => {
+                println!("      {joined} of {count} viewers came: {failure}");
+                Ok((viewers, joined))
+            }
+            Ok(joined) => Ok((viewers, joined)),
+            Err(_) => Err(format!("the viewers did not start: {ready}")),
+        }
     }
 
     fn line(&mut self) -> String {
@@ -217,11 +226,6 @@ fn run(
     std::thread::sleep(LEAD);
     let before = servers::resident(pid);
     let (mut process, joined) = Viewers::start(contestant, server.address, &programs.dir, viewers)?;
-    if joined == 0 {
-        process.measure(Duration::ZERO)?;
-        let failure = process.seen()?.failure;
-        return Err(failure.unwrap_or_else(|| "nobody got anything".to_owned()));
-    }
     std::thread::sleep(SETTLE);
     let resident = servers::resident(pid).saturating_sub(before);
     let (cpu, errors, start) = (servers::cpu(pid)?, receive_errors(), Instant::now());
@@ -231,7 +235,7 @@ fn run(
     publisher.stop()?;
     Ok(Cost {
         busy: cpu.as_secs_f64() / wall.as_secs_f64(),
-        resident: resident as f64 / viewers as f64,
+        resident: resident as f64 / joined as f64,
         receive_errors: receive_errors() - errors,
         seen,
     })
@@ -298,11 +302,8 @@ fn heap_per_viewer(name: &str, programs: &Programs, viewers: usize) -> Result<f6
     let before = heap()?;
     let (_viewers, joined) =
         Viewers::start(Contestant::Edge, server.address, &programs.dir, viewers)?;
-    if joined < viewers {
-        return Err(format!("{name}: {joined} of {viewers} viewers came"));
-    }
     std::thread::sleep(SETTLE);
     let added = heap()? - before;
     publisher.stop()?;
-    Ok(added / viewers as f64)
+    Ok(added / joined as f64)
 }

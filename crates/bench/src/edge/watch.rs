@@ -1,6 +1,6 @@
 //! The viewers, in a process of their own: unmodified `quinn` and `h3`, or HLS over TLS over TCP.
 //!
-//! It prints `ready JOINED` once every viewer has had its first bytes or has failed, counts from
+//! It prints `ready JOINED FAILURE` once every viewer has had its first bytes or has failed, counts from
 //! the next line that it reads to the one after that, and prints what it counted as JSON.
 
 use std::io::stdin;
@@ -33,6 +33,8 @@ const SOCKETS: usize = 8;
 const WINDOW: u32 = 8 << 20;
 /// A viewer behind by more than this was late.
 const LATE: Duration = Duration::from_secs(1);
+/// They come one after the other, this far apart.
+const APART: Duration = Duration::from_millis(10);
 /// How long the last viewer has for its first bytes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -92,9 +94,6 @@ pub(crate) struct Watch {
     /// HLS over TCP.
     #[arg(long)]
     hls: bool,
-    /// Milliseconds in which they come.
-    #[arg(long, default_value = "5000")]
-    ramp: u64,
 }
 
 impl Watch {
@@ -110,7 +109,7 @@ impl Watch {
                 }
             });
         }
-        let end = Instant::now() + Duration::from_millis(self.ramp) + PATIENCE;
+        let end = Instant::now() + APART * self.viewers as u32 + PATIENCE;
         let settled = |viewer: &Arc<Viewer>| {
             let tally = viewer.tally();
             tally.has_joined || tally.failure.is_some()
@@ -118,7 +117,9 @@ impl Watch {
         while !viewers.iter().all(settled) && Instant::now() < end {
             std::thread::sleep(Duration::from_millis(50));
         }
-        println!("ready {}", viewers.iter().filter(|viewer| viewer.tally().has_joined).count());
+        let joined = viewers.iter().filter(|viewer| viewer.tally().has_joined).count();
+        let failure = viewers.iter().find_map(|viewer| viewer.tally().failure.clone());
+        println!("ready {joined} {}", failure.as_deref().unwrap_or("too late").replace('\n', " "));
 
         let line = || stdin().read_line(&mut String::new()).map_err(|e| e.to_string());
         line()?;
@@ -154,7 +155,7 @@ impl Watch {
             for (index, viewer) in viewers.iter().enumerate().skip(thread).step_by(THREADS) {
                 let viewer = viewer.clone();
                 let stream = Stream { watch: self.clone(), viewer, counts: counts.clone() };
-                let after = Duration::from_millis(self.ramp * index as u64 / viewers.len() as u64);
+                let after = APART * index as u32;
                 let endpoint = endpoints.get(index / THREADS % SOCKETS).cloned();
                 let tls = tls.clone();
                 tokio::spawn(async move {
