@@ -400,9 +400,10 @@ impl EventLoop {
         let socket = place.socket;
         let Some(udp) = self.plan.sockets.get(socket) else { return };
         let segments = udp.max_batch();
+        let mut fills = true;
         for _ in 0..BATCHES {
-            if let Some(connection) = self.endpoint.connection(handle) {
-                place.session.fill(now, connection);
+            if fills && let Some(connection) = self.endpoint.connection(handle) {
+                fills = place.session.fill(now, connection);
             }
             let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, segments);
             let Some(transmit) = transmit else { return };

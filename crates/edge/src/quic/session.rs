@@ -300,18 +300,15 @@ impl Session {
     }
 
     /// Sends answers that have come, and hands more of the bodies over where streams have room.
-    /// Returns whether anything was.
+    /// Returns whether there may be more as soon as some of that has left: where there is not, the
+    /// waker tells.
     pub(super) fn fill(&mut self, now: Timestamp, connection: &mut Connection) -> bool {
-        let waker = self.waker.clone();
-        let context = &mut Context::from_waker(&waker);
-        let mut moved = false;
         let mut index = 0;
         while let Some(waiting) = self.waiting.get_mut(index) {
-            match waiting.answer.as_mut().poll(context) {
+            match waiting.answer.as_mut().poll(&mut Context::from_waker(&self.waker)) {
                 Poll::Ready(response) => {
                     let id = self.waiting.swap_remove(index).id;
                     self.respond(now, connection, id, response);
-                    moved = true;
                 }
                 Poll::Pending => index += 1,
             }
@@ -319,18 +316,23 @@ impl Session {
         for watch in &mut self.watches {
             watch.look(now, connection, false);
         }
+        let context = &mut Context::from_waker(&self.waker);
+        let mut more = false;
         index = 0;
         while let Some(response) = self.responses.get_mut(index) {
-            let (over, some) = fill(&mut self.protocol, response, now, connection, context);
-            moved |= some;
-            if over {
-                self.on_last_chance(now, connection);
-                self.responses.swap_remove(index);
-            } else {
-                index += 1;
+            match fill(&mut self.protocol, response, now, connection, context) {
+                Filled::Over => {
+                    let last = |watch: &mut Watch| watch.look(now, connection, true);
+                    self.watches.iter_mut().for_each(last);
+                    self.responses.swap_remove(index);
+                }
+                filled => {
+                    more |= filled == Filled::Enough;
+                    index += 1;
+                }
             }
         }
-        moved
+        more
     }
 
     /// Viewers may be about to leave: their sessions get the last numbers.
@@ -384,22 +386,32 @@ fn with_head<T>(
     })
 }
 
-/// Fills one stream. Returns whether its response is over, and whether anything was handed over.
+/// Why no more was handed over to a stream.
+#[derive(PartialEq, Eq)]
+enum Filled {
+    /// As much as the stream may hold unsent is there.
+    Enough,
+    /// The body has to wait.
+    Waits,
+    /// The response is over.
+    Over,
+}
+
+/// Fills one stream.
 fn fill(
     protocol: &mut Protocol,
     response: &mut Response,
     now: Timestamp,
     connection: &mut Connection,
     context: &mut Context<'_>,
-) -> (bool, bool) {
+) -> Filled {
     let id = response.id;
     let enough = match (connection.pacing_rate(), response.body.live()) {
         (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
         _ => HIGH_WATER,
     };
-    let mut moved = false;
     loop {
-        let Some(progress) = connection.send_progress(id) else { return (true, moved) };
+        let Some(progress) = connection.send_progress(id) else { return Filled::Over };
         if let Some(live) = response.body.live() {
             match response.first_frame {
                 FirstFrame::Ahead if live.has_frame() => {
@@ -413,10 +425,9 @@ fn fill(
             }
         }
         if progress.written - progress.sent >= enough {
-            return (false, moved);
+            return Filled::Enough;
         }
-        let Poll::Ready(next) = response.body.poll_fill(context) else { return (false, moved) };
-        moved = true;
+        let Poll::Ready(next) = response.body.poll_fill(context) else { return Filled::Waits };
         let gone = match (&mut *protocol, next) {
             (Protocol::Http3(server), Ok(Some(data))) => {
                 server.send_data(&mut OverQuic { connection, now }, id, data).is_err()
@@ -442,7 +453,7 @@ fn fill(
             }
         };
         if gone {
-            return (true, moved);
+            return Filled::Over;
         }
     }
 }
