@@ -6,6 +6,7 @@
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make bench-edge  what a live viewer costs, beside quinn and nginx; QUICK=1 for a look
+#   make soak     200 viewers come and go behind a lossy link for half an hour; SOAK="--minutes 5"
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths
 #   make lab      runs every experiment of the testbed into out/
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
@@ -14,7 +15,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e interop bench bench-edge fuzz lab web lint need-cargo need-cc pages
+.PHONY: demo test e2e interop bench bench-edge soak fuzz lab web lint need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -58,6 +59,10 @@ bench: need-cargo need-cc
 bench-edge: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-relay
 	$(TARGET)/release/mendcast-bench edge $(if $(QUICK),--quick) --out bench-edge.json
+
+soak: need-cargo need-cc
+	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench
+	$(TARGET)/release/mendcast-bench soak $(SOAK)
 
 fuzz: export MENDCAST_CASES := $(or $(CASES),20000)
 fuzz: need-cargo need-cc

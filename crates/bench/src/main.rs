@@ -50,6 +50,8 @@ struct Arguments {
 enum Role {
     /// What a live viewer costs.
     Edge(edge::Live),
+    /// Viewers come and go behind a lossy link for half an hour.
+    Soak(edge::Soak),
     /// The viewers of the live benchmark.
     #[command(hide = true)]
     Watch(edge::Watch),
@@ -76,6 +78,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         Some(Role::Fetch(fetch)) => return fetch.run(),
         Some(Role::Watch(watch)) => return watch.run(),
         Some(Role::Heap(heap)) => return heap.run(),
+        Some(Role::Soak(soak)) => return soak.run(mendcast()?),
         Some(Role::Edge(live)) => {
             let mut report = Report::new();
             live.run(&mut report, arguments.quick, mendcast()?)?;

@@ -14,6 +14,7 @@ mod media;
 mod publisher;
 mod quinn_relay;
 mod servers;
+mod soak;
 mod watch;
 
 use std::io::Write as _;
@@ -30,6 +31,7 @@ use servers::{Contestant, Process, Programs};
 use watch::Seen;
 
 pub(crate) use heap::Heap;
+pub(crate) use soak::Soak;
 pub(crate) use watch::Watch;
 
 /// UDP payload of full datagrams.

@@ -136,21 +136,32 @@ pub(super) fn read_line(from: &mut impl Read) -> String {
 }
 
 fn edge(programs: &Programs) -> Result<Server, String> {
+    edge_with(programs, &edge_config(&programs.dir)?).map(|(server, _)| server)
+}
+
+/// An edge with this configuration, which has RTMP; and its admin listener.
+pub(super) fn edge_with(
+    programs: &Programs,
+    config: &Path,
+) -> Result<(Server, Option<SocketAddr>), String> {
     let mut child = Command::new(&programs.mendcast)
         .args(["edge", "--config"])
-        .arg(edge_config(&programs.dir)?)
+        .arg(config)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("{}: {e}", programs.mendcast.display()))?;
     let log = child.stderr.take();
     let process = Process(child);
-    let (mut address, mut rtmp, mut text) = (None, None, String::new());
+    let (mut address, mut rtmp, mut admin, mut text) = (None, None, None, String::new());
     let mut lines = log.map(BufReader::new);
     while let Some(log) = &mut lines {
         let start = text.len();
         if log.read_line(&mut text).map_or(true, |read| read == 0) {
             return Err(format!("{} did not start: {text}", programs.mendcast.display()));
+        }
+        if let Some((_, place)) = text[start..].trim_end().rsplit_once("dashboard on http://") {
+            admin = place.trim_end_matches('/').parse().ok();
         }
         if let Some((_, place)) = text[start..].trim_end().rsplit_once("listening on ") {
             match place.strip_suffix(" for RTMP") {
@@ -165,7 +176,9 @@ fn edge(programs: &Programs) -> Result<Server, String> {
     // The rest of its log must find a reader.
     std::thread::spawn(move || lines.map(|mut log| std::io::copy(&mut log, &mut std::io::sink())));
     match (address, rtmp) {
-        (Some(address), Some(rtmp)) => Ok(Server { process, address, ingest: Ingest::Rtmp(rtmp) }),
+        (Some(address), Some(rtmp)) => {
+            Ok((Server { process, address, ingest: Ingest::Rtmp(rtmp) }, admin))
+        }
         _ => Err("the edge has no log".to_owned()),
     }
 }

@@ -174,7 +174,7 @@ impl Watch {
     }
 }
 
-fn endpoints(tls: rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, String> {
+pub(super) fn endpoints(tls: rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, String> {
     let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
     let mut transport = quinn::TransportConfig::default();
     transport

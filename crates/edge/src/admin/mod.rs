@@ -17,7 +17,7 @@ use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use hyper::body::{Body, Frame, Incoming};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::HOST;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -237,6 +237,13 @@ impl Body for Content {
             }
         };
         Poll::Ready(next.map(|bytes| Ok(Frame::data(bytes))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            Self::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, Bytes::len) as u64),
+            Self::Events(_) => SizeHint::new(),
+        }
     }
 }
 
