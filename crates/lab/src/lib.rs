@@ -1,7 +1,7 @@
 //! The virtual-time testbed: the transport that serves viewers, an unmodified third-party client,
 //! and link models between them, in one thread whose clock jumps from event to event.
 //!
-//! [`run`] makes one download under one [`Scenario`]; [`experiments`] sweeps scenarios and writes
+//! [`run`] makes one download, or one view of a live stream, under one [`Scenario`]; [`experiments`] sweeps scenarios and writes
 //! results, plots and a report. Same scenario, same event log: see [`EventLog`].
 
 #![forbid(unsafe_code)]
@@ -10,6 +10,7 @@ mod client;
 mod event_log;
 pub mod experiments;
 mod identity;
+mod live;
 mod plot;
 mod server;
 mod simulation;
@@ -17,4 +18,5 @@ pub mod speed;
 
 pub use client::ClientKind;
 pub use event_log::EventLog;
+pub use live::{Arrival, Live, LiveOutcome};
 pub use simulation::{Cipher, Outcome, Scenario, run};

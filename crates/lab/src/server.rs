@@ -18,6 +18,7 @@ use units::{Ecn, StreamId, Timestamp};
 use crate::client::IDLE_TIMEOUT;
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
+use crate::live::Source;
 use crate::simulation::{Cipher, Scenario};
 
 /// Bytes of the pattern; it repeats.
@@ -38,6 +39,8 @@ pub(crate) struct Server {
     request: Vec<u8>,
     answer: Option<(StreamId, u64)>,
     sent: u64,
+    /// The live stream, if it is one that is asked for.
+    pub source: Option<Source>,
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
@@ -100,6 +103,7 @@ impl Server {
             request: Vec::new(),
             answer: None,
             sent: 0,
+            source: scenario.live.map(Source::new),
             pattern: pattern(),
             reply: Vec::new(),
             batch: vec![0; 65_507],
@@ -108,7 +112,9 @@ impl Server {
     }
 
     pub(crate) fn deadline(&mut self) -> Option<Timestamp> {
-        self.endpoint.connection(self.handle?)?.deadline()
+        let connection = self.endpoint.connection(self.handle?)?.deadline();
+        let source = self.source.as_ref().and_then(Source::deadline);
+        connection.into_iter().chain(source).min()
     }
 
     pub(crate) fn on_timeout(&mut self, now: Timestamp) {
@@ -136,6 +142,9 @@ impl Server {
     /// Lets the server act; `send` gets each datagram.
     pub(crate) fn drive(&mut self, now: Timestamp, mut send: impl FnMut(SocketAddr, Ecn, &[u8])) {
         let Some(handle) = self.handle else { return };
+        if let Some(source) = &mut self.source {
+            source.publish(now);
+        }
         while let Some(event) = self.endpoint.poll_event(handle) {
             if let Event::Stream(StreamEvent::Readable(id)) = event {
                 self.read(handle, id);
@@ -161,6 +170,9 @@ impl Server {
         }
         if self.request.ends_with(b"\n") && self.answer.is_none() {
             let line = String::from_utf8_lossy(&self.request);
+            if let (Some(source), "LIVE\n") = (&mut self.source, &*line) {
+                source.join(id);
+            }
             let bytes = line.trim().strip_prefix("GET ").and_then(|n| n.parse().ok());
             self.answer = Some((id, bytes.unwrap_or(0)));
         }
@@ -169,6 +181,9 @@ impl Server {
     fn fill(&mut self, handle: Handle) {
         let Some((id, total)) = self.answer else { return };
         let Some(connection) = self.endpoint.connection(handle) else { return };
+        if let Some(source) = &mut self.source {
+            return source.fill(connection);
+        }
         while self.sent < total && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {
             let at = (self.sent % PATTERN as u64) as usize;
             let len = ((PATTERN - at) as u64).min(total - self.sent);

@@ -10,6 +10,7 @@ use units::{Ecn, Timestamp};
 
 use crate::client::{self, ClientKind, Request};
 use crate::event_log::EventLog;
+use crate::live::{Live, LiveOutcome};
 use crate::server::Server;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
@@ -39,8 +40,10 @@ pub struct Scenario {
     pub cipher: Cipher,
     /// The server's congestion controller.
     pub congestion: congestion::Algorithm,
-    /// Bytes that the client asks for.
+    /// Bytes that the client asks for, if it does not ask for a live stream.
     pub bytes: u64,
+    /// The live stream that the client asks for.
+    pub live: Option<Live>,
     /// The client's flow-control window in bytes.
     pub window: u64,
     /// Of everything random.
@@ -71,6 +74,7 @@ impl Default for Scenario {
             cipher: Cipher::Real,
             congestion: congestion::Algorithm::Cubic,
             bytes: 1_000_000,
+            live: None,
             window: 16 << 20,
             seed: 1,
             rebind_every: None,
@@ -108,6 +112,8 @@ pub struct Outcome {
     pub stats: Stats,
     /// Wall time spent in the client's code, if [`Scenario::time_client`].
     pub client_time: Duration,
+    /// What came of a live view.
+    pub live: Option<LiveOutcome>,
 }
 
 fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
@@ -153,6 +159,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         cipher: scenario.cipher,
         server: SERVER,
         bytes: scenario.bytes,
+        live: scenario.live,
         window: scenario.window,
         seed: scenario.seed,
         // A viewer that only receives has nothing to say from its new address otherwise.
@@ -261,8 +268,13 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
     path.up.check_conservation().map_err(|e| e.to_string())?;
     path.down.check_conservation().map_err(|e| e.to_string())?;
     let download = client.download();
+    let live = server.source.as_ref().map(|source| LiveOutcome {
+        arrivals: download.arrivals().to_vec(),
+        skips: source.skips,
+        most_unsent: source.most_unsent,
+    });
     Ok(Outcome {
-        completed: download.finished && download.received == scenario.bytes,
+        completed: download.finished && (live.is_some() || download.received == scenario.bytes),
         intact: download.intact,
         failed: download.failed.clone(),
         duration: now.since(Timestamp::ZERO),
@@ -273,6 +285,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         event_log: log.digest(),
         stats: server.stats,
         client_time: stopwatch.total,
+        live,
     })
 }
 

@@ -35,6 +35,8 @@ pub struct Cursor {
     headers: Vec<Tag>,
     /// The newest header of each kind that was sent.
     sent: Headers,
+    /// Time of the newest frame that was given, or of the one that is next.
+    time: Option<u32>,
     skips: u64,
     skipped_ms: u64,
 }
@@ -59,6 +61,7 @@ impl Cursor {
             place: Place::New,
             headers: Vec::new(),
             sent: Headers::default(),
+            time: None,
             skips: 0,
             skipped_ms: 0,
         }
@@ -75,6 +78,7 @@ impl Cursor {
                 self.place = match self.join(cache) {
                     Some(group) => {
                         self.owe_headers(group.headers.tags());
+                        self.time = Some(group.timestamp);
                         Place::At(group.start)
                     }
                     None => {
@@ -126,13 +130,12 @@ impl Cursor {
         }
         let lost = at < cache.base();
         let newest = cache.newest().map_or(0, Tag::timestamp);
-        let time = cache.get(at).map_or(newest, Tag::timestamp);
-        if lost || ms_between(time, newest) > self.max_lag {
+        let lag = self.time.map_or(0, |time| ms_between(time, newest));
+        if lost || lag > self.max_lag {
             let group = cache.groups().next_back().filter(|group| group.start > at).cloned();
             match group {
                 Some(group) => {
                     self.skips += 1;
-                    self.skipped_ms += u64::from(ms_between(time, group.timestamp));
                     return self.jump(cache, &group);
                 }
                 // Behind what is kept, and no key frame is: the next one.
@@ -157,6 +160,10 @@ impl Cursor {
     fn jump(&mut self, cache: &GopCache, group: &Group) -> Next {
         self.place = Place::At(group.start);
         self.owe_headers(group.headers.tags());
+        // For the first time, there is nothing that it leaves out.
+        let left_out = self.time.map_or(0, |time| ms_between(time, group.timestamp));
+        self.skipped_ms += u64::from(left_out);
+        self.time = Some(group.timestamp);
         match (self.headers.pop(), cache.get(group.start)) {
             (Some(header), _) => self.give(header),
             (None, Some(tag)) => {
@@ -178,11 +185,14 @@ impl Cursor {
     fn give(&mut self, tag: Tag) -> Next {
         if tag.role().is_header() {
             self.sent.take(&tag);
+        } else {
+            self.time = Some(tag.timestamp());
         }
         Next::Tag(tag)
     }
 
-    /// How often it skipped, and how many milliseconds of media altogether.
+    /// How often it skipped, and how many milliseconds of media altogether: from the last frame
+    /// before to the first one after.
     pub fn skips(&self) -> (u64, u64) {
         (self.skips, self.skipped_ms)
     }

@@ -52,7 +52,7 @@ impl Viewer {
         let live = self.stream.read();
         let next = self.cursor.next(&live.cache);
         let (skips, skipped_ms) = self.cursor.skips();
-        if skips > self.progress.skips {
+        if (skips, skipped_ms) != (self.progress.skips, self.progress.skipped_ms) {
             let new = (skips - self.progress.skips, skipped_ms - self.progress.skipped_ms);
             self.stream.skipped(new.0, new.1);
             (self.progress.skips, self.progress.skipped_ms) = (skips, skipped_ms);

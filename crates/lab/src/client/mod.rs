@@ -16,6 +16,7 @@ use serde::Deserialize;
 use units::{Ecn, Timestamp};
 
 use crate::identity::{certificate, wall_clock};
+use crate::live::{Arrival, Live, Reception};
 use crate::server::pattern;
 use crate::simulation::Cipher;
 
@@ -78,6 +79,8 @@ pub(crate) struct Request {
     pub cipher: Cipher,
     pub server: SocketAddr,
     pub bytes: u64,
+    /// Instead of bytes.
+    pub live: Option<Live>,
     /// Flow-control window of stream and connection, in bytes.
     pub window: u64,
     pub seed: u64,
@@ -94,36 +97,64 @@ impl Request {
     }
 
     fn line(&self) -> String {
-        format!("GET {}\n", self.bytes)
+        match self.live {
+            Some(_) => "LIVE\n".to_owned(),
+            None => format!("GET {}\n", self.bytes),
+        }
     }
+}
+
+/// What a client expects.
+enum Expected {
+    Pattern(Bytes),
+    Live(Box<Reception>),
 }
 
 /// What a client has received.
 pub(crate) struct Download {
-    pattern: Bytes,
-    /// All of it was the pattern.
+    expected: Expected,
+    /// All of it was what was expected.
     pub intact: bool,
     pub received: u64,
     pub finished: bool,
     pub failed: Option<String>,
 }
 
-impl Default for Download {
-    fn default() -> Self {
-        Self { pattern: pattern(), intact: true, received: 0, finished: false, failed: None }
-    }
-}
-
 impl Download {
+    /// Of a live stream, or of the pattern.
+    pub(crate) fn of(live: Option<Live>) -> Self {
+        let expected = match live {
+            Some(live) => Expected::Live(Box::new(Reception::new(live))),
+            None => Expected::Pattern(pattern()),
+        };
+        Self { expected, intact: true, received: 0, finished: false, failed: None }
+    }
+
     /// Compares what came with what was asked for, byte by byte.
-    pub(crate) fn take(&mut self, mut data: &[u8]) {
+    pub(crate) fn take(&mut self, now: Timestamp, mut data: &[u8]) {
+        let pattern = match &mut self.expected {
+            Expected::Pattern(pattern) => pattern,
+            Expected::Live(reception) => {
+                self.intact &= reception.take(now, data);
+                self.received += data.len() as u64;
+                return;
+            }
+        };
         while !data.is_empty() {
-            let at = (self.received % self.pattern.len() as u64) as usize;
-            let length = data.len().min(self.pattern.len() - at);
+            let at = (self.received % pattern.len() as u64) as usize;
+            let length = data.len().min(pattern.len() - at);
             let (head, rest) = data.split_at(length);
-            self.intact &= head == &self.pattern[at..at + length];
+            self.intact &= head == &pattern[at..at + length];
             self.received += length as u64;
             data = rest;
+        }
+    }
+
+    /// The frames of a live stream that arrived.
+    pub(crate) fn arrivals(&self) -> &[Arrival] {
+        match &self.expected {
+            Expected::Pattern(_) => &[],
+            Expected::Live(reception) => &reception.arrivals,
         }
     }
 }

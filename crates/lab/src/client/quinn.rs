@@ -52,9 +52,9 @@ impl Client {
             endpoint,
             handle,
             connection,
+            download: Download::of(request.live),
             request,
             stream: None,
-            download: Download::default(),
             buffer: Vec::new(),
         }
     }
@@ -75,13 +75,13 @@ impl Client {
         self.stream = Some(stream);
     }
 
-    fn read(&mut self) {
+    fn read(&mut self, now: Timestamp) {
         let Some(stream) = self.stream.filter(|_| !self.download.finished) else { return };
         let mut receive = self.connection.recv_stream(stream);
         let Ok(mut chunks) = receive.read(true) else { return };
         loop {
             match chunks.next(usize::MAX) {
-                Ok(Some(chunk)) => self.download.take(&chunk.bytes),
+                Ok(Some(chunk)) => self.download.take(now, &chunk.bytes),
                 Ok(None) => {
                     self.download.finished = true;
                     break;
@@ -144,7 +144,7 @@ impl Viewer for Client {
                 _ => {}
             }
         }
-        self.read();
+        self.read(now);
         loop {
             self.buffer.clear();
             let transmit = self.connection.poll_transmit(instant, 1, &mut self.buffer);

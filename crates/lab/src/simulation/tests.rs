@@ -151,11 +151,11 @@ fn random_paths_deliver_every_byte() {
 
 #[test]
 fn a_wrong_byte_is_seen() {
-    let mut download = Download::default();
+    let mut download = Download::of(None);
     let mut answer = pattern().repeat(2);
-    download.take(&answer[..70_000]);
+    download.take(Timestamp::ZERO, &answer[..70_000]);
     assert!(download.intact && download.received == 70_000);
     answer[70_001] ^= 1;
-    download.take(&answer[70_000..]);
+    download.take(Timestamp::ZERO, &answer[70_000..]);
     assert!(!download.intact);
 }
