@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use media::{GopCache, Limits, Tag, Timeline};
+use media::{GopCache, Kind, Limits, Tag, Timeline};
 
 use crate::cursor::Start;
 
@@ -17,6 +17,9 @@ pub struct Settings {
     pub start: Start,
     /// A viewer with more than this many milliseconds of media before it skips.
     pub max_lag_ms: u32,
+    /// Sound waits so many milliseconds for the next picture, so that both leave together: half of
+    /// the packets of a stream with sound would carry nothing else.
+    pub merge_ms: u32,
     /// Viewers at the same time.
     pub max_viewers: u64,
 }
@@ -27,6 +30,7 @@ impl Default for Settings {
             cache: Limits::default(),
             start: Start::LatestGop,
             max_lag_ms: 5_000,
+            merge_ms: 40,
             max_viewers: 100_000,
         }
     }
@@ -69,6 +73,10 @@ pub(crate) struct Live {
     pub cache: GopCache,
     pub status: Status,
     timeline: Timeline,
+    /// Time of the newest tag that viewers were woken for.
+    told: u32,
+    /// How often they were.
+    pub wakes: u64,
     /// Counts publishers: one that was replaced has no say any more.
     publisher: u64,
     tags: u64,
@@ -94,6 +102,8 @@ impl Stream {
             cache: GopCache::new(settings.cache),
             status: Status::Waiting,
             timeline: Timeline::default(),
+            told: 0,
+            wakes: 0,
             publisher: 0,
             tags: 0,
             bytes: 0,
@@ -168,10 +178,14 @@ impl Stream {
         let time = live.timeline.map(tag.kind(), tag.timestamp());
         live.tags += 1;
         live.bytes += tag.bytes().len() as u64;
-        let news = live.cache.push(tag.with_timestamp(time));
-        drop(live);
+        // Sound may wait for a picture, if there are pictures.
+        let may_wait = tag.kind() == Kind::Audio
+            && live.cache.kinds().is_some_and(|(_, video)| video)
+            && time.wrapping_sub(live.told) < self.settings.merge_ms;
+        let news = live.cache.push(tag.with_timestamp(time)) && !may_wait;
         if news {
-            self.wake();
+            live.told = time;
+            self.wake(live);
         }
         true
     }
@@ -181,6 +195,8 @@ impl Stream {
         let mut live = self.write();
         if live.status == Status::Live && live.publisher == publisher {
             live.status = Status::Interrupted;
+            // For what may still wait.
+            self.wake(live);
         }
     }
 
@@ -194,10 +210,7 @@ impl Stream {
         };
         if ends {
             live.status = Status::Ended;
-        }
-        drop(live);
-        if ends {
-            self.wake();
+            self.wake(live);
         }
         ends
     }
@@ -220,8 +233,11 @@ impl Stream {
         self.wakers().push(waker);
     }
 
-    fn wake(&self) {
-        self.wakers().drain(..).for_each(Waker::wake);
+    fn wake(&self, mut live: RwLockWriteGuard<'_, Live>) {
+        live.wakes += 1;
+        let mut wakers = self.wakers();
+        drop(live);
+        wakers.drain(..).for_each(Waker::wake);
     }
 
     /// Counts a new viewer. Returns whether there is room for it.

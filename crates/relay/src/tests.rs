@@ -246,6 +246,27 @@ impl Wake for Bell {
 }
 
 #[test]
+fn sound_waits_for_the_picture_and_not_long() {
+    let sound = |time| tag(Kind::Audio, time, &[0xaf, 1, 7]);
+    let mut setup = Setup::new(settings(Start::LatestGop));
+    setup.publish(2);
+    let mut viewer = setup.viewer();
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    let mut rung = |after: &dyn Fn(&Publisher)| {
+        while viewer.poll_next(&mut context).is_ready() {}
+        let before = bell.0.load(Ordering::Relaxed);
+        after(&setup.publisher);
+        bell.0.load(Ordering::Relaxed) - before
+    };
+    assert_eq!(rung(&|p| assert!(p.push(sound(60)))), 0);
+    assert_eq!(rung(&|p| assert!(p.push(frame(2)))), 1, "both");
+    assert_eq!(rung(&|p| assert!(p.push(sound(100)))), 0);
+    assert_eq!(rung(&|p| assert!(p.push(sound(121)))), 1, "no picture for 40 ms");
+}
+
+#[test]
 fn who_waits_is_woken_once_by_the_next_tag() {
     let mut setup = Setup::new(settings(Start::LatestGop));
     setup.publish(1);

@@ -13,7 +13,7 @@ use crate::stream::{Live, Status, Stream};
 pub struct Viewer {
     stream: Arc<Stream>,
     cursor: Cursor,
-    /// Who is woken, and when the stream has which head.
+    /// Who is woken, and after how many wakes of all that was asked for.
     registered: Option<(Waker, u64)>,
     progress: Progress,
 }
@@ -103,13 +103,16 @@ fn wait<T>(
     live: &Live,
     context: &Context<'_>,
 ) -> Poll<T> {
-    let head = live.cache.head();
-    let known = registered
-        .as_ref()
-        .is_some_and(|(waker, at)| *at == head && waker.will_wake(context.waker()));
-    if !known {
-        stream.register(context.waker().clone());
-        *registered = Some((context.waker().clone(), head));
+    match registered {
+        Some((waker, wakes)) if *wakes == live.wakes && waker.will_wake(context.waker()) => {}
+        Some((waker, wakes)) if waker.will_wake(context.waker()) => {
+            stream.register(waker.clone());
+            *wakes = live.wakes;
+        }
+        _ => {
+            stream.register(context.waker().clone());
+            *registered = Some((context.waker().clone(), live.wakes));
+        }
     }
     Poll::Pending
 }

@@ -154,6 +154,9 @@ sections! {
         cache: Size = Size::from_mib(16), in Size::from_kib(64)..=Size::from_mib(1024);
         /// A viewer this far behind skips to the newest key frame.
         max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
+        /// How long sound waits for the next picture, so that both leave in one packet; 0s: not at
+        /// all.
+        merge: Duration = MILLISECOND * 40, in Duration::ZERO..=SECOND;
         /// How long viewers are kept when a publisher is lost and may come back.
         linger: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
         /// Largest audio, video or data message of a publisher.

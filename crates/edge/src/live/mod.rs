@@ -81,7 +81,8 @@ pub fn settings(config: &config::Live) -> Settings {
         config::Start::LowDelay => Start::LowDelay,
     };
     let max_lag_ms = millis(config.max_lag);
-    Settings { cache, start, max_lag_ms, max_viewers: config.max_viewers.into() }
+    let merge_ms = millis(config.merge);
+    Settings { cache, start, max_lag_ms, merge_ms, max_viewers: config.max_viewers.into() }
 }
 
 fn millis(duration: Duration) -> u32 {

@@ -65,6 +65,8 @@ struct Place {
     session: Session,
     socket: usize,
     dirty: bool,
+    /// Its bell rang: an answer or a body can go on.
+    woken: bool,
 }
 
 pub(crate) struct EventLoop {
@@ -233,7 +235,12 @@ impl EventLoop {
     fn take_woken(&mut self) {
         let mut woken = Vec::new();
         self.plan.mailbox.take_woken(|handle| woken.push(handle));
-        woken.into_iter().for_each(|handle| self.mark(handle));
+        for handle in woken {
+            if let Some(Some(place)) = self.places.get_mut(handle.0 as usize) {
+                place.woken = true;
+            }
+            self.mark(handle);
+        }
     }
 
     fn take_forwarded(&mut self, now: Timestamp) {
@@ -310,7 +317,8 @@ impl EventLoop {
                 }
                 let waker = self.plan.mailbox.waker(handle);
                 let session = Session::new(self.state.clone(), waker);
-                self.places[index] = Some(Box::new(Place { session, socket, dirty: false }));
+                self.places[index] =
+                    Some(Box::new(Place { session, socket, dirty: false, woken: false }));
                 self.mark(handle);
             }
             Outcome::Reply(len) => return Some(len),
@@ -400,7 +408,8 @@ impl EventLoop {
         let socket = place.socket;
         let Some(udp) = self.plan.sockets.get(socket) else { return };
         let segments = udp.max_batch();
-        let mut fills = true;
+        // Most datagrams only acknowledge what waits for nothing.
+        let mut fills = core::mem::take(&mut place.woken) || place.session.is_curious();
         for _ in 0..BATCHES {
             if fills && let Some(connection) = self.endpoint.connection(handle) {
                 fills = place.session.fill(now, connection);

@@ -42,6 +42,13 @@ enum FirstFrame {
     Acked,
 }
 
+impl Response {
+    /// Whether the acknowledgement of the first frame is still to come.
+    fn expects_first_frame(&self) -> bool {
+        self.body.live().is_some() && !matches!(self.first_frame, FirstFrame::Acked)
+    }
+}
+
 /// A request whose answer depends on its body.
 struct Upload {
     id: StreamId,
@@ -74,6 +81,8 @@ pub(super) struct Session {
     uploads: Vec<Upload>,
     waiting: Vec<Waiting>,
     responses: Vec<Response>,
+    /// Whether an acknowledgement alone may let something go on, or tell something.
+    is_curious: bool,
     /// The viewers' sessions on this connection: one, as a rule.
     watches: Vec<Watch>,
     /// The viewer, whether it was known by its token, and its cohort.
@@ -96,6 +105,7 @@ impl Session {
             uploads: Vec::new(),
             waiting: Vec::new(),
             responses: Vec::new(),
+            is_curious: false,
             watches: Vec::new(),
             unit: Unit(0),
             is_known: false,
@@ -217,7 +227,10 @@ impl Session {
         });
         match answer {
             Answer::Now(response) => self.respond(now, connection, id, response),
-            Answer::Later(answer) => self.waiting.push(Waiting { id, answer }),
+            Answer::Later(answer) => {
+                self.waiting.push(Waiting { id, answer });
+                self.is_curious = true;
+            }
         }
     }
 
@@ -253,6 +266,7 @@ impl Session {
                 }
             }
             self.responses.push(Response { id, body, first_frame: FirstFrame::Ahead });
+            self.is_curious = true;
         }
     }
 
@@ -295,7 +309,10 @@ impl Session {
         let head = RequestHead { method: "GET", target, fields, remote, protocol, cohort, body };
         match front::respond(&self.state, &head, SystemTime::now()) {
             Answer::Now(response) => self.respond(now, connection, id, response),
-            Answer::Later(answer) => self.waiting.push(Waiting { id, answer }),
+            Answer::Later(answer) => {
+                self.waiting.push(Waiting { id, answer });
+                self.is_curious = true;
+            }
         }
     }
 
@@ -318,6 +335,7 @@ impl Session {
         }
         let context = &mut Context::from_waker(&self.waker);
         let mut more = false;
+        let mut expects = false;
         index = 0;
         while let Some(response) = self.responses.get_mut(index) {
             match fill(&mut self.protocol, response, now, connection, context) {
@@ -328,11 +346,18 @@ impl Session {
                 }
                 filled => {
                     more |= filled == Filled::Enough;
+                    expects |= response.expects_first_frame();
                     index += 1;
                 }
             }
         }
+        self.is_curious = more || expects;
         more
+    }
+
+    /// Whether [`Session::fill`] has to be called though nothing woke the session.
+    pub(super) fn is_curious(&self) -> bool {
+        self.is_curious
     }
 
     /// Viewers may be about to leave: their sessions get the last numbers.
