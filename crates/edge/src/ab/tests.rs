@@ -276,7 +276,7 @@ fn parquet_and_json_lines_of_the_same_rows_say_the_same_and_both_count_once() {
     let hour = Duration::from_secs(3_600);
     let writer = RecordWriter::start(directory.path(), hour).expect("started");
     let records = experiment(300, 2, 1.1, &mut ChaCha8Rng::seed_from_u64(14));
-    records.iter().for_each(|record| assert!(writer.write(record.clone())));
+    records.iter().for_each(|record| writer.write(record.clone()));
     writer.close();
     let entries = std::fs::read_dir(directory.path()).expect("a directory");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();

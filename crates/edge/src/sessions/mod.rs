@@ -345,8 +345,7 @@ impl Sessions {
         drop(places);
         if let Some(writer) = &self.writer {
             for record in &records {
-                let dropped = !writer.write(record.clone());
-                self.records_dropped.fetch_add(u64::from(dropped), Ordering::Relaxed);
+                writer.write(record.clone());
             }
             if all {
                 writer.close();
@@ -392,7 +391,8 @@ impl Sessions {
     /// Records that could not be written, and reports of players that nobody knows.
     pub fn losses(&self) -> (u64, u64) {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        (read(&self.records_dropped), read(&self.beacons_unmatched))
+        let unwritten = self.writer.as_ref().map_or(0, |writer| writer.dropped());
+        (read(&self.records_dropped) + unwritten, read(&self.beacons_unmatched))
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

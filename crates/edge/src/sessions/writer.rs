@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -34,6 +35,7 @@ const FLUSH: Duration = Duration::from_secs(1);
 pub struct RecordWriter {
     sender: Mutex<Option<SyncSender<Record>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    dropped: Arc<AtomicU64>,
 }
 
 impl RecordWriter {
@@ -45,19 +47,27 @@ impl RecordWriter {
         let failed = |e: io::Error| Error::new(format!("records {}: {e}", directory.display()));
         std::fs::create_dir_all(directory).map_err(failed)?;
         let files = Files::open(directory, period).map_err(failed)?;
+        let dropped = files.dropped.clone();
         let (sender, receiver) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
             .name("records".into())
             .spawn(move || files.run(&receiver))
             .map_err(failed)?;
         let (sender, thread) = (Mutex::new(Some(sender)), Mutex::new(Some(thread)));
-        Ok(Arc::new(Self { sender, thread }))
+        Ok(Arc::new(Self { sender, thread, dropped }))
     }
 
-    /// Hands a record over; `false` if it is dropped because the queue is full or closed.
-    pub fn write(&self, record: Record) -> bool {
+    /// Hands a record over. It is dropped if the queue is full or closed.
+    pub fn write(&self, record: Record) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        sender.as_ref().is_some_and(|sender| sender.try_send(record).is_ok())
+        if !sender.as_ref().is_some_and(|sender| sender.try_send(record).is_ok()) {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Records that were dropped: the disk was too slow, or did not take them.
+    pub fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
     }
 
     /// Writes what waits and closes the files.
@@ -79,7 +89,10 @@ struct Files {
     json: BufWriter<File>,
     parquet: PathBuf,
     rows: Vec<Record>,
+    /// Lines that may not have reached the disk.
+    unflushed: u64,
     failing: bool,
+    dropped: Arc<AtomicU64>,
 }
 
 impl Files {
@@ -101,7 +114,9 @@ impl Files {
                         json: BufWriter::new(file),
                         parquet: path.with_extension("parquet"),
                         rows: Vec::new(),
+                        unflushed: 0,
                         failing: false,
+                        dropped: Arc::default(),
                     });
                 }
                 Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
@@ -115,7 +130,7 @@ impl Files {
         loop {
             let outcome = match receiver.recv_timeout(FLUSH) {
                 Ok(record) => self.take(record),
-                Err(RecvTimeoutError::Timeout) => self.json.flush(),
+                Err(RecvTimeoutError::Timeout) => self.flush(),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             self.note(outcome);
@@ -144,9 +159,24 @@ impl Files {
     }
 
     fn take(&mut self, record: Record) -> io::Result<()> {
-        let written = writeln!(self.json, "{}", record.json());
-        self.rows.push(record);
+        // The line goes in whole or not at all, and the row with it.
+        let written = self.json.write_all(format!("{}\n", record.json()).as_bytes());
+        match written {
+            Ok(()) => {
+                self.unflushed += 1;
+                self.rows.push(record);
+            }
+            Err(_) => {
+                self.dropped.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         written
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.json.flush()?;
+        self.unflushed = 0;
+        Ok(())
     }
 
     fn rotate(&mut self) -> io::Result<()> {
@@ -156,7 +186,7 @@ impl Files {
         }
         let finished = self.finish();
         let next = Self::open(&self.directory, self.period)?;
-        *self = Self { failing: self.failing, ..next };
+        *self = Self { failing: self.failing, dropped: self.dropped.clone(), ..next };
         finished
     }
 
@@ -165,11 +195,20 @@ impl Files {
         if self.rows.is_empty() {
             return std::fs::remove_file(self.parquet.with_extension("jsonl"));
         }
-        self.json.flush()?;
+        let flushed = self.flush();
+        let rows = core::mem::take(&mut self.rows);
+        let written = self.write_rows(&rows);
+        if flushed.is_err() && written.is_err() {
+            self.dropped.fetch_add(core::mem::take(&mut self.unflushed), Ordering::Relaxed);
+        }
+        flushed.and(written)
+    }
+
+    fn write_rows(&self, rows: &[Record]) -> io::Result<()> {
         // A reader never sees half a file.
         let unfinished = self.parquet.with_extension("parquet.part");
         let file = File::create(&unfinished)?;
-        write_parquet(file, &core::mem::take(&mut self.rows)).map_err(io::Error::other)?;
+        write_parquet(file, rows).map_err(io::Error::other)?;
         std::fs::rename(unfinished, &self.parquet)
     }
 }
@@ -264,9 +303,11 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("records");
         let writer = RecordWriter::start(&path, Duration::from_secs(3_600)).expect("started");
-        assert!((1..=3).all(|n| writer.write(record(n))));
+        (1..=3).for_each(|n| writer.write(record(n)));
         writer.close();
-        assert!(!writer.write(record(4)), "closed");
+        assert_eq!(writer.dropped(), 0);
+        writer.write(record(4));
+        assert_eq!(writer.dropped(), 1, "closed");
         let names = names(&path);
         assert_eq!(names.len(), 2, "{names:?}");
         let text = std::fs::read_to_string(path.join(&names[0])).expect("JSON lines");
@@ -296,7 +337,7 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let writer = RecordWriter::start(directory.path(), Duration::ZERO).expect("started");
         for n in 1..=2 {
-            assert!(writer.write(record(n)));
+            writer.write(record(n));
             let started = Instant::now();
             while names(directory.path()).iter().filter(|n| n.ends_with(".parquet")).count()
                 < n as usize
@@ -311,6 +352,37 @@ mod tests {
         }
         writer.close();
         assert_eq!(names(directory.path()).len(), 4, "{:?}", names(directory.path()));
+    }
+
+    #[test]
+    fn a_full_disk_costs_records_which_are_counted() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut files = Files::open(directory.path(), Duration::from_secs(3_600)).expect("opened");
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        files.json = BufWriter::new(full);
+        let dropped = files.dropped.clone();
+        let taken = (0..100).filter(|&n| files.take(record(n)).is_ok()).count();
+        // What fits the buffer waits for room on the disk; nothing else does.
+        assert!((1..20).contains(&taken), "{taken}");
+        assert_eq!(dropped.load(Ordering::Relaxed), 100 - taken as u64);
+        assert_eq!(files.rows.len(), taken);
+        assert!(files.flush().is_err());
+        // No Parquet file can be made either.
+        files.parquet = directory.path().join("none/sessions.parquet");
+        assert!(files.finish().is_err());
+        assert_eq!(dropped.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn a_record_that_is_in_the_parquet_file_is_not_lost() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut files = Files::open(directory.path(), Duration::from_secs(3_600)).expect("opened");
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        files.json = BufWriter::new(full);
+        files.take(record(1)).expect("buffered");
+        assert!(files.finish().is_err(), "the JSON line has no room");
+        assert!(files.parquet.exists());
+        assert_eq!(files.dropped.load(Ordering::Relaxed), 0);
     }
 
     #[test]
