@@ -1,14 +1,17 @@
-//! `mendcast edge`: the server, a look at its configuration, or the evaluation of an experiment.
+//! `mendcast edge`: the server, a look at its configuration, a signed URL, or the evaluation of an
+//! experiment.
 
 use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use edge::Error;
 use edge::ab;
 use edge::config::{self, Config, Level};
+use edge::ingest::matches;
 use edge::server::{self, State};
+use edge::signing;
 use tracing::level_filters::LevelFilter;
 
 #[derive(Debug, Args)]
@@ -31,6 +34,8 @@ pub(crate) struct Arguments {
 enum Command {
     /// Compare cohorts from session records.
     Ab(Ab),
+    /// Print the query that lets somebody play a stream for a while.
+    Sign(Sign),
 }
 
 #[derive(Debug, Args)]
@@ -65,6 +70,33 @@ struct Ab {
     /// Also write a page with tables and distributions.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Sign {
+    /// The configuration file, whose [[play]] rules have the keys.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// The stream, such as live/demo.
+    #[arg(value_name = "STREAM")]
+    stream: String,
+    /// How long the query holds.
+    #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = duration)]
+    lifetime: Duration,
+}
+
+impl Sign {
+    fn run(self) -> Result<(), Error> {
+        let (config, stream) = (Config::load(&self.config)?, &self.stream);
+        let rule = config.play.iter().find(|rule| matches(&rule.stream, stream));
+        let rule = rule.ok_or_else(|| {
+            Error::new(format!("{}: no [[play]] rule names {stream}", self.config.display()))
+        })?;
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let expires = now.map_or(0, |now| now.as_secs()).saturating_add(self.lifetime.as_secs());
+        println!("{}", signing::sign(&rule.key, stream, expires));
+        Ok(())
+    }
 }
 
 impl Ab {
@@ -105,8 +137,10 @@ fn weight(text: &str) -> Result<(String, u32), &'static str> {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<(), Error> {
-        if let Some(Command::Ab(ab)) = self.command {
-            return ab.run();
+        match self.command {
+            Some(Command::Ab(ab)) => return ab.run(),
+            Some(Command::Sign(sign)) => return sign.run(),
+            None => {}
         }
         let Some(path) = self.config else {
             print!("{}", Config::documented());
