@@ -8,8 +8,9 @@ use media::hls::Segmenter;
 use media::hls::segmenter::{Config, Container};
 use serde_json::Value;
 
-use crate::publisher::{Pause, Publisher, clip};
-use crate::{Edge, Relay, edge, edge_at, mendcast, stderr, watch};
+use crate::common::mendcast;
+use crate::common::publisher::{Pause, Publisher, clip};
+use crate::{Edge, Relay, edge, edge_at, stderr, watch};
 
 const RTMP: &str = "[rtmp]\nlisten = [\"127.0.0.1:0\"]\n";
 

@@ -2,14 +2,17 @@
 
 #![cfg(all(feature = "edge", feature = "lab"))]
 
+#[path = "../common/mod.rs"]
+mod common;
 mod live;
-mod publisher;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use common::mendcast;
 
 struct Edge {
     child: Child,
@@ -37,12 +40,6 @@ impl Drop for Edge {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
-}
-
-fn mendcast(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_mendcast"));
-    command.args(arguments);
-    command
 }
 
 fn edge(dir: &Path, more: &str) -> Edge {

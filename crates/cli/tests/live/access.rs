@@ -1,0 +1,165 @@
+//! Who may publish and play: the operator's hooks, and signed URLs.
+
+use aws_lc_rs::hmac;
+use serde_json::Value;
+
+use crate::common::mendcast;
+use crate::common::publisher::Publisher;
+use crate::support::edge::Edge;
+use crate::support::origin::{Origin, Request, respond};
+use crate::support::programs::free_address;
+use crate::support::publishing::Publishing;
+use crate::support::viewer::{End, Viewer};
+use crate::support::{eventually, http, http3};
+
+const SECRET: &str = "a long random word";
+
+/// The JSON of a hook's request, if it is signed as it should be.
+fn told(request: &Request) -> Value {
+    let signature = &request.fields["x-mendcast-signature"];
+    let key = hmac::Key::new(hmac::HMAC_SHA256, SECRET.as_bytes());
+    let tag = hmac::sign(&key, &request.body);
+    let digits: String = tag.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(*signature, format!("sha256={digits}"));
+    assert_eq!(request.fields["content-type"], "application/json");
+    serde_json::from_slice(&request.body).expect("JSON")
+}
+
+#[test]
+fn hooks_grant_refuse_and_are_told_of_the_end() {
+    let operator = Origin::start(|request, socket| {
+        let what: Value = serde_json::from_slice(&request.body).expect("JSON");
+        let text = |name: &str| what[name].as_str().expect("text").to_owned();
+        let refused = text("query").contains("pass=no");
+        respond(socket, if refused { 403 } else { 204 }, "x: y", b"")
+    });
+    let edge = Edge::start(&format!(
+        "[hooks]\non_publish = \"{0}p\"\non_play = \"{0}v\"\non_close = \"{0}c\"\nsecret = \"{SECRET}\"\n",
+        operator.url("/")
+    ));
+    let refused = Publishing::open(edge.rtmp, "live/demo?pass=no").map(drop);
+    assert_eq!(refused, Err("the on_publish hook answers 403".into()));
+    edge.says("refused: the on_publish hook answers 403");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo?pass=yes", None);
+    for path in ["/live/demo.flv", "/live/demo/index.m3u8"] {
+        let path = format!("{path}?pass=no");
+        assert_eq!(http::get(edge.address, &path).status, 403, "{path}");
+        assert_eq!(http3::status(edge.address, "GET", &path), Ok(403), "{path}");
+    }
+    let player = Viewer::rtmp(edge.rtmp, "live/demo?pass=no");
+    assert_eq!(player.end(), End::Cut("refused: refused".into()));
+    let viewer = Viewer::h3(edge.address, "/live/demo.flv?viewer=me&pass=yes");
+    viewer.wait_for_frames(50);
+    let bytes: usize = viewer.tags().iter().map(|tag| tag.bytes().len()).sum();
+    drop(viewer);
+    let record = eventually("the record", || {
+        let requests = operator.requests();
+        requests.iter().find(|request| request.path == "/c").map(told)
+    });
+    let text = |name: &str| record[name].as_str();
+    assert_eq!((text("event"), text("stream")), (Some("on_close"), Some("live/demo")));
+    assert_eq!((text("viewer"), text("protocol")), (Some("me"), Some("h3")));
+    assert!(record["bytes"].as_u64() >= Some(bytes as u64), "{record} {bytes}");
+    assert!(record["first_frame_ms"].as_f64() > Some(0.0), "{record}");
+    let asked: Vec<Value> = operator.requests().iter().map(told).collect();
+    let count = |event: &str| asked.iter().filter(|what| what["event"] == event).count();
+    assert_eq!((count("on_publish"), count("on_play"), count("on_close")), (2, 6, 1), "{asked:?}");
+    let play = asked.iter().rfind(|what| what["event"] == "on_play").expect("asked");
+    assert_eq!((&play["viewer"], &play["remote"]), (&"me".into(), &"127.0.0.1".into()));
+    assert_eq!((&play["protocol"], &play["format"]), (&"h3".into(), &"flv".into()));
+    let hooks = edge.state()["hooks"].clone();
+    assert!(hooks.to_string().contains("\"failed\":0"), "{hooks}");
+}
+
+#[test]
+fn a_dead_hook_means_what_the_operator_wants() {
+    let dead = format!("http://{}/", free_address());
+    let edge = |on_failure: &str| {
+        Edge::start(&format!(
+            "[hooks]\non_publish = \"{dead}\"\non_play = \"{dead}\"\non_failure = \"{on_failure}\"\n"
+        ))
+    };
+    let strict = edge("refuse");
+    let refused = Publishing::open(strict.rtmp, "live/demo").map(drop).expect_err("refused");
+    assert!(refused.starts_with("the on_publish hook fails: "), "{refused}");
+    strict.says("on_publish: ");
+    let lenient = edge("allow");
+    let _publisher = Publisher::start(lenient.rtmp, "live/demo", None);
+    Viewer::h1(lenient.address, "/live/demo.flv").wait_for_frames(1);
+    let hooks = lenient.state()["hooks"].to_string();
+    assert!(hooks.contains("Connection refused"), "{hooks}");
+}
+
+#[test]
+fn a_hook_that_does_not_answer_holds_nobody_else_up() {
+    let silent = Origin::start(|_, _| {
+        std::thread::sleep(crate::support::PATIENCE);
+        Ok(())
+    });
+    let hook = silent.url("/");
+    let edge = Edge::start(&format!("[hooks]\non_play = \"{hook}\"\ntimeout = \"1s\"\n"));
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let address = edge.address;
+    let waiting: Vec<_> = (0..8)
+        .map(|_| std::thread::spawn(move || http3::status(address, "GET", "/live/demo.flv")))
+        .collect();
+    eventually("somebody waits", || (!silent.requests().is_empty()).then_some(()));
+    assert_eq!(edge.health(), (200, "ok\n".into()));
+    assert_eq!(http3::status(address, "GET", "/live/none.flv"), Ok(404));
+    for waiting in waiting {
+        assert_eq!(waiting.join().expect("an answer"), Ok(403));
+    }
+}
+
+#[test]
+fn signed_urls_play_flv_hls_and_rtmp_and_others_do_not() {
+    let edge = Edge::start("[[play]]\nstream = \"paid/*\"\nkey = \"secret\"\n");
+    let sign = |stream: &str, time: &str| {
+        let config = edge.config();
+        let config = config.to_str().expect("text");
+        let arguments = ["edge", "sign", "--config", config, stream, "--for", time];
+        mendcast(&arguments).output().expect("run")
+    };
+    let query = |stream: &str, time: &str| {
+        let output = sign(stream, time);
+        assert!(output.status.success() && output.stderr.is_empty());
+        String::from_utf8(output.stdout).expect("text").trim_end().to_owned()
+    };
+    let unruled = sign("live/free", "1h");
+    assert_eq!((unruled.status.code(), unruled.stdout.len()), (Some(1), 0));
+    let text = String::from_utf8(unruled.stderr).expect("text");
+    assert!(
+        text.contains("no [[play]] rule names live/free") && text.lines().count() == 1,
+        "{text}"
+    );
+
+    let _paid = Publisher::start(edge.rtmp, "paid/demo", None);
+    let _free = Publisher::start(edge.rtmp, "live/free", None);
+    let (right, other) = (query("paid/demo", "1h"), query("paid/other", "1h"));
+    // A second ago is over.
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("later");
+    let old = edge::signing::sign("secret", "paid/demo", now.as_secs() - 1);
+    let wrong = right.replace("sig=", "sig=0");
+    for path in ["/paid/demo.flv", "/paid/demo/index.m3u8", "/paid/demo/media.m3u8"] {
+        for query in ["", &other, &old, &wrong] {
+            let path = format!("{path}?{query}");
+            assert_eq!(http::get(edge.address, &path).status, 403, "{path}");
+            assert_eq!(http3::status(edge.address, "GET", &path), Ok(403), "{path}");
+        }
+    }
+    Viewer::h1(edge.address, &format!("/paid/demo.flv?{right}")).wait_for_frames(1);
+    Viewer::h3(edge.address, &format!("/paid/demo.flv?{right}")).wait_for_frames(1);
+    Viewer::rtmp(edge.rtmp, &format!("paid/demo?{right}")).wait_for_frames(1);
+    let refused = Viewer::rtmp(edge.rtmp, &format!("paid/demo?{other}"));
+    assert_eq!(refused.end(), End::Cut("refused: no valid signature".into()));
+    Viewer::h1(edge.address, "/live/free.flv").wait_for_frames(1);
+
+    // The master playlist hands the signature on, and segments follow from the media playlist.
+    let file = |name: &str| http::get(edge.address, &format!("/paid/demo/{name}"));
+    let master = file(&format!("index.m3u8?{right}")).text();
+    let media = master.lines().find(|line| line.starts_with("media.m3u8?")).expect("a URI");
+    assert_eq!(media, format!("media.m3u8?{right}"));
+    let playlist = file(media).text();
+    let segment = playlist.lines().find(|line| line.ends_with(".m4s")).expect("a segment");
+    assert_eq!(file(segment).status, 200, "{playlist}");
+}

@@ -1,0 +1,84 @@
+//! Publishers that are killed: their viewers are kept for a while, and told of the end in good form.
+
+use std::time::Duration;
+
+use crate::common::publisher::{Pause, Publisher};
+use crate::support::edge::Edge;
+use crate::support::programs::{ffmpeg_sends, has};
+use crate::support::publishing::{CONFIGURATION, KEY, Publishing, picture};
+use crate::support::viewer::{End, Viewer};
+use crate::support::{assert_time_goes_on, http, until};
+
+fn viewers(edge: &Edge) -> [Viewer; 3] {
+    [
+        Viewer::h1(edge.address, "/live/demo.flv"),
+        Viewer::h3(edge.address, "/live/demo.flv"),
+        Viewer::rtmp(edge.rtmp, "live/demo"),
+    ]
+}
+
+#[test]
+fn viewers_stay_while_a_killed_publisher_is_replaced() {
+    if !has("ffmpeg") {
+        return;
+    }
+    let edge = Edge::start("live.linger = \"20s\"\n");
+    let mut publisher = ffmpeg_sends(&["-f", "flv"], &format!("rtmp://{}/live/demo", edge.rtmp));
+    edge.says("live/demo: published by");
+    let viewers = viewers(&edge);
+    viewers.iter().for_each(|viewer| viewer.wait_for_frames(50));
+    publisher.kill();
+    edge.says("is gone");
+    let before = viewers.each_ref().map(|viewer| viewer.frames().len());
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    for (viewer, before) in viewers.iter().zip(before) {
+        viewer.wait_for_frames(before + 100);
+        let tags = viewer.tags();
+        assert_time_goes_on(&tags);
+        // No gap that a player would have to wait for.
+        let steps =
+            tags.windows(2).map(|two| two[1].timestamp().saturating_sub(two[0].timestamp()));
+        assert!(steps.max() < Some(500));
+    }
+    assert_eq!(edge.events("published"), 2.0);
+    let sessions = edge.state()["streams"][0]["viewers"].clone();
+    assert_eq!(sessions, 3, "{}", edge.state());
+}
+
+#[test]
+fn a_stream_whose_publisher_stays_away_ends_in_good_form() {
+    let edge = Edge::start("live.linger = \"1s\"\n");
+    let mut publisher = Publishing::open(edge.rtmp, "live/demo").expect("granted");
+    assert!(publisher.send(&picture(CONFIGURATION, 0, 40)));
+    (0..100).for_each(|n| assert!(publisher.send(&picture(KEY, n * 40, 1_000))));
+    let viewers = viewers(&edge);
+    viewers.iter().for_each(|viewer| viewer.wait_for_frames(1));
+    let hls = |file: &str| http::get(edge.address, &format!("/live/demo/{file}.m3u8"));
+    assert_eq!(hls("index").status, 200);
+    // The connection is closed without a word.
+    drop(publisher);
+    for viewer in &viewers {
+        assert_eq!(viewer.end(), End::Clean);
+        let last = viewer.frames().last().map(media::Tag::timestamp);
+        assert_eq!(last, Some(99 * 40), "everything was delivered");
+    }
+    edge.says("live/demo: over");
+    // HLS players learn of the end from the playlist.
+    let playlist = hls("media");
+    assert_eq!(playlist.status, 200);
+    let playlist = playlist.text();
+    assert!(playlist.trim_end().ends_with("#EXT-X-ENDLIST"), "{playlist}");
+    assert_eq!(http::get(edge.address, "/live/demo.flv").status, 404);
+    until("no stream is left", || edge.metric("mendcast_streams") == 0.0);
+}
+
+#[test]
+fn a_publisher_who_falls_silent_is_given_up() {
+    let edge = Edge::start("rtmp.timeout = \"1s\"\nlive.linger = \"0s\"\n");
+    let pause = Pause { at: Duration::from_secs(1), length: Duration::from_secs(60) };
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", Some(pause));
+    let viewer = Viewer::h1(edge.address, "/live/demo.flv");
+    viewer.wait_for_frames(30);
+    assert_eq!(viewer.end(), End::Clean);
+    edge.says("nothing heard for 1s");
+}

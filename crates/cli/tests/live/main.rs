@@ -1,0 +1,18 @@
+//! The live edge end to end, on real programs: ffmpeg, nginx and curl where they are installed,
+//! quinn and h3, and our own RTMP client. What is broken, hostile, slow or killed here is on purpose.
+//!
+//! A test that lacks a program says so on stderr and passes.
+
+#![cfg(all(feature = "edge", feature = "lab"))]
+
+mod access;
+#[path = "../common/mod.rs"]
+mod common;
+mod demo;
+mod hostile;
+mod losses;
+mod operations;
+mod playback;
+mod pulls;
+mod slow;
+mod support;

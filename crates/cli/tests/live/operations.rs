@@ -1,0 +1,155 @@
+//! What an operator does to a server that has viewers: reload, change certificates, end it, and read
+//! its records.
+
+use std::net::TcpStream;
+use std::path::PathBuf;
+
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::common::mendcast;
+use crate::common::publisher::Publisher;
+use crate::support::edge::Edge;
+use crate::support::http3::{Request, Windows, runtime};
+use crate::support::viewer::{End, Viewer};
+use crate::support::{assert_is_clip, http, http3, tls, until};
+
+#[test]
+fn a_reload_is_for_new_viewers_and_running_ones_go_on() {
+    let edge = Edge::start("live.cors = \"https://a.test\"\n");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let running = [
+        Viewer::h1(edge.address, "/live/demo.flv"),
+        Viewer::h3(edge.address, "/live/demo.flv"),
+        Viewer::rtmp(edge.rtmp, "live/demo"),
+    ];
+    running.iter().for_each(|viewer| viewer.wait_for_frames(10));
+    let cors = || {
+        let answer = http::get(edge.address, "/live/demo.flv");
+        answer.field("access-control-allow-origin").map(str::to_owned)
+    };
+    assert_eq!(cors().as_deref(), Some("https://a.test"));
+    edge.reload("live.cors = \"https://b.test\"\nlive.start = \"keyframe\"\n");
+    assert_eq!(cors().as_deref(), Some("https://b.test"));
+    // New viewers start at a key frame that is still to come.
+    let newest = running[0].frames().last().map(media::Tag::timestamp);
+    let new = [
+        Viewer::h1(edge.address, "/live/demo.flv"),
+        Viewer::h3(edge.address, "/live/demo.flv"),
+        Viewer::rtmp(edge.rtmp, "live/demo"),
+    ];
+    for viewer in &new {
+        viewer.wait_for_frames(1);
+        assert!(viewer.frames().first().map(media::Tag::timestamp) > newest);
+    }
+    for viewer in &running {
+        viewer.wait_for_more(10);
+        assert_is_clip(&viewer.frames());
+    }
+}
+
+#[test]
+fn a_new_certificate_is_for_new_connections() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let first = tls::write_certificate(directory.path());
+    let keys = "server.certificate = \"chain.pem\"\nserver.key = \"key.pem\"\n";
+    let edge = Edge::start_in(directory, keys, None);
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let running =
+        [Viewer::h1(edge.address, "/live/demo.flv"), Viewer::h3(edge.address, "/live/demo.flv")];
+    running.iter().for_each(|viewer| viewer.wait_for_frames(10));
+    let seen = || {
+        let h3 = runtime().block_on(async {
+            let request = Request::send(edge.address, "GET", "/none", Windows::Usual).await;
+            let request = request.expect("an answer");
+            let certificate = request.certificate();
+            request.close().await;
+            certificate
+        });
+        assert_eq!(h3, http::certificate(edge.address));
+        h3
+    };
+    assert!(seen() == first);
+    let second = tls::write_certificate(edge.directory());
+    edge.reload(keys);
+    assert!(seen() == second && second != first);
+    // A key that does not fit changes nothing.
+    std::fs::copy(edge.config(), edge.directory().join("key.pem")).expect("copied");
+    edge.signal(Signal::SIGHUP);
+    edge.says("not reloaded");
+    assert!(seen() == second);
+    for viewer in &running {
+        viewer.wait_for_more(10);
+        assert_is_clip(&viewer.frames());
+    }
+}
+
+/// The files of records with this extension.
+fn files(edge: &Edge, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(edge.directory().join("records")).expect("made");
+    let paths = entries.map(|entry| entry.expect("an entry").path());
+    paths.filter(|path| path.extension().is_some_and(|e| e == extension)).collect()
+}
+
+#[test]
+fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
+    let mut edge = Edge::start("drain.timeout = \"2s\"\nrecords.directory = \"records\"\n");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let viewers = [
+        Viewer::h1(edge.address, "/live/demo.flv"),
+        Viewer::h3(edge.address, "/live/demo.flv"),
+        Viewer::rtmp(edge.rtmp, "live/demo"),
+    ];
+    viewers.iter().for_each(|viewer| viewer.wait_for_frames(30));
+    assert_eq!(edge.health(), (200, "ok\n".into()));
+    edge.signal(Signal::SIGTERM);
+    until("the drain", || edge.health() == (503, "draining\n".into()));
+    until("new TCP connections are refused", || TcpStream::connect(edge.address).is_err());
+    until("new RTMP connections are refused", || TcpStream::connect(edge.rtmp).is_err());
+    let refused = http3::status(edge.address, "GET", "/live/demo.flv").expect_err("refused");
+    assert!(refused.contains("refused"), "{refused}");
+    for viewer in &viewers {
+        assert_eq!(viewer.has_ended(), None);
+        viewer.wait_for_more(20);
+        assert_is_clip(&viewer.frames());
+    }
+    let ends = viewers.each_ref().map(Viewer::end);
+    assert!(!ends.contains(&End::Clean), "the stream is not over: {ends:?}");
+    let End::Cut(why) = &ends[1] else { panic!("{ends:?}") };
+    assert!(why.contains("H3_NO_ERROR") || why.contains("NoError"), "{why}");
+    assert_eq!(edge.exit_code(), Some(0));
+
+    let text = std::fs::read_to_string(&files(&edge, "jsonl")[0]).expect("readable");
+    let records: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let mut protocols: Vec<_> = records.iter().map(|r| r["protocol"].as_str()).collect();
+    protocols.sort();
+    assert_eq!(protocols, [Some("h1"), Some("h3"), Some("rtmp")], "{text}");
+    for (record, viewer) in records.iter().zip(&viewers) {
+        assert!(record["bytes"].as_u64() > Some(100_000), "{record}");
+        assert!(record["duration_s"].as_f64() > Some(2.0), "{record}");
+        assert!(viewer.frames().len() > 50);
+    }
+    // The same is in the Parquet file.
+    let parquet = files(&edge, "parquet");
+    let output = mendcast(&["edge", "ab", "--json", "--metric", "bytes"]).args(&parquet).output();
+    let output = output.expect("run");
+    let report = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(report.contains("\"sessions\":"), "{report}");
+}
+
+#[test]
+fn a_viewer_who_leaves_a_drain_is_all_it_waits_for() {
+    let mut edge = Edge::start("drain.timeout = \"1h\"\nlive.linger = \"0s\"\n");
+    let publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let viewers =
+        [Viewer::h1(edge.address, "/live/demo.flv"), Viewer::h3(edge.address, "/live/demo.flv")];
+    viewers.iter().for_each(|viewer| viewer.wait_for_frames(10));
+    edge.signal(Signal::SIGTERM);
+    edge.says("draining");
+    // The end of the stream is the end of all responses.
+    drop(publisher);
+    viewers.iter().for_each(|viewer| assert_eq!(viewer.end(), End::Clean));
+    assert_eq!(edge.exit_code(), Some(0));
+}

@@ -1,0 +1,227 @@
+//! Streams that are pulled from elsewhere: from nginx over RTMP, from another edge and others over
+//! HTTP-FLV, from HLS; on the first viewer, while somebody watches, once for all.
+
+use std::io::Write as _;
+use std::net::TcpStream;
+
+use crate::common::publisher::Publisher;
+use crate::support::edge::Edge;
+use crate::support::origin::{Origin, respond, respond_endless};
+use crate::support::programs::{CLIP, ffmpeg_sends, free_address, has, nginx};
+use crate::support::viewer::{End, Viewer};
+use crate::support::{PATIENCE, assert_is_clip, assert_time_goes_on, http, tls, until};
+
+/// A rule for `live/*`, keys of which are the last in a configuration.
+fn rule(upstreams: &[&str], more: &str) -> String {
+    format!("[[pull]]\nstream = \"live/*\"\nupstream = {upstreams:?}\n{more}\n")
+}
+
+#[test]
+fn one_upstream_connection_serves_all_viewers_and_ends_after_the_last() {
+    let origin = Origin::of_clip();
+    let edge = Edge::start(&rule(&[&origin.url("/x/{tail}.flv")], "idle = \"1s\""));
+    let viewers = [
+        Viewer::h1(edge.address, "/live/demo.flv"),
+        Viewer::h3(edge.address, "/live/demo.flv"),
+        Viewer::rtmp(edge.rtmp, "live/demo"),
+    ];
+    for viewer in &viewers {
+        viewer.wait_for_frames(100);
+        assert_is_clip(&viewer.frames());
+    }
+    let requests: Vec<String> = origin.requests().into_iter().map(|r| r.path).collect();
+    assert_eq!(requests, ["/x/demo.flv"]);
+    let [first, second, last] = viewers;
+    drop((first, second));
+    last.wait_for_more(150);
+    assert_eq!(origin.open(), 1, "somebody still watches");
+    drop(last);
+    until("the pull ends", || origin.open() == 0);
+    edge.says("live/demo: nobody watches, pulled no more");
+    assert_eq!(origin.requests().len(), 1);
+    // It begins again for whoever comes next.
+    Viewer::h1(edge.address, "/live/demo.flv").wait_for_frames(10);
+    assert_eq!(origin.requests().len(), 2);
+}
+
+#[test]
+fn the_next_upstream_is_pulled_where_one_is_dead() {
+    let origin = Origin::of_clip();
+    let dead =
+        [format!("rtmp://{}/{{name}}", free_address()), format!("http://{}/", free_address())];
+    let edge = Edge::start(&rule(&[&dead[0], &dead[1], &origin.url("/")], ""));
+    let viewer = Viewer::h1(edge.address, "/live/demo.flv");
+    viewer.wait_for_frames(50);
+    assert_is_clip(&viewer.frames());
+    assert_eq!((edge.events("pull_failed"), edge.events("pull_failover")), (2.0, 2.0));
+    assert_eq!(edge.said("Connection refused").len(), 2, "{:?}", edge.log());
+}
+
+#[test]
+fn viewers_of_a_stream_pulled_from_nginx_go_on_after_nginx_is_killed_and_started_again() {
+    if !has("nginx") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let address = free_address();
+    let mut upstream = nginx(directory.path(), address);
+    let publisher = Publisher::start(address, "live/demo", None);
+    let edge = Edge::start(&rule(&[&format!("rtmp://{address}/{{name}}")], ""));
+    let viewers = [
+        Viewer::h1(edge.address, "/live/demo.flv"),
+        Viewer::h3(edge.address, "/live/demo.flv"),
+        Viewer::rtmp(edge.rtmp, "live/demo"),
+    ];
+    for viewer in &viewers {
+        viewer.wait_for_frames(100);
+        assert_is_clip(&viewer.frames());
+    }
+    upstream.kill();
+    edge.says("live/demo: upstream rtmp://");
+    drop((upstream, publisher));
+    let before = viewers.each_ref().map(|viewer| viewer.frames().len());
+    let _upstream = nginx(directory.path(), address);
+    let _publisher = Publisher::start(address, "live/demo", None);
+    for (viewer, before) in viewers.iter().zip(before) {
+        viewer.wait_for_frames(before + 50);
+        assert_time_goes_on(&viewer.tags());
+    }
+    assert_eq!(edge.events("pull_started"), 1.0);
+}
+
+#[test]
+fn a_stream_is_pulled_from_another_edge() {
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    tls::write_certificate(directory.path());
+    let authorities = directory.path().join("chain.pem");
+    let keys = "server.certificate = \"chain.pem\"\nserver.key = \"key.pem\"\n";
+    let trusted = tempfile::NamedTempFile::new().expect("a file");
+    std::fs::copy(&authorities, trusted.path()).expect("copied");
+    let upstream = Edge::start_in(directory, keys, None);
+    let _publisher = Publisher::start(upstream.rtmp, "live/demo", None);
+    let url = format!("https://localhost:{}/{{name}}.flv", upstream.address.port());
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let edge = Edge::start_in(directory, &rule(&[&url], ""), Some(trusted.path()));
+    let viewer = Viewer::h3(edge.address, "/live/demo.flv");
+    viewer.wait_for_frames(100);
+    assert_is_clip(&viewer.frames());
+    // One that it does not trust.
+    let edge = Edge::start(&rule(&[&url], ""));
+    assert_eq!(http::get(edge.address, "/live/demo.flv").status, 502);
+    edge.says("certificate");
+}
+
+#[test]
+fn a_live_hls_folder_is_pulled() {
+    if !has("ffmpeg") {
+        return;
+    }
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    let folder = directory.path().to_owned();
+    let playlist = folder.join("demo.m3u8");
+    let _packager = ffmpeg_sends(
+        &["-f", "hls", "-hls_time", "1", "-hls_list_size", "5", "-hls_flags", "delete_segments"],
+        playlist.to_str().expect("text"),
+    );
+    let origin = Origin::start(move |request, socket| {
+        match std::fs::read(folder.join(request.path.trim_start_matches('/'))) {
+            Ok(file) => respond(socket, 200, "content-type: application/octet-stream", &file),
+            Err(_) => respond(socket, 404, "content-type: text/plain", b"none"),
+        }
+    });
+    until("a playlist", || playlist.exists());
+    let edge = Edge::start(&rule(&[&origin.url("/{tail}.m3u8")], ""));
+    let viewer = Viewer::h1(edge.address, "/live/demo.flv");
+    viewer.wait_for_frames(200);
+    assert_time_goes_on(&viewer.tags());
+    let frames = viewer.frames();
+    let (first, last) = (frames[0].timestamp(), frames[frames.len() - 1].timestamp());
+    let videos = frames.iter().filter(|tag| tag.kind() == media::Kind::Video).count() as u32;
+    // Every picture is there.
+    assert!(videos.abs_diff((last - first) / 40 + 1) <= 2, "{videos} in {} ms", last - first);
+    assert!(frames[0].role() == media::Role::KeyFrame);
+}
+
+#[test]
+fn a_pulled_stream_that_its_upstream_ends_is_asked_for_again() {
+    // The clip once, as fast as it goes.
+    let clip = std::fs::read(CLIP).expect("readable");
+    let origin =
+        Origin::start(move |_, socket| respond(socket, 200, "content-type: video/x-flv", &clip));
+    let edge = Edge::start(&rule(&[&origin.url("/")], "idle = \"1s\""));
+    let viewer = Viewer::h1(edge.address, "/live/demo.flv");
+    viewer.wait_for_frames(1);
+    until("a second request", || origin.requests().len() >= 2);
+    assert_time_goes_on(&viewer.tags());
+    assert_ne!(viewer.has_ended(), Some(End::Clean), "viewers are kept meanwhile");
+    edge.says("the stream is over");
+}
+
+#[test]
+fn a_broken_upstream_ends_in_one_line_and_status_502() {
+    fn endless(socket: &mut TcpStream) -> std::io::Result<()> {
+        respond_endless(socket, "application/vnd.apple.mpegurl")?;
+        socket.write_all(b"#EXTM3U\n#EXT-X-TARGETDURATION:2\n")?;
+        loop {
+            socket.write_all(&b"#EXTINF:2,\nsegment.ts\n".repeat(1_000))?;
+        }
+    }
+    let garbage: &[u8] = &[0x5a; 100_000];
+    let mut tag = b"FLV\x01\x05\x00\x00\x00\x09\x00\x00\x00\x00".to_vec();
+    tag.extend([9, 0xff, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0]);
+    let cases = [
+        ("no FLV signature", Origin::of_text(200, "content-type: video/x-flv", garbage)),
+        ("over the limit", Origin::of_text(200, "content-type: video/x-flv", tag.leak())),
+        ("the stream is over", Origin::of_text(200, "content-type: video/x-flv", b"FLV")),
+        ("status 404", Origin::of_text(404, "content-type: text/plain", b"")),
+        ("too many redirections", Origin::of_text(302, "location: /again", b"")),
+        ("HLS", Origin::start(|_, socket| endless(socket))),
+        ("no HLS playlist", Origin::of_text(200, "content-type: application/x-mpegurl", b"<html>")),
+        (
+            "nothing came for 1s",
+            Origin::start(|_, socket| {
+                respond_endless(socket, "video/x-flv")?;
+                std::thread::sleep(PATIENCE / 4);
+                Ok(())
+            }),
+        ),
+    ];
+    let mut rules = String::new();
+    for (number, (_, origin)) in cases.iter().enumerate() {
+        rules += &format!(
+            "[[pull]]\nstream = \"live/{number}\"\nupstream = [{:?}]\ntimeout = \"1s\"\n",
+            origin.url("/")
+        );
+    }
+    let edge = Edge::start(&rules);
+    let _publisher = Publisher::start(edge.rtmp, "live/good", None);
+    let good = Viewer::h3(edge.address, "/live/good.flv");
+    let address = edge.address;
+    let requests: Vec<_> = (0..cases.len())
+        .map(|number| {
+            let path = format!("/live/{number}.flv");
+            std::thread::spawn(move || http::get(address, &path).status)
+        })
+        .collect();
+    for ((why, _), request) in cases.iter().zip(requests) {
+        assert_eq!(request.join().expect("an answer"), 502, "{why}");
+    }
+    for (number, (why, _)) in cases.iter().enumerate() {
+        let lines = edge.said(&format!("live/{number}: upstream"));
+        assert!(lines.len() == 1 && lines[0].contains(why), "{why}: {lines:?}");
+    }
+    assert_eq!(edge.events("pull_failed"), cases.len() as f64);
+    good.wait_for_frames(100);
+    assert_is_clip(&good.frames());
+    assert!(edge.metric("mendcast_resident_memory_bytes") < 200e6);
+}
+
+#[test]
+fn a_pull_over_rtmp_is_refused_where_the_upstream_has_no_such_stream() {
+    let upstream = Edge::start("");
+    let edge = Edge::start(&rule(&[&format!("rtmp://{}/{{name}}", upstream.rtmp)], ""));
+    assert_eq!(http::get(edge.address, "/live/none.flv").status, 502);
+    edge.says("refused: no such stream");
+    // For a while it is known.
+    assert_eq!(http::get(edge.address, "/live/none.flv").status, 404);
+}

@@ -1,0 +1,101 @@
+//! Viewers who read less than the stream has: they skip, stay, and cost nobody anything.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use media::Role;
+use nix::sys::signal::Signal;
+use serde_json::Value;
+
+use crate::support::edge::Edge;
+use crate::support::publishing::{CONFIGURATION, INTER, KEY, Publishing, picture};
+use crate::support::until;
+use crate::support::viewer::{Slow, Viewer};
+
+/// A picture is 40 ms and this large: 16 Mbit/s.
+const SIZE: usize = 80_000;
+/// Pictures from one key frame to the next.
+const GROUP: u32 = 25;
+
+/// Publishes pictures in their time until it is told to stop.
+fn publish(mut publishing: Publishing, stop: Arc<AtomicBool>) -> JoinHandle<()> {
+    std::thread::spawn(move || {
+        let start = Instant::now();
+        assert!(publishing.send(&picture(CONFIGURATION, 0, 40)));
+        for number in 0.. {
+            if stop.load(Ordering::Relaxed) {
+                return;
+            }
+            let kind = if number % GROUP == 0 { KEY } else { INTER };
+            assert!(publishing.send(&picture(kind, number * 40, SIZE)));
+            let due = Duration::from_millis(40) * (number + 1);
+            std::thread::sleep(due.saturating_sub(start.elapsed()));
+        }
+    })
+}
+
+/// How often times jump, where each jump has to lead to a key frame.
+fn jumps(viewer: &Viewer) -> usize {
+    let frames = viewer.frames();
+    let jumps = frames.windows(2).filter(|two| two[1].timestamp() - two[0].timestamp() != 40);
+    jumps.inspect(|two| assert_eq!(two[1].role(), Role::KeyFrame, "{two:?}")).count()
+}
+
+#[test]
+fn slow_viewers_skip_and_stay_and_others_see_nothing_of_it() {
+    let mut edge = Edge::start(
+        "live.max_lag = \"1s\"\ndrain.timeout = \"0s\"\nrecords.directory = \"records\"\n",
+    );
+    let stop = Arc::new(AtomicBool::new(false));
+    let publishing = Publishing::open(edge.rtmp, "live/demo").expect("granted");
+    let publisher = publish(publishing, stop.clone());
+    let good = Viewer::h3(edge.address, "/live/demo.flv");
+    good.wait_for_frames(10);
+    let slow = Slow::default();
+    let viewers = [
+        Viewer::slow_h1(edge.address, "/live/demo.flv?viewer=one", &slow),
+        Viewer::slow_h3(edge.address, "/live/demo.flv?viewer=two", &slow),
+    ];
+    viewers.iter().for_each(|viewer| viewer.wait_for_frames(25));
+    let memory = || edge.metric("mendcast_resident_memory_bytes");
+    let before = memory();
+    slow.store(true, Ordering::Relaxed);
+    let skips = |protocol: &str| {
+        let labels = format!("protocol=\"{protocol}\",format=\"flv\"}}");
+        let cohort = if protocol == "h3" { "all" } else { "" };
+        edge.metric(&format!("mendcast_skips_total{{cohort=\"{cohort}\",{labels}"))
+    };
+    until("both skip", || skips("h1") >= 2.0 && skips("h3") >= 2.0);
+    let after = memory();
+    assert!(after - before < 16e6, "{before} {after}");
+    slow.store(false, Ordering::Relaxed);
+    for viewer in &viewers {
+        viewer.wait_for_more(50);
+        assert!(jumps(viewer) >= 1);
+        assert_eq!(viewer.has_ended(), None);
+    }
+    assert_eq!(jumps(&good), 0);
+    edge.signal(Signal::SIGTERM);
+    assert_eq!(edge.exit_code(), Some(0));
+    stop.store(true, Ordering::Relaxed);
+    // It may have met the end of the server.
+    let _ = publisher.join();
+
+    let directory = std::fs::read_dir(edge.directory().join("records")).expect("made");
+    let paths = directory.map(|entry| entry.expect("an entry").path());
+    let lines = paths.filter(|path| path.extension().is_some_and(|e| e == "jsonl"));
+    let text: String = lines.map(|path| std::fs::read_to_string(path).expect("read")).collect();
+    let records: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |viewer: Value| records.iter().find(|record| record["viewer"] == viewer);
+    for viewer in ["one", "two"] {
+        let record = of(viewer.into()).unwrap_or_else(|| panic!("{viewer} in {text}"));
+        assert!(record["skips"].as_u64() >= Some(2), "{record}");
+        assert!(record["skipped_ms"].as_u64() >= Some(2_000), "{record}");
+    }
+    let record = of(Value::Null).expect("the good viewer's record");
+    assert_eq!((&record["skips"], &record["skipped_ms"]), (&0.into(), &0.into()), "{record}");
+}

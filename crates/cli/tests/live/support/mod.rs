@@ -1,0 +1,68 @@
+//! Programs to run, servers and viewers to run them against, and the ways to wait for something.
+
+pub mod edge;
+pub mod http;
+pub mod http3;
+pub mod origin;
+pub mod programs;
+pub mod publishing;
+pub mod tls;
+pub mod viewer;
+
+use std::time::{Duration, Instant};
+
+use crate::common::publisher::clip;
+
+/// What does not happen within this time does not happen.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What `look` finds, as soon as it finds something.
+pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Waits until it is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    eventually(what, || is_so().then_some(()));
+}
+
+/// What a frame of the clip has to be, wherever it arrives.
+type Frame = (media::Kind, bytes::Bytes);
+
+fn content(tag: &media::Tag) -> Frame {
+    (tag.kind(), tag.payload())
+}
+
+/// Fails unless these frames are the clip's, bit for bit and without a gap, from any key frame on,
+/// with the clip's times. The clip goes round and round.
+pub fn assert_is_clip(frames: &[media::Tag]) {
+    let clip: Vec<_> = clip().into_iter().filter(|tag| !tag.role().is_header()).collect();
+    let last = clip.last().expect("a clip").timestamp();
+    let first = frames.first().expect("frames");
+    let place = clip.iter().position(|tag| content(tag) == content(first));
+    let place = place.unwrap_or_else(|| panic!("{first:?} is not in the clip"));
+    let start = i64::from(clip[place].timestamp()) - i64::from(first.timestamp());
+    for (index, frame) in frames.iter().enumerate() {
+        let (round, at) = ((place + index) / clip.len(), (place + index) % clip.len());
+        assert!(content(frame) == content(&clip[at]), "{index}: {frame:?} for {:?}", clip[at]);
+        let time = i64::from(clip[at].timestamp()) + round as i64 * i64::from(last + 40) - start;
+        assert_eq!(i64::from(frame.timestamp()), time, "{index}: {frame:?}");
+    }
+}
+
+/// Fails unless no kind of tag goes back in time.
+pub fn assert_time_goes_on(tags: &[media::Tag]) {
+    let mut latest = [0; 3];
+    for tag in tags {
+        let latest = &mut latest[tag.kind() as usize];
+        assert!(tag.timestamp() >= *latest, "{tag:?} after {latest} ms");
+        *latest = tag.timestamp();
+    }
+}
