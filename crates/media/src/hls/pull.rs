@@ -391,8 +391,7 @@ fn mp4_items(movie: &Movie, segment: &Bytes) -> Result<Vec<Item>, fmp4::read::Er
         }
         items.push(item);
     }
-    items.sort_by_key(|item| item.ms);
-    Ok(items)
+    Ok(by_time(items))
 }
 
 fn ts_items(reader: &mut ts::Reader, segment: &[u8]) -> Result<Vec<Item>, ts::read::Error> {
@@ -414,8 +413,21 @@ fn ts_items(reader: &mut ts::Reader, segment: &[u8]) -> Result<Vec<Item>, ts::re
         }
         items.push(item);
     }
-    items.sort_by_key(|item| item.ms);
-    Ok(items)
+    Ok(by_time(items))
+}
+
+/// The items of a segment by time. What the tracks are comes before all frames: who gets the first
+/// frame has to know what other tracks there are.
+fn by_time(mut items: Vec<Item>) -> Vec<Item> {
+    let first = items.iter().map(|item| item.ms).min().unwrap_or(0);
+    for index in 0..2 {
+        let start = items.iter_mut().find(|item| item.index == index);
+        if let Some(item) = start.filter(|item| matches!(item.what, What::Config(_))) {
+            item.ms = first;
+        }
+    }
+    items.sort_by_key(|item| (item.ms, matches!(item.what, What::Sample { .. })));
+    items
 }
 
 #[cfg(test)]
