@@ -194,12 +194,19 @@ impl EventLoop {
     /// Follows a reload, and the start and end of the drain.
     fn follow_state(&mut self, now: Timestamp) {
         let state = self.plan.shared.state();
-        if !Arc::ptr_eq(&state, &self.state) {
-            let config = state.quic.endpoint(&state.config, self.plan.core, self.unix_origin);
+        let draining = self.plan.draining.load(Ordering::Relaxed);
+        let drain_starts = draining && self.drain_ends.is_none();
+        if drain_starts || !Arc::ptr_eq(&state, &self.state) {
+            let mut config = state.quic.endpoint(&state.config, self.plan.core, self.unix_origin);
+            if draining {
+                // RFC 9000, section 5.2.2: a server that accepts no connections refuses them with
+                // CONNECTION_REFUSED.
+                config.max_connections = 0;
+            }
             self.endpoint.set_config(config);
             self.state = state;
         }
-        if self.plan.draining.load(Ordering::Relaxed) && self.drain_ends.is_none() {
+        if drain_starts {
             self.drain_ends = Some(now + self.state.config.drain.timeout);
             let handles: Vec<Handle> = self.endpoint.handles().collect();
             for handle in handles {
