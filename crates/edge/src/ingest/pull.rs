@@ -245,7 +245,12 @@ impl Source {
         let config =
             rtmp::Config { max_message: limits.max_tag.as_usize(), ..rtmp::Config::default() };
         let client = rtmp::Client::new(target, rtmp::Intent::Play, config, &noise());
-        Ok(Self::Rtmp(Box::new(RtmpSource { stream, client, input: BytesMut::new() })))
+        Ok(Self::Rtmp(Box::new(RtmpSource {
+            stream,
+            client,
+            input: BytesMut::new(),
+            written: Ok(()),
+        })))
     }
 
     async fn http(url: &str, limits: &config::Live, limit: Duration) -> Result<Self, String> {
@@ -280,6 +285,8 @@ struct RtmpSource {
     stream: TcpStream,
     client: rtmp::Client,
     input: BytesMut,
+    /// Why nothing more can be sent.
+    written: Result<(), String>,
 }
 
 impl RtmpSource {
@@ -294,12 +301,15 @@ impl RtmpSource {
                 }
             }
             while let Some(bytes) = self.client.poll_output() {
-                self.stream.write_all(&bytes).await.map_err(|e| e.to_string())?;
+                if let Err(e) = self.stream.write_all(&bytes).await {
+                    // A server that refuses may have left; what it said is still there to be read.
+                    self.written = Err(e.to_string());
+                }
             }
             self.input.reserve(65_536);
             let read = self.stream.read_buf(&mut self.input).await;
             if read.map_err(|e| e.to_string())? == 0 {
-                return Ok(None);
+                return self.written.clone().map(|()| None);
             }
             let handled = self.client.handle(&self.input);
             self.input.clear();

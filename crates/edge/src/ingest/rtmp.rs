@@ -128,7 +128,15 @@ impl Connection {
             for piece in self.output {
                 stream.write_all(&piece).await?;
             }
-            stream.shutdown().await
+            stream.shutdown().await?;
+            // What it sent meanwhile, unread, would turn our words into a reset.
+            if result.is_ok() {
+                let mut sink = BytesMut::with_capacity(READ);
+                while stream.read_buf(&mut sink).await? > 0 {
+                    sink.clear();
+                }
+            }
+            io::Result::Ok(())
         })
         .await;
         result
