@@ -187,6 +187,11 @@ pub fn tidy(state: &State) {
     });
 }
 
+/// A stream that is over, as long as its players may still ask for its end.
+pub(super) fn ended(state: &State, name: &str) -> Option<Arc<Stream>> {
+    Some(lock(&state.live.outlets).get(name)?.stream.clone())
+}
+
 /// Who asks: the player's own name, else its address.
 fn who(head: &RequestHead<'_>) -> String {
     match head.parameter("viewer") {

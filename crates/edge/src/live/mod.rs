@@ -120,7 +120,7 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
         None => {
             let (name, file) = path.rsplit_once('/')?;
             let file = hls::Resource::parse(file)?;
-            let stream = find(state, name)?;
+            let stream = find(state, name).or_else(|| hls::ended(state, name))?;
             hls::respond(state, head, stream, file, now)
         }
     };
