@@ -290,7 +290,7 @@ impl Connection {
             return Err("no valid signature");
         }
         let stream = live::find(&self.state, name).ok_or("no such stream")?;
-        let mut viewer = Viewer::new(stream).ok_or("too many viewers")?;
+        let mut viewer = live::watch(&self.state, stream).ok_or("too many viewers")?;
         let opening = Opening {
             stream: name.to_owned(),
             protocol: Protocol::Rtmp,

@@ -75,14 +75,27 @@ impl Live {
 /// What holds for a stream that is opened under this configuration.
 pub fn settings(config: &config::Live) -> Settings {
     let cache = Limits { groups: config.groups.into(), bytes: config.cache.as_usize() };
-    let start = match config.start {
+    Settings {
+        cache,
+        start: start(config),
+        max_lag_ms: millis(config.max_lag),
+        merge_ms: millis(config.merge),
+        max_viewers: config.max_viewers.into(),
+    }
+}
+
+fn start(config: &config::Live) -> Start {
+    match config.start {
         config::Start::KeyFrame => Start::KeyFrame,
         config::Start::LatestGop => Start::LatestGop,
         config::Start::LowDelay => Start::LowDelay,
-    };
-    let max_lag_ms = millis(config.max_lag);
-    let merge_ms = millis(config.merge);
-    Settings { cache, start, max_lag_ms, merge_ms, max_viewers: config.max_viewers.into() }
+    }
+}
+
+/// A new viewer of the stream, who starts where the configuration of the moment says; `None` if
+/// there are too many.
+pub(crate) fn watch(state: &State, stream: Arc<Stream>) -> Option<Viewer> {
+    Viewer::with_start(stream, start(&state.config.live))
 }
 
 fn millis(duration: Duration) -> u32 {
@@ -191,7 +204,7 @@ fn flv(
     if let Err(refusal) = check(state, head, name, now) {
         return Answer::Now(*refusal);
     }
-    let Some(mut viewer) = Viewer::new(stream.clone()) else {
+    let Some(mut viewer) = watch(state, stream.clone()) else {
         return Response::plain(503, now).with("retry-after", "5").into();
     };
     let headers = vec![
