@@ -55,7 +55,7 @@ fn broken_publishers_harm_no_viewer_of_another_stream() {
     ];
     let clip = clip();
     for seed in 1..=60 {
-        let mut random = Random(0x9e37_79b9_7f4a_7c15 * seed);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let stream = format!("live/bad{seed}");
         match seed % 3 {
             // Noise from the first byte on.
@@ -111,7 +111,7 @@ fn broken_publishers_harm_no_viewer_of_another_stream() {
 
 #[test]
 fn a_broken_message_ends_its_publisher_with_one_line_and_a_count() {
-    let edge = Edge::start("live.max_tag = \"64kB\"\nlive.linger = \"0s\"\n");
+    let edge = Edge::start("live.max_tag = \"64KiB\"\nlive.linger = \"0s\"\n");
     // A chunk of a stream that never began; a message above the limit; a broken command.
     let unknown = vec![0xc0 | 40];
     let mut large = vec![6, 0, 0, 0, 0xff, 0xff, 0xff, 9, 1, 0, 0, 0];
@@ -119,7 +119,7 @@ fn a_broken_message_ends_its_publisher_with_one_line_and_a_count() {
     let mut command = vec![3, 0, 0, 0, 0, 0, 4, 20, 0, 0, 0, 0];
     command.extend([2, 0xff, 0xff, b'x']);
     for (count, (bytes, why)) in
-        [(unknown, "chunk"), (large, "64"), (command, "")].into_iter().enumerate()
+        [(unknown, "chunk"), (large, "over the limit"), (command, "")].into_iter().enumerate()
     {
         let mut publishing = Publishing::open(edge.rtmp, "live/bad").expect("granted");
         assert!(publishing.send(&picture(CONFIGURATION, 0, 40)));
@@ -139,7 +139,7 @@ fn a_broken_message_ends_its_publisher_with_one_line_and_a_count() {
 
 #[test]
 fn a_picture_above_the_limit_of_tags_ends_its_publisher() {
-    let edge = Edge::start("live.max_tag = \"64kB\"\n");
+    let edge = Edge::start("live.max_tag = \"64KiB\"\n");
     let mut publishing = Publishing::open(edge.rtmp, "live/demo").expect("granted");
     assert!(publishing.send(&picture(CONFIGURATION, 0, 40)));
     assert!(publishing.send(&picture(KEY, 0, 60_000)));

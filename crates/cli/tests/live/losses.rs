@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::common::publisher::{Pause, Publisher};
+use crate::common::publisher::{Pause, Publisher, clip};
 use crate::support::edge::Edge;
 use crate::support::programs::{ffmpeg_sends, has};
-use crate::support::publishing::{CONFIGURATION, KEY, Publishing, picture};
+use crate::support::publishing::Publishing;
 use crate::support::viewer::{End, Viewer};
 use crate::support::{assert_time_goes_on, http, until};
 
@@ -49,8 +49,9 @@ fn viewers_stay_while_a_killed_publisher_is_replaced() {
 fn a_stream_whose_publisher_stays_away_ends_in_good_form() {
     let edge = Edge::start("live.linger = \"1s\"\n");
     let mut publisher = Publishing::open(edge.rtmp, "live/demo").expect("granted");
-    assert!(publisher.send(&picture(CONFIGURATION, 0, 40)));
-    (0..100).for_each(|n| assert!(publisher.send(&picture(KEY, n * 40, 1_000))));
+    // All of it at once.
+    let clip = clip();
+    clip.iter().for_each(|tag| assert!(publisher.send(tag)));
     let viewers = viewers(&edge);
     viewers.iter().for_each(|viewer| viewer.wait_for_frames(1));
     let hls = |file: &str| http::get(edge.address, &format!("/live/demo/{file}.m3u8"));
@@ -59,8 +60,8 @@ fn a_stream_whose_publisher_stays_away_ends_in_good_form() {
     drop(publisher);
     for viewer in &viewers {
         assert_eq!(viewer.end(), End::Clean);
-        let last = viewer.frames().last().map(media::Tag::timestamp);
-        assert_eq!(last, Some(99 * 40), "everything was delivered");
+        let last = viewer.frames().pop().map(|tag| tag.payload());
+        assert_eq!(last, clip.last().map(media::Tag::payload), "everything was delivered");
     }
     edge.says("live/demo: over");
     // HLS players learn of the end from the playlist.

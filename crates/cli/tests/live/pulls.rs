@@ -9,7 +9,9 @@ use crate::support::edge::Edge;
 use crate::support::origin::{Origin, respond, respond_endless};
 use crate::support::programs::{CLIP, ffmpeg_sends, free_address, has, nginx};
 use crate::support::viewer::{End, Viewer};
-use crate::support::{PATIENCE, assert_is_clip, assert_time_goes_on, http, tls, until};
+use crate::support::{
+    PATIENCE, assert_is_clip, assert_time_goes_on, assert_tracks_are_of_clip, http, tls, until,
+};
 
 /// A rule for `live/*`, keys of which are the last in a configuration.
 fn rule(upstreams: &[&str], more: &str) -> String {
@@ -74,7 +76,7 @@ fn viewers_of_a_stream_pulled_from_nginx_go_on_after_nginx_is_killed_and_started
     ];
     for viewer in &viewers {
         viewer.wait_for_frames(100);
-        assert_is_clip(&viewer.frames());
+        assert_tracks_are_of_clip(&viewer.frames());
     }
     upstream.kill();
     edge.says("live/demo: upstream rtmp://");
@@ -139,7 +141,8 @@ fn a_live_hls_folder_is_pulled() {
     let videos = frames.iter().filter(|tag| tag.kind() == media::Kind::Video).count() as u32;
     // Every picture is there.
     assert!(videos.abs_diff((last - first) / 40 + 1) <= 2, "{videos} in {} ms", last - first);
-    assert!(frames[0].role() == media::Role::KeyFrame);
+    assert_eq!(frames[0].role(), media::Role::KeyFrame);
+    assert_eq!(viewer.kinds(), Some((true, true)));
 }
 
 #[test]
@@ -175,7 +178,7 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
         ("the stream is over", Origin::of_text(200, "content-type: video/x-flv", b"FLV")),
         ("status 404", Origin::of_text(404, "content-type: text/plain", b"")),
         ("too many redirections", Origin::of_text(302, "location: /again", b"")),
-        ("HLS", Origin::start(|_, socket| endless(socket))),
+        ("HLS playlist cannot be fetched", Origin::start(|_, socket| endless(socket))),
         ("no HLS playlist", Origin::of_text(200, "content-type: application/x-mpegurl", b"<html>")),
         (
             "nothing came for 1s",
@@ -187,9 +190,11 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
         ),
     ];
     let mut rules = String::new();
-    for (number, (_, origin)) in cases.iter().enumerate() {
+    for (number, (why, origin)) in cases.iter().enumerate() {
+        // Playlists are fetched four times.
+        let timeout = if why.ends_with("fetched") { 10 } else { 1 };
         rules += &format!(
-            "[[pull]]\nstream = \"live/{number}\"\nupstream = [{:?}]\ntimeout = \"1s\"\n",
+            "[[pull]]\nstream = \"live/{number}\"\nupstream = [{:?}]\ntimeout = \"{timeout}s\"\n",
             origin.url("/")
         );
     }

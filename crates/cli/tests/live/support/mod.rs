@@ -57,6 +57,22 @@ pub fn assert_is_clip(frames: &[media::Tag]) {
     }
 }
 
+/// The same for sound and pictures each by itself, and without the times: servers of others interleave
+/// as they like.
+pub fn assert_tracks_are_of_clip(frames: &[media::Tag]) {
+    for kind in [media::Kind::Audio, media::Kind::Video] {
+        let of_kind = |tags: Vec<media::Tag>| -> Vec<_> {
+            let frames = tags.into_iter().filter(|tag| !tag.role().is_header());
+            frames.filter(|tag| tag.kind() == kind).map(|tag| tag.payload()).collect()
+        };
+        let (clip, seen) = (of_kind(clip()), of_kind(frames.to_vec()));
+        let place = clip.iter().position(|frame| *frame == seen[0]).expect("a frame of the clip");
+        let expected = clip.iter().cycle().skip(place);
+        let same = seen.iter().zip(expected).take_while(|(a, b)| a == b).count();
+        assert_eq!(same, seen.len(), "{kind:?}");
+    }
+}
+
 /// Fails unless no kind of tag goes back in time.
 pub fn assert_time_goes_on(tags: &[media::Tag]) {
     let mut latest = [0; 3];

@@ -44,8 +44,8 @@ pub struct Viewer {
 /// Whether a viewer reads slowly now.
 pub type Slow = Arc<AtomicBool>;
 
-/// Bytes that a slow viewer reads at once, and its rest after that: 40 kB/s.
-const SIP: usize = 2_048;
+/// Bytes that a slow viewer reads at once, and its rest after that: 200 kB/s.
+const SIP: usize = 10_000;
 const REST: Duration = Duration::from_millis(50);
 /// The receive buffer of a slow viewer's socket.
 const SMALL_BUFFER: usize = 8_192;
