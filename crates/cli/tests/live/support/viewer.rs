@@ -194,7 +194,7 @@ impl Viewer {
                 if request.status != 200 {
                     return Err(format!("status {}", request.status));
                 }
-                let mut body = Body::new(seen);
+                let (mut body, mut taken) = (Body::new(seen), 0);
                 loop {
                     let data = tokio::select! {
                         data = request.next() => data?,
@@ -205,10 +205,11 @@ impl Viewer {
                     };
                     let Some(data) = data else { return Ok(()) };
                     body.take(&data)?;
-                    if slow.load(Ordering::Relaxed) {
-                        let sips = data.len().div_ceil(SIP) as u32;
-                        tokio::time::sleep(REST * sips).await;
+                    taken += data.len();
+                    if taken >= SIP && slow.load(Ordering::Relaxed) {
+                        tokio::time::sleep(REST).await;
                     }
+                    taken %= SIP;
                 }
             })
         })
