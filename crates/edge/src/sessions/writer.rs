@@ -60,7 +60,7 @@ impl RecordWriter {
     /// Hands a record over. It is dropped if the queue is full or closed.
     pub fn write(&self, record: Record) {
         let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
-        if !sender.as_ref().is_some_and(|sender| sender.try_send(record).is_ok()) {
+        if sender.as_ref().is_none_or(|sender| sender.try_send(record).is_err()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
