@@ -93,7 +93,7 @@ fn files(edge: &Edge, extension: &str) -> Vec<PathBuf> {
 
 #[test]
 fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
-    let mut edge = Edge::start("drain.timeout = \"2s\"\nrecords.directory = \"records\"\n");
+    let mut edge = Edge::start("drain.timeout = \"3s\"\nrecords.directory = \"records\"\n");
     let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
     let viewers = [
         Viewer::h1(edge.address, "/live/demo.flv"),
@@ -101,6 +101,10 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
         Viewer::rtmp(edge.rtmp, "live/demo"),
     ];
     viewers.iter().for_each(|viewer| viewer.wait_for_frames(30));
+    let client = runtime();
+    let request = Request::send(edge.address, "GET", "/live/demo.flv", Windows::Usual);
+    let mut request = client.block_on(request).expect("an answer");
+    assert_eq!(client.block_on(request.another("/none")), Ok(404));
     assert_eq!(edge.health(), (200, "ok\n".into()));
     edge.signal(Signal::SIGTERM);
     until("the drain", || edge.health() == (503, "draining\n".into()));
@@ -108,6 +112,11 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     until("new RTMP connections are refused", || TcpStream::connect(edge.rtmp).is_err());
     let refused = http3::status(edge.address, "GET", "/live/demo.flv").expect_err("refused");
     assert!(refused.contains("refused to accept"), "{refused}");
+    // After GOAWAY the client makes no more requests on the connection; the running one goes on.
+    until("GOAWAY", || client.block_on(request.another("/none")).is_err());
+    let data = client.block_on(request.next()).expect("the stream goes on");
+    assert!(data.is_some());
+    client.block_on(request.close());
     for viewer in &viewers {
         assert_eq!(viewer.has_ended(), None);
         viewer.wait_for_more(20);
@@ -124,12 +133,11 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
         text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
     let mut protocols: Vec<_> = records.iter().map(|r| r["protocol"].as_str()).collect();
     protocols.sort();
-    assert_eq!(protocols, [Some("h1"), Some("h3"), Some("rtmp")], "{text}");
-    for (record, viewer) in records.iter().zip(&viewers) {
-        assert!(record["bytes"].as_u64() > Some(100_000), "{record}");
-        assert!(record["duration_s"].as_f64() > Some(2.0), "{record}");
-        assert!(viewer.frames().len() > 50);
-    }
+    assert_eq!(protocols, [Some("h1"), Some("h3"), Some("h3"), Some("rtmp")], "{text}");
+    let long = records.iter().filter(|record| {
+        record["bytes"].as_u64() > Some(100_000) && record["duration_s"].as_f64() > Some(2.0)
+    });
+    assert_eq!(long.count(), viewers.len(), "{text}");
     // The same is in the Parquet file.
     let parquet = files(&edge, "parquet");
     let output = mendcast(&["edge", "ab", "--json", "--metric", "bytes"]).args(&parquet).output();

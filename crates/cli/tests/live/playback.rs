@@ -31,8 +31,8 @@ fn ffmpeg_publishes_and_decodes_over_http_1_1_and_rtmp_without_an_error() {
             (String::from_utf8_lossy(&output.stderr), String::from_utf8_lossy(&output.stdout));
         assert!(output.status.success() && errors.is_empty(), "{url}: {errors}");
         let value = |name: &str| {
-            let values = progress.lines().filter_map(|line| line.strip_prefix(name));
-            values.last().and_then(|value| value.trim().parse::<u32>().ok())
+            let mut values = progress.lines().filter_map(|line| line.strip_prefix(name));
+            values.next_back().and_then(|value| value.trim().parse::<u32>().ok())
         };
         let frames = value("frame=").expect("a number of frames");
         assert!(frames.abs_diff(25 * SECONDS) <= 1, "{url}: {frames} frames");

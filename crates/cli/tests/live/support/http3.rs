@@ -25,9 +25,25 @@ pub struct Request {
     pub status: u16,
     endpoint: quinn::Endpoint,
     connection: quinn::Connection,
-    stream: h3::client::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>,
-    /// The connection lives as long as this.
-    _requests: h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>,
+    stream: Stream,
+    requests: Requests,
+}
+
+type Stream = h3::client::RequestStream<h3_quinn::BidiStream<Bytes>, Bytes>;
+type Requests = h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>;
+
+/// Sends a request and receives the head of its answer.
+async fn exchange(
+    requests: &mut Requests,
+    method: &str,
+    path: &str,
+) -> Result<(u16, Stream), String> {
+    let request = http::Request::builder().method(method).uri(format!("https://localhost{path}"));
+    let request = request.body(()).map_err(|e| e.to_string())?;
+    let mut stream = requests.send_request(request).await.map_err(|e| e.to_string())?;
+    stream.finish().await.map_err(|e| e.to_string())?;
+    let response = timeout(PATIENCE, stream.recv_response()).await.map_err(|e| e.to_string())?;
+    Ok((response.map_err(|e| e.to_string())?.status().as_u16(), stream))
 }
 
 impl Request {
@@ -56,14 +72,8 @@ impl Request {
         let made = h3::client::new(h3_quinn::Connection::new(connection.clone())).await;
         let (mut driver, mut requests) = made.map_err(|e| error(&e))?;
         tokio::spawn(async move { poll_fn(|context| driver.poll_close(context)).await });
-        let request =
-            http::Request::builder().method(method).uri(format!("https://localhost{path}"));
-        let request = request.body(()).map_err(|e| error(&e))?;
-        let mut stream = requests.send_request(request).await.map_err(|e| error(&e))?;
-        stream.finish().await.map_err(|e| error(&e))?;
-        let response = timeout(PATIENCE, stream.recv_response()).await.map_err(|e| error(&e))?;
-        let status = response.map_err(|e| error(&e))?.status().as_u16();
-        Ok(Self { status, endpoint, connection, stream, _requests: requests })
+        let (status, stream) = exchange(&mut requests, method, path).await?;
+        Ok(Self { status, endpoint, connection, stream, requests })
     }
 
     /// The next bytes of the body; `None` at its end.
@@ -74,6 +84,14 @@ impl Request {
         let data = timeout(PATIENCE, self.stream.recv_data()).await.map_err(|e| e.to_string())?;
         let data = data.map_err(|e| e.to_string())?;
         Ok(data.map(|mut data| data.copy_to_bytes(data.remaining())))
+    }
+
+    /// The status of another GET on the same connection.
+    ///
+    /// # Errors
+    /// One line: there is none.
+    pub async fn another(&mut self, path: &str) -> Result<u16, String> {
+        Ok(exchange(&mut self.requests, "GET", path).await?.0)
     }
 
     /// Leaves.
