@@ -143,8 +143,10 @@ fn a_picture_above_the_limit_of_tags_ends_its_publisher() {
     let mut publishing = Publishing::open(edge.rtmp, "live/demo").expect("granted");
     assert!(publishing.send(&picture(CONFIGURATION, 0, 40)));
     assert!(publishing.send(&picture(KEY, 0, 60_000)));
+    let address = publishing.address();
     assert!(publishing.send(&picture(INTER, 40, 70_000)));
     publishing.closed();
+    edge.says(&format!("RTMP {address}: RTMP message of 70000 bytes is over the limit"));
     assert_eq!(edge.events("rtmp_error"), 1.0);
 }
 
