@@ -74,7 +74,7 @@ struct Ab {
 
 #[derive(Debug, Args)]
 struct Sign {
-    /// The configuration file, whose [[play]] rules have the keys.
+    /// The configuration file, whose `[[play]]` rules have the keys.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// The stream, such as live/demo.
