@@ -1,11 +1,11 @@
-//! Records on disk: JSON lines at once, and the same rows as a Parquet file when the file is full
-//! or old.
+//! Records on disk: JSON lines at once, and made from them a Parquet file with the same rows when the
+//! file is full or old.
 //!
 //! A thread of its own writes, behind a bounded queue: a disk that is slow or full costs records,
 //! which are counted, and never holds up a viewer. Files are called after the time they were begun.
 
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -20,11 +20,15 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::types::Type;
 
+use serde_json::{Map, Value};
+
 use super::record::{Field, Record};
 use crate::Error;
 
 /// Records that may wait for the disk.
 const QUEUE: usize = 4_096;
+/// Records that are turned into Parquet at once.
+const GROUP_ROWS: usize = 1_000;
 /// Records of one file.
 const MAX_ROWS: usize = 100_000;
 /// How often JSON lines are flushed to the file.
@@ -88,7 +92,7 @@ struct Files {
     began: Instant,
     json: BufWriter<File>,
     parquet: PathBuf,
-    rows: Vec<Record>,
+    rows: usize,
     /// Lines that may not have reached the disk.
     unflushed: u64,
     failing: bool,
@@ -113,7 +117,7 @@ impl Files {
                         began: Instant::now(),
                         json: BufWriter::new(file),
                         parquet: path.with_extension("parquet"),
-                        rows: Vec::new(),
+                        rows: 0,
                         unflushed: 0,
                         failing: false,
                         dropped: Arc::default(),
@@ -134,7 +138,7 @@ impl Files {
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             self.note(outcome);
-            if self.began.elapsed() >= self.period || self.rows.len() >= MAX_ROWS {
+            if self.began.elapsed() >= self.period || self.rows >= MAX_ROWS {
                 let outcome = self.rotate();
                 self.note(outcome);
             }
@@ -159,12 +163,12 @@ impl Files {
     }
 
     fn take(&mut self, record: Record) -> io::Result<()> {
-        // The line goes in whole or not at all, and the row with it.
+        // The line goes in whole or not at all.
         let written = self.json.write_all(format!("{}\n", record.json()).as_bytes());
         match written {
             Ok(()) => {
                 self.unflushed += 1;
-                self.rows.push(record);
+                self.rows += 1;
             }
             Err(_) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
@@ -181,7 +185,7 @@ impl Files {
 
     fn rotate(&mut self) -> io::Result<()> {
         self.began = Instant::now();
-        if self.rows.is_empty() {
+        if self.rows == 0 {
             return Ok(());
         }
         let finished = self.finish();
@@ -192,28 +196,26 @@ impl Files {
 
     /// Completes the files. One without rows is not kept.
     fn finish(&mut self) -> io::Result<()> {
-        if self.rows.is_empty() {
-            return std::fs::remove_file(self.parquet.with_extension("jsonl"));
+        let lines = self.parquet.with_extension("jsonl");
+        if core::mem::take(&mut self.rows) == 0 {
+            return std::fs::remove_file(lines);
         }
         let flushed = self.flush();
-        let rows = core::mem::take(&mut self.rows);
-        let written = self.write_rows(&rows);
-        if flushed.is_err() && written.is_err() {
+        if flushed.is_err() {
             self.dropped.fetch_add(core::mem::take(&mut self.unflushed), Ordering::Relaxed);
         }
-        flushed.and(written)
-    }
-
-    fn write_rows(&self, rows: &[Record]) -> io::Result<()> {
         // A reader never sees half a file.
         let unfinished = self.parquet.with_extension("parquet.part");
         let file = File::create(&unfinished)?;
-        write_parquet(file, rows).map_err(io::Error::other)?;
-        std::fs::rename(unfinished, &self.parquet)
+        write_parquet(BufReader::new(File::open(lines)?), file).map_err(io::Error::other)?;
+        std::fs::rename(unfinished, &self.parquet)?;
+        flushed
     }
 }
 
-fn write_parquet(file: File, rows: &[Record]) -> Result<(), ParquetError> {
+/// Turns JSON lines into Parquet, a group of rows after the other. A line that was cut off is left
+/// out.
+fn write_parquet(lines: impl BufRead, file: File) -> Result<(), ParquetError> {
     let columns = Record::default().fields();
     let mut fields = Vec::new();
     for (name, kind) in &columns {
@@ -231,37 +233,55 @@ fn write_parquet(file: File, rows: &[Record]) -> Result<(), ParquetError> {
     let schema = Type::group_type_builder("session").with_fields(fields).build()?;
     let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
     let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
+    let mut lines = lines.lines();
+    loop {
+        let group: Vec<Map<String, Value>> = lines
+            .by_ref()
+            .map_while(Result::ok)
+            .filter_map(|line| serde_json::from_str(&line).ok())
+            .take(GROUP_ROWS)
+            .collect();
+        if group.is_empty() {
+            break;
+        }
+        write_group(&mut writer, &columns, &group)?;
+    }
+    writer.close()?;
+    Ok(())
+}
+
+fn write_group(
+    writer: &mut SerializedFileWriter<File>,
+    columns: &[(&str, Field)],
+    rows: &[Map<String, Value>],
+) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
-    let table: Vec<Vec<(&str, Field)>> = rows.iter().map(Record::fields).collect();
-    let mut at = 0;
-    while let Some(mut column) = group.next_column()? {
-        let cells = table.iter().map(|row| &row[at].1);
+    let mut columns = columns.iter();
+    while let (Some(mut column), Some((name, kind))) = (group.next_column()?, columns.next()) {
+        let cells = rows.iter().map(|row| row.get(*name).unwrap_or(&Value::Null));
         // Definition level 1: the value is there.
         let mut levels = Vec::with_capacity(rows.len());
-        let (mut texts, mut ints, mut floats) = (Vec::new(), Vec::new(), Vec::new());
-        for cell in cells {
-            let before = texts.len() + ints.len() + floats.len();
-            match cell {
-                Field::Text(text) => texts.extend(text.as_deref().map(ByteArray::from)),
-                Field::Int(number) => ints.extend(*number),
-                Field::Float(number) => floats.extend(*number),
-            }
-            levels.push(i16::from(texts.len() + ints.len() + floats.len() > before));
-        }
-        match columns[at].1 {
+        let mut note = |is_there: bool| levels.push(i16::from(is_there));
+        match kind {
             Field::Text(_) => {
-                column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels), None)?
+                let cells = cells.map(Value::as_str).inspect(|cell| note(cell.is_some()));
+                let values: Vec<_> = cells.flatten().map(ByteArray::from).collect();
+                column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
             }
-            Field::Int(_) => column.typed::<Int64Type>().write_batch(&ints, Some(&levels), None)?,
+            Field::Int(_) => {
+                let cells = cells.map(Value::as_i64).inspect(|cell| note(cell.is_some()));
+                let values: Vec<_> = cells.flatten().collect();
+                column.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
+            }
             Field::Float(_) => {
-                column.typed::<DoubleType>().write_batch(&floats, Some(&levels), None)?
+                let cells = cells.map(Value::as_f64).inspect(|cell| note(cell.is_some()));
+                let values: Vec<_> = cells.flatten().collect();
+                column.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
             }
-        };
+        }
         column.close()?;
-        at += 1;
     }
     group.close()?;
-    writer.close()?;
     Ok(())
 }
 
@@ -311,7 +331,7 @@ mod tests {
         let names = names(&path);
         assert_eq!(names.len(), 2, "{names:?}");
         let text = std::fs::read_to_string(path.join(&names[0])).expect("JSON lines");
-        let lines: Vec<serde_json::Value> =
+        let lines: Vec<Value> =
             text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
         assert_eq!(lines.len(), 3);
         assert_eq!((&lines[2]["session"], &lines[2]["duration_s"]), (&3.into(), &1.5.into()));
@@ -365,7 +385,7 @@ mod tests {
         // What fits the buffer waits for room on the disk; nothing else does.
         assert!((1..20).contains(&taken), "{taken}");
         assert_eq!(dropped.load(Ordering::Relaxed), 100 - taken as u64);
-        assert_eq!(files.rows.len(), taken);
+        assert_eq!(files.rows, taken);
         assert!(files.flush().is_err());
         // No Parquet file can be made either.
         files.parquet = directory.path().join("none/sessions.parquet");
@@ -374,15 +394,17 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_is_in_the_parquet_file_is_not_lost() {
+    fn lines_that_were_cut_off_are_left_out_and_there_may_be_many() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut files = Files::open(directory.path(), Duration::from_secs(3_600)).expect("opened");
-        let full = File::options().write(true).open("/dev/full").expect("a device");
-        files.json = BufWriter::new(full);
-        files.take(record(1)).expect("buffered");
-        assert!(files.finish().is_err(), "the JSON line has no room");
-        assert!(files.parquet.exists());
-        assert_eq!(files.dropped.load(Ordering::Relaxed), 0);
+        let path = directory.path().join("many.parquet");
+        let rows = 2 * GROUP_ROWS as i64 + 7;
+        let mut text: String = (0..rows).map(|n| record(n).json() + "\n").collect();
+        text += &record(rows).json()[..40];
+        write_parquet(text.as_bytes(), File::create(&path).expect("created")).expect("written");
+        let file = File::open(&path).expect("a Parquet file");
+        let reader = SerializedFileReader::new(file).expect("readable");
+        assert_eq!(reader.num_row_groups(), 3);
+        assert_eq!(reader.get_row_iter(None).expect("rows").count(), rows as usize);
     }
 
     #[test]
