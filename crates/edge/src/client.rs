@@ -98,22 +98,25 @@ pub async fn get(
     limit: Duration,
 ) -> Result<Response<Incoming>, Failure> {
     let mut target = Target::parse(url)?;
-    for _ in 0..=MAX_REDIRECTS {
-        let mut request = Request::builder().method(Method::GET);
-        if let Some(range) = range {
-            request = request.header("range", range);
-        }
-        let request = request.body(Full::default()).map_err(|e| failed(url, e))?;
-        let response = send(&target, request, limit).await?;
-        let location = response.headers().get("location").and_then(|value| value.to_str().ok());
-        match location {
-            Some(location) if response.status().is_redirection() => {
-                target = target.follow(location)?;
+    let follow = async {
+        for _ in 0..=MAX_REDIRECTS {
+            let mut request = Request::builder().method(Method::GET);
+            if let Some(range) = range {
+                request = request.header("range", range);
             }
-            _ => return Ok(response),
+            let request = request.body(Full::default()).map_err(|e| failed(url, e))?;
+            let response = send(&target, request, limit).await?;
+            let location = response.headers().get("location").and_then(|value| value.to_str().ok());
+            match location {
+                Some(location) if response.status().is_redirection() => {
+                    target = target.follow(location)?;
+                }
+                _ => return Ok(response),
+            }
         }
-    }
-    Err(failed(url, "too many redirections"))
+        Err(failed(url, "too many redirections"))
+    };
+    timeout(limit, follow).await.map_err(|_| failed(url, format!("no answer within {limit:?}")))?
 }
 
 /// A POST of JSON. Returns the status, and at most `max` bytes of the body.
