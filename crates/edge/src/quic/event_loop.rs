@@ -35,6 +35,8 @@ const BATCH: usize = 65_507;
 const NO_ERROR: u64 = 0x100;
 /// Longest sleep of a loop.
 const MAX_SLEEP: Duration = Duration::from_secs(5);
+/// From the first GOAWAY to the second: more than most round trips.
+const SECOND_GOAWAY: Duration = Duration::from_secs(1);
 /// How often a loop tells of itself.
 const REPORT: Duration = Duration::from_secs(1);
 
@@ -82,6 +84,7 @@ pub(crate) struct EventLoop {
     batch: Vec<u8>,
     reply: Vec<u8>,
     drain_ends: Option<Timestamp>,
+    second_goaway: Option<Timestamp>,
     forwarded: u64,
     report_due: Timestamp,
 }
@@ -104,6 +107,7 @@ impl EventLoop {
             batch: vec![0; BATCH],
             reply: Vec::with_capacity(1_500),
             drain_ends: None,
+            second_goaway: None,
             forwarded: 0,
             report_due: Timestamp::ZERO,
             plan,
@@ -176,11 +180,9 @@ impl EventLoop {
         let mut fds: Vec<PollFd<'_>> = sockets.collect();
         fds.push(PollFd::new(self.plan.mailbox.as_fd(), PollFlags::POLLIN));
         let now = self.now();
-        let mut sleep = match (self.timers.next(), self.drain_ends) {
-            (Some(a), Some(b)) => a.min(b).since(now),
-            (Some(at), None) | (None, Some(at)) => at.since(now),
-            (None, None) => MAX_SLEEP,
-        };
+        let next = [self.timers.next(), self.drain_ends, self.second_goaway];
+        let next = next.into_iter().flatten().min();
+        let mut sleep = next.map_or(MAX_SLEEP, |at| at.since(now));
         if !self.dirty.is_empty() && self.blocked.is_none() {
             sleep = Duration::ZERO;
         }
@@ -189,6 +191,20 @@ impl EventLoop {
         let _ = ppoll(&mut fds, Some(timeout), None);
         ready.clear();
         ready.extend(fds.iter().map(|fd| fd.any().unwrap_or(true)));
+    }
+
+    /// Tells all clients to go elsewhere with their next requests. RFC 9114, section 5.2: the first
+    /// GOAWAY names no request yet, because some are under way; the second names the last one taken.
+    fn go_away(&mut self, now: Timestamp) {
+        let handles: Vec<Handle> = self.endpoint.handles().collect();
+        for handle in handles {
+            if let Some(connection) = self.endpoint.connection(handle)
+                && let Some(Some(place)) = self.places.get_mut(handle.0 as usize)
+            {
+                place.session.go_away(now, connection);
+            }
+            self.mark(handle);
+        }
     }
 
     /// Follows a reload, and the start and end of the drain.
@@ -208,15 +224,12 @@ impl EventLoop {
         }
         if drain_starts {
             self.drain_ends = Some(now + self.state.config.drain.timeout);
-            let handles: Vec<Handle> = self.endpoint.handles().collect();
-            for handle in handles {
-                if let Some(connection) = self.endpoint.connection(handle)
-                    && let Some(Some(place)) = self.places.get_mut(handle.0 as usize)
-                {
-                    place.session.go_away(now, connection);
-                }
-                self.mark(handle);
-            }
+            self.second_goaway = Some(now + SECOND_GOAWAY);
+            self.go_away(now);
+        }
+        if self.second_goaway.is_some_and(|at| now >= at) {
+            self.second_goaway = None;
+            self.go_away(now);
         }
         if self.drain_ends.is_some_and(|at| now >= at) {
             let handles: Vec<Handle> = self.endpoint.handles().collect();
