@@ -33,8 +33,10 @@ demo: need-cargo need-cc pages
 
 # The pages are worth having, and nothing depends on them.
 pages:
-	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory web; \
-	  else echo "no Node: the dashboard and the player page will say that they are missing (Debian: apt-get install npm)"; fi
+	@if ! command -v npm >/dev/null; then \
+	  echo "no Node: the dashboard and the player page will say that they are missing (Debian: apt-get install npm)"; \
+	elif ! $(MAKE) --no-print-directory web; then \
+	  echo "the pages could not be made: they will say that they are missing"; fi
 
 test: need-cargo need-cc
 	$(CARGO) test --workspace --locked
