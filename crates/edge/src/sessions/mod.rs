@@ -379,8 +379,10 @@ impl Sessions {
     /// What all sessions came to until now, by cohort, protocol and format; those that are open
     /// are counted, in [`Totals::open`] too.
     pub fn totals(&self) -> BTreeMap<Key, Totals> {
+        // In this order each is counted once: one that is held here cannot end meanwhile.
+        let open = self.all();
         let mut totals = lock(&self.totals).clone();
-        for session in self.all() {
+        for session in open {
             let all = totals.entry(Key::from(&session.opening)).or_default();
             all.add(&session);
             all.open += 1;
