@@ -289,7 +289,7 @@ impl Connection {
         if !may_play(&self.state.config, name, expires, signature, unix_now()) {
             return Err("no valid signature");
         }
-        let stream = live::find(&self.state, name).ok_or("no such stream")?;
+        let stream = live::find(&self.state, name, || true).ok_or("no such stream")?;
         let mut viewer = live::watch(&self.state, stream).ok_or("too many viewers")?;
         let opening = Opening {
             stream: name.to_owned(),

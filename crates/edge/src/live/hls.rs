@@ -46,6 +46,11 @@ pub enum Resource {
 }
 
 impl Resource {
+    /// Whether it is one of the playlists.
+    pub fn is_playlist(self) -> bool {
+        matches!(self, Self::Master | Self::Playlist)
+    }
+
     /// Reads the last part of a path.
     pub fn parse(file: &str) -> Option<Self> {
         match file {
@@ -208,7 +213,7 @@ pub(super) fn respond(
     now: SystemTime,
 ) -> Answer {
     // Playlists are the gate; the names of segments are told nowhere else.
-    let is_playlist = matches!(resource, Resource::Master | Resource::Playlist);
+    let is_playlist = resource.is_playlist();
     let checked = match is_playlist {
         true => check(state, head, stream.name(), now),
         false => Ok(()),

@@ -127,13 +127,14 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     let path = head.path().strip_prefix('/')?;
     let answer = match path.strip_suffix(".flv") {
         Some(name) => {
-            let stream = find(state, name)?;
+            let stream = find(state, name, || check(state, head, name, now).is_ok())?;
             flv(state, head, name, stream, now)
         }
         None => {
             let (name, file) = path.rsplit_once('/')?;
             let file = hls::Resource::parse(file)?;
-            let stream = find(state, name).or_else(|| hls::ended(state, name))?;
+            let may_start = || file.is_playlist() && check(state, head, name, now).is_ok();
+            let stream = find(state, name, may_start).or_else(|| hls::ended(state, name))?;
             hls::respond(state, head, stream, file, now)
         }
     };
@@ -146,9 +147,15 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     })
 }
 
-/// The stream of this name, if it is there or can be had.
-pub(crate) fn find(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
-    state.live.streams.get(name).or_else(|| state.live.pulls.start(state, name))
+/// The stream of this name, if it is there or can be had. Nobody makes us ask an upstream who may
+/// not play what would come.
+pub(crate) fn find(
+    state: &Arc<State>,
+    name: &str,
+    may_start: impl FnOnce() -> bool,
+) -> Option<Arc<Stream>> {
+    let known = state.live.streams.get(name);
+    known.or_else(|| may_start().then(|| state.live.pulls.start(state, name))?)
 }
 
 /// Whether the request may play the stream at all, as far as its URL tells.
