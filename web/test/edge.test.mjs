@@ -87,13 +87,25 @@ after(async () => {
 const player = (stream, protocol) => browser.open(`https://mendcast.test:${site.link}/player.html?stream=live/${stream}&protocol=${protocol}`, { width: 1000, height: 800 });
 const frames = (page) => page.evaluate('document.querySelector("video").getVideoPlaybackQuality().totalVideoFrames');
 
+/** What is to be known when the picture stands: the element, the page's words, and what the server and the link said. */
+async function state(page) {
+  const element = await page.evaluate(`(() => {
+    const v = document.querySelector('video');
+    const buffered = [...Array(v.buffered.length).keys()].map((i) => [v.buffered.start(i), v.buffered.end(i)]);
+    return { time: v.currentTime, buffered, ready: v.readyState, network: v.networkState, paused: v.paused, rate: v.playbackRate,
+      error: v.error?.message, hidden: document.hidden, quality: v.getVideoPlaybackQuality(), page: { ...window.mendcast }, text: document.body.innerText,
+      requests: performance.getEntriesByType('resource').slice(-6).map(({ name, startTime, responseStart, responseEnd }) => [name, startTime, responseStart, responseEnd].join(' ')), now: performance.now() };
+  })()`);
+  return JSON.stringify({ element, complaints: page.complaints, edge: site.edge.said, link: site.relay.said, publisher: site.publisher.said }, null, 1);
+}
+
 async function plays(page, seconds, name) {
   await page.until('window.mendcast?.first_frame_ms > 0', 30_000);
   let before = await frames(page);
   for (let second = 0; second < seconds; second += 2) {
     await wait(2_000);
     const now = await frames(page);
-    assert.ok(now > before + 20, `frames advance: ${before}, ${now} after ${second + 2} s`);
+    if (now <= before + 20) assert.fail(`frames advance: ${before}, ${now} after ${second + 2} s; ${await state(page)}`);
     before = now;
   }
   if (PICTURES) await page.picture(join(PICTURES, `${name}.png`));

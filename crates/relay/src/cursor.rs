@@ -129,9 +129,7 @@ impl Cursor {
             return Next::Wait;
         }
         let lost = at < cache.base();
-        let newest = cache.newest().map_or(0, Tag::timestamp);
-        let lag = self.time.map_or(0, |time| ms_between(time, newest));
-        if lost || lag > self.max_lag {
+        if lost || self.lag_ms(cache) > self.max_lag {
             let group = cache.groups().next_back().filter(|group| group.start > at).cloned();
             match group {
                 Some(group) => {
@@ -197,13 +195,11 @@ impl Cursor {
         (self.skips, self.skipped_ms)
     }
 
-    /// Milliseconds of media between its place and the newest tag.
+    /// Milliseconds of media between the frame that it gave last and the newest tag: how long ago that
+    /// frame came, if the publisher keeps time.
     pub fn lag_ms(&self, cache: &GopCache) -> u32 {
-        match (self.place, cache.newest()) {
-            (Place::At(at), Some(newest)) => {
-                let time = cache.get(at).map(Tag::timestamp);
-                time.map_or(0, |time| ms_between(time, newest.timestamp()))
-            }
+        match (self.time, cache.newest()) {
+            (Some(time), Some(newest)) => ms_between(time, newest.timestamp()),
             _ => 0,
         }
     }

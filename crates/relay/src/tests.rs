@@ -70,6 +70,22 @@ fn is_over(viewer: &mut Viewer) -> bool {
 }
 
 #[test]
+fn a_viewer_knows_how_long_ago_its_frame_came() {
+    let mut setup = Setup::new(settings(Start::Oldest));
+    setup.publish(60);
+    let mut viewer = setup.viewer();
+    assert_eq!(viewer.lag_ms(), 0);
+    let mut context = Context::from_waker(Waker::noop());
+    // A header, then the first frames of the oldest group that is kept.
+    for lag in [1_360, 1_360, 1_320, 1_280] {
+        assert!(viewer.poll_next(&mut context).is_ready());
+        assert_eq!(viewer.lag_ms(), lag);
+    }
+    pull(&mut viewer);
+    assert_eq!(viewer.lag_ms(), 0);
+}
+
+#[test]
 fn the_latest_group_comes_at_once_and_then_what_is_live() {
     let mut setup = Setup::new(settings(Start::LatestGop));
     setup.publish(60);

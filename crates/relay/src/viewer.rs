@@ -90,7 +90,7 @@ impl Viewer {
         self.progress
     }
 
-    /// Milliseconds of media that wait for it.
+    /// Milliseconds of media between the frame that it got last and the newest one.
     pub fn lag_ms(&self) -> u32 {
         self.stream.with_cache(|cache| self.cursor.lag_ms(cache))
     }

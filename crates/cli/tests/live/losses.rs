@@ -69,6 +69,7 @@ fn a_stream_whose_publisher_stays_away_ends_in_good_form() {
     assert_eq!(playlist.status, 200);
     let playlist = playlist.text();
     assert!(playlist.trim_end().ends_with("#EXT-X-ENDLIST"), "{playlist}");
+    assert_dates_follow_durations(&playlist);
     assert_eq!(http::get(edge.address, "/live/demo.flv").status, 404);
     until("no stream is left", || edge.metric("mendcast_streams") == 0.0);
 }
@@ -82,4 +83,26 @@ fn a_publisher_who_falls_silent_is_given_up() {
     viewer.wait_for_frames(30);
     assert_eq!(viewer.end(), End::Clean);
     edge.says("nothing heard for 1s");
+}
+
+/// Segments are as far apart in their dates as in media time, also those that were there before packing
+/// began: hls.js places what it loads by their dates.
+fn assert_dates_follow_durations(playlist: &str) {
+    let values = |tag: &str| -> Vec<&str> {
+        playlist.lines().filter_map(|line| line.strip_prefix(tag)).collect()
+    };
+    let dates: Vec<f64> = values("#EXT-X-PROGRAM-DATE-TIME:").into_iter().map(seconds).collect();
+    let lengths = values("#EXTINF:").into_iter().map(|text| text.trim_end_matches(','));
+    let lengths: Vec<f64> = lengths.map(|text| text.parse().expect("seconds")).collect();
+    assert!(dates.len() >= 2 && dates.len() == lengths.len(), "{playlist}");
+    for (two, length) in dates.windows(2).zip(lengths) {
+        assert!(((two[1] - two[0]).rem_euclid(86_400.0) - length).abs() < 0.05, "{playlist}");
+    }
+}
+
+/// The seconds of a day in an ISO 8601 date and time.
+fn seconds(date: &str) -> f64 {
+    let (_, time) = date.split_once('T').expect("a time");
+    let fields = time.trim_end_matches('Z').split(':');
+    fields.fold(0.0, |sum, field| sum * 60.0 + field.parse::<f64>().expect("a number"))
 }

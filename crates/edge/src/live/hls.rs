@@ -133,8 +133,10 @@ impl Outlet {
         })
         .await
         {
+            // What was there before packing began came earlier, by as much as it lies behind.
+            let lag = Duration::from_millis(viewer.lag_ms().into());
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            if lock(&self.segmenter).push(&tag, now.as_millis() as u64) {
+            if lock(&self.segmenter).push(&tag, now.saturating_sub(lag).as_millis() as u64) {
                 self.wake();
             }
         }

@@ -27,8 +27,11 @@ const MAX_BACK_MS: i64 = 1_000;
 const MAX_FORWARD_MS: i64 = 5_000;
 /// Audio that is kept while a key frame is awaited.
 const MAX_WAITING_MS: i64 = 1_000;
-/// Wall time may differ this much from media time before it is believed.
+/// Wall time may differ this much from media time before dates follow it,
 const MAX_WALL_DRIFT_MS: i64 = 1_000;
+/// which they do by this much from segment to segment: players take dates for exact, and a step without
+/// a discontinuity makes them ask for media at places where there is none.
+const MAX_WALL_STEP_MS: i64 = 10;
 /// Segments that are kept behind the playlist, for downloads under way. RFC 8216, section 6.2.2
 /// wants the whole window once more, which live players at the other end of it do not need.
 const SPARE_SEGMENTS: usize = 2;
@@ -426,8 +429,9 @@ impl Segmenter {
     fn open(&mut self, at: i64, wall_ms: i64) {
         let (time, wall) = self.wall.unwrap_or((at, wall_ms));
         let expected = wall + at - time;
-        let wall_ms =
-            if (wall_ms - expected).abs() > MAX_WALL_DRIFT_MS { wall_ms } else { expected };
+        let drift = wall_ms - expected;
+        let step = if drift.abs() > MAX_WALL_DRIFT_MS { drift } else { 0 };
+        let wall_ms = expected + step.clamp(-MAX_WALL_STEP_MS, MAX_WALL_STEP_MS);
         self.wall = Some((at, wall_ms));
         if let Some(audio) = &self.tracks.audio {
             let first = at * i64::from(audio.sample_rate) / 1_000;
