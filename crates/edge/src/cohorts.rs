@@ -15,6 +15,7 @@ use aws_lc_rs::hmac;
 
 use crate::config::{Config, Scheme};
 use crate::sessions::prefix;
+use crate::sync::lock;
 
 /// A viewer, as far as cohorts are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -79,7 +80,7 @@ impl Cohorts {
         let scheme = |scheme: Scheme| match scheme {
             Scheme::Arq => Scheme::Arq.word(),
             other => {
-                let mut warned = WARNED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+                let mut warned = lock(&WARNED);
                 if warned.get_or_insert_default().insert(other.word()) {
                     tracing::warn!("scheme {} does not exist yet: arq is used", other.word());
                 }

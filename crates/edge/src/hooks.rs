@@ -6,13 +6,14 @@
 //! answer means is the operator's choice.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use aws_lc_rs::hmac;
 use serde_json::{Value, json};
 
 use crate::client;
 use crate::config;
+use crate::sync::lock;
 
 /// The most of an answer that is read.
 const MAX_ANSWER: usize = 4_096;
@@ -141,7 +142,7 @@ impl Hooks {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Hook, Outcome>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }
 

@@ -26,5 +26,6 @@ pub mod quic;
 pub mod server;
 pub mod sessions;
 pub mod signing;
+mod sync;
 
 pub use error::Error;

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -30,6 +30,7 @@ use crate::quic::event_loop::{EventLoop, Plan};
 use crate::quic::log::ConnectionLog;
 use crate::quic::mailbox::{Sender, mailbox};
 use crate::quic::settings::random;
+use crate::sync::lock;
 
 /// Where operators look if the configuration says nothing.
 const ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9433);
@@ -173,7 +174,7 @@ impl Shared {
 
     /// An event loop tells of itself.
     pub(crate) fn report(&self, core: u8, stats: EndpointStats, connections: usize) {
-        let mut loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loops = lock(&self.loops);
         let core = usize::from(core);
         if loops.len() <= core {
             loops.resize(core + 1, Default::default());
@@ -183,7 +184,7 @@ impl Shared {
 
     /// The counters of all event loops, about a second old.
     pub fn endpoint_stats(&self) -> EndpointStats {
-        let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        let loops = lock(&self.loops);
         let mut sum = EndpointStats::default();
         loops.iter().for_each(|(stats, _)| sum.add(stats));
         sum
@@ -191,7 +192,7 @@ impl Shared {
 
     /// QUIC connections, about a second ago.
     pub fn connections(&self) -> usize {
-        let loops = self.loops.lock().unwrap_or_else(PoisonError::into_inner);
+        let loops = lock(&self.loops);
         loops.iter().map(|(_, connections)| connections).sum()
     }
 }

@@ -5,6 +5,8 @@
 //! `sig = hex(HMAC-SHA256(key, "NAME\nEXPIRES"))`, sent as `?expires=EXPIRES&sig=SIG` with EXPIRES in
 //! seconds since 1970. It is the same for FLV, HLS and RTMP.
 
+use std::time::SystemTime;
+
 use aws_lc_rs::hmac;
 
 use crate::config::Config;
@@ -31,7 +33,7 @@ pub fn may_play(
     name: &str,
     expires: Option<&str>,
     signature: Option<&str>,
-    now: u64,
+    now: SystemTime,
 ) -> bool {
     let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, name)).peekable();
     if rules.peek().is_none() {
@@ -41,6 +43,7 @@ pub fn may_play(
     let Ok(expires) = expires.parse::<u64>() else { return false };
     let Some(tag) = unhex(signature) else { return false };
     let text = message(name, expires);
+    let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
     now <= expires
         && rules.any(|rule| hmac::verify(&hmac_key(&rule.key), text.as_bytes(), &tag).is_ok())
 }
@@ -54,6 +57,8 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -63,8 +68,9 @@ mod tests {
         let query = sign("secret", "paid/a", 1_000);
         let (expires, signature) = query.split_once("&sig=").expect("both");
         let expires = expires.trim_start_matches("expires=");
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let may = |name: &str, expires: &str, signature: &str, now: u64| {
-            may_play(&config, name, Some(expires), Some(signature), now)
+            may_play(&config, name, Some(expires), Some(signature), at(now))
         };
         assert!(may("paid/a", expires, signature, 1_000));
         assert!(!may("paid/a", expires, signature, 1_001), "over");
@@ -72,8 +78,8 @@ mod tests {
         assert!(!may("paid/a", "2000", signature, 1_000), "another time");
         assert!(!may("paid/a", expires, &signature.replace(&signature[..1], "x"), 1_000));
         assert!(!may("paid/a", expires, "", 1_000));
-        assert!(!may_play(&config, "paid/a", None, None, 0));
-        assert!(may_play(&config, "live/free", None, None, 0));
+        assert!(!may_play(&config, "paid/a", None, None, at(0)));
+        assert!(may_play(&config, "live/free", None, None, at(0)));
         let other = sign("guess", "paid/a", 1_000);
         assert!(!may("paid/a", "1000", other.split_once("&sig=").expect("both").1, 0));
     }

@@ -7,7 +7,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use media::{Kind, Tag, flv};
 use quic::Connection;
-use relay::{Publisher, Registry, Settings, Viewer, send_ahead};
+use relay::{Publisher, Registry, Settings, Start, Viewer, send_ahead};
 use units::{Rate, StreamId, Timestamp};
 
 /// A key frame is so many times larger than the others.
@@ -137,7 +137,8 @@ impl Source {
 
     /// The viewer asks on this stream.
     pub(crate) fn join(&mut self, id: StreamId) {
-        let viewer = Viewer::new(self.publisher.stream().clone()).expect("the first viewer");
+        let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
+            .expect("the first viewer");
         self.viewer = Some((id, viewer, false));
     }
 

@@ -49,6 +49,23 @@ impl Latencies {
         }
     }
 
+    /// Those that were added after `earlier`, a former state of this set. Of these the largest is known
+    /// to within 8 %, unless it is the largest of all.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut buckets = self.buckets.clone();
+        if let (Some(buckets), Some(before)) = (&mut buckets, &earlier.buckets) {
+            buckets.iter_mut().zip(before.iter()).for_each(|(now, then)| *now -= *then.min(now));
+        }
+        let last = buckets.as_ref().and_then(|all| all.iter().rposition(|&bucket| bucket > 0));
+        let end = last.map_or(0.0, |last| FIRST * GROWTH.powf(last as f64 + 1.0));
+        Self {
+            count: self.count.saturating_sub(earlier.count),
+            sum: self.sum.saturating_sub(earlier.sum),
+            max: Duration::from_nanos(end as u64).min(self.max),
+            buckets,
+        }
+    }
+
     /// How many are at most `limit`, to within 4 % of it.
     pub fn count_up_to(&self, limit: Duration) -> u64 {
         let Some(buckets) = &self.buckets else { return 0 };
@@ -143,6 +160,22 @@ mod tests {
         twice.merge(&latencies);
         assert_eq!((twice.count(), twice.quantile(0.5)), (2_000, latencies.quantile(0.5)));
         assert_eq!(latencies.mean(), Some(Duration::from_micros(500_500)));
+    }
+
+    #[test]
+    fn what_came_later_is_told_apart() {
+        let ms = Duration::from_millis;
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.since(&Latencies::default()).max(), None);
+        [500, 20].into_iter().for_each(|n| latencies.add(ms(n)));
+        let earlier = latencies.clone();
+        assert_eq!(latencies.since(&earlier).quantile(1.0), None);
+        [40, 60].into_iter().for_each(|n| latencies.add(ms(n)));
+        let later = latencies.since(&earlier);
+        assert_eq!((later.count(), later.sum()), (2, ms(100)));
+        assert!((ms(60)..ms(65)).contains(&later.max().expect("some")), "{later:?}");
+        latencies.add(ms(700));
+        assert_eq!(latencies.since(&earlier).max(), Some(ms(700)));
     }
 
     #[test]

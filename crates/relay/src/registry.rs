@@ -6,13 +6,20 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use media::Tag;
 
-use crate::stream::{Settings, Status, Stream};
+use crate::stream::{Settings, Stats, Status, Stream};
 
 /// All streams of a server.
 #[derive(Debug)]
 pub struct Registry {
     max_streams: usize,
-    streams: RwLock<HashMap<String, Arc<Stream>>>,
+    streams: RwLock<Streams>,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    by_name: HashMap<String, Arc<Stream>>,
+    /// What happened in those that are over.
+    past: Stats,
 }
 
 /// Why somebody may not publish.
@@ -42,15 +49,34 @@ impl Registry {
     /// The stream of this name, unless it is over.
     pub fn get(&self, name: &str) -> Option<Arc<Stream>> {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
-        streams.get(name).filter(|stream| stream.status() != Status::Ended).cloned()
+        streams.by_name.get(name).filter(|stream| stream.status() != Status::Ended).cloned()
     }
 
     /// All streams, ordered by name.
     pub fn all(&self) -> Vec<Arc<Stream>> {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
-        let mut all: Vec<_> = streams.values().cloned().collect();
+        let mut all: Vec<_> = streams.by_name.values().cloned().collect();
         all.sort_by(|a, b| a.name().cmp(b.name()));
         all
+    }
+
+    /// How many streams there are.
+    pub fn len(&self) -> usize {
+        self.streams.read().unwrap_or_else(PoisonError::into_inner).by_name.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What happened in all streams so far, those that are over included. A stream's counts are taken
+    /// when it ends: what its last viewers do after that is in none.
+    pub fn totals(&self) -> Stats {
+        let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
+        let mut totals = streams.past;
+        streams.by_name.values().for_each(|stream| totals.add(&stream.stats()));
+        totals
     }
 
     /// The stream of this name, made with `settings` if there is none: viewers may wait for it
@@ -60,14 +86,15 @@ impl Registry {
     /// There are too many.
     pub fn open(&self, name: &str, settings: Settings) -> Result<Arc<Stream>, Refusal> {
         let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
-        if let Some(stream) = streams.get(name).filter(|stream| stream.status() != Status::Ended) {
+        let known = streams.by_name.get(name);
+        if let Some(stream) = known.filter(|stream| stream.status() != Status::Ended) {
             return Ok(stream.clone());
         }
-        if streams.len() >= self.max_streams {
+        if streams.by_name.len() >= self.max_streams {
             return Err(Refusal::TooMany);
         }
         let stream = Arc::new(Stream::new(name, settings));
-        streams.insert(name.to_owned(), stream.clone());
+        streams.by_name.insert(name.to_owned(), stream.clone());
         Ok(stream)
     }
 
@@ -98,8 +125,10 @@ impl Registry {
         // removal.
         let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
         let ended = stream.end(publishers);
-        if ended && streams.get(stream.name()).is_some_and(|known| Arc::ptr_eq(known, stream)) {
-            streams.remove(stream.name());
+        let known = streams.by_name.get(stream.name());
+        if ended && known.is_some_and(|known| Arc::ptr_eq(known, stream)) {
+            streams.by_name.remove(stream.name());
+            streams.past.add(&Stats { viewers: 0, ..stream.stats() });
         }
         ended
     }

@@ -6,15 +6,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockW
 
 use media::{GopCache, Kind, Limits, Tag, Timeline};
 
-use crate::cursor::Start;
-
 /// What is the same for all viewers of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
     /// What is kept for viewers to come and for slow ones.
     pub cache: Limits,
-    /// Where viewers start.
-    pub start: Start,
     /// A viewer with more than this many milliseconds of media before it skips.
     pub max_lag_ms: u32,
     /// Sound waits so many milliseconds for the next picture, so that both leave together: half of
@@ -26,13 +22,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self {
-            cache: Limits::default(),
-            start: Start::LatestGop,
-            max_lag_ms: 5_000,
-            merge_ms: 40,
-            max_viewers: 100_000,
-        }
+        Self { cache: Limits::default(), max_lag_ms: 5_000, merge_ms: 40, max_viewers: 100_000 }
     }
 }
 
@@ -66,6 +56,25 @@ pub struct Stats {
     pub bytes: u64,
     /// Publishers so far.
     pub publishers: u64,
+    /// Times that a publisher's clock jumped.
+    pub jumps: u64,
+    /// Groups of pictures of which the cache's byte limit took the start.
+    pub overflows: u64,
+}
+
+impl Stats {
+    /// Adds those of another stream.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.viewers += other.viewers;
+        self.refused += other.refused;
+        self.skips += other.skips;
+        self.skipped_ms += other.skipped_ms;
+        self.tags += other.tags;
+        self.bytes += other.bytes;
+        self.publishers += other.publishers;
+        self.jumps += other.jumps;
+        self.overflows += other.overflows;
+    }
 }
 
 #[derive(Debug)]
@@ -142,18 +151,17 @@ impl Stream {
 
     /// What happened so far.
     pub fn stats(&self) -> Stats {
-        let (tags, bytes, publishers) = {
-            let live = self.read();
-            (live.tags, live.bytes, live.publisher)
-        };
+        let live = self.read();
         Stats {
             viewers: self.viewers.load(Ordering::Relaxed),
             refused: self.refused.load(Ordering::Relaxed),
             skips: self.skips.load(Ordering::Relaxed),
             skipped_ms: self.skipped_ms.load(Ordering::Relaxed),
-            tags,
-            bytes,
-            publishers,
+            tags: live.tags,
+            bytes: live.bytes,
+            publishers: live.publisher,
+            jumps: live.timeline.jumps(),
+            overflows: live.cache.overflows(),
         }
     }
 

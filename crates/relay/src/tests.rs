@@ -25,22 +25,23 @@ fn header(version: u8) -> Tag {
     tag(Kind::Video, 0, &[0x17, 0, 0, 0, 0, version])
 }
 
-fn settings(start: Start) -> Settings {
-    Settings { start, max_lag_ms: 3_000, ..Settings::default() }
+fn settings() -> Settings {
+    Settings { max_lag_ms: 3_000, ..Settings::default() }
 }
 
 struct Setup {
     registry: Registry,
     publisher: Publisher,
+    start: Start,
     frames: u32,
 }
 
 impl Setup {
-    fn new(settings: Settings) -> Self {
+    fn new(start: Start, settings: Settings) -> Self {
         let registry = Registry::new(10);
         let publisher = registry.publish("live/demo", settings).expect("free");
         assert!(publisher.push(header(1)));
-        Self { registry, publisher, frames: 0 }
+        Self { registry, publisher, start, frames: 0 }
     }
 
     fn publish(&mut self, frames: u32) {
@@ -51,7 +52,7 @@ impl Setup {
     }
 
     fn viewer(&self) -> Viewer {
-        Viewer::new(self.publisher.stream().clone()).expect("room")
+        Viewer::new(self.publisher.stream().clone(), self.start).expect("room")
     }
 }
 
@@ -71,7 +72,7 @@ fn is_over(viewer: &mut Viewer) -> bool {
 
 #[test]
 fn a_viewer_knows_how_long_ago_its_frame_came() {
-    let mut setup = Setup::new(settings(Start::Oldest));
+    let mut setup = Setup::new(Start::Oldest, settings());
     setup.publish(60);
     let mut viewer = setup.viewer();
     assert_eq!(viewer.lag_ms(), 0);
@@ -87,7 +88,7 @@ fn a_viewer_knows_how_long_ago_its_frame_came() {
 
 #[test]
 fn the_latest_group_comes_at_once_and_then_what_is_live() {
-    let mut setup = Setup::new(settings(Start::LatestGop));
+    let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(60);
     let mut viewer = setup.viewer();
     let got = pull(&mut viewer);
@@ -99,7 +100,7 @@ fn the_latest_group_comes_at_once_and_then_what_is_live() {
 
 #[test]
 fn a_start_at_a_key_frame_waits_for_the_next_one() {
-    let mut setup = Setup::new(settings(Start::KeyFrame));
+    let mut setup = Setup::new(Start::KeyFrame, settings());
     setup.publish(60);
     let mut viewer = setup.viewer();
     assert_eq!(pull(&mut viewer), [(Role::SequenceHeader, 0)], "decoders can be set up");
@@ -112,7 +113,7 @@ fn a_start_at_a_key_frame_waits_for_the_next_one() {
 
 #[test]
 fn a_start_with_low_delay_takes_what_is_nearer() {
-    let mut setup = Setup::new(settings(Start::LowDelay));
+    let mut setup = Setup::new(Start::LowDelay, settings());
     setup.publish(60);
     assert_eq!(pull(&mut setup.viewer()).len(), 11, "the group is young");
     setup.publish(10);
@@ -121,20 +122,20 @@ fn a_start_with_low_delay_takes_what_is_nearer() {
 
 #[test]
 fn a_packager_gets_all_that_is_kept() {
-    let mut setup = Setup::new(settings(Start::LatestGop));
+    let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(60);
     let stream = setup.publisher.stream().clone();
-    let mut viewer = Viewer::with_start(stream, Start::Oldest).expect("room");
+    let mut viewer = Viewer::new(stream, Start::Oldest).expect("room");
     assert_eq!(pull(&mut viewer).len(), 1 + 35);
 }
 
 #[test]
 fn viewers_may_come_before_the_publisher() {
     let registry = Registry::new(10);
-    let stream = registry.open("live/demo", settings(Start::LatestGop)).expect("room");
-    let mut viewer = Viewer::new(stream).expect("room");
+    let stream = registry.open("live/demo", settings()).expect("room");
+    let mut viewer = Viewer::new(stream, Start::LatestGop).expect("room");
     assert_eq!(pull(&mut viewer), []);
-    let publisher = registry.publish("live/demo", settings(Start::LatestGop)).expect("free");
+    let publisher = registry.publish("live/demo", settings()).expect("free");
     publisher.push(header(1));
     publisher.push(frame(0));
     assert_eq!(pull(&mut viewer), [(Role::SequenceHeader, 0), (Role::KeyFrame, 0)]);
@@ -143,7 +144,7 @@ fn viewers_may_come_before_the_publisher() {
 #[test]
 fn a_viewer_that_falls_behind_skips_to_the_newest_key_frame() {
     let cache = Limits { groups: 10, bytes: 1 << 20 };
-    let mut setup = Setup::new(Settings { cache, ..settings(Start::LatestGop) });
+    let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(5);
     let mut viewer = setup.viewer();
     pull(&mut viewer);
@@ -162,7 +163,7 @@ fn a_viewer_that_falls_behind_skips_to_the_newest_key_frame() {
 #[test]
 fn what_is_no_longer_kept_is_skipped() {
     let cache = Limits { groups: 1, bytes: 1 << 20 };
-    let mut setup = Setup::new(Settings { cache, ..settings(Start::LatestGop) });
+    let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(5);
     let mut viewer = setup.viewer();
     pull(&mut viewer);
@@ -177,7 +178,7 @@ fn without_a_key_frame_that_is_kept_the_next_one_is_waited_for() {
     // Room for three frames.
     let size = frame(0).bytes().len();
     let cache = Limits { groups: 2, bytes: 3 * size };
-    let mut setup = Setup::new(Settings { cache, ..settings(Start::LatestGop) });
+    let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(1);
     let mut viewer = setup.viewer();
     pull(&mut viewer);
@@ -190,7 +191,7 @@ fn without_a_key_frame_that_is_kept_the_next_one_is_waited_for() {
 
 #[test]
 fn a_skip_brings_the_headers_that_changed_and_no_others() {
-    let mut setup = Setup::new(settings(Start::LatestGop));
+    let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(1);
     let mut viewer = setup.viewer();
     assert_eq!(pull(&mut viewer).len(), 2);
@@ -206,7 +207,7 @@ fn a_skip_brings_the_headers_that_changed_and_no_others() {
 
 #[test]
 fn a_publisher_that_comes_back_continues_the_stream() {
-    let mut setup = Setup::new(settings(Start::LatestGop));
+    let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(2);
     let mut viewer = setup.viewer();
     pull(&mut viewer);
@@ -229,7 +230,7 @@ fn a_publisher_that_comes_back_continues_the_stream() {
 
 #[test]
 fn the_end_comes_after_what_is_left() {
-    let mut setup = Setup::new(settings(Start::LatestGop));
+    let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(3);
     let mut viewer = setup.viewer();
     setup.registry.end(setup.publisher.stream());
@@ -244,7 +245,7 @@ fn streams_and_viewers_are_limited() {
     let settings = Settings { max_viewers: 2, ..Settings::default() };
     let stream = registry.open("a", settings).expect("room");
     assert_eq!(registry.open("b", settings).err(), Some(Refusal::TooMany));
-    let viewer = || Viewer::new(stream.clone());
+    let viewer = || Viewer::new(stream.clone(), Start::LatestGop);
     let (one, two) = (viewer(), viewer());
     assert!(one.is_some() && two.is_some() && viewer().is_none());
     drop(one);
@@ -264,7 +265,7 @@ impl Wake for Bell {
 #[test]
 fn sound_waits_for_the_picture_and_not_long() {
     let sound = |time| tag(Kind::Audio, time, &[0xaf, 1, 7]);
-    let mut setup = Setup::new(settings(Start::LatestGop));
+    let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(2);
     let mut viewer = setup.viewer();
     let bell = Arc::new(Bell::default());
@@ -283,8 +284,23 @@ fn sound_waits_for_the_picture_and_not_long() {
 }
 
 #[test]
+fn sums_over_streams_never_go_down() {
+    let mut setup = Setup::new(Start::LatestGop, Settings { max_viewers: 1, ..settings() });
+    setup.publish(30);
+    let viewer = setup.viewer();
+    assert!(Viewer::new(viewer.stream().clone(), Start::LatestGop).is_none());
+    let before = setup.registry.totals();
+    assert_eq!((before.tags, before.refused, before.viewers), (31, 1, 1));
+    setup.registry.end(setup.publisher.stream());
+    assert!(setup.registry.is_empty());
+    assert_eq!(setup.registry.totals(), Stats { viewers: 0, ..before });
+    let _again = setup.registry.publish("live/demo", settings()).expect("free");
+    assert_eq!(setup.registry.totals().publishers, 2);
+}
+
+#[test]
 fn who_waits_is_woken_once_by_the_next_tag() {
-    let mut setup = Setup::new(settings(Start::LatestGop));
+    let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(1);
     let mut viewer = setup.viewer();
     let bell = Arc::new(Bell::default());

@@ -32,14 +32,8 @@ pub struct Progress {
 }
 
 impl Viewer {
-    /// A viewer of `stream`, which has not got anything yet; `None` if there are too many.
-    pub fn new(stream: Arc<Stream>) -> Option<Self> {
-        let start = stream.settings().start;
-        Self::with_start(stream, start)
-    }
-
-    /// The same for one who starts elsewhere than most.
-    pub fn with_start(stream: Arc<Stream>, start: Start) -> Option<Self> {
+    /// A viewer of `stream` who is to begin at `start`; `None` if there are too many.
+    pub fn new(stream: Arc<Stream>, start: Start) -> Option<Self> {
         stream.enter().then(|| {
             let cursor = Cursor::new(start, stream.settings().max_lag_ms);
             Self { stream, cursor, registered: None, progress: Progress::default() }

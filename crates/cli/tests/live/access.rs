@@ -162,3 +162,25 @@ fn signed_urls_play_flv_hls_and_rtmp_and_others_do_not() {
     let segment = playlist.lines().find(|line| line.ends_with(".m4s")).expect("a segment");
     assert_eq!(file(segment).status, 200, "{playlist}");
 }
+
+#[test]
+fn who_may_not_play_makes_us_ask_no_upstream() {
+    let upstream = Origin::of_clip();
+    let hook = Origin::start(|_, socket| respond(socket, 403, "x: y", b""));
+    let edge = Edge::start(&format!(
+        "[hooks]\non_play = \"{}\"\n[[pull]]\nstream = \"live/*\"\nupstream = [\"{}\"]\n",
+        hook.url("/"),
+        upstream.url("/{tail}.flv")
+    ));
+    for file in ["demo.flv", "demo/index.m3u8", "demo/media.m3u8"] {
+        assert_eq!(http::get(edge.address, &format!("/live/{file}")).status, 403, "{file}");
+    }
+    let player = Viewer::rtmp(edge.rtmp, "live/demo");
+    assert_eq!(player.end(), End::Cut("refused: refused".into()));
+    for file in ["0.m4s", "0.0.m4s", "init-1.mp4"] {
+        assert_eq!(http::get(edge.address, &format!("/live/demo/{file}")).status, 404, "{file}");
+    }
+    assert_eq!(hook.requests().len(), 4);
+    assert!(upstream.requests().is_empty());
+    assert_eq!(edge.metric("mendcast_streams"), 0.0);
+}

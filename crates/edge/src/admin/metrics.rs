@@ -39,13 +39,8 @@ fn labels(key: &Key) -> Labels<'_> {
     [("cohort", &key.cohort), ("protocol", key.protocol.name()), ("format", key.format)]
 }
 
+type Count = fn(&Totals) -> f64;
 type Distribution = fn(&Totals) -> &Latencies;
-
-struct Family<'a> {
-    name: &'static str,
-    help: &'static str,
-    value: fn(&'a Totals) -> f64,
-}
 
 impl Collector for Edge {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -53,72 +48,26 @@ impl Collector for Edge {
         let live = &state.live;
         let totals = live.sessions.totals();
 
-        let counters: [Family<'_>; 15] = [
-            Family { name: "sessions", help: "Viewer sessions", value: |t| t.sessions as f64 },
-            Family {
-                name: "media_bytes",
-                help: "Media handed to transports",
-                value: |t| t.bytes as f64,
-            },
-            Family {
-                name: "skips",
-                help: "Skips of viewers who were too slow",
-                value: |t| t.skips as f64,
-            },
-            Family {
-                name: "skipped_seconds",
-                help: "Media that they skipped",
-                value: |t| t.skipped.as_secs_f64(),
-            },
-            Family {
-                name: "resumed_sessions",
-                help: "Sessions with TLS resumption",
-                value: |t| t.resumed as f64,
-            },
-            Family {
-                name: "early_data_sessions",
-                help: "Sessions with 0-RTT data",
-                value: |t| t.early_data as f64,
-            },
-            Family {
-                name: "packets_settled",
-                help: "Packets acknowledged or lost",
-                value: |t| t.settled as f64,
-            },
-            Family { name: "packets_lost", help: "Packets lost", value: |t| t.lost as f64 },
-            Family {
-                name: "first_transmissions",
-                help: "Packets that were no copies",
-                value: |t| t.first_transmissions as f64,
-            },
-            Family {
-                name: "retransmissions",
-                help: "First copies of each round",
-                value: |t| t.retransmissions as f64,
-            },
-            Family {
-                name: "repeated_retransmissions",
-                help: "Those of round 2 and later",
-                value: |t| t.repeated as f64,
-            },
-            Family { name: "replicas", help: "Further copies", value: |t| t.replicas as f64 },
-            Family {
-                name: "played_seconds",
-                help: "Time played, by the players",
-                value: |t| t.played_s,
-            },
-            Family {
-                name: "freezes",
-                help: "Freezes, by the players",
-                value: |t| t.freezes as f64,
-            },
-            Family {
-                name: "freeze_seconds",
-                help: "Time frozen, by the players",
-                value: |t| t.freeze_s,
-            },
+        let counters: [(&str, &str, Count); 15] = [
+            ("sessions", "Viewer sessions", |t| t.sessions as f64),
+            ("media_bytes", "Media handed to transports", |t| t.bytes as f64),
+            ("skips", "Skips of viewers who were too slow", |t| t.skips as f64),
+            ("skipped_seconds", "Media that they skipped", |t| t.skipped.as_secs_f64()),
+            ("resumed_sessions", "Sessions with TLS resumption", |t| t.resumed as f64),
+            ("early_data_sessions", "Sessions with 0-RTT data", |t| t.early_data as f64),
+            ("packets_settled", "Packets acknowledged or lost", |t| t.settled as f64),
+            ("packets_lost", "Packets lost", |t| t.lost as f64),
+            ("first_transmissions", "Packets that were no copies", |t| {
+                t.first_transmissions as f64
+            }),
+            ("retransmissions", "First copies of each round", |t| t.retransmissions as f64),
+            ("repeated_retransmissions", "Those of round 2 and later", |t| t.repeated as f64),
+            ("replicas", "Further copies", |t| t.replicas as f64),
+            ("played_seconds", "Time played, by the players", |t| t.played_s),
+            ("freezes", "Freezes, by the players", |t| t.freezes as f64),
+            ("freeze_seconds", "Time frozen, by the players", |t| t.freeze_s),
         ];
-        for Family { name, help, value } in counters {
+        for (name, help, value) in counters {
             let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
             for (key, totals) in &totals {
                 let none: NoExemplar<'_> = None;
@@ -158,12 +107,9 @@ impl Collector for Edge {
             }
         }
 
-        let streams = live.streams.all();
-        let sum = |count: fn(&relay::Stats) -> u64| {
-            streams.iter().map(|stream| count(&stream.stats())).sum::<u64>()
-        };
+        let streams = live.streams.totals();
         let gauges: [(&str, &str, f64); 4] = [
-            ("streams", "Streams now", streams.len() as f64),
+            ("streams", "Streams now", live.streams.len() as f64),
             ("resident_memory_bytes", "Resident memory", process::usage().resident as f64),
             ("quic_connections", "QUIC connections now", self.0.connections() as f64),
             ("uptime_seconds", "Time since the start", self.0.uptime().as_secs_f64()),
@@ -173,19 +119,21 @@ impl Collector for Edge {
         }
         let (records_dropped, beacons_unmatched) = live.sessions.losses();
         let quic = self.0.endpoint_stats();
-        let singles: [(&str, &str, f64); 12] = [
+        let singles: [(&str, &str, f64); 14] = [
             ("cpu_seconds", "CPU time of the process", process::usage().cpu.as_secs_f64()),
             (
                 "udp_receive_drops",
                 "Datagrams that found a full buffer",
                 process::udp_drops(self.0.ports()) as f64,
             ),
+            ("ingest_bytes", "Media taken in", streams.bytes as f64),
+            ("ingest_jumps", "Jumps of publishers' clocks", streams.jumps as f64),
             (
-                "ingest_bytes",
-                "Media taken in for the streams that are there",
-                sum(|s| s.bytes) as f64,
+                "cache_overflows",
+                "Groups of pictures that were too large for the cache",
+                streams.overflows as f64,
             ),
-            ("viewers_refused", "Viewers turned away by these streams", sum(|s| s.refused) as f64),
+            ("viewers_refused", "Viewers turned away by full streams", streams.refused as f64),
             (
                 "records_dropped",
                 "Session records that could not be written",

@@ -18,6 +18,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::front::{Body, RequestHead, Response};
+use crate::sync::lock;
 use cache::Cache;
 use conditions::{Outcome, Validators};
 
@@ -145,7 +146,7 @@ impl Files {
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Cache> {
-        self.cache.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        lock(&self.cache)
     }
 }
 

@@ -94,8 +94,7 @@ impl<'a> RequestHead<'a> {
 
     /// The value of the query's parameter `name` (the first, as sent).
     pub fn parameter(&self, name: &str) -> Option<&'a str> {
-        let mut pairs = self.query().split('&').filter_map(|pair| pair.split_once('='));
-        pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
+        parameter(self.query(), name)
     }
 
     /// The values of the fields called `name`, which is in lower case.
@@ -304,6 +303,12 @@ fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
         _ => Response::plain(405, now).with("allow", "POST"),
     };
     live::with_cors(state, response)
+}
+
+/// The value of the parameter `name` in a query.
+pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
 #[cfg(test)]

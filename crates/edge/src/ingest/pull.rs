@@ -7,7 +7,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -27,6 +27,7 @@ use crate::client;
 use crate::config;
 use crate::live::settings;
 use crate::server::State;
+use crate::sync::lock;
 
 /// Waits between rounds of all upstreams, doubling from the first to the last.
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
@@ -58,20 +59,10 @@ impl Pulls {
     /// The stream, pulled from now on if it is not already; `None` if no rule names it, or it could
     /// not be had a moment ago.
     pub fn start(&self, state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
-        let rule = state.config.pull.iter().find(|rule| matches(&rule.stream, name))?;
+        let rule = rule(state, name)?;
         let runtime = state.live.runtime.get()?;
-        if !is_name(name) {
-            return None;
-        }
         let mut pulls = self.lock();
-        pulls.retain(|_, pull| pull.failed.is_none_or(|at| at.elapsed() < REFUSED_FOR));
-        let running = match pulls.get(name) {
-            Some(pull) if pull.failed.is_some() => return None,
-            known => known.is_some(),
-        };
-        if !running && pulls.len() >= MAX_NAMES {
-            return None;
-        }
+        let running = has_room(&mut pulls, name)?;
         let stream = state.live.streams.open(name, settings(&state.config.live)).ok()?;
         if !running {
             let status = PullStatus { upstream: String::new(), error: None, failed: None };
@@ -80,6 +71,11 @@ impl Pulls {
             runtime.spawn(pull.run());
         }
         Some(stream)
+    }
+
+    /// Whether [`Pulls::start`] would have a stream.
+    pub fn may_start(&self, state: &State, name: &str) -> bool {
+        rule(state, name).is_some() && has_room(&mut self.lock(), name).is_some()
     }
 
     /// How the pull of this stream does, if there is one.
@@ -94,7 +90,23 @@ impl Pulls {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<String, PullStatus>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
+    }
+}
+
+/// The rule that names the stream.
+fn rule<'a>(state: &'a State, name: &str) -> Option<&'a config::Pull> {
+    let rules = &mut state.config.pull.iter();
+    rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_name(name))
+}
+
+/// Whether the stream is being pulled; `None` if it cannot be: because it could not a moment ago, or
+/// there are too many.
+fn has_room(pulls: &mut HashMap<String, PullStatus>, name: &str) -> Option<bool> {
+    pulls.retain(|_, pull| pull.failed.is_none_or(|at| at.elapsed() < REFUSED_FOR));
+    match pulls.get(name) {
+        Some(pull) => pull.failed.is_none().then_some(true),
+        None => (pulls.len() < MAX_NAMES).then_some(false),
     }
 }
 

@@ -9,7 +9,7 @@ use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Buf as _, Bytes, BytesMut};
 use media::rtmp::{self, Event, Request, Server};
@@ -23,9 +23,10 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{authorize, lose, publish};
 use crate::front::Protocol;
+use crate::front::parameter;
 use crate::hooks::Hook;
 use crate::live;
-use crate::quic::settings::{random, unix_now};
+use crate::quic::settings::random;
 use crate::server::{Shared, State};
 use crate::sessions::{Opening, Session};
 use crate::signing::may_play;
@@ -286,17 +287,18 @@ impl Connection {
     async fn admit(&self, name: &str, request: &Request) -> Result<Player, &'static str> {
         let parameter = |name: &str| parameter(&request.query, name);
         let (expires, signature) = (parameter("expires"), parameter("sig"));
-        if !may_play(&self.state.config, name, expires, signature, unix_now()) {
+        if !may_play(&self.state.config, name, expires, signature, SystemTime::now()) {
             return Err("no valid signature");
         }
-        let stream = live::find(&self.state, name, || true).ok_or("no such stream")?;
-        let mut viewer = live::watch(&self.state, stream).ok_or("too many viewers")?;
+        if !live::is_known(&self.state, name) {
+            return Err("no such stream");
+        }
         let opening = Opening {
             stream: name.to_owned(),
             protocol: Protocol::Rtmp,
             format: "rtmp",
             remote: self.remote.ip(),
-            viewer: parameter("viewer").map(str::to_owned),
+            viewer: live::viewer_name(parameter("viewer")),
             unit: None,
             cohort: String::new(),
             scheme: "",
@@ -304,6 +306,8 @@ impl Connection {
         if !live::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
             return Err("refused");
         }
+        let stream = live::find(&self.state, name).ok_or("no such stream")?;
+        let mut viewer = live::watch(&self.state, stream).ok_or("too many viewers")?;
         let kinds = poll_fn(|context| viewer.poll_kinds(context)).await;
         kinds.ok_or("the upstream has no such stream")?;
         let session = self.state.live.sessions.open(opening);
@@ -333,10 +337,4 @@ pub(super) fn noise() -> rtmp::Random {
     let seed = random().unwrap_or_default();
     noise.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, seed)| *byte = *seed);
     noise
-}
-
-/// The value of the parameter `name` in a query.
-fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
-    let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
-    pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }

@@ -1,7 +1,9 @@
 //! Counts of what happened to publishers and upstreams, by name: a few names that the code knows.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
+
+use crate::sync::lock;
 
 /// Counters by name.
 #[derive(Debug, Default)]
@@ -19,6 +21,6 @@ impl Events {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, u64>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.0)
     }
 }

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
@@ -17,11 +17,12 @@ use media::hls::segmenter::{self, Container, MEDIA_PLAYLIST};
 use media::hls::{Segmenter, When};
 use relay::{Start, Stream, Viewer};
 
-use super::{ask_hook, check, open, opening};
+use super::{ask_hook, check, find, opening};
 use crate::config;
 use crate::front::{Answer, Body, RequestHead, Response};
 use crate::server::State;
 use crate::sessions::Session;
+use crate::sync::lock;
 
 /// A stream is no longer packed when for this long nobody asked for it.
 const IDLE: Duration = Duration::from_secs(60);
@@ -94,22 +95,28 @@ pub struct Outlet {
     viewers: Mutex<HashMap<String, (Arc<Session>, Instant)>>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Outlet {
+    /// The outlet of this name, unless it is an old one of a stream that began anew.
+    fn known(state: &State, name: &str) -> Option<Arc<Self>> {
+        let outlet = lock(&state.live.outlets).get(name)?.clone();
+        let now = state.live.streams.get(name);
+        if now.is_some_and(|stream| !Arc::ptr_eq(&outlet.stream, &stream)) {
+            return None;
+        }
+        *lock(&outlet.asked) = Instant::now();
+        Some(outlet)
+    }
+
     /// The outlet of the stream, packed from now on; `None` if it has no room for another viewer.
     fn of(state: &Arc<State>, stream: &Arc<Stream>) -> Option<Arc<Self>> {
         let mut outlets = lock(&state.live.outlets);
         if let Some(outlet) = outlets.get(stream.name())
             && Arc::ptr_eq(&outlet.stream, stream)
         {
-            *lock(&outlet.asked) = Instant::now();
             return Some(outlet.clone());
         }
         let runtime = state.live.runtime.get()?;
-        let viewer = Viewer::with_start(stream.clone(), Start::Oldest)?;
+        let viewer = Viewer::new(stream.clone(), Start::Oldest)?;
         let outlet = Arc::new(Self {
             stream: stream.clone(),
             segmenter: Mutex::new(Segmenter::new(segmenter_config(&state.config.hls))),
@@ -166,7 +173,7 @@ impl Outlet {
     }
 
     /// The session of a viewer who asks, if it goes on.
-    fn known(&self, who: &str) -> Option<Arc<Session>> {
+    fn session(&self, who: &str) -> Option<Arc<Session>> {
         let mut viewers = lock(&self.viewers);
         let (session, asked) = viewers.get_mut(who)?;
         *asked = Instant::now();
@@ -210,41 +217,44 @@ fn who(head: &RequestHead<'_>) -> String {
 pub(super) fn respond(
     state: &Arc<State>,
     head: &RequestHead<'_>,
-    stream: Arc<Stream>,
+    name: &str,
     resource: Resource,
     now: SystemTime,
 ) -> Answer {
     // Playlists are the gate; the names of segments are told nowhere else.
     let is_playlist = resource.is_playlist();
-    let checked = match is_playlist {
-        true => check(state, head, stream.name(), now),
-        false => Ok(()),
-    };
-    if let Err(refusal) = checked {
+    if is_playlist && let Err(refusal) = check(state, head, name, now) {
         return Answer::Now(*refusal);
     }
-    let Some(outlet) = Outlet::of(state, &stream) else {
-        return Response::plain(503, now).with("retry-after", "5").into();
-    };
     let request = Request::new(head, resource, now);
     let who = who(head);
-    let session = outlet.known(&who);
-    if session.is_none() && is_playlist {
-        if lock(&outlet.viewers).len() as u64 >= stream.settings().max_viewers {
-            return Response::plain(503, now).with("retry-after", "5").into();
+    let outlet = Outlet::known(state, name);
+    let session = outlet.as_ref().and_then(|outlet| outlet.session(&who));
+    match outlet {
+        None if !is_playlist => return Response::plain(404, now).into(),
+        Some(outlet) if !is_playlist || session.is_some() => {
+            return Answer::Later(Box::pin(async move { request.answer(&outlet, session).await }));
         }
-        let opening = opening(head, stream.name(), "hls");
-        let (state, query) = (state.clone(), head.query().to_owned());
-        return Answer::Later(Box::pin(async move {
-            if !ask_hook(state.clone(), opening.clone(), query).await {
-                return Response::plain(403, now);
-            }
-            let session = open(&state, opening);
-            lock(&outlet.viewers).insert(who, (session.clone(), Instant::now()));
-            request.answer(&outlet, Some(session)).await
-        }));
+        // A viewer's first words.
+        _ => {}
     }
-    Answer::Later(Box::pin(async move { request.answer(&outlet, session).await }))
+    let opening = opening(head, name, "hls");
+    let (state, query) = (state.clone(), head.query().to_owned());
+    Answer::Later(Box::pin(async move {
+        if !ask_hook(state.clone(), opening.clone(), query).await {
+            return Response::plain(403, now);
+        }
+        let stream = find(&state, &opening.stream).or_else(|| ended(&state, &opening.stream));
+        let Some(stream) = stream else { return Response::plain(404, now) };
+        let full = || Response::plain(503, now).with("retry-after", "5");
+        let Some(outlet) = Outlet::of(&state, &stream) else { return full() };
+        if lock(&outlet.viewers).len() as u64 >= stream.settings().max_viewers {
+            return full();
+        }
+        let session = state.live.sessions.open(opening);
+        lock(&outlet.viewers).insert(who, (session.clone(), Instant::now()));
+        request.answer(&outlet, Some(session)).await
+    }))
 }
 
 /// A request, as far as its answer depends on it.

@@ -24,7 +24,7 @@ use crate::front::{Answer, Body, RequestHead, Response};
 use crate::hooks::{Hook, Hooks};
 use crate::ingest::pull::Pulls;
 use crate::server::State;
-use crate::sessions::{Opening, RecordWriter, Session, Sessions};
+use crate::sessions::{Opening, RecordWriter, Sessions};
 use crate::signing;
 
 pub use events::Events;
@@ -77,7 +77,6 @@ pub fn settings(config: &config::Live) -> Settings {
     let cache = Limits { groups: config.groups.into(), bytes: config.cache.as_usize() };
     Settings {
         cache,
-        start: start(config),
         max_lag_ms: millis(config.max_lag),
         merge_ms: millis(config.merge),
         max_viewers: config.max_viewers.into(),
@@ -95,27 +94,26 @@ fn start(config: &config::Live) -> Start {
 /// A new viewer of the stream, who starts where the configuration of the moment says; `None` if
 /// there are too many.
 pub(crate) fn watch(state: &State, stream: Arc<Stream>) -> Option<Viewer> {
-    Viewer::with_start(stream, start(&state.config.live))
+    Viewer::new(stream, start(&state.config.live))
 }
 
 fn millis(duration: Duration) -> u32 {
     u32::try_from(duration.as_millis()).unwrap_or(u32::MAX)
 }
 
-/// Seconds since 1970.
-fn unix(now: SystemTime) -> u64 {
-    now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+/// How a player calls its viewer, if that can be a name.
+pub(crate) fn viewer_name(name: Option<&str>) -> Option<String> {
+    name.filter(|name| (1..=64).contains(&name.len())).map(str::to_owned)
 }
 
 /// What is known of a viewer who asks for the stream `name`.
 fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening {
-    let viewer = head.parameter("viewer").filter(|viewer| (1..=64).contains(&viewer.len()));
     Opening {
         stream: name.to_owned(),
         protocol: head.protocol,
         format,
         remote: head.remote.ip(),
-        viewer: viewer.map(str::to_owned),
+        viewer: viewer_name(head.parameter("viewer")),
         unit: head.cohort.map(|(unit, _)| unit),
         cohort: head.cohort.map_or_else(String::new, |(_, cohort)| cohort.name.clone()),
         scheme: head.cohort.map_or("", |(_, cohort)| cohort.scheme),
@@ -125,18 +123,22 @@ fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening 
 /// Answers a request for a live stream; `None` if it is for something else.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Option<Answer> {
     let path = head.path().strip_prefix('/')?;
-    let answer = match path.strip_suffix(".flv") {
-        Some(name) => {
-            let stream = find(state, name, || check(state, head, name, now).is_ok())?;
-            flv(state, head, name, stream, now)
-        }
+    let (name, file) = match path.strip_suffix(".flv") {
+        Some(name) => (name, None),
         None => {
             let (name, file) = path.rsplit_once('/')?;
-            let file = hls::Resource::parse(file)?;
-            let may_start = || file.is_playlist() && check(state, head, name, now).is_ok();
-            let stream = find(state, name, may_start).or_else(|| hls::ended(state, name))?;
-            hls::respond(state, head, stream, file, now)
+            (name, Some(hls::Resource::parse(file)?))
         }
+    };
+    let had = || file.is_some() && hls::ended(state, name).is_some();
+    if !is_known(state, name) && !had() {
+        return None;
+    }
+    let answer = match (head.method, file) {
+        ("GET" | "HEAD", None) => flv(state, head, name, now),
+        ("GET" | "HEAD", Some(file)) => hls::respond(state, head, name, file, now),
+        // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
+        _ => Response::plain(405, now).with("allow", "GET, HEAD").into(),
     };
     Some(match answer {
         Answer::Now(response) => with_cors(state, response).into(),
@@ -147,15 +149,14 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     })
 }
 
-/// The stream of this name, if it is there or can be had. Nobody makes us ask an upstream who may
-/// not play what would come.
-pub(crate) fn find(
-    state: &Arc<State>,
-    name: &str,
-    may_start: impl FnOnce() -> bool,
-) -> Option<Arc<Stream>> {
-    let known = state.live.streams.get(name);
-    known.or_else(|| may_start().then(|| state.live.pulls.start(state, name))?)
+/// Whether there is a stream of this name, or an upstream that may have it.
+pub(crate) fn is_known(state: &State, name: &str) -> bool {
+    state.live.streams.get(name).is_some() || state.live.pulls.may_start(state, name)
+}
+
+/// The stream of this name for one who may play it: what is not there is asked of an upstream.
+pub(crate) fn find(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
+    state.live.streams.get(name).or_else(|| state.live.pulls.start(state, name))
 }
 
 /// Whether the request may play the stream at all, as far as its URL tells.
@@ -168,13 +169,8 @@ fn check(
     name: &str,
     now: SystemTime,
 ) -> Result<(), Box<Response>> {
-    match head.method {
-        "GET" | "HEAD" => {}
-        // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
-        _ => return Err(Box::new(Response::plain(405, now).with("allow", "GET, HEAD"))),
-    }
     let (expires, signature) = (head.parameter("expires"), head.parameter("sig"));
-    match signing::may_play(&state.config, name, expires, signature, unix(now)) {
+    match signing::may_play(&state.config, name, expires, signature, now) {
         true => Ok(()),
         false => Err(Box::new(Response::plain(403, now))),
     }
@@ -201,19 +197,10 @@ pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String)
     task.await.unwrap_or(false)
 }
 
-fn flv(
-    state: &Arc<State>,
-    head: &RequestHead<'_>,
-    name: &str,
-    stream: Arc<Stream>,
-    now: SystemTime,
-) -> Answer {
+fn flv(state: &Arc<State>, head: &RequestHead<'_>, name: &str, now: SystemTime) -> Answer {
     if let Err(refusal) = check(state, head, name, now) {
         return Answer::Now(*refusal);
     }
-    let Some(mut viewer) = watch(state, stream.clone()) else {
-        return Response::plain(503, now).with("retry-after", "5").into();
-    };
     let headers = vec![
         ("date", httpdate::fmt_http_date(now)),
         ("content-type", "video/x-flv".into()),
@@ -223,8 +210,13 @@ fn flv(
         return Response { status: 200, headers, body: Body::Empty }.into();
     }
     let opening = opening(head, name, "flv");
-    if stream.status() == Status::Live && state.config.hooks.on_play.is_none() {
-        let session = open(state, opening);
+    let full = move || Response::plain(503, now).with("retry-after", "5");
+    let live = state.live.streams.get(name).filter(|stream| stream.status() == Status::Live);
+    if let Some(stream) = live
+        && state.config.hooks.on_play.is_none()
+    {
+        let Some(viewer) = watch(state, stream) else { return full().into() };
+        let session = state.live.sessions.open(opening);
         let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
         return Response { status: 200, headers, body }.into();
     }
@@ -233,19 +225,16 @@ fn flv(
         if !ask_hook(state.clone(), opening.clone(), query).await {
             return Response::plain(403, now);
         }
+        let Some(stream) = find(&state, &opening.stream) else { return Response::plain(404, now) };
+        let Some(mut viewer) = watch(&state, stream) else { return full() };
         // An upstream that has nothing to give is found out before anything is promised.
         if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {
             return Response::plain(502, now);
         }
-        let session = open(&state, opening);
+        let session = state.live.sessions.open(opening);
         let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
         Response { status: 200, headers, body }
     }))
-}
-
-/// A viewer's session begins.
-fn open(state: &Arc<State>, opening: Opening) -> Arc<Session> {
-    state.live.sessions.open(opening)
 }
 
 /// The response, for pages of other origins too if the configuration says so.

@@ -10,7 +10,7 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
 use ::quic::{Addresses, Handle};
@@ -18,6 +18,7 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use units::Ecn;
 
 use crate::Error;
+use crate::sync::lock;
 
 /// Datagrams that may wait for one loop.
 const CAPACITY: usize = 1_024;
@@ -79,7 +80,7 @@ impl Wake for Bell {
             return;
         }
         let woken = self.woken.clone();
-        let mut bells = woken.bells.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut bells = lock(&woken.bells);
         let first = bells.is_empty();
         bells.push(self);
         drop(bells);
@@ -121,7 +122,7 @@ impl Mailbox {
     /// connection meanwhile; serving that one does no harm.
     pub(super) fn take_woken(&self, mut each: impl FnMut(Handle)) {
         let bells = {
-            let mut bells = self.woken.bells.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut bells = lock(&self.woken.bells);
             core::mem::take(&mut *bells)
         };
         for bell in bells {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::quic::{Connection, Stats};
-use recovery::Totals;
+use recovery::{Latencies, Totals};
 use units::Timestamp;
 
 use crate::sessions::{Session, Transport};
@@ -20,6 +20,7 @@ pub(super) struct Watch {
     due: Timestamp,
     stats: Stats,
     totals: Totals,
+    recovery: Latencies,
     off_mode: (Duration, u64),
 }
 
@@ -31,6 +32,7 @@ impl Watch {
             due: now,
             stats: *connection.stats(),
             totals: *connection.recovery_totals(),
+            recovery: connection.recovery_latencies().clone(),
             off_mode: connection.off_mode(now),
         }
     }
@@ -73,7 +75,7 @@ impl Watch {
             retransmissions: since(totals.retransmissions, self.totals.retransmissions),
             repeated: since(totals.repeated, self.totals.repeated),
             replicas: since(totals.replicas, self.totals.replicas),
-            recovery: connection.recovery_latencies().clone(),
+            recovery: connection.recovery_latencies().since(&self.recovery),
             off_mode: (
                 off_mode.0.saturating_sub(self.off_mode.0),
                 since(off_mode.1, self.off_mode.1),

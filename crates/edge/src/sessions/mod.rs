@@ -13,13 +13,14 @@ mod writer;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use recovery::Latencies;
 
 use crate::cohorts::Unit;
 use crate::front::Protocol;
+use crate::sync::lock;
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use record::{Field, Record};
@@ -31,7 +32,8 @@ const LAST_WORDS: Duration = Duration::from_secs(5);
 /// Sessions that may wait so at the same time.
 const MAX_ENDED: usize = 10_000;
 
-/// What a front knows of the transport under a session. Counts are since the session began.
+/// What a front knows of the transport under a session. Round-trip times and the largest window and
+/// flight are the connection's; counts are since the session began.
 #[derive(Clone, Debug, Default)]
 pub struct Transport {
     /// Smallest round-trip time.
@@ -400,10 +402,6 @@ impl Sessions {
     fn places(&self) -> MutexGuard<'_, Places> {
         lock(&self.places)
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The network of an address: its first 24 or 48 bits, which say where somebody is and not who.

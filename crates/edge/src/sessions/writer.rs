@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 
 use super::record::{Field, Record};
 use crate::Error;
+use crate::sync::lock;
 
 /// Records that may wait for the disk.
 const QUEUE: usize = 4_096;
@@ -63,7 +64,7 @@ impl RecordWriter {
 
     /// Hands a record over. It is dropped if the queue is full or closed.
     pub fn write(&self, record: Record) {
-        let sender = self.sender.lock().unwrap_or_else(PoisonError::into_inner);
+        let sender = lock(&self.sender);
         if sender.as_ref().is_none_or(|sender| sender.try_send(record).is_err()) {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
@@ -76,8 +77,8 @@ impl RecordWriter {
 
     /// Writes what waits and closes the files.
     pub fn close(&self) {
-        drop(self.sender.lock().unwrap_or_else(PoisonError::into_inner).take());
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(lock(&self.sender).take());
+        let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
             // A thread that panicked has said so.
             let _ = thread.join();
