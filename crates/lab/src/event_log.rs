@@ -80,6 +80,10 @@ impl Observer for EventLog {
                 self.line(&[3, now, *ty as u64, *number, sent.as_nanos()]);
             }
             Event::Metrics { window, in_flight, .. } => self.line(&[4, now, *window, *in_flight]),
+            Event::RecoveryDecision { reasons, .. } => {
+                let values = reasons.iter().map(|(_, value)| value.to_bits());
+                self.line(&[8, now].into_iter().chain(values).collect::<Vec<_>>());
+            }
             Event::KeyUpdated => self.line(&[5, now]),
             Event::Migrated => self.line(&[6, now]),
             Event::Closed { code, .. } => self.line(&[7, now, *code]),

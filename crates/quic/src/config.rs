@@ -7,7 +7,7 @@ use crate::streams::Limits;
 use congestion::Algorithm;
 use core::fmt;
 use core::time::Duration;
-use recovery::Scheme;
+use recovery::{Arq, Guard, Scheme};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use units::Timestamp;
@@ -62,6 +62,8 @@ pub struct TransportConfig {
     pub congestion: Algorithm,
     /// Recovery scheme.
     pub scheme: SchemeFactory,
+    /// What bounds the replicas of each connection, whatever its scheme wants.
+    pub guard: Option<Guard>,
     /// Stream and flow-control limits.
     pub limits: Limits,
     /// Whether 0-RTT packets are read; the application sees which requests came early.
@@ -88,7 +90,8 @@ impl Default for TransportConfig {
             max_mtu: 1_452,
             ecn: true,
             congestion: Algorithm::Bbr,
-            scheme: Arc::new(Scheme::arq),
+            scheme: Arc::new(Arq::scheme),
+            guard: None,
             limits: Limits::default(),
             early_data: true,
             key_update_after: 0,

@@ -104,6 +104,17 @@ pub(crate) enum PacketKind {
     MtuProbe,
 }
 
+impl PacketKind {
+    /// What it is to its round, if it is a copy.
+    #[inline]
+    pub(crate) fn copy(self) -> Option<CopyKind> {
+        match self {
+            Self::Copy(kind) => Some(kind),
+            Self::Original | Self::MtuProbe => None,
+        }
+    }
+}
+
 /// What is known of a packet's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
@@ -236,6 +247,12 @@ impl Ledger {
             self.tokens[key as usize] = Vec::new();
             self.free_tokens.push(key);
         }
+    }
+
+    /// When the oldest packet left that is in flight and asks for an acknowledgement.
+    pub(crate) fn oldest_eliciting(&self) -> Option<Timestamp> {
+        let outstanding = |r: &&SentPacket| r.fate == Fate::Outstanding && r.ack_eliciting;
+        self.records.iter().find(outstanding).map(|record| record.time_sent)
     }
 
     /// Whether an ack-eliciting packet is in flight.

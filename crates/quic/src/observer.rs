@@ -91,6 +91,13 @@ pub enum Event<'a> {
         /// The controller's state.
         controller: &'a Snapshot,
     },
+    /// A decision interval of loss recovery ended.
+    RecoveryDecision {
+        /// The scheme in force.
+        scheme: &'static str,
+        /// What it decided, and what that follows from.
+        reasons: &'a [(&'static str, f64)],
+    },
     /// The keys of a new phase are in use.
     KeyUpdated,
     /// The peer's address changed.

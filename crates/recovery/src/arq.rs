@@ -1,8 +1,8 @@
 //! Automatic repeat request: one copy per round (level 0), the baseline of every paper.
 
 use crate::{
-    IntervalMetrics, LostUnit, RecoveryEvent, RedundancyAdapter, ReplicaScheduler, SendOpportunity,
-    UnitKey, UnitTable,
+    IntervalMetrics, LossSignal, LostUnit, RecoveryEvent, RedundancyAdapter, ReplicaScheduler,
+    Scheme, SendOpportunity, UnitKey, UnitTable, View,
 };
 use ::units::Timestamp;
 
@@ -10,16 +10,35 @@ use ::units::Timestamp;
 #[derive(Clone, Copy, Debug)]
 pub struct Arq;
 
+impl Arq {
+    /// Plain retransmission as a scheme.
+    pub fn scheme() -> Scheme {
+        // Both are zero-sized: boxing them takes no memory.
+        Scheme {
+            name: "arq",
+            adapter: Box::new(Arq),
+            scheduler: Box::new(Arq),
+            signal: LossSignal::Every,
+            opportunism: false,
+        }
+    }
+}
+
 impl RedundancyAdapter for Arq {
     fn on_event(&mut self, _: &RecoveryEvent) {}
-    fn on_interval(&mut self, _: &IntervalMetrics) {}
-    fn level(&self, _: u32) -> u32 {
+    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+    fn level(&mut self, _: UnitKey, _: u32, _: &View<'_>) -> u32 {
         0
+    }
+    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        tell("level", 0.0);
     }
 }
 
 impl ReplicaScheduler for Arq {
-    fn on_retransmitted(&mut self, _: Timestamp, _: UnitKey, _: &LostUnit, _: u32) {}
+    fn on_interval(&mut self, _: &IntervalMetrics, _: u32) {}
+    fn on_retransmitted(&mut self, _: Timestamp, _: UnitKey, _: &LostUnit, _: u32, _: &View<'_>) {}
+    fn on_replica_sent(&mut self, _: Timestamp, _: UnitKey, _: &LostUnit) {}
     fn on_finished(&mut self, _: UnitKey) {}
     fn poll(&mut self, _: Timestamp, _: &SendOpportunity, _: &UnitTable) -> Option<UnitKey> {
         None

@@ -113,11 +113,21 @@ pub(crate) struct OffMode {
     since: Option<Timestamp>,
     total: Duration,
     entries: u64,
+    blocked_since: Option<Timestamp>,
+    blocked: Duration,
 }
 
 impl OffMode {
     #[inline]
-    pub(crate) fn set(&mut self, now: Timestamp, off: bool) {
+    pub(crate) fn set(&mut self, now: Timestamp, off: bool, blocked: bool) {
+        match self.blocked_since {
+            None if blocked => self.blocked_since = Some(now),
+            Some(since) if !blocked => {
+                self.blocked += now.since(since);
+                self.blocked_since = None;
+            }
+            _ => {}
+        }
         match self.since {
             None if off => {
                 self.since = Some(now);
@@ -129,6 +139,11 @@ impl OffMode {
             }
             _ => {}
         }
+    }
+
+    /// Of the time so far, that in which flow control was the reason.
+    pub(crate) fn blocked(&self, now: Timestamp) -> Duration {
+        self.blocked + self.blocked_since.map_or(Duration::ZERO, |since| now.since(since))
     }
 
     /// The time so far, and how often it was entered.
@@ -182,10 +197,11 @@ mod tests {
     fn off_mode_counts_what_goes_on() {
         let at = Timestamp::from_millis;
         let mut mode = OffMode::default();
-        mode.set(at(10), true);
-        mode.set(at(15), true);
-        mode.set(at(30), false);
-        mode.set(at(40), true);
+        mode.set(at(10), true, false);
+        mode.set(at(15), true, true);
+        mode.set(at(30), false, false);
+        mode.set(at(40), true, false);
         assert_eq!(mode.total(at(45)), (Duration::from_millis(25), 2));
+        assert_eq!(mode.blocked(at(45)), Duration::from_millis(15));
     }
 }

@@ -1,35 +1,68 @@
 //! The two questions that a recovery scheme answers, and what it may look at. *How many* and
 //! *when* stay apart, so that every combination of the papers is a pair of types.
+//!
+//! A scheme is asked when a unit exists and told of losses, copies, finished units and the ends of
+//! decision intervals. It is never called for a packet of which nothing was lost.
 
-use crate::{Arq, CopyKind, LostUnit, UnitKey, UnitTable};
-use ::units::Timestamp;
+use crate::correlation::LossCorrelation;
+use crate::{CopyKind, LostUnit, UnitKey, UnitTable};
+use ::units::{Rate, Timestamp};
 use core::fmt::Debug;
 use core::time::Duration;
 
 /// How many replicas a lost unit may get.
 pub trait RedundancyAdapter: Debug {
-    /// Something happened to a unit.
+    /// Something happened to a unit or to a copy.
     fn on_event(&mut self, event: &RecoveryEvent);
+
     /// A decision interval ended.
-    fn on_interval(&mut self, metrics: &IntervalMetrics);
-    /// Replicas that a unit may get beyond the retransmission of `round` (from 1).
-    fn level(&self, round: u32) -> u32;
+    fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>);
+
+    /// Replicas that the unit may get beyond the retransmission of `round` (from 1), which is being
+    /// sent. Asked once per unit and round.
+    fn level(&mut self, unit: UnitKey, round: u32, view: &View<'_>) -> u32;
+
+    /// Replicas that any unit may have got in its life; a unit that has as many gets no more, also
+    /// when the ceiling rises again.
+    fn ceiling(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Why the level is what it is: names and values of what it follows from.
+    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64));
 }
 
 /// When each replica leaves.
 pub trait ReplicaScheduler: Debug {
+    /// A decision interval ended; `ceiling` is the adapter's.
+    fn on_interval(&mut self, metrics: &IntervalMetrics, ceiling: u32);
+
     /// The first copy of a round was sent; `level` replicas may follow.
-    fn on_retransmitted(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit, level: u32);
+    fn on_retransmitted(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        unit: &LostUnit,
+        level: u32,
+        view: &View<'_>,
+    );
+
+    /// The replica that `poll` asked for was sent.
+    fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit);
+
     /// The round is over: acknowledged, abandoned, or wholly lost.
     fn on_finished(&mut self, key: UnitKey);
-    /// The unit of which a replica should leave now, if any.
+
+    /// The unit of which a replica should leave now, if any. Nothing has been sent yet: the answer may
+    /// be asked for again.
     fn poll(
         &mut self,
         now: Timestamp,
         opportunity: &SendOpportunity,
         units: &UnitTable,
     ) -> Option<UnitKey>;
-    /// When `poll` wants to be asked again.
+
+    /// When `poll` wants to be asked again, whatever else happens.
     fn next_timeout(&self) -> Option<Timestamp>;
 }
 
@@ -38,11 +71,41 @@ pub trait ReplicaScheduler: Debug {
 pub struct SendOpportunity {
     /// No first copy waits and no stream has new bytes that flow control lets go.
     pub off_mode: bool,
-    /// Bytes that window and pacer let go now.
-    pub room: u64,
 }
 
-/// What happened to a unit.
+/// The path, as far as schemes care.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct PathState {
+    /// Smoothed round-trip time; the assumed one before the first sample.
+    pub smoothed_rtt: Duration,
+    /// Smallest round-trip time; zero before the first sample.
+    pub min_rtt: Duration,
+    /// Rate at which packets leave, if it is limited.
+    pub pacing_rate: Option<Rate>,
+    /// Congestion window, in bytes.
+    pub window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Bytes of a full packet.
+    pub packet: u16,
+}
+
+/// What a scheme may look at when it decides.
+#[derive(Clone, Copy, Debug)]
+pub struct View<'a> {
+    /// The path.
+    pub path: PathState,
+    /// Unfinished units.
+    pub units: &'a UnitTable,
+    /// Longest run of consecutive lost packets in the last 5 to 10 round-trip times; 0 without loss.
+    pub longest_burst: u32,
+    /// How the loss of one packet goes with that of another some time later.
+    pub correlation: &'a LossCorrelation,
+    /// What the player has buffered, as far as the server can tell.
+    pub player_slack: Option<Duration>,
+}
+
+/// What happened to a unit or a copy.
 #[derive(Clone, Debug)]
 pub enum RecoveryEvent {
     /// A packet with stream data was declared lost for the first time.
@@ -63,18 +126,25 @@ pub enum RecoveryEvent {
         /// The unit's round, from 1.
         round: u32,
     },
-    /// A copy was declared lost.
-    CopyLost {
+    /// The fate of a copy is known, also of one whose unit was finished by a sibling.
+    CopySettled {
+        /// When.
+        now: Timestamp,
+        /// Of which unit; it may be over.
+        unit: UnitKey,
+        /// What the copy was to its round.
+        kind: CopyKind,
+        /// Whether it was acknowledged before it was declared lost.
+        acked: bool,
+    },
+    /// No copy of a round is outstanding any more and none was acknowledged.
+    RoundLost {
         /// When.
         now: Timestamp,
         /// Of which unit.
         unit: UnitKey,
-        /// What the copy was to its round.
-        kind: CopyKind,
-        /// The round that it belonged to, from 1.
+        /// The round that is lost, from 1.
         round: u32,
-        /// No copy of the round is outstanding any more.
-        wholly: bool,
     },
     /// Every byte of the unit was acknowledged.
     Finished {
@@ -95,33 +165,63 @@ pub enum RecoveryEvent {
 }
 
 /// What a decision interval measured.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct IntervalMetrics {
     /// End of the interval.
     pub now: Timestamp,
     /// Its length.
     pub span: Duration,
-    /// Smoothed round-trip time at its end.
-    pub smoothed_rtt: Duration,
-    /// Packets acknowledged in it.
+    /// Packets whose fate was settled as acknowledged.
     pub acked: u64,
-    /// Packets declared lost in it, those acknowledged later taken out.
+    /// Packets declared lost, those acknowledged later taken out.
     pub lost: u64,
+    /// Mean of T_unit (first sending of content to its first sending again) over the content that
+    /// was sent again; none if nothing was.
+    pub t_unit: Option<Duration>,
+    /// Units finished.
+    pub finished: u64,
+    /// Mean recovery latency of the units finished whose first retransmission was lost; none
+    /// without any.
+    pub recovery_latency: Option<Duration>,
+    /// Highest round of a unit finished, 0 without any.
+    pub rounds_max: u32,
+    /// Bytes sent in packets, copies included.
+    pub sent_bytes: u64,
+    /// Bytes that arrived, each byte of content once.
+    pub goodput_bytes: u64,
+    /// Replicas sent.
+    pub replicas: u64,
 }
 
-/// A scheme: one answer to *how many*, one to *when*.
+impl IntervalMetrics {
+    /// R: the share of the packets settled that were lost; 0 if none was settled.
+    pub fn loss_rate(&self) -> f64 {
+        let settled = self.acked + self.lost;
+        if settled == 0 { 0.0 } else { self.lost as f64 / settled as f64 }
+    }
+}
+
+/// Which losses tell the congestion controller.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum LossSignal {
+    /// Every packet declared lost (RFC 9002, section 7.3.1).
+    #[default]
+    Every,
+    /// Packets that are no copies, and a round of copies once it is wholly lost (ART, section 6.4).
+    WhollyLost,
+}
+
+/// A scheme: one answer to *how many*, one to *when*, and what its copies mean to congestion control.
 #[derive(Debug)]
 pub struct Scheme {
+    /// Its name in configurations and reports.
+    pub name: &'static str,
     /// How many replicas.
     pub adapter: Box<dyn RedundancyAdapter>,
     /// When each leaves.
     pub scheduler: Box<dyn ReplicaScheduler>,
-}
-
-impl Scheme {
-    /// Plain retransmission: level 0.
-    pub fn arq() -> Self {
-        // Both are zero-sized: boxing them takes no memory.
-        Self { adapter: Box::new(Arq), scheduler: Box::new(Arq) }
-    }
+    /// Which losses are signals of congestion.
+    pub signal: LossSignal,
+    /// Whether replicas may pass the congestion window a little (ART's opportunism).
+    pub opportunism: bool,
 }

@@ -7,7 +7,7 @@ fn at(ms: u64) -> Timestamp {
 }
 
 fn arq() -> Recovery {
-    Recovery::new(Scheme::arq(), Timestamp::ZERO)
+    Recovery::new(Arq::scheme(), None, Timestamp::ZERO)
 }
 
 #[test]
@@ -36,12 +36,20 @@ fn recovery_latency_is_that_of_data_whose_retransmission_was_lost() {
     let spurious = r.open(at(200), at(140), 1_200);
     r.on_copy_sent(at(200), spurious, CopyKind::Retransmission);
     r.on_finished(at(210), spurious, Some(at(140)));
+    r.on_ack_taken();
     assert_eq!(r.latencies().count(), 0);
+    let times = r.unit_times();
+    assert_eq!(
+        (times.count, times.mean()),
+        (1, Some(Duration::from_millis(60))),
+        "no spurious ones"
+    );
     let twice = r.open(at(300), at(240), 1_200);
     r.on_copy_sent(at(300), twice, CopyKind::Retransmission);
     r.on_copy_lost(at(390), twice, CopyKind::Retransmission);
     r.on_copy_sent(at(391), twice, CopyKind::Retransmission);
     r.on_finished(at(450), twice, Some(at(391)));
+    r.on_ack_taken();
     assert_eq!(r.latencies().max(), Some(Duration::from_millis(91)));
     assert_eq!(r.latencies().count(), 1);
 }
@@ -107,6 +115,7 @@ fn the_oldest_unit_is_the_one_detected_first_and_still_unfinished() {
     r.on_finished(at(9), keys[0], None);
     assert_eq!(r.oldest(), Some(keys[2]));
     r.on_abandoned(at(9), keys[2]);
+    r.on_ack_taken();
     assert_eq!(r.oldest(), Some(keys[3]));
     assert_eq!((r.totals().finished, r.totals().abandoned), (2, 1));
 }
@@ -120,22 +129,46 @@ impl RedundancyAdapter for Spy {
         let name = match event {
             RecoveryEvent::Opened { .. } => "opened",
             RecoveryEvent::CopySent { .. } => "sent",
-            RecoveryEvent::CopyLost { .. } => "lost",
+            RecoveryEvent::CopySettled { acked, .. } => {
+                if *acked {
+                    "arrived"
+                } else {
+                    "lost"
+                }
+            }
+            RecoveryEvent::RoundLost { .. } => "round lost",
             RecoveryEvent::Finished { .. } => "finished",
             RecoveryEvent::Abandoned { .. } => "abandoned",
         };
         self.0.borrow_mut().push(name.into());
     }
-    fn on_interval(&mut self, metrics: &IntervalMetrics) {
+    fn on_interval(&mut self, metrics: &IntervalMetrics, _: &View<'_>) {
         self.0.borrow_mut().push(format!("interval {}/{}", metrics.lost, metrics.acked));
     }
-    fn level(&self, round: u32) -> u32 {
+    fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         7 + round
     }
+    fn ceiling(&self) -> u32 {
+        3
+    }
+    fn explain(&self, _: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 impl ReplicaScheduler for Spy {
-    fn on_retransmitted(&mut self, _: Timestamp, _: UnitKey, unit: &LostUnit, level: u32) {
+    fn on_interval(&mut self, _: &IntervalMetrics, ceiling: u32) {
+        self.0.borrow_mut().push(format!("ceiling {ceiling}"));
+    }
+    fn on_replica_sent(&mut self, _: Timestamp, _: UnitKey, _: &LostUnit) {
+        self.0.borrow_mut().push("replica".into());
+    }
+    fn on_retransmitted(
+        &mut self,
+        _: Timestamp,
+        _: UnitKey,
+        unit: &LostUnit,
+        level: u32,
+        _: &View<'_>,
+    ) {
         self.0.borrow_mut().push(format!("round {} level {level}", unit.round));
     }
     fn on_finished(&mut self, _: UnitKey) {
@@ -152,22 +185,93 @@ impl ReplicaScheduler for Spy {
 #[test]
 fn the_scheme_is_told_of_every_step_and_asked_for_level_and_replica() {
     let spy = Spy::default();
-    let scheme = Scheme { adapter: Box::new(spy.clone()), scheduler: Box::new(spy.clone()) };
-    let mut r = Recovery::new(scheme, Timestamp::ZERO);
+    let scheme = Scheme {
+        adapter: Box::new(spy.clone()),
+        scheduler: Box::new(spy.clone()),
+        ..Arq::scheme()
+    };
+    let mut r = Recovery::new(scheme, None, Timestamp::ZERO);
     assert_eq!(r.next_timeout(), None);
     let key = r.open(at(1), at(0), 1);
     assert_eq!(r.next_timeout(), Some(at(77)));
     r.on_copy_sent(at(1), key, CopyKind::Retransmission);
-    let on = SendOpportunity { off_mode: false, room: 9_000 };
-    assert_eq!(r.poll_replica(at(2), &on), None);
-    assert_eq!(r.poll_replica(at(2), &SendOpportunity { off_mode: true, ..on }), Some(key));
-    r.on_packet_lost();
-    r.on_copy_lost(at(3), key, CopyKind::Retransmission);
-    r.on_packet_acked(true);
+    assert_eq!(r.poll_replica(at(2), &SendOpportunity { off_mode: false }), None);
+    assert_eq!(r.poll_replica(at(2), &SendOpportunity { off_mode: true }), Some(key));
+    r.on_copy_sent(at(2), key, CopyKind::Replica);
+    r.on_packet_lost(at(3), 7, at(1));
+    assert!(!r.on_copy_lost(at(3), key, CopyKind::Retransmission));
+    assert!(r.on_copy_lost(at(3), key, CopyKind::Replica));
+    r.on_packet_acked(at(4), at(1), 1_200, true, true);
     r.on_finished(at(4), key, None);
-    r.on_tick(at(49), Duration::from_millis(10));
-    r.on_tick(at(50), Duration::from_millis(10));
-    let expected =
-        ["opened", "round 1 level 8", "sent", "over", "lost", "over", "finished", "interval 0/1"];
+    // A copy whose sibling finished the unit is still scored.
+    r.on_copy_acked(at(5), key, CopyKind::Replica, at(2));
+    let path = PathState { smoothed_rtt: Duration::from_millis(10), ..PathState::default() };
+    assert!(!r.on_tick(at(49), path));
+    assert!(r.on_tick(at(50), path));
+    let expected = [
+        "opened",
+        "round 1 level 8",
+        "sent",
+        "replica",
+        "sent",
+        "lost",
+        "lost",
+        "over",
+        "round lost",
+        "over",
+        "finished",
+        "arrived",
+        "interval 0/1",
+        "ceiling 3",
+    ];
     assert_eq!(*spy.0.borrow(), expected);
+    let totals = r.totals();
+    assert_eq!((totals.replicas, totals.replicas_acked, totals.replicas_lost), (1, 1, 1));
+}
+
+#[test]
+fn of_several_copies_in_one_acknowledgement_the_earliest_sent_ended_recovery() {
+    let mut r = arq();
+    let key = r.open(at(100), at(40), 1_200);
+    r.on_copy_sent(at(100), key, CopyKind::Retransmission);
+    r.on_copy_sent(at(110), key, CopyKind::Replica);
+    r.on_copy_sent(at(120), key, CopyKind::Replica);
+    // The acknowledgement tells of the newest first.
+    r.on_copy_acked(at(180), key, CopyKind::Replica, at(120));
+    r.on_finished(at(180), key, Some(at(120)));
+    r.on_copy_acked(at(180), key, CopyKind::Replica, at(110));
+    r.on_ack_taken();
+    assert_eq!(r.latencies().max(), Some(Duration::from_millis(10)));
+    assert_eq!((r.totals().rounds, r.totals().copies, r.totals().rounds_max), (1, 3, 1));
+}
+
+#[test]
+fn losses_of_copies_signal_congestion_as_the_scheme_has_it_unless_loss_is_heavy() {
+    let art = Scheme { signal: LossSignal::WhollyLost, ..Arq::scheme() };
+    let mut r = Recovery::new(art, None, Timestamp::ZERO);
+    let replica = Some(CopyKind::Replica);
+    assert!(r.signals(None, false), "an original");
+    assert!(!r.signals(replica, false));
+    assert!(r.signals(replica, true), "the last of its round");
+    assert!(arq().signals(replica, false));
+    for n in 0..8 {
+        r.on_packet_acked(at(n), at(n), 1_200, false, false);
+    }
+    (0..5).for_each(|n| r.on_packet_lost(at(10), n, at(n)));
+    assert!(r.signals(replica, false), "5 of 13");
+    r.on_packet_acked(at(3_000), at(2_990), 1_200, false, false);
+    assert!(!r.signals(replica, false), "long ago");
+}
+
+#[test]
+fn an_interval_measures_what_happened_in_it() {
+    let mut r = arq();
+    let path = PathState { smoothed_rtt: Duration::from_millis(10), ..PathState::default() };
+    let spy = Spy::default();
+    r.set_scheme(Scheme { adapter: Box::new(spy.clone()), ..Arq::scheme() });
+    (0..19).for_each(|n| r.on_packet_acked(at(n), at(n), 100, false, false));
+    r.on_packet_lost(at(19), 19, at(0));
+    assert!(r.on_tick(at(60), path));
+    assert!(r.on_tick(at(120), path));
+    assert_eq!(*spy.0.borrow(), ["interval 1/19", "interval 0/0"]);
 }

@@ -28,6 +28,8 @@ pub struct LostUnit {
     pub round: u32,
     /// Copies in flight.
     pub outstanding: u32,
+    /// Copies sent in the life of the unit, of all kinds.
+    pub copies: u32,
     /// Replicas sent in the life of the unit.
     pub replicas: u32,
     /// Stream bytes.
@@ -52,6 +54,7 @@ impl LostUnit {
         Self {
             round: 1,
             outstanding: 0,
+            copies: 0,
             replicas: 0,
             bytes,
             first_sent,
@@ -164,6 +167,7 @@ impl UnitTable {
     ) -> Option<&LostUnit> {
         let unit = self.get_mut(key)?;
         unit.outstanding += 1;
+        unit.copies += 1;
         unit.first_copy.get_or_insert(now);
         unit.last_copy = now;
         unit.replicas += u32::from(kind == CopyKind::Replica);

@@ -31,9 +31,9 @@ impl Watch {
             session: Arc::downgrade(session),
             due: now,
             stats: *connection.stats(),
-            totals: *connection.recovery_totals(),
-            recovery: connection.recovery_latencies().clone(),
-            off_mode: connection.off_mode(now),
+            totals: *connection.recovery().totals(),
+            recovery: connection.recovery().latencies().clone(),
+            off_mode: connection.recovery().off_mode(now),
         }
     }
 
@@ -58,8 +58,8 @@ impl Watch {
     }
 
     fn transport(&self, now: Timestamp, connection: &Connection) -> Transport {
-        let (stats, totals) = (connection.stats(), connection.recovery_totals());
-        let off_mode = connection.off_mode(now);
+        let (stats, totals) = (connection.stats(), connection.recovery().totals());
+        let off_mode = connection.recovery().off_mode(now);
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let copies = |t: &Totals| t.retransmissions + t.replicas + t.probes;
         let sent = since(stats.packets_sent, self.stats.packets_sent);
@@ -75,7 +75,7 @@ impl Watch {
             retransmissions: since(totals.retransmissions, self.totals.retransmissions),
             repeated: since(totals.repeated, self.totals.repeated),
             replicas: since(totals.replicas, self.totals.replicas),
-            recovery: connection.recovery_latencies().since(&self.recovery),
+            recovery: connection.recovery().latencies().since(&self.recovery),
             off_mode: (
                 off_mode.0.saturating_sub(self.off_mode.0),
                 since(off_mode.1, self.off_mode.1),

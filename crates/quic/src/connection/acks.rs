@@ -14,7 +14,7 @@ use crate::streams::{StreamRange, Streams};
 use crate::wire::{AckFrame, TransportError, types};
 use congestion::{AckBatch, CongestionEvent, CongestionKind};
 use core::time::Duration;
-use recovery::{Recovery, UnitKey};
+use recovery::{PathState, Recovery, UnitKey};
 use units::{PacketNumber, Timestamp};
 
 /// Persistent congestion: this many probe time-outs (RFC 9002, section 7.6.1).
@@ -189,9 +189,32 @@ impl Connection {
             self.stats.max_in_flight = self.stats.max_in_flight.max(in_flight_before);
         }
         self.trim(now, id);
-        self.recovery.on_tick(now, self.path.rtt.smoothed());
+        self.tick_recovery(now);
         self.observe_metrics(now);
         Ok(())
+    }
+
+    /// An acknowledgement has been taken: what it finished is counted, and a decision interval may end.
+    fn tick_recovery(&mut self, now: Timestamp) {
+        let path = &self.path;
+        let state = PathState {
+            smoothed_rtt: path.rtt.smoothed(),
+            min_rtt: path.rtt.min(),
+            pacing_rate: path.controller.pacing_rate(),
+            window: path.controller.window(),
+            in_flight: path.in_flight,
+            packet: path.mtud.current(),
+        };
+        self.recovery.on_ack_taken();
+        if self.recovery.on_tick(now, state)
+            && let Some(observer) = &mut self.observer
+        {
+            let mut reasons = Vec::new();
+            self.recovery.explain(&mut |name, value| reasons.push((name, value)));
+            let scheme = self.recovery.scheme();
+            observer
+                .on_event(now, &observer::Event::RecoveryDecision { scheme, reasons: &reasons });
+        }
     }
 
     /// The ledger of a space, the path, and everybody who cares about content.
@@ -229,7 +252,12 @@ impl Connection {
             ledger.on_ack(ack.largest, ack.ranges(), |number, record, tokens, after_loss| {
                 on_path_acked(now, number, record, after_loss, path, &mut pass);
                 if id == SpaceId::Data && record.ack_eliciting {
-                    owners.recovery.on_packet_acked(after_loss);
+                    let (sent, copy) = (record.time_sent, record.kind.copy());
+                    let recovery = &mut *owners.recovery;
+                    recovery.on_packet_acked(now, sent, record.size, copy.is_some(), after_loss);
+                    if let (Some(kind), Some(key), false) = (copy, record.unit, after_loss) {
+                        recovery.on_copy_acked(now, key, kind, sent);
+                    }
                 }
                 match record.content.get() {
                     Carried::Stream(range) => owners.streams.on_acked(&range),
@@ -324,18 +352,18 @@ impl Connection {
                 if on_path {
                     path.in_flight -= u64::from(record.size);
                     pass.bytes += u64::from(record.size);
-                    pass.newest = Some((number, record.time_sent));
                     pass.any_large |= record.size > BASE;
                 }
                 if data {
-                    owners.recovery.on_packet_lost();
+                    owners.recovery.on_packet_lost(now, number, record.time_sent);
                 }
             }
+            let mut wholly = false;
             tokens.iter().for_each(|token| owners.lost(token));
-            match (record.kind, record.unit) {
+            let unit = match (record.kind, record.unit) {
                 (PacketKind::Copy(kind), Some(key)) => {
                     owners.settle_unit(now, key, None);
-                    owners.recovery.on_copy_lost(now, key, kind);
+                    wholly = owners.recovery.on_copy_lost(now, key, kind);
                     None
                 }
                 // A probe that carried data without a unit: the data's own packet speaks for it.
@@ -353,7 +381,12 @@ impl Connection {
                     owners.contents[key.index()] = missing;
                     Some(key)
                 }
+            };
+            let copy = record.kind.copy();
+            if record.ack_eliciting && on_path && owners.recovery.signals(copy, wholly) {
+                pass.newest = Some((number, record.time_sent));
             }
+            unit
         });
         pass
     }

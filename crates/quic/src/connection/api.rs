@@ -10,7 +10,7 @@ use bytes::Bytes;
 use congestion::{Cap, Start};
 use core::time::Duration;
 use rand_chacha::ChaCha12Rng;
-use recovery::{Latencies, Totals};
+use recovery::{Recovery, Scheme};
 use std::net::SocketAddr;
 use units::{Direction, Rate, StreamId, Timestamp};
 
@@ -189,20 +189,14 @@ impl Connection {
         &self.stats
     }
 
-    /// Counters of loss recovery.
-    pub fn recovery_totals(&self) -> &Totals {
-        self.recovery.totals()
+    /// Loss recovery: its counters and measurements.
+    pub fn recovery(&self) -> &Recovery {
+        &self.recovery
     }
 
-    /// How long it took to recover data whose first retransmission was lost.
-    pub fn recovery_latencies(&self) -> &Latencies {
-        self.recovery.latencies()
-    }
-
-    /// The time, until `now`, in which there was nothing to send but replicas, and how often it
-    /// began.
-    pub fn off_mode(&self, now: Timestamp) -> (Duration, u64) {
-        self.recovery.off_mode(now)
+    /// Another recovery scheme from now on: that of the viewer's cohort, for example.
+    pub fn set_scheme(&mut self, scheme: Scheme) {
+        self.recovery.set_scheme(scheme);
     }
 
     /// Start values for the congestion controller (RFC 9959 and the papers' start-up schemes).

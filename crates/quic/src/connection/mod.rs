@@ -218,7 +218,7 @@ impl Connection {
             keys: None,
             data: Space::default(),
             streams: Streams::new(&config.limits),
-            recovery: Recovery::new((config.scheme)(), now),
+            recovery: Recovery::new((config.scheme)(), config.guard.clone(), now),
             contents: Vec::new(),
             path,
             previous: None,

@@ -221,7 +221,8 @@ impl Connection {
         let waiting = self.recovery.next_waiting().is_some();
         let fresh = self.streams.has_sendable();
         let wants = probing || urgent || waiting || fresh;
-        self.recovery.set_off_mode(now, !waiting && !fresh);
+        let off_mode = !waiting && !fresh;
+        self.recovery.set_off_mode(now, off_mode, off_mode && self.streams.is_flow_blocked());
         if !may_elicit && wants {
             self.path.limited = true;
             if paced {
@@ -230,21 +231,17 @@ impl Connection {
                 self.paced_until = Some(at.unwrap_or(now));
             }
         }
-        let at = SendOpportunity {
-            off_mode: !waiting && !fresh,
-            room: if may_elicit {
-                allowance.window.saturating_sub(in_flight).min(allowance.pacing)
-            } else {
-                0
-            },
+        if may_elicit && !wants && self.handshake.is_none() {
+            self.path.limited = false;
+            self.path.sampler.set_app_limited(in_flight);
+        }
+        let beyond = !window && !paced && self.may_pass_window(in_flight, allowance.window, mtu);
+        let replica = if (may_elicit || beyond) && !probing {
+            self.recovery.poll_replica(now, &SendOpportunity { off_mode })
+        } else {
+            None
         };
-        let replica =
-            if may_elicit && !probing { self.recovery.poll_replica(now, &at) } else { None };
-        if !(may_elicit && (wants || replica.is_some()) || ack_due) {
-            if may_elicit && !wants && self.handshake.is_none() {
-                self.path.limited = false;
-                self.path.sampler.set_app_limited(in_flight);
-            }
+        if !(may_elicit && wants || replica.is_some() || ack_due) {
             return None;
         }
         if replica.is_some() && !first {
@@ -258,6 +255,9 @@ impl Connection {
         }
         if may_elicit {
             self.fill(now, &mut draft, probing, replica, ctx);
+        } else if let Some(key) = replica {
+            draft.alone = true;
+            self.write_unit(now, &mut draft, key, CopyKind::Replica);
         }
         if draft.w.position() == draft.payload_at {
             return None;
@@ -278,6 +278,16 @@ impl Connection {
         let alone = draft.alone;
         let built = draft.build();
         Some((self.end_short(now, buf, built, self.path.generation), alone))
+    }
+
+    /// ART's opportunism (section 6.4): a replica may pass the window by 2 packets or a quarter of it,
+    /// but not where the network may be in trouble or the peer somebody else.
+    fn may_pass_window(&self, in_flight: u64, window: u64, mtu: u64) -> bool {
+        self.recovery.passes_window()
+            && self.pto_count == 0
+            && self.handshake.is_none()
+            && self.path.validated
+            && in_flight + mtu <= window + (2 * mtu).max(window / 4)
     }
 
     /// Frames that are no stream data wait.
@@ -430,6 +440,9 @@ impl Connection {
         if !draft.eliciting {
             let room = draft.w.remaining().saturating_sub(MIN_STREAM_ROOM);
             if let Some(range) = self.streams.oldest_unacked(room) {
+                if let Some(first_sent) = self.data.ledger.oldest_eliciting() {
+                    self.recovery.on_probed(now, first_sent);
+                }
                 draft.kind = PacketKind::Copy(CopyKind::Probe);
                 self.write_range(draft, &range);
             } else {
@@ -580,6 +593,12 @@ impl Connection {
                 path.controller.on_sent(now, number, size as u64, path.in_flight);
                 path.pacer.consumed(size as u64);
                 path.in_flight += size as u64;
+            }
+        }
+        if built.eliciting && id == SpaceId::Data {
+            match built.kind.copy() {
+                Some(kind) => self.recovery.on_copy_bytes(kind, size as u16),
+                None => self.recovery.on_first_transmission(size as u16),
             }
         }
         if built.eliciting && !self.eliciting_since_received {

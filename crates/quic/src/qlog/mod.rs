@@ -231,6 +231,15 @@ impl<W: io::Write> Observer for QlogObserver<W> {
                     });
                 }
             }
+            // No event of the draft's: a name of our own, as it allows.
+            Event::RecoveryDecision { scheme, reasons } => {
+                self.event(now, "mendcast:recovery_decision", |line| {
+                    let _ = write!(line, "\"scheme\":\"{scheme}\"");
+                    for (name, value) in reasons.iter().filter(|(_, value)| value.is_finite()) {
+                        let _ = write!(line, ",\"{name}\":{value}");
+                    }
+                });
+            }
             Event::KeyUpdated => {
                 for key in ["server_1rtt_secret", "client_1rtt_secret"] {
                     self.event(now, "security:key_updated", |line| {

@@ -1,0 +1,155 @@
+//! How the loss of one packet goes with that of another, by the time between them: what decides
+//! whether copies should leave at once or apart (the reference model of correlated loss
+//! replaces R^j by the chance that copies 0 to j are lost given that the packet was).
+
+use ::units::Timestamp;
+use core::time::Duration;
+
+/// Upper ends of the classes of lag.
+pub const LAGS: [Duration; 8] = [
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+];
+/// Packets that are remembered.
+const RING: usize = 256;
+
+/// Counts of packets sent some time after a lost one, and of those of them that were lost too.
+#[derive(Clone, Debug, Default)]
+pub struct LossCorrelation {
+    /// Of each class of lag: packets, and lost ones.
+    counts: [(u64, u64); LAGS.len()],
+    ring: Option<Box<Ring>>,
+}
+
+#[derive(Clone, Debug)]
+struct Ring {
+    /// When packets were sent, and whether they were lost, in the order in which that became known.
+    settled: [(Timestamp, bool); RING],
+    next: usize,
+    len: usize,
+    /// Losses that are not yet old enough to be looked at.
+    young: std::collections::VecDeque<Timestamp>,
+}
+
+impl LossCorrelation {
+    /// The fate of a packet sent at `sent` is known. Nothing is remembered before the first loss.
+    #[inline]
+    pub fn on_settled(&mut self, sent: Timestamp, lost: bool) {
+        if self.ring.is_none() && !lost {
+            return;
+        }
+        self.remember(sent, lost);
+    }
+
+    fn remember(&mut self, sent: Timestamp, lost: bool) {
+        let ring = self.ring.get_or_insert_with(|| {
+            Box::new(Ring {
+                settled: [(Timestamp::ZERO, false); RING],
+                next: 0,
+                len: 0,
+                young: std::collections::VecDeque::new(),
+            })
+        });
+        // A loss about to fall out of what is remembered is looked at with what there is.
+        while ring
+            .young
+            .front()
+            .is_some_and(|&at| sent.since(at) > LAGS[LAGS.len() - 1] || ring.young.len() > RING / 4)
+        {
+            if let Some(at) = ring.young.pop_front() {
+                ring.count(at, &mut self.counts);
+            }
+        }
+        ring.settled[ring.next] = (sent, lost);
+        ring.next = (ring.next + 1) % RING;
+        ring.len = (ring.len + 1).min(RING);
+        if lost {
+            ring.young.push_back(sent);
+        }
+    }
+
+    /// Of each class of [`LAGS`]: packets that were sent so long after a lost one, and how many of them
+    /// were lost.
+    pub fn counts(&self) -> &[(u64, u64); LAGS.len()] {
+        &self.counts
+    }
+
+    /// The chance that a packet is lost that is sent `lag` after a lost one; `None` where fewer than 20
+    /// were seen, or `lag` is above the last class.
+    pub fn chance(&self, lag: Duration) -> Option<f64> {
+        let class = LAGS.iter().position(|&end| lag <= end)?;
+        let (packets, lost) = self.counts[class];
+        (packets >= 20).then(|| lost as f64 / packets as f64)
+    }
+}
+
+impl Ring {
+    fn count(&self, at: Timestamp, counts: &mut [(u64, u64); LAGS.len()]) {
+        // Packets of one burst have the same time. The lost one itself is left out once.
+        let mut itself = true;
+        for &(sent, lost) in self.settled[..self.len].iter().filter(|(sent, _)| *sent >= at) {
+            if sent == at && lost && core::mem::take(&mut itself) {
+                continue;
+            }
+            let lag = sent.since(at);
+            if let Some(class) = LAGS.iter().position(|&end| lag <= end) {
+                counts[class].0 += 1;
+                counts[class].1 += u64::from(lost);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Packets every `gap` milliseconds, of which `lost` says which are lost, settled in order.
+    fn measured(gap: u64, packets: u64, lost: impl Fn(u64) -> bool) -> LossCorrelation {
+        let mut all = LossCorrelation::default();
+        for number in 0..packets {
+            all.on_settled(Timestamp::from_millis(number * gap), lost(number));
+        }
+        all
+    }
+
+    #[test]
+    fn runs_of_losses_show_at_short_lags_only() {
+        // 4 of each 100 packets, one after the other, 2 ms apart.
+        let all = measured(2, 100_000, |n| n % 100 < 4);
+        let near = all.chance(Duration::from_millis(2)).expect("seen");
+        assert!((near - 0.75).abs() < 0.01, "3 of 4 are followed by another: {near}");
+        let far = all.chance(Duration::from_millis(20)).expect("seen");
+        assert!(far < 0.01, "{far}");
+        let again = all.chance(Duration::from_millis(200)).expect("seen");
+        assert!((again - 0.05).abs() < 0.01, "100 to 200 ms later the next run comes: {again}");
+    }
+
+    #[test]
+    fn packets_of_one_burst_count_and_the_lost_one_itself_does_not() {
+        let mut all = LossCorrelation::default();
+        for burst in 0..1_000 {
+            let at = Timestamp::from_millis(burst * 300);
+            for place in 0..4 {
+                all.on_settled(at, place == 1);
+            }
+        }
+        assert_eq!(all.chance(Duration::ZERO), Some(0.0));
+        assert_eq!(all.chance(Duration::from_millis(3)), None, "never seen");
+    }
+
+    #[test]
+    fn nothing_is_kept_before_the_first_loss_and_little_after_it() {
+        let mut all = LossCorrelation::default();
+        (0..1_000).for_each(|ms| all.on_settled(Timestamp::from_millis(ms), false));
+        assert!(all.ring.is_none());
+        (0..10_000).for_each(|_| all.on_settled(Timestamp::from_millis(2_000), true));
+        assert!(all.ring.is_some_and(|ring| ring.young.len() <= RING / 4 + 1));
+    }
+}
