@@ -2,6 +2,7 @@
 //! scheme.
 
 use crate::crypto::{KeyRing, TlsConfig};
+use crate::detection::Detection;
 use crate::observer::Observer;
 use crate::streams::Limits;
 use congestion::Algorithm;
@@ -47,11 +48,8 @@ pub struct TransportConfig {
     pub max_ack_delay: Duration,
     /// Acknowledge at least every so many ack-eliciting packets (RFC 9000, section 13.2.2).
     pub ack_every: u32,
-    /// Packet threshold of loss detection (RFC 9002, section 6.1.1).
-    pub packet_threshold: u32,
-    /// Time threshold of loss detection as a multiple of the round-trip time in eighths (RFC
-    /// 9002, section 6.1.2: 9/8).
-    pub time_threshold_eighths: u32,
+    /// Rules of loss detection.
+    pub detection: Detection,
     /// UDP payload bytes of the first packets, 1,200 or more.
     pub initial_mtu: u16,
     /// Largest UDP payload that discovery probes for (RFC 8899).
@@ -84,8 +82,7 @@ impl Default for TransportConfig {
             initial_rtt: Duration::from_millis(333),
             max_ack_delay: Duration::from_millis(25),
             ack_every: 2,
-            packet_threshold: 3,
-            time_threshold_eighths: 9,
+            detection: Detection::RFC9002,
             initial_mtu: 1_200,
             max_mtu: 1_452,
             ecn: true,

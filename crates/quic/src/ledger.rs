@@ -182,6 +182,10 @@ pub(crate) struct Ledger {
     tokens: Vec<Vec<Token>>,
     free_tokens: Vec<u32>,
     pub largest_acked: Option<u64>,
+    /// When that packet was sent.
+    largest_acked_sent: Timestamp,
+    /// When early retransmit declares what is left lost.
+    early_at: Option<Timestamp>,
     /// When the newest ack-eliciting packet left.
     pub last_eliciting: Option<Timestamp>,
     /// Ack-eliciting packets in flight.
@@ -329,6 +333,9 @@ impl Ledger {
     ) {
         if number == largest {
             let (time, path) = (record.time_sent, record.path);
+            if self.largest_acked.is_none_or(|known| known < largest) {
+                self.largest_acked_sent = time;
+            }
             outcome.newly_largest = Some(SentPacketTime { time, path });
         }
         outcome.newly_acked += 1;
@@ -356,7 +363,15 @@ impl Ledger {
     ) -> Option<Duration> {
         self.loss_time = None;
         let largest = self.largest_acked?;
-        let delay = thresholds.delay.max(GRANULARITY);
+        let early = match thresholds.time {
+            Patience::Between(rtt) if self.is_tail(largest) => {
+                Some(*self.early_at.get_or_insert(now + (rtt / 4).max(GRANULARITY)))
+            }
+            _ => None,
+        };
+        if early.is_none() {
+            self.early_at = None;
+        }
         let mut run: Option<Timestamp> = None;
         let mut longest = None;
         let mut settled = self.settled.max(self.base);
@@ -368,8 +383,15 @@ impl Ledger {
                 Fate::Acked => run = None,
                 Fate::Skipped | Fate::Lost => {}
                 Fate::Outstanding => {
-                    let due = record.time_sent + delay;
-                    if due <= now || largest - number >= u64::from(thresholds.packets) {
+                    let due = match thresholds.time {
+                        Patience::Since(delay) => Some(record.time_sent + delay.max(GRANULARITY)),
+                        Patience::Between(rtt) => {
+                            let between = self.largest_acked_sent.since(record.time_sent);
+                            if between > rtt { Some(now) } else { early }
+                        }
+                    };
+                    let is_due = due.is_some_and(|due| due <= now);
+                    if is_due || largest - number >= u64::from(thresholds.packets) {
                         record.fate = Fate::Lost;
                         let copy = *record;
                         if copy.ack_eliciting {
@@ -387,7 +409,7 @@ impl Ledger {
                         record.unit = lost(number, &copy, tokens).or(copy.unit);
                     } else {
                         all_settled = false;
-                        self.loss_time = Some(self.loss_time.map_or(due, |t| t.min(due)));
+                        self.loss_time = self.loss_time.into_iter().chain(due).min();
                     }
                 }
             }
@@ -397,6 +419,13 @@ impl Ledger {
         }
         self.settled = settled;
         longest
+    }
+
+    /// Whether no packet after `largest` is in flight that asks for an acknowledgement.
+    fn is_tail(&self, largest: u64) -> bool {
+        let after = (largest + 1).saturating_sub(self.base) as usize;
+        let mut later = self.records.iter().skip(after);
+        !later.any(|record| record.ack_eliciting && record.fate == Fate::Outstanding)
     }
 
     /// Drops settled records from the front, keeping those declared lost for `keep` longer, and
@@ -462,13 +491,23 @@ impl Ledger {
     }
 }
 
+/// How much time makes a packet lost of which a later one was acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    /// So much since it was sent.
+    Since(Duration),
+    /// More than this between its sending and that of the largest acknowledged; or, if nothing
+    /// later is in flight, a quarter of this from now.
+    Between(Duration),
+}
+
 /// When a packet counts as lost (RFC 9002, section 6.1).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Thresholds {
     /// Packets acknowledged beyond it.
     pub packets: u32,
-    /// Time since it was sent.
-    pub delay: Duration,
+    /// Or so much time.
+    pub time: Patience,
     /// Packets sent before this do not count for persistent congestion.
     pub first_rtt_sample: Option<Timestamp>,
 }

@@ -12,6 +12,7 @@ pub mod config;
 mod connection;
 pub mod crypto;
 mod crypto_stream;
+pub mod detection;
 mod ecn;
 mod endpoint;
 mod ids;

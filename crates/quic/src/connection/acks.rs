@@ -4,8 +4,11 @@
 use super::spaces::SpaceId;
 use super::{Connection, violation};
 use crate::crypto_stream::CryptoSend;
+use crate::detection::TimeRule;
 use crate::ids::{LocalIds, RemoteIds};
-use crate::ledger::{BadAck, Carried, Content, Ledger, PacketKind, SentPacket, Thresholds, Token};
+use crate::ledger::{
+    BadAck, Carried, Content, Ledger, PacketKind, Patience, SentPacket, Thresholds, Token,
+};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Path;
@@ -294,8 +297,13 @@ impl Connection {
     fn thresholds(&self) -> Thresholds {
         let rtt = &self.path.rtt;
         Thresholds {
-            packets: self.config.packet_threshold,
-            delay: rtt.conservative() * self.config.time_threshold_eighths / 8,
+            packets: self.config.detection.packets,
+            time: match self.config.detection.time {
+                TimeRule::SinceSent { eighths } => {
+                    Patience::Since(rtt.conservative() * eighths / 8)
+                }
+                TimeRule::BetweenSendings => Patience::Between(rtt.smoothed()),
+            },
             first_rtt_sample: rtt.first_sample(),
         }
     }

@@ -128,6 +128,8 @@ pub struct Connection {
     data: Space,
     streams: Streams,
     recovery: Recovery,
+    /// When the scheme was last asked for replicas.
+    replicas_asked: Timestamp,
     /// Content of each unfinished lost unit, by the place of its key.
     contents: Vec<Vec<StreamRange>>,
     path: Path,
@@ -218,6 +220,7 @@ impl Connection {
             keys: None,
             data: Space::default(),
             streams: Streams::new(&config.limits),
+            replicas_asked: now,
             recovery: Recovery::new((config.scheme)(), config.guard.clone(), now),
             contents: Vec::new(),
             path,

@@ -3,9 +3,14 @@
 
 use super::spaces::SpaceId;
 use super::{CloseReason, Connection, State};
+use crate::detection::ProbeRule;
 use core::time::Duration;
 use units::Timestamp;
 
+/// LSQUIC: tail loss probes before retransmission time-outs, and the least values of both.
+const TAIL_LOSS_PROBES: u32 = 2;
+const MIN_TLP: Duration = Duration::from_millis(10);
+const MIN_RTO: Duration = Duration::from_millis(200);
 /// Largest exponent of the probe time-out's back-off.
 const MAX_BACKOFF: u32 = 10;
 
@@ -33,10 +38,12 @@ impl Connection {
                 soonest(self.space(id).and_then(|space| space.received.deadline()));
             }
             soonest(self.paced_until);
+            // What was offered a chance already and could not leave waits for something else: an
+            // acknowledgement, the pacer, the guard.
+            soonest(self.recovery.next_timeout().filter(|&at| at > self.replicas_asked));
         }
         // RFC 9002, section 6.2.1: no probe time-out while the time threshold is waited for.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
-        soonest(self.recovery.next_timeout());
         soonest(self.path.challenge.map(|c| c.retry_at.min(c.gives_up_at)));
         soonest(self.keep_alive_deadline());
         if let Some(handshake) = &self.handshake {
@@ -117,8 +124,7 @@ impl Connection {
         if self.path.amplification_budget() == 0 {
             return None;
         }
-        let backoff = 1u32 << self.pto_count.min(MAX_BACKOFF);
-        let base = self.path.rtt.pto_base();
+        let (base, backoff) = self.probe_timeout();
         let mut soonest: Option<(Timestamp, SpaceId)> = None;
         for id in SpaceId::ALL {
             let Some(space) = self.space(id) else { continue };
@@ -131,7 +137,10 @@ impl Connection {
                 if self.handshake.is_some() {
                     continue;
                 }
-                timeout += self.peer.max_ack_delay;
+                timeout += match self.config.detection.probe {
+                    ProbeRule::Pto => self.peer.max_ack_delay,
+                    ProbeRule::TlpThenRto => Duration::ZERO,
+                };
             }
             let Some(last) = space.ledger.last_eliciting else { continue };
             let at = last + timeout * backoff;
@@ -140,6 +149,26 @@ impl Connection {
             }
         }
         soonest
+    }
+
+    /// The probe time-out now, and what back-off multiplies it.
+    fn probe_timeout(&self) -> (Duration, u32) {
+        let rtt = &self.path.rtt;
+        match self.config.detection.probe {
+            ProbeRule::Pto => (rtt.pto_base(), 1 << self.pto_count.min(MAX_BACKOFF)),
+            ProbeRule::TlpThenRto if self.pto_count < TAIL_LOSS_PROBES => {
+                let mut timeout = (rtt.smoothed() * 2).max(MIN_TLP);
+                if self.data.ledger.eliciting_in_flight == 1 {
+                    let alone = rtt.smoothed() * 3 / 2 + self.peer.max_ack_delay;
+                    timeout = timeout.max(alone);
+                }
+                (timeout, 1)
+            }
+            ProbeRule::TlpThenRto => {
+                let timeout = (rtt.smoothed() + rtt.variance() * 4).max(MIN_RTO);
+                (timeout, 1 << (self.pto_count - TAIL_LOSS_PROBES).min(MAX_BACKOFF))
+            }
+        }
     }
 
     fn on_probe_timeout(&mut self, id: SpaceId) {

@@ -46,9 +46,13 @@ fn ack(ledger: &mut Ledger, ranges: &[RangeInclusive<u64>]) -> Result<Vec<(u64, 
 }
 
 fn lost(ledger: &mut Ledger, now: Timestamp, delay: Duration) -> (Vec<u64>, Option<Duration>) {
+    lost_by(ledger, now, Patience::Since(delay))
+}
+
+fn lost_by(ledger: &mut Ledger, now: Timestamp, time: Patience) -> (Vec<u64>, Option<Duration>) {
     let mut all = Vec::new();
     let first_rtt_sample = Some(Timestamp::ZERO);
-    let thresholds = Thresholds { packets: 3, delay, first_rtt_sample };
+    let thresholds = Thresholds { packets: 3, time, first_rtt_sample };
     let run = ledger.detect_lost(now, &thresholds, |number, _, _| {
         all.push(number);
         None
@@ -96,6 +100,29 @@ fn packets_are_lost_by_number_or_by_time() {
     // The newest, beyond the largest acknowledged, is the probe's business.
     assert_eq!((lost(&mut ledger, at(10_000), RTT).0, ledger.loss_time), (vec![], None));
     assert_eq!(ledger.eliciting_in_flight, 1);
+}
+
+#[test]
+fn as_lsquic_has_it_packets_are_lost_by_the_distance_of_sendings_or_early_at_the_tail() {
+    let between = Patience::Between(RTT);
+    let mut tail = ledger(4);
+    // Two packets with another far behind them: what was sent more than an RTT earlier is lost.
+    let mut ledger = ledger(2);
+    ledger.push(packet(102));
+    ack(&mut ledger, &[2..=2]).expect("honest");
+    assert_eq!(lost_by(&mut ledger, at(202), between).0, [0]);
+    assert_eq!(ledger.loss_time, Some(at(202) + RTT / 4), "nothing is left behind the largest");
+    // With another one in flight, there is no hurry.
+    ledger.push(packet(210));
+    assert_eq!((lost_by(&mut ledger, at(230), between).0, ledger.loss_time), (vec![], None));
+    // Once that one is acknowledged too, a quarter of an RTT is left.
+    ack(&mut ledger, &[3..=3]).expect("honest");
+    assert_eq!(lost_by(&mut ledger, at(300), between).0, [1], "sent 208 ms before it");
+    ack(&mut tail, &[3..=3, 0..=1]).expect("honest");
+    assert_eq!(lost_by(&mut tail, at(104), between).0, [0; 0]);
+    assert_eq!(tail.loss_time, Some(at(104) + RTT / 4));
+    assert_eq!(lost_by(&mut tail, at(120), between).0, [0; 0]);
+    assert_eq!(lost_by(&mut tail, at(129), between).0, [2]);
 }
 
 #[test]

@@ -1,0 +1,294 @@
+//! Sending: which datagrams leave and when, in the order that docs/architecture.md gives: path
+//! validation, the handshake, MTU probes, then batches of 1-RTT packets: probes, control frames and
+//! first copies, due replicas, new data, off-mode replicas. `packet` chooses and writes what one
+//! packet carries, `early` makes the datagrams of the handshake and of the end.
+
+mod early;
+mod packet;
+
+use super::migration::{NO_PATH, OffPathFrame};
+use super::{Connection, Context, State};
+use crate::ledger::PacketKind;
+use crate::mtud::BASE;
+use crate::path::Addresses;
+use crate::wire::{put_path_challenge, put_path_response, put_ping};
+use recovery::SendOpportunity;
+use units::{Ecn, Timestamp};
+
+/// Packets that only acknowledge before one of them carries a PING.
+const PING_EVERY: u32 = 32;
+
+/// Datagrams to send: all of `segment` bytes, but the last, which may be shorter.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// Where to, and from which of our addresses.
+    pub addresses: Addresses,
+    /// Codepoint for all of them.
+    pub ecn: Ecn,
+    /// Bytes written to the buffer.
+    pub len: usize,
+    /// Bytes of each datagram.
+    pub segment: usize,
+}
+
+/// What congestion control grants to one batch, in bytes.
+#[derive(Clone, Copy)]
+struct Allowance {
+    window: u64,
+    pacing: u64,
+}
+
+impl Connection {
+    /// Writes the next datagrams, at most `max_segments`, into `buf`; `None` when nothing may or
+    /// needs to be sent now. To be called until then, after every event and time-out.
+    pub(crate) fn poll_transmit(
+        &mut self,
+        now: Timestamp,
+        buf: &mut [u8],
+        max_segments: usize,
+        ctx: &mut Context<'_>,
+    ) -> Option<Transmit> {
+        match self.state {
+            State::Open => {}
+            State::Closing { ref mut due, .. } => {
+                return core::mem::take(due).then(|| self.transmit_close(now, buf, ctx)).flatten();
+            }
+            State::Draining { .. } | State::Drained => return None,
+        }
+        self.paced_until = None;
+        if let Some(transmit) = self.transmit_off_path(now, buf) {
+            return Some(transmit);
+        }
+        let budget = self.path.amplification_budget();
+        if budget == 0 {
+            return None;
+        }
+        if self.handshake.is_some()
+            && let Some(transmit) = self.transmit_handshake(now, buf, budget, ctx)
+        {
+            return Some(transmit);
+        }
+        self.keys.as_ref()?;
+        if let Err(error) = self.maintain_keys(now) {
+            self.fail(now, error);
+            return self.poll_transmit(now, buf, max_segments, ctx);
+        }
+        if let Some(transmit) = self.transmit_mtu_probe(now, buf) {
+            return Some(transmit);
+        }
+        self.transmit_data(now, buf, max_segments, budget, ctx)
+    }
+
+    /// One or more datagrams of 1-RTT packets.
+    fn transmit_data(
+        &mut self,
+        now: Timestamp,
+        buf: &mut [u8],
+        max_segments: usize,
+        mut budget: u64,
+        ctx: &mut Context<'_>,
+    ) -> Option<Transmit> {
+        let mtu = usize::from(self.path.mtud.current());
+        let mut allowance = Allowance {
+            window: self.path.controller.window(),
+            pacing: self.path.pacing_budget(now),
+        };
+        let mut len = 0;
+        for count in 0..max_segments {
+            let room = mtu.min(usize::try_from(budget).unwrap_or(mtu));
+            let Some(slice) = buf.get_mut(len..len + room) else { break };
+            let Some((size, alone)) = self.data_packet(now, slice, allowance, count == 0, ctx)
+            else {
+                break;
+            };
+            len += size;
+            budget -= size as u64;
+            allowance.pacing = allowance.pacing.saturating_sub(size as u64);
+            if size < mtu || alone {
+                break;
+            }
+        }
+        if len == 0 {
+            return None;
+        }
+        Some(self.sent(Transmit {
+            addresses: self.path.addresses,
+            ecn: self.path.ecn.codepoint(),
+            len,
+            segment: mtu.min(len),
+        }))
+    }
+
+    /// Counts what leaves on the present path.
+    fn sent(&mut self, transmit: Transmit) -> Transmit {
+        self.path.sent += transmit.len as u64;
+        self.stats.bytes_sent += transmit.len as u64;
+        self.stats.datagrams_sent += transmit.len.div_ceil(transmit.segment.max(1)) as u64;
+        transmit
+    }
+
+    /// One 1-RTT packet; `first` of its batch. Returns its size, and whether nothing may follow in
+    /// the batch.
+    fn data_packet(
+        &mut self,
+        now: Timestamp,
+        buf: &mut [u8],
+        allowance: Allowance,
+        first: bool,
+        ctx: &mut Context<'_>,
+    ) -> Option<(usize, bool)> {
+        let probing = self.data.probes > 0;
+        if probing && !first {
+            return None;
+        }
+        let mtu = u64::from(self.path.mtud.current());
+        let in_flight = self.path.in_flight;
+        let window = probing || in_flight == 0 || in_flight + mtu <= allowance.window;
+        let paced = !probing && allowance.pacing < mtu;
+        let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
+        let may_elicit = window && !paced;
+        let urgent = self.has_control();
+        let waiting = self.recovery.next_waiting().is_some();
+        let fresh = self.streams.has_sendable();
+        let wants = probing || urgent || waiting || fresh;
+        let off_mode = !waiting && !fresh;
+        self.recovery.set_off_mode(now, off_mode, off_mode && self.streams.is_flow_blocked());
+        self.replicas_asked = now;
+        if !may_elicit && (wants || !self.recovery.is_empty()) {
+            self.path.limited |= wants;
+            if paced {
+                let rate = self.path.pacing_rate();
+                let at = self.path.pacer.time_until(mtu, now, rate);
+                self.paced_until = Some(at.unwrap_or(now));
+            }
+        }
+        if may_elicit && !wants && self.handshake.is_none() {
+            self.path.limited = false;
+            self.path.sampler.set_app_limited(in_flight);
+        }
+        let beyond = !window && !paced && self.may_pass_window(in_flight, allowance.window, mtu);
+        // First copies and control frames go first.
+        let replica = if !(probing || may_elicit && (waiting || urgent)) && (may_elicit || beyond) {
+            self.recovery.poll_replica(now, &SendOpportunity { off_mode })
+        } else {
+            None
+        };
+        if !(may_elicit && wants || replica.is_some() || ack_due) {
+            return None;
+        }
+        if replica.is_some() && !first {
+            return None;
+        }
+
+        self.skip_number(ctx);
+        let mut draft = self.begin_short(buf)?;
+        if self.data.received.wants_ack() {
+            self.write_ack(now, &mut draft);
+        }
+        if may_elicit {
+            self.fill(now, &mut draft, probing, replica, ctx);
+        } else if let Some(key) = replica {
+            self.write_replica(now, &mut draft, key);
+        }
+        if draft.w.position() == draft.payload_at {
+            return None;
+        }
+        // RFC 9000, section 13.2.4: a PING now and then among packets that only acknowledge, so
+        // that the peer's answer lets both sides forget.
+        if may_elicit
+            && !draft.eliciting
+            && self.data.ledger.plain_run >= PING_EVERY
+            && draft.w.remaining() > 0
+        {
+            put_ping(&mut draft.w);
+            draft.eliciting = true;
+        }
+        if draft.eliciting {
+            self.data.probes = self.data.probes.saturating_sub(1);
+        }
+        let alone = draft.alone;
+        let built = draft.build();
+        Some((self.end_short(now, buf, built, self.path.generation), alone))
+    }
+
+    /// ART's opportunism (section 6.4): a replica may pass the window by 2 packets or a quarter of it,
+    /// but not where the network may be in trouble or the peer somebody else.
+    fn may_pass_window(&self, in_flight: u64, window: u64, mtu: u64) -> bool {
+        self.recovery.passes_window()
+            && self.pto_count == 0
+            && self.handshake.is_none()
+            && self.path.validated
+            && in_flight + mtu <= window + (2 * mtu).max(window / 4)
+    }
+
+    /// Frames that are no stream data wait.
+    fn has_control(&self) -> bool {
+        self.handshake_done_due
+            || self.ping_due
+            || self.data.crypto_send.is_due()
+            || self.local_ids.is_due()
+            || self.remote_ids.is_due()
+            || self.new_tokens.iter().any(|(due, _)| *due)
+            || self.streams.has_control()
+    }
+
+    /// A padded datagram with PATH_CHALLENGE or PATH_RESPONSE.
+    fn transmit_off_path(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
+        self.keys.as_ref()?;
+        let own_challenge = self.path.challenge.as_mut().filter(|c| c.due).map(|challenge| {
+            challenge.due = false;
+            challenge.data
+        });
+        let (addresses, frame, limit) = match own_challenge {
+            Some(data) => {
+                let limit = self.path.amplification_budget();
+                (self.path.addresses, OffPathFrame::Challenge(data), limit)
+            }
+            None => {
+                let owed = self.off_path.pop_front()?;
+                (owed.addresses, owed.frame, owed.limit)
+            }
+        };
+        let on_path = addresses.remote == self.path.addresses.remote;
+        let limit = if on_path { limit.min(self.path.amplification_budget()) } else { limit };
+        // RFC 9000, section 8.2.1: expanded to 1,200 bytes unless the anti-amplification limit
+        // does not permit it.
+        let size = usize::from(BASE).min(usize::try_from(limit).unwrap_or(usize::MAX));
+        let buf = buf.get_mut(..size)?;
+        let mut draft = self.begin_short(buf)?;
+        match frame {
+            OffPathFrame::Challenge(data) => put_path_challenge(&mut draft.w, data),
+            OffPathFrame::Response(data) => put_path_response(&mut draft.w, data),
+        }
+        draft.pad();
+        draft.eliciting = true;
+        let built = draft.build();
+        // Booked on no path: its fate says nothing about the present one.
+        self.end_short(now, buf, built, NO_PATH);
+        let transmit = Transmit { addresses, ecn: Ecn::NotEct, len: size, segment: size };
+        Some(if on_path { self.sent(transmit) } else { transmit })
+    }
+
+    /// A padded PING that tests a larger datagram size (RFC 8899).
+    fn transmit_mtu_probe(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
+        if self.handshake.is_some() || !self.path.validated || self.data.probes > 0 {
+            return None;
+        }
+        let size = self.path.mtud.probe_due(now)?;
+        if self.path.window_room() < u64::from(size) {
+            return None;
+        }
+        let len = usize::from(size);
+        let buf = buf.get_mut(..len)?;
+        let mut draft = self.begin_short(buf)?;
+        put_ping(&mut draft.w);
+        draft.pad();
+        draft.eliciting = true;
+        draft.kind = PacketKind::MtuProbe;
+        self.path.mtud.on_probe_sent(size);
+        let built = draft.build();
+        self.end_short(now, buf, built, self.path.generation);
+        let ecn = self.path.ecn.codepoint();
+        Some(self.sent(Transmit { addresses: self.path.addresses, ecn, len, segment: len }))
+    }
+}

@@ -1,0 +1,464 @@
+//! One packet: its header, the frames that it carries, in the order of docs/architecture.md, its
+//! protection (RFC 9001, section 5), and its entry in the books.
+
+use crate::connection::spaces::SpaceId;
+use crate::connection::{Connection, Context};
+use crate::crypto::TAG_LEN;
+use crate::ledger::{Carried, Content, Fate, PacketKind, SentPacket, Token};
+use crate::observer;
+use crate::streams::StreamRange;
+use crate::wire::{
+    Writer, max_len, new_token_len, packet_number_len, put_handshake_done, put_new_connection_id,
+    put_new_token, put_packet_number, put_ping, put_retire_connection_id, put_short_header,
+    put_stream_header, stream_header_len,
+};
+use congestion::RateStamp;
+use rand_chacha::rand_core::Rng;
+use recovery::{CopyKind, UnitKey};
+use units::{Ecn, PacketNumber, Timestamp};
+
+/// Exponent of the delay field in our ACK frames (the default of RFC 9000, section 18.2).
+pub(super) const ACK_DELAY_EXPONENT: u32 = 3;
+/// Packet number and payload must make up this much for header protection (RFC 9001, section
+/// 5.4.2).
+pub(super) const MIN_SAMPLE: usize = 4;
+/// The least room that makes another STREAM frame worthwhile.
+const MIN_STREAM_ROOM: usize = 32;
+/// The least room for a packet's header and frames.
+pub(super) const MIN_ROOM: usize = 64;
+
+/// A packet whose frames are being written.
+pub(super) struct Draft<'a> {
+    pub(super) w: Writer<'a>,
+    number: u64,
+    pn_offset: usize,
+    pub(super) payload_at: usize,
+    pub(super) kind: PacketKind,
+    unit: Option<UnitKey>,
+    /// The first STREAM frame; whatever else there is stands in the connection's scratch list.
+    content: Content,
+    pub(super) eliciting: bool,
+    /// Goes out in a transmission of its own.
+    pub(super) alone: bool,
+}
+
+/// A packet whose frames are written; what is left is to seal it.
+#[derive(Clone, Copy)]
+pub(super) struct Built {
+    pub(super) number: u64,
+    pub(super) pn_offset: usize,
+    pub(super) payload_at: usize,
+    pub(super) end: usize,
+    pub(super) kind: PacketKind,
+    pub(super) unit: Option<UnitKey>,
+    pub(super) content: Content,
+    pub(super) eliciting: bool,
+}
+
+impl Draft<'_> {
+    /// Ends the frames, padded so far as header protection needs it.
+    #[inline(always)]
+    pub(super) fn build(mut self) -> Built {
+        let least = self.pn_offset + MIN_SAMPLE;
+        let missing = least.saturating_sub(self.w.position());
+        self.w.fill(0, missing);
+        Built {
+            number: self.number,
+            pn_offset: self.pn_offset,
+            payload_at: self.payload_at,
+            end: self.w.position(),
+            kind: self.kind,
+            unit: self.unit,
+            content: self.content,
+            eliciting: self.eliciting,
+        }
+    }
+
+    /// Fills the packet up with PADDING.
+    pub(super) fn pad(&mut self) {
+        self.w.fill(0, self.w.remaining());
+    }
+}
+
+impl Connection {
+    /// Leaves out a packet number now and then (RFC 9000, section 21.4).
+    pub(super) fn skip_number(&mut self, ctx: &mut Context<'_>) {
+        if self.data.ledger.next_number() == self.next_skip {
+            self.data.ledger.skip_number();
+            // The distance grows with the numbers, so that skipping stays cheap and a peer that
+            // acknowledges ahead is still caught soon.
+            let spread = self.next_skip.clamp(64, 65_536);
+            self.next_skip += spread + ctx.rng.next_u64() % spread;
+        }
+    }
+
+    /// Starts a 1-RTT packet in `buf`; it leaves room for the tag.
+    #[inline(always)]
+    pub(super) fn begin_short<'a>(&mut self, buf: &'a mut [u8]) -> Option<Draft<'a>> {
+        self.scratch.clear();
+        let keys = self.keys.as_ref()?;
+        let number = self.data.ledger.next_number();
+        let pn_len = packet_number_len(number, self.data.ledger.largest_acked);
+        let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
+        let mut w = Writer::new(&mut buf[..end]);
+        // RFC 9287, section 3.1: the fixed bit is greased towards peers that allow it.
+        let fixed_bit = !self.peer.grease_quic_bit || number & 0x3f != 0x2a;
+        let id = &self.remote_ids.active.id;
+        put_short_header(&mut w, id, false, keys.local_phase(), pn_len, fixed_bit);
+        let pn_offset = w.position();
+        put_packet_number(&mut w, number, pn_len);
+        Some(Draft {
+            payload_at: w.position(),
+            w,
+            number,
+            pn_offset,
+            kind: PacketKind::Original,
+            unit: None,
+            content: Content::NOTHING,
+            eliciting: false,
+            alone: false,
+        })
+    }
+
+    /// Seals and books the packet at the start of `buf`. Returns its size.
+    pub(super) fn end_short(
+        &mut self,
+        now: Timestamp,
+        buf: &mut [u8],
+        built: Built,
+        generation: u8,
+    ) -> usize {
+        let Built { number, pn_offset, payload_at, end, .. } = built;
+        let size = end + TAG_LEN;
+        self.observe_sent(now, SpaceId::Data, &built, &buf[payload_at..end]);
+        if let Some(keys) = &mut self.keys {
+            keys.seal(number, &mut buf[..size], pn_offset, payload_at - pn_offset);
+        }
+        self.book(now, SpaceId::Data, &built, generation);
+        size
+    }
+
+    pub(super) fn observe_sent(
+        &mut self,
+        now: Timestamp,
+        id: SpaceId,
+        built: &Built,
+        payload: &[u8],
+    ) {
+        if let Some(observer) = &mut self.observer {
+            observer.on_event(
+                now,
+                &observer::Event::PacketSent {
+                    ty: id.packet_type(),
+                    number: built.number,
+                    size: built.end + TAG_LEN,
+                    payload,
+                    purpose: built.kind.into(),
+                },
+            );
+        }
+    }
+
+    /// Enters a packet in the books of its space and of the path.
+    #[inline]
+    pub(super) fn book(&mut self, now: Timestamp, id: SpaceId, built: &Built, generation: u8) {
+        let size = built.end + TAG_LEN;
+        self.stats.packets_sent += 1;
+        let (mut stamp, mut ect) = (RateStamp::default(), false);
+        if generation == self.path.generation {
+            let path = &mut self.path;
+            ect = path.ecn.codepoint() != Ecn::NotEct;
+            path.ecn.on_sent();
+            if built.eliciting {
+                let number = PacketNumber(built.number);
+                stamp = path.sampler.on_sent(now, path.in_flight);
+                path.controller.on_sent(now, number, size as u64, path.in_flight);
+                path.pacer.consumed(size as u64);
+                path.in_flight += size as u64;
+            }
+        }
+        if built.eliciting && id == SpaceId::Data {
+            match built.kind.copy() {
+                Some(kind) => self.recovery.on_copy_bytes(kind, size as u16),
+                None => self.recovery.on_first_transmission(size as u16),
+            }
+        }
+        if built.eliciting && !self.eliciting_since_received {
+            self.eliciting_since_received = true;
+            self.idle_reference = now;
+        }
+        let record = |content| SentPacket {
+            time_sent: now,
+            stamp,
+            content,
+            unit: built.unit,
+            kind: built.kind,
+            size: size as u16,
+            path: generation,
+            ack_eliciting: built.eliciting,
+            ect,
+            fate: Fate::Outstanding,
+        };
+        if self.scratch.is_empty() {
+            if let Some(space) = self.space_mut(id) {
+                space.ledger.push(record(built.content));
+            }
+            return;
+        }
+        let mut tokens = core::mem::take(&mut self.scratch);
+        if let Carried::Stream(range) = built.content.get() {
+            tokens.push(Token::Stream(range));
+        }
+        if let Some(space) = self.space_mut(id) {
+            let content = space.ledger.keep(&tokens);
+            space.ledger.push(record(content));
+        }
+        tokens.clear();
+        self.scratch = tokens;
+    }
+
+    /// Writes frames in the order of the house.
+    pub(super) fn fill(
+        &mut self,
+        now: Timestamp,
+        draft: &mut Draft<'_>,
+        probing: bool,
+        replica: Option<UnitKey>,
+        ctx: &mut Context<'_>,
+    ) {
+        if probing {
+            draft.alone = true;
+            self.write_probe(now, draft);
+            return;
+        }
+        if self.has_control() {
+            self.write_control(draft, ctx);
+        }
+        while let Some(key) = self.recovery.next_waiting() {
+            if draft.eliciting {
+                // Control frames leave in a packet of their own: a copy carries no other content.
+                return;
+            }
+            if self.write_unit(now, draft, key, CopyKind::Retransmission) {
+                return;
+            }
+        }
+        if let Some(key) = replica
+            && self.write_replica(now, draft, key)
+        {
+            return;
+        }
+        self.write_new_data(draft);
+    }
+
+    /// Two copies of a unit never leave in one batch: they would be lost together. Returns whether
+    /// anything was written.
+    pub(super) fn write_replica(
+        &mut self,
+        now: Timestamp,
+        draft: &mut Draft<'_>,
+        key: UnitKey,
+    ) -> bool {
+        draft.alone = true;
+        self.write_unit(now, draft, key, CopyKind::Replica)
+    }
+
+    fn write_new_data(&mut self, draft: &mut Draft<'_>) {
+        while draft.w.remaining() >= MIN_STREAM_ROOM {
+            let Some(range) = self.streams.next_range(draft.w.remaining()) else { return };
+            self.write_range(draft, &range);
+        }
+    }
+
+    /// Writes a STREAM frame that is known to fit.
+    #[inline]
+    fn write_range(&mut self, draft: &mut Draft<'_>, range: &StreamRange) -> bool {
+        let len = usize::from(range.len);
+        put_stream_header(&mut draft.w, range.id, range.offset, Some(len), range.fin);
+        if !self.streams.copy(range, draft.w.reserve(len)) {
+            return false;
+        }
+        draft.eliciting = true;
+        if draft.content.is_nothing() {
+            draft.content = Content::stream(*range);
+        } else {
+            self.scratch.push(Token::Stream(*range));
+        }
+        true
+    }
+
+    /// Writes what is still missing of a unit. Of a retransmission, what does not fit becomes a unit of
+    /// its own.
+    /// Returns whether anything was written; if nothing is missing any more, the unit is over.
+    fn write_unit(
+        &mut self,
+        now: Timestamp,
+        draft: &mut Draft<'_>,
+        key: UnitKey,
+        kind: CopyKind,
+    ) -> bool {
+        let content = core::mem::take(&mut self.contents[key.index()]);
+        let mut missing = Vec::with_capacity(content.len());
+        for range in &content {
+            self.streams.unacked(range, &mut missing);
+        }
+        if missing.is_empty() {
+            if content.iter().any(|range| self.streams.is_reset(range)) {
+                self.recovery.on_abandoned(now, key);
+            } else {
+                self.recovery.on_finished(now, key, None);
+            }
+            return false;
+        }
+        let mut kept = Vec::with_capacity(missing.len());
+        let mut rest = Vec::new();
+        for range in missing {
+            let fit =
+                if rest.is_empty() { fitting(&range, draft.w.remaining()) } else { Fit::None };
+            match fit {
+                Fit::Whole => kept.push(range),
+                Fit::Part(len) => {
+                    let (head, tail) = split_range(&range, len);
+                    kept.push(head);
+                    rest.push(tail);
+                }
+                Fit::None => {
+                    rest.push(range);
+                    continue;
+                }
+            }
+            if let Some(range) = kept.last() {
+                self.write_range(draft, range);
+            }
+        }
+        if kept.is_empty() {
+            kept = rest;
+        } else if kind != CopyKind::Retransmission {
+            // Other copies of the rest may be outstanding under this key: it stays one unit, and
+            // this copy carries a part of it.
+            kept.append(&mut rest);
+        } else if !rest.is_empty() {
+            let bytes = rest.iter().map(|range| u32::from(range.len)).sum();
+            if let Some(other) = self.recovery.split(key, bytes) {
+                self.set_content(other, rest);
+            }
+        }
+        let written = draft.eliciting;
+        self.contents[key.index()] = kept;
+        if written {
+            draft.kind = PacketKind::Copy(kind);
+            draft.unit = Some(key);
+            self.recovery.on_copy_sent(now, key, kind);
+        }
+        written
+    }
+
+    /// RFC 9002, section 6.2.4: a probe carries the oldest unfinished unit, else the oldest
+    /// unacknowledged data, else new data, else a PING.
+    fn write_probe(&mut self, now: Timestamp, draft: &mut Draft<'_>) {
+        if self.data.crypto_send.is_due() || self.handshake_done_due {
+            self.write_transport_control(draft);
+        }
+        while !draft.eliciting
+            && let Some(key) = self.recovery.oldest()
+        {
+            self.write_unit(now, draft, key, CopyKind::Probe);
+        }
+        if !draft.eliciting {
+            let room = draft.w.remaining().saturating_sub(MIN_STREAM_ROOM);
+            if let Some(range) = self.streams.oldest_unacked(room) {
+                if let Some(first_sent) = self.data.ledger.oldest_eliciting() {
+                    self.recovery.on_probed(now, first_sent);
+                }
+                draft.kind = PacketKind::Copy(CopyKind::Probe);
+                self.write_range(draft, &range);
+            } else {
+                self.write_new_data(draft);
+            }
+        }
+        if !draft.eliciting {
+            put_ping(&mut draft.w);
+            draft.eliciting = true;
+        }
+    }
+
+    pub(super) fn write_ack(&mut self, now: Timestamp, draft: &mut Draft<'_>) {
+        let received = &mut self.data.received;
+        if let Some(largest) = received.write_ack(now, ACK_DELAY_EXPONENT, &mut draft.w) {
+            self.scratch.push(Token::Ack { largest });
+        }
+    }
+
+    /// HANDSHAKE_DONE and handshake bytes.
+    fn write_transport_control(&mut self, draft: &mut Draft<'_>) {
+        if self.handshake_done_due && draft.w.remaining() >= max_len::HANDSHAKE_DONE {
+            put_handshake_done(&mut draft.w);
+            self.handshake_done_due = false;
+            self.scratch.push(Token::HandshakeDone);
+            draft.eliciting = true;
+        }
+        while let Some(token) = self.data.crypto_send.write_frame(&mut draft.w) {
+            self.scratch.push(token);
+            draft.eliciting = true;
+        }
+    }
+
+    fn write_control(&mut self, draft: &mut Draft<'_>, ctx: &mut Context<'_>) {
+        self.write_transport_control(draft);
+        if core::mem::take(&mut self.ping_due) {
+            put_ping(&mut draft.w);
+            draft.eliciting = true;
+        }
+        let before = self.scratch.len();
+        while draft.w.remaining() >= max_len::NEW_CONNECTION_ID
+            && let Some(sequence) = self.local_ids.next_due()
+        {
+            let id = self.local_ids.get(sequence, ctx.keys.cids());
+            let reset_token = ctx.keys.cids().reset_token(id.as_slice());
+            put_new_connection_id(&mut draft.w, sequence, 0, &id, &reset_token);
+            self.local_ids.sent();
+            self.scratch.push(Token::NewConnectionId(sequence));
+        }
+        while draft.w.remaining() >= max_len::RETIRE_CONNECTION_ID
+            && let Some(sequence) = self.remote_ids.next_due()
+        {
+            put_retire_connection_id(&mut draft.w, sequence);
+            self.remote_ids.sent();
+            self.scratch.push(Token::RetireConnectionId(sequence));
+        }
+        for (place, (due, token)) in self.new_tokens.iter_mut().enumerate() {
+            if *due && draft.w.remaining() >= new_token_len(token.len()) {
+                put_new_token(&mut draft.w, token);
+                *due = false;
+                self.scratch.push(Token::AddressProof(place as u32));
+            }
+        }
+        let scratch = &mut self.scratch;
+        self.streams.write_control(&mut draft.w, &mut |frame| scratch.push(Token::Control(frame)));
+        draft.eliciting |= self.scratch.len() > before;
+    }
+}
+
+enum Fit {
+    Whole,
+    Part(u16),
+    None,
+}
+
+/// How much of a range fits into `room` bytes, frame header included.
+fn fitting(range: &StreamRange, room: usize) -> Fit {
+    let header = stream_header_len(range.id, range.offset, Some(usize::from(range.len)));
+    match room.checked_sub(header) {
+        Some(room) if room >= usize::from(range.len) => Fit::Whole,
+        Some(room) if room >= MIN_STREAM_ROOM => Fit::Part(room as u16),
+        _ => Fit::None,
+    }
+}
+
+/// The first `len` bytes of a range, and the rest, which keeps the FIN.
+fn split_range(range: &StreamRange, len: u16) -> (StreamRange, StreamRange) {
+    let head = StreamRange { len, fin: false, ..*range };
+    let tail =
+        StreamRange { offset: range.offset + u64::from(len), len: range.len - len, ..*range };
+    (head, tail)
+}
