@@ -1,13 +1,11 @@
 //! The in-memory pair: our endpoint and an unmodified `quinn-proto` client, joined by a pipe in
 //! virtual time that a test can make slow, lossy, or hostile.
 
+mod server;
+
 use bytes::{Bytes, BytesMut};
-use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings};
-use quic::{
-    Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, RetryPolicy, TransportConfig,
-};
+use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, TransportConfig};
 use quinn_proto as client;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -18,9 +16,8 @@ use mendcast_quic as quic;
 
 pub const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1)), 443);
 pub const CLIENT: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
-const UNIX: u64 = 1_800_000_000;
 
-/// A certificate authority of one, and both sides' configurations.
+/// Both sides' configurations.
 pub struct Setup {
     pub server: EndpointConfig,
     pub client: client::ClientConfig,
@@ -35,47 +32,8 @@ impl Setup {
 
     /// The client sends a PING after this much silence.
     pub fn with_keep_alive(seed: u64, keep_alive: Option<Duration>) -> Self {
-        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
-        let params = rcgen::CertificateParams::new(vec!["server".to_owned()]).expect("a name");
-        let cert = params.self_signed(&key).expect("a certificate");
-        let keys = Arc::new(KeyRing::new(&[7; 32], &[(0, [9; 32])]));
-        let tls = TlsConfig::new(TlsSettings {
-            certificate_chain: vec![cert.der().to_vec()],
-            private_key: PrivatePkcs8KeyDer::from(key.serialize_der()).secret_pkcs8_der().to_vec(),
-            alpn: vec![b"test".to_vec()],
-            keys: keys.clone(),
-            single_use: Arc::new(SingleUseLog::new(0, 120, 1_000)),
-            time: Arc::new(SystemTime),
-            early_data: true,
-            early_data_context: 0,
-            tickets: 1,
-            ticket_lifetime: 86_400,
-            ciphers: Vec::new(),
-            one_rtt: OneRttProtection::Real,
-        })
-        .expect("a valid configuration");
-        let server = EndpointConfig {
-            transport: Arc::new(TransportConfig::default()),
-            tls: Arc::new(tls),
-            keys,
-            retry: RetryPolicy::Never,
-            token_lifetime: Duration::from_secs(86_400),
-            max_connections: 100,
-            server_id: 1,
-            core: 0,
-            unix_origin: UNIX,
-        };
-        let mut roots = rustls::RootCertStore::empty();
-        roots.add(CertificateDer::from(cert.der().to_vec())).expect("a root");
-        let mut tls = rustls::ClientConfig::builder_with_provider(Arc::new(
-            rustls::crypto::aws_lc_rs::default_provider(),
-        ))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .expect("TLS 1.3")
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-        tls.alpn_protocols = vec![b"test".to_vec()];
-        tls.enable_early_data = true;
+        let provider = rustls::crypto::aws_lc_rs::default_provider();
+        let tls = server::client_tls(provider, b"test");
         let tls = client::crypto::rustls::QuicClientConfig::try_from(tls).expect("a suite");
         let mut config = client::ClientConfig::new(Arc::new(tls));
         let mut transport = client::TransportConfig::default();
@@ -84,7 +42,7 @@ impl Setup {
         // A client that only receives learns of a new address of its own by talking.
         transport.keep_alive_interval(keep_alive);
         config.transport_config(Arc::new(transport));
-        Self { server, client: config, seed, client_mtud: true }
+        Self { server: server::config(), client: config, seed, client_mtud: true }
     }
 
     pub fn transport(&mut self, change: impl FnOnce(&mut TransportConfig)) {

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use mendcast_quic::wire::{
     Frame, Frames, PacketType, put_crypto, put_max_data, put_ping, put_stop_sending,
     put_stream_header,
@@ -11,7 +10,7 @@ use mendcast_quic::wire::{
 use units::StreamId;
 
 use crate::raw::{Parameters, Raw, ack, frames, honest, id, varint};
-use crate::{client, connected};
+use crate::{client, connected, downloading};
 
 const INTERNAL_ERROR: u64 = 0x01;
 const PROTOCOL_VIOLATION: u64 = 0x0a;
@@ -26,18 +25,6 @@ fn generous() -> Parameters {
         }
     }
     parameters
-}
-
-/// A request whose answer of `len` bytes is on its way.
-fn downloading(len: usize) -> Raw {
-    let mut raw = client(&generous());
-    raw.connect();
-    raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
-    let handle = raw.handle.expect("a connection");
-    let connection = raw.server.connection(handle).expect("open");
-    connection.write(StreamId(0), Bytes::from(vec![7; len])).expect("an open stream");
-    raw.collect();
-    raw
 }
 
 fn window(raw: &mut Raw) -> u64 {
@@ -63,7 +50,7 @@ fn acknowledgements_before_there_is_anything_to_acknowledge() {
 #[test]
 fn an_acknowledgement_of_everything_meets_a_number_that_was_skipped() {
     // RFC 9000, section 21.4: a client that acknowledges what it never received.
-    let mut raw = downloading(20_000_000);
+    let mut raw = downloading(&generous(), 20_000_000);
     let mut turns = 0;
     while raw.close.is_none() && turns < 1_000 {
         turns += 1;
@@ -78,7 +65,7 @@ fn an_acknowledgement_of_everything_meets_a_number_that_was_skipped() {
 
 #[test]
 fn an_acknowledgement_that_runs_ahead_is_caught_at_once() {
-    let mut raw = downloading(1_000_000);
+    let mut raw = downloading(&generous(), 1_000_000);
     let largest = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
     raw.send(PacketType::OneRtt, &ack(0, largest + 10));
     assert_eq!(raw.code(), Some(PROTOCOL_VIOLATION), "{:?}", raw.close);
@@ -86,7 +73,7 @@ fn an_acknowledgement_that_runs_ahead_is_caught_at_once() {
 
 #[test]
 fn a_client_that_acknowledges_nothing_gets_a_window_and_probes() {
-    let mut raw = downloading(20_000_000);
+    let mut raw = downloading(&generous(), 20_000_000);
     let window = window(&mut raw) as usize;
     let before = raw.server_bytes;
     for _ in 0..600 {
@@ -168,7 +155,7 @@ fn a_packet_number_far_ahead_is_as_good_as_any() {
 
 #[test]
 fn delays_and_ranges_out_of_the_world_change_nothing() {
-    let mut raw = downloading(1_000_000);
+    let mut raw = downloading(&generous(), 1_000_000);
     raw.wait(Duration::from_millis(20));
     let largest = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
     let fields = [largest, (1 << 62) - 1, 0, 0].map(varint).concat();
@@ -297,12 +284,7 @@ fn streams_that_are_reset_as_soon_as_they_open_are_bounded() {
 
 #[test]
 fn a_zero_window_keeps_nobody_busy() {
-    let mut raw = connected();
-    raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
-    let handle = raw.handle.expect("a connection");
-    let connection = raw.server.connection(handle).expect("open");
-    connection.write(StreamId(0), Bytes::from(vec![7; 8 << 20])).expect("an open stream");
-    raw.collect();
+    let mut raw = downloading(&honest(), 8 << 20);
     for credit in (1 << 20) + 1..=(1 << 20) + 200 {
         let largest = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
         let payload = [frames(|w| put_max_data(w, credit)), ack(largest, largest)].concat();

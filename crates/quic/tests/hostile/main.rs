@@ -12,60 +12,26 @@ mod fuzz;
 mod handshakes;
 mod paths;
 mod raw;
+#[path = "../common/server.rs"]
+mod server;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use mendcast_quic as quic;
-use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings};
-use quic::{Endpoint, EndpointConfig, RetryPolicy, TransportConfig};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use bytes::Bytes;
+use mendcast_quic::Endpoint;
+use mendcast_quic::wire::{PacketType, put_stream_header};
 use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
+use units::StreamId;
 
-use raw::{Parameters, Raw, honest};
-
-/// Default settings, and an identity of its own.
-pub fn config() -> EndpointConfig {
-    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).expect("a key");
-    let params = rcgen::CertificateParams::new(vec!["server".to_owned()]).expect("a name");
-    let cert = params.self_signed(&key).expect("a certificate");
-    let keys = Arc::new(KeyRing::new(&[7; 32], &[(0, [9; 32])]));
-    let tls = TlsConfig::new(TlsSettings {
-        certificate_chain: vec![cert.der().to_vec()],
-        private_key: PrivatePkcs8KeyDer::from(key.serialize_der()).secret_pkcs8_der().to_vec(),
-        alpn: vec![b"test".to_vec()],
-        keys: keys.clone(),
-        single_use: Arc::new(SingleUseLog::new(0, 120, 1_000)),
-        time: Arc::new(SystemTime),
-        early_data: true,
-        early_data_context: 0,
-        tickets: 1,
-        ticket_lifetime: 86_400,
-        ciphers: vec![quic::crypto::Cipher::Aes128Gcm],
-        one_rtt: OneRttProtection::Real,
-    })
-    .expect("certificate and key belong together");
-    let transport = TransportConfig { early_data: true, ..TransportConfig::default() };
-    EndpointConfig {
-        transport: Arc::new(transport),
-        tls: Arc::new(tls),
-        keys,
-        retry: RetryPolicy::Never,
-        token_lifetime: Duration::from_secs(86_400),
-        max_connections: 1_000,
-        server_id: 1,
-        core: 0,
-        unix_origin: 1_800_000_000,
-    }
-}
+use raw::{Parameters, Raw, frames, honest};
+use server::config;
 
 /// A server with default settings.
 pub fn endpoint() -> Endpoint {
     Endpoint::new(config(), [3; 32])
 }
 
-/// A client's TLS that trusts any certificate and offers one suite.
+/// A client's TLS that offers one suite.
 pub fn client_tls(alpn: &[u8]) -> Arc<rustls::ClientConfig> {
     client_tls_with(rustls::crypto::aws_lc_rs::default_provider(), alpn)
 }
@@ -75,53 +41,7 @@ pub fn client_tls_with(mut provider: CryptoProvider, alpn: &[u8]) -> Arc<rustls:
     provider
         .cipher_suites
         .retain(|suite| suite.suite() == rustls::CipherSuite::TLS13_AES_128_GCM_SHA256);
-    let mut tls = rustls::ClientConfig::builder_with_provider(Arc::new(provider))
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .expect("TLS 1.3")
-        .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone))
-        .with_no_client_auth();
-    tls.alpn_protocols = vec![alpn.to_vec()];
-    tls.enable_early_data = true;
-    Arc::new(tls)
-}
-
-#[derive(Debug)]
-struct Anyone;
-
-impl ServerCertVerifier for Anyone {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &rustls::DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<rustls::SignatureScheme> {
-        vec![rustls::SignatureScheme::ED25519]
-    }
+    Arc::new(server::client_tls(provider, alpn))
 }
 
 /// A client with these parameters that has not begun.
@@ -133,5 +53,17 @@ pub fn client(parameters: &Parameters) -> Raw {
 pub fn connected() -> Raw {
     let mut raw = client(&honest());
     raw.connect();
+    raw
+}
+
+/// A client whose request is answered with `len` bytes, which are on their way.
+pub fn downloading(parameters: &Parameters, len: usize) -> Raw {
+    let mut raw = client(parameters);
+    raw.connect();
+    raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
+    let handle = raw.handle.expect("a connection");
+    let connection = raw.server.connection(handle).expect("open");
+    connection.write(StreamId(0), Bytes::from(vec![7; len])).expect("an open stream");
+    raw.collect();
     raw
 }

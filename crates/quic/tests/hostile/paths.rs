@@ -4,32 +4,19 @@
 use std::net::IpAddr;
 use std::time::Duration;
 
-use bytes::Bytes;
 use mendcast_quic::crypto::KeyRing;
 use mendcast_quic::wire::{
     ConnectionId, Frame, Frames, PacketType, put_new_connection_id, put_path_challenge,
-    put_path_response, put_ping, put_stream_header,
+    put_path_response, put_ping,
 };
 use mendcast_quic::{DropReason, Endpoint, Outcome};
-use units::StreamId;
 
-use crate::raw::{Raw, ack, frames};
-use crate::{config, connected};
+use crate::raw::{Raw, ack, frames, honest};
+use crate::{config, connected, downloading};
 
 /// An address that differs from the others in its IP.
 fn elsewhere(n: u32) -> IpAddr {
     (0x0b00_0000 + n).to_be_bytes().into()
-}
-
-/// A request whose answer of `len` bytes is on its way.
-fn downloading(len: usize) -> Raw {
-    let mut raw = connected();
-    raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
-    let handle = raw.handle.expect("a connection");
-    let connection = raw.server.connection(handle).expect("open");
-    connection.write(StreamId(0), Bytes::from(vec![7; len])).expect("an open stream");
-    raw.collect();
-    raw
 }
 
 fn in_flight(raw: &mut Raw) -> u64 {
@@ -109,7 +96,7 @@ fn moves_without_end_and_late_acknowledgements_keep_the_books() {
     // Paths are told apart by a byte: what went to the very first address must not count as sent to
     // the one whose mark is the same.
     for moves in 253..=258 {
-        let mut raw = downloading(200_000);
+        let mut raw = downloading(&honest(), 200_000);
         let first = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
         assert!(in_flight(&mut raw) > 0);
         for n in 1..=moves {
@@ -127,7 +114,7 @@ fn moves_without_end_and_late_acknowledgements_keep_the_books() {
 #[test]
 fn connection_ids_that_retire_each_other_under_a_full_window_are_bounded() {
     // CVE-2024-22189: the answers cannot leave, because nothing is acknowledged.
-    let mut raw = downloading(200_000);
+    let mut raw = downloading(&honest(), 200_000);
     let mut sent = 0u64;
     while raw.close.is_none() && sent < 500 {
         sent += 1;
