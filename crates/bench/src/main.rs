@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod client;
 mod edge;
 mod identity;
 mod loopback;

@@ -23,6 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::client::MTU;
 use crate::identity::Identity;
 use crate::loopback::{calibration, receive_errors};
 use crate::report::{Report, Samples, Target};
@@ -34,8 +35,6 @@ pub(crate) use heap::Heap;
 pub(crate) use soak::Soak;
 pub(crate) use watch::Watch;
 
-/// UDP payload of full datagrams.
-const MTU: u16 = 1_200;
 /// The stream goes on for so long before viewers come: three groups of pictures, so that there is
 /// something to join.
 const LEAD: Duration = Duration::from_secs(7);

@@ -100,7 +100,7 @@ pub(super) fn edge_config(dir: &Path) -> Result<PathBuf, String> {
         "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
          cores = 1\n[rtmp]\nlisten = \"127.0.0.1:0\"\n[quic]\ncongestion = \"cubic\"\n\
          initial_mtu = {mtu}\nmax_mtu = {mtu}\n",
-        mtu = super::MTU
+        mtu = crate::client::MTU
     );
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(path)

@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
 use tokio::time::{sleep, timeout};
 
 use super::publisher::Publisher;
 use super::servers::{self, Process, Programs};
 use super::watch::endpoints;
-use crate::identity::{Identity, NAME, client_tls};
+use crate::client;
+use crate::identity::{Identity, NAME};
 
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -202,12 +201,9 @@ fn view(
         .enable_all()
         .build()
         .map_err(|e| e.to_string())?;
-    let certificate =
-        CertificateDer::from_pem_file(dir.join("chain.pem")).map_err(|e| e.to_string())?;
+    let tls = client::tls(dir, "h3")?;
     runtime.block_on(async {
-        let mut tls = client_tls(&certificate);
-        tls.alpn_protocols = vec![b"h3".to_vec()];
-        let endpoints = endpoints(tls)?;
+        let endpoints = endpoints(&tls)?;
         let mut tasks = tokio::task::JoinSet::new();
         for slot in 0..slots {
             let endpoint = endpoints[slot as usize % endpoints.len()].clone();

@@ -14,23 +14,21 @@ use bytes::{Buf, Bytes};
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use media::flv::Reader;
-use rustls::pki_types::pem::PemObject as _;
-use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
 
 use super::media::{GROUP, clock, published};
-use super::{MTU, servers};
-use crate::identity::{NAME, client_tls};
+use super::servers;
+use crate::client;
+use crate::identity::NAME;
 
 /// Threads, each with a runtime: one alone would be the limit.
 const THREADS: usize = 2;
 /// UDP sockets of a thread. All viewers get a frame at the same time: a socket's buffer has to hold
 /// it for all of its own.
 const SOCKETS: usize = 8;
-/// The client's windows in bytes.
-const WINDOW: u32 = 8 << 20;
 /// A viewer behind by more than this was late.
 const LATE: Duration = Duration::from_secs(1);
 /// They come one after the other, this far apart.
@@ -145,12 +143,9 @@ impl Watch {
             .enable_all()
             .build()
             .map_err(|e| e.to_string())?;
-        let certificate = CertificateDer::from_pem_file(self.dir.join("chain.pem"))
-            .map_err(|e| format!("{}: {e}", self.dir.display()))?;
+        let tls = client::tls(&self.dir, if self.hls { "http/1.1" } else { "h3" })?;
         runtime.block_on(async {
-            let mut tls = client_tls(&certificate);
-            tls.alpn_protocols = vec![if self.hls { b"http/1.1".to_vec() } else { b"h3".to_vec() }];
-            let endpoints = if self.hls { Vec::new() } else { endpoints(tls.clone())? };
+            let endpoints = if self.hls { Vec::new() } else { endpoints(&tls)? };
             let tls = Arc::new(tls);
             for (index, viewer) in viewers.iter().enumerate().skip(thread).step_by(THREADS) {
                 let viewer = viewer.clone();
@@ -174,26 +169,9 @@ impl Watch {
     }
 }
 
-pub(super) fn endpoints(tls: rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, String> {
-    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
-    let mut transport = quinn::TransportConfig::default();
-    transport
-        .stream_receive_window(WINDOW.into())
-        .receive_window(WINDOW.into())
-        .initial_mtu(MTU)
-        .mtu_discovery_config(None);
-    let mut config = quinn::ClientConfig::new(Arc::new(tls));
-    config.transport_config(Arc::new(transport));
-    (0..SOCKETS)
-        .map(|_| {
-            let socket = crate::loopback::client_socket()?;
-            let runtime = Arc::new(quinn::TokioRuntime);
-            let mut endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)?;
-            endpoint.set_default_client_config(config.clone());
-            Ok(endpoint)
-        })
-        .collect::<std::io::Result<_>>()
-        .map_err(|e| e.to_string())
+/// As many as there are [`SOCKETS`].
+pub(super) fn endpoints(tls: &rustls::ClientConfig) -> Result<Vec<quinn::Endpoint>, String> {
+    (0..SOCKETS).map(|_| client::endpoint(tls.clone())).collect()
 }
 
 /// One viewer's view.

@@ -2,14 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject as _;
-
-use super::{ANSWER, MTU, PARALLEL, WINDOW, client_socket, floor, process_cpu};
-use crate::identity::{NAME, client_tls};
+use super::{ANSWER, PARALLEL, floor, process_cpu};
+use crate::client;
+use crate::identity::NAME;
 
 /// Downloads, then prints its own CPU time in seconds and the mean size of received datagrams.
 #[derive(Debug, clap::Args)]
@@ -56,27 +53,10 @@ impl Fetch {
 
     /// Connects; a server that has just been started may need a moment.
     async fn connect(&self) -> Result<quinn::Connection, String> {
-        let certificate = CertificateDer::from_pem_file(self.dir.join("chain.pem"))
-            .map_err(|e| format!("{}: {e}", self.dir.display()))?;
-        let tls = quinn::crypto::rustls::QuicClientConfig::try_from(client_tls(&certificate))
-            .map_err(|e| e.to_string())?;
-        let mut transport = quinn::TransportConfig::default();
-        transport
-            .stream_receive_window(WINDOW.into())
-            .receive_window(WINDOW.into())
-            .initial_mtu(MTU)
-            .mtu_discovery_config(None);
-        let mut config = quinn::ClientConfig::new(Arc::new(tls));
-        config.transport_config(Arc::new(transport));
-        let socket = client_socket().map_err(|e| e.to_string())?;
-        let runtime = Arc::new(quinn::TokioRuntime);
-        let endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)
-            .map_err(|e| e.to_string())?;
+        let endpoint = client::endpoint(client::tls(&self.dir, "hq-interop")?)?;
         let mut error = String::new();
         for _ in 0..20 {
-            let connecting = endpoint
-                .connect_with(config.clone(), self.address, NAME)
-                .map_err(|e| e.to_string())?;
+            let connecting = endpoint.connect(self.address, NAME).map_err(|e| e.to_string())?;
             match tokio::time::timeout(Duration::from_secs(2), connecting).await {
                 Ok(Ok(connection)) => return Ok(connection),
                 Ok(Err(e)) => error = e.to_string(),

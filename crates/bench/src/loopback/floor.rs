@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
-use super::{ANSWER, MTU, client_socket};
+use super::ANSWER;
+use crate::client::{self, MTU};
 
 /// Datagrams of a batch.
 const SEGMENTS: usize = 40;
@@ -81,7 +82,7 @@ pub(super) fn serve() -> Result<(), String> {
 /// Receives `bytes`; returns the mean size of the datagrams.
 pub(super) fn fetch(server: SocketAddr, bytes: u64) -> Result<f64, String> {
     let error = |e: io::Error| e.to_string();
-    let socket = client_socket().map_err(error)?;
+    let socket = client::socket().map_err(error)?;
     let state = UdpSocketState::new((&socket).into()).map_err(error)?;
     // A batch that is lost is never sent again; then the time-out ends this.
     socket.set_nonblocking(false).map_err(error)?;

@@ -17,19 +17,16 @@ use std::time::{Duration, Instant};
 
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 
+use crate::client::MTU;
 use crate::identity::Identity;
 use crate::report::{Report, Samples, Target};
 
 pub(crate) use fetch::Fetch;
 
-/// UDP payload of full datagrams.
-const MTU: u16 = 1_200;
 /// Bytes of an answer.
 const ANSWER: usize = 1 << 20;
 /// Requests under way at a time.
 const PARALLEL: usize = 4;
-/// The client's windows in bytes.
-const WINDOW: u32 = 8 << 20;
 
 /// Runs a server until it is killed; prints its address once it listens.
 #[derive(Debug, clap::Args)]
@@ -48,13 +45,6 @@ impl Serve {
             other => Err(format!("no server `{other}`")),
         }
     }
-}
-
-/// A socket for a client, with room for what a server sends in one go.
-pub(crate) fn client_socket() -> std::io::Result<std::net::UdpSocket> {
-    let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
-    socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
-    Ok(socket)
 }
 
 /// A contestant's process; it ends with this value.

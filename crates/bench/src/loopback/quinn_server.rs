@@ -8,7 +8,8 @@ use bytes::Bytes;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use super::{ANSWER, MTU};
+use super::ANSWER;
+use crate::client::MTU;
 use crate::identity::server_tls;
 
 pub(super) fn run(dir: &Path) -> Result<(), String> {

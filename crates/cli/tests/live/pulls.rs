@@ -18,10 +18,8 @@ fn rule(upstreams: &[&str], more: &str) -> String {
     format!("[[pull]]\nstream = \"live/*\"\nupstream = {upstreams:?}\n{more}\n")
 }
 
-#[test]
-fn one_upstream_connection_serves_all_viewers_and_ends_after_the_last() {
-    let origin = Origin::of_clip();
-    let edge = Edge::start(&rule(&[&origin.url("/x/{tail}.flv")], "idle = \"1s\""));
+/// A viewer by each protocol; what each has seen so far passes `check`.
+fn viewers(edge: &Edge, check: fn(&[media::Tag])) -> [Viewer; 3] {
     let viewers = [
         Viewer::h1(edge.address, "/live/demo.flv"),
         Viewer::h3(edge.address, "/live/demo.flv"),
@@ -29,8 +27,16 @@ fn one_upstream_connection_serves_all_viewers_and_ends_after_the_last() {
     ];
     for viewer in &viewers {
         viewer.wait_for_frames(100);
-        assert_is_clip(&viewer.frames());
+        check(&viewer.frames());
     }
+    viewers
+}
+
+#[test]
+fn one_upstream_connection_serves_all_viewers_and_ends_after_the_last() {
+    let origin = Origin::of_clip();
+    let edge = Edge::start(&rule(&[&origin.url("/x/{tail}.flv")], "idle = \"1s\""));
+    let viewers = viewers(&edge, assert_is_clip);
     let requests: Vec<String> = origin.requests().into_iter().map(|r| r.path).collect();
     assert_eq!(requests, ["/x/demo.flv"]);
     let [first, second, last] = viewers;
@@ -69,15 +75,7 @@ fn viewers_of_a_stream_pulled_from_nginx_go_on_after_nginx_is_killed_and_started
     let mut upstream = nginx(directory.path(), address);
     let publisher = Publisher::start(address, "live/demo", None);
     let edge = Edge::start(&rule(&[&format!("rtmp://{address}/{{name}}")], ""));
-    let viewers = [
-        Viewer::h1(edge.address, "/live/demo.flv"),
-        Viewer::h3(edge.address, "/live/demo.flv"),
-        Viewer::rtmp(edge.rtmp, "live/demo"),
-    ];
-    for viewer in &viewers {
-        viewer.wait_for_frames(100);
-        assert_tracks_are_of_clip(&viewer.frames());
-    }
+    let viewers = viewers(&edge, assert_tracks_are_of_clip);
     upstream.kill();
     edge.says("live/demo: upstream rtmp://");
     drop((upstream, publisher));

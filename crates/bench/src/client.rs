@@ -1,0 +1,50 @@
+//! The client of the benchmarks over sockets: unmodified `quinn` with the same socket, windows and
+//! datagram size, whoever the server is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
+
+use crate::identity::client_tls;
+
+/// UDP payload of full datagrams.
+pub(crate) const MTU: u16 = 1_200;
+/// Windows in bytes.
+const WINDOW: u32 = 8 << 20;
+
+/// A socket with room for what a server sends in one go.
+pub(crate) fn socket() -> std::io::Result<std::net::UdpSocket> {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+    socket2::SockRef::from(&socket).set_recv_buffer_size(4 << 20)?;
+    Ok(socket)
+}
+
+/// TLS that trusts the certificate in `dir`.
+pub(crate) fn tls(dir: &Path, protocol: &str) -> Result<rustls::ClientConfig, String> {
+    let certificate = CertificateDer::from_pem_file(dir.join("chain.pem"))
+        .map_err(|e| format!("{}: {e}", dir.display()))?;
+    let mut tls = client_tls(&certificate);
+    tls.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    Ok(tls)
+}
+
+/// An endpoint on a socket of its own. To be called within a runtime.
+pub(crate) fn endpoint(tls: rustls::ClientConfig) -> Result<quinn::Endpoint, String> {
+    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls).map_err(|e| e.to_string())?;
+    let mut transport = quinn::TransportConfig::default();
+    transport
+        .stream_receive_window(WINDOW.into())
+        .receive_window(WINDOW.into())
+        .initial_mtu(MTU)
+        .mtu_discovery_config(None);
+    let mut config = quinn::ClientConfig::new(Arc::new(tls));
+    config.transport_config(Arc::new(transport));
+    let socket = socket().map_err(|e| e.to_string())?;
+    let runtime = Arc::new(quinn::TokioRuntime);
+    let mut endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)
+        .map_err(|e| e.to_string())?;
+    endpoint.set_default_client_config(config);
+    Ok(endpoint)
+}
