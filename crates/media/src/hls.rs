@@ -9,6 +9,7 @@
 #[cfg(test)]
 pub(crate) mod fixture;
 mod flv_tags;
+mod kept;
 mod lookup;
 mod manifest;
 mod playlist;

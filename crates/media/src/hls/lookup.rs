@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 
-use super::segmenter::{Segment, Segmenter};
+use super::segmenter::Segmenter;
 
 /// Where a segment or part is, seen from now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,30 +35,25 @@ impl Segmenter {
 
     /// The initialisation segment `init-VERSION.mp4`.
     pub fn init(&self, version: u64) -> Option<Bytes> {
-        let version = self.versions.iter().find(|known| known.number == version)?;
+        let version = self.kept.versions.iter().find(|known| known.number == version)?;
         Some(version.init.clone()).filter(|init| !init.is_empty())
     }
 
     /// The parts of a complete segment, which together are its bytes.
     pub fn segment(&self, msn: u64) -> Option<Vec<Bytes>> {
-        let segment = self.find(msn).filter(|segment| segment.complete)?;
+        let segment = self.kept.find(msn).filter(|segment| segment.complete)?;
         Some(segment.parts.iter().map(|part| part.bytes.clone()).collect())
     }
 
     /// A part of a segment.
     pub fn part(&self, msn: u64, part: usize) -> Option<Bytes> {
-        Some(self.find(msn)?.parts.get(part)?.bytes.clone())
-    }
-
-    fn find(&self, msn: u64) -> Option<&Segment> {
-        let place = msn.checked_sub(self.segments.front()?.msn)?;
-        self.segments.get(usize::try_from(place).ok()?)
+        Some(self.kept.find(msn)?.parts.get(part)?.bytes.clone())
     }
 
     /// The media sequence number of the segment that is growing or next, and the number of its next
     /// part: what the preload hint names.
     pub fn position(&self) -> (u64, usize) {
-        let growing = self.segments.back().filter(|segment| !segment.complete);
+        let growing = self.kept.segments.back().filter(|segment| !segment.complete);
         (self.msn, growing.map_or(0, |segment| segment.parts.len()))
     }
 
@@ -66,7 +61,7 @@ impl Segmenter {
     /// requests of media.
     pub fn when(&self, msn: u64, part: Option<usize>) -> When {
         let (next, next_part) = self.position();
-        let (msn, part) = match (self.find(msn), part) {
+        let (msn, part) = match (self.kept.find(msn), part) {
             // rfc8216bis, section 6.2.5.2: a part behind the last one of its segment is the first
             // one of the next.
             (Some(segment), Some(part)) if segment.complete && part >= segment.parts.len() => {
@@ -74,7 +69,7 @@ impl Segmenter {
             }
             _ => (msn, part),
         };
-        if self.segments.front().is_none_or(|first| msn < first.msn) && msn < next {
+        if self.kept.segments.front().is_none_or(|first| msn < first.msn) && msn < next {
             return When::Past;
         }
         if msn < next || msn == next && part.is_some_and(|part| part < next_part) {

@@ -4,7 +4,8 @@
 
 use core::fmt::Write as _;
 
-use super::segmenter::{Container, MEDIA_PLAYLIST, Segment, Segmenter};
+use super::kept::Segment;
+use super::segmenter::{Container, MEDIA_PLAYLIST, Segmenter};
 
 impl Container {
     const fn extension(self) -> &'static str {
@@ -26,9 +27,9 @@ impl Segmenter {
     /// The media playlist. Writing to a string cannot fail.
     pub(super) fn media_playlist(&self, skip: bool) -> String {
         let target = self.target_duration().max(1);
-        let complete = self.segments.iter().filter(|segment| segment.complete).count();
+        let complete = self.kept.segments.iter().filter(|segment| segment.complete).count();
         let unlisted = complete.saturating_sub(self.config.window);
-        let listed: Vec<&Segment> = self.segments.iter().skip(unlisted).collect();
+        let listed: Vec<&Segment> = self.kept.segments.iter().skip(unlisted).collect();
         // How far each segment's end is from the end of the playlist.
         let mut behind = vec![0; listed.len()];
         for index in (1..listed.len()).rev() {
@@ -47,8 +48,8 @@ impl Segmenter {
             .chain([self.config.part.as_millis() as i64])
             .max()
             .unwrap_or(0);
-        let discontinuities = self.dropped_discontinuities
-            + self.segments.iter().take(unlisted).filter(|s| s.discontinuity).count() as u64;
+        let discontinuities = self.kept.dropped_discontinuities
+            + self.kept.segments.iter().take(unlisted).filter(|s| s.discontinuity).count() as u64;
         let extension = self.config.container.extension();
 
         let mut text = String::with_capacity(4_096);
@@ -107,12 +108,12 @@ impl Segmenter {
 
     /// The master playlist; `None` before there is a complete segment.
     pub(super) fn master_playlist(&self) -> Option<String> {
-        let complete = || self.segments.iter().filter(|segment| segment.complete);
+        let complete = || self.kept.segments.iter().filter(|segment| segment.complete);
         let rate = |bytes: usize, ms: i64| bytes as i64 * 8_000 / ms.max(1);
         let peak = complete().map(|segment| rate(segment.size(), segment.duration_ms())).max()?;
         let size = complete().map(Segment::size).sum();
         let average = rate(size, complete().map(Segment::duration_ms).sum());
-        let tracks = &self.versions.back()?.tracks;
+        let tracks = &self.kept.versions.back()?.tracks;
         let codecs: Vec<&str> = [
             tracks.video.as_ref().map(|video| &video.codecs[..]),
             tracks.audio.as_ref().map(|audio| &audio.codecs[..]),

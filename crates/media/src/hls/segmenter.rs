@@ -11,10 +11,10 @@
 //! frame is believed to be one.
 
 use core::time::Duration;
-use std::collections::VecDeque;
 
 use bytes::Bytes;
 
+use super::kept::{Kept, Part, Segment, Tracks};
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{Audio, Video};
@@ -76,59 +76,13 @@ impl Default for Config {
     }
 }
 
-/// The tracks of a run of segments between discontinuities.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Tracks {
-    pub(super) video: Option<Video>,
-    pub(super) audio: Option<Audio>,
-}
-
-/// Tracks with their initialisation segment.
-#[derive(Debug)]
-pub(super) struct Version {
-    pub(super) number: u64,
-    pub(super) tracks: Tracks,
-    /// Empty for transport streams.
-    pub(super) init: Bytes,
-}
-
-/// A part of a segment.
-#[derive(Debug)]
-pub(super) struct Part {
-    pub(super) bytes: Bytes,
-    pub(super) duration_ms: i64,
-    /// Whether decoding can start with it.
-    pub(super) independent: bool,
-}
-
-/// A segment with at least one part.
-#[derive(Debug)]
-pub(super) struct Segment {
-    pub(super) msn: u64,
-    pub(super) version: u64,
-    pub(super) discontinuity: bool,
-    pub(super) wall_ms: i64,
-    pub(super) parts: Vec<Part>,
-    pub(super) complete: bool,
-}
-
-impl Segment {
-    pub(super) fn duration_ms(&self) -> i64 {
-        self.parts.iter().map(|part| part.duration_ms).sum()
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.parts.iter().map(|part| part.bytes.len()).sum()
-    }
-}
-
 /// The segment that is growing.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     start_ms: i64,
     part_start_ms: i64,
     wall_ms: i64,
-    /// Whether it has a part, which is then in the last of [`Segmenter::segments`].
+    /// Whether it has a part, which is then in the last of [`Kept::segments`].
     has_parts: bool,
 }
 
@@ -157,17 +111,13 @@ pub struct Segmenter {
     discontinuity: bool,
     /// A media time and its wall time.
     wall: Option<(i64, i64)>,
-    pub(super) segments: VecDeque<Segment>,
-    pub(super) versions: VecDeque<Version>,
+    pub(super) kept: Kept,
     /// The number of the segment that is growing or next.
     pub(super) msn: u64,
     fragments: u32,
     ts: ts::Writer,
-    /// Bytes of samples that wait, and of all parts.
+    /// Bytes of samples that wait.
     waiting: usize,
-    stored: usize,
-    /// Discontinuities in segments that are no longer kept.
-    pub(super) dropped_discontinuities: u64,
     pub(super) longest_segment_ms: i64,
     pub(super) ended: bool,
     /// Whether the playlists are out of date.
@@ -199,14 +149,11 @@ impl Segmenter {
             open: None,
             discontinuity: false,
             wall: None,
-            segments: VecDeque::new(),
-            versions: VecDeque::new(),
+            kept: Kept::default(),
             msn: 0,
             fragments: 0,
             ts: ts::Writer::default(),
             waiting: 0,
-            stored: 0,
-            dropped_discontinuities: 0,
             longest_segment_ms: 0,
             ended: false,
             dirty: false,
@@ -419,7 +366,7 @@ impl Segmenter {
         // Tracks are settled with the first part; this one is not among them before the next
         // segment.
         let left_out = self.open.is_some_and(|open| open.has_parts)
-            && self.versions.back().is_some_and(|version| version.tracks.audio.is_none());
+            && self.kept.versions.back().is_some_and(|version| version.tracks.audio.is_none());
         if !left_out {
             self.waiting += data.len() + SAMPLE_COST;
             self.sounds.push(Sample { data, dts, composition: 0, sync: true });
@@ -464,14 +411,14 @@ impl Segmenter {
         self.close_part(at);
         if let Some(open) = self.open.take()
             && open.has_parts
-            && let Some(segment) = self.segments.back_mut()
+            && let Some(segment) = self.kept.segments.back_mut()
         {
             segment.complete = true;
             self.longest_segment_ms = self.longest_segment_ms.max(segment.duration_ms());
             self.msn += 1;
         }
-        let kept = self.config.window + SPARE_SEGMENTS;
-        while self.segments.len() > kept {
+        let most = self.config.window + SPARE_SEGMENTS;
+        while self.kept.segments.len() > most {
             self.drop_oldest();
         }
     }
@@ -486,24 +433,16 @@ impl Segmenter {
         let (wall_ms, first) = (open.wall_ms, !core::mem::replace(&mut open.has_parts, true));
         open.part_start_ms = at;
         if first {
-            let last = self.versions.back();
+            let last = self.kept.versions.back();
             let had_audio = last.is_some_and(|last| last.tracks.audio == self.tracks.audio);
             let has_audio = had_audio || !self.sounds.is_empty();
             let tracks = Tracks {
                 video: self.tracks.video.clone(),
                 audio: self.tracks.audio.clone().filter(|_| has_audio),
             };
-            if last.is_none_or(|last| last.tracks != tracks) {
-                self.discontinuity |= last.is_some();
-                let number = last.map_or(1, |last| last.number + 1);
-                let init = match self.config.container {
-                    Container::Fmp4 => fmp4::init(tracks.video.as_ref(), tracks.audio.as_ref()),
-                    Container::Ts => Bytes::new(),
-                };
-                self.versions.push_back(Version { number, tracks, init });
-            }
+            self.discontinuity |= self.kept.set_tracks(tracks, self.config.container);
         }
-        let Some(version) = self.versions.back() else { return };
+        let Some(version) = self.kept.versions.back() else { return };
         let Tracks { video, audio } = &version.tracks;
         let independent = video.is_none() || self.frames.first().is_some_and(|frame| frame.sync);
         let bytes = match self.config.container {
@@ -528,11 +467,10 @@ impl Segmenter {
         self.frames.clear();
         self.sounds.clear();
         self.waiting = 0;
-        self.stored += bytes.len();
         self.dirty = true;
         if first {
             let discontinuity = core::mem::take(&mut self.discontinuity) && self.msn > 0;
-            self.segments.push_back(Segment {
+            self.kept.segments.push_back(Segment {
                 msn: self.msn,
                 version: number,
                 discontinuity,
@@ -541,15 +479,13 @@ impl Segmenter {
                 complete: false,
             });
         }
-        if let Some(segment) = self.segments.back_mut() {
-            segment.parts.push(Part { bytes, duration_ms, independent });
-        }
+        self.kept.push_part(Part { bytes, duration_ms, independent });
     }
 
     /// Holds the hard limit: oldest segments go first, at last the one that is growing.
     fn limit(&mut self) {
-        while self.stored + self.waiting > self.config.bytes {
-            if self.segments.front().is_some_and(|segment| segment.complete) {
+        while self.kept.bytes + self.waiting > self.config.bytes {
+            if self.kept.segments.front().is_some_and(|segment| segment.complete) {
                 self.drop_oldest();
                 continue;
             }
@@ -566,16 +502,7 @@ impl Segmenter {
     }
 
     fn drop_oldest(&mut self) {
-        let Some(segment) = self.segments.pop_front() else { return };
-        self.stored -= segment.size();
-        self.dropped_discontinuities += u64::from(segment.discontinuity);
-        // The newest version stays: the next segment may go on with it.
-        let oldest = self.segments.front().map_or(u64::MAX, |segment| segment.version);
-        while self.versions.len() > 1
-            && self.versions.front().is_some_and(|version| version.number < oldest)
-        {
-            self.versions.pop_front();
-        }
+        self.kept.drop_oldest();
         self.dirty = true;
     }
 
@@ -593,7 +520,7 @@ impl Segmenter {
 
     /// Bytes of media that are kept.
     pub fn bytes(&self) -> usize {
-        self.stored + self.waiting
+        self.kept.bytes + self.waiting
     }
 
     /// How often a group of pictures alone was above the limit and was given up.

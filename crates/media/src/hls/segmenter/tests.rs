@@ -34,7 +34,7 @@ fn segments(segmenter: &Segmenter) -> Vec<(u64, f32, bool)> {
 fn times(segmenter: &Segmenter, version: u64) -> [Vec<i64>; 2] {
     let movie = Movie::new(&segmenter.init(version).expect("an init")).expect("readable");
     let mut times = [vec![], vec![]];
-    for segment in segmenter.segments.iter().filter(|segment| segment.version == version) {
+    for segment in segmenter.kept.segments.iter().filter(|segment| segment.version == version) {
         for part in &segment.parts {
             for (track, sample) in movie.samples(&part.bytes).expect("readable") {
                 times[movie.tracks[track].id as usize - 1].push(sample.dts);
@@ -61,7 +61,7 @@ fn segments_start_at_key_frames_after_the_wanted_time() {
 fn a_segment_is_its_parts_and_every_part_is_short() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..5_000, 50, true);
-    let kept = &segmenter.segments[0];
+    let kept = &segmenter.kept.segments[0];
     let durations: Vec<i64> = kept.parts.iter().map(|part| part.duration_ms).collect();
     assert_eq!(durations, [320, 320, 320, 320, 320, 320, 80]);
     let independent: Vec<bool> = kept.parts.iter().map(|part| part.independent).collect();
@@ -217,7 +217,7 @@ fn audio_alone_is_cut_by_time_and_video_may_go_and_come() {
     assert_eq!(listed.len(), 4);
     assert!(listed.iter().all(|(_, duration, _)| (1.98..2.03).contains(duration)), "{listed:?}");
     let all_independent =
-        |s: &Segmenter| s.segments.iter().flat_map(|s| &s.parts).all(|p| p.independent);
+        |s: &Segmenter| s.kept.segments.iter().flat_map(|s| &s.parts).all(|p| p.independent);
     assert!(all_independent(&segmenter));
     segmenter.push(&video_header(12), WALL);
     push(&mut segmenter, 9_000..13_000, 50, true);
@@ -225,7 +225,8 @@ fn audio_alone_is_cut_by_time_and_video_may_go_and_come() {
     audio(&mut segmenter, 13_000..22_000);
     push(&mut segmenter, 22_000..26_100, 50, true);
     segmenter.end();
-    let versions: Vec<u64> = segmenter.segments.iter().map(|segment| segment.version).collect();
+    let versions: Vec<u64> =
+        segmenter.kept.segments.iter().map(|segment| segment.version).collect();
     assert_eq!(versions.last(), Some(&4), "{versions:?}");
     let tracks = |version| {
         let init = segmenter.init(version).expect("kept");
@@ -276,7 +277,8 @@ fn another_audio_header_cuts_at_the_next_key_frame() {
     segmenter.push(&tag(Kind::Audio, 2_500, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
     push(&mut segmenter, 2_520..5_000, 25, true);
     segmenter.end();
-    let cuts: Vec<_> = segmenter.segments.iter().map(|s| (s.duration_ms(), s.version)).collect();
+    let cuts: Vec<_> =
+        segmenter.kept.segments.iter().map(|s| (s.duration_ms(), s.version)).collect();
     assert_eq!(cuts, [(2_000, 1), (520, 1), (2_000, 2), (480, 2)]);
     let [_, audio] = times(&segmenter, 1);
     assert!(audio.last().is_some_and(|last| last / 48 < 2_500), "none of the new frames");
@@ -308,7 +310,7 @@ fn dates_follow_media_time_and_wall_time_that_is_far_from_it_slowly() {
         segmenter.push(&frame(at, true), WALL + u64::from(at) + late);
     }
     segmenter.end();
-    let dates: Vec<i64> = segmenter.segments.iter().map(|s| s.wall_ms - WALL as i64).collect();
+    let dates: Vec<i64> = segmenter.kept.segments.iter().map(|s| s.wall_ms - WALL as i64).collect();
     assert_eq!(dates, [0, 2_000, 4_000, 6_000, 8_010, 10_020]);
 }
 

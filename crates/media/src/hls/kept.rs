@@ -1,0 +1,111 @@
+//! What is kept of a stream: its newest segments with their parts, and the tracks that they have.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+
+use super::segmenter::Container;
+use crate::fmp4;
+use crate::fmp4::config::{Audio, Video};
+
+/// The tracks of a run of segments between discontinuities.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Tracks {
+    pub(super) video: Option<Video>,
+    pub(super) audio: Option<Audio>,
+}
+
+/// Tracks with their initialisation segment.
+#[derive(Debug)]
+pub(super) struct Version {
+    pub(super) number: u64,
+    pub(super) tracks: Tracks,
+    /// Empty for transport streams.
+    pub(super) init: Bytes,
+}
+
+/// A part of a segment.
+#[derive(Debug)]
+pub(super) struct Part {
+    pub(super) bytes: Bytes,
+    pub(super) duration_ms: i64,
+    /// Whether decoding can start with it.
+    pub(super) independent: bool,
+}
+
+/// A segment with at least one part.
+#[derive(Debug)]
+pub(super) struct Segment {
+    pub(super) msn: u64,
+    pub(super) version: u64,
+    pub(super) discontinuity: bool,
+    pub(super) wall_ms: i64,
+    pub(super) parts: Vec<Part>,
+    pub(super) complete: bool,
+}
+
+impl Segment {
+    pub(super) fn duration_ms(&self) -> i64 {
+        self.parts.iter().map(|part| part.duration_ms).sum()
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.parts.iter().map(|part| part.bytes.len()).sum()
+    }
+}
+
+/// Segments from oldest to newest, and the versions of tracks that they need.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    pub(super) segments: VecDeque<Segment>,
+    pub(super) versions: VecDeque<Version>,
+    /// Bytes of all parts.
+    pub(super) bytes: usize,
+    /// Discontinuities in segments that are no longer kept.
+    pub(super) dropped_discontinuities: u64,
+}
+
+impl Kept {
+    /// The segment with this media sequence number.
+    pub(super) fn find(&self, msn: u64) -> Option<&Segment> {
+        let place = msn.checked_sub(self.segments.front()?.msn)?;
+        self.segments.get(usize::try_from(place).ok()?)
+    }
+
+    /// The next segment has these tracks. Returns whether the last one had others.
+    pub(super) fn set_tracks(&mut self, tracks: Tracks, container: Container) -> bool {
+        let last = self.versions.back();
+        if last.is_some_and(|last| last.tracks == tracks) {
+            return false;
+        }
+        let changes = last.is_some();
+        let number = last.map_or(1, |last| last.number + 1);
+        let init = match container {
+            Container::Fmp4 => fmp4::init(tracks.video.as_ref(), tracks.audio.as_ref()),
+            Container::Ts => Bytes::new(),
+        };
+        self.versions.push_back(Version { number, tracks, init });
+        changes
+    }
+
+    /// Appends a part to the newest segment.
+    pub(super) fn push_part(&mut self, part: Part) {
+        if let Some(segment) = self.segments.back_mut() {
+            self.bytes += part.bytes.len();
+            segment.parts.push(part);
+        }
+    }
+
+    pub(super) fn drop_oldest(&mut self) {
+        let Some(segment) = self.segments.pop_front() else { return };
+        self.bytes -= segment.size();
+        self.dropped_discontinuities += u64::from(segment.discontinuity);
+        // The newest version stays: the next segment may go on with it.
+        let oldest = self.segments.front().map_or(u64::MAX, |segment| segment.version);
+        while self.versions.len() > 1
+            && self.versions.front().is_some_and(|version| version.number < oldest)
+        {
+            self.versions.pop_front();
+        }
+    }
+}
