@@ -27,6 +27,11 @@ impl SharedBudget {
         Self { share: thousandths(share), burst, tokens: AtomicI64::new(burst) }
     }
 
+    /// The share, to three digits after the point.
+    pub fn share(&self) -> f64 {
+        f64::from(self.share) / 1_000.0
+    }
+
     fn fill(&self, bytes: u64) {
         let more = bytes as i64 * i64::from(self.share);
         let filled = |tokens: i64| Some(tokens.saturating_add(more).min(self.burst));

@@ -83,7 +83,7 @@ pub struct Totals {
     pub replicas_lost: u64,
     /// Probes sent that carried a unit.
     pub probes: u64,
-    /// Units finished by an acknowledgement.
+    /// Units finished by an acknowledgement; of a packet that was split, one with its last part.
     pub finished: u64,
     /// Of these, units of round 2 and later: the recovery deterioration rate's numerator.
     pub finished_late: u64,
@@ -415,13 +415,15 @@ impl Recovery {
     /// An acknowledgement has been taken wholly: what it finished is counted.
     pub fn on_ack_taken(&mut self) {
         for (_, unit, sent) in self.finishing.drain(..) {
-            let totals = &mut self.totals;
-            totals.finished += 1;
-            totals.finished_late += u64::from(unit.round > 1);
-            totals.rounds += u64::from(unit.round);
-            totals.copies += u64::from(unit.copies);
-            totals.rounds_max = totals.rounds_max.max(unit.round);
-            self.interval.on_finished(unit.round);
+            if let Some((round, copies)) = self.table.complete(&unit) {
+                let totals = &mut self.totals;
+                totals.finished += 1;
+                totals.finished_late += u64::from(round > 1);
+                totals.rounds += u64::from(round);
+                totals.copies += u64::from(copies);
+                totals.rounds_max = totals.rounds_max.max(round);
+                self.interval.on_finished(round);
+            }
             match (sent, unit.first_copy) {
                 (Some(sent), Some(first)) if sent > first => {
                     let latency = sent.since(unit.detected);
@@ -439,7 +441,8 @@ impl Recovery {
 
     /// The unit's stream was reset: nobody waits for its content any more.
     pub fn on_abandoned(&mut self, now: Timestamp, key: UnitKey) {
-        if self.table.remove(key).is_some() {
+        if let Some(unit) = self.table.remove(key) {
+            self.table.complete(&unit);
             self.totals.abandoned += 1;
             self.scheme.scheduler.on_finished(key);
             self.scheme.adapter.on_event(&RecoveryEvent::Abandoned { now, unit: key });

@@ -230,6 +230,35 @@ fn the_scheme_is_told_of_every_step_and_asked_for_level_and_replica() {
 }
 
 #[test]
+fn a_split_packet_is_finished_with_its_last_part_and_took_the_most_rounds_of_any() {
+    let mut r = arq();
+    let a = r.open(at(0), at(0), 1_000);
+    let b = r.split(a, 400).expect("unfinished");
+    let c = r.split(b, 100).expect("unfinished");
+    for key in [a, b, c] {
+        r.on_copy_sent(at(1), key, CopyKind::Retransmission);
+    }
+    assert!(r.on_copy_lost(at(50), b, CopyKind::Retransmission));
+    r.on_copy_sent(at(51), b, CopyKind::Retransmission);
+    r.on_finished(at(52), a, Some(at(1)));
+    r.on_finished(at(52), c, Some(at(1)));
+    r.on_ack_taken();
+    assert_eq!(r.totals().finished, 0);
+    r.on_finished(at(99), b, Some(at(51)));
+    r.on_ack_taken();
+    let totals = r.totals();
+    assert_eq!((totals.finished, totals.finished_late), (1, 1));
+    assert_eq!((totals.rounds, totals.rounds_max, totals.copies), (2, 2, 2));
+    // The next split packet takes its place.
+    let d = r.open(at(200), at(150), 10);
+    let e = r.split(d, 5).expect("unfinished");
+    r.on_abandoned(at(201), d);
+    r.on_finished(at(202), e, None);
+    r.on_ack_taken();
+    assert_eq!((r.totals().finished, r.totals().abandoned), (2, 1));
+}
+
+#[test]
 fn of_several_copies_in_one_acknowledgement_the_earliest_sent_ended_recovery() {
     let mut r = arq();
     let key = r.open(at(100), at(40), 1_200);

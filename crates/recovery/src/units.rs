@@ -47,6 +47,18 @@ pub struct LostUnit {
     /// Place of the content on the media's time line, if the application said so.
     pub media_time: Option<Duration>,
     waiting: bool,
+    /// Which packet it is a part of, if that was split.
+    pub(crate) whole: Option<u32>,
+}
+
+/// A lost packet of which units were split off: it is finished with its last part, and its rounds are
+/// the most that any part needed (ART, on packets that no longer fit).
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Whole {
+    /// Parts that are unfinished.
+    pub parts: u32,
+    pub round: u32,
+    pub copies: u32,
 }
 
 impl LostUnit {
@@ -64,6 +76,7 @@ impl LostUnit {
             deadline: None,
             media_time: None,
             waiting: true,
+            whole: None,
         }
     }
 }
@@ -83,6 +96,8 @@ pub struct UnitTable {
     by_age: VecDeque<UnitKey>,
     waiting: VecDeque<UnitKey>,
     len: usize,
+    wholes: Vec<Whole>,
+    free_wholes: Vec<u32>,
 }
 
 impl UnitTable {
@@ -134,8 +149,13 @@ impl UnitTable {
         self.free.push(key.index);
         self.len -= 1;
         if self.len == 0 {
-            // Only the slots stay, for their generations.
-            *self = Self { slots: core::mem::take(&mut self.slots), ..Self::default() };
+            // Only the slots stay, for their generations; and what parts are still counted by.
+            *self = Self {
+                slots: core::mem::take(&mut self.slots),
+                wholes: core::mem::take(&mut self.wholes),
+                free_wholes: core::mem::take(&mut self.free_wholes),
+                ..Self::default()
+            };
             self.free.extend((0..self.slots.len() as u32).rev());
         } else {
             while self.by_age.front().is_some_and(|&k| self.get(k).is_none()) {
@@ -200,10 +220,41 @@ impl UnitTable {
     }
 
     pub(crate) fn split(&mut self, key: UnitKey, bytes: u32) -> Option<UnitKey> {
+        let known = self.get(key)?.whole;
+        let whole = known.unwrap_or_else(|| {
+            let first = Whole { parts: 1, ..Whole::default() };
+            match self.free_wholes.pop() {
+                Some(place) => {
+                    self.wholes[place as usize] = first;
+                    place
+                }
+                None => {
+                    self.wholes.push(first);
+                    self.wholes.len() as u32 - 1
+                }
+            }
+        });
+        self.wholes[whole as usize].parts += 1;
         let unit = self.get_mut(key)?;
+        unit.whole = Some(whole);
         let mut other = unit.clone();
         unit.bytes = unit.bytes.saturating_sub(bytes);
         other.bytes = bytes;
         Some(self.insert(other))
+    }
+
+    /// A part is over, whatever became of it. Returns rounds and copies of the whole with its last one;
+    /// a unit that was never split is a whole of its own.
+    pub(crate) fn complete(&mut self, unit: &LostUnit) -> Option<(u32, u32)> {
+        let Some(place) = unit.whole else { return Some((unit.round, unit.copies)) };
+        let whole = &mut self.wholes[place as usize];
+        whole.round = whole.round.max(unit.round);
+        whole.copies = whole.copies.max(unit.copies);
+        whole.parts -= 1;
+        let done = (whole.parts == 0).then_some((whole.round, whole.copies));
+        if done.is_some() {
+            self.free_wholes.push(place);
+        }
+        done
     }
 }
