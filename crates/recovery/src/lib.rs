@@ -15,8 +15,10 @@
 #![forbid(unsafe_code)]
 
 mod arq;
+pub mod art;
 mod bursts;
 mod correlation;
+pub mod fixed;
 mod guard;
 mod interval;
 mod metrics;

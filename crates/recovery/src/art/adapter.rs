@@ -1,0 +1,167 @@
+//! The redundancy adapter by test and verification (ART, section 6.1): with E = R · (1 − p_r)
+//! (equation 5), R rises by one when E < 1 and falls by one when E ≥ 2, before each retransmission,
+//! for each round on its own (R_n).
+//!
+//! The paper and its code differ in more than that; [`Options::paper`] and [`Options::code`] are the
+//! two. Neither bounds R from above: that is the house's. From below the rule does: at R = 1, E ≥ 2 is
+//! out of reach.
+
+use super::bitmap::Bitmap;
+use super::by_unit::ByUnit;
+use crate::fixed::{ROUNDS, Reading};
+use crate::{CopyKind, IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
+
+/// Whose rules, where they differ.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rules {
+    /// R starts at 1 in every round, each round gets R_n of its own, and the fate of every copy that R
+    /// counts is known to the bitmap.
+    Paper,
+    /// R starts at 2n − 1; what a unit got in its former rounds is taken off R_n, as its count of
+    /// replicas goes on; and the bitmap learns the fates of copies, the retransmission among them,
+    /// only until one is acknowledged, and never that of the last copy of a round to be lost.
+    Code,
+}
+
+/// The adapter's parameters.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Options {
+    /// Whose rules.
+    pub rules: Rules,
+    /// What R counts.
+    pub reading: Reading,
+    /// L_queue, at least 10.
+    pub queue: usize,
+    /// The highest R, at least 1.
+    pub cap: u32,
+}
+
+impl Options {
+    /// The paper's, with L_queue = 10 and R up to 10.
+    pub fn paper(reading: Reading) -> Self {
+        Self { rules: Rules::Paper, reading, queue: 10, cap: 10 }
+    }
+
+    /// Its code's, with L_queue = 10 and R up to 10.
+    pub fn code(reading: Reading) -> Self {
+        Self { rules: Rules::Code, ..Self::paper(reading) }
+    }
+}
+
+/// R after one step of the rule, when `lost` of `known` fates were losses. In whole numbers, E < 1
+/// and E ≥ 2 are the code's p_r > 1 − 1/R and p_r ≤ 1 − 2/R; without any fate p_r is 0.
+pub fn step(r: u32, (lost, known): (u32, u32)) -> u32 {
+    let (lost, known) = if known == 0 { (0, 1) } else { (u64::from(lost), u64::from(known)) };
+    let expected = u64::from(r) * known.saturating_sub(lost);
+    if expected < known {
+        r.saturating_add(1)
+    } else if expected >= 2 * known {
+        r - 1
+    } else {
+        r
+    }
+}
+
+/// Test and verification.
+#[derive(Debug)]
+pub struct TestAndVerify {
+    options: Options,
+    bitmap: Bitmap,
+    /// R_n from n = 1; later rounds share the last.
+    redundancy: [u32; ROUNDS as usize],
+    /// Copies in flight of each unit that is not over, where the rules ask for it.
+    in_flight: ByUnit<u32>,
+}
+
+impl TestAndVerify {
+    /// An adapter that has seen nothing.
+    pub fn new(options: Options) -> Self {
+        let cap = options.cap.max(1);
+        let redundancy = core::array::from_fn(|before| match options.rules {
+            Rules::Paper => 1,
+            Rules::Code => (2 * before as u32 + 1).min(cap),
+        });
+        Self {
+            options: Options { cap, ..options },
+            bitmap: Bitmap::new(options.queue),
+            redundancy,
+            in_flight: ByUnit::default(),
+        }
+    }
+
+    /// R_n of round n, from 1.
+    pub fn redundancy(&self, round: u32) -> u32 {
+        self.redundancy[round.clamp(1, ROUNDS) as usize - 1]
+    }
+
+    /// Whether the fate is one that the paper's bitmap holds: that of a copy which R counts.
+    fn counts(&self, kind: CopyKind) -> bool {
+        match kind {
+            CopyKind::Replica => true,
+            CopyKind::Retransmission => self.options.reading == Reading::Copies,
+            CopyKind::Probe => false,
+        }
+    }
+
+    /// The code's bitmap: whether it learns of this fate.
+    fn learns(&mut self, unit: UnitKey, acked: bool) -> bool {
+        let Some(in_flight) = self.in_flight.get_mut(unit) else { return false };
+        *in_flight = in_flight.saturating_sub(1);
+        acked || *in_flight > 0
+    }
+}
+
+impl RedundancyAdapter for TestAndVerify {
+    fn on_event(&mut self, event: &RecoveryEvent) {
+        let is_code = self.options.rules == Rules::Code;
+        match *event {
+            RecoveryEvent::CopySent { unit, .. } if is_code => {
+                if let Some(in_flight) = self.in_flight.get_mut(unit) {
+                    *in_flight += 1;
+                } else {
+                    self.in_flight.set(unit, 1);
+                }
+            }
+            RecoveryEvent::CopySettled { unit, kind, acked, .. } => {
+                let holds = if is_code {
+                    self.learns(unit, acked) && kind != CopyKind::Probe
+                } else {
+                    self.counts(kind)
+                };
+                if holds {
+                    self.bitmap.push(!acked);
+                }
+            }
+            RecoveryEvent::Finished { unit, .. } | RecoveryEvent::Abandoned { unit, .. } => {
+                self.in_flight.take(unit);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+
+    fn level(&mut self, unit: UnitKey, round: u32, view: &View<'_>) -> u32 {
+        let r = &mut self.redundancy[round.clamp(1, ROUNDS) as usize - 1];
+        *r = step(*r, self.bitmap.counts()).min(self.options.cap);
+        let level = self.options.reading.level(*r);
+        match self.options.rules {
+            Rules::Paper => level,
+            Rules::Code => {
+                level.saturating_sub(view.units.get(unit).map_or(0, |unit| unit.replicas))
+            }
+        }
+    }
+
+    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        let loss_rate = self.bitmap.loss_rate();
+        tell("p_r", loss_rate);
+        tell("expected", f64::from(self.redundancy(1)) * (1.0 - loss_rate));
+        tell("r_1", self.redundancy(1).into());
+        tell("r_2", self.redundancy(2).into());
+        tell("r_3", self.redundancy(3).into());
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Values by lost unit: a place for each index of the table of units, as large as that table grew.
+
+use crate::UnitKey;
+
+/// At most one value per unit; a value of a former unit in the same place is no one's.
+#[derive(Clone, Debug)]
+pub(crate) struct ByUnit<T>(Vec<Option<(UnitKey, T)>>);
+
+impl<T> Default for ByUnit<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> ByUnit<T> {
+    /// Gives the unit this value, in place of any other.
+    pub(crate) fn set(&mut self, key: UnitKey, value: T) {
+        if self.0.len() <= key.index() {
+            self.0.resize_with(key.index() + 1, || None);
+        }
+        self.0[key.index()] = Some((key, value));
+    }
+
+    pub(crate) fn get(&self, key: UnitKey) -> Option<&T> {
+        let (owner, value) = self.0.get(key.index())?.as_ref()?;
+        (*owner == key).then_some(value)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: UnitKey) -> Option<&mut T> {
+        let (owner, value) = self.0.get_mut(key.index())?.as_mut()?;
+        (*owner == key).then_some(value)
+    }
+
+    /// The unit's value, which it has no more.
+    pub(crate) fn take(&mut self, key: UnitKey) -> Option<T> {
+        self.get(key)?;
+        self.0[key.index()].take().map(|(_, value)| value)
+    }
+}

@@ -1,0 +1,99 @@
+//! ART, "Accelerating Loss Recovery for Content Delivery Network": redundancy for retransmissions
+//! alone, adapted to the loss of copies ([`TestAndVerify`], section 6.1) and spread over time against
+//! bursts ([`Replicas`], section 6.2).
+//!
+//! Replicas may pass the congestion window a little, and a loss is a signal of congestion only if a
+//! whole round is lost (section 6.4). The bandits and the DQN of appendix A take the adapter's place
+//! and nothing else.
+
+mod adapter;
+mod bandit;
+mod bitmap;
+mod by_unit;
+mod random;
+mod reward;
+mod scheduler;
+
+pub use adapter::{Options, Rules, TestAndVerify, step};
+pub use bandit::{Arms, Bandit, Options as BanditOptions, Strategy};
+pub use bitmap::Bitmap;
+pub use reward::Penalty;
+pub use scheduler::{Replicas, Spread};
+
+use crate::fixed::Reading;
+use crate::{LossSignal, RedundancyAdapter, Scheme};
+
+/// The paper's escape space, with α = 1.
+const ESCAPE: Spread = Spread::EscapeSpace { alpha: 1.0 };
+
+fn scheme(
+    name: &'static str,
+    adapter: impl RedundancyAdapter + 'static,
+    spread: Spread,
+    seed: u64,
+) -> Scheme {
+    Scheme {
+        name,
+        adapter: Box::new(adapter),
+        scheduler: Box::new(Replicas::new(spread, seed)),
+        signal: LossSignal::WhollyLost,
+        opportunism: true,
+    }
+}
+
+/// ART as its paper has it: "art-paper-extra", "art-paper-copies".
+pub fn paper(reading: Reading, seed: u64) -> Scheme {
+    let name = match reading {
+        Reading::Extra => "art-paper-extra",
+        Reading::Copies => "art-paper-copies",
+    };
+    scheme(name, TestAndVerify::new(Options::paper(reading)), ESCAPE, seed)
+}
+
+/// ART as its published code has it: "art-code-extra", which it is, and "art-code-copies".
+pub fn code(reading: Reading, seed: u64) -> Scheme {
+    let name = match reading {
+        Reading::Extra => "art-code-extra",
+        Reading::Copies => "art-code-copies",
+    };
+    scheme(name, TestAndVerify::new(Options::code(reading)), Spread::RoundTrip, seed)
+}
+
+/// Test and verification by any options over any spread: the sensitivity to L_queue (figure 15), to α,
+/// and what each difference between paper and code does.
+pub fn with_options(name: &'static str, options: Options, spread: Spread, seed: u64) -> Scheme {
+    scheme(name, TestAndVerify::new(options), spread, seed)
+}
+
+/// "art-egreedy": an ε-greedy bandit, ε = 0.1, η = 1.01, R counted as in `reading`.
+pub fn egreedy(reading: Reading, arms: Arms, seed: u64) -> Scheme {
+    bandit("art-egreedy", Strategy::EpsilonGreedy(0.1), reading, arms, seed)
+}
+
+/// "art-ucb": a bandit by upper confidence bounds, η = 1.01, R counted as in `reading`.
+pub fn ucb(reading: Reading, arms: Arms, seed: u64) -> Scheme {
+    bandit("art-ucb", Strategy::UpperBound(0.5), reading, arms, seed)
+}
+
+fn bandit(
+    name: &'static str,
+    strategy: Strategy,
+    reading: Reading,
+    arms: Arms,
+    seed: u64,
+) -> Scheme {
+    let options = BanditOptions { strategy, penalty: Penalty::Quotient(1.01), reading };
+    // Choices and moments are drawn apart.
+    scheme(name, Bandit::new(options, arms, !seed), ESCAPE, seed)
+}
+
+/// Another scheme's redundancy with ART's window, signal and a schedule: over a fixed redundancy, the
+/// "ART-fix" of figure 18(b), and with [`Spread::AtOnce`] its "ART-norand".
+pub fn with_schedule(other: Scheme, spread: Spread, seed: u64) -> Scheme {
+    Scheme {
+        scheduler: Box::new(Replicas::new(spread, seed)),
+        signal: LossSignal::WhollyLost,
+        opportunism: true,
+        ..other
+    }
+}

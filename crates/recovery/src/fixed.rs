@@ -1,0 +1,174 @@
+//! Redundancy that follows from the round alone: the same R in every round (ART, figure 12 and
+//! section 7.1, "QUIC (R = 1)"), R = 2n − 1 (OR3, the same section), R = 2n + 1 ("QUIC (R = 2n + 1)"),
+//! and the three further copies of OR3's published code.
+//!
+//! Their replicas leave at once, and each packet's loss is a signal of congestion, as in plain QUIC;
+//! [`crate::art::with_schedule`] puts ART's schedule and signal under them (ART, figure 18(b)).
+
+use crate::art::{Replicas, Spread};
+use crate::{IntervalMetrics, LossSignal, RecoveryEvent, RedundancyAdapter, Scheme, UnitKey, View};
+
+/// What R counts. ART's sections 5.2 and 6.2 count all copies of a round; its section 7.1, which tells
+/// "QUIC" from "QUIC (R = 1)", and its code count those beyond the retransmission.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reading {
+    /// R copies beyond the retransmission: the level is R.
+    Extra,
+    /// R copies, the retransmission one of them: the level is R − 1.
+    Copies,
+}
+
+impl Reading {
+    /// The level that `r` means; 0 for an R of 0 in either reading.
+    pub fn level(self, r: u32) -> u32 {
+        match self {
+            Self::Extra => r,
+            Self::Copies => r.saturating_sub(1),
+        }
+    }
+}
+
+/// Rounds after which R grows no more: those that ART's code has a place for.
+pub(crate) const ROUNDS: u32 = 20;
+
+/// R = `slope` · n + `offset` in round n, at least 0; n counts up to 20.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Fixed {
+    /// What R grows by with each round.
+    pub slope: u32,
+    /// R of the round before the first.
+    pub offset: i32,
+    /// What R counts.
+    pub reading: Reading,
+}
+
+impl Fixed {
+    /// R of a round, from 1.
+    pub fn redundancy(&self, round: u32) -> u32 {
+        let grown = self.slope.saturating_mul(round.clamp(1, ROUNDS));
+        grown.saturating_add_signed(self.offset)
+    }
+
+    /// This redundancy as a scheme of its own name, replicas leaving at once.
+    pub fn scheme(self, name: &'static str) -> Scheme {
+        Scheme {
+            name,
+            adapter: Box::new(self),
+            scheduler: Box::new(Replicas::new(Spread::AtOnce, 0)),
+            signal: LossSignal::Every,
+            opportunism: false,
+        }
+    }
+}
+
+impl RedundancyAdapter for Fixed {
+    fn on_event(&mut self, _: &RecoveryEvent) {}
+    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+    fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
+        self.reading.level(self.redundancy(round))
+    }
+    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        tell("r_1", self.redundancy(1).into());
+        tell("r_2", self.redundancy(2).into());
+        tell("r_3", self.redundancy(3).into());
+    }
+}
+
+/// "fixed-R-extra" and "fixed-R-copies" from R = 1.
+const NAMES: [[&str; 2]; 10] = [
+    ["fixed-1-extra", "fixed-1-copies"],
+    ["fixed-2-extra", "fixed-2-copies"],
+    ["fixed-3-extra", "fixed-3-copies"],
+    ["fixed-4-extra", "fixed-4-copies"],
+    ["fixed-5-extra", "fixed-5-copies"],
+    ["fixed-6-extra", "fixed-6-copies"],
+    ["fixed-7-extra", "fixed-7-copies"],
+    ["fixed-8-extra", "fixed-8-copies"],
+    ["fixed-9-extra", "fixed-9-copies"],
+    ["fixed-10-extra", "fixed-10-copies"],
+];
+
+fn either(reading: Reading, [extra, copies]: [&'static str; 2]) -> &'static str {
+    match reading {
+        Reading::Extra => extra,
+        Reading::Copies => copies,
+    }
+}
+
+/// The same R in every round, "fixed-3-extra" for example; none unless R is 1 to 10.
+pub fn fixed(r: u32, reading: Reading) -> Option<Scheme> {
+    let names = NAMES.get((r as usize).checked_sub(1)?)?;
+    let offset = r as i32;
+    Some(Fixed { slope: 0, offset, reading }.scheme(either(reading, *names)))
+}
+
+/// OR3's R = 2n − 1: "or3-extra", "or3-copies".
+pub fn or3(reading: Reading) -> Scheme {
+    Fixed { slope: 2, offset: -1, reading }.scheme(either(reading, ["or3-extra", "or3-copies"]))
+}
+
+/// The 3 of OR3's published code, where it counts further copies: "or3-code-extra", "or3-code-copies".
+pub fn or3_code(reading: Reading) -> Scheme {
+    let names = ["or3-code-extra", "or3-code-copies"];
+    Fixed { slope: 0, offset: 3, reading }.scheme(either(reading, names))
+}
+
+/// R = 2n + 1: "2n+1-extra", "2n+1-copies".
+pub fn odd(reading: Reading) -> Scheme {
+    Fixed { slope: 2, offset: 1, reading }.scheme(either(reading, ["2n+1-extra", "2n+1-copies"]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{CopyKind, Recovery, SendOpportunity};
+    use ::units::Timestamp;
+
+    /// Replicas that leave at once in each of so many lost rounds.
+    fn replicas(scheme: Scheme, rounds: u32) -> Vec<u32> {
+        let mut r = Recovery::new(scheme, None, Timestamp::ZERO);
+        let now = Timestamp::from_millis(5);
+        let key = r.open(now, Timestamp::ZERO, 1_000);
+        let mut sent = Vec::new();
+        for _ in 0..rounds {
+            r.on_copy_sent(now, key, CopyKind::Retransmission);
+            let mut count = 0;
+            while r.poll_replica(now, &SendOpportunity { off_mode: false }) == Some(key) {
+                r.on_copy_sent(now, key, CopyKind::Replica);
+                count += 1;
+            }
+            for left in (0..=count).rev() {
+                assert_eq!(r.on_copy_lost(now, key, CopyKind::Replica), left == 0);
+            }
+            sent.push(count);
+        }
+        sent
+    }
+
+    #[test]
+    fn each_round_gets_the_copies_of_its_formula_in_both_readings() {
+        use Reading::{Copies, Extra};
+        assert_eq!(replicas(or3(Extra), 4), [1, 3, 5, 7]);
+        assert_eq!(replicas(or3(Copies), 4), [0, 2, 4, 6]);
+        assert_eq!(replicas(odd(Extra), 3), [3, 5, 7]);
+        assert_eq!(replicas(odd(Copies), 3), [2, 4, 6]);
+        assert_eq!(replicas(or3_code(Extra), 3), [3, 3, 3]);
+        assert_eq!(replicas(or3_code(Copies), 2), [2, 2]);
+        for r in 1..=10 {
+            let [extra, copies] = [Extra, Copies].map(|reading| fixed(r, reading).expect("known"));
+            assert_eq!((extra.name, copies.name), NAMES[r as usize - 1].into());
+            assert!(extra.name.contains(&format!("-{r}-")));
+            assert_eq!(replicas(extra, 2), [r, r]);
+            assert_eq!(replicas(copies, 2), [r - 1, r - 1]);
+        }
+        assert!(fixed(0, Extra).is_none() && fixed(11, Extra).is_none());
+    }
+
+    #[test]
+    fn a_connection_that_loses_for_ever_gets_no_more_copies_than_in_round_20() {
+        let adapter = Fixed { slope: 2, offset: 1, reading: Reading::Extra };
+        assert_eq!(adapter.redundancy(20), 41);
+        assert_eq!(adapter.redundancy(u32::MAX), 41);
+        assert_eq!(Fixed { slope: 0, offset: -3, ..adapter }.redundancy(1), 0);
+    }
+}
