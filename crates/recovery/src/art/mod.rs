@@ -10,6 +10,7 @@ mod adapter;
 mod bandit;
 mod bitmap;
 mod by_unit;
+pub mod dqn;
 mod random;
 mod reward;
 mod scheduler;
@@ -22,6 +23,7 @@ pub use scheduler::{Replicas, Spread};
 
 use crate::fixed::Reading;
 use crate::{LossSignal, RedundancyAdapter, Scheme};
+use std::sync::Arc;
 
 /// The paper's escape space, with α = 1.
 const ESCAPE: Spread = Spread::EscapeSpace { alpha: 1.0 };
@@ -85,6 +87,11 @@ fn bandit(
     let options = BanditOptions { strategy, penalty: Penalty::Quotient(1.01), reading };
     // Choices and moments are drawn apart.
     scheme(name, Bandit::new(options, arms, !seed), ESCAPE, seed)
+}
+
+/// "art-dqn": a trained network, R counted as in `reading`.
+pub fn dqn(network: Arc<dqn::Network>, reading: Reading, seed: u64) -> Scheme {
+    scheme("art-dqn", dqn::adapter(network, reading), ESCAPE, seed)
 }
 
 /// Another scheme's redundancy with ART's window, signal and a schedule: over a fixed redundancy, the

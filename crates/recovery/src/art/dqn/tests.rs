@@ -1,0 +1,162 @@
+use super::super::random::Random;
+use super::super::reward::Penalty;
+use super::train::{Learner, Options};
+use super::*;
+use crate::{Arq, CopyKind, PathState, Recovery, Scheme};
+use ::units::Timestamp;
+use std::sync::Mutex;
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+fn path(rtt: u64) -> PathState {
+    PathState {
+        smoothed_rtt: Duration::from_millis(rtt),
+        min_rtt: Duration::from_millis(rtt),
+        packet: 1_200,
+        in_flight: 12_000,
+        ..PathState::default()
+    }
+}
+
+/// A network that prefers 2 in the first rounds and 7 in later ones.
+fn by_round() -> Arc<Network> {
+    let mut network = Network::random(&[1], &mut Random::new(1)).expect("good sizes");
+    let mut numbers = vec![0.0; network.numbers().count()];
+    // The hidden neuron is the round.
+    numbers[6] = 1.0;
+    // R = 2 is worth 0.11, R = 7 is worth the round.
+    numbers[8 + 6] = 1.0;
+    numbers[8 + 10 + 1] = 0.11;
+    network.numbers_mut().zip(numbers).for_each(|(place, number)| *place = number);
+    Arc::new(network)
+}
+
+fn told(r: &Recovery, wanted: &str) -> f64 {
+    let mut found = f64::NAN;
+    r.explain(&mut |name, value| {
+        if name == wanted {
+            found = value;
+        }
+    });
+    found
+}
+
+#[test]
+fn values_are_scaled_to_about_one_and_stay_finite() {
+    assert_eq!((scaled(0.0), scaled(1_000.0), scaled(-5.0)), (0.0, 1.0, 0.0));
+    assert_eq!(scaled(f64::NAN), 0.0);
+    assert!(scaled(f64::MAX).is_finite());
+    assert_eq!(input(&[0.5; 6], u32::MAX), [0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1.0]);
+}
+
+#[test]
+fn r_is_decided_per_interval_and_round_and_is_1_before() {
+    let adapter = Box::new(adapter(by_round(), Reading::Extra));
+    let mut r = Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
+    let lose = |r: &mut Recovery, rounds: u32| {
+        let key = r.open(at(1), at(0), 1);
+        for _ in 0..rounds {
+            r.on_copy_sent(at(1), key, CopyKind::Retransmission);
+            r.on_copy_lost(at(1), key, CopyKind::Retransmission);
+        }
+        r.on_abandoned(at(1), key);
+    };
+    lose(&mut r, 1);
+    assert_eq!(told(&r, "r_1"), 0.0, "undecided");
+    assert!(r.on_tick(at(50), path(10)));
+    lose(&mut r, 4);
+    // Round n is worth n/20: 0.05 and 0.10 are less than 0.11, and 0.15 is more.
+    assert_eq!(["r_1", "r_2", "r_3"].map(|name| told(&r, name)), [2.0, 2.0, 7.0]);
+    assert!((told(&r, "min_rtt") - 11_f64.ln() / 1_001_f64.ln()).abs() < 1e-6);
+    assert!((told(&r, "in_flight") - told(&r, "min_rtt")).abs() < 1e-6, "10 packets");
+    assert!(r.on_tick(at(100), path(10)));
+    assert_eq!(told(&r, "r_3"), 0.0, "undecided again");
+}
+
+/// Rewards under two states of the path: with the long round trip all single copies are lost.
+fn train(seed: u64, turns: u32) -> Learner {
+    let options = Options {
+        hidden: vec![16],
+        epsilon: 0.5,
+        discount: 0.0,
+        rate: 3e-3,
+        penalty: Penalty::Quotient(1.05),
+        ..Options::default()
+    };
+    let learner = Arc::new(Mutex::new(Learner::new(options, seed).expect("good sizes")));
+    let mut r = Recovery::new(train::scheme(learner.clone(), Reading::Extra, 1), None, at(0));
+    let mut now = 0;
+    for turn in 0..turns {
+        let long = turn % 2 == 1;
+        now += 2_000;
+        assert!(r.on_tick(at(now), path(if long { 200 } else { 10 })));
+        let key = r.open(at(now), at(now), 1);
+        r.on_copy_sent(at(now), key, CopyKind::Retransmission);
+        let r_1 = told(&r, "r_1");
+        if long && r_1 < 4.0 {
+            r.on_copy_lost(at(now), key, CopyKind::Retransmission);
+            r.on_abandoned(at(now), key);
+        } else {
+            r.on_finished(at(now), key, None);
+            r.on_ack_taken();
+        }
+    }
+    drop(r);
+    Arc::into_inner(learner).expect("the connection is gone").into_inner().expect("not poisoned")
+}
+
+#[test]
+fn training_finds_the_redundancy_that_each_state_asks_for() {
+    let learner = train(3, 6_000);
+    assert_eq!(learner.steps(), 6_000 - 31);
+    let network = Network::from_bytes(&learner.network().to_bytes()).expect("its own file");
+    let adapter = Box::new(adapter(Arc::new(network), Reading::Copies));
+    let mut r = Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
+    for (now, rtt, expected) in [(2_000, 10, 1.0), (4_000, 200, 4.0)] {
+        assert!(r.on_tick(at(now), path(rtt)));
+        let key = r.open(at(now), at(now), 1);
+        r.on_copy_sent(at(now), key, CopyKind::Retransmission);
+        assert_eq!(told(&r, "r_1"), expected, "round trips of {rtt} ms");
+        r.on_abandoned(at(now), key);
+    }
+}
+
+#[test]
+fn a_seed_determines_what_is_learnt() {
+    let bytes = |seed| train(seed, 300).network().to_bytes();
+    assert_eq!(bytes(5), bytes(5));
+    assert_ne!(bytes(5), bytes(6));
+}
+
+#[test]
+fn a_lost_round_is_followed_by_the_next_and_an_arrival_by_a_first() {
+    #[derive(Debug, Clone, Default)]
+    struct Notes(Arc<Mutex<Vec<Transition>>>);
+    impl Policy for Notes {
+        const LEARNS: bool = true;
+        fn choose(&mut self, input: &Input) -> usize {
+            (input[6] * 20.0).round() as usize
+        }
+        fn remember(&mut self, transition: Transition) {
+            self.0.lock().expect("not poisoned").push(transition);
+        }
+    }
+    let notes = Notes::default();
+    let adapter = Box::new(Decider::new(notes.clone(), Reading::Extra));
+    let mut r = Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
+    r.on_tick(at(50), path(10));
+    let key = r.open(at(51), at(50), 1);
+    r.on_copy_sent(at(51), key, CopyKind::Retransmission);
+    r.on_copy_lost(at(60), key, CopyKind::Retransmission);
+    r.on_copy_sent(at(61), key, CopyKind::Retransmission);
+    r.on_finished(at(70), key, None);
+    let notes = notes.0.lock().expect("not poisoned");
+    let round = |input: &Input| (input[6] * 20.0).round();
+    let found: Vec<_> = notes
+        .iter()
+        .map(|t| (round(&t.before), t.action, t.round, t.arrived, round(&t.after)))
+        .collect();
+    assert_eq!(found, [(1.0, 1, 1, false, 2.0), (2.0, 2, 2, true, 1.0)]);
+}

@@ -1,0 +1,181 @@
+//! Training of the network of [`super`], for the laboratory: Q-learning with experience replay and a
+//! target network (Mnih and others, "Playing Atari with deep reinforcement learning", 2013) by Adam
+//! (Kingma and Ba, 2015).
+//!
+//! Connections under [`scheme`] decide ε-greedily with the network as it is, and tell what came of it;
+//! the reward is appendix A.2's. A seed determines everything, if the connections do.
+
+use super::super::bandit::{ARMS, first_highest};
+use super::super::random::Random;
+use super::super::reward::Penalty;
+use super::{BadNetwork, Decider, Input, Network, Policy, Transition};
+use crate::Scheme;
+use crate::fixed::Reading;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// How to train.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Options {
+    /// Widths of the 1 or 2 hidden layers, 1 to 32 each.
+    pub hidden: Vec<usize>,
+    /// What a lost round costs; the paper's γ is 1.05.
+    pub penalty: Penalty,
+    /// Chance, from 0 to 1, that a decision is left to chance.
+    pub epsilon: f64,
+    /// What a reward is worth one decision later, from 0 to 1.
+    pub discount: f32,
+    /// The step of Adam.
+    pub rate: f32,
+    /// The last transitions that are remembered, at least one batch.
+    pub replay: usize,
+    /// Transitions per step, at least 1.
+    pub batch: usize,
+    /// Steps between updates of the target network, at least 1.
+    pub target_steps: u64,
+}
+
+impl Default for Options {
+    /// Two layers of 32, γ = 1.05, and the 2,048 remembered transitions of the paper's code; the others,
+    /// which the paper does not state, are usual ones.
+    fn default() -> Self {
+        Self {
+            hidden: vec![32, 32],
+            penalty: Penalty::Quotient(1.05),
+            epsilon: 0.1,
+            discount: 0.9,
+            rate: 1e-3,
+            replay: 2_048,
+            batch: 32,
+            target_steps: 300,
+        }
+    }
+}
+
+/// A network in training: one step of learning per transition, once a batch is remembered.
+#[derive(Debug)]
+pub struct Learner {
+    options: Options,
+    online: Network,
+    target: Network,
+    memory: Vec<(Input, usize, f32, Input)>,
+    /// Transitions so far; the place of the next one follows.
+    transitions: usize,
+    steps: u64,
+    /// Adam's mean and mean square of each slope.
+    moments: Vec<(f32, f32)>,
+    random: Random,
+}
+
+impl Learner {
+    /// A learner whose network knows nothing.
+    ///
+    /// # Errors
+    /// If the hidden layers are not 1 or 2 of 1 to 32 each.
+    pub fn new(options: Options, seed: u64) -> Result<Self, BadNetwork> {
+        let mut random = Random::new(seed);
+        let online = Network::random(&options.hidden, &mut random)?;
+        let batch = options.batch.max(1);
+        Ok(Self {
+            target: online.clone(),
+            moments: vec![(0.0, 0.0); online.numbers().count()],
+            online,
+            memory: Vec::new(),
+            transitions: 0,
+            steps: 0,
+            random,
+            options: Options {
+                batch,
+                replay: options.replay.max(batch),
+                target_steps: options.target_steps.max(1),
+                ..options
+            },
+        })
+    }
+
+    /// The network as it is.
+    pub fn network(&self) -> &Network {
+        &self.online
+    }
+
+    /// Steps of learning so far.
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    fn choose(&mut self, input: &Input) -> usize {
+        if self.random.fraction() < self.options.epsilon {
+            self.random.below(ARMS as u32) as usize
+        } else {
+            first_highest(&self.online.evaluate(input))
+        }
+    }
+
+    fn remember(&mut self, transition: Transition) {
+        let Transition { before, action, round, arrived, after } = transition;
+        let reward = self.options.penalty.reward(round, action as u32 + 1, arrived) as f32;
+        let record = (before, action, reward, after);
+        if self.memory.len() < self.options.replay {
+            self.memory.push(record);
+        } else {
+            self.memory[self.transitions % self.options.replay] = record;
+        }
+        self.transitions += 1;
+        if self.memory.len() >= self.options.batch {
+            self.learn();
+        }
+    }
+
+    /// One step down the slope of a batch's squared errors, each error bounded by 1.
+    fn learn(&mut self) {
+        let mut gradient = self.online.clone();
+        gradient.numbers_mut().for_each(|slope| *slope = 0.0);
+        for _ in 0..self.options.batch {
+            let place = self.random.below(self.memory.len() as u32) as usize;
+            let (before, action, reward, after) = &self.memory[place];
+            let ahead = self.target.evaluate(after);
+            let aim = reward + self.options.discount * ahead[first_highest(&ahead)];
+            let trace = self.online.trace(before);
+            let error = (trace.outputs()[*action] - aim).clamp(-1.0, 1.0);
+            let share = error / self.options.batch as f32;
+            self.online.add_gradient(&mut gradient, &trace, *action, share);
+        }
+        self.steps += 1;
+        self.descend(&gradient);
+        if self.steps % self.options.target_steps == 0 {
+            self.target = self.online.clone();
+        }
+    }
+
+    /// Adam, with the decays of its paper.
+    fn descend(&mut self, gradient: &Network) {
+        const DECAY: f32 = 0.9;
+        const SQUARE_DECAY: f32 = 0.999;
+        let step = self.steps.min(1_000_000) as i32;
+        let (unbias, unbias_square) = (1.0 - DECAY.powi(step), 1.0 - SQUARE_DECAY.powi(step));
+        let slopes = gradient.numbers().zip(&mut self.moments);
+        for (number, (slope, (mean, square))) in self.online.numbers_mut().zip(slopes) {
+            *mean += (slope - *mean) * (1.0 - DECAY);
+            *square += (slope * slope - *square) * (1.0 - SQUARE_DECAY);
+            let root = (*square / unbias_square).sqrt() + 1e-8;
+            *number -= self.options.rate * (*mean / unbias) / root;
+        }
+    }
+}
+
+impl Policy for Arc<Mutex<Learner>> {
+    const LEARNS: bool = true;
+
+    fn choose(&mut self, input: &Input) -> usize {
+        self.lock().unwrap_or_else(PoisonError::into_inner).choose(input)
+    }
+
+    fn remember(&mut self, transition: Transition) {
+        self.lock().unwrap_or_else(PoisonError::into_inner).remember(transition);
+    }
+}
+
+/// "art-dqn-training": a connection that decides by the learner's network and teaches it.
+pub fn scheme(learner: Arc<Mutex<Learner>>, reading: Reading, seed: u64) -> Scheme {
+    let adapter = Decider::new(learner, reading);
+    super::super::scheme("art-dqn-training", adapter, super::super::ESCAPE, seed)
+}
