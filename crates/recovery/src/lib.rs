@@ -327,7 +327,10 @@ impl Recovery {
                 self.totals.replicas += 1;
                 self.scheme.scheduler.on_replica_sent(now, key, unit);
             }
-            CopyKind::Probe => self.totals.probes += 1,
+            CopyKind::Probe => {
+                self.totals.probes += 1;
+                self.scheme.scheduler.on_probe_sent(now, key, unit);
+            }
         }
         self.scheme.adapter.on_event(&RecoveryEvent::CopySent { now, unit: key, kind, round });
     }

@@ -50,6 +50,9 @@ pub trait ReplicaScheduler: Debug {
     /// The replica that `poll` asked for was sent.
     fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit);
 
+    /// A probe carried the unit: a sending like any other to those who space copies in time.
+    fn on_probe_sent(&mut self, _now: Timestamp, _key: UnitKey, _unit: &LostUnit) {}
+
     /// The round is over: acknowledged, abandoned, or wholly lost.
     fn on_finished(&mut self, key: UnitKey);
 
