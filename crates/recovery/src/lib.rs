@@ -16,6 +16,7 @@
 
 mod arq;
 pub mod art;
+pub mod autorec;
 mod bursts;
 mod correlation;
 pub mod fixed;

@@ -1,0 +1,146 @@
+//! The Redundancy Adapter of AutoRec's journal version (section V-A): the level that keeps recovery
+//! latency below α if it can, and never costs more than β and γ allow; and an adapter whose level
+//! never changes.
+
+use super::{MAX_LEVEL, OutOfRange, UnitTime, formulas};
+use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
+use core::time::Duration;
+
+/// What the operator wants and tolerates. The default is that of the paper's testbed.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Tolerances {
+    /// α: mean recovery latency that is low enough. 0 is out of reach and asks for all that the
+    /// others allow.
+    pub latency: Duration,
+    /// β: replicas per packet that is no copy, 0 and above.
+    pub cost: f64,
+    /// γ: part of the goodput that replicas may take while there is always new data, 0 to 1.
+    pub goodput: f64,
+}
+
+impl Default for Tolerances {
+    fn default() -> Self {
+        Self { latency: Duration::from_millis(30), cost: 0.3, goodput: 0.2 }
+    }
+}
+
+impl Tolerances {
+    /// The tolerances, if they make sense.
+    ///
+    /// # Errors
+    /// When `cost` or `goodput` is out of range or no number.
+    pub fn checked(self) -> Result<Self, OutOfRange> {
+        if !(self.cost.is_finite() && self.cost >= 0.0) {
+            return Err(OutOfRange { key: "cost", allowed: "a finite number, 0 and above" });
+        }
+        if !(0.0..=1.0).contains(&self.goodput) {
+            return Err(OutOfRange { key: "goodput", allowed: "a number from 0 to 1" });
+        }
+        Ok(self)
+    }
+}
+
+/// What the last interval led to.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+struct Decision {
+    loss_rate: f64,
+    t_unit: Duration,
+    k_alpha: u32,
+    k_beta: u32,
+    k_gamma: u32,
+    level: u32,
+}
+
+/// Decides by the formulas F, G and H. Its level is for the life of a unit.
+#[derive(Debug)]
+pub struct FormulaAdapter {
+    tolerances: Tolerances,
+    t_unit: UnitTime,
+    decision: Decision,
+}
+
+impl FormulaAdapter {
+    /// An adapter that sends no replicas before its first interval with loss is over.
+    pub fn new(tolerances: Tolerances) -> Self {
+        Self { tolerances, t_unit: UnitTime::default(), decision: Decision::default() }
+    }
+}
+
+impl RedundancyAdapter for FormulaAdapter {
+    fn on_event(&mut self, _: &RecoveryEvent) {}
+
+    fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>) {
+        self.t_unit.measured(metrics);
+        let loss_rate = metrics.loss_rate();
+        let t_unit = self.t_unit.or(view.path.smoothed_rtt);
+        let Tolerances { latency, cost, goodput } = self.tolerances;
+        self.decision = Decision {
+            loss_rate,
+            t_unit,
+            k_alpha: formulas::level_for_latency(loss_rate, t_unit, latency, MAX_LEVEL),
+            k_beta: formulas::level_for_cost(loss_rate, cost, MAX_LEVEL),
+            k_gamma: formulas::level_for_goodput(loss_rate, goodput, MAX_LEVEL),
+            level: 0,
+        };
+        // "When there is no packet loss (i.e., loss rate = 0) in the last decision interval, the
+        // Redundancy Adapter directly sets the redundancy level to 0." Else equation 4.
+        if loss_rate > 0.0 {
+            let Decision { k_alpha, k_beta, k_gamma, .. } = self.decision;
+            self.decision.level = k_alpha.min(k_beta).min(k_gamma);
+        }
+    }
+
+    fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
+        if round == 1 { self.decision.level } else { 0 }
+    }
+
+    fn ceiling(&self) -> u32 {
+        self.decision.level
+    }
+
+    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        let Decision { loss_rate, t_unit, k_alpha, k_beta, k_gamma, level } = self.decision;
+        tell("loss_rate", loss_rate);
+        tell("t_unit_ms", t_unit.as_secs_f64() * 1e3);
+        tell("k_alpha", k_alpha.into());
+        tell("k_beta", k_beta.into());
+        tell("k_gamma", k_gamma.into());
+        tell("level", level.into());
+    }
+}
+
+/// The same level always, for the life of a unit (journal, figure 13).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FixedLife {
+    level: u32,
+}
+
+impl FixedLife {
+    /// `level` replicas for each unit, 0 to 10.
+    ///
+    /// # Errors
+    /// When `level` is above 10.
+    pub fn new(level: u32) -> Result<Self, OutOfRange> {
+        if level > MAX_LEVEL {
+            return Err(OutOfRange { key: "level", allowed: "0 to 10" });
+        }
+        Ok(Self { level })
+    }
+}
+
+impl RedundancyAdapter for FixedLife {
+    fn on_event(&mut self, _: &RecoveryEvent) {}
+    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+
+    fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
+        if round == 1 { self.level } else { 0 }
+    }
+
+    fn ceiling(&self) -> u32 {
+        self.level
+    }
+
+    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        tell("level", self.level.into());
+    }
+}

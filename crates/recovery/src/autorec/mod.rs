@@ -1,0 +1,87 @@
+//! AutoRec, "reinjection in off-mode and at the right moment": the journal version (arXiv
+//! 2511.22046: the level follows from tolerances by formulas) and the version of MM'24 (the level
+//! follows a utility). Both have the same Reinjection Controller, and a level K_θ that is for the
+//! life of a unit: when the last copy of round 1 is lost, plain retransmission goes on (journal,
+//! section VIII-C).
+//!
+//! Ablations are combinations: `Scheme { scheduler: Box::new(ReinjectionController::new(…)),
+//! ..scheme(tolerances) }`.
+
+pub mod formulas;
+mod journal;
+mod mm24;
+mod queue;
+mod scheduler;
+
+pub use journal::{FixedLife, FormulaAdapter, Tolerances};
+pub use mm24::{Options, UtilityAdapter};
+pub use scheduler::{Occasions, ReinjectionController};
+
+use crate::{IntervalMetrics, LossSignal, RedundancyAdapter, Scheme};
+use core::fmt;
+use core::time::Duration;
+
+/// "We limit the value range of the redundancy level to [0, 10]" (journal, section VII).
+pub const MAX_LEVEL: u32 = 10;
+
+/// A parameter that makes no sense.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutOfRange {
+    /// Its name: that of the field.
+    pub key: &'static str,
+    /// What it may be.
+    pub allowed: &'static str,
+}
+
+impl fmt::Display for OutOfRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` must be {}", self.key, self.allowed)
+    }
+}
+
+impl core::error::Error for OutOfRange {}
+
+/// T_unit as it is known: that of the last interval that has one. Before the first, the smoothed
+/// round-trip time stands in for it; detection takes at least that long, so the latency is taken for
+/// smaller and no replica too many is sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct UnitTime(Option<Duration>);
+
+impl UnitTime {
+    fn measured(&mut self, metrics: &IntervalMetrics) {
+        self.0 = metrics.t_unit.or(self.0);
+    }
+
+    fn or(self, smoothed_rtt: Duration) -> Duration {
+        self.0.unwrap_or(smoothed_rtt)
+    }
+}
+
+fn reinjecting(name: &'static str, adapter: impl RedundancyAdapter + 'static) -> Scheme {
+    Scheme {
+        name,
+        adapter: Box::new(adapter),
+        scheduler: Box::new(ReinjectionController::new(Occasions::default())),
+        signal: LossSignal::Every,
+        opportunism: false,
+    }
+}
+
+/// AutoRec's journal version, "autorec".
+pub fn scheme(tolerances: Tolerances) -> Scheme {
+    reinjecting("autorec", FormulaAdapter::new(tolerances))
+}
+
+/// AutoRec's version of MM'24, "autorec-mm24"; `seed` is for its explorations.
+pub fn scheme_mm24(options: Options, seed: u64) -> Scheme {
+    reinjecting("autorec-mm24", UtilityAdapter::new(options, seed))
+}
+
+/// The Reinjection Controller with the same level always, "autorec-fixed": figure 13 of the journal
+/// version, and variant 2 in figure 12 of MM'24 with level 2.
+pub fn fixed(level: FixedLife) -> Scheme {
+    reinjecting("autorec-fixed", level)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The Reinjection Controller (journal, section V-B; MM'24, section 4.2): replicas leave at once in
+//! off-mode, and in on-mode when a unit has been silent for T_thres (equation 5).
+//!
+//! K_θ is that of the present, as the paper has it: the adapter's ceiling, for the whole life of a
+//! unit. This scheduler therefore belongs to adapters that have one.
+
+use super::UnitTime;
+use super::queue::Queue;
+use crate::{
+    IntervalMetrics, LostUnit, ReplicaScheduler, SendOpportunity, UnitKey, UnitTable, View,
+};
+use ::units::Timestamp;
+use core::time::Duration;
+
+/// When replicas may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Occasions {
+    /// At once when there is nothing else to send. Off: as in on-mode (the model of the formulas).
+    pub off_mode: bool,
+    /// Whenever a unit has been silent for T_thres. Off: figure 17 of the journal version and
+    /// variant 1 in figure 12 of MM'24.
+    pub opportunistic: bool,
+}
+
+impl Default for Occasions {
+    fn default() -> Self {
+        Self { off_mode: true, opportunistic: true }
+    }
+}
+
+/// The reinjection queue and its clock.
+#[derive(Debug)]
+pub struct ReinjectionController {
+    occasions: Occasions,
+    queue: Queue,
+    /// K_θ.
+    level: u32,
+    t_unit: UnitTime,
+    smoothed_rtt: Duration,
+}
+
+impl ReinjectionController {
+    /// An empty queue.
+    pub fn new(occasions: Occasions) -> Self {
+        Self {
+            occasions,
+            queue: Queue::default(),
+            level: 0,
+            t_unit: UnitTime::default(),
+            smoothed_rtt: Duration::ZERO,
+        }
+    }
+
+    /// T_thres, equation 5.
+    fn threshold(&self) -> Duration {
+        self.t_unit.or(self.smoothed_rtt) / self.level.saturating_add(1)
+    }
+
+    /// The unit was sent: it is the last in the queue now, if it was there and may get more.
+    fn on_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
+        if self.queue.remove(key) && unit.replicas < self.level {
+            self.queue.push(key, unit.replicas, now);
+        }
+    }
+}
+
+impl ReplicaScheduler for ReinjectionController {
+    fn on_interval(&mut self, metrics: &IntervalMetrics, ceiling: u32) {
+        self.t_unit.measured(metrics);
+        self.level = ceiling;
+        // What has had enough leaves for ever, also when the level rises again. Units that wait
+        // for an acknowledgement are rarely here for more than one or two intervals.
+        self.queue.remove_from(ceiling);
+    }
+
+    fn on_retransmitted(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        unit: &LostUnit,
+        level: u32,
+        view: &View<'_>,
+    ) {
+        self.smoothed_rtt = view.path.smoothed_rtt;
+        self.on_sent(now, key, unit);
+        // A unit comes here once, before it has any replica: what has had some and is not in the
+        // queue has left it.
+        if level > 0 && unit.replicas == 0 {
+            // The first interval may not be over yet.
+            self.level = level;
+            self.queue.remove(key);
+            self.queue.push(key, 0, now);
+        }
+    }
+
+    fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
+        self.on_sent(now, key, unit);
+    }
+
+    fn on_probe_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
+        self.on_sent(now, key, unit);
+    }
+
+    fn on_finished(&mut self, key: UnitKey) {
+        self.queue.remove(key);
+    }
+
+    fn poll(&mut self, now: Timestamp, at: &SendOpportunity, _: &UnitTable) -> Option<UnitKey> {
+        let head = self.queue.front()?;
+        let idle = self.occasions.off_mode && at.off_mode;
+        let silent = self.occasions.opportunistic && head.sent + self.threshold() <= now;
+        (idle || silent).then_some(head.key)
+    }
+
+    fn next_timeout(&self) -> Option<Timestamp> {
+        let head = self.queue.front()?;
+        self.occasions.opportunistic.then(|| head.sent + self.threshold())
+    }
+}

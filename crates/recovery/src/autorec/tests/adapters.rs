@@ -1,0 +1,82 @@
+use super::*;
+use std::time::Instant;
+
+fn formula(latency: u64, cost: f64, goodput: f64) -> FormulaAdapter {
+    FormulaAdapter::new(Tolerances { latency: ms(latency), cost, goodput })
+}
+
+#[test]
+fn tolerances_out_of_range_are_refused_by_name() {
+    let fine = Tolerances::default();
+    assert_eq!(fine.checked(), Ok(fine));
+    let refused = |tolerances: Tolerances| tolerances.checked().map_err(|e| e.key);
+    for cost in [-0.1, f64::NAN, f64::INFINITY] {
+        assert_eq!(refused(Tolerances { cost, ..fine }), Err("cost"));
+    }
+    for goodput in [-0.1, 1.1, f64::NAN] {
+        assert_eq!(refused(Tolerances { goodput, ..fine }), Err("goodput"));
+    }
+    let error = FixedLife::new(11).expect_err("above the limit");
+    assert_eq!(error.to_string(), "`level` must be 0 to 10");
+    assert!(FixedLife::new(10).is_ok());
+}
+
+#[test]
+fn the_level_is_the_least_that_is_asked_and_allowed_and_0_after_an_interval_without_loss() {
+    let mut adapter = formula(30, 0.3, 0.2);
+    let with_unit = |ms_: u64, metrics| IntervalMetrics { t_unit: Some(ms(ms_)), ..metrics };
+    with_view(path(), |view| {
+        assert_eq!(adapter.ceiling(), 0, "nothing is known");
+        adapter.on_interval(&with_unit(95, interval(5, 100)), view);
+        assert_eq!(adapter.ceiling(), 3, "K_α");
+        let levels = ["k_alpha", "k_beta", "k_gamma", "level"].map(|name| told(&adapter, name));
+        assert_eq!(levels, [3.0, 6.0, 5.0, 3.0]);
+        assert_eq!((told(&adapter, "loss_rate"), told(&adapter, "t_unit_ms")), (0.05, 95.0));
+        // T_unit is the last one known.
+        adapter.on_interval(&interval(15, 100), view);
+        assert_eq!((adapter.ceiling(), told(&adapter, "t_unit_ms")), (2, 95.0));
+        adapter.on_interval(&interval(0, 100), view);
+        assert_eq!(adapter.ceiling(), 0);
+        adapter.on_interval(&interval(0, 0), view);
+        assert_eq!(adapter.ceiling(), 0);
+        // Everything lost: no replica stays below the cost tolerance.
+        adapter.on_interval(&interval(100, 100), view);
+        assert_eq!(adapter.ceiling(), 0);
+        let mut fresh = formula(30, 0.3, 0.2);
+        fresh.on_interval(&interval(5, 100), view);
+        assert_eq!(told(&fresh, "t_unit_ms"), 60.0, "the round-trip time stands in");
+    });
+}
+
+#[test]
+fn no_replicas_beyond_round_1() {
+    let mut recovery = crate::Recovery::new(crate::Arq::scheme(), None, at(0));
+    let key = recovery.open(at(1), at(0), 1);
+    let mut adapters: [Box<dyn RedundancyAdapter>; 2] =
+        [Box::new(formula(0, 0.2, 0.2)), Box::new(FixedLife::new(4).expect("in range"))];
+    with_view(path(), |view| {
+        for adapter in &mut adapters {
+            adapter.on_interval(&interval(5, 100), view);
+            assert_eq!([1, 2, 3].map(|n| adapter.level(key, n, view)), [4, 0, 0], "{adapter:?}");
+        }
+    });
+}
+
+#[test]
+fn a_decision_takes_less_than_a_microsecond() {
+    let mut adapter = formula(30, 0.3, 0.2);
+    const DECISIONS: u32 = 20_000;
+    let began = Instant::now();
+    let mut sum = 0;
+    with_view(path(), |view| {
+        for n in 0..u64::from(DECISIONS) {
+            adapter.on_interval(&interval(n % 100, 100), view);
+            sum += adapter.ceiling();
+        }
+    });
+    let each = began.elapsed() / DECISIONS;
+    println!("{each:?} per decision");
+    assert!(sum > 0);
+    // Loosely: the machine may be busy, and the build not optimised.
+    assert!(each < Duration::from_micros(50), "{each:?}");
+}
