@@ -52,7 +52,9 @@ pub fn paper(reading: Reading, seed: u64) -> Scheme {
     scheme(name, TestAndVerify::new(Options::paper(reading)), ESCAPE, seed)
 }
 
-/// ART as its published code has it: "art-code-extra", which it is, and "art-code-copies".
+/// ART as its published code has it: "art-code-extra", which it is, and "art-code-copies". In the
+/// latter R_1 hardly ever rises: the loss of a round's only copy is the last one's, which its bitmap
+/// does not learn of.
 pub fn code(reading: Reading, seed: u64) -> Scheme {
     let name = match reading {
         Reading::Extra => "art-code-extra",
