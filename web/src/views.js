@@ -9,14 +9,16 @@ const protocolName = (protocol) => PROTOCOL_NAMES[protocol] ?? protocol;
 
 const total = (viewers) => PROTOCOLS.reduce((sum, protocol) => sum + (viewers?.[protocol] ?? 0), 0);
 
-/** Whether a cohort runs another scheme than the one that the operator wrote down. */
-export const overridden = ({ scheme, configured }) => Boolean(configured) && configured !== scheme;
+/** Why a session's scheme sends as many replicas as it does: `k_alpha 4 · loss_rate 0.05 · …`. */
+export const reasons = (repair) => Object.entries(repair ?? {})
+  .filter(([name, value]) => name !== 'level' && Number.isFinite(value))
+  .map(([name, value]) => `${name.replaceAll('_', ' ')} ${number(value, Number.isInteger(value) ? 0 : 3)}`)
+  .join(' · ');
 
 /** Headline numbers: `{ title, value, note, tone }`. */
 export function tiles(event) {
   const streams = list(event.streams);
   const live = streams.filter(({ status }) => status === 'live').length;
-  const changed = list(event.cohorts).filter(overridden).length;
   return [
     {
       title: 'Viewers',
@@ -29,7 +31,7 @@ export function tiles(event) {
     { title: 'CPU', value: number(event.cpu_cores, 2), note: 'cores' },
     { title: 'Memory', value: megabytes(event.rss_mb), note: 'resident' },
     { title: 'UDP drops', value: number(event.udp_drops), note: event.udp_drops > 0 ? 'raise the socket buffers' : '', tone: event.udp_drops > 0 ? 'warn' : '' },
-    { title: 'Cohorts', value: number(list(event.cohorts).length), note: changed ? `${changed} not as configured` : '', tone: changed ? 'warn' : '' },
+    { title: 'Cohorts', value: number(list(event.cohorts).length) },
   ];
 }
 
@@ -97,15 +99,9 @@ export const tables = {
     title: 'Cohorts',
     empty: 'No cohort is configured.',
     key: (row) => row.name,
-    tone: (row) => (overridden(row) ? 'warn' : ''),
     columns: [
       text('Cohort', 'name'),
-      {
-        title: 'Scheme',
-        hint: 'The loss-repair scheme in force; a mark where the configuration names another',
-        value: (row) => row.scheme,
-        cell: (row) => (overridden(row) ? { text: row.scheme, badge: `configured: ${row.configured}` } : String(row.scheme ?? ABSENT)),
-      },
+      text('Scheme', 'scheme', { hint: 'How lost data is repaired' }),
       figure('Weight', 'weight', number),
       figure('Viewers', 'viewers', number),
       figure('Sessions', 'sessions', number, { hint: 'Sessions so far' }),
@@ -113,9 +109,9 @@ export const tables = {
       figure('Freezes/h', 'freezes_per_hour', (value) => number(value, 1), { hint: 'Freezes of 200 ms and more per viewer-hour' }),
       figure('Frozen s/h', 'freeze_s_per_hour', (value) => number(value, 1), { hint: 'Seconds frozen per viewer-hour' }),
       figure('Loss', 'loss_rate', percent, { hint: 'Share of packets declared lost' }),
-      figure('Retransmitted', 'retransmission_ratio', percent, { hint: 'Retransmitted bytes per byte first sent' }),
-      quantiles('Recovery mean/p95/max', 'recovery_ms', ['mean', 'p95', 'max'], 'From first detection of a loss to the acknowledgement of its repair'),
-      figure('Redundancy', 'redundancy_cost', percent, { hint: 'Bytes of replicas per byte first sent' }),
+      figure('Retransmitted', 'retransmission_ratio', percent, { hint: 'First copies of lost data per packet first sent' }),
+      quantiles('Recovery mean/p95/max', 'recovery_ms', ['mean', 'p95', 'max'], 'From the first detection of a loss to the sending of the copy that arrived, where that was not the first'),
+      figure('Redundancy', 'redundancy_cost', percent, { hint: 'Replicas per packet first sent' }),
     ],
   },
   sessions: {
@@ -132,6 +128,13 @@ export const tables = {
       figure('RTT', 'rtt_ms', (value) => (value < 10 ? `${number(value, 1)} ms` : milliseconds(value))),
       figure('Goodput', 'goodput_mbps', rate),
       figure('Loss', 'loss_rate', percent),
+      {
+        title: 'Replicas',
+        hint: 'Replicas for each lost packet now, and why',
+        right: true,
+        value: (row) => row.repair?.level,
+        cell: (row) => ({ text: number(row.repair?.level), note: reasons(row.repair) }),
+      },
       figure('First frame', 'first_frame_ms', milliseconds),
       figure('Freezes', 'freezes', number, { cell: (row) => mark(row.freezes > 0, number(row.freezes)) }),
       figure('Frozen', 'freeze_s', seconds),

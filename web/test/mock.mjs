@@ -24,8 +24,8 @@ const POLICY = "default-src 'self'; media-src 'self' blob:";
 export function inventedEvent(t, start = t - 600) {
   const wave = (period, phase = 0) => Math.sin((t / period + phase) * 2 * Math.PI);
   const noise = (seed) => (Math.abs(Math.sin(t * 12.9898 + seed * 78.233) * 43758.5453) % 1) - 0.5;
-  const cohort = (i, name, scheme, configured, recovery, freezes) => ({
-    name, scheme, configured, weight: [50, 40, 10][i], viewers: 30 + 11 * i, sessions: 1210 + 90 * i,
+  const cohort = (i, name, scheme, recovery, freezes) => ({
+    name, scheme, weight: [50, 40, 10][i], viewers: 30 + 11 * i, sessions: 1210 + 90 * i,
     first_frame_ms: { p50: 180 - 20 * i, p90: 250 - 20 * i + 15 * noise(i), p99: 400 },
     freezes_per_hour: freezes + noise(i + 9), freeze_s_per_hour: freezes * 1.3,
     loss_rate: 0.03 + 0.01 * wave(240, i / 9) + 0.004 * noise(i + 3), retransmission_ratio: 0.031 + 0.004 * i,
@@ -43,11 +43,12 @@ export function inventedEvent(t, start = t - 600) {
       { name: 'live/<b>later</b>', source: 'pull', status: 'waiting', viewers: 0, in_mbps: 0, gop_ms: null, key_frame_age_ms: null, skips: 0, codecs: '', error: null },
       { name: 'live/yesterday', source: 'publish', status: 'ended', viewers: 0, in_mbps: 0, gop_ms: 1000, key_frame_age_ms: null, skips: 1, codecs: 'av01 mp4a', error: null },
     ],
-    cohorts: [cohort(0, 'control', 'arq', 'arq', 140, 6), cohort(1, 'autorec', 'autorec', 'autorec', 82, 4), cohort(2, 'trial', 'arq', 'art', 120, 5)],
+    cohorts: [cohort(0, 'control', 'arq', 140, 6), cohort(1, 'autorec', 'autorec', 82, 4), cohort(2, 'trial', 'art', 120, 5)],
     sessions: Array.from({ length: 40 }, (_, i) => ({
       id: (0x9e3779b1 * (i + 1) >>> 0).toString(16).padStart(8, '0'), stream: i % 3 ? 'live/demo' : 'live/concert', cohort: ['control', 'autorec', 'trial'][i % 3],
       protocol: i % 7 ? 'h3' : 'h2', prefix: i % 5 ? `192.0.2.${i}/24` : '2001:db8:77::/48', rtt_ms: 12.5 + 7 * (i % 11) + noise(i), goodput_mbps: 1.5 + 0.2 * noise(i),
       loss_rate: 0.01 * (i % 6), first_frame_ms: i % 9 ? 150 + 11 * i : null, freezes: i % 8 === 0 ? 2 : 0, freeze_s: i % 8 === 0 ? 1.75 : 0, skips: i % 13 === 0 ? 1 : 0, age_s: 33 + 97 * i + (t - start),
+      repair: i % 3 ? { level: i % 4, loss_rate: 0.05, t_unit_ms: 78.25, k_alpha: 2, k_beta: 6, k_gamma: 4, guard_budget_bytes: 9600 } : { level: 0 },
     })),
     hooks: [
       { event: 'on_publish', url: 'http://127.0.0.1:9000/hooks/publish', ok: 3, failed: 0, last_error: null },

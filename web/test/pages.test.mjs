@@ -30,7 +30,7 @@ test('the dashboard shows an event, as text, without a complaint of the browser'
     const page = await open('', { width });
     await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
     assert.match(await page.evaluate(text('#streams')), /live\/<b>later<\/b>/);
-    assert.match(await page.evaluate(text('#cohorts')), /configured: art/);
+    assert.match(await page.evaluate(text('#sessions')), /k alpha 2/);
     assert.match(await page.evaluate(text('#tiles')), /raise the socket buffers/);
     assert.match(await page.evaluate(text('#charts')), /autorec\s*\d+ ms/);
     assert.equal(await page.evaluate("document.querySelectorAll('#charts canvas').length"), 6);

@@ -25,13 +25,11 @@ test('every cell, tile and chart has words for a whole event and for an empty on
   }
 });
 
-test('a cohort that does not run what is configured says so in the table and in the headline', () => {
-  const event = { cohorts: [{ name: 'a', scheme: 'arq', configured: 'autorec' }, { name: 'b', scheme: 'arq', configured: 'arq' }] };
-  const scheme = tables.cohorts.columns.find(({ title }) => title === 'Scheme');
-  assert.deepEqual(scheme.cell(event.cohorts[0]), { text: 'arq', badge: 'configured: autorec' });
-  assert.equal(scheme.cell(event.cohorts[1]), 'arq');
-  assert.equal(tables.cohorts.tone(event.cohorts[0]), 'warn');
-  assert.equal(tiles(event).find(({ title }) => title === 'Cohorts').note, '1 not as configured');
+test('a session says how many replicas its scheme sends, and why', () => {
+  const column = tables.sessions.columns.find(({ title }) => title === 'Replicas');
+  const repair = { level: 2, k_alpha: 2, loss_rate: 0.0512 };
+  assert.deepEqual(column.cell({ repair }), { text: '2', note: 'k alpha 2 · loss rate 0.051' });
+  assert.deepEqual(column.cell({}), { text: '–', note: '' });
 });
 
 test('cohorts keep the server’s order, which gives them their colours', () => {

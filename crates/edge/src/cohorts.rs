@@ -7,15 +7,15 @@
 //! viewers anew. The number that a new viewer is given is one of the cohort that it is in already.
 
 use core::fmt;
-use std::collections::HashSet;
 use std::net::IpAddr;
-use std::sync::Mutex;
 
 use aws_lc_rs::hmac;
+use recovery::autorec::Tolerances;
+use recovery::fixed::Reading;
+use recovery::{Arq, art, autorec, fixed};
 
 use crate::config::{Config, Scheme};
 use crate::sessions::prefix;
-use crate::sync::lock;
 
 /// A viewer, as far as cohorts are concerned.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -59,10 +59,33 @@ pub struct Cohort {
     pub name: String,
     /// Its share of the viewers, against the other weights.
     pub weight: u32,
-    /// The scheme that the configuration names.
-    pub configured: &'static str,
-    /// The scheme in force.
-    pub scheme: &'static str,
+    /// How its viewers' lost data is repaired.
+    pub repair: Repair,
+}
+
+/// A recovery scheme and its parameters.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Repair {
+    scheme: Scheme,
+    tolerances: Tolerances,
+}
+
+impl Repair {
+    /// The scheme's name in configurations, records and metrics.
+    pub fn name(&self) -> &'static str {
+        self.scheme.word()
+    }
+
+    /// A scheme for a new connection; `seed` is for what it leaves to chance.
+    pub fn scheme(&self, seed: u64) -> recovery::Scheme {
+        match self.scheme {
+            Scheme::Arq => Arq::scheme(),
+            Scheme::AutoRec => autorec::scheme(self.tolerances),
+            Scheme::AutoRecMm => autorec::scheme_mm24(autorec::Options::default(), seed),
+            Scheme::Art => art::paper(Reading::Extra, seed),
+            Scheme::Or3 => fixed::or3(Reading::Copies),
+        }
+    }
 }
 
 /// The cohorts of a configuration.
@@ -73,40 +96,35 @@ pub struct Cohorts {
 }
 
 impl Cohorts {
-    /// Without cohorts in the configuration there is one, of everybody. Says, once per process,
-    /// which schemes do not exist yet.
+    /// Without cohorts in the configuration there is one, of everybody.
     pub fn new(config: &Config) -> Self {
-        static WARNED: Mutex<Option<HashSet<&'static str>>> = Mutex::new(None);
-        let scheme = |scheme: Scheme| match scheme {
-            Scheme::Arq => Scheme::Arq.word(),
-            other => {
-                let mut warned = lock(&WARNED);
-                if warned.get_or_insert_default().insert(other.word()) {
-                    tracing::warn!("scheme {} does not exist yet: arq is used", other.word());
-                }
-                Scheme::Arq.word()
-            }
-        };
+        let all = &config.recovery;
+        let repair =
+            |scheme: Option<_>, latency: Option<_>, cost: Option<_>, goodput: Option<_>| {
+                let tolerances = Tolerances {
+                    latency: latency.unwrap_or(all.latency),
+                    cost: cost.unwrap_or(all.cost),
+                    goodput: goodput.unwrap_or(all.goodput),
+                };
+                Repair { scheme: scheme.unwrap_or(all.scheme), tolerances }
+            };
         let mut cohorts: Vec<_> = config
             .cohort
             .iter()
             .map(|cohort| Cohort {
                 name: cohort.name.clone(),
                 weight: cohort.weight,
-                configured: cohort.scheme.word(),
-                scheme: scheme(cohort.scheme),
+                repair: repair(cohort.scheme, cohort.latency, cohort.cost, cohort.goodput),
             })
             .collect();
         if cohorts.is_empty() {
-            let (name, arq) = ("all".to_owned(), Scheme::Arq.word());
-            cohorts.push(Cohort { name, weight: 1, configured: arq, scheme: arq });
+            let repair = repair(None, None, None, None);
+            cohorts.push(Cohort { name: "all".to_owned(), weight: 1, repair });
         }
         if config.experiment.aa {
             // The same for everybody, so that the difference between cohorts is chance alone.
-            let (configured, scheme) = (cohorts[0].configured, cohorts[0].scheme);
-            for cohort in &mut cohorts {
-                (cohort.configured, cohort.scheme) = (configured, scheme);
-            }
+            let repair = cohorts[0].repair;
+            cohorts.iter_mut().for_each(|cohort| cohort.repair = repair);
         }
         Self { salt: config.experiment.salt.clone(), cohorts }
     }
@@ -195,16 +213,34 @@ mod tests {
     }
 
     #[test]
-    fn a_scheme_that_does_not_exist_yet_is_arq() {
-        let cohorts = cohorts(TWO);
-        let treatment = &cohorts.all()[1];
-        assert_eq!((treatment.configured, treatment.scheme), ("autorec", "arq"));
+    fn what_a_cohort_does_not_say_is_as_for_all() {
+        let cohorts = cohorts(&format!(
+            "recovery.latency = \"50ms\"\nrecovery.scheme = \"arq\"\n{TWO}cost = 0.1"
+        ));
+        let [control, treatment] = cohorts.all() else { panic!("two") };
+        assert_eq!((control.repair.name(), treatment.repair.name()), ("arq", "autorec"));
+        let tolerances = treatment.repair.tolerances;
+        assert_eq!(
+            (tolerances.latency.as_millis(), tolerances.cost, tolerances.goodput),
+            (50, 0.1, 0.2)
+        );
+        assert_eq!(control.repair.tolerances.cost, 0.3);
+    }
+
+    #[test]
+    fn every_scheme_of_the_configuration_is_made() {
+        for word in ["arq", "autorec", "autorec-mm", "art", "or3"] {
+            let cohorts = cohorts(&format!("recovery.scheme = \"{word}\""));
+            let repair = cohorts.all()[0].repair;
+            assert_eq!(repair.name(), word);
+            assert!(repair.scheme(1).name.starts_with(word), "{}", repair.scheme(1).name);
+        }
     }
 
     #[test]
     fn in_an_a_a_experiment_cohorts_differ_in_name_only() {
         let cohorts = cohorts(&format!("experiment.aa = true\n{TWO}"));
-        assert_eq!(cohorts.all()[1].configured, "arq");
+        assert_eq!(cohorts.all()[1].repair, cohorts.all()[0].repair);
         assert_eq!(cohorts.all()[1].name, "treatment");
     }
 

@@ -68,6 +68,7 @@ impl RedundancyAdapter for Fixed {
         self.reading.level(self.redundancy(round))
     }
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        tell("level", self.reading.level(self.redundancy(1)).into());
         tell("r_1", self.redundancy(1).into());
         tell("r_2", self.redundancy(2).into());
         tell("r_3", self.redundancy(3).into());

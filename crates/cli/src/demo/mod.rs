@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 }
 
 /// The cohorts, and the schemes that they are to have.
-const COHORTS: [(&str, &str); 2] = [("arq", "arq"), ("autorec", "autorec")];
+const COHORTS: [(&str, &str); 3] = [("arq", "arq"), ("autorec", "autorec"), ("art", "art")];
 
 /// A viewer of one cohort behind its link.
 struct Viewer {
@@ -197,9 +197,7 @@ impl Arguments {
         admin: Option<SocketAddr>,
         viewers: &[Viewer],
     ) {
-        println!(
-            "A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; two unmodified QUIC"
-        );
+        println!("A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; unmodified QUIC");
         println!(
             "clients watch it over HTTP/3, each through {} with {} loss and {:?} RTT.",
             self.rate, self.loss, self.rtt

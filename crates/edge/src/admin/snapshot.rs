@@ -78,8 +78,7 @@ impl Sampler {
                 mine.for_each(|(_, totals)| sum.merge(totals));
                 let mut value = describe_totals(&sum);
                 value["name"] = cohort.name.clone().into();
-                value["scheme"] = cohort.scheme.into();
-                value["configured"] = cohort.configured.into();
+                value["scheme"] = cohort.repair.name().into();
                 value["weight"] = cohort.weight.into();
                 value
             })
@@ -204,5 +203,10 @@ fn describe_session(session: &Arc<Session>) -> Value {
         "freeze_s": player_freeze_s,
         "skips": skips,
         "age_s": duration_s,
+        "repair": session
+            .reasons()
+            .into_iter()
+            .map(|(name, value)| (name.to_owned(), value.into()))
+            .collect::<serde_json::Map<_, Value>>(),
     })
 }

@@ -82,12 +82,14 @@ words! {
     Scheme {
         /// Retransmission alone.
         Arq = "arq",
-        /// AutoRec, as in the journal.
+        /// AutoRec of the journal: as many replicas as the tolerances allow and ask for.
         AutoRec = "autorec",
-        /// AutoRec, as at MM'24.
+        /// AutoRec of MM'24: as many as a utility of latency, cost and goodput finds best.
         AutoRecMm = "autorec-mm",
-        /// ART.
+        /// ART: as many per round as get one through, at random within a loss burst's length.
         Art = "art",
+        /// OR3: 2n-1 copies in round n, whatever the network does.
+        Or3 = "or3",
     }
 }
 
@@ -252,6 +254,24 @@ sections! {
         qlog_sample: f64 = 1.0, in 0.0..=1.0;
     }
 
+    /// Repair of lost data: replicas beyond the retransmission, for all viewers or by cohort.
+    [recovery] Recovery {
+        /// How lost data is repaired.
+        scheme: Scheme = Scheme::AutoRec;
+        /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
+        /// lost. Fewer replicas are sent when fewer are enough for it.
+        latency: Duration = MILLISECOND * 30, in Duration::ZERO..=SECOND * 10;
+        /// AutoRec: replicas that are tolerated for each packet that is sent first.
+        cost: f64 = 0.3, in 0.0..=10.0;
+        /// AutoRec: loss of goodput that is tolerated where the network is the limit.
+        goodput: f64 = 0.2, in 0.0..=1.0;
+        /// What bounds the replicas of each connection, whatever the scheme and the losses: their
+        /// bytes for each byte that is sent first, plus 8 packets.
+        max_redundancy: f64 = 0.5, in 0.0..=10.0;
+        /// The same for all connections of the process together.
+        max_redundancy_of_all: f64 = 0.25, in 0.0..=10.0;
+    }
+
     /// HTTP hooks: your own server is asked or told by a POST of JSON. Any status from 200 to 299
     /// grants.
     [hooks] Hooks {
@@ -309,14 +329,20 @@ sections! {
     // What may stand any number of times.
     ;
 
-    /// A cohort of viewers. Without any, all are in one, with the scheme "arq".
+    /// A cohort of viewers. Without any, all are in one. What it does not say is as in [recovery].
     [[cohort]] Cohort {
         /// Its name in metrics and records.
         name: String = String::new(), required "\"control\"";
         /// Its share of the viewers, against the other weights.
         weight: u32 = 1, in 1..=1_000_000;
         /// How lost data is repaired.
-        scheme: Scheme = Scheme::Arq;
+        scheme: Option<Scheme> = None, example "\"arq\"";
+        /// AutoRec: recovery latency that is tolerated.
+        latency: Option<Duration> = None, in Some(Duration::ZERO)..=Some(SECOND * 10), example "\"30ms\"";
+        /// AutoRec: replicas that are tolerated for each packet that is sent first.
+        cost: Option<f64> = None, in Some(0.0)..=Some(10.0), example "0.3";
+        /// AutoRec: loss of goodput that is tolerated.
+        goodput: Option<f64> = None, in Some(0.0)..=Some(1.0), example "0.2";
     }
 
     /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as

@@ -124,7 +124,9 @@ impl Session {
         let remote = connection.addresses().remote.ip();
         self.unit = known.unwrap_or_else(|| Unit::of_network(remote));
         self.is_known = known.is_some();
-        self.cohort = Some(self.state.cohorts.of(self.unit).clone());
+        let cohort = self.state.cohorts.of(self.unit).clone();
+        connection.set_scheme(cohort.repair.scheme(self.unit.0 ^ now.as_nanos()));
+        self.cohort = Some(cohort);
         if self.alpn == b"hq-interop" {
             self.protocol = Protocol::Http09(Vec::new());
             return;

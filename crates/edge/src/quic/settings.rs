@@ -7,6 +7,7 @@ use ::quic::crypto::{
 };
 use ::quic::streams::Limits;
 use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
+use recovery::{Guard, SharedBudget};
 
 use super::qlog;
 use crate::Error;
@@ -17,6 +18,8 @@ use crate::identity::Identity;
 const RETRY_ABOVE: u32 = 256;
 /// Uses of session tickets that are remembered.
 const TICKET_LOG: usize = 65_536;
+/// Bytes of replicas that all connections together may send in one burst.
+const BURST: u64 = 256 << 10;
 /// Seconds for which a session ticket is good.
 const TICKET_LIFETIME: u32 = 86_400;
 
@@ -27,6 +30,8 @@ pub struct QuicState {
     keys: Arc<KeyRing>,
     transport: Arc<TransportConfig>,
     single_use: Arc<SingleUseLog>,
+    /// What all connections may spend on replicas.
+    budget: Arc<SharedBudget>,
 }
 
 impl core::fmt::Debug for QuicState {
@@ -110,6 +115,10 @@ impl QuicState {
             }
             _ => None,
         };
+        // Running connections go on drawing from the budget that they know: it is kept while it may be.
+        let share = config.recovery.max_redundancy_of_all;
+        let known = previous.map(|previous| &previous.budget).filter(|b| b.share() == share);
+        let budget = known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, BURST)));
         let transport = TransportConfig {
             observer,
             idle_timeout: quic.idle_timeout,
@@ -124,9 +133,11 @@ impl QuicState {
             limits,
             early_data: quic.early_data,
             key_update_after: quic.key_update_after,
+            guard: Some(Guard::new(config.recovery.max_redundancy, Some(budget.clone()))),
             ..TransportConfig::default()
         };
-        Ok(Self { tls: Arc::new(tls), keys, transport: Arc::new(transport), single_use })
+        let transport = Arc::new(transport);
+        Ok(Self { tls: Arc::new(tls), keys, transport, single_use, budget })
     }
 
     /// The settings of the loop on `core`, whose clock's origin was at `unix_origin`.

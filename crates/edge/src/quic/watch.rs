@@ -4,7 +4,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use ::quic::{Connection, Stats};
+use ::quic::Connection;
 use recovery::{Latencies, Totals};
 use units::Timestamp;
 
@@ -18,7 +18,6 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Watch {
     session: Weak<Session>,
     due: Timestamp,
-    stats: Stats,
     totals: Totals,
     recovery: Latencies,
     off_mode: (Duration, u64),
@@ -30,7 +29,6 @@ impl Watch {
         Self {
             session: Arc::downgrade(session),
             due: now,
-            stats: *connection.stats(),
             totals: *connection.recovery().totals(),
             recovery: connection.recovery().latencies().clone(),
             off_mode: connection.recovery().off_mode(now),
@@ -61,8 +59,6 @@ impl Watch {
         let (stats, totals) = (connection.stats(), connection.recovery().totals());
         let off_mode = connection.recovery().off_mode(now);
         let since = |now: u64, then: u64| now.saturating_sub(then);
-        let copies = |t: &Totals| t.retransmissions + t.replicas + t.probes;
-        let sent = since(stats.packets_sent, self.stats.packets_sent);
         let settled = |t: &Totals| t.acked + t.lost;
         Transport {
             rtt_min: connection.rtt().min(),
@@ -71,7 +67,7 @@ impl Watch {
             max_in_flight: stats.max_in_flight,
             settled: since(settled(totals), settled(&self.totals)),
             lost: since(totals.lost, self.totals.lost),
-            first_transmissions: since(sent, copies(totals) - copies(&self.totals)),
+            first_transmissions: since(totals.first_transmissions, self.totals.first_transmissions),
             retransmissions: since(totals.retransmissions, self.totals.retransmissions),
             repeated: since(totals.repeated, self.totals.repeated),
             replicas: since(totals.replicas, self.totals.replicas),
@@ -80,6 +76,14 @@ impl Watch {
                 off_mode.0.saturating_sub(self.off_mode.0),
                 since(off_mode.1, self.off_mode.1),
             ),
+            t_unit: connection.recovery().unit_times().mean(),
+            finished: since(totals.finished, self.totals.finished),
+            finished_late: since(totals.finished_late, self.totals.finished_late),
+            reasons: {
+                let mut reasons = Vec::new();
+                connection.recovery().explain(&mut |name, value| reasons.push((name, value)));
+                reasons
+            },
             resumed: stats.resumed,
             early_data: stats.early_data,
         }

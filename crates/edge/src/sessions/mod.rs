@@ -60,6 +60,14 @@ pub struct Transport {
     pub recovery: Latencies,
     /// Time with nothing to send but replicas, and how often it began.
     pub off_mode: (Duration, u64),
+    /// Mean of T_unit: from the first sending of content to its first sending again.
+    pub t_unit: Option<Duration>,
+    /// Lost units that arrived in the end.
+    pub finished: u64,
+    /// Of these, units that needed a second round or more.
+    pub finished_late: u64,
+    /// Why the recovery scheme sends as many replicas as it does: names and values.
+    pub reasons: Vec<(&'static str, f64)>,
     /// The TLS session was resumed.
     pub resumed: bool,
     /// 0-RTT data was accepted.
@@ -125,6 +133,11 @@ impl Session {
     /// What was known when it began.
     pub fn opening(&self) -> &Opening {
         &self.opening
+    }
+
+    /// Why its recovery scheme sends as many replicas as it does: names and values.
+    pub fn reasons(&self) -> Vec<(&'static str, f64)> {
+        self.state().transport.reasons.clone()
     }
 
     /// How long it has lasted.
@@ -206,6 +219,8 @@ impl Session {
             recovery_mean_ms: t.recovery.mean().map(ms),
             recovery_p95_ms: t.recovery.quantile(0.95).map(ms),
             recovery_max_ms: t.recovery.max().map(ms),
+            t_unit_ms: t.t_unit.map(ms),
+            recovery_deterioration: ratio(t.finished_late, t.finished),
             off_mode_ms_per_s: rate(ms(t.off_mode.0)).filter(|_| known),
             off_mode_entries_per_s: rate(t.off_mode.1 as f64).filter(|_| known),
             ..Record::default()

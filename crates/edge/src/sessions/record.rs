@@ -101,7 +101,7 @@ record! {
     packets_settled: i64,
     /// Packets declared lost, spurious losses taken out.
     packets_lost: i64,
-    /// Packets sent that were no copies of others.
+    /// Packets sent that were no copies of others and ask for an acknowledgement.
     first_transmissions: i64,
     /// First copies of lost data, in every round.
     retransmissions: i64,
@@ -119,6 +119,10 @@ record! {
     recovery_p95_ms: f64,
     /// Maximum.
     recovery_max_ms: f64,
+    /// Mean of T_unit: from the first sending of lost data to its first sending again.
+    t_unit_ms: f64,
+    /// Lost data that needed a second round or more ÷ all lost data that arrived.
+    recovery_deterioration: f64,
     /// Time with nothing to send but replicas, per second of session.
     off_mode_ms_per_s: f64,
     /// How often such time began, per second of session.

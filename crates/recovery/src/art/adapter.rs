@@ -155,6 +155,7 @@ impl RedundancyAdapter for TestAndVerify {
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
         let loss_rate = self.bitmap.loss_rate();
+        tell("level", self.options.reading.level(self.redundancy(1)).into());
         tell("p_r", loss_rate);
         tell("expected", f64::from(self.redundancy(1)) * (1.0 - loss_rate));
         tell("r_1", self.redundancy(1).into());

@@ -142,7 +142,9 @@ impl RedundancyAdapter for Bandit {
     }
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
-        tell("r", (self.newest + 1) as f64);
+        let r = self.newest as u32 + 1;
+        tell("level", self.options.reading.level(r).into());
+        tell("r", r.into());
         for (arm, [count, mean]) in NAMES.into_iter().enumerate() {
             tell(count, self.arms.counts[arm] as f64);
             tell(mean, self.arms.means[arm]);

@@ -182,13 +182,18 @@ impl Connection {
 
         self.skip_number(ctx);
         let mut draft = self.begin_short(buf)?;
-        if self.data.received.wants_ack() {
+        // What a packet carried must fit into its copy: there, acknowledgements take what is left.
+        let is_copy = probing || replica.is_some() || may_elicit && waiting && !urgent;
+        if self.data.received.wants_ack() && !is_copy {
             self.write_ack(now, &mut draft);
         }
         if may_elicit {
             self.fill(now, &mut draft, probing, replica, ctx);
         } else if let Some(key) = replica {
             self.write_replica(now, &mut draft, key);
+        }
+        if is_copy && self.data.received.wants_ack() && (draft.eliciting || ack_due) {
+            self.write_ack(now, &mut draft);
         }
         if draft.w.position() == draft.payload_at {
             return None;

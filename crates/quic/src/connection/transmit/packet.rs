@@ -98,7 +98,8 @@ impl Connection {
         self.scratch.clear();
         let keys = self.keys.as_ref()?;
         let number = self.data.ledger.next_number();
-        let pn_len = packet_number_len(number, self.data.ledger.largest_acked);
+        // At least 2 bytes, so that copies of what just fitted into a packet fit as well.
+        let pn_len = packet_number_len(number, self.data.ledger.largest_acked).max(2);
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
         let mut w = Writer::new(&mut buf[..end]);
         // RFC 9287, section 3.1: the fixed bit is greased towards peers that allow it.

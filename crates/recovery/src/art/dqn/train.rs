@@ -141,7 +141,7 @@ impl Learner {
         }
         self.steps += 1;
         self.descend(&gradient);
-        if self.steps % self.options.target_steps == 0 {
+        if self.steps.is_multiple_of(self.options.target_steps) {
             self.target = self.online.clone();
         }
     }

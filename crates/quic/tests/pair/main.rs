@@ -1,6 +1,8 @@
 //! Behaviours of the whole transport against an unmodified third-party client in virtual time.
 
+#[path = "../common/mod.rs"]
 mod common;
+mod repair;
 
 use common::{Dice, Fate, Pair, Setup, content};
 use mendcast_quic::{Event, RetryPolicy, TokenUse};

@@ -1,0 +1,220 @@
+//! Schemes of loss recovery over the whole transport, against an unmodified client: which copies leave,
+//! in which packets, and what ends them.
+
+use crate::common::{Dice, Fate, Pair, Setup, content};
+use mendcast_quic::observer::{Event, Observer, Purpose};
+use mendcast_quic::wire::{Frame, Frames, PacketType};
+use recovery::autorec::{self, FixedLife, Tolerances};
+use recovery::{Guard, Scheme};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use units::Timestamp;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// A 1-RTT packet that the server sent: when, its number, why, and the stream bytes in it.
+#[derive(Clone, Debug)]
+struct Sent {
+    at: Timestamp,
+    number: u64,
+    purpose: Purpose,
+    bytes: Option<(u64, usize)>,
+}
+
+/// What the server sent in 1-RTT packets.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<Sent>>>);
+
+impl Log {
+    fn all(&self) -> Vec<Sent> {
+        self.0.lock().expect("one thread").clone()
+    }
+
+    /// The packets that carried this stream byte, in order.
+    fn with_byte(&self, byte: u64) -> Vec<Sent> {
+        let carries =
+            |sent: &Sent| sent.bytes.is_some_and(|(at, len)| (at..at + len as u64).contains(&byte));
+        self.all().into_iter().filter(carries).collect()
+    }
+}
+
+impl Observer for Log {
+    fn on_event(&mut self, at: Timestamp, event: &Event<'_>) {
+        let Event::PacketSent { ty: PacketType::OneRtt, number, payload, purpose, .. } = event
+        else {
+            return;
+        };
+        let bytes = Frames::new(payload).flatten().find_map(|frame| match frame {
+            Frame::Stream { offset, data, .. } => Some((offset, data.len())),
+            _ => None,
+        });
+        let sent = Sent { at, number: *number, purpose: *purpose, bytes };
+        self.0.lock().expect("one thread").push(sent);
+    }
+}
+
+/// A pair whose server repairs by `scheme`; `loses` decides on each 1-RTT packet of the server with
+/// stream data.
+fn pair(
+    seed: u64,
+    scheme: impl Fn() -> Scheme + Send + Sync + 'static,
+    guard: Option<Guard>,
+    mut loses: impl FnMut(&Sent) -> bool + 'static,
+) -> (Pair, Log) {
+    let log = Log::default();
+    let mut setup = Setup::new(seed);
+    let observed = log.clone();
+    setup.transport(|transport| {
+        transport.scheme = Arc::new(scheme);
+        transport.guard = guard;
+        transport.observer = Some(Arc::new(move |_, _, _| Some(Box::new(observed.clone()) as _)));
+    });
+    let mut pair = Pair::new(&setup);
+    pair.connect();
+    // From here on, each of the server's datagrams is one packet.
+    let (sent, mut seen) = (log.clone(), log.all().len());
+    pair.fate = Box::new(move |to_client, _, _| {
+        if !to_client {
+            return Fate::Deliver;
+        }
+        let packet = sent.0.lock().expect("one thread")[seen].clone();
+        seen += 1;
+        if packet.bytes.is_some() && loses(&packet) { Fate::Drop } else { Fate::Deliver }
+    });
+    (pair, log)
+}
+
+/// Downloads what the server has, and lets the last acknowledgements arrive.
+fn download(pair: &mut Pair, bytes: usize, name: &str) {
+    pair.answer = content(bytes);
+    assert_eq!(pair.download(120 * SECOND), pair.answer, "{name}");
+    pair.run_until(SECOND, |_| false);
+}
+
+fn fixed(level: u32) -> impl Fn() -> Scheme + Send + Sync {
+    move || autorec::fixed(FixedLife::new(level).expect("in range"))
+}
+
+/// AutoRec, journal version, section VIII-C: "P1 (carrying application data D) is lost, it retransmits P1
+/// by renumbering it as P2 […] reinjects P2 by renumbering P2 as P3 […] P3 as P4 […] Upon a third
+/// trigger, AutoRec skips reinjection […] Should P4 be lost, QUIC's native loss-recovery mechanism […]
+/// retransmits P4 by renumbering P4 as P5".
+#[test]
+fn lost_data_goes_out_again_in_renumbered_packets_as_often_as_the_level_says() {
+    let lost_byte = 200_000;
+    let mut lost = 0;
+    let (mut pair, log) = pair(1, fixed(2), None, move |packet| {
+        let (at, len) = packet.bytes.expect("data");
+        let loses = (at..at + len as u64).contains(&lost_byte) && lost < 4;
+        lost += u32::from(loses);
+        loses
+    });
+    download(&mut pair, 1_000_000, "one loss");
+    let copies = log.with_byte(lost_byte);
+    let purposes: Vec<Purpose> = copies.iter().map(|sent| sent.purpose).collect();
+    use Purpose::{Original, Replica, Retransmission};
+    assert_eq!(purposes, [Original, Retransmission, Replica, Replica, Retransmission]);
+    assert!(copies.is_sorted_by(|a, b| a.number < b.number), "{copies:?}");
+    let recovery = pair.connection().recovery();
+    let totals = recovery.totals();
+    assert_eq!((totals.units, totals.finished, totals.finished_late), (1, 1, 1));
+    assert_eq!((totals.replicas, totals.replicas_lost, totals.rounds_max), (2, 2, 2));
+    // P1's loss was detected when P2 left; P5 is what arrived.
+    let latency = copies[4].at.since(copies[1].at);
+    assert_eq!(recovery.latencies().max(), Some(latency));
+    assert_eq!(recovery.unit_times().mean(), Some(copies[1].at.since(copies[0].at)));
+}
+
+#[test]
+fn an_acknowledgement_of_any_copy_ends_recovery() {
+    let lost_byte = 200_000;
+    let (mut pair, log) = pair(2, fixed(3), None, move |packet| {
+        let (at, len) = packet.bytes.expect("data");
+        let is_it = (at..at + len as u64).contains(&lost_byte);
+        is_it && matches!(packet.purpose, Purpose::Original | Purpose::Retransmission)
+    });
+    download(&mut pair, 1_000_000, "one loss");
+    let copies = log.with_byte(lost_byte);
+    assert_eq!(copies[2].purpose, Purpose::Replica);
+    let recovery = pair.connection().recovery();
+    assert_eq!(recovery.totals().rounds_max, 1);
+    assert_eq!(recovery.latencies().max(), Some(copies[2].at.since(copies[1].at)));
+    // What was on its way when the acknowledgement came is scored all the same.
+    let totals = recovery.totals();
+    assert_eq!(totals.replicas, totals.replicas_acked + totals.replicas_lost);
+    assert!(recovery.is_empty());
+}
+
+#[test]
+fn every_scheme_delivers_whatever_is_lost() {
+    use recovery::art;
+    use recovery::fixed::{Reading, odd, or3, or3_code};
+    let schemes: [fn() -> Scheme; 11] = [
+        || autorec::scheme(Tolerances::default()),
+        || autorec::scheme_mm24(autorec::Options::default(), 7),
+        || autorec::fixed(FixedLife::new(10).expect("in range")),
+        || art::paper(Reading::Extra, 7),
+        || art::paper(Reading::Copies, 7),
+        || art::code(Reading::Extra, 7),
+        || art::egreedy(Reading::Extra, art::Arms::default(), 7),
+        || art::ucb(Reading::Extra, art::Arms::default(), 7),
+        || or3(Reading::Extra),
+        || or3_code(Reading::Extra),
+        || odd(Reading::Copies),
+    ];
+    for (number, scheme) in schemes.into_iter().enumerate() {
+        for percent in [2, 20] {
+            let seed = number as u64 * 100 + percent;
+            let mut dice = Dice(seed);
+            let (mut pair, log) = pair(seed, scheme, None, move |_| dice.chance(percent));
+            let name = scheme().name;
+            download(&mut pair, 400_000, &format!("{name}, {percent} %"));
+            let recovery = pair.connection().recovery();
+            let totals = *recovery.totals();
+            assert_eq!(totals.units, totals.finished, "{name}, {percent} %");
+            let sent = log.all().iter().filter(|p| p.purpose == Purpose::Replica).count();
+            assert_eq!(totals.replicas, sent as u64, "{name}, {percent} %");
+            assert_eq!(totals.replicas, totals.replicas_acked + totals.replicas_lost, "{name}");
+            assert!(totals.lost > 0 && totals.replica_bytes <= totals.copy_bytes);
+        }
+    }
+}
+
+#[test]
+fn whatever_is_lost_or_pretended_redundancy_stays_below_the_guard() {
+    let mut dice = Dice(5);
+    let guard = Guard::new(0.1, None);
+    let (mut pair, _) = pair(5, fixed(10), Some(guard), move |_| dice.chance(30));
+    download(&mut pair, 500_000, "many losses");
+    let recovery = pair.connection().recovery();
+    let totals = recovery.totals();
+    let bound = totals.first_bytes / 10 + 9 * 1_452;
+    assert!(totals.replica_bytes > totals.first_bytes / 20, "{totals:?}");
+    assert!(totals.replica_bytes <= bound, "{} of {bound}", totals.replica_bytes);
+    assert!(recovery.guard().is_some_and(|guard| guard.refusals() > 0));
+}
+
+/// Equation 5 of AutoRec: with new data to send, copies are T_unit / (K + 1) apart.
+#[test]
+fn while_there_is_new_data_the_copies_of_a_unit_are_spread_over_its_t_unit() {
+    let mut dice = Dice(6);
+    let (mut pair, log) = pair(6, fixed(5), None, move |_| dice.chance(10));
+    download(&mut pair, 2_000_000, "many losses");
+    let all = log.all();
+    let last = all.iter().rfind(|sent| sent.purpose == Purpose::Original && sent.bytes.is_some());
+    let last = last.expect("data").at;
+    let t_unit = pair.connection().recovery().unit_times().mean().expect("losses");
+    let mut gaps = Vec::new();
+    for replica in all.iter().filter(|sent| sent.purpose == Purpose::Replica && sent.at < last) {
+        let before = all.iter().rfind(|sent| {
+            sent.number < replica.number && sent.bytes.is_some_and(|b| Some(b) == replica.bytes)
+        });
+        gaps.push(replica.at.since(before.expect("a copy").at));
+    }
+    gaps.sort();
+    assert!(gaps.len() > 200, "{}", gaps.len());
+    // T_unit changes from interval to interval.
+    let (shortest, middle) = (gaps[gaps.len() / 20], gaps[gaps.len() / 2]);
+    assert!(shortest > t_unit / 12, "{shortest:?} of {t_unit:?}");
+    assert!(middle > t_unit / 9 && middle < t_unit / 4, "{middle:?} of {t_unit:?}");
+}
