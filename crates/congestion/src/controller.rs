@@ -7,7 +7,7 @@ use core::time::Duration;
 
 use units::{PacketNumber, Rate, Timestamp};
 
-use crate::{Bbr, Cubic, RateSample};
+use crate::{Bbr, Copa, Cubic, RateSample};
 
 /// The initial congestion window in bytes for datagrams of `mtu` bytes: ten datagrams, but no more
 /// than the larger of 14720 bytes and two datagrams (RFC 9002, section 7.2).
@@ -122,6 +122,12 @@ pub struct Cap {
 }
 
 impl Cap {
+    /// Whether this cap, not the `window` bytes or the `rate` of a controller, is what limits it.
+    pub(crate) fn binds(&self, window: u64, rate: Option<Rate>) -> bool {
+        self.rate.is_some_and(|cap| rate.is_some_and(|rate| rate >= cap))
+            || self.in_flight.is_some_and(|cap| window >= cap)
+    }
+
     /// `window` bytes under this cap, with `minimum` below it.
     pub(crate) fn window(&self, window: u64, minimum: u64) -> u64 {
         window.min(self.in_flight.unwrap_or(u64::MAX)).max(minimum)
@@ -134,12 +140,44 @@ impl Cap {
     }
 }
 
+/// The rate of [`Controller::start`]: holds until a packet sent under it is acknowledged.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct StartRate {
+    rate: Option<Rate>,
+    /// When the first packet under it left.
+    since: Option<Timestamp>,
+}
+
+impl StartRate {
+    /// `rate` holds from here on; `None` leaves things as they are.
+    pub(crate) fn set(&mut self, rate: Option<Rate>) {
+        if rate.is_some() {
+            *self = Self { rate, since: None };
+        }
+    }
+
+    pub(crate) fn on_sent(&mut self, now: Timestamp) {
+        self.since.get_or_insert(now);
+    }
+
+    pub(crate) fn on_ack(&mut self, batch: &AckBatch) {
+        if self.since.is_some_and(|since| batch.largest_sent_time >= since) {
+            self.rate = None;
+        }
+    }
+
+    pub(crate) fn get(&self) -> Option<Rate> {
+        self.rate
+    }
+}
+
 /// A controller's state for logs (qlog's `recovery:metrics_updated` and
 /// `recovery:congestion_state_updated`).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Snapshot {
     /// Name of the state: `slow_start`, `conservative_slow_start`, `recovery` or
-    /// `congestion_avoidance` for CUBIC; `startup`, `drain`, `probe_bw` or `probe_rtt` for BBR.
+    /// `congestion_avoidance` for CUBIC; `startup`, `drain`, `probe_bw` or `probe_rtt` for BBR;
+    /// `slow_start`, `default` or `competitive` for Copa.
     pub state: &'static str,
     /// Congestion window in bytes, caps applied.
     pub window: u64,
@@ -151,6 +189,12 @@ pub struct Snapshot {
     pub bandwidth: Option<Rate>,
     /// The controller's own estimate of the round trip without queues.
     pub min_rtt: Option<Duration>,
+    /// Copa's `RTTstanding`.
+    pub standing_rtt: Option<Duration>,
+    /// Copa's `δ`: one flow keeps about `1/δ` packets in the queue; above 0, at most 0.5.
+    pub delta: Option<f64>,
+    /// Copa's velocity, 1 or more.
+    pub velocity: Option<f64>,
 }
 
 /// A congestion controller of one path. The order of calls stands in the crate's documentation.
@@ -199,18 +243,20 @@ pub trait Controller: fmt::Debug + Send {
     fn snapshot(&self) -> Snapshot;
 }
 
-/// The algorithms by name: `cubic`, `bbr`.
+/// The algorithms by name: `cubic`, `bbr`, `copa`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// RFC 9438 with RFC 9406.
     Cubic,
     /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00.
     Bbr,
+    /// Copa, NSDI 2018.
+    Copa,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Cubic, Self::Bbr];
+    pub const ALL: [Self; 3] = [Self::Cubic, Self::Bbr, Self::Copa];
 
     /// A controller for a path with datagrams of `mtu` bytes. `seed` decides what the algorithm
     /// leaves to chance (BBR: the first phase of its gain cycle).
@@ -218,6 +264,7 @@ impl Algorithm {
         match self {
             Self::Cubic => Box::new(Cubic::new(mtu)),
             Self::Bbr => Box::new(Bbr::new(mtu, seed)),
+            Self::Copa => Box::new(Copa::new(mtu)),
         }
     }
 
@@ -226,6 +273,7 @@ impl Algorithm {
         match self {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::Copa => "copa",
         }
     }
 }
@@ -278,12 +326,13 @@ mod tests {
             assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());
         }
         let error = "reno".parse::<Algorithm>().expect_err("no such algorithm");
-        assert!(error.to_string().ends_with("cubic bbr"), "{error}");
+        assert!(error.to_string().ends_with("cubic bbr copa"), "{error}");
     }
 
     #[test]
     fn an_idle_connection_stays_small() {
         assert!(size_of::<Cubic>() < 500, "{}", size_of::<Cubic>());
         assert!(size_of::<Bbr>() < 500, "{}", size_of::<Bbr>());
+        assert!(size_of::<Copa>() < 600, "{}", size_of::<Copa>());
     }
 }

@@ -8,8 +8,8 @@ use core::time::Duration;
 use units::{PacketNumber, Rate, Timestamp};
 
 use crate::controller::{
-    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, initial_window,
-    minimum_window,
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, StartRate,
+    initial_window, minimum_window,
 };
 use crate::hystart::{CSS_GROWTH_FRACTION, CSS_GROWTH_LIMIT, HyStart, Phase};
 use crate::pacer::burst;
@@ -40,15 +40,6 @@ struct Epoch {
     w_est: f64,
 }
 
-/// A rate that the caller chose with [`Controller::start`]; holds until a packet sent under it is
-/// acknowledged.
-#[derive(Clone, Copy, Debug)]
-struct StartRate {
-    rate: Rate,
-    /// When the first packet under it left.
-    since: Option<Timestamp>,
-}
-
 /// CUBIC with HyStart++.
 #[derive(Clone, Debug)]
 pub struct Cubic {
@@ -69,7 +60,7 @@ pub struct Cubic {
     next: PacketNumber,
     /// Smoothed round trip, or the one that [`Controller::start`] supposes.
     rtt: Option<Duration>,
-    start_rate: Option<StartRate>,
+    start_rate: StartRate,
     cap: Cap,
 }
 
@@ -88,7 +79,7 @@ impl Cubic {
             hystart: HyStart::default(),
             next: PacketNumber(0),
             rtt: None,
-            start_rate: None,
+            start_rate: StartRate::default(),
             cap: Cap::default(),
         }
     }
@@ -103,17 +94,10 @@ impl Cubic {
 
     /// The rate that the window asks for, before caps.
     fn own_rate(&self) -> Option<Rate> {
-        if let Some(start) = self.start_rate {
-            return Some(start.rate);
-        }
-        let gain = if self.in_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
-        Some(Rate::from_bytes_in((self.window * gain) as u64, self.rtt?))
-    }
-
-    /// Whether a cap, not the window, is what limits the sender.
-    fn is_capped(&self) -> bool {
-        self.cap.rate.is_some_and(|cap| self.own_rate().is_some_and(|rate| rate >= cap))
-            || self.cap.in_flight.is_some_and(|cap| self.window >= cap as f64)
+        self.start_rate.get().or_else(|| {
+            let gain = if self.in_slow_start() { SLOW_START_PACING_GAIN } else { PACING_GAIN };
+            Some(Rate::from_bytes_in((self.window * gain) as u64, self.rtt?))
+        })
     }
 
     fn grow_in_slow_start(&mut self, batch: &AckBatch) {
@@ -173,9 +157,7 @@ impl Cubic {
 impl Controller for Cubic {
     fn on_sent(&mut self, now: Timestamp, pn: PacketNumber, _bytes: u64, in_flight: u64) {
         self.next = pn.next();
-        if let Some(start) = &mut self.start_rate {
-            start.since.get_or_insert(now);
-        }
+        self.start_rate.on_sent(now);
         // RFC 9438, section 5.8: t does not include time in which nothing was sent.
         if in_flight == 0
             && let Some(epoch) = &mut self.epoch
@@ -186,9 +168,7 @@ impl Controller for Cubic {
 
     fn on_ack(&mut self, batch: &AckBatch) {
         self.rtt = Some(batch.rtt.smoothed);
-        self.start_rate = self
-            .start_rate
-            .filter(|start| start.since.is_none_or(|since| batch.largest_sent_time < since));
+        self.start_rate.on_ack(batch);
         // RFC 9002, section 7.3.2: "A recovery period ends and the sender enters congestion
         // avoidance when a packet sent during the recovery period is acknowledged."
         if self.recovery_start.is_some_and(|start| batch.largest_sent_time <= start) {
@@ -196,7 +176,7 @@ impl Controller for Cubic {
         }
         self.in_recovery = false;
         // RFC 9002, section 7.8: an underused window is not increased.
-        if !batch.cwnd_limited || self.is_capped() {
+        if !batch.cwnd_limited || self.cap.binds(self.window as u64, self.own_rate()) {
             if let Some(epoch) = &mut self.epoch {
                 epoch.counted_to = batch.now;
             }
@@ -230,7 +210,7 @@ impl Controller for Cubic {
             self.ssthresh = ((self.window * BETA / mtu).round() * mtu).max(self.minimum());
             self.window = self.ssthresh;
             self.epoch = None;
-            self.start_rate = None;
+            self.start_rate = StartRate::default();
         }
         if event.kind == CongestionKind::Persistent {
             // RFC 9002, section 7.6.2: "the sender's congestion window MUST be reduced to the
@@ -263,9 +243,7 @@ impl Controller for Cubic {
         if let Some(window) = start.window {
             self.window = (window as f64).max(self.minimum());
         }
-        if let Some(rate) = start.rate {
-            self.start_rate = Some(StartRate { rate, since: None });
-        }
+        self.start_rate.set(start.rate);
         self.rtt = self.rtt.or(start.rtt);
     }
 
@@ -309,6 +287,9 @@ impl Controller for Cubic {
             ssthresh: self.ssthresh.is_finite().then_some(self.ssthresh as u64),
             bandwidth: None,
             min_rtt: None,
+            standing_rtt: None,
+            delta: None,
+            velocity: None,
         }
     }
 }

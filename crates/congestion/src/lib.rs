@@ -1,7 +1,7 @@
 //! Congestion control for the sending side of QUIC: how much may be in flight and how fast it may
-//! leave. CUBIC (RFC 9438) with HyStart++ (RFC 9406) and BBRv1
-//! (draft-cardwell-iccrg-bbr-congestion-control-00) behind one trait, delivery-rate sampling
-//! (draft-cheng-iccrg-delivery-rate-estimation-00) and a pacer (RFC 9002, section 7.7).
+//! leave. CUBIC (RFC 9438) with HyStart++ (RFC 9406), BBRv1
+//! (draft-cardwell-iccrg-bbr-congestion-control-00) and Copa (NSDI 2018) behind one trait,
+//! delivery-rate sampling (draft-cheng-iccrg-delivery-rate-estimation-00) and a pacer (RFC 9002, section 7.7).
 //!
 //! Nothing in here knows QUIC's wire image, a clock or a socket. The connection calls, per event:
 //!
@@ -19,6 +19,7 @@
 
 mod bbr;
 mod controller;
+mod copa;
 mod cubic;
 mod hystart;
 mod pacer;
@@ -29,6 +30,7 @@ pub use controller::{
     AckBatch, Algorithm, Cap, CongestionEvent, CongestionKind, Controller, ParseAlgorithmError,
     RttSnapshot, Snapshot, Start, initial_window, minimum_window,
 };
+pub use copa::Copa;
 pub use cubic::Cubic;
 pub use pacer::{Pacer, burst};
 pub use rate::{RateSample, RateSampler, RateStamp};

@@ -463,6 +463,9 @@ impl Controller for Bbr {
             ssthresh: None,
             bandwidth: self.bandwidth.get(),
             min_rtt: self.rtprop,
+            standing_rtt: None,
+            delta: None,
+            velocity: None,
         }
     }
 }
