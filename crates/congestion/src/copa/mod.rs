@@ -167,8 +167,8 @@ impl Copa {
     }
 
     /// Section 2.2: which mode the queue calls for.
-    fn choose_mode(&mut self, now: Timestamp, d_q: Duration, variation: Duration, srtt: Duration) {
-        if self.state == State::SlowStart || d_q <= variation / NEARLY_EMPTY_DIVISOR {
+    fn choose_mode(&mut self, now: Timestamp, is_nearly_empty: bool, srtt: Duration) {
+        if self.state == State::SlowStart || is_nearly_empty {
             self.nearly_empty = now;
             if self.state == State::Competitive {
                 self.enter(State::Default);
@@ -232,17 +232,21 @@ impl Controller for Copa {
         let Reverse(max_rtt) = self.max_rtt.update(now, Reverse(rtt), MAX_RTT_ROUNDS * srtt);
         // Equation 2.
         let d_q = standing_rtt.saturating_sub(min_rtt);
-        self.choose_mode(now, d_q, max_rtt.saturating_sub(min_rtt), srtt);
+        // What this flow has in the queue, in packets.
+        let queued = self.window / f64::from(self.mtu) * d_q.as_secs_f64()
+            / standing_rtt.as_secs_f64().max(f64::MIN_POSITIVE);
+        let is_nearly_empty =
+            queued <= 1.0 || d_q <= max_rtt.saturating_sub(min_rtt) / NEARLY_EMPTY_DIVISOR;
+        self.choose_mode(now, is_nearly_empty, srtt);
 
         let in_use = batch.cwnd_limited && !self.cap.binds(self.window as u64, self.own_rate());
         // Section 2.1, step 3: the rate cwnd / RTTstanding against equation 1, 1 / (δ·d_q).
-        let packets = self.window / f64::from(self.mtu);
-        let is_above =
-            packets * d_q.as_secs_f64() > self.inverse_delta * standing_rtt.as_secs_f64();
-        if is_above {
+        let excess = queued - self.inverse_delta;
+        if excess > 0.0 {
             if self.state == State::SlowStart {
                 self.enter(State::Default);
             }
+            self.velocity = self.velocity.min((excess / 2.0 / self.inverse_delta).max(1.0));
             self.step(Ordering::Less, batch.acked_bytes);
         } else if in_use && self.state == State::SlowStart {
             self.window += batch.acked_bytes as f64;

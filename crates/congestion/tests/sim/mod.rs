@@ -1,5 +1,5 @@
 //! A path in virtual time for the tests of controllers: one bottleneck with a drop-tail queue, a
-//! fixed delay, random loss, and a sender with RFC 9002's loss detection in its simplest form.
+//! fixed delay, random loss, one or two flows, and senders with RFC 9002's loss detection in its simplest form.
 //! Every packet is acknowledged by an ACK of its own, which is never lost.
 
 use core::time::Duration;
@@ -136,23 +136,59 @@ impl Sim {
     pub fn run(&mut self, span: Duration) -> Rate {
         let end = self.now + span;
         let before = self.delivered;
-        loop {
-            self.transmit();
-            let frame = matches!(self.app, App::Frames { .. }).then_some(self.next_frame);
-            let ack = self.acks.front().map(|(at, _)| *at);
-            let timer = self.timer();
-            let next = [frame, ack, timer, self.wake].into_iter().flatten().min();
-            let Some(next) = next.filter(|next| *next <= end) else { break };
-            self.now = self.now.max(next);
-            if ack == Some(next) {
-                let (_, pn) = self.acks.pop_front().expect("the ACK that is due");
-                self.on_ack(pn);
-            } else if timer == Some(next) {
-                self.on_timer();
-            }
+        while let Some(next) = self.next_event().filter(|next| *next <= end) {
+            self.handle(next);
         }
         self.now = end;
         Rate::from_bytes_in(self.delivered - before, span)
+    }
+
+    /// Runs two flows for `span` through one bottleneck, that of `self`; their mean rates.
+    pub fn run_with(&mut self, other: &mut Self, span: Duration) -> [Rate; 2] {
+        let end = self.now + span;
+        let before = [self.delivered, other.delivered];
+        loop {
+            let mine = self.next_event();
+            other.busy_until = self.busy_until;
+            let others = other.next_event();
+            self.busy_until = other.busy_until;
+            let first = mine.into_iter().chain(others).min();
+            let Some(next) = first.filter(|next| *next <= end) else { break };
+            let next = next.max(self.now);
+            for (flow, event) in [(&mut *self, mine), (&mut *other, others)] {
+                if event.is_some_and(|event| event <= next) {
+                    flow.handle(next);
+                }
+                flow.now = next;
+            }
+        }
+        (self.now, other.now) = (end, end);
+        [self.delivered - before[0], other.delivered - before[1]]
+            .map(|bytes| Rate::from_bytes_in(bytes, span))
+    }
+
+    /// Bytes that wait at the bottleneck.
+    pub fn queued(&self) -> u64 {
+        self.path.rate.bytes_in(self.busy_until.since(self.now))
+    }
+
+    /// Sends what may leave; when something happens next.
+    fn next_event(&mut self) -> Option<Timestamp> {
+        self.transmit();
+        let frame = matches!(self.app, App::Frames { .. }).then_some(self.next_frame);
+        let ack = self.acks.front().map(|(at, _)| *at);
+        [frame, ack, self.timer(), self.wake].into_iter().flatten().min()
+    }
+
+    /// What happens at `next`, if it is an ACK or a timer.
+    fn handle(&mut self, next: Timestamp) {
+        self.now = self.now.max(next);
+        if self.acks.front().is_some_and(|(at, _)| *at <= next) {
+            let (_, pn) = self.acks.pop_front().expect("the ACK that is due");
+            self.on_ack(pn);
+        } else if self.timer().is_some_and(|at| at <= next) {
+            self.on_timer();
+        }
     }
 
     fn random(&mut self) -> f64 {
@@ -208,7 +244,7 @@ impl Sim {
         if lost && self.path.loss_at == LossAt::Ingress {
             return;
         }
-        if self.path.rate.bytes_in(self.busy_until.since(self.now)) > self.path.queue {
+        if self.queued() > self.path.queue {
             self.overflows += 1;
             return;
         }
