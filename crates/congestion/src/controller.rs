@@ -133,10 +133,11 @@ impl Cap {
         window.min(self.in_flight.unwrap_or(u64::MAX)).max(minimum)
     }
 
-    /// `rate` under this cap, but one datagram of `mtu` bytes per second at least: a rate of zero
-    /// would end the connection's sending for good.
-    pub(crate) fn rate(&self, rate: Rate, mtu: u16) -> Rate {
-        rate.min(self.rate.unwrap_or(Rate::MAX)).max(Rate::from_bytes_per_second(mtu.into()))
+    /// `rate`, which may be unknown yet, under this cap, but one datagram of `mtu` bytes per second
+    /// at least: a rate of zero would end the connection's sending for good.
+    pub(crate) fn rate(&self, rate: Option<Rate>, mtu: u16) -> Option<Rate> {
+        let capped = rate.into_iter().chain(self.rate).min()?;
+        Some(capped.max(Rate::from_bytes_per_second(mtu.into())))
     }
 }
 

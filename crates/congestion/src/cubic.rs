@@ -210,12 +210,12 @@ impl Controller for Cubic {
             self.ssthresh = ((self.window * BETA / mtu).round() * mtu).max(self.minimum());
             self.window = self.ssthresh;
             self.epoch = None;
-            self.start_rate = StartRate::default();
         }
         if event.kind == CongestionKind::Persistent {
             // RFC 9002, section 7.6.2: "the sender's congestion window MUST be reduced to the
             // minimum congestion window". RFC 9438, section 4.8: the next curve starts flat.
             self.window = self.minimum();
+            self.start_rate = StartRate::default();
             self.w_max = 0.0;
             self.epoch = None;
             self.recovery_start = None;
@@ -228,7 +228,7 @@ impl Controller for Cubic {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        self.own_rate().map(|rate| self.cap.rate(rate, self.mtu))
+        self.cap.rate(self.own_rate(), self.mtu)
     }
 
     fn send_quantum(&self) -> u64 {

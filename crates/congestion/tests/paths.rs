@@ -60,14 +60,13 @@ fn bbr_finds_the_bandwidth_and_the_exact_round_trip() {
 
 #[test]
 fn random_loss_costs_bbr_no_more_than_the_lost_packets() {
-    // Loss behind the bottleneck lowers what BBRv1 measures to (1 − p) times the capacity, plus
-    // what the maximum over ten rounds adds, and on average it sends no faster than that: the loss
-    // counts twice, which the window cannot help. At 10 % this costs more than ProbeRTT leaves.
+    // Loss before the bottleneck leaves its capacity to others of the sender's packets. Why loss
+    // behind it counts twice stands in the documentation of BBR.
     let table = [
-        (LossAt::Ingress, 0.05, 0.95),
-        (LossAt::Ingress, 0.10, 0.95),
-        (LossAt::Egress, 0.05, 0.95),
-        (LossAt::Egress, 0.10, 0.90),
+        (LossAt::Ingress, 0.05, 1.0),
+        (LossAt::Ingress, 0.10, 1.0),
+        (LossAt::Egress, 0.05, 0.96),
+        (LossAt::Egress, 0.10, 0.92),
     ];
     for (loss_at, loss, at_least) in table {
         for (mbps, rtt) in [(12, 60), (50, 60), (12, 200)] {

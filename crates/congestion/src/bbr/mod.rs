@@ -21,8 +21,19 @@
 //!   flight (`BBRProbeRTTCwndGain` of draft-ietf-ccwg-bbr), not four packets. Without the first, a
 //!   path of 300 ms loses 4 % of its goodput, without the second one of 10 ms does
 //!   (`mendcast lab run transport`).
+//! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation
 //!   (RFC 9002, section 7.1); the draft does not speak of ECN.
+//!
+//! Random loss. Before the bottleneck it costs nothing but the lost packets: goodput is 1.01 to
+//! 1.04 times (1 − p) × capacity at p = 5 and 10 %, since what is lost takes no capacity. Behind
+//! the bottleneck it is 0.97 to 0.99 of that at 5 % and 0.92 to 1.00 at 10 %. The cause is the
+//! model, not the window: the samples of a full bottleneck show (1 − p) × capacity, six phases of
+//! eight send no faster, and then the bottleneck passes only that. The maximum over ten rounds
+//! and the queue which the probe at 1.25 leaves bring back a part. It is the same to a thousandth
+//! with recovery switched off, and without ProbeRTT (but for rates where 200 ms are many rounds).
+//! Nothing within the draft's rules cures it; to count losses as delivered would take the loss of
+//! an overflowing queue for bandwidth.
 
 mod filter;
 mod recovery;
@@ -33,7 +44,8 @@ use core::time::Duration;
 use units::{PacketNumber, Rate, Timestamp};
 
 use crate::controller::{
-    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, initial_window,
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, StartRate,
+    initial_window,
 };
 use crate::pacer::burst;
 use filter::MaxFilter;
@@ -103,6 +115,7 @@ pub struct Bbr {
     pacing_rate: Option<Rate>,
     /// A round trip supposed by [`Controller::start`], until one is measured.
     supposed_rtt: Option<Duration>,
+    start_rate: StartRate,
     cap: Cap,
 }
 
@@ -132,6 +145,7 @@ impl Bbr {
             prior_window: 0,
             pacing_rate: None,
             supposed_rtt: None,
+            start_rate: StartRate::default(),
             cap: Cap::default(),
         }
     }
@@ -346,6 +360,7 @@ impl Bbr {
 
 impl Controller for Bbr {
     fn on_sent(&mut self, now: Timestamp, _pn: PacketNumber, _bytes: u64, in_flight: u64) {
+        self.start_rate.on_sent(now);
         if in_flight > 0 {
             return;
         }
@@ -359,6 +374,7 @@ impl Controller for Bbr {
     }
 
     fn on_ack(&mut self, batch: &AckBatch) {
+        self.start_rate.on_ack(batch);
         self.update_bandwidth(batch);
         self.check_cycle_phase(batch);
         self.check_full_pipe(batch);
@@ -377,6 +393,7 @@ impl Controller for Bbr {
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
         if event.kind == CongestionKind::Persistent {
+            self.start_rate = StartRate::default();
             self.recovery.enter_growth();
             self.window = self.min_pipe_window();
             self.prior_window = self.window;
@@ -405,15 +422,17 @@ impl Controller for Bbr {
             let bytes = (self.window as f64 * HIGH_GAIN) as u64;
             Some(Rate::from_bytes_in(bytes, self.supposed_rtt?))
         };
-        self.pacing_rate.or_else(supposed).map(|rate| self.cap.rate(rate, self.mtu))
+        let own = self.start_rate.get().or(self.pacing_rate);
+        self.cap.rate(own.or_else(supposed), self.mtu)
     }
 
     fn send_quantum(&self) -> u64 {
         burst(self.pacing_rate(), self.mtu)
     }
 
-    /// The rate holds until Startup measures that `BBRHighGain` times the bandwidth is more. The
-    /// bandwidth filter is left to measurements: a supposed value would live in it for ten rounds.
+    /// The rate holds until a packet sent under it is acknowledged, and then until Startup measures
+    /// that `BBRHighGain` times the bandwidth is more. The bandwidth filter is left to
+    /// measurements: a supposed value would live in it for ten rounds.
     fn start(&mut self, start: Start) {
         self.state = State::Startup;
         self.filled_pipe = false;
@@ -425,6 +444,7 @@ impl Controller for Bbr {
             self.initial_window = self.window;
         }
         self.pacing_rate = start.rate.or(self.pacing_rate);
+        self.start_rate.set(start.rate);
         self.supposed_rtt = start.rtt.or(self.supposed_rtt);
     }
 

@@ -281,7 +281,7 @@ impl Controller for Copa {
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
-        self.own_rate().map(|rate| self.cap.rate(rate, self.mtu))
+        self.cap.rate(self.own_rate(), self.mtu)
     }
 
     fn send_quantum(&self) -> u64 {

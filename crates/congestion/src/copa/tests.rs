@@ -1,1 +1,310 @@
-//! x
+//! Copa's rules one by one, driven by hand-made ACKs; its behaviour on paths is tested in
+//! `tests/paths.rs`.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::RttSnapshot;
+
+const MTU: u16 = 1_200;
+const RTT: Duration = Duration::from_millis(50);
+
+fn at(millis: u64) -> Timestamp {
+    Timestamp::from_millis(millis)
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn ack(now: Timestamp, rtt: Duration, acked_bytes: u64) -> AckBatch {
+    AckBatch {
+        now,
+        acked_bytes,
+        largest_acked: PacketNumber(0),
+        largest_sent_time: now - rtt,
+        in_flight_before: acked_bytes,
+        in_flight: 0,
+        rtt: RttSnapshot { latest: rtt, smoothed: RTT, min: RTT, variance: Duration::ZERO },
+        rate: None,
+        cwnd_limited: true,
+        lost_bytes: 0,
+        ecn_ce: 0,
+    }
+}
+
+fn event(now: Timestamp, sent: Timestamp, kind: CongestionKind) -> CongestionEvent {
+    CongestionEvent {
+        now,
+        lost_bytes: MTU.into(),
+        largest_lost_sent_time: sent,
+        largest_lost: PacketNumber(0),
+        in_flight: 0,
+        kind,
+    }
+}
+
+/// A sender whose round trips the test chooses: each step acknowledges a tenth of the window.
+struct Driver {
+    copa: Copa,
+    now: Timestamp,
+    pn: PacketNumber,
+    in_use: bool,
+}
+
+impl Driver {
+    /// In default mode with a window of `packets`, after a round trip of 50 ms without queue.
+    fn new(packets: u64) -> Self {
+        let mut copa = Copa::new(MTU);
+        copa.start(Start { window: Some(packets * u64::from(MTU)), ..Start::default() });
+        copa.enter(State::Default);
+        let mut driver = Self { copa, now: at(1_000), pn: PacketNumber(0), in_use: false };
+        driver.round(RTT);
+        driver.in_use = true;
+        driver
+    }
+
+    /// A round trip during which every packet needs `rtt`, in ten ACKs.
+    fn round(&mut self, rtt: Duration) {
+        let (end, step) = (self.pn.next(), self.copa.window() / 10);
+        self.pn = end;
+        self.copa.on_sent(self.now, end, step, 1);
+        for tenth in 1..=10 {
+            self.now += RTT / 10;
+            let mut batch = ack(self.now, rtt, step);
+            batch.cwnd_limited = self.in_use;
+            if tenth == 10 {
+                batch.largest_acked = end;
+            }
+            self.copa.on_ack(&batch);
+        }
+    }
+
+    fn lose(&mut self, sent: Timestamp) {
+        self.copa.on_packets_lost(self.now, MTU.into(), 0);
+        self.copa.on_congestion_event(&event(self.now, sent, CongestionKind::Loss));
+    }
+
+    fn packets(&self) -> f64 {
+        self.copa.window / f64::from(MTU)
+    }
+
+    fn state(&self) -> &'static str {
+        self.copa.snapshot().state
+    }
+}
+
+#[test]
+fn slow_start_doubles_until_the_rate_exceeds_the_target() {
+    let mut d = Driver::new(10);
+    d.copa.enter(State::SlowStart);
+    d.round(RTT);
+    assert!((d.packets() - 20.0).abs() < 0.1, "{}", d.packets());
+    // Of 20 packets in 52 ms, 0.8 are in the queue: fewer than 1/δ.
+    d.round(ms(52));
+    assert_eq!(d.state(), "slow_start");
+    // Of 40 packets in 53 ms, 2.3 are; the standing round trip shows them half a round later.
+    d.round(ms(53));
+    assert_eq!(d.state(), "default");
+    assert!((45.0..60.0).contains(&d.packets()), "{}", d.packets());
+}
+
+#[test]
+fn a_window_moves_by_two_packets_per_round_trip_towards_the_target() {
+    let mut d = Driver::new(40);
+    d.round(RTT);
+    assert!((d.packets() - 42.0).abs() < 0.1, "{}", d.packets());
+    d.round(ms(60));
+    // The standing round trip is that of half a round trip: the first five ACKs still see 50 ms.
+    assert!((d.packets() - 42.0).abs() < 0.5, "{}", d.packets());
+    d.round(ms(60));
+    assert!((d.packets() - 40.0).abs() < 0.6, "{}", d.packets());
+}
+
+#[test]
+fn the_velocity_doubles_after_three_rounds_and_is_one_at_the_turn() {
+    let mut d = Driver::new(400);
+    let velocities: Vec<f64> = (0..6)
+        .map(|_| {
+            d.round(RTT);
+            d.copa.velocity
+        })
+        .collect();
+    assert_eq!(velocities, [1.0, 1.0, 2.0, 4.0, 8.0, 16.0]);
+    d.round(ms(80));
+    assert_eq!(d.copa.velocity, 1.0);
+    // 3/8 of the window waits; half of what is too much is the limit of a step per round.
+    let mut last = d.packets();
+    while d.state() == "default" {
+        d.round(ms(80));
+        // Ten ACKs of a tenth of what the window was when the round began.
+        assert!(last - d.packets() <= 1.2 * last * 0.375 / 2.0, "{last} {}", d.packets());
+        last = d.packets();
+    }
+}
+
+#[test]
+fn a_window_that_is_not_used_does_not_grow_but_shrinks() {
+    for state in [State::SlowStart, State::Default] {
+        let mut d = Driver::new(40);
+        d.copa.enter(state);
+        d.in_use = false;
+        for _ in 0..10 {
+            d.round(RTT);
+        }
+        assert_eq!((d.packets(), d.copa.velocity), (40.0, 1.0));
+        d.round(ms(70));
+        assert!(d.packets() < 40.0);
+    }
+}
+
+#[test]
+fn a_queue_that_never_empties_for_five_round_trips_calls_for_competition() {
+    let mut d = Driver::new(100);
+    for round in 0..5 {
+        d.round(ms(70));
+        assert_eq!(d.state(), "default", "round {round}");
+    }
+    d.round(ms(70));
+    assert_eq!(d.state(), "competitive");
+    assert_eq!(d.copa.snapshot().delta, Some(1.0 / 3.0), "that round had no loss");
+    for _ in 0..3 {
+        d.round(ms(90));
+    }
+    assert_eq!(d.copa.snapshot().delta, Some(1.0 / 6.0));
+    // A tenth of 90 ms − 50 ms are 4 ms; of 54 ms in 4 round trips the maximum is forgotten later.
+    d.round(ms(54));
+    assert_eq!((d.state(), d.copa.snapshot().delta), ("default", Some(0.5)));
+}
+
+#[test]
+fn one_packet_in_the_queue_is_nearly_empty() {
+    let mut d = Driver::new(10);
+    d.copa.cap(Cap { rate: None, in_flight: Some(12_000) });
+    for _ in 0..20 {
+        d.round(ms(55));
+        assert_eq!(d.state(), "default");
+    }
+}
+
+#[test]
+fn time_without_a_flight_is_no_evidence_of_competition() {
+    let mut d = Driver::new(100);
+    d.round(ms(70));
+    d.now += Duration::from_secs(9);
+    d.copa.on_sent(d.now, d.pn.next(), 1_200, 0);
+    for _ in 0..5 {
+        d.round(ms(70));
+        assert_eq!(d.state(), "default");
+    }
+    d.round(ms(70));
+    assert_eq!(d.state(), "competitive");
+}
+
+#[test]
+fn competition_is_additive_increase_and_one_halving_per_round_trip() {
+    let mut d = Driver::new(100);
+    d.round(ms(70));
+    d.copa.enter(State::Competitive);
+    d.copa.inverse_delta = 20.0;
+    d.round(ms(70));
+    assert_eq!(d.copa.inverse_delta, 21.0);
+    let sent = d.now - RTT;
+    d.lose(sent);
+    d.lose(sent);
+    assert_eq!(d.copa.inverse_delta, 10.5);
+    d.round(ms(70));
+    assert_eq!(d.copa.inverse_delta, 10.5, "a round with a loss adds nothing");
+    d.round(ms(70));
+    assert_eq!(d.copa.inverse_delta, 11.5);
+    d.in_use = false;
+    d.round(ms(70));
+    assert_eq!(d.copa.inverse_delta, 11.5, "nor does one that did not use the window");
+    for _ in 0..5 {
+        d.now += RTT;
+        d.lose(d.now);
+        d.now += RTT;
+    }
+    assert_eq!(d.copa.inverse_delta, 2.0, "δ is 0.5 at most");
+}
+
+#[test]
+fn losses_are_no_signal_in_default_mode() {
+    let mut d = Driver::new(100);
+    d.lose(d.now);
+    d.copa.on_congestion_event(&event(d.now, d.now, CongestionKind::Ecn));
+    assert_eq!((d.packets(), d.copa.inverse_delta), (100.0, 2.0));
+}
+
+#[test]
+fn persistent_congestion_collapses_to_the_minimum_window_and_slow_starts() {
+    let mut d = Driver::new(100);
+    d.copa.on_congestion_event(&event(d.now, d.now, CongestionKind::Persistent));
+    assert_eq!((d.copa.window(), d.state()), (2_400, "slow_start"));
+    d.round(RTT);
+    assert_eq!(d.copa.window(), 4_800);
+}
+
+#[test]
+fn packets_leave_at_twice_the_window_per_standing_round_trip() {
+    let mut d = Driver::new(100);
+    assert_eq!(d.copa.pacing_rate(), Some(Rate::from_bytes_in(240_000, RTT)));
+    d.round(ms(60));
+    d.round(ms(60));
+    assert_eq!(d.copa.snapshot().standing_rtt, Some(ms(60)));
+    let expected = Rate::from_bytes_in((d.copa.window * 2.0) as u64, ms(60));
+    assert_eq!(d.copa.pacing_rate(), Some(expected));
+    let mut fresh = Copa::new(MTU);
+    assert_eq!(fresh.pacing_rate(), None);
+    fresh.start(Start { rtt: Some(RTT), ..Start::default() });
+    assert_eq!(fresh.pacing_rate(), Some(Rate::from_bytes_in(24_000, RTT)));
+}
+
+#[test]
+fn a_new_path_forgets_everything_but_the_cap() {
+    let mut d = Driver::new(100);
+    d.copa.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None });
+    d.copa.reset(1_452);
+    let s = d.copa.snapshot();
+    assert_eq!((s.state, s.window, s.min_rtt), ("slow_start", 14_520, None));
+    d.copa.on_mtu(1_200);
+    assert_eq!(d.copa.window(), 12_000);
+    d.copa.start(Start { rate: Some(Rate::from_mbps(5)), ..Start::default() });
+    assert_eq!(d.copa.pacing_rate(), Some(Rate::from_mbps(1)));
+}
+
+proptest! {
+    #![proptest_config(crate::properties(128))]
+
+    #[test]
+    fn no_sequence_of_events_leads_below_the_minimum_or_to_nonsense(
+        events in prop::collection::vec((0u8..6, 0u64..3_000, 0u64..100_000), 1..120),
+    ) {
+        let mut c = Copa::new(MTU);
+        let (mut now, mut pn) = (at(1_000), PacketNumber(0));
+        for (what, wait, bytes) in events {
+            now += Duration::from_micros(wait * wait);
+            match what {
+                0..=2 => {
+                    let mut batch = ack(now, Duration::from_micros(bytes), bytes);
+                    batch.rtt.smoothed = Duration::from_micros(bytes / 2);
+                    batch.largest_acked = pn;
+                    batch.cwnd_limited = wait % 3 > 0;
+                    c.on_ack(&batch);
+                }
+                3 => c.on_congestion_event(&event(now, now, CongestionKind::Loss)),
+                4 if bytes < 10_000 => {
+                    c.on_congestion_event(&event(now, now, CongestionKind::Persistent));
+                }
+                _ => {
+                    pn = pn.next();
+                    c.on_sent(now, pn, 1_200, bytes / 20_000);
+                }
+            }
+            prop_assert!(c.window() >= 2_400 && c.window.is_finite());
+            prop_assert!(c.velocity >= 1.0 && c.inverse_delta >= 2.0);
+            prop_assert!(c.velocity.is_finite() && c.inverse_delta.is_finite());
+            prop_assert!(c.pacing_rate().is_none_or(|rate| rate > Rate::ZERO));
+        }
+    }
+}
