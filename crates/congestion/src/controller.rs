@@ -178,7 +178,7 @@ impl StartRate {
 pub struct Snapshot {
     /// Name of the state: `slow_start`, `conservative_slow_start`, `recovery` or
     /// `congestion_avoidance` for CUBIC; `startup`, `drain`, `probe_bw` or `probe_rtt` for BBR;
-    /// `slow_start`, `default` or `competitive` for Copa.
+    /// `slow_start`, `drain`, `default` or `competitive` for Copa.
     pub state: &'static str,
     /// Congestion window in bytes, caps applied.
     pub window: u64,

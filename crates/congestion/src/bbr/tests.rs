@@ -1,4 +1,4 @@
-//! BBR's reactions to single events; its behaviour on paths is tested in `tests/paths.rs`.
+//! BBR's reactions to single events; its behaviour on paths is tested in `tests/paths`.
 
 use proptest::prelude::*;
 

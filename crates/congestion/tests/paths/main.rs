@@ -1,7 +1,9 @@
 //! Controllers on simulated paths: utilisation, convergence of BBR's model, goodput under random
-//! loss, application-limited senders, start values and caps.
+//! loss, application-limited senders, start values and caps; Copa has a file of its own.
 
+mod copa;
 mod sim;
+mod steering;
 
 use core::time::Duration;
 
@@ -32,7 +34,7 @@ fn share(rate: Rate, of: Rate) -> f64 {
 }
 
 #[test]
-fn both_fill_a_link_with_a_queue_of_one_bdp() {
+fn all_fill_a_link_with_a_queue_of_one_bdp() {
     for algorithm in Algorithm::ALL {
         for (mbps, rtt) in PATHS {
             let mut s = sim(path(mbps, rtt, 1.0), algorithm, 7);

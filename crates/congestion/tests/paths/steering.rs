@@ -1,14 +1,12 @@
 //! What callers may do to any controller at any moment: start values and caps. Histories are
 //! random: paths, loss, queues, bulk and frames.
 
-mod sim;
-
 use core::time::Duration;
 
+use crate::sim::{App, LossAt, MTU, Path, Sim};
 use mendcast_congestion::{Algorithm, Cap, Start, burst};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
-use sim::{App, LossAt, MTU, Path, Sim};
 use units::Rate;
 
 const SIZE: u64 = MTU as u64;
