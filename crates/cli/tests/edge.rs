@@ -40,8 +40,8 @@ fn what_keeps_the_server_from_starting_is_one_line_and_exit_code_1() {
     let cases = [
         (
             "\n[quic]\ncongestion = \"fast\"".to_owned(),
-            "mendcast: edge.toml:3: [quic] congestion: expected \"bbr\" or \"cubic\", \
-             got \"fast\""
+            "mendcast: edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\" or \
+             \"copa\", got \"fast\""
                 .to_owned(),
         ),
         (

@@ -93,7 +93,7 @@ fn a_queue_that_slow_start_made_is_drained_without_idling_the_link() {
 #[test]
 fn a_flow_that_fills_the_queue_calls_for_competitive_mode_which_ends_with_it() {
     for (mbps, rtt, bdps, at_least) in
-        [(12, 60, 1.0, 0.25), (12, 60, 2.0, 0.2), (50, 30, 1.0, 0.25), (3, 40, 2.0, 0.25)]
+        [(12, 60, 1.0, 0.25), (12, 60, 2.0, 0.2), (50, 30, 1.0, 0.25), (5, 100, 2.0, 0.2)]
     {
         let place = format!("{mbps} Mbps {rtt} ms {bdps} BDP");
         let path = path(mbps, rtt, bdps);

@@ -5,20 +5,11 @@ use core::net::SocketAddr;
 use core::time::Duration;
 use std::path::PathBuf;
 
+use congestion::Algorithm;
 use toml::de::DeValue;
 
 use super::value::{Size, Value, words};
 use super::{Problem, Section, assign, describe_key};
-
-words! {
-    /// The congestion controller of every connection.
-    Congestion {
-        /// BBR version 1.
-        Bbr = "bbr",
-        /// CUBIC with HyStart++ (RFC 9438, RFC 9406).
-        Cubic = "cubic",
-    }
-}
 
 words! {
     /// When a client must prove its address by a Retry (RFC 9000, section 8.1.2).
@@ -208,8 +199,9 @@ sections! {
 
     /// The QUIC transport.
     [quic] Quic {
-        /// Congestion controller.
-        congestion: Congestion = Congestion::Bbr;
+        /// Congestion controller of every connection: CUBIC with HyStart++ (RFC 9438, RFC 9406),
+        /// BBR version 1, or Copa (NSDI 2018).
+        congestion: Algorithm = Algorithm::Bbr;
         /// When clients must prove their address before the handshake, at the price of a round
         /// trip.
         retry: Retry = Retry::Auto;

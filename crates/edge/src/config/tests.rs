@@ -38,7 +38,7 @@ fn every_key_is_documented_once_with_what_it_expects() {
     let text = Config::documented();
     let keys = text.lines().filter(|l| l.trim_start_matches("# ").contains(" = ")).count();
     assert_eq!(keys, text.matches("# Expected: ").count());
-    assert!(text.contains("# Expected: \"bbr\" or \"cubic\".\ncongestion = \"bbr\"\n"), "{text}");
+    assert!(text.contains("# Expected: \"cubic\", \"bbr\" or \"copa\".\ncongestion = \"bbr\"\n"), "{text}");
     assert!(text.contains("# Expected: 1200 to 9000.\nmax_mtu = 1452\n"), "{text}");
 }
 
@@ -65,7 +65,7 @@ fn values_are_read() {
     let config = Config::parse("edge.toml", text).expect("valid");
     assert_eq!(config.server.listen.len(), 2);
     assert_eq!(config.server.cores, 2);
-    assert_eq!(config.quic.congestion, Congestion::Cubic);
+    assert_eq!(config.quic.congestion, congestion::Algorithm::Cubic);
     assert_eq!(config.quic.ciphers, [Cipher::ChaCha20]);
     assert_eq!(config.quic.idle_timeout, Duration::from_secs(90));
     assert_eq!(config.quic.stream_window, Size(64_000));
@@ -96,7 +96,7 @@ fn each_error_names_line_key_and_what_was_expected() {
     let cases = [
         (
             "# a comment\n[quic]\ncongestion = \"fast\"",
-            "edge.toml:3: [quic] congestion: expected \"bbr\" or \"cubic\", got \"fast\"",
+            "edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\" or \"copa\", got \"fast\"",
         ),
         (
             "[[publish]]\nstream = \"a\"\nkey = \"b\"\n[[publish]]\nstream = \"a\"",

@@ -230,6 +230,27 @@ impl<T: Value> Value for Option<T> {
 }
 
 /// An enumeration whose variants are words in the file.
+/// The words, quoted, as alternatives.
+pub(super) fn one_of(words: &[&str]) -> String {
+    let words: Vec<String> = words.iter().map(|word| format!("\"{word}\"")).collect();
+    match words.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+        _ => words.concat(),
+    }
+}
+
+impl Value for congestion::Algorithm {
+    fn expected() -> String {
+        one_of(&Self::ALL.map(Self::name))
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(self.name())
+    }
+}
+
 macro_rules! words {
     ($(#[$outer:meta])* $name:ident { $($(#[$inner:meta])* $variant:ident = $word:literal,)+ }) => {
         $(#[$outer])*
@@ -245,13 +266,7 @@ macro_rules! words {
 
         impl $crate::config::value::Value for $name {
             fn expected() -> String {
-                let words = [$(concat!("\"", $word, "\"")),+];
-                match words.split_last() {
-                    Some((last, rest)) if !rest.is_empty() => {
-                        format!("{} or {last}", rest.join(", "))
-                    }
-                    _ => words.concat(),
-                }
+                $crate::config::value::one_of(&[$($word),+])
             }
             fn read(value: &toml::de::DeValue<'_>) -> Option<Self> {
                 match value.as_str()? {

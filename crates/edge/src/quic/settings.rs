@@ -126,10 +126,7 @@ impl QuicState {
             max_ack_delay: quic.max_ack_delay,
             initial_mtu: quic.initial_mtu,
             max_mtu: quic.max_mtu,
-            congestion: match quic.congestion {
-                config::Congestion::Bbr => congestion::Algorithm::Bbr,
-                config::Congestion::Cubic => congestion::Algorithm::Cubic,
-            },
+            congestion: quic.congestion,
             limits,
             early_data: quic.early_data,
             key_update_after: quic.key_update_after,
