@@ -245,7 +245,7 @@ pub trait Controller: fmt::Debug + Send {
 }
 
 /// The algorithms by name: `cubic`, `bbr`, `copa`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// RFC 9438 with RFC 9406.
     Cubic,
