@@ -38,7 +38,10 @@ fn every_key_is_documented_once_with_what_it_expects() {
     let text = Config::documented();
     let keys = text.lines().filter(|l| l.trim_start_matches("# ").contains(" = ")).count();
     assert_eq!(keys, text.matches("# Expected: ").count());
-    assert!(text.contains("# Expected: \"cubic\", \"bbr\" or \"copa\".\ncongestion = \"bbr\"\n"), "{text}");
+    assert!(
+        text.contains("# Expected: \"cubic\", \"bbr\" or \"copa\".\ncongestion = \"bbr\"\n"),
+        "{text}"
+    );
     assert!(text.contains("# Expected: 1200 to 9000.\nmax_mtu = 1452\n"), "{text}");
 }
 

@@ -128,7 +128,8 @@ fn random_scenario(seed: u64) -> Scenario {
     Scenario {
         path,
         client: if rng.random_bool(0.5) { ClientKind::Quinn } else { ClientKind::Noq },
-        congestion: congestion::Algorithm::ALL[rng.random_range(0..congestion::Algorithm::ALL.len())],
+        congestion: congestion::Algorithm::ALL
+            [rng.random_range(0..congestion::Algorithm::ALL.len())],
         bytes: rng.random_range(1..300_000),
         seed,
         rebind_every: rng
