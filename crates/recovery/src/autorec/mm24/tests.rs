@@ -200,10 +200,17 @@ fn intervals_that_measure_nothing_change_nothing() {
         assert_eq!(first.0, 2, "nothing to compare with");
         adapter.on_interval(&interval(5, 100), view);
         assert_eq!(known(&adapter), first, "the latency of the interval before");
-        adapter.on_interval(&IntervalMetrics { goodput_bytes: 0, ..slow(500) }, view);
-        adapter.on_interval(&IntervalMetrics { span: Duration::ZERO, ..slow(500) }, view);
+        adapter.on_interval(&IntervalMetrics { goodput_bytes: 0, ..interval(5, 100) }, view);
+        adapter.on_interval(&IntervalMetrics { span: Duration::ZERO, ..slow(70) }, view);
         adapter.on_interval(&IntervalMetrics::default(), view);
         assert_eq!(known(&adapter), first);
+        // Half the goodput doubles the utility, also when the latency is that of before.
+        let half = interval(5, 100);
+        let half = IntervalMetrics { goodput_bytes: half.goodput_bytes / 2, ..half };
+        adapter.on_interval(&half, view);
+        assert_eq!(told(&adapter, "r_delta"), -1.0);
+        assert_eq!(adapter.utility, first.1.map(|utility| utility * 2.0));
+        adapter.level = 2;
     });
     with_view(PathState::default(), |view| {
         adapter.on_interval(&slow(500), view);

@@ -1,6 +1,7 @@
 use super::*;
 use crate::{CopyKind, LostUnit, Recovery, RecoveryEvent, SendOpportunity, UnitKey};
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use std::collections::HashMap;
 
 const ON: SendOpportunity = SendOpportunity { off_mode: false };
@@ -226,6 +227,12 @@ impl Told {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig {
+        rng_seed: RngSeed::Fixed(20_261_121),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
     #[test]
     fn whatever_happens_the_queue_is_the_papers(steps in steps()) {
         let level = std::rc::Rc::new(std::cell::Cell::new(3));
