@@ -530,6 +530,7 @@ impl Recovery {
     /// The connection is over: nobody waits for any unit. The counters stay.
     pub fn give_up(&mut self) {
         self.table = UnitTable::default();
+        self.finishing.clear();
     }
 
     /// The connection moved to a new path: estimates start afresh, unfinished units survive.

@@ -304,3 +304,14 @@ fn an_interval_measures_what_happened_in_it() {
     assert!(r.on_tick(at(120), path));
     assert_eq!(*spy.0.borrow(), ["interval 1/19", "interval 0/0"]);
 }
+
+#[test]
+fn what_is_given_up_while_an_acknowledgement_is_taken_is_not_counted() {
+    let mut r = arq();
+    let a = r.open(at(0), at(0), 1_000);
+    r.split(a, 400).expect("the unit is unfinished");
+    r.on_finished(at(1), a, Some(at(0)));
+    r.give_up();
+    r.on_ack_taken();
+    assert_eq!((r.totals().finished, r.is_empty()), (0, true));
+}
