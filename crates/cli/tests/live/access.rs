@@ -7,7 +7,6 @@ use crate::common::mendcast;
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
 use crate::support::origin::{Origin, Request, respond};
-use crate::support::programs::free_address;
 use crate::support::publishing::Publishing;
 use crate::support::viewer::{End, Viewer};
 use crate::support::{eventually, http, http3};
@@ -72,7 +71,8 @@ fn hooks_grant_refuse_and_are_told_of_the_end() {
 
 #[test]
 fn a_dead_hook_means_what_the_operator_wants() {
-    let dead = format!("http://{}/", free_address());
+    // A port that nobody gets by chance.
+    let dead = "http://127.0.0.1:1/";
     let edge = |on_failure: &str| {
         Edge::start(&format!(
             "[hooks]\non_publish = \"{dead}\"\non_play = \"{dead}\"\non_failure = \"{on_failure}\"\n"
