@@ -27,6 +27,7 @@ impl Arq {
 impl RedundancyAdapter for Arq {
     fn on_event(&mut self, _: &RecoveryEvent) {}
     fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+    fn on_new_path(&mut self) {}
     fn level(&mut self, _: UnitKey, _: u32, _: &View<'_>) -> u32 {
         0
     }

@@ -64,6 +64,8 @@ impl Fixed {
 impl RedundancyAdapter for Fixed {
     fn on_event(&mut self, _: &RecoveryEvent) {}
     fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+    fn on_new_path(&mut self) {}
+
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         self.reading.level(self.redundancy(round))
     }

@@ -23,6 +23,7 @@ pub mod fixed;
 mod guard;
 mod interval;
 mod metrics;
+mod random;
 mod scheme;
 mod units;
 
@@ -538,6 +539,8 @@ impl Recovery {
         self.interval.restart(now, (&self.totals, &self.latencies, &self.unit_times));
         self.correlation = LossCorrelation::default();
         self.heavy = [(0, 0); 2];
+        self.scheme.adapter.on_new_path();
+        self.scheme.scheduler.on_new_path();
     }
 }
 

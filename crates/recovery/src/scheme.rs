@@ -18,6 +18,9 @@ pub trait RedundancyAdapter: Debug {
     /// A decision interval ended.
     fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>);
 
+    /// Packets take another path from now on: what was measured on the old one is void.
+    fn on_new_path(&mut self);
+
     /// Replicas that the unit may get beyond the retransmission of `round` (from 1), which is being
     /// sent. Asked once per unit and round.
     fn level(&mut self, unit: UnitKey, round: u32, view: &View<'_>) -> u32;
@@ -36,6 +39,9 @@ pub trait RedundancyAdapter: Debug {
 pub trait ReplicaScheduler: Debug {
     /// A decision interval ended; `ceiling` is the adapter's.
     fn on_interval(&mut self, metrics: &IntervalMetrics, ceiling: u32);
+
+    /// Packets take another path from now on; what is planned for unfinished units goes on.
+    fn on_new_path(&mut self) {}
 
     /// The first copy of a round was sent; `level` replicas may follow.
     fn on_retransmitted(

@@ -148,6 +148,9 @@ impl RedundancyAdapter for Spy {
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         7 + round
     }
+    fn on_new_path(&mut self) {
+        self.0.borrow_mut().push("new path".into());
+    }
     fn ceiling(&self) -> u32 {
         3
     }
@@ -302,7 +305,12 @@ fn an_interval_measures_what_happened_in_it() {
     r.on_packet_lost(at(19), 19, at(0));
     assert!(r.on_tick(at(60), path));
     assert!(r.on_tick(at(120), path));
-    assert_eq!(*spy.0.borrow(), ["interval 1/19", "interval 0/0"]);
+    // What was counted on another path is not the new one's.
+    r.on_packet_lost(at(121), 20, at(60));
+    r.on_new_path(at(122));
+    assert!(r.on_tick(at(180), path));
+    let expected = ["interval 1/19", "interval 0/0", "new path", "interval 0/0"];
+    assert_eq!(*spy.0.borrow(), expected);
 }
 
 #[test]

@@ -141,6 +141,12 @@ impl RedundancyAdapter for TestAndVerify {
 
     fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
 
+    fn on_new_path(&mut self) {
+        // The count of copies in flight is of units, not of the path.
+        let in_flight = core::mem::take(&mut self.in_flight);
+        *self = Self { in_flight, ..Self::new(self.options) };
+    }
+
     fn level(&mut self, unit: UnitKey, round: u32, view: &View<'_>) -> u32 {
         let r = &mut self.redundancy[round.clamp(1, ROUNDS) as usize - 1];
         *r = step(*r, self.bitmap.counts()).min(self.options.cap);

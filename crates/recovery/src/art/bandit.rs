@@ -2,9 +2,9 @@
 //! pulled for each retransmission, by ε-greedy choice or by upper confidence bounds (Auer,
 //! Cesa-Bianchi and Fischer, 2002).
 
-use super::random::Random;
 use super::reward::{Choices, Penalty};
 use crate::fixed::Reading;
+use crate::random::Random;
 use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 
 /// Arms: R = 1 to 10.
@@ -134,6 +134,9 @@ impl RedundancyAdapter for Bandit {
     }
 
     fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+
+    /// What the arms are worth is not the path's alone: it is kept, as between connections.
+    fn on_new_path(&mut self) {}
 
     fn level(&mut self, unit: UnitKey, round: u32, _: &View<'_>) -> u32 {
         self.newest = self.arms.choose(self.options.strategy, &mut self.random);

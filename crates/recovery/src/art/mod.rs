@@ -11,7 +11,6 @@ mod bandit;
 mod bitmap;
 mod by_unit;
 pub mod dqn;
-mod random;
 mod reward;
 mod scheduler;
 

@@ -11,7 +11,7 @@
 //! burst, contrary to section 6.2. An α above 1 avoids that.
 
 use super::by_unit::ByUnit;
-use super::random::Random;
+use crate::random::Random;
 use crate::{
     IntervalMetrics, LostUnit, PathState, ReplicaScheduler, SendOpportunity, UnitKey, UnitTable,
     View,

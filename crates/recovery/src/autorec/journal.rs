@@ -90,6 +90,10 @@ impl RedundancyAdapter for FormulaAdapter {
         }
     }
 
+    fn on_new_path(&mut self) {
+        *self = Self::new(self.tolerances);
+    }
+
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         if round == 1 { self.decision.level } else { 0 }
     }
@@ -131,6 +135,7 @@ impl FixedLife {
 impl RedundancyAdapter for FixedLife {
     fn on_event(&mut self, _: &RecoveryEvent) {}
     fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+    fn on_new_path(&mut self) {}
 
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         if round == 1 { self.level } else { 0 }

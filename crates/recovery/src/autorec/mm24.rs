@@ -21,6 +21,7 @@
 //! - Decision intervals are those of the journal version, 5 round-trip times.
 
 use super::{MAX_LEVEL, OutOfRange};
+use crate::random::Random;
 use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 
@@ -94,7 +95,7 @@ struct Fallback {
 #[derive(Debug)]
 pub struct UtilityAdapter {
     options: Options,
-    random: u64,
+    random: Random,
     /// A_thres.
     level: u32,
     /// λ.
@@ -115,9 +116,14 @@ pub struct UtilityAdapter {
 impl UtilityAdapter {
     /// An adapter at level 0, with `seed` for its explorations.
     pub fn new(options: Options, seed: u64) -> Self {
+        let options = Options { max: options.max.min(MAX_LEVEL), ..options };
+        Self::starting(options, Random::new(seed))
+    }
+
+    fn starting(options: Options, random: Random) -> Self {
         Self {
-            options: Options { max: options.max.min(MAX_LEVEL), ..options },
-            random: seed,
+            options,
+            random,
             level: 0,
             direction: 1,
             latency: None,
@@ -170,13 +176,7 @@ impl UtilityAdapter {
 
     /// Another level, any other with the same chance.
     fn other_level(&mut self) -> u32 {
-        // SplitMix64 (Steele, Lea and Flood, 2014).
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.random;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        let drawn = (z % u64::from(self.options.max.max(1))) as u32;
+        let drawn = self.random.below(self.options.max);
         if drawn < self.level { drawn } else { (drawn + 1).min(self.options.max) }
     }
 }
@@ -226,6 +226,10 @@ impl RedundancyAdapter for UtilityAdapter {
         }
         let level = self.step();
         self.set_level(level);
+    }
+
+    fn on_new_path(&mut self) {
+        *self = Self::starting(self.options, self.random.clone());
     }
 
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {

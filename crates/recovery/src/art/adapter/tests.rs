@@ -1,5 +1,5 @@
 use super::*;
-use crate::art::random::Random;
+use crate::random::Random;
 use crate::{Arq, LossCorrelation, PathState, Recovery, Scheme, UnitTable};
 use ::units::Timestamp;
 

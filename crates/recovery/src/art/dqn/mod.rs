@@ -129,6 +129,11 @@ impl<P: Policy> RedundancyAdapter for Decider<P> {
         self.decided = [0; ROUNDS as usize];
     }
 
+    fn on_new_path(&mut self) {
+        self.observed = None;
+        self.decided = [0; ROUNDS as usize];
+    }
+
     fn level(&mut self, unit: UnitKey, round: u32, _: &View<'_>) -> u32 {
         let Some(observed) = &self.observed else { return self.reading.level(1) };
         let state = input(observed, round);
@@ -143,6 +148,7 @@ impl<P: Policy> RedundancyAdapter for Decider<P> {
     }
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        tell("level", self.reading.level(self.decided[0].max(1)).into());
         for (name, r) in ["r_1", "r_2", "r_3"].into_iter().zip(self.decided) {
             tell(name, r.into());
         }

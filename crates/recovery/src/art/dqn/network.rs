@@ -6,7 +6,7 @@
 //! by output, and the biases, each as a little-endian IEEE 754 single.
 
 use super::super::bandit::ARMS;
-use super::super::random::Random;
+use crate::random::Random;
 use core::fmt;
 
 /// Inputs: what a decision looks at.

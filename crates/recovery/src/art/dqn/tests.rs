@@ -1,7 +1,7 @@
-use super::super::random::Random;
 use super::super::reward::Penalty;
 use super::train::{Learner, Options};
 use super::*;
+use crate::random::Random;
 use crate::{Arq, CopyKind, PathState, Recovery, Scheme};
 use ::units::Timestamp;
 use std::sync::Mutex;

@@ -6,11 +6,11 @@
 //! the reward is appendix A.2's. A seed determines everything, if the connections do.
 
 use super::super::bandit::{ARMS, first_highest};
-use super::super::random::Random;
 use super::super::reward::Penalty;
 use super::{BadNetwork, Decider, Input, Network, Policy, Transition};
 use crate::Scheme;
 use crate::fixed::Reading;
+use crate::random::Random;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// How to train.

@@ -174,6 +174,7 @@ struct Dial(std::rc::Rc<std::cell::Cell<u32>>);
 impl RedundancyAdapter for Dial {
     fn on_event(&mut self, _: &RecoveryEvent) {}
     fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
+    fn on_new_path(&mut self) {}
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         if round == 1 { self.0.get() } else { 0 }
     }
