@@ -8,12 +8,16 @@
 
 use core::fmt;
 use std::net::IpAddr;
+use std::path::Path;
+use std::sync::Arc;
 
 use aws_lc_rs::hmac;
+use recovery::art::dqn::Network;
 use recovery::autorec::Tolerances;
 use recovery::fixed::Reading;
 use recovery::{Arq, art, autorec, fixed};
 
+use crate::Error;
 use crate::config::{Config, Scheme};
 use crate::sessions::prefix;
 
@@ -64,10 +68,12 @@ pub struct Cohort {
 }
 
 /// A recovery scheme and its parameters.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Repair {
     scheme: Scheme,
     tolerances: Tolerances,
+    /// Of the scheme that has one.
+    network: Option<Arc<Network>>,
 }
 
 impl Repair {
@@ -83,9 +89,22 @@ impl Repair {
             Scheme::AutoRec => autorec::scheme(self.tolerances),
             Scheme::AutoRecMm => autorec::scheme_mm24(autorec::Options::default(), seed),
             Scheme::Art => art::paper(Reading::Extra, seed),
+            Scheme::ArtEgreedy => art::egreedy(Reading::Extra, art::Arms::default(), seed),
+            Scheme::ArtUcb => art::ucb(Reading::Extra, art::Arms::default(), seed),
+            Scheme::ArtDqn => match &self.network {
+                Some(network) => art::dqn(network.clone(), Reading::Extra, seed),
+                None => Arq::scheme(),
+            },
             Scheme::Or3 => fixed::or3(Reading::Copies),
         }
     }
+}
+
+/// The network in a file of weights.
+fn load(path: &Path) -> Result<Arc<Network>, Error> {
+    let bad = |why: &dyn fmt::Display| Error::new(format!("weights {}: {why}", path.display()));
+    let bytes = std::fs::read(path).map_err(|e| bad(&e))?;
+    Network::from_bytes(&bytes).map(Arc::new).map_err(|e| bad(&e))
 }
 
 /// The cohorts of a configuration.
@@ -97,8 +116,12 @@ pub struct Cohorts {
 
 impl Cohorts {
     /// Without cohorts in the configuration there is one, of everybody.
-    pub fn new(config: &Config) -> Self {
+    ///
+    /// # Errors
+    /// One line: a scheme wants a network and there is none, or its file cannot be read.
+    pub fn new(config: &Config) -> Result<Self, Error> {
         let all = &config.recovery;
+        let network = all.dqn.as_deref().map(load).transpose()?;
         let repair =
             |scheme: Option<_>, latency: Option<_>, cost: Option<_>, goodput: Option<_>| {
                 let tolerances = Tolerances {
@@ -106,7 +129,9 @@ impl Cohorts {
                     cost: cost.unwrap_or(all.cost),
                     goodput: goodput.unwrap_or(all.goodput),
                 };
-                Repair { scheme: scheme.unwrap_or(all.scheme), tolerances }
+                let scheme = scheme.unwrap_or(all.scheme);
+                let network = network.clone().filter(|_| scheme == Scheme::ArtDqn);
+                Repair { scheme, tolerances, network }
             };
         let mut cohorts: Vec<_> = config
             .cohort
@@ -123,10 +148,16 @@ impl Cohorts {
         }
         if config.experiment.aa {
             // The same for everybody, so that the difference between cohorts is chance alone.
-            let repair = cohorts[0].repair;
-            cohorts.iter_mut().for_each(|cohort| cohort.repair = repair);
+            let repair = cohorts[0].repair.clone();
+            cohorts.iter_mut().for_each(|cohort| cohort.repair = repair.clone());
         }
-        Self { salt: config.experiment.salt.clone(), cohorts }
+        let wants = |repair: &Repair| repair.scheme == Scheme::ArtDqn && repair.network.is_none();
+        if cohorts.iter().any(|cohort| wants(&cohort.repair)) {
+            return Err(Error::new(
+                "the scheme \"art-dqn\" needs [recovery] dqn, a file of weights",
+            ));
+        }
+        Ok(Self { salt: config.experiment.salt.clone(), cohorts })
     }
 
     /// The cohort of a viewer.
@@ -172,7 +203,7 @@ mod tests {
     use super::*;
 
     fn cohorts(text: &str) -> Cohorts {
-        Cohorts::new(&Config::parse("edge.toml", text).expect("valid"))
+        Cohorts::new(&Config::parse("edge.toml", text).expect("valid")).expect("complete")
     }
 
     const TWO: &str = r#"
@@ -219,7 +250,7 @@ mod tests {
         ));
         let [control, treatment] = cohorts.all() else { panic!("two") };
         assert_eq!((control.repair.name(), treatment.repair.name()), ("arq", "autorec"));
-        let tolerances = treatment.repair.tolerances;
+        let tolerances = &treatment.repair.tolerances;
         assert_eq!(
             (tolerances.latency.as_millis(), tolerances.cost, tolerances.goodput),
             (50, 0.1, 0.2)
@@ -229,12 +260,29 @@ mod tests {
 
     #[test]
     fn every_scheme_of_the_configuration_is_made() {
-        for word in ["arq", "autorec", "autorec-mm", "art", "or3"] {
+        for word in ["arq", "autorec", "autorec-mm", "art", "art-egreedy", "art-ucb", "or3"] {
             let cohorts = cohorts(&format!("recovery.scheme = \"{word}\""));
-            let repair = cohorts.all()[0].repair;
+            let repair = &cohorts.all()[0].repair;
             assert_eq!(repair.name(), word);
             assert!(repair.scheme(1).name.starts_with(word), "{}", repair.scheme(1).name);
         }
+    }
+
+    #[test]
+    fn a_trained_network_comes_from_a_file_that_has_to_be_right() {
+        let file = tempfile::NamedTempFile::new().expect("a temporary file");
+        let refused = |text: &str| {
+            let config = Config::parse("edge.toml", text).expect("valid");
+            Cohorts::new(&config).expect_err("refused").to_string()
+        };
+        let dqn = "recovery.scheme = \"art-dqn\"";
+        assert!(refused(dqn).contains("needs [recovery] dqn"), "{}", refused(dqn));
+        let text = format!("{dqn}\nrecovery.dqn = {:?}", file.path());
+        assert!(refused(&text).starts_with("weights "), "{}", refused(&text));
+        let network = Network::untrained(&[8], 1).expect("small");
+        std::fs::write(file.path(), network.to_bytes()).expect("written");
+        let scheme = cohorts(&text).all()[0].repair.scheme(1);
+        assert_eq!(scheme.name, "art-dqn");
     }
 
     #[test]

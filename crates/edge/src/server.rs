@@ -92,7 +92,7 @@ impl State {
         };
         let previous = previous.map(|state| &state.quic);
         let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
-        let cohorts = Cohorts::new(&config);
+        let cohorts = Cohorts::new(&config)?;
         Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, live, cohorts, quic })
     }
 }

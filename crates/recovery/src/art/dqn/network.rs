@@ -117,8 +117,15 @@ impl Network {
         Self { steps: steps.collect() }
     }
 
-    /// A network that has learnt nothing: small random weights (He and others, "Delving deep into
-    /// rectifiers", 2015, with a uniform draw).
+    /// A network that has learnt nothing, with hidden layers of these sizes.
+    ///
+    /// # Errors
+    /// The sizes are out of range.
+    pub fn untrained(hidden: &[usize], seed: u64) -> Result<Self, BadNetwork> {
+        Self::random(hidden, &mut Random::new(seed))
+    }
+
+    /// Small random weights (He and others, "Delving deep into rectifiers", 2015, with a uniform draw).
     pub(crate) fn random(hidden: &[usize], random: &mut Random) -> Result<Self, BadNetwork> {
         let sizes = [&[INPUTS], hidden, &[ARMS]].concat();
         check(&sizes)?;
