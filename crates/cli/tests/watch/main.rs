@@ -208,6 +208,62 @@ fn a_view_over_a_lossy_path_leaves_a_qlog_that_agrees_with_the_counters() {
     assert!(bytes > 1_000_000, "content, frame headers of HTTP/3 and retransmissions: {bytes}");
 }
 
+/// AutoRec, journal version, section VIII-C: lost data P1 goes out again as P2, and its replicas as P3 and
+/// on, each under a number of its own; the qlog says so, and why there are as many.
+#[test]
+fn the_qlog_of_a_view_shows_renumbered_copies_and_why_there_are_as_many() {
+    let dir = tempfile::tempdir().expect("a directory");
+    content(dir.path(), 3_000_000);
+    let edge = edge(
+        dir.path(),
+        "[quic]\nqlog_dir = \"qlog\"\n[recovery]\nlatency = \"0s\"\ncost = 0.3\ngoodput = 1.0\n",
+    );
+    let link = ["link", "--listen", "127.0.0.1:0", "--rate", "20mbps", "--rtt", "30ms"];
+    let link = Relay::start(
+        mendcast(&link).args(["--loss", "5%", "--seed", "1", "--to"]).arg(edge.address.to_string()),
+    );
+    let output = watch(&format!("https://{}/a.bin", link.address), &["--insecure", "--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let file = std::fs::read_dir(dir.path().join("qlog")).expect("made").next().expect("a file");
+    let records = records(&file.expect("readable").path());
+    // By stream offset: packet numbers and triggers of what carried it.
+    let mut sent: std::collections::BTreeMap<u64, Vec<(u64, String)>> = Default::default();
+    for packet in records.iter().filter(|record| record["name"] == "transport:packet_sent") {
+        let data = &packet["data"];
+        let trigger = data["trigger"].as_str().unwrap_or("first").to_owned();
+        let number = data["header"]["packet_number"].as_u64().expect("a number");
+        for frame in data["frames"].as_array().expect("frames") {
+            if frame["frame_type"] == "stream" && frame["stream_id"] == 0 {
+                let offset = frame["offset"].as_u64().expect("an offset");
+                sent.entry(offset).or_default().push((number, trigger.clone()));
+            }
+        }
+    }
+    let chains: Vec<_> = sent.values().filter(|chain| chain.len() >= 3).collect();
+    assert!(chains.len() >= 20, "{} chains of copies", chains.len());
+    for chain in &chains {
+        assert_eq!(chain[0].1, "first", "{chain:?}");
+        assert!(chain.is_sorted_by(|a, b| a.0 < b.0), "{chain:?}");
+    }
+    let is_example = |chain: &&&Vec<(u64, String)>| {
+        let triggers: Vec<_> = chain.iter().map(|(_, trigger)| &trigger[..]).collect();
+        triggers.starts_with(&["first", "retransmit_reordered", "replica", "replica"])
+    };
+    assert!(chains.iter().any(|chain| is_example(&chain)), "{chains:?}");
+    let decisions: Vec<_> =
+        records.iter().filter(|r| r["name"] == "mendcast:recovery_decision").collect();
+    for decision in &decisions {
+        let data = &decision["data"];
+        let value = |name: &str| data[name].as_f64().unwrap_or_else(|| panic!("{name}: {data}"));
+        assert_eq!(data["scheme"], "autorec");
+        let least = value("k_alpha").min(value("k_beta")).min(value("k_gamma"));
+        let expected = if value("loss_rate") > 0.0 { least } else { 0.0 };
+        assert_eq!(value("level"), expected, "{data}");
+        assert!(value("guard_budget_bytes") >= 0.0);
+    }
+    assert!(decisions.iter().any(|d| d["data"]["level"].as_f64() > Some(0.0)), "{decisions:?}");
+}
+
 #[test]
 fn what_goes_wrong_is_one_line_and_exit_code_1() {
     let dir = tempfile::tempdir().expect("a directory");
