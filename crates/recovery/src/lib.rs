@@ -54,6 +54,23 @@ pub enum CopyKind {
     Probe,
 }
 
+/// A packet that arrived with content of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrival {
+    /// When it was sent.
+    pub sent: Timestamp,
+    /// What it was to its round; nothing if it was the packet that had been declared lost.
+    pub copy: Option<CopyKind>,
+}
+
+impl Arrival {
+    /// Whether it is the unit's first copy, which a replica of the same moment is not.
+    fn is_first(self, unit: &LostUnit) -> bool {
+        unit.first_copy == Some(self.sent)
+            && matches!(self.copy, Some(CopyKind::Retransmission | CopyKind::Probe))
+    }
+}
+
 /// Counters over the life of a connection. Packets are 1-RTT packets that were ack-eliciting.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Totals {
@@ -145,9 +162,9 @@ pub struct Recovery {
     /// Packets acknowledged and lost, for this second and the one before.
     heavy: [(u64, u64); 2],
     heavy_since: Timestamp,
-    /// Units finished by the acknowledgement that is being taken, with the sending of the
-    /// earliest-sent copy known to have arrived.
-    finishing: Vec<(UnitKey, LostUnit, Option<Timestamp>)>,
+    /// Units finished by the acknowledgement that is being taken, with the earliest-sent packet known
+    /// to have arrived.
+    finishing: Vec<(UnitKey, LostUnit, Option<Arrival>)>,
 }
 
 /// What a scheme may look at.
@@ -352,10 +369,11 @@ impl Recovery {
     pub fn on_copy_acked(&mut self, now: Timestamp, key: UnitKey, kind: CopyKind, sent: Timestamp) {
         self.totals.replicas_acked += u64::from(kind == CopyKind::Replica);
         // One acknowledgement may tell of several copies, and not in the order of their sending.
-        if let Some((.., first)) = self.finishing.iter_mut().find(|(known, ..)| *known == key)
-            && first.is_some_and(|first| sent < first)
+        let arrival = Arrival { sent, copy: Some(kind) };
+        if let Some((_, unit, by)) = self.finishing.iter_mut().find(|(known, ..)| *known == key)
+            && by.is_some_and(|by| sent < by.sent || arrival.is_first(unit))
         {
-            *first = Some(sent);
+            *by = Some(arrival);
         }
         let event = RecoveryEvent::CopySettled { now, unit: key, kind, acked: true };
         self.scheme.adapter.on_event(&event);
@@ -408,20 +426,19 @@ impl Recovery {
         self.table.on_partly_acked(key);
     }
 
-    /// All content of the unit has been acknowledged, the last of it with a packet that was sent at
-    /// `sent`, if that is known.
-    pub fn on_finished(&mut self, now: Timestamp, key: UnitKey, sent: Option<Timestamp>) {
+    /// All content of the unit has been acknowledged, the last of it with this packet, if that is known.
+    pub fn on_finished(&mut self, now: Timestamp, key: UnitKey, by: Option<Arrival>) {
         if let Some(unit) = self.table.remove(key) {
             self.scheme.scheduler.on_finished(key);
             let state = unit.clone();
             self.scheme.adapter.on_event(&RecoveryEvent::Finished { now, unit: key, state });
-            self.finishing.push((key, unit, sent));
+            self.finishing.push((key, unit, by));
         }
     }
 
     /// An acknowledgement has been taken wholly: what it finished is counted.
     pub fn on_ack_taken(&mut self) {
-        for (_, unit, sent) in self.finishing.drain(..) {
+        for (_, unit, by) in self.finishing.drain(..) {
             if let Some((round, copies)) = self.table.complete(&unit) {
                 let totals = &mut self.totals;
                 totals.finished += 1;
@@ -431,18 +448,20 @@ impl Recovery {
                 totals.rounds_max = totals.rounds_max.max(round);
                 self.interval.on_finished(round);
             }
-            match (sent, unit.first_copy) {
-                (Some(sent), Some(first)) if sent > first => {
-                    let latency = sent.since(unit.detected);
-                    self.latencies.add(latency);
-                    self.totals.goodput_bytes += u64::from(unit.bytes);
+            match by {
+                // What had been declared lost has arrived: the loss was none.
+                Some(Arrival { copy: None, .. }) => {
+                    if let Some(first) = unit.first_copy {
+                        self.unit_times.remove(first.since(unit.first_sent));
+                    }
+                    continue;
                 }
-                // It arrived before it was sent again: the loss was none.
-                (Some(sent), Some(first)) if sent < first => {
-                    self.unit_times.remove(first.since(unit.first_sent));
+                Some(by) if !by.is_first(&unit) => {
+                    self.latencies.add(by.sent.since(unit.detected));
                 }
-                _ => self.totals.goodput_bytes += u64::from(unit.bytes),
+                _ => {}
             }
+            self.totals.goodput_bytes += u64::from(unit.bytes);
         }
     }
 

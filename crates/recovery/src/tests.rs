@@ -10,6 +10,11 @@ fn arq() -> Recovery {
     Recovery::new(Arq::scheme(), None, Timestamp::ZERO)
 }
 
+/// A retransmission of this time.
+fn copy(ms: u64) -> Option<Arrival> {
+    Some(Arrival { sent: at(ms), copy: Some(CopyKind::Retransmission) })
+}
+
 #[test]
 fn a_lost_round_makes_the_unit_wait_again_with_the_next_round() {
     let mut r = arq();
@@ -32,10 +37,10 @@ fn recovery_latency_is_that_of_data_whose_retransmission_was_lost() {
     let mut r = arq();
     let once = r.open(at(100), at(40), 1_200);
     r.on_copy_sent(at(100), once, CopyKind::Retransmission);
-    r.on_finished(at(160), once, Some(at(100)));
+    r.on_finished(at(160), once, copy(100));
     let spurious = r.open(at(200), at(140), 1_200);
     r.on_copy_sent(at(200), spurious, CopyKind::Retransmission);
-    r.on_finished(at(210), spurious, Some(at(140)));
+    r.on_finished(at(210), spurious, Some(Arrival { sent: at(140), copy: None }));
     r.on_ack_taken();
     assert_eq!(r.latencies().count(), 0);
     let times = r.unit_times();
@@ -48,7 +53,7 @@ fn recovery_latency_is_that_of_data_whose_retransmission_was_lost() {
     r.on_copy_sent(at(300), twice, CopyKind::Retransmission);
     r.on_copy_lost(at(390), twice, CopyKind::Retransmission);
     r.on_copy_sent(at(391), twice, CopyKind::Retransmission);
-    r.on_finished(at(450), twice, Some(at(391)));
+    r.on_finished(at(450), twice, copy(391));
     r.on_ack_taken();
     assert_eq!(r.latencies().max(), Some(Duration::from_millis(91)));
     assert_eq!(r.latencies().count(), 1);
@@ -243,11 +248,11 @@ fn a_split_packet_is_finished_with_its_last_part_and_took_the_most_rounds_of_any
     }
     assert!(r.on_copy_lost(at(50), b, CopyKind::Retransmission));
     r.on_copy_sent(at(51), b, CopyKind::Retransmission);
-    r.on_finished(at(52), a, Some(at(1)));
-    r.on_finished(at(52), c, Some(at(1)));
+    r.on_finished(at(52), a, copy(1));
+    r.on_finished(at(52), c, copy(1));
     r.on_ack_taken();
     assert_eq!(r.totals().finished, 0);
-    r.on_finished(at(99), b, Some(at(51)));
+    r.on_finished(at(99), b, copy(51));
     r.on_ack_taken();
     let totals = r.totals();
     assert_eq!((totals.finished, totals.finished_late), (1, 1));
@@ -269,12 +274,24 @@ fn of_several_copies_in_one_acknowledgement_the_earliest_sent_ended_recovery() {
     r.on_copy_sent(at(110), key, CopyKind::Replica);
     r.on_copy_sent(at(120), key, CopyKind::Replica);
     // The acknowledgement tells of the newest first.
+    let replica = |ms| Some(Arrival { sent: at(ms), copy: Some(CopyKind::Replica) });
     r.on_copy_acked(at(180), key, CopyKind::Replica, at(120));
-    r.on_finished(at(180), key, Some(at(120)));
+    r.on_finished(at(180), key, replica(120));
     r.on_copy_acked(at(180), key, CopyKind::Replica, at(110));
     r.on_ack_taken();
     assert_eq!(r.latencies().max(), Some(Duration::from_millis(10)));
     assert_eq!((r.totals().rounds, r.totals().copies, r.totals().rounds_max), (1, 3, 1));
+    // In off-mode a replica leaves at the moment of the retransmission; what matters is which arrived.
+    for (arrives, count) in [(CopyKind::Replica, 2), (CopyKind::Retransmission, 2)] {
+        let key = r.open(at(200), at(140), 1_200);
+        r.on_copy_sent(at(200), key, CopyKind::Retransmission);
+        r.on_copy_sent(at(200), key, CopyKind::Replica);
+        r.on_finished(at(260), key, replica(200));
+        r.on_copy_acked(at(260), key, arrives, at(200));
+        r.on_ack_taken();
+        assert_eq!(r.latencies().count(), count, "{arrives:?}");
+    }
+    assert_eq!(r.latencies().sum(), Duration::from_millis(10), "none beyond the first");
 }
 
 #[test]
@@ -318,7 +335,7 @@ fn what_is_given_up_while_an_acknowledgement_is_taken_is_not_counted() {
     let mut r = arq();
     let a = r.open(at(0), at(0), 1_000);
     r.split(a, 400).expect("the unit is unfinished");
-    r.on_finished(at(1), a, Some(at(0)));
+    r.on_finished(at(1), a, copy(0));
     r.give_up();
     r.on_ack_taken();
     assert_eq!((r.totals().finished, r.is_empty()), (0, true));

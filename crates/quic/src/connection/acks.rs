@@ -17,7 +17,7 @@ use crate::streams::{StreamRange, Streams};
 use crate::wire::{AckFrame, TransportError, types};
 use congestion::{AckBatch, CongestionEvent, CongestionKind};
 use core::time::Duration;
-use recovery::{PathState, Recovery, UnitKey};
+use recovery::{Arrival, PathState, Recovery, UnitKey};
 use units::{PacketNumber, Timestamp};
 
 /// Persistent congestion: this many probe time-outs (RFC 9002, section 7.6.1).
@@ -70,9 +70,9 @@ impl Owners<'_> {
         }
     }
 
-    /// Finishes the unit if nothing of it is missing any more; `sent` is when the packet was sent
-    /// that brought this about, if it was a copy of the unit. Returns whether it is over.
-    fn settle_unit(&mut self, now: Timestamp, key: UnitKey, sent: Option<Timestamp>) -> bool {
+    /// Finishes the unit if nothing of it is missing any more; `by` is the packet that brought this
+    /// about, if one did. Returns whether it is over.
+    fn settle_unit(&mut self, now: Timestamp, key: UnitKey, by: Option<Arrival>) -> bool {
         if self.recovery.unit(key).is_none() {
             return true;
         }
@@ -82,7 +82,7 @@ impl Owners<'_> {
         }
         if missing.is_empty() {
             self.contents[key.index()] = Vec::new();
-            self.recovery.on_finished(now, key, sent);
+            self.recovery.on_finished(now, key, by);
         }
         missing.is_empty()
     }
@@ -266,8 +266,9 @@ impl Connection {
                     Carried::Stream(range) => owners.streams.on_acked(&range),
                     _ => tokens.iter().for_each(|token| owners.acked(token)),
                 }
+                let by = Arrival { sent: record.time_sent, copy: record.kind.copy() };
                 if let Some(key) = record.unit
-                    && !owners.settle_unit(now, key, Some(record.time_sent))
+                    && !owners.settle_unit(now, key, Some(by))
                     && !after_loss
                 {
                     owners.recovery.on_partly_acked(key);

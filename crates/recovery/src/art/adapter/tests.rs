@@ -134,7 +134,7 @@ fn one_round(r: &mut Recovery, arrived: [bool; 3]) {
     for (kind, arrived) in kinds.into_iter().zip(arrived) {
         if arrived {
             r.on_copy_acked(NOW, key, kind, NOW);
-            r.on_finished(NOW, key, Some(NOW));
+            r.on_finished(NOW, key, None);
         } else {
             r.on_copy_lost(NOW, key, kind);
         }

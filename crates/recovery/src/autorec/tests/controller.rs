@@ -1,5 +1,5 @@
 use super::*;
-use crate::{CopyKind, LostUnit, Recovery, RecoveryEvent, SendOpportunity, UnitKey};
+use crate::{Arrival, CopyKind, LostUnit, Recovery, RecoveryEvent, SendOpportunity, UnitKey};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ fn silence_then_off_mode_then_the_limit_then_an_acknowledgement() {
     reinject(&mut r, t3, &OFF, key);
     assert_eq!(r.poll_replica(t5, &OFF), None, "no more than the level");
     r.on_copy_acked(t6, key, CopyKind::Replica, t2);
-    r.on_finished(t6, key, Some(t2));
+    r.on_finished(t6, key, Some(Arrival { sent: t2, copy: Some(CopyKind::Replica) }));
     r.on_ack_taken();
     assert_eq!(r.poll_replica(t6, &OFF), None);
     assert_eq!(r.latencies().max(), Some(t2 - t1));
@@ -79,7 +79,7 @@ fn what_was_sent_longest_ago_is_sent_first() {
     reinject(&mut r, at(111), &OFF, b);
     // c is the oldest sending now, and b is gone before its time.
     assert_eq!(r.next_timeout(), Some(at(128)));
-    r.on_finished(at(120), b, Some(at(104)));
+    r.on_finished(at(120), b, None);
     reinject(&mut r, at(128), &ON, c);
     reinject(&mut r, at(130), &ON, a);
     reinject(&mut r, at(148), &ON, c);
@@ -127,7 +127,7 @@ fn autorec_at_level_4() -> Recovery {
     assert_eq!(r.scheme(), "autorec");
     let known = retransmitted(&mut r, at(500));
     assert_eq!(r.poll_replica(at(900), &OFF), None, "nothing is decided before the first interval");
-    r.on_finished(at(900), known, Some(at(500)));
+    r.on_finished(at(900), known, None);
     r.on_ack_taken();
     end_interval(&mut r, at(1_000), 5);
     r
@@ -269,7 +269,7 @@ proptest! {
                     told.sent(key, 0, now, level.get());
                 },
                 Step::Finish(n) => if let Some(key) = pick(&mut alive, n, true) {
-                    r.on_finished(now, key, Some(now));
+                    r.on_finished(now, key, None);
                     // First copies before `now` were not in vain.
                     r.on_ack_taken();
                     told.left(key);
@@ -321,7 +321,7 @@ fn a_scheme_that_takes_over_is_not_disturbed_by_units_of_the_former() {
     r.set_scheme(fixed(FixedLife::new(1).expect("in range")));
     assert_eq!(r.poll_replica(at(200), &OFF), None);
     r.on_copy_sent(at(210), old, CopyKind::Probe);
-    r.on_finished(at(220), old, Some(at(100)));
+    r.on_finished(at(220), old, None);
     let new = retransmitted(&mut r, at(230));
     assert_eq!(old.index(), new.index());
     reinject(&mut r, at(260), &ON, new);
@@ -343,7 +343,7 @@ fn utility_and_controller_work_together() {
             r.on_copy_sent(at(n * 400 + 2), key, CopyKind::Replica);
             sent += 1;
         }
-        r.on_finished(at(n * 400 + 60), key, Some(at(n * 400 + 1)));
+        r.on_finished(at(n * 400 + 60), key, None);
         r.on_ack_taken();
         replicas.insert(n, sent);
     }
