@@ -12,11 +12,15 @@ pub mod experiments;
 mod identity;
 mod live;
 mod plot;
+mod recovered;
 mod server;
 mod simulation;
 pub mod speed;
+mod traffic;
 
 pub use client::ClientKind;
 pub use event_log::EventLog;
 pub use live::{Arrival, Live, LiveOutcome};
-pub use simulation::{Cipher, Outcome, Scenario, run};
+pub use recovered::{Decision, Diary, FinishedUnit, Pages, Recovered, SchemeMaker};
+pub use simulation::{Cipher, Outcome, Sample, Scenario, run};
+pub use traffic::Traffic;

@@ -13,13 +13,15 @@ use quic::{
     Addresses, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome, RetryPolicy,
     Stats, TransportConfig,
 };
-use units::{Ecn, StreamId, Timestamp};
+use units::{Ecn, Rate, StreamId, Timestamp};
 
 use crate::client::IDLE_TIMEOUT;
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::live::Source;
+use crate::recovered::Recovered;
 use crate::simulation::{Cipher, Scenario};
+use crate::traffic::{Frames, Traffic};
 
 /// Bytes of the pattern; it repeats.
 const PATTERN: usize = 65_521;
@@ -39,6 +41,8 @@ pub(crate) struct Server {
     request: Vec<u8>,
     answer: Option<(StreamId, u64)>,
     sent: u64,
+    /// What of the answer is there to be sent yet, if it comes in frames.
+    frames: Option<Frames>,
     /// The live stream, if it is one that is asked for.
     pub source: Option<Source>,
     pattern: Bytes,
@@ -79,6 +83,19 @@ impl Server {
         });
         let transport = TransportConfig {
             congestion: scenario.congestion,
+            detection: scenario.detection,
+            guard: scenario.guard.clone(),
+            scheme: {
+                let (maker, seed) = (scenario.scheme.clone(), scenario.seed);
+                let diary = scenario.diary.clone();
+                Arc::new(move || {
+                    let scheme = maker.make(seed);
+                    match &diary {
+                        Some(diary) => diary.keep(scheme),
+                        None => scheme,
+                    }
+                })
+            },
             idle_timeout: IDLE_TIMEOUT,
             handshake_timeout: IDLE_TIMEOUT,
             observer,
@@ -103,7 +120,14 @@ impl Server {
             request: Vec::new(),
             answer: None,
             sent: 0,
-            source: scenario.live.map(Source::new),
+            frames: match scenario.traffic {
+                Traffic::Frames { rate, fps } => Some(Frames::new(rate, fps)),
+                _ => None,
+            },
+            source: match scenario.traffic {
+                Traffic::Live(live) => Some(Source::new(live)),
+                _ => None,
+            },
             pattern: pattern(),
             reply: Vec::new(),
             batch: vec![0; 65_507],
@@ -114,7 +138,20 @@ impl Server {
     pub(crate) fn deadline(&mut self) -> Option<Timestamp> {
         let connection = self.endpoint.connection(self.handle?)?.deadline();
         let source = self.source.as_ref().and_then(Source::deadline);
-        connection.into_iter().chain(source).min()
+        let frame = self.frames.as_ref().and_then(Frames::deadline);
+        connection.into_iter().chain(source).chain(frame).min()
+    }
+
+    /// What loss recovery was like until `now`.
+    pub(crate) fn recovered(&mut self, now: Timestamp) -> Recovered {
+        let connection = self.handle.and_then(|handle| self.endpoint.connection(handle));
+        connection.map(|connection| Recovered::of(connection, now)).unwrap_or_default()
+    }
+
+    /// The congestion window and the bytes in flight, and the pacing rate.
+    pub(crate) fn sending(&mut self) -> Option<(u64, u64, Option<Rate>)> {
+        let connection = self.endpoint.connection(self.handle?)?;
+        Some((connection.window(), connection.in_flight(), connection.pacing_rate()))
     }
 
     pub(crate) fn on_timeout(&mut self, now: Timestamp) {
@@ -145,9 +182,12 @@ impl Server {
         if let Some(source) = &mut self.source {
             source.publish(now);
         }
+        if let Some(frames) = &mut self.frames {
+            frames.publish(now);
+        }
         while let Some(event) = self.endpoint.poll_event(handle) {
             if let Event::Stream(StreamEvent::Readable(id)) = event {
-                self.read(handle, id);
+                self.read(now, handle, id);
             }
         }
         loop {
@@ -163,7 +203,7 @@ impl Server {
         }
     }
 
-    fn read(&mut self, handle: Handle, id: StreamId) {
+    fn read(&mut self, now: Timestamp, handle: Handle, id: StreamId) {
         let Some(connection) = self.endpoint.connection(handle) else { return };
         while let Ok(ReadOutcome::Data(data)) = connection.read(id, 4_096) {
             self.request.extend_from_slice(&data);
@@ -175,6 +215,9 @@ impl Server {
             }
             let bytes = line.trim().strip_prefix("GET ").and_then(|n| n.parse().ok());
             self.answer = Some((id, bytes.unwrap_or(0)));
+            if let Some(frames) = &mut self.frames {
+                frames.begin(now);
+            }
         }
     }
 
@@ -184,9 +227,10 @@ impl Server {
         if let Some(source) = &mut self.source {
             return source.fill(connection);
         }
-        while self.sent < total && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {
+        let there = self.frames.as_ref().map_or(total, |frames| frames.bytes().min(total));
+        while self.sent < there && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {
             let at = (self.sent % PATTERN as u64) as usize;
-            let len = ((PATTERN - at) as u64).min(total - self.sent);
+            let len = ((PATTERN - at) as u64).min(there - self.sent);
             if connection.write(id, self.pattern.slice(at..at + len as usize)).is_err() {
                 self.answer = None;
                 return;

@@ -4,17 +4,24 @@ use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
-use links::{Packet, Path, PathConfig, UDP_IPV4_HEADERS};
+use congestion::Algorithm;
+use links::{Counters, Packet, Path, PathConfig, UDP_IPV4_HEADERS};
+use quic::detection::Detection;
 use quic::{Addresses, Stats};
-use units::{Ecn, Timestamp};
+use recovery::Guard;
+use units::{Ecn, Rate, Timestamp};
 
-use crate::client::{self, ClientKind, Request};
+use crate::client::{self, ClientKind, Request, Viewer};
 use crate::event_log::EventLog;
-use crate::live::{Live, LiveOutcome};
+use crate::live::LiveOutcome;
+use crate::recovered::{Diary, Recovered, SchemeMaker};
 use crate::server::Server;
+use crate::traffic::Traffic;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
+/// The clients' addresses.
+const CLIENTS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3))];
 /// The client's first port; each rebinding takes the next.
 const FIRST_PORT: u16 = 40_000;
 /// Turns without progress of the clock after which a run counts as stuck.
@@ -39,11 +46,18 @@ pub struct Scenario {
     /// Protection of 1-RTT packets, at both ends.
     pub cipher: Cipher,
     /// The server's congestion controller.
-    pub congestion: congestion::Algorithm,
-    /// Bytes that the client asks for, if it does not ask for a live stream.
-    pub bytes: u64,
-    /// The live stream that the client asks for.
-    pub live: Option<Live>,
+    pub congestion: Algorithm,
+    /// The server's rules of loss detection.
+    pub detection: Detection,
+    /// The server's recovery scheme.
+    pub scheme: SchemeMaker,
+    /// What bounds its replicas.
+    pub guard: Option<Guard>,
+    /// What the client asks for.
+    pub traffic: Traffic,
+    /// A second server and client on the same path: this controller, scheme and traffic, otherwise
+    /// as the first.
+    pub rival: Option<(Algorithm, SchemeMaker, Traffic)>,
     /// The client's flow-control window in bytes.
     pub window: u64,
     /// Of everything random.
@@ -55,7 +69,7 @@ pub struct Scenario {
     pub rebind_every: Option<Duration>,
     /// Timers of both ends fire at multiples of this: what sockets would do to short schedules.
     pub timer_granularity: Duration,
-    /// Virtual time at which the run is given up.
+    /// Virtual time at which the run is given up, or at which it ends if its traffic is endless.
     pub limit: Duration,
     /// Start of the span over which goodput is taken, after the slow start.
     pub measure_from: Duration,
@@ -63,6 +77,10 @@ pub struct Scenario {
     pub log_events: bool,
     /// Takes the time that the client's code needs, at the price of reading clocks.
     pub time_client: bool,
+    /// Keeps the first server's units and decisions.
+    pub diary: Option<Diary>,
+    /// Takes a [`Sample`] this often.
+    pub sample_every: Option<Duration>,
 }
 
 impl Default for Scenario {
@@ -72,9 +90,12 @@ impl Default for Scenario {
             path: PathConfig::default(),
             client: ClientKind::Quinn,
             cipher: Cipher::Real,
-            congestion: congestion::Algorithm::Cubic,
-            bytes: 1_000_000,
-            live: None,
+            congestion: Algorithm::Cubic,
+            detection: Detection::default(),
+            scheme: SchemeMaker::default(),
+            guard: None,
+            traffic: Traffic::Download { bytes: 1_000_000 },
+            rival: None,
             window: 16 << 20,
             seed: 1,
             rebind_every: None,
@@ -83,14 +104,33 @@ impl Default for Scenario {
             measure_from: Duration::ZERO,
             log_events: true,
             time_client: false,
+            diary: None,
+            sample_every: None,
         }
     }
+}
+
+/// The state of the first sender, for plots over time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sample {
+    /// When.
+    pub at: Timestamp,
+    /// Congestion window in bytes.
+    pub window: u64,
+    /// Bytes in flight.
+    pub in_flight: u64,
+    /// Pacing rate, if there is one.
+    pub pacing_rate: Option<Rate>,
+    /// Stream bytes that the client has received.
+    pub received: u64,
+    /// Bytes that wait for the bottleneck.
+    pub queued: u64,
 }
 
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The whole answer arrived.
+    /// The whole answer arrived; of endless traffic, all that arrived did so until the limit.
     pub completed: bool,
     /// Every byte that arrived is the one that was asked for.
     pub intact: bool,
@@ -102,18 +142,26 @@ pub struct Outcome {
     pub received: u64,
     /// Stream bytes received after [`Scenario::measure_from`], and in how much time.
     pub measured: (u64, Duration),
-    /// Bytes on the wire towards the client, headers included, that were delivered.
+    /// Bytes on the wire towards the clients, headers included, that were delivered.
     pub wire_bytes: u64,
     /// Packets offered to both links.
     pub packets: u64,
+    /// What became of the packets towards the clients.
+    pub down: Counters,
     /// SHA-256 of the event log, and its lines.
     pub event_log: (String, u64),
     /// The server's counters.
     pub stats: Stats,
-    /// Wall time spent in the client's code, if [`Scenario::time_client`].
+    /// The server's loss recovery.
+    pub recovery: Recovered,
+    /// Wall time spent in the clients' code, if [`Scenario::time_client`].
     pub client_time: Duration,
     /// What came of a live view.
     pub live: Option<LiveOutcome>,
+    /// What came of the second server and client; packets and links are counted in the first only.
+    pub rival: Option<Box<Outcome>>,
+    /// The first sender over time, if [`Scenario::sample_every`].
+    pub samples: Vec<Sample>,
 }
 
 fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
@@ -146,6 +194,104 @@ impl Stopwatch {
     }
 }
 
+/// One server and its client. An end acts only after something happened to it.
+struct Flow {
+    server: Server,
+    client: Box<dyn Viewer>,
+    traffic: Traffic,
+    address: SocketAddr,
+    rebind_at: Option<Timestamp>,
+    is_client_due: bool,
+    is_server_due: bool,
+    client_at: Option<Timestamp>,
+    server_at: Option<Timestamp>,
+    /// Stream bytes received before goodput is taken, and until when.
+    before_measuring: (u64, Timestamp),
+}
+
+impl Flow {
+    fn new(scenario: &Scenario, address: IpAddr, log: &EventLog) -> Result<Self, String> {
+        let client = client::start(Request {
+            kind: scenario.client,
+            cipher: scenario.cipher,
+            server: SERVER,
+            traffic: scenario.traffic,
+            window: scenario.window,
+            seed: scenario.seed,
+            // A viewer that only receives has nothing to say from its new address otherwise.
+            keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
+        })?;
+        Ok(Self {
+            server: Server::new(scenario, log),
+            client,
+            traffic: scenario.traffic,
+            address: SocketAddr::new(address, FIRST_PORT),
+            rebind_at: None,
+            is_client_due: true,
+            is_server_due: false,
+            client_at: None,
+            server_at: None,
+            before_measuring: (0, Timestamp::ZERO),
+        })
+    }
+
+    fn is_over(&self) -> bool {
+        let download = self.client.download();
+        download.finished || download.failed.is_some()
+    }
+
+    /// Gives the client another port when it is time.
+    fn rebind(&mut self, now: Timestamp, every: Duration) {
+        if self.client.download().received == 0 {
+            self.rebind_at = Some(now + every);
+        } else if self.rebind_at.is_some_and(|at| now >= at) {
+            let port = self.address.port().checked_add(1).unwrap_or(FIRST_PORT);
+            self.address.set_port(port);
+            self.rebind_at = Some(now + every);
+        }
+    }
+
+    fn outcome(
+        &mut self,
+        now: Timestamp,
+        path: &Path<Datagram>,
+        log: &EventLog,
+        client_time: Duration,
+    ) -> Outcome {
+        let recovery = self.server.recovered(now);
+        let download = self.client.download();
+        let live = self.server.source.as_ref().map(|source| LiveOutcome {
+            arrivals: download.arrivals().to_vec(),
+            skips: source.skips,
+            most_unsent: source.most_unsent,
+        });
+        let all = match self.traffic {
+            Traffic::Download { bytes } => download.finished && download.received == bytes,
+            Traffic::Live(_) => download.finished,
+            Traffic::Frames { .. } | Traffic::Unbounded => download.failed.is_none(),
+        };
+        let (received, since) = self.before_measuring;
+        Outcome {
+            completed: all,
+            intact: download.intact,
+            failed: download.failed.clone(),
+            duration: now.since(Timestamp::ZERO),
+            received: download.received,
+            measured: (download.received - received, now.since(since)),
+            wire_bytes: path.down.counters().delivered.bytes,
+            packets: path.down.counters().sent.packets + path.up.counters().sent.packets,
+            down: *path.down.counters(),
+            event_log: log.digest(),
+            stats: self.server.stats,
+            recovery,
+            client_time,
+            live,
+            rival: None,
+            samples: Vec::new(),
+        }
+    }
+}
+
 /// Runs a scenario.
 ///
 /// # Errors
@@ -153,33 +299,30 @@ impl Stopwatch {
 /// links' books do not balance.
 pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
     let log = EventLog::default();
-    let mut server = Server::new(scenario, &log);
-    let mut client = client::start(Request {
-        kind: scenario.client,
-        cipher: scenario.cipher,
-        server: SERVER,
-        bytes: scenario.bytes,
-        live: scenario.live,
-        window: scenario.window,
-        seed: scenario.seed,
-        // A viewer that only receives has nothing to say from its new address otherwise.
-        keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
-    })?;
+    let mut flows = vec![Flow::new(scenario, CLIENTS[0], &log)?];
+    if let Some((congestion, scheme, traffic)) = &scenario.rival {
+        let rival = Scenario {
+            congestion: *congestion,
+            scheme: scheme.clone(),
+            traffic: *traffic,
+            seed: scenario.seed.wrapping_add(1 << 32),
+            diary: None,
+            rival: None,
+            ..scenario.clone()
+        };
+        flows.push(Flow::new(&rival, CLIENTS[1], &log)?);
+    }
     let mut path: Path<Datagram> = Path::new(&scenario.path, scenario.seed, "path");
     let mut spare: Vec<Vec<u8>> = Vec::new();
     let mut stopwatch = Stopwatch { is_on: scenario.time_client, total: Duration::ZERO };
     let granularity = scenario.timer_granularity;
     let end = Timestamp::ZERO + scenario.limit;
     let measure_from = Timestamp::ZERO + scenario.measure_from;
-    let mut before_measuring = (0, Timestamp::ZERO);
     let mut now = Timestamp::ZERO;
     let mut turns = 0;
-    // An end acts only after something happened to it.
-    let (mut is_client_due, mut is_server_due) = (true, false);
-    let (mut client_at, mut server_at) = (None, None);
     let mut sent = Vec::new();
-    let mut address = SocketAddr::new(CLIENT, FIRST_PORT);
-    let mut rebind_at = None;
+    let mut samples = Vec::new();
+    let mut sample_at = scenario.sample_every.map(|_| Timestamp::ZERO);
 
     let packet = |spare: &mut Vec<Vec<u8>>, client: SocketAddr, ecn: Ecn, data: &[u8]| {
         let mut buffer = spare.pop().unwrap_or_default();
@@ -189,56 +332,67 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         Packet { size, ecn, payload: Datagram { client, data: buffer } }
     };
     loop {
-        if client.download().received == 0 {
-            rebind_at = scenario.rebind_every.map(|every| now + every);
-        } else if let (Some(at), Some(every)) = (rebind_at, scenario.rebind_every)
+        for flow in &mut flows {
+            if let Some(every) = scenario.rebind_every {
+                flow.rebind(now, every);
+            }
+            if flow.is_client_due {
+                let address = flow.address;
+                stopwatch.time(|| {
+                    flow.client.drive(now, &mut |ecn, data| {
+                        sent.push(packet(&mut spare, address, ecn, data));
+                    });
+                });
+                sent.drain(..).for_each(|packet| path.up.send(now, packet));
+                flow.client_at = flow.client.deadline().map(|at| round_up(at, granularity));
+            }
+            if flow.is_server_due {
+                flow.server.drive(now, |remote, ecn, data| {
+                    path.down.send(now, packet(&mut spare, remote, ecn, data));
+                });
+                flow.server_at = flow.server.deadline().map(|at| round_up(at, granularity));
+            }
+            (flow.is_client_due, flow.is_server_due) = (false, false);
+        }
+        if let (Some(at), Some(every)) = (sample_at, scenario.sample_every)
             && now >= at
         {
-            let port = address.port().checked_add(1).unwrap_or(FIRST_PORT);
-            address.set_port(port);
-            rebind_at = Some(now + every);
+            sample_at = Some(at + every);
+            if let Some((window, in_flight, pacing_rate)) = flows[0].server.sending() {
+                let received = flows[0].client.download().received;
+                let queued = path.down.queued_bytes();
+                samples.push(Sample { at: now, window, in_flight, pacing_rate, received, queued });
+            }
         }
-        if is_client_due {
-            stopwatch.time(|| {
-                client.drive(now, &mut |ecn, data| {
-                    sent.push(packet(&mut spare, address, ecn, data));
-                });
-            });
-            sent.drain(..).for_each(|packet| path.up.send(now, packet));
-            client_at = client.deadline().map(|at| round_up(at, granularity));
-        }
-        if is_server_due {
-            server.drive(now, |remote, ecn, data| {
-                path.down.send(now, packet(&mut spare, remote, ecn, data));
-            });
-            server_at = server.deadline().map(|at| round_up(at, granularity));
-        }
-        (is_client_due, is_server_due) = (false, false);
-        if client.download().finished || client.download().failed.is_some() {
+        if flows.iter().all(Flow::is_over) {
             break;
         }
-        let next = [path.next_event(), server_at, client_at].into_iter().flatten().min();
+        let timers = flows.iter().flat_map(|flow| [flow.server_at, flow.client_at]);
+        let next = timers.chain([path.next_event()]).flatten().min();
         let Some(next) = next.filter(|&at| at <= end) else { break };
         turns = if next > now { 0 } else { turns + 1 };
         if turns > MAX_TURNS {
             return Err(format!(
-                "the clock stands still at {now:?} (seed {}): links {:?}, server {server_at:?}, \
-                 client {client_at:?}",
+                "the clock stands still at {now:?} (seed {}): links {:?}, server {:?}, client {:?}",
                 scenario.seed,
                 path.next_event(),
+                flows[0].server_at,
+                flows[0].client_at,
             ));
         }
         now = now.max(next);
-        if now < measure_from {
-            before_measuring = (client.download().received, now);
-        }
-        if client_at.is_some_and(|at| at <= now) {
-            stopwatch.time(|| client.on_timeout(now));
-            is_client_due = true;
-        }
-        if server_at.is_some_and(|at| at <= now) {
-            server.on_timeout(now);
-            is_server_due = true;
+        for flow in &mut flows {
+            if now < measure_from {
+                flow.before_measuring = (flow.client.download().received, now);
+            }
+            if flow.client_at.is_some_and(|at| at <= now) {
+                stopwatch.time(|| flow.client.on_timeout(now));
+                flow.is_client_due = true;
+            }
+            if flow.server_at.is_some_and(|at| at <= now) {
+                flow.server.on_timeout(now);
+                flow.is_server_due = true;
+            }
         }
         while let Some(delivered) = path.up.poll(now) {
             let Datagram { client, mut data } = delivered.packet.payload;
@@ -246,47 +400,38 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
                 corruption.apply(&mut data);
             }
             let addresses = Addresses { remote: client, local: None };
-            let reply = server.on_datagram(now, addresses, delivered.packet.ecn, &mut data);
-            if let Some(reply) = reply {
-                path.down.send(now, packet(&mut spare, client, Ecn::NotEct, reply));
+            if let Some(flow) = flows.iter_mut().find(|flow| flow.address.ip() == client.ip()) {
+                let ecn = delivered.packet.ecn;
+                let reply = flow.server.on_datagram(now, addresses, ecn, &mut data);
+                if let Some(reply) = reply {
+                    path.down.send(now, packet(&mut spare, client, Ecn::NotEct, reply));
+                }
+                flow.is_server_due = true;
             }
             spare.push(data);
-            is_server_due = true;
         }
         while let Some(delivered) = path.down.poll(now) {
             let Datagram { client: to, mut data } = delivered.packet.payload;
             if let Some(corruption) = delivered.corruption {
                 corruption.apply(&mut data);
             }
-            if to == address {
-                stopwatch.time(|| client.on_datagram(now, delivered.packet.ecn, &data));
-                is_client_due = true;
+            if let Some(flow) = flows.iter_mut().find(|flow| flow.address == to) {
+                stopwatch.time(|| flow.client.on_datagram(now, delivered.packet.ecn, &data));
+                flow.is_client_due = true;
             }
             spare.push(data);
         }
     }
     path.up.check_conservation().map_err(|e| e.to_string())?;
     path.down.check_conservation().map_err(|e| e.to_string())?;
-    let download = client.download();
-    let live = server.source.as_ref().map(|source| LiveOutcome {
-        arrivals: download.arrivals().to_vec(),
-        skips: source.skips,
-        most_unsent: source.most_unsent,
-    });
-    Ok(Outcome {
-        completed: download.finished && (live.is_some() || download.received == scenario.bytes),
-        intact: download.intact,
-        failed: download.failed.clone(),
-        duration: now.since(Timestamp::ZERO),
-        received: download.received,
-        measured: (download.received - before_measuring.0, now.since(before_measuring.1)),
-        wire_bytes: path.down.counters().delivered.bytes,
-        packets: path.down.counters().sent.packets + path.up.counters().sent.packets,
-        event_log: log.digest(),
-        stats: server.stats,
-        client_time: stopwatch.total,
-        live,
-    })
+    if flows.iter().any(|flow| flow.traffic.is_endless()) {
+        now = now.max(end);
+    }
+    let mut outcomes = flows.iter_mut().map(|f| f.outcome(now, &path, &log, stopwatch.total));
+    let first = outcomes.next().expect("there is a first flow");
+    let rival = outcomes.next().map(Box::new);
+    drop(outcomes);
+    Ok(Outcome { rival, samples, ..first })
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use links::{LinkConfig, PathConfig, Queue};
 use units::Rate;
 
 use crate::simulation::{Cipher, Scenario, run};
+use crate::traffic::Traffic;
 
 /// What a run took.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +49,7 @@ pub fn measure(cipher: Cipher, bytes: u64, seed: u64) -> Result<Measured, String
     let scenario = Scenario {
         path: PathConfig { up: LinkConfig { rate: None, ..down.clone() }, down },
         cipher,
-        bytes,
+        traffic: Traffic::Download { bytes },
         seed,
         log_events: false,
         ..Scenario::default()

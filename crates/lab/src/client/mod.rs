@@ -19,6 +19,7 @@ use crate::identity::{certificate, wall_clock};
 use crate::live::{Arrival, Live, Reception};
 use crate::server::pattern;
 use crate::simulation::Cipher;
+use crate::traffic::Traffic;
 
 /// Idle time-out of both ends: probes that back off through the worst of random paths stay below.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -78,9 +79,7 @@ pub(crate) struct Request {
     pub kind: ClientKind,
     pub cipher: Cipher,
     pub server: SocketAddr,
-    pub bytes: u64,
-    /// Instead of bytes.
-    pub live: Option<Live>,
+    pub traffic: Traffic,
     /// Flow-control window of stream and connection, in bytes.
     pub window: u64,
     pub seed: u64,
@@ -97,9 +96,16 @@ impl Request {
     }
 
     fn line(&self) -> String {
-        match self.live {
-            Some(_) => "LIVE\n".to_owned(),
-            None => format!("GET {}\n", self.bytes),
+        match self.traffic {
+            Traffic::Live(_) => "LIVE\n".to_owned(),
+            _ => format!("GET {}\n", self.traffic.bytes()),
+        }
+    }
+
+    fn live(&self) -> Option<Live> {
+        match self.traffic {
+            Traffic::Live(live) => Some(live),
+            _ => None,
         }
     }
 }

@@ -48,7 +48,7 @@ impl Client {
             endpoint,
             handle,
             connection,
-            download: Download::of(request.live),
+            download: Download::of(request.live()),
             request,
             stream: None,
             buffer: Vec::new(),

@@ -11,6 +11,7 @@ use units::Rate;
 use super::{Options, Row, Summary, in_parallel, report, statistics};
 use crate::client::ClientKind;
 use crate::simulation::{Scenario, run as simulate};
+use crate::traffic::Traffic;
 
 pub(super) const NAME: &str = "transport";
 
@@ -144,7 +145,7 @@ impl Spec {
         Ok(Scenario {
             path: PathConfig { down: link(loss), up: link(None) },
             congestion: point.congestion,
-            bytes,
+            traffic: Traffic::Download { bytes },
             window: (4 * bdp + 2 * queue).max(1 << 20).min(point.client.largest_window()),
             client: point.client,
             seed: point.seed,

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::simulation::{Scenario, run};
+use crate::traffic::Traffic;
 use links::{LinkConfig, PathConfig, Queue};
 use qoe::{FrameKind, Player, Policy};
 
@@ -16,7 +17,7 @@ fn scenario(rate: Rate, loss: &str) -> Scenario {
     Scenario {
         path: PathConfig { up, down },
         congestion: congestion::Algorithm::Bbr,
-        live: Some(Live::default()),
+        traffic: Traffic::Live(Live::default()),
         limit: Duration::from_secs(60),
         ..Scenario::default()
     }

@@ -17,7 +17,7 @@ fn scenario(seed: u64) -> Scenario {
     Scenario {
         path: PathConfig { up: down.clone(), down },
         congestion: congestion::Algorithm::Bbr,
-        bytes: 500_000,
+        traffic: Traffic::Download { bytes: 500_000 },
         window: 4 << 20,
         seed,
         limit: Duration::from_secs(60),
@@ -61,7 +61,7 @@ fn coarse_timers_slow_a_paced_sender_down() {
 fn a_nat_that_rebinds_often_does_not_stop_a_download() {
     for client in [ClientKind::Quinn, ClientKind::Noq] {
         let rebinding = Scenario {
-            bytes: 5_000_000,
+            traffic: Traffic::Download { bytes: 5_000_000 },
             rebind_every: Some(Duration::from_millis(400)),
             client,
             ..scenario(4)
@@ -86,7 +86,7 @@ fn the_same_seed_gives_the_same_event_log_and_another_seed_another() {
 #[test]
 fn a_path_without_loss_is_used_fully() {
     let mut long = scenario(3);
-    long.bytes = 30_000_000;
+    long.traffic = Traffic::Download { bytes: 30_000_000 };
     long.measure_from = Duration::from_secs(10);
     for congestion in congestion::Algorithm::ALL {
         long.congestion = congestion;
@@ -130,7 +130,7 @@ fn random_scenario(seed: u64) -> Scenario {
         client: if rng.random_bool(0.5) { ClientKind::Quinn } else { ClientKind::Noq },
         congestion: congestion::Algorithm::ALL
             [rng.random_range(0..congestion::Algorithm::ALL.len())],
-        bytes: rng.random_range(1..300_000),
+        traffic: Traffic::Download { bytes: rng.random_range(1..300_000) },
         seed,
         rebind_every: rng
             .random_bool(0.25)

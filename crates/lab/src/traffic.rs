@@ -1,0 +1,102 @@
+//! What a server has to send: a file, a live stream through the product's relay, or the two sources
+//! of the loss-recovery experiments, which never end: frames of equal size that leave the source
+//! as bursts, and bytes without bound (a sender that is never in off-mode).
+
+use core::time::Duration;
+
+use units::{Rate, Timestamp};
+
+use crate::live::Live;
+
+/// What the client asks for.
+#[derive(Clone, Copy, Debug)]
+pub enum Traffic {
+    /// So many bytes, which are all there at once.
+    Download {
+        /// How many.
+        bytes: u64,
+    },
+    /// A view of a live stream.
+    Live(Live),
+    /// A frame of `rate / fps` every `1 / fps`, from the request until the run's end. Nothing is
+    /// skipped: what the path cannot carry waits.
+    Frames {
+        /// Rate of the stream.
+        rate: Rate,
+        /// Frames per second, above 0.
+        fps: f64,
+    },
+    /// More than any path carries, until the run's end.
+    Unbounded,
+}
+
+impl Traffic {
+    /// Bytes that are asked for.
+    pub(crate) fn bytes(&self) -> u64 {
+        match self {
+            Self::Download { bytes } => *bytes,
+            _ => u64::MAX,
+        }
+    }
+
+    /// Whether the run's limit ends it, not its last byte.
+    pub(crate) fn is_endless(&self) -> bool {
+        matches!(self, Self::Frames { .. } | Self::Unbounded)
+    }
+}
+
+/// The source of [`Traffic::Frames`].
+#[derive(Debug)]
+pub(crate) struct Frames {
+    bytes_per_second: f64,
+    fps: f64,
+    start: Option<Timestamp>,
+    published: u64,
+}
+
+impl Frames {
+    pub(crate) fn new(rate: Rate, fps: f64) -> Self {
+        let bytes_per_second = rate.as_mbps_f64() * 1e6 / 8.0;
+        Self { bytes_per_second, fps, start: None, published: 0 }
+    }
+
+    /// The first frame is published.
+    pub(crate) fn begin(&mut self, now: Timestamp) {
+        self.start = Some(now);
+        self.published = 1;
+    }
+
+    /// When the next frame is due.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        Some(self.start? + Duration::from_secs_f64(self.published as f64 / self.fps))
+    }
+
+    pub(crate) fn publish(&mut self, now: Timestamp) {
+        while self.deadline().is_some_and(|due| due <= now) {
+            self.published += 1;
+        }
+    }
+
+    /// Bytes of all frames published.
+    pub(crate) fn bytes(&self) -> u64 {
+        (self.bytes_per_second * self.published as f64 / self.fps) as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_come_at_their_rate_and_add_up_to_the_streams() {
+        let mut frames = Frames::new(Rate::from_mbps(4), 25.0);
+        assert_eq!((frames.bytes(), frames.deadline()), (0, None));
+        frames.begin(Timestamp::from_millis(100));
+        assert_eq!(frames.bytes(), 20_000);
+        assert_eq!(frames.deadline(), Some(Timestamp::from_millis(140)));
+        frames.publish(Timestamp::from_millis(139));
+        assert_eq!(frames.bytes(), 20_000);
+        frames.publish(Timestamp::from_millis(1_090));
+        assert_eq!(frames.bytes(), 500_000);
+    }
+}
