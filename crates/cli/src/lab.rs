@@ -1,6 +1,6 @@
 //! `mendcast lab`: experiments in virtual time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use ::lab::experiments::{self, Options};
 use clap::{Args, Subcommand};
@@ -20,9 +20,9 @@ enum Command {
         /// Names of experiments, with `*` for any text, or `all`.
         #[arg(required = true)]
         names: Vec<String>,
-        /// Runs per point.
-        #[arg(long, default_value_t = 1)]
-        runs: u64,
+        /// Runs per point; by default as the experiment has it for a quick look.
+        #[arg(long)]
+        runs: Option<u64>,
         /// Threads; 0 for one per core.
         #[arg(long, default_value_t = 0)]
         jobs: usize,
@@ -41,6 +41,12 @@ enum Command {
         /// The experiment's directory.
         dir: PathBuf,
     },
+    /// Print the results in directories as one page of Markdown.
+    Results {
+        /// The experiments' directories.
+        #[arg(required = true)]
+        dirs: Vec<PathBuf>,
+    },
 }
 
 impl Arguments {
@@ -53,6 +59,11 @@ impl Arguments {
                 Ok(())
             }
             Command::Report { dir } => experiments::report(&dir),
+            Command::Results { dirs } => {
+                let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
+                print!("{}", experiments::results(&dirs)?);
+                Ok(())
+            }
             Command::Run { names, runs, jobs, seed, out, spec } => {
                 let spec = spec
                     .map(|path| {
@@ -77,8 +88,8 @@ impl Arguments {
                     }
                     for name in matching {
                         let folder = out.join(name);
-                        let options = Options { runs, jobs, seed };
-                        if !experiments::run(name, spec.as_deref(), options, &folder)? {
+                        let options = Options { runs: runs.unwrap_or(1), jobs, seed };
+                        if !experiments::run(name, spec.as_deref(), runs, options, &folder)? {
                             failed.push(name);
                         }
                         eprintln!("{name}: {}", folder.join("report.html").display());

@@ -9,6 +9,7 @@
 mod client;
 mod event_log;
 pub mod experiments;
+mod figures;
 mod identity;
 mod live;
 mod plot;

@@ -6,6 +6,24 @@ use plotters::prelude::*;
 pub(crate) struct Series {
     pub name: String,
     pub points: Vec<(f64, f64)>,
+    /// Lower and upper end of an interval at each x.
+    pub band: Vec<(f64, f64, f64)>,
+    /// Points are joined by a line.
+    pub joined: bool,
+    /// Points are marked: by dots, or if they are not joined, by crosses.
+    pub dots: bool,
+}
+
+impl Series {
+    /// Measurements.
+    pub(crate) fn line(name: String) -> Self {
+        Self { name, points: Vec::new(), band: Vec::new(), joined: true, dots: true }
+    }
+
+    /// Somebody else's numbers.
+    pub(crate) fn marks(name: String) -> Self {
+        Self { joined: false, ..Self::line(name) }
+    }
 }
 
 /// The y axis.
@@ -20,8 +38,8 @@ pub(crate) enum Scale {
 /// What is plotted against what.
 pub(crate) struct Chart {
     pub title: String,
-    pub x: &'static str,
-    pub y: &'static str,
+    pub x: String,
+    pub y: String,
     pub scale: Scale,
 }
 
@@ -89,8 +107,8 @@ impl Chart {
             .map_err(text)?;
         chart
             .configure_mesh()
-            .x_desc(self.x)
-            .y_desc(self.y)
+            .x_desc(&self.x)
+            .y_desc(&self.y)
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12))
             .label_style(("sans-serif", 14))
@@ -103,18 +121,36 @@ impl Chart {
             let is_again = index >= COLOURS.len();
             let points = series.points.iter().map(|&(x, y)| (x, self.place(y)));
             let points: Vec<(f64, f64)> = points.filter(|point| point.1.is_finite()).collect();
-            let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
-            chart.draw_series(line).map_err(text)?;
+            if series.band.len() > 1 {
+                let lower = series.band.iter().map(|&(x, low, _)| (x, self.place(low)));
+                let upper = series.band.iter().rev().map(|&(x, _, high)| (x, self.place(high)));
+                let outline: Vec<(f64, f64)> = lower.chain(upper).collect();
+                let band = Polygon::new(outline, colour.mix(0.15).filled());
+                chart.draw_series([band]).map_err(text)?;
+            }
+            if series.joined {
+                let line = LineSeries::new(points.iter().copied(), colour.stroke_width(2));
+                chart.draw_series(line).map_err(text)?;
+            }
             let fill = if is_again { WHITE.filled() } else { colour.filled() };
-            let dots = points.iter().flat_map(|&point| {
-                [Circle::new(point, 4, fill), Circle::new(point, 4, colour.stroke_width(2))]
-            });
-            chart.draw_series(dots).map_err(text)?;
+            if series.dots && series.joined {
+                let dots = points.iter().flat_map(|&point| {
+                    [Circle::new(point, 4, fill), Circle::new(point, 4, colour.stroke_width(2))]
+                });
+                chart.draw_series(dots).map_err(text)?;
+            } else if series.dots {
+                let marks = points.iter().map(|&p| Cross::new(p, 6, colour.stroke_width(2)));
+                chart.draw_series(marks).map_err(text)?;
+            }
             let y = 44 + 20 * index as i32;
-            let stroke = PathElement::new([(4, y), (28, y)], colour.stroke_width(2));
-            right.draw(&stroke).map_err(text)?;
-            right.draw(&Circle::new((16, y), 4, fill)).map_err(text)?;
-            right.draw(&Circle::new((16, y), 4, colour.stroke_width(2))).map_err(text)?;
+            if series.joined {
+                let stroke = PathElement::new([(4, y), (28, y)], colour.stroke_width(2));
+                right.draw(&stroke).map_err(text)?;
+                right.draw(&Circle::new((16, y), 4, fill)).map_err(text)?;
+                right.draw(&Circle::new((16, y), 4, colour.stroke_width(2))).map_err(text)?;
+            } else {
+                right.draw(&Cross::new((16, y), 6, colour.stroke_width(2))).map_err(text)?;
+            }
             let name = Text::new(series.name.clone(), (36, y - 7), ("sans-serif", 14));
             right.draw(&name).map_err(text)?;
         }
@@ -136,9 +172,12 @@ mod tests {
         let series = |name: &str, y: f64| Series {
             name: name.to_owned(),
             points: vec![(1.0, y), (2.0, 10.0 * y)],
+            band: vec![(1.0, 0.9 * y, y), (2.0, 9.0 * y, 11.0 * y)],
+            ..Series::marks(String::new())
         };
         for scale in [Scale::From(0.9), Scale::Log] {
-            let chart = Chart { title: "T".to_owned(), x: "xs", y: "ys", scale };
+            let chart =
+                Chart { title: "T".to_owned(), x: "xs".to_owned(), y: "ys".to_owned(), scale };
             let svg = chart.svg(&[series("one", 1.0), series("two", 2.0)]).expect("drawn");
             for part in ["T", "xs", "ys", "one", "two"] {
                 assert!(svg.contains(part), "{part} in {svg}");

@@ -148,6 +148,11 @@ impl Server {
         connection.map(|connection| Recovered::of(connection, now)).unwrap_or_default()
     }
 
+    pub(crate) fn smoothed_rtt(&mut self) -> Duration {
+        let connection = self.handle.and_then(|handle| self.endpoint.connection(handle));
+        connection.map(|connection| connection.rtt().smoothed()).unwrap_or_default()
+    }
+
     /// The congestion window and the bytes in flight, and the pacing rate.
     pub(crate) fn sending(&mut self) -> Option<(u64, u64, Option<Rate>)> {
         let connection = self.endpoint.connection(self.handle?)?;

@@ -154,6 +154,8 @@ pub struct Outcome {
     pub stats: Stats,
     /// The server's loss recovery.
     pub recovery: Recovered,
+    /// The server's smoothed round-trip time.
+    pub smoothed_rtt: Duration,
     /// Wall time spent in the clients' code, if [`Scenario::time_client`].
     pub client_time: Duration,
     /// What came of a live view.
@@ -258,7 +260,7 @@ impl Flow {
         log: &EventLog,
         client_time: Duration,
     ) -> Outcome {
-        let recovery = self.server.recovered(now);
+        let (recovery, smoothed_rtt) = (self.server.recovered(now), self.server.smoothed_rtt());
         let download = self.client.download();
         let live = self.server.source.as_ref().map(|source| LiveOutcome {
             arrivals: download.arrivals().to_vec(),
@@ -284,6 +286,7 @@ impl Flow {
             event_log: log.digest(),
             stats: self.server.stats,
             recovery,
+            smoothed_rtt,
             client_time,
             live,
             rival: None,

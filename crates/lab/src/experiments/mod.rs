@@ -10,6 +10,9 @@ use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub(crate) use report::{write_file, write_page};
+
+use crate::figures;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -26,19 +29,29 @@ pub struct Options {
 
 /// The experiments that exist: name and title.
 pub fn list() -> Vec<(&'static str, String)> {
-    vec![
+    let mut all = vec![
         (transport::NAME, transport::Spec::built_in().title),
         (speed::NAME, speed::TITLE.to_owned()),
-    ]
+    ];
+    all.extend(figures::list());
+    all
 }
 
 /// Runs the experiment `name` and writes its results into `out`. Returns whether its claims hold.
-/// `spec` is the text of a specification in place of the built-in one.
+/// `spec` is the text of a specification in place of the built-in one. Without `runs`, there are as
+/// many per point as the specification says.
 ///
 /// # Errors
 /// One line: there is no such experiment, the specification is not one for it, or `out` cannot be
 /// written.
-pub fn run(name: &str, spec: Option<&str>, options: Options, out: &Path) -> Result<bool, String> {
+pub fn run(
+    name: &str,
+    spec: Option<&str>,
+    runs: Option<u64>,
+    options: Options,
+    out: &Path,
+) -> Result<bool, String> {
+    let options = Options { runs: runs.unwrap_or(options.runs), ..options };
     match name {
         transport::NAME => {
             let spec = spec.map_or_else(|| Ok(transport::Spec::built_in()), transport::Spec::parse);
@@ -46,8 +59,20 @@ pub fn run(name: &str, spec: Option<&str>, options: Options, out: &Path) -> Resu
         }
         speed::NAME if spec.is_some() => Err("`speed` takes no specification".to_owned()),
         speed::NAME => speed::run(options, out),
-        _ => Err(format!("no experiment `{name}`; `mendcast lab list` shows them")),
+        _ => {
+            let text = figures::built_in(name)
+                .ok_or_else(|| format!("no experiment `{name}`; `mendcast lab list` shows them"))?;
+            figures::run(spec.unwrap_or(text), runs, options, out)
+        }
     }
+}
+
+/// The results in these directories as one page of Markdown: docs/results.md.
+///
+/// # Errors
+/// One line: the results cannot be read.
+pub fn results(folders: &[&Path]) -> Result<String, String> {
+    figures::markdown(folders)
 }
 
 /// Writes `report.html` again from the results in a directory.
@@ -55,6 +80,9 @@ pub fn run(name: &str, spec: Option<&str>, options: Options, out: &Path) -> Resu
 /// # Errors
 /// One line: the results cannot be read, or the report cannot be written.
 pub fn report(out: &Path) -> Result<(), String> {
+    if figures::is_of(out) {
+        return figures::report(out).map(|_| ());
+    }
     let rows = report::read_rows(&out.join("results.csv"))?;
     report::write(out, &transport::Spec::built_in(), &rows)
 }
@@ -169,6 +197,6 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_an_error() {
         let options = Options { runs: 1, jobs: 1, seed: 1 };
-        assert!(run("nothing", None, options, Path::new(".")).is_err());
+        assert!(run("nothing", None, None, options, Path::new(".")).is_err());
     }
 }

@@ -10,7 +10,7 @@ use crate::plot::{Chart, Scale, Series};
 const COLUMNS: &str = "rtt_ms,rate_mbps,loss_percent,queue_bdp,congestion,client,seed,completed,intact,\
 same_log_twice,fct_ms,goodput_mbps,utilisation,packets_lost,event_log,error";
 
-pub(super) fn write_file(path: &Path, text: &str) -> Result<(), String> {
+pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), String> {
     std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
 }
 
@@ -99,7 +99,8 @@ fn series(
         }
     }
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    Series { name, points: points.into_iter().map(|(x, sum, n)| (x, sum / f64::from(n))).collect() }
+    let points = points.into_iter().map(|(x, sum, n)| (x, sum / f64::from(n))).collect();
+    Series { points, ..Series::line(name) }
 }
 
 /// The chart of the series that have points; nothing if there are none.
@@ -139,8 +140,8 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
         }
         let chart = Chart {
             title: format!("{rate} Mbps"),
-            x: "round-trip time (ms)",
-            y: "utilisation after the start",
+            x: "round-trip time (ms)".to_owned(),
+            y: "utilisation after the start".to_owned(),
             scale: Scale::From(0.9),
         };
         body.push_str(&drawn(&chart, all)?);
@@ -166,8 +167,8 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
         }
         let chart = Chart {
             title: format!("{rate} Mbps, mean over queues"),
-            x: "loss (%)",
-            y: "completion time (s)",
+            x: "loss (%)".to_owned(),
+            y: "completion time (s)".to_owned(),
             scale: Scale::Log,
         };
         body.push_str(&drawn(&chart, all)?);
@@ -176,7 +177,7 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
 }
 
 /// Writes `report.html` with `body` as its content.
-pub(super) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), String> {
+pub(crate) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), String> {
     let html = format!(
         "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\
          body{{font:16px system-ui;max-width:60em;margin:2em auto;padding:0 1em}}\

@@ -1,0 +1,301 @@
+//! Runs a specification: every point of every sweep under every scheme, with the same seeds, each
+//! different set of settings once.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use cpu_time::ThreadTime;
+use toml::Value;
+
+use super::metrics::{ALL, Measured, Term, evaluate};
+use super::settings::Settings;
+use super::spec::{Contestant, Point, Spec, Sweep, plain};
+use crate::experiments::{Options, in_parallel};
+use crate::recovered::Diary;
+use crate::simulation::{Outcome, Sample, run as simulate};
+use crate::traffic::Traffic;
+
+/// A run: a row of `results.csv`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Place of the sweep in the specification.
+    pub sweep: usize,
+    pub scheme: String,
+    /// Values of the axes.
+    pub point: Point,
+    /// Values that were drawn for this seed.
+    pub drawn: Point,
+    pub seed: u64,
+    /// Of each of [`ALL`].
+    pub values: Vec<Option<f64>>,
+    /// Why there are none.
+    pub error: String,
+}
+
+/// The state of a sender over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    pub sweep: usize,
+    pub scheme: String,
+    pub point: Point,
+    pub samples: Vec<Sample>,
+}
+
+/// What came of a specification.
+pub(crate) struct Results {
+    pub rows: Vec<Row>,
+    pub curves: Vec<Curve>,
+    pub cpu: Duration,
+}
+
+/// How often curves have a point.
+const SAMPLE_EVERY: Duration = Duration::from_millis(100);
+
+/// One set of settings with one seed, and where its values belong.
+struct Job {
+    settings: Settings,
+    seed: u64,
+    curves: bool,
+    rows: Vec<usize>,
+}
+
+/// What a job came to.
+type Done = Result<(Measured, Vec<Sample>), String>;
+
+/// Runs it all. `seconds` cuts every run short, for tests.
+pub(crate) fn run(spec: &Spec, options: Options, seconds: Option<f64>) -> Result<Results, String> {
+    let mut rows = Vec::new();
+    let mut jobs: Vec<Job> = Vec::new();
+    let mut known: BTreeMap<(String, u64), usize> = BTreeMap::new();
+    for (place, sweep) in spec.sweeps.iter().enumerate() {
+        let runs = runs_of(sweep, options);
+        for point in sweep.points() {
+            for seed in options.seed..options.seed + runs {
+                let drawn = draw(sweep, seed - options.seed, runs);
+                for scheme in spec.schemes_of(sweep) {
+                    let mut settings = spec.settings(sweep, &point, &drawn, scheme)?.normalised();
+                    if let Some(seconds) = seconds {
+                        shorten(&mut settings, seconds);
+                    }
+                    let text = serde_json::to_string(&settings).map_err(|e| e.to_string())?;
+                    let job = *known.entry((text, seed)).or_insert_with(|| {
+                        let curves = spec.curves && seed == options.seed;
+                        jobs.push(Job { settings, seed, curves, rows: Vec::new() });
+                        jobs.len() - 1
+                    });
+                    jobs[job].rows.push(rows.len());
+                    rows.push(row(place, scheme, &point, &drawn, seed));
+                }
+            }
+        }
+    }
+    let done = in_parallel(&jobs, options.jobs, |job| {
+        let start = ThreadTime::try_now();
+        let done = work(job);
+        let cpu = start.and_then(|start| start.try_elapsed()).unwrap_or_default();
+        (done, cpu)
+    });
+    let mut curves = Vec::new();
+    let cpu = done.iter().map(|(_, cpu)| *cpu).sum();
+    for (job, (done, _)) in jobs.iter().zip(done) {
+        for &place in &job.rows {
+            let row: &mut Row = &mut rows[place];
+            match &done {
+                Ok((measured, samples)) => {
+                    // The formulas take the row's own settings.
+                    let sweep = &spec.sweeps[row.sweep];
+                    let scheme = spec.schemes.iter().find(|scheme| scheme.label == row.scheme);
+                    let settings = match scheme {
+                        Some(scheme) => spec.settings(sweep, &row.point, &row.drawn, scheme)?,
+                        None => job.settings.clone(),
+                    };
+                    row.values = evaluate(measured, &settings);
+                    if !samples.is_empty() {
+                        curves.push(Curve {
+                            sweep: row.sweep,
+                            scheme: row.scheme.clone(),
+                            point: row.point.clone(),
+                            samples: samples.clone(),
+                        });
+                    }
+                }
+                Err(error) => row.error.clone_from(error),
+            }
+        }
+    }
+    Ok(Results { rows, curves, cpu })
+}
+
+fn row(place: usize, scheme: &Contestant, point: &Point, drawn: &Point, seed: u64) -> Row {
+    Row {
+        sweep: place,
+        scheme: scheme.label.clone(),
+        point: point.clone(),
+        drawn: drawn.clone(),
+        seed,
+        values: vec![None; ALL.len()],
+        error: String::new(),
+    }
+}
+
+fn shorten(settings: &mut Settings, seconds: f64) {
+    settings.seconds = settings.seconds.min(seconds);
+    settings.requests = settings.requests.min(2);
+    if settings.source == "download" {
+        settings.bytes = settings.bytes.min(200_000);
+        settings.seconds = 600.0;
+    }
+}
+
+fn runs_of(sweep: &Sweep, options: Options) -> u64 {
+    if sweep.draws == 0 { options.runs } else { sweep.draws.min(3 * options.runs) }
+}
+
+/// The values of draw `index` of `n`: each range is cut into `n` equal parts, and a permutation of
+/// its own says which part a draw takes (McKay, Beckman and Conover 1979). Whole numbers stay such.
+fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
+    let draw = |(place, range): (usize, &super::spec::AxisRange)| {
+        let mut state = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut order: Vec<u64> = (0..n).collect();
+        for last in (1..order.len()).rev() {
+            order.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
+        }
+        let within = (split_mix(&mut state) >> 11) as f64 / (1u64 << 53) as f64;
+        let share = (order[index as usize] as f64 + within) / n as f64;
+        let value = range.low + (range.high - range.low) * share;
+        (range.key.get_ref().clone(), Value::Float(value))
+    };
+    sweep.ranges.iter().enumerate().map(draw).collect()
+}
+
+/// SplitMix64 (Steele, Lea and Flood 2014).
+fn split_mix(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut z = *state;
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn work(job: &Job) -> Done {
+    let mut all = Measured::default();
+    let mut samples = Vec::new();
+    for request in 0..u64::from(job.settings.requests) {
+        // Requests of one run are runs of their own; their seeds do not meet those of others.
+        let mut scenario = job.settings.scenario(job.seed + (request << 40))?;
+        let diary = Diary::default();
+        scenario.diary = Some(diary.clone());
+        scenario.sample_every = (job.curves && request == 0).then_some(SAMPLE_EVERY);
+        let outcome = simulate(&scenario)?;
+        if !outcome.intact {
+            return Err("wrong bytes arrived".to_owned());
+        }
+        if !outcome.completed {
+            let why = outcome.failed.unwrap_or_else(|| "not completed in time".to_owned());
+            return Err(why);
+        }
+        add(&mut all, &outcome, scenario.traffic);
+        all.units.extend(diary.take().units);
+        samples.extend(outcome.samples);
+    }
+    Ok((all, samples))
+}
+
+fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
+    all.recovery.merge(&outcome.recovery);
+    all.received += outcome.received;
+    all.time += outcome.duration;
+    if matches!(traffic, Traffic::Download { .. }) {
+        all.completions.push(outcome.duration.as_secs_f64() * 1e3);
+    }
+    all.link.0 += outcome.down.sent.packets;
+    all.link.1 += outcome.down.queue_dropped.packets;
+    all.link.2 += outcome.down.lost.packets;
+    all.smoothed_rtt = outcome.smoothed_rtt;
+    if let Some(rival) = &outcome.rival {
+        all.rival = Some((rival.received, rival.duration));
+    }
+}
+
+/// Rows of one point and scheme, and those of the baseline with the same seeds.
+pub(crate) struct Group<'a> {
+    pub sweep: usize,
+    pub point: &'a Point,
+    pub scheme: &'a str,
+    /// Rows that came to something, by seed.
+    pub rows: BTreeMap<u64, &'a Row>,
+}
+
+/// All groups, in the order of the rows.
+pub(crate) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+    let mut all: Vec<Group<'_>> = Vec::new();
+    let mut places: BTreeMap<(usize, String, &str), usize> = BTreeMap::new();
+    for row in rows {
+        let key = (row.sweep, describe(&row.point), row.scheme.as_str());
+        let place = *places.entry(key).or_insert_with(|| {
+            let (point, scheme) = (&row.point, row.scheme.as_str());
+            all.push(Group { sweep: row.sweep, point, scheme, rows: BTreeMap::new() });
+            all.len() - 1
+        });
+        if row.error.is_empty() {
+            all[place].rows.insert(row.seed, row);
+        }
+    }
+    all
+}
+
+/// A point as text: `alpha_ms=10;congestion=bbr`.
+pub(crate) fn describe(point: &[(String, Value)]) -> String {
+    let parts: Vec<String> = point.iter().map(|(k, v)| format!("{k}={}", plain(v))).collect();
+    parts.join(";")
+}
+
+/// The group of another scheme at the same point.
+pub(crate) fn other<'a, 'b>(
+    groups: &'b [Group<'a>],
+    group: &Group<'_>,
+    scheme: &str,
+) -> Option<&'b Group<'a>> {
+    groups.iter().find(|other| {
+        other.sweep == group.sweep && other.scheme == scheme && *other.point == *group.point
+    })
+}
+
+/// A term's value in each run of a group, by seed.
+pub(crate) fn values(
+    spec: &Spec,
+    groups: &[Group<'_>],
+    group: &Group<'_>,
+    term: &Term,
+) -> BTreeMap<u64, f64> {
+    let label = term.baseline.as_deref().unwrap_or(&spec.baseline);
+    let baseline = other(groups, group, label);
+    let value = |(seed, row): (&u64, &&Row)| {
+        let base = baseline.and_then(|base| base.rows.get(seed)?.values[term.metric]);
+        Some((*seed, term.value(row.values[term.metric], base)?))
+    };
+    group.rows.iter().filter_map(value).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latin_hypercube_takes_each_part_of_each_range_once() {
+        let text = "title = \"t\"\ndraws = 12\nranges = [{ key = \"fps\", low = 0.0, high = 12.0 }, \
+                    { key = \"rtt_ms\", low = 10.0, high = 22.0 }]";
+        let sweep: Sweep = toml::from_str(text).expect("a sweep");
+        for axis in 0..2 {
+            let low = [0.0, 10.0][axis];
+            let parts: std::collections::BTreeSet<u64> = (0..12)
+                .map(|index| match draw(&sweep, index, 12)[axis].1 {
+                    Value::Float(value) => (value - low).floor() as u64,
+                    _ => u64::MAX,
+                })
+                .collect();
+            assert_eq!(parts, (0..12).collect());
+        }
+        assert_ne!(draw(&sweep, 0, 12)[0].1, draw(&sweep, 1, 12)[0].1);
+    }
+}

@@ -1,0 +1,335 @@
+//! Files of results: `results.csv` with a row per run, `curves.csv`, `summary.json`, and `run.json`
+//! that says what made them. All but the summary are read again to rewrite a report.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+use toml::Value;
+use units::{Rate, Timestamp};
+
+use super::engine::{Curve, Row, describe, groups, values};
+use super::metrics::{ALL, Term};
+use super::spec::{Paper, Point, Spec, plain};
+use crate::experiments::{statistics, write_file};
+use crate::simulation::Sample;
+
+/// What made the results.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Made {
+    pub name: String,
+    pub command: String,
+    pub commit: String,
+    pub machine: String,
+    pub runs: u64,
+    pub seed: u64,
+    pub cpu_seconds: f64,
+    pub wall_seconds: f64,
+}
+
+impl Made {
+    /// This process on this machine; the commit is that of the folder in which it runs.
+    pub(crate) fn here() -> Self {
+        let mut arguments: Vec<String> = std::env::args().collect();
+        if let Some(program) = arguments.first_mut() {
+            *program = "mendcast".to_owned();
+        }
+        let git = |arguments: &[&str]| {
+            let output = std::process::Command::new("git").args(arguments).output().ok()?;
+            let text = String::from_utf8(output.stdout).ok()?.trim().to_owned();
+            (output.status.success()).then_some(text)
+        };
+        let commit = git(&["rev-parse", "--short=12", "HEAD"]).map_or("unknown".into(), |head| {
+            match git(&["status", "--porcelain", "--untracked-files=no"]) {
+                Some(changes) if changes.is_empty() => head,
+                _ => format!("{head} with changes"),
+            }
+        });
+        let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+        let after = |text: &str, key: &str| {
+            let line = text.lines().find(|line| line.starts_with(key))?;
+            Some(line.split_once(':')?.1.trim().to_owned())
+        };
+        let model = after(&read("/proc/cpuinfo"), "model name").unwrap_or("unknown".to_owned());
+        let memory = after(&read("/proc/meminfo"), "MemTotal")
+            .and_then(|text| text.split_whitespace().next()?.parse::<f64>().ok())
+            .map_or(String::new(), |kib| format!(", {:.0} GB", kib / 1e6));
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            command: arguments.join(" "),
+            commit,
+            machine: format!("{cores} cores of {model}{memory}"),
+            ..Self::default()
+        }
+    }
+}
+
+/// A line of `summary.json`; the names are the testbed's interface to scripts.
+#[derive(Clone, Debug, Serialize)]
+struct Summary<'a> {
+    experiment: &'a str,
+    sweep: &'a str,
+    scheme: &'a str,
+    point: BTreeMap<&'a str, &'a Value>,
+    metric: &'a str,
+    unit: &'a str,
+    mean: f64,
+    p50: f64,
+    p95: f64,
+    /// Half the width of the 95 % confidence interval of the mean; null for a single run.
+    ci95: Option<f64>,
+    runs: usize,
+    /// A number of the paper, or both ends of a range.
+    paper: Option<Vec<f64>>,
+    expected: Option<f64>,
+}
+
+/// What the paper says of this, if it does.
+pub(crate) fn stated<'a>(
+    spec: &'a Spec,
+    sweep: usize,
+    scheme: &str,
+    point: &Point,
+    term: &Term,
+) -> Option<&'a Paper> {
+    let sweep = &spec.sweeps[sweep];
+    spec.paper.iter().find(|paper| paper.metric == *term && paper.on.covers(sweep, scheme, point))
+}
+
+/// All terms of the metrics shown and of what the paper states.
+pub(crate) fn terms(spec: &Spec) -> Vec<Term> {
+    let mut all = spec.metrics.clone();
+    for paper in &spec.paper {
+        if !all.contains(&paper.metric) {
+            all.push(paper.metric.clone());
+        }
+    }
+    all
+}
+
+pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
+    let mut all = Vec::new();
+    let groups = groups(rows);
+    let mut every = terms(spec);
+    for metric in ALL {
+        if !every.iter().any(|term| term.text == metric.name) {
+            every.push(Term::parse(metric.name)?);
+        }
+    }
+    for group in &groups {
+        let is_fixed = group.rows.values().next().is_some_and(|row| {
+            let scheme = spec.schemes.iter().find(|scheme| scheme.label == row.scheme);
+            let sweep = &spec.sweeps[row.sweep];
+            scheme
+                .and_then(|scheme| spec.settings(sweep, &row.point, &row.drawn, scheme).ok())
+                .is_some_and(|settings| settings.scheme == "autorec-fixed")
+        });
+        for term in &every {
+            let values: Vec<f64> = values(spec, &groups, group, term).into_values().collect();
+            if values.is_empty() {
+                continue;
+            }
+            let formula = term.expected().filter(|_| is_fixed);
+            let expected = formula.and_then(|name| {
+                let term = Term::parse(name).ok()?;
+                let all: Vec<f64> =
+                    super::engine::values(spec, &groups, group, &term).into_values().collect();
+                (!all.is_empty()).then(|| statistics(&all).0)
+            });
+            let (mean, p50, p95, ci95) = statistics(&values);
+            let paper = stated(spec, group.sweep, group.scheme, group.point, term);
+            all.push(Summary {
+                experiment: &spec.name,
+                sweep: &spec.sweeps[group.sweep].title,
+                scheme: group.scheme,
+                point: group.point.iter().map(|(key, value)| (key.as_str(), value)).collect(),
+                metric: &term.text,
+                unit: term.unit(),
+                mean,
+                p50,
+                p95,
+                ci95,
+                runs: values.len(),
+                paper: paper.map(|paper| match paper.value.ends() {
+                    (low, high) if low == high => vec![low],
+                    (low, high) => vec![low, high],
+                }),
+                expected,
+            });
+        }
+    }
+    let text = serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?;
+    write_file(&out.join("summary.json"), &text)
+}
+
+fn head() -> String {
+    let names: Vec<&str> = ALL.iter().map(|metric| metric.name).collect();
+    format!("sweep,scheme,point,drawn,seed,{},error", names.join(","))
+}
+
+/// No separator inside a field.
+fn clean(text: &str) -> String {
+    text.replace([',', '\n', '"'], " ")
+}
+
+pub(crate) fn write_rows(out: &Path, rows: &[Row]) -> Result<(), String> {
+    let mut text = head();
+    text.push('\n');
+    for row in rows {
+        let (point, drawn) = (describe(&row.point), describe(&row.drawn));
+        let _ = write!(text, "{},{},{point},{drawn},{}", row.sweep, clean(&row.scheme), row.seed);
+        for value in &row.values {
+            text.push(',');
+            if let Some(value) = value {
+                let _ = write!(text, "{value}");
+            }
+        }
+        let _ = writeln!(text, ",{}", clean(&row.error));
+    }
+    write_file(&out.join("results.csv"), &text)
+}
+
+fn read(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
+}
+
+pub(crate) fn read_rows(out: &Path, spec: &Spec) -> Result<Vec<Row>, String> {
+    let path = out.join("results.csv");
+    let text = read(&path)?;
+    let mut lines = text.lines();
+    if lines.next() != Some(head().as_str()) {
+        return Err(format!("{}: not the results of this version", path.display()));
+    }
+    let bad = |index: usize| format!("{}:{}: malformed", path.display(), index + 2);
+    let rows = lines.enumerate().map(|(i, line)| read_row(line, spec).ok_or_else(|| bad(i)));
+    rows.collect()
+}
+
+fn read_row(line: &str, spec: &Spec) -> Option<Row> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [sweep, scheme, point, drawn, seed, values @ .., error] = &fields[..] else { return None };
+    let sweep = sweep.parse().ok().filter(|place| *place < spec.sweeps.len())?;
+    let value = |text: &&str| match *text {
+        "" => Some(None),
+        number => number.parse().ok().map(Some),
+    };
+    let values: Vec<Option<f64>> = values.iter().map(value).collect::<Option<_>>()?;
+    (values.len() == ALL.len()).then_some(())?;
+    Some(Row {
+        sweep,
+        scheme: (*scheme).to_owned(),
+        point: read_point(point, spec, sweep)?,
+        drawn: read_drawn(drawn)?,
+        seed: seed.parse().ok()?,
+        values,
+        error: (*error).to_owned(),
+    })
+}
+
+/// The point whose text this is.
+fn read_point(text: &str, spec: &Spec, sweep: usize) -> Option<Point> {
+    spec.sweeps[sweep].points().into_iter().find(|point| describe(point) == text)
+}
+
+fn read_drawn(text: &str) -> Option<Point> {
+    let parts = text.split(';').filter(|part| !part.is_empty());
+    let read = |part: &str| {
+        let (key, value) = part.split_once('=')?;
+        Some((key.to_owned(), Value::Float(value.parse().ok()?)))
+    };
+    parts.map(read).collect()
+}
+
+const CURVES: &str = "sweep,scheme,point,t_s,window,in_flight,rate_mbps,received,queued";
+
+pub(crate) fn write_curves(out: &Path, curves: &[Curve]) -> Result<(), String> {
+    if curves.is_empty() {
+        return Ok(());
+    }
+    let mut text = format!("{CURVES}\n");
+    for curve in curves {
+        for sample in &curve.samples {
+            let rate = sample.pacing_rate.map_or(String::new(), |r| format!("{}", r.as_mbps_f64()));
+            let _ = writeln!(
+                text,
+                "{},{},{},{:.3},{},{},{rate},{},{}",
+                curve.sweep,
+                clean(&curve.scheme),
+                describe(&curve.point),
+                sample.at.as_secs_f64(),
+                sample.window,
+                sample.in_flight,
+                sample.received,
+                sample.queued,
+            );
+        }
+    }
+    write_file(&out.join("curves.csv"), &text)
+}
+
+/// The curves, if there are any.
+pub(crate) fn read_curves(out: &Path, spec: &Spec) -> Result<Vec<Curve>, String> {
+    if !spec.curves {
+        return Ok(Vec::new());
+    }
+    let path = out.join("curves.csv");
+    let text = read(&path)?;
+    let mut curves: Vec<Curve> = Vec::new();
+    for (index, line) in text.lines().enumerate().skip(1) {
+        let sample = read_sample(line, spec)
+            .ok_or_else(|| format!("{}:{}: malformed", path.display(), index + 1))?;
+        let (sweep, scheme, point, sample) = sample;
+        match curves.last_mut() {
+            Some(curve)
+                if (curve.sweep, &curve.scheme, &curve.point) == (sweep, &scheme, &point) =>
+            {
+                curve.samples.push(sample);
+            }
+            _ => curves.push(Curve { sweep, scheme, point, samples: vec![sample] }),
+        }
+    }
+    Ok(curves)
+}
+
+fn read_sample(line: &str, spec: &Spec) -> Option<(usize, String, Point, Sample)> {
+    let fields: Vec<&str> = line.split(',').collect();
+    let [sweep, scheme, point, at, window, in_flight, rate, received, queued] = fields[..] else {
+        return None;
+    };
+    let sweep = sweep.parse().ok().filter(|place| *place < spec.sweeps.len())?;
+    let sample = Sample {
+        at: Timestamp::from_nanos((at.parse::<f64>().ok()? * 1e9) as u64),
+        window: window.parse().ok()?,
+        in_flight: in_flight.parse().ok()?,
+        pacing_rate: match rate {
+            "" => None,
+            mbps => Some(Rate::from_kbps((mbps.parse::<f64>().ok()? * 1e3) as u64)),
+        },
+        received: received.parse().ok()?,
+        queued: queued.parse().ok()?,
+    };
+    Some((sweep, scheme.to_owned(), read_point(point, spec, sweep)?, sample))
+}
+
+/// Writes what does not follow from the rows: what made them, and the specification.
+pub(crate) fn write_made(out: &Path, made: &Made, text: &str) -> Result<(), String> {
+    let json = serde_json::to_string_pretty(made).map_err(|e| e.to_string())?;
+    write_file(&out.join("run.json"), &json)?;
+    write_file(&out.join("spec.toml"), text)
+}
+
+/// What [`write_made`] wrote.
+pub(crate) fn read_made(out: &Path) -> Result<(Made, String), String> {
+    let made = serde_json::from_str(&read(&out.join("run.json"))?)
+        .map_err(|e| format!("{}: {e}", out.join("run.json").display()))?;
+    Ok((made, read(&out.join("spec.toml"))?))
+}
+
+/// The value of a point's axes in words: `congestion bbr, alpha_ms 10`.
+pub(crate) fn words(point: &[(String, Value)]) -> String {
+    let parts: Vec<String> =
+        point.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect();
+    parts.join(", ")
+}

@@ -1,0 +1,282 @@
+//! Metrics of a run, by the names that results and specifications use. Those that follow from
+//! formulas are evaluated at the run's own measured R and T_unit.
+
+use core::time::Duration;
+
+use recovery::autorec::formulas;
+
+use super::settings::Settings;
+use crate::recovered::{FinishedUnit, Recovered};
+
+/// What the metrics of a run (of all its requests together) are made of.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Measured {
+    pub recovery: Recovered,
+    /// Stream bytes received, and in how much time.
+    pub received: u64,
+    pub time: Duration,
+    /// Completion times of the requests, in milliseconds.
+    pub completions: Vec<f64>,
+    /// Packets towards the client: offered, refused by the queue, lost.
+    pub link: (u64, u64, u64),
+    /// Of the rival: bytes received, and in how much time.
+    pub rival: Option<(u64, Duration)>,
+    pub units: Vec<FinishedUnit>,
+    pub smoothed_rtt: Duration,
+}
+
+/// A metric.
+pub(crate) struct Metric {
+    pub name: &'static str,
+    pub unit: &'static str,
+    /// The formula that it should equal, for a level that is fixed.
+    pub expected: Option<&'static str>,
+    value: fn(&Measured, &Settings) -> Option<f64>,
+}
+
+fn ratio(a: u64, b: u64) -> Option<f64> {
+    (b > 0).then(|| a as f64 / b as f64)
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn loss_rate(m: &Measured) -> Option<f64> {
+    let totals = &m.recovery.totals;
+    ratio(totals.lost, totals.acked + totals.lost)
+}
+
+fn t_unit(m: &Measured) -> Option<Duration> {
+    m.recovery.unit_times.mean()
+}
+
+fn per_second(m: &Measured, value: f64) -> Option<f64> {
+    let seconds = m.recovery.time.as_secs_f64();
+    (seconds > 0.0).then(|| value / seconds)
+}
+
+fn mbps((bytes, time): (u64, Duration)) -> Option<f64> {
+    (!time.is_zero()).then(|| bytes as f64 * 8.0 / time.as_secs_f64() / 1e6)
+}
+
+/// F at this level.
+fn latency(m: &Measured, level: u32) -> Option<f64> {
+    Some(ms(formulas::recovery_latency(loss_rate(m)?, t_unit(m)?, level)))
+}
+
+fn waits(m: &Measured, q: f64) -> Option<f64> {
+    let sample = qoe::stats::Sample::new(m.units.iter().map(|unit| ms(unit.wait)))?;
+    Some(sample.quantile(q))
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+macro_rules! metrics {
+    ($($name:literal, $unit:literal, $expected:expr, $value:expr;)*) => {
+        /// All of them, in the order of the columns of `results.csv`.
+        pub(crate) const ALL: &[Metric] = &[$(Metric {
+            name: $name,
+            unit: $unit,
+            expected: $expected,
+            value: $value,
+        }),*];
+    };
+}
+
+metrics! {
+    // Of lost data whose first retransmission was lost too, from the detection of the loss to the
+    // sending of the copy that arrived.
+    "recovery_latency_ms", "ms", Some("f_ms"), |m, _| m.recovery.latencies.mean().map(ms);
+    "recovery_latency_p95_ms", "ms", None, |m, _| m.recovery.latencies.quantile(0.95).map(ms);
+    "recovery_latency_max_ms", "ms", None, |m, _| m.recovery.latencies.max().map(ms);
+    // Share of lost data that took a second round.
+    "rdr", "1", Some("rdr_model"), |m, _| {
+        ratio(m.recovery.totals.finished_late, m.recovery.totals.finished)
+    };
+    // Share of lost data whose recovery latency was T_unit or more, to within 4 % of T_unit.
+    "rdr_latency", "1", None, |m, _| {
+        let all = &m.recovery.latencies;
+        ratio(all.count() - all.count_up_to(t_unit(m)?).min(all.count()), m.recovery.totals.finished)
+    };
+    // Replicas per first transmission, in packets and in bytes.
+    "redundancy_cost", "1", Some("g"), |m, _| {
+        ratio(m.recovery.totals.replicas, m.recovery.totals.first_transmissions)
+    };
+    "redundancy_cost_bytes", "1", None, |m, _| {
+        ratio(m.recovery.totals.replica_bytes, m.recovery.totals.first_bytes)
+    };
+    "goodput_mbps", "Mbps", None, |m, _| mbps((m.received, m.time));
+    "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
+    "loss_rate", "1", None, |m, _| loss_rate(m);
+    "off_mode_ms_per_s", "ms/s", None, |m, _| per_second(m, ms(m.recovery.off_mode.0));
+    "off_mode_entries_per_s", "1/s", None, |m, _| per_second(m, m.recovery.off_mode.1 as f64);
+    "n_max", "1", None, |m, _| Some(m.recovery.totals.rounds_max.into());
+    "rounds_mean", "1", None, |m, _| {
+        ratio(m.recovery.totals.rounds, m.recovery.totals.finished)
+    };
+    "copies_mean", "1", None, |m, _| {
+        ratio(m.recovery.totals.copies, m.recovery.totals.finished)
+    };
+    // Replicas, in a run: the cost as ART counts it.
+    "replicas", "1", None, |m, _| Some(m.recovery.totals.replicas as f64);
+    "replica_loss_rate", "1", None, |m, _| {
+        let totals = &m.recovery.totals;
+        ratio(totals.replicas_lost, totals.replicas_lost + totals.replicas_acked)
+    };
+    "burst_mean", "1", None, |m, _| ratio(m.recovery.bursts.1, m.recovery.bursts.0);
+    "burst_max", "1", None, |m, _| Some(m.recovery.bursts.2.into());
+    "fct_ms", "ms", None, |m, _| mean(&m.completions);
+    // From the first sending of lost data to its acknowledgement: T_wait and the way back.
+    "wait_p50_ms", "ms", None, |m, _| waits(m, 0.5);
+    "wait_p95_ms", "ms", None, |m, _| waits(m, 0.95);
+    "wait_p99_ms", "ms", None, |m, _| waits(m, 0.99);
+    "queue_loss", "1", None, |m, _| ratio(m.link.1, m.link.0);
+    "rival_goodput_mbps", "Mbps", None, |m, _| mbps(m.rival?);
+    // Jain's index of the goodputs of two senders.
+    "fairness", "1", None, |m, _| {
+        let (a, b) = (mbps((m.received, m.time))?, mbps(m.rival?)?);
+        (a + b > 0.0).then(|| (a + b).powi(2) / (2.0 * (a * a + b * b)))
+    };
+    "srtt_ms", "ms", None, |m, _| (!m.smoothed_rtt.is_zero()).then(|| ms(m.smoothed_rtt));
+    // The formulas of AutoRec's journal version at the measured R and T_unit.
+    "f_ms", "ms", None, |m, s| latency(m, s.level);
+    "g", "1", None, |m, s| Some(formulas::redundancy_cost(loss_rate(m)?, s.level));
+    "h", "1", None, |m, s| Some(formulas::goodput_reduction(loss_rate(m)?, s.level));
+    "rdr_model", "1", None, |m, s| Some(formulas::deterioration_rate(loss_rate(m)?, s.level));
+    "f10_ms", "ms", None, |m, _| latency(m, 10);
+    // Redundancy that is renewed in every round, and that an acknowledgement stops.
+    "f_renewed_ms", "ms", None, |m, s| {
+        let time = formulas::recovery_latency_renewed(loss_rate(m)?, t_unit(m)?, s.level);
+        Some(ms(time))
+    };
+    "g_renewed", "1", None, |m, s| {
+        Some(formulas::redundancy_cost_renewed(loss_rate(m)?, s.level))
+    };
+    "g_cancelled", "1", None, |m, s| {
+        let (time, rtt) = (t_unit(m)?, m.smoothed_rtt);
+        Some(formulas::redundancy_cost_cancelled(loss_rate(m)?, time, rtt, s.level))
+    };
+    // The share of packets lost that are sent up to 1 ms after a lost one, and 20 to 50 ms after.
+    "loss_after_1ms", "1", None, |m, _| ratio(m.recovery.correlation[0].1, m.recovery.correlation[0].0);
+    "loss_after_50ms", "1", None, |m, _| ratio(m.recovery.correlation[5].1, m.recovery.correlation[5].0);
+}
+
+impl Metric {
+    /// Its place in [`ALL`].
+    pub(crate) fn place(name: &str) -> Option<usize> {
+        ALL.iter().position(|metric| metric.name == name)
+    }
+}
+
+/// All metrics of a run, in the order of [`ALL`].
+pub(crate) fn evaluate(measured: &Measured, settings: &Settings) -> Vec<Option<f64>> {
+    let values = ALL.iter().map(|metric| (metric.value)(measured, settings));
+    values.map(|value| value.filter(|value| value.is_finite())).collect()
+}
+
+/// A metric as specifications name it: one of [`ALL`], or its difference to that of a baseline scheme
+/// in the run with the same seed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Term {
+    pub text: String,
+    pub how: How,
+    /// Place in [`ALL`].
+    pub metric: usize,
+    /// Label of the baseline; the specification's own if `None`.
+    pub baseline: Option<String>,
+}
+
+/// How a term looks at its metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum How {
+    /// As it is.
+    Plain,
+    /// `saved:M`: the baseline's less this run's.
+    Saved,
+    /// `cut:M`: that, as a share of the baseline's. `goodput_reduction` is `cut:goodput_mbps`.
+    Cut,
+}
+
+impl Term {
+    /// Reads `METRIC`, `saved:METRIC`, `cut:METRIC`, the latter two with `@LABEL` if need be.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let plain = match text {
+            "goodput_reduction" => "cut:goodput_mbps",
+            text => text,
+        };
+        let (how, rest) = match plain.split_once(':') {
+            None => (How::Plain, plain),
+            Some(("saved", rest)) => (How::Saved, rest),
+            Some(("cut", rest)) => (How::Cut, rest),
+            Some((how, _)) => return Err(format!("`{text}`: no `{how}:`, only saved: and cut:")),
+        };
+        let (name, baseline) = match rest.split_once('@') {
+            Some((name, label)) => (name, Some(label.to_owned())),
+            None => (rest, None),
+        };
+        let metric = Metric::place(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
+        Ok(Self { text: text.to_owned(), how, metric, baseline })
+    }
+
+    pub(crate) fn unit(&self) -> &'static str {
+        if self.how == How::Cut { "1" } else { ALL[self.metric].unit }
+    }
+
+    /// The name of the formula that the term should equal when the level is fixed.
+    pub(crate) fn expected(&self) -> Option<&'static str> {
+        match (self.how, ALL[self.metric].name) {
+            (How::Plain, _) => ALL[self.metric].expected,
+            (How::Cut, "goodput_mbps") => Some("h"),
+            _ => None,
+        }
+    }
+
+    /// From a run's value and the baseline's.
+    pub(crate) fn value(&self, own: Option<f64>, baseline: Option<f64>) -> Option<f64> {
+        match self.how {
+            How::Plain => own,
+            How::Saved => Some(baseline? - own?),
+            How::Cut => baseline.filter(|&b| b != 0.0).and_then(|b| Some(1.0 - own? / b)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terms_are_read_and_evaluated() {
+        let term = Term::parse("cut:redundancy_cost@OR3").expect("a term");
+        assert_eq!(term.baseline.as_deref(), Some("OR3"));
+        assert_eq!(term.value(Some(1.0), Some(4.0)), Some(0.75));
+        assert_eq!(term.value(Some(1.0), Some(0.0)), None);
+        assert_eq!(
+            Term::parse("saved:n_max").expect("a term").value(Some(1.0), Some(4.0)),
+            Some(3.0)
+        );
+        let goodput = Term::parse("goodput_reduction").expect("a term");
+        assert_eq!((goodput.how, goodput.expected()), (How::Cut, Some("h")));
+        assert!(Term::parse("cut:nothing").is_err() && Term::parse("x:n_max").is_err());
+    }
+
+    #[test]
+    fn names_are_unique() {
+        for (place, metric) in ALL.iter().enumerate() {
+            assert_eq!(Metric::place(metric.name), Some(place));
+        }
+    }
+
+    #[test]
+    fn a_run_without_loss_has_no_latency_and_no_cost() {
+        let measured = Measured { received: 1_000, time: Duration::from_secs(1), ..<_>::default() };
+        let values = evaluate(&measured, &Settings::default());
+        let of = |name| values[Metric::place(name).expect("known")];
+        assert_eq!(of("recovery_latency_ms"), None);
+        assert_eq!(of("goodput_mbps"), Some(0.008));
+        assert_eq!(of("rdr"), None);
+    }
+}

@@ -1,0 +1,139 @@
+//! The figures and tables of the papers on loss recovery, each a specification in `experiments/`: one
+//! engine reads and runs them all, sets the paper's numbers beside ours, and judges claims.
+//!
+//! Runs are paired by seed: the fate of the n-th packet that is offered to a link depends on the
+//! seed alone (with losses in time slots, the state of a slot follows the clock), not on the scheme.
+//! Once a scheme has sent a replica, its n-th packet is another one than without it, so what is
+//! paired is the path's behaviour and not the loss of a byte. Differences are taken run by run.
+
+mod claims;
+mod engine;
+mod files;
+mod metrics;
+mod page;
+mod settings;
+mod spec;
+
+use std::path::Path;
+use std::time::Instant;
+
+use claims::verdicts;
+use files::Made;
+use page::Report;
+use spec::Spec;
+
+use crate::experiments::{Options, write_file, write_page};
+
+/// The built-in specifications, by name.
+const BUILT_IN: &[(&str, &str)] =
+    &[("autorec-fig13", include_str!("../../../../experiments/autorec-fig13.toml"))];
+
+/// Names and titles.
+pub(crate) fn list() -> impl Iterator<Item = (&'static str, String)> {
+    BUILT_IN.iter().map(|(name, text)| {
+        // The title is the first line after the name.
+        let title = text.lines().find_map(|line| line.strip_prefix("title = "));
+        (*name, title.unwrap_or_default().trim_matches('"').to_owned())
+    })
+}
+
+/// The text of a built-in specification.
+pub(crate) fn built_in(name: &str) -> Option<&'static str> {
+    BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+}
+
+/// Runs a specification and writes its results into `out`. Without `runs`, as many as it says. Returns
+/// whether its claims hold.
+pub(crate) fn run(
+    text: &str,
+    runs: Option<u64>,
+    options: Options,
+    out: &Path,
+) -> Result<bool, String> {
+    run_for(text, runs, options, out, None)
+}
+
+/// As [`run`], with runs cut to so many seconds.
+fn run_for(
+    text: &str,
+    runs: Option<u64>,
+    options: Options,
+    out: &Path,
+    seconds: Option<f64>,
+) -> Result<bool, String> {
+    let spec = Spec::parse(text)?;
+    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    let start = Instant::now();
+    let options = Options { runs: runs.unwrap_or(spec.runs), ..options };
+    let results = engine::run(&spec, options, seconds)?;
+    let made = Made {
+        name: spec.name.clone(),
+        runs: options.runs,
+        seed: options.seed,
+        cpu_seconds: results.cpu.as_secs_f64(),
+        wall_seconds: start.elapsed().as_secs_f64(),
+        ..Made::here()
+    };
+    files::write_made(out, &made, text)?;
+    files::write_rows(out, &results.rows)?;
+    files::write_curves(out, &results.curves)?;
+    for row in results.rows.iter().filter(|row| !row.error.is_empty()) {
+        let place = engine::describe(&row.point);
+        eprintln!("{}: {} {place} seed {}: {}", spec.name, row.scheme, row.seed, row.error);
+    }
+    let holds = report(out)?;
+    eprintln!("{}: {:.1} CPU-seconds", spec.name, made.cpu_seconds);
+    Ok(holds)
+}
+
+/// Whether a folder has results of this engine.
+pub(crate) fn is_of(out: &Path) -> bool {
+    out.join("run.json").is_file()
+}
+
+/// Rewrites plots, report and summary from the results in a folder. Returns whether the claims hold.
+pub(crate) fn report(out: &Path) -> Result<bool, String> {
+    with_report(out, |report, rows| {
+        files::write_summary(out, report.spec, rows)?;
+        let plots = report.plots()?;
+        for (name, svg) in &plots {
+            write_file(&out.join(name), svg)?;
+        }
+        write_page(out, &report.spec.title, &report.html(&plots))?;
+        for verdict in report.verdicts {
+            let (word, good, all) = (verdict.word(), verdict.good, verdict.all);
+            eprintln!("{word}  {} ({good} of {all}; {})", verdict.text, verdict.detail);
+        }
+        Ok(report.verdicts.iter().all(claims::Verdict::holds))
+    })
+}
+
+/// The results of several folders as docs/results.md has them.
+pub(crate) fn markdown(folders: &[&Path]) -> Result<String, String> {
+    let mut text =
+        "# Results\n\nMade by `mendcast lab results`. Each number is a mean over paired seeds \
+                    with half its 95 % confidence interval; what the papers state stands behind a \
+                    stroke.\n\n"
+            .to_owned();
+    for folder in folders {
+        text.push_str(&with_report(folder, |report, _| Ok(report.markdown()))?);
+    }
+    Ok(text)
+}
+
+fn with_report<R>(
+    out: &Path,
+    use_it: impl FnOnce(&Report<'_>, &[engine::Row]) -> Result<R, String>,
+) -> Result<R, String> {
+    let (made, text) = files::read_made(out)?;
+    let spec = Spec::parse(&text)?;
+    let rows = files::read_rows(out, &spec)?;
+    let curves = files::read_curves(out, &spec)?;
+    let verdicts = verdicts(&spec, &rows);
+    let report =
+        Report { spec: &spec, made: &made, rows: &rows, curves: &curves, verdicts: &verdicts };
+    use_it(&report, &rows)
+}
+
+#[cfg(test)]
+mod tests;

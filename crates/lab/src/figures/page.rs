@@ -1,0 +1,331 @@
+//! The report of an experiment as a page, and as a part of docs/results.md.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use super::claims::{Verdict, mean_ci, short};
+use super::engine::{Curve, Group, Row, groups, values};
+use super::files::{Made, stated, terms, words};
+use super::metrics::Term;
+use super::settings::Settings;
+use super::spec::{Paper, Spec, Sweep, number, plain};
+use crate::plot::{Chart, Scale, Series};
+
+/// All that a report is made of.
+pub(crate) struct Report<'a> {
+    pub spec: &'a Spec,
+    pub made: &'a Made,
+    pub rows: &'a [Row],
+    pub curves: &'a [Curve],
+    pub verdicts: &'a [Verdict],
+}
+
+/// Text inside HTML.
+fn escape(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
+}
+
+/// `12.3 ± 0.4`, or a dash.
+fn with_ci(mean: Option<(f64, Option<f64>)>) -> String {
+    match mean {
+        None => "–".to_owned(),
+        Some((mean, None)) => short(mean),
+        Some((mean, Some(half))) => format!("{} ± {}", short(mean), short(half)),
+    }
+}
+
+fn of_paper(paper: Option<&Paper>) -> String {
+    paper.map_or(String::new(), |paper| match paper.value.ends() {
+        (low, high) if low == high => short(low),
+        (low, high) => format!("{} to {}", short(low), short(high)),
+    })
+}
+
+/// The place of a point on the x axis.
+fn x_of(sweep: &Sweep, group: &Group<'_>) -> Option<f64> {
+    let key = sweep.x()?.key.get_ref();
+    let (_, value) = group.point.iter().find(|(name, _)| name == key)?;
+    number(value)
+}
+
+impl Report<'_> {
+    /// The plots by name of their files, as SVG.
+    pub(crate) fn plots(&self) -> Result<Vec<(String, String)>, String> {
+        let mut all = Vec::new();
+        let groups = groups(self.rows);
+        for (place, sweep) in self.spec.sweeps.iter().enumerate() {
+            let Some(x) = sweep.x().map(|axis| axis.key.get_ref().clone()) else { continue };
+            for term in &self.spec.metrics {
+                let series = self.series(&groups, place, term);
+                if series.iter().all(|series| series.points.len() < 2) {
+                    continue;
+                }
+                let chart = Chart {
+                    title: sweep.title.clone(),
+                    x: x.replace('_', " "),
+                    y: term.text.replace('_', " "),
+                    scale: Scale::From(0.0),
+                };
+                let name = format!("{}-{}.svg", place + 1, term.text.replace([':', '@', ' '], "-"));
+                all.push((name, chart.svg(&series)?));
+            }
+        }
+        all.extend(self.curve_plots()?);
+        Ok(all)
+    }
+
+    fn series(&self, groups: &[Group<'_>], place: usize, term: &Term) -> Vec<Series> {
+        let sweep = &self.spec.sweeps[place];
+        let mut lines: BTreeMap<(usize, String), (Series, Series)> = BTreeMap::new();
+        for group in groups.iter().filter(|group| group.sweep == place) {
+            let Some(x) = x_of(sweep, group) else { continue };
+            let Some((mean, half)) = mean_ci(values(self.spec, groups, group, term).into_values())
+            else {
+                continue;
+            };
+            let key = sweep.x().map(|axis| axis.key.get_ref());
+            let rest = group.point.iter().filter(|(name, _)| Some(name) != key);
+            let mut name = group.scheme.to_owned();
+            rest.for_each(|(_, value)| {
+                let _ = write!(name, ", {}", plain(value));
+            });
+            let order = self.spec.schemes.iter().position(|scheme| scheme.label == group.scheme);
+            let line = lines.entry((order.unwrap_or(0), name.clone())).or_insert_with(|| {
+                (Series::line(name.clone()), Series::marks(format!("{name} (paper)")))
+            });
+            line.0.points.push((x, mean));
+            line.0.band.push((x, mean - half.unwrap_or(0.0), mean + half.unwrap_or(0.0)));
+            if let Some(paper) = stated(self.spec, place, group.scheme, group.point, term) {
+                let (low, high) = paper.value.ends();
+                line.1.points.push((x, low));
+                if high != low {
+                    line.1.points.push((x, high));
+                }
+            }
+        }
+        let (mut all, marks): (Vec<Series>, Vec<Series>) = lines.into_values().unzip();
+        all.extend(marks.into_iter().filter(|series| !series.points.is_empty()));
+        for series in &mut all {
+            series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
+            series.band.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        all
+    }
+
+    fn curve_plots(&self) -> Result<Vec<(String, String)>, String> {
+        type Pick = fn(&crate::simulation::Sample) -> Option<f64>;
+        let kinds: [(&str, &str, Pick); 3] = [
+            ("window", "congestion window (kB)", |s| Some(s.window as f64 / 1e3)),
+            ("rate", "pacing rate (Mbps)", |s| Some(s.pacing_rate?.as_mbps_f64())),
+            ("queue", "bytes at the bottleneck (kB)", |s| Some(s.queued as f64 / 1e3)),
+        ];
+        let mut all = Vec::new();
+        for (place, sweep) in self.spec.sweeps.iter().enumerate() {
+            for (name, y, pick) in kinds {
+                let of_sweep = self.curves.iter().filter(|curve| curve.sweep == place);
+                let series: Vec<Series> = of_sweep
+                    .map(|curve| {
+                        let samples = curve.samples.iter();
+                        let points = samples.filter_map(|s| Some((s.at.as_secs_f64(), pick(s)?)));
+                        let mut series =
+                            Series::line(format!("{} {}", curve.scheme, words(&curve.point)));
+                        series.points = points.collect();
+                        series.dots = false;
+                        series
+                    })
+                    .filter(|series| !series.points.is_empty())
+                    .collect();
+                if series.is_empty() {
+                    continue;
+                }
+                let chart = Chart {
+                    title: sweep.title.clone(),
+                    x: "time (s)".to_owned(),
+                    y: y.to_owned(),
+                    scale: Scale::From(0.0),
+                };
+                all.push((format!("{}-{name}-over-time.svg", place + 1), chart.svg(&series)?));
+            }
+        }
+        Ok(all)
+    }
+
+    /// A table of each sweep: a row per point and scheme, a column per metric; cells are "ours", and
+    /// the paper's number after a stroke where it states one.
+    fn tables(&self) -> Vec<(String, Vec<Vec<String>>)> {
+        let groups = groups(self.rows);
+        let terms = terms(self.spec);
+        let table = |(place, sweep): (usize, &Sweep)| {
+            let mut head = vec!["point".to_owned(), "scheme".to_owned()];
+            for term in &terms {
+                head.push(format!("{} ({})", term.text, term.unit()).replace(" (1)", ""));
+            }
+            let mut lines = vec![head];
+            for group in groups.iter().filter(|group| group.sweep == place) {
+                let mut cells = vec![words(group.point), group.scheme.to_owned()];
+                for term in &terms {
+                    let own = values(self.spec, &groups, group, term).into_values();
+                    let own = with_ci(mean_ci(own));
+                    let paper = of_paper(stated(self.spec, place, group.scheme, group.point, term));
+                    cells.push(match paper.is_empty() {
+                        true => own,
+                        false => format!("{own} / {paper}"),
+                    });
+                }
+                lines.push(cells);
+            }
+            (sweep.title.clone(), lines)
+        };
+        self.spec.sweeps.iter().enumerate().map(table).collect()
+    }
+
+    /// Settings that all runs have in common, where they are not the testbed's defaults or the paper
+    /// is likely to state them.
+    fn set_up(&self) -> Vec<(String, String)> {
+        let Some(sweep) = self.spec.sweeps.first() else { return Vec::new() };
+        let Some(scheme) = self.spec.schemes.first() else { return Vec::new() };
+        let first = sweep.points().into_iter().next().unwrap_or_default();
+        let Ok(settings) = self.spec.settings(sweep, &first, &[], scheme) else {
+            return Vec::new();
+        };
+        let swept: Vec<&String> = self
+            .spec
+            .sweeps
+            .iter()
+            .flat_map(|sweep| {
+                sweep
+                    .axes
+                    .iter()
+                    .map(|a| a.key.get_ref())
+                    .chain(sweep.set.keys().map(|k| k.get_ref()))
+                    .chain(sweep.ranges.iter().map(|r| r.key.get_ref()))
+            })
+            .chain(self.spec.schemes.iter().flat_map(|s| s.set.keys().map(|k| k.get_ref())))
+            .collect();
+        let normal = settings.normalised();
+        Settings::keys()
+            .into_iter()
+            .filter(|key| !swept.contains(&key))
+            .map(|key| {
+                let text = normal.text_of(&key);
+                (key, text)
+            })
+            .filter(|(key, text)| !text.is_empty() && key != "scheme")
+            .collect()
+    }
+
+    /// The page, with the plots inside.
+    pub(crate) fn html(&self, plots: &[(String, String)]) -> String {
+        let mut body = format!("<p>{}</p>\n<h2>Claims</h2>\n<table>\n", escape(&self.spec.about));
+        for verdict in self.verdicts {
+            let word = verdict.word();
+            let why = verdict.why.as_ref().filter(|_| !verdict.holds());
+            let why = why.map_or(String::new(), |why| format!("<br>{}", escape(why)));
+            let _ = writeln!(
+                body,
+                "<tr class=\"{word}\"><td>{word}</td><td>{}{why}</td><td>{} of {}</td>\
+                 <td>{}</td></tr>",
+                escape(&verdict.text),
+                verdict.good,
+                verdict.all,
+                escape(&verdict.detail)
+            );
+        }
+        body.push_str("</table>\n");
+        for (_, svg) in plots {
+            body.push_str(svg);
+        }
+        body.push_str(
+            "<h2>Numbers</h2>\n<p>Means over runs, ± half the 95 % confidence interval; after a \
+             stroke what the paper states.</p>\n",
+        );
+        for (title, lines) in self.tables() {
+            let _ = writeln!(body, "<h3>{}</h3>\n<table>", escape(&title));
+            for (index, line) in lines.iter().enumerate() {
+                let tag = if index == 0 { "th" } else { "td" };
+                body.push_str("<tr>");
+                for cell in line {
+                    let _ = write!(body, "<{tag}>{}</{tag}>", escape(cell));
+                }
+                body.push_str("</tr>\n");
+            }
+            body.push_str("</table>\n");
+        }
+        if !self.spec.paper.is_empty() {
+            body.push_str("<h3>Where the paper states its numbers</h3>\n<ul>\n");
+            for paper in &self.spec.paper {
+                let _ = writeln!(
+                    body,
+                    "<li>{} {}: {} ({})</li>",
+                    escape(paper.on.scheme.as_deref().unwrap_or("")),
+                    escape(&paper.metric.text),
+                    of_paper(Some(paper)),
+                    escape(&paper.stated)
+                );
+            }
+            body.push_str("</ul>\n");
+        }
+        body.push_str("<h2>Set-up</h2>\n<table>\n");
+        for (key, value) in self.set_up() {
+            let _ = writeln!(body, "<tr><td>{key}</td><td>{}</td></tr>", escape(&value));
+        }
+        body.push_str("</table>\n");
+        if !self.spec.not_stated.is_empty() {
+            body.push_str("<h3>Settings that the paper does not state</h3>\n<ul>\n");
+            for line in &self.spec.not_stated {
+                let _ = writeln!(body, "<li>{}</li>", escape(line));
+            }
+            body.push_str("</ul>\n");
+        }
+        let _ = writeln!(body, "<p>{}</p>", escape(&self.made_by()));
+        body
+    }
+
+    fn made_by(&self) -> String {
+        let Made { command, commit, machine, runs, seed, cpu_seconds, wall_seconds, .. } =
+            self.made;
+        format!(
+            "{runs} runs per point from seed {seed}; {cpu_seconds:.0} CPU-seconds, \
+             {wall_seconds:.0} s; `{command}`; commit {commit}; {machine}."
+        )
+    }
+
+    /// The part of docs/results.md.
+    pub(crate) fn markdown(&self) -> String {
+        let mut text =
+            format!("## {}: {}\n\n{}\n\n", self.spec.name, self.spec.title, self.spec.about);
+        for verdict in self.verdicts {
+            let why = verdict.why.as_ref().filter(|_| !verdict.holds());
+            let why = why.map_or(String::new(), |why| format!(" {why}"));
+            let _ = writeln!(
+                text,
+                "- **{}** ({} of {}) {}{why} ({})",
+                verdict.word(),
+                verdict.good,
+                verdict.all,
+                verdict.text,
+                verdict.detail
+            );
+        }
+        text.push('\n');
+        for (title, lines) in self.tables() {
+            let _ = writeln!(text, "**{title}** (ours ± 95 % interval / paper)\n");
+            for (index, line) in lines.iter().enumerate() {
+                let _ = writeln!(text, "| {} |", line.join(" | "));
+                if index == 0 {
+                    let _ = writeln!(text, "|{}", "---|".repeat(line.len()));
+                }
+            }
+            text.push('\n');
+        }
+        if !self.spec.not_stated.is_empty() {
+            text.push_str("Not stated by the paper, and taken here:\n");
+            for line in &self.spec.not_stated {
+                let _ = writeln!(text, "- {line}");
+            }
+            text.push('\n');
+        }
+        let _ = writeln!(text, "{}\n", self.made_by());
+        text
+    }
+}

@@ -1,0 +1,436 @@
+//! The settings of a run as specifications state them: flat keys, so that any of them can be swept or
+//! belong to a scheme.
+
+use core::time::Duration;
+
+use congestion::Algorithm;
+use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
+use quic::detection::Detection;
+use recovery::art::{self, Arms, Spread};
+use recovery::autorec::{
+    self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
+};
+use recovery::fixed::{self, Reading};
+use recovery::{Arq, Scheme};
+use serde::{Deserialize, Serialize};
+use units::Rate;
+
+use crate::recovered::SchemeMaker;
+use crate::simulation::{Cipher, Scenario};
+use crate::traffic::Traffic;
+
+/// All keys, with their defaults: the set-up of AutoRec's testbed where its paper states it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Settings {
+    /// Rate of the bottleneck towards the client, in Mbps.
+    pub rate_mbps: f64,
+    /// Round-trip time without queues; half of it in each direction.
+    pub rtt_ms: f64,
+    /// Mean loss towards the client, in per cent. Nothing is lost on the way back.
+    pub loss_percent: f64,
+    /// `independent`, or a loss model of `links` in which `{}` stands for `loss_percent`.
+    pub loss_model: String,
+    /// Drop-tail queue at the bottleneck.
+    pub queue_bytes: u64,
+    /// A file with recorded conditions, in place of `rate_mbps`; none if empty.
+    pub trace: String,
+    /// `bbr`, `cubic`, and so on.
+    pub congestion: String,
+    /// `lsquic` or `rfc9002`.
+    pub detection: String,
+    /// The client's flow-control window.
+    pub window_bytes: u64,
+    /// `frames`, `unbounded`, or `download`.
+    pub source: String,
+    /// Rate of the frames, in Mbps.
+    pub stream_mbps: f64,
+    /// Frames per second.
+    pub fps: f64,
+    /// Size of a download.
+    pub bytes: u64,
+    /// Downloads one after the other, each on a fresh connection.
+    pub requests: u32,
+    /// Virtual time of frames and unbounded sources; of downloads, the time at which they are given
+    /// up.
+    pub seconds: f64,
+    /// Another sender on the same bottleneck, with the same source and this scheme; none if empty.
+    pub rival: String,
+    /// The rival's congestion controller; the first one's if empty.
+    pub rival_congestion: String,
+    /// How losses are recovered from; see [`Settings::keys_of`].
+    pub scheme: String,
+    /// AutoRec's α.
+    pub alpha_ms: f64,
+    /// AutoRec's β.
+    pub beta_percent: f64,
+    /// AutoRec's γ.
+    pub gamma_percent: f64,
+    /// The level of `autorec-fixed`, or R of `fixed`.
+    pub level: u32,
+    /// Whether replicas leave at once in off-mode.
+    pub off_mode: bool,
+    /// Whether replicas leave when a unit was silent for T_thres.
+    pub opportunistic: bool,
+    /// MM'24: α of the sigmoid.
+    pub sigmoid: f64,
+    /// MM'24: Θ.
+    pub theta_ms: f64,
+    /// MM'24: R_nor.
+    pub r_nor_percent: f64,
+    /// MM'24: highest level.
+    pub max_level: u32,
+    /// MM'24: whether an E_waiting below Θ turns replicas off.
+    pub gate: bool,
+    /// What R counts: `extra` copies, or `copies` with the retransmission as one of them.
+    pub reading: String,
+    /// ART: L_queue.
+    pub queue_length: u32,
+    /// ART and `fixed`: `at-once`, `escape-space`, `round-trip`; the scheme's own if empty.
+    pub spread: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            rate_mbps: 12.0,
+            rtt_ms: 60.0,
+            loss_percent: 5.0,
+            loss_model: "independent".to_owned(),
+            queue_bytes: 500_000,
+            trace: String::new(),
+            congestion: "bbr".to_owned(),
+            detection: "lsquic".to_owned(),
+            window_bytes: 16 << 20,
+            source: "frames".to_owned(),
+            stream_mbps: 4.0,
+            fps: 30.0,
+            bytes: 1_000_000,
+            requests: 1,
+            seconds: 60.0,
+            rival: String::new(),
+            rival_congestion: String::new(),
+            scheme: "arq".to_owned(),
+            alpha_ms: 30.0,
+            beta_percent: 30.0,
+            gamma_percent: 20.0,
+            level: 0,
+            off_mode: true,
+            opportunistic: true,
+            sigmoid: 0.1,
+            theta_ms: 50.0,
+            r_nor_percent: 3.0,
+            max_level: 4,
+            gate: true,
+            reading: "extra".to_owned(),
+            queue_length: 10,
+            spread: String::new(),
+        }
+    }
+}
+
+const SCHEMES: &str = "arq, autorec, autorec-fixed, autorec-mm24, fixed, or3, or3-code, 2n+1, \
+                       art-paper, art-code, art-egreedy or art-ucb";
+
+impl Settings {
+    /// The names of all keys.
+    pub(crate) fn keys() -> Vec<String> {
+        let table = serde_json::to_value(Self::default()).expect("plain values");
+        table.as_object().expect("a table").keys().cloned().collect()
+    }
+
+    /// Keys that mean something to a scheme; `None` if there is no such scheme.
+    fn keys_of(scheme: &str) -> Option<&'static [&'static str]> {
+        Some(match scheme {
+            "arq" => &[],
+            "autorec" => {
+                &["alpha_ms", "beta_percent", "gamma_percent", "off_mode", "opportunistic"]
+            }
+            "autorec-fixed" => &["level", "off_mode", "opportunistic"],
+            "autorec-mm24" => &[
+                "sigmoid",
+                "theta_ms",
+                "r_nor_percent",
+                "max_level",
+                "gate",
+                "off_mode",
+                "opportunistic",
+            ],
+            "fixed" => &["level", "reading", "spread"],
+            "or3" | "or3-code" | "2n+1" => &["reading", "spread"],
+            "art-paper" | "art-code" => &["reading", "queue_length", "spread"],
+            "art-egreedy" | "art-ucb" => &["reading", "spread"],
+            _ => return None,
+        })
+    }
+
+    /// The same run: what its scheme does not look at is as by default.
+    pub(crate) fn normalised(&self) -> Self {
+        let mut table = serde_json::to_value(self).expect("plain values");
+        let default = serde_json::to_value(Self::default()).expect("plain values");
+        let used = [&self.scheme, &self.rival].map(|scheme| Self::keys_of(scheme).unwrap_or(&[]));
+        let all = [
+            "alpha_ms",
+            "beta_percent",
+            "gamma_percent",
+            "level",
+            "off_mode",
+            "opportunistic",
+            "sigmoid",
+            "theta_ms",
+            "r_nor_percent",
+            "max_level",
+            "gate",
+            "reading",
+            "queue_length",
+            "spread",
+        ];
+        for key in all {
+            if !used.iter().any(|keys| keys.contains(&key)) {
+                table[key] = default[key].clone();
+            }
+        }
+        serde_json::from_value(table).expect("the keys are known")
+    }
+
+    /// The value of a key as text, for tables.
+    pub(crate) fn text_of(&self, key: &str) -> String {
+        let table = serde_json::to_value(self).expect("plain values");
+        match &table[key] {
+            serde_json::Value::String(text) => text.clone(),
+            other => other.to_string(),
+        }
+    }
+
+    /// The value of a key, if it is a number.
+    pub(crate) fn number_of(&self, key: &str) -> Option<f64> {
+        serde_json::to_value(self).ok()?.get(key)?.as_f64()
+    }
+
+    fn check(&self) -> Result<(), String> {
+        for (key, value, low, high) in [
+            ("rate_mbps", self.rate_mbps, 0.01, 100_000.0),
+            ("rtt_ms", self.rtt_ms, 0.0, 60_000.0),
+            ("loss_percent", self.loss_percent, 0.0, 99.0),
+            ("queue_bytes", self.queue_bytes as f64, 1_500.0, 1e12),
+            ("window_bytes", self.window_bytes as f64, 1_500.0, 1e12),
+            ("stream_mbps", self.stream_mbps, 0.001, 100_000.0),
+            ("fps", self.fps, 0.1, 10_000.0),
+            ("bytes", self.bytes as f64, 1.0, 1e12),
+            ("requests", self.requests.into(), 1.0, 10_000.0),
+            ("seconds", self.seconds, 0.1, 100_000.0),
+            ("alpha_ms", self.alpha_ms, 0.0, 1e6),
+            ("beta_percent", self.beta_percent, 0.0, 1_000.0),
+            ("gamma_percent", self.gamma_percent, 0.0, 100.0),
+            ("level", self.level.into(), 0.0, 10.0),
+            ("theta_ms", self.theta_ms, 0.0, 1e6),
+            ("queue_length", self.queue_length.into(), 1.0, 10_000.0),
+        ] {
+            if !(low..=high).contains(&value) {
+                return Err(format!("`{key}` is {value}; it may be {low} to {high}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn reading(&self) -> Result<Reading, String> {
+        match &*self.reading {
+            "extra" => Ok(Reading::Extra),
+            "copies" => Ok(Reading::Copies),
+            other => Err(format!("`reading` is `{other}`; it may be extra or copies")),
+        }
+    }
+
+    fn spread(&self) -> Result<Option<Spread>, String> {
+        Ok(Some(match &*self.spread {
+            "" => return Ok(None),
+            "at-once" => Spread::AtOnce,
+            "escape-space" => Spread::EscapeSpace { alpha: 1.0 },
+            "round-trip" => Spread::RoundTrip,
+            other => {
+                return Err(format!(
+                    "`spread` is `{other}`; it may be at-once, escape-space or round-trip"
+                ));
+            }
+        }))
+    }
+
+    /// The scheme called `name` with these parameters.
+    fn maker(&self, name: &str) -> Result<SchemeMaker, String> {
+        if Self::keys_of(name).is_none() {
+            return Err(format!("`scheme` is `{name}`; it may be {SCHEMES}"));
+        }
+        let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
+        let (reading, spread) = (self.reading()?, self.spread()?);
+        let occasions = Occasions { off_mode: self.off_mode, opportunistic: self.opportunistic };
+        let tolerances = Tolerances {
+            latency: ms(self.alpha_ms),
+            cost: self.beta_percent / 100.0,
+            goodput: self.gamma_percent / 100.0,
+        };
+        let tolerances = tolerances.checked().map_err(|e| e.to_string())?;
+        let level = self.level;
+        let life = FixedLife::new(level).map_err(|e| e.to_string())?;
+        let options = UtilityOptions {
+            a: self.sigmoid,
+            theta: ms(self.theta_ms),
+            r_nor: self.r_nor_percent / 100.0,
+            max: self.max_level,
+            gate: self.gate,
+            off_above: None,
+        };
+        let options = options.checked().map_err(|e| e.to_string())?;
+        if name == "fixed" && fixed::fixed(level, reading).is_none() {
+            return Err(format!("`level` is {level}; R of `fixed` may be 1 to 10"));
+        }
+        let queue = self.queue_length as usize;
+        let name = name.to_owned();
+        Ok(SchemeMaker::new(move |seed| {
+            let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            let reinjecting = |scheme: Scheme| Scheme {
+                scheduler: Box::new(ReinjectionController::new(occasions)),
+                ..scheme
+            };
+            let spreading = |scheme: Scheme| match spread {
+                Some(spread) => art::with_schedule(scheme, spread, seed),
+                None => scheme,
+            };
+            let art = |options: art::Options, own: Spread| {
+                let options = art::Options { queue, ..options };
+                art::with_options("art", options, spread.unwrap_or(own), seed)
+            };
+            match &*name {
+                "autorec" => reinjecting(autorec::scheme(tolerances)),
+                "autorec-fixed" => reinjecting(autorec::fixed(life)),
+                "autorec-mm24" => reinjecting(autorec::scheme_mm24(options, seed)),
+                "fixed" => spreading(fixed::fixed(level, reading).unwrap_or_else(Arq::scheme)),
+                "or3" => spreading(fixed::or3(reading)),
+                "or3-code" => spreading(fixed::or3_code(reading)),
+                "2n+1" => spreading(fixed::odd(reading)),
+                "art-paper" => {
+                    art(art::Options::paper(reading), Spread::EscapeSpace { alpha: 1.0 })
+                }
+                "art-code" => art(art::Options::code(reading), Spread::RoundTrip),
+                "art-egreedy" => spreading(art::egreedy(reading, Arms::default(), seed)),
+                "art-ucb" => spreading(art::ucb(reading, Arms::default(), seed)),
+                _ => Arq::scheme(),
+            }
+        }))
+    }
+
+    fn algorithm(name: &str, key: &str) -> Result<Algorithm, String> {
+        name.parse().map_err(|_| {
+            let known: Vec<&str> = Algorithm::ALL.iter().map(|a| a.name()).collect();
+            format!("`{key}` is `{name}`; it may be {}", known.join(", "))
+        })
+    }
+
+    fn path(&self) -> Result<PathConfig, String> {
+        let loss = match (&*self.loss_model, self.loss_percent) {
+            (_, 0.0) => None,
+            ("independent", percent) => Some(format!("{percent}%")),
+            (model, percent) => Some(model.replace("{}", &format!("{percent}%"))),
+        };
+        let loss =
+            loss.map(|text| text.parse().map_err(|e| format!("`loss_model`: {e}"))).transpose()?;
+        let trace = match &*self.trace {
+            "" => None,
+            path => Some(Trace::load(path).map_err(|e| format!("`trace`: {path}: {e}"))?),
+        };
+        let delay = Some(Duration::from_secs_f64(self.rtt_ms / 2e3));
+        let rate = Rate::from_kbps((self.rate_mbps * 1e3).round() as u64);
+        let down = LinkConfig {
+            rate: trace.is_none().then_some(rate),
+            queue: Queue::drop_tail(self.queue_bytes),
+            delay,
+            loss,
+            loss_place: LossPlace::AfterQueue,
+            trace,
+            ..LinkConfig::default()
+        };
+        Ok(PathConfig { down, up: LinkConfig { delay, ..LinkConfig::default() } })
+    }
+
+    /// The run of these settings with this seed.
+    ///
+    /// # Errors
+    /// One line that names the key whose value makes no sense.
+    pub(crate) fn scenario(&self, seed: u64) -> Result<Scenario, String> {
+        self.check()?;
+        let congestion = Self::algorithm(&self.congestion, "congestion")?;
+        let detection = match &*self.detection {
+            "lsquic" => Detection::LSQUIC,
+            "rfc9002" => Detection::RFC9002,
+            other => {
+                return Err(format!("`detection` is `{other}`; it may be lsquic or rfc9002"));
+            }
+        };
+        let traffic = match &*self.source {
+            "frames" => Traffic::Frames {
+                rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
+                fps: self.fps,
+            },
+            "unbounded" => Traffic::Unbounded,
+            "download" => Traffic::Download { bytes: self.bytes },
+            other => {
+                return Err(format!(
+                    "`source` is `{other}`; it may be frames, unbounded or download"
+                ));
+            }
+        };
+        let rival = match &*self.rival {
+            "" => None,
+            name => {
+                let congestion = match &*self.rival_congestion {
+                    "" => congestion,
+                    name => Self::algorithm(name, "rival_congestion")?,
+                };
+                Some((congestion, self.maker(name)?, traffic))
+            }
+        };
+        Ok(Scenario {
+            path: self.path()?,
+            cipher: Cipher::Null,
+            congestion,
+            detection,
+            scheme: self.maker(&self.scheme)?,
+            traffic,
+            rival,
+            window: self.window_bytes,
+            seed,
+            limit: Duration::from_secs_f64(self.seconds),
+            log_events: false,
+            ..Scenario::default()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_scheme_does_not_look_at_makes_no_other_run() {
+        let arq = Settings { alpha_ms: 7.0, level: 3, ..Settings::default() };
+        assert_eq!(arq.normalised(), Settings::default());
+        let autorec = Settings { scheme: "autorec".to_owned(), ..arq };
+        assert_eq!(autorec.normalised().alpha_ms, 7.0);
+        assert_eq!(autorec.normalised().level, 0);
+    }
+
+    #[test]
+    fn settings_that_make_no_sense_are_refused_by_name() {
+        let refused = |change: &dyn Fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.scenario(1).err().expect("refused")
+        };
+        assert!(refused(&|s| s.fps = 0.0).contains("`fps`"));
+        assert!(refused(&|s| s.alpha_ms = f64::NAN).contains("`alpha_ms`"));
+        assert!(refused(&|s| s.level = 11).contains("`level`"));
+        assert!(refused(&|s| s.scheme = "x".to_owned()).contains("`scheme`"));
+        assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
+        assert!(refused(&|s| s.sigmoid = -1.0).contains("`a`"));
+        assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
+    }
+}
