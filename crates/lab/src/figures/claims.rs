@@ -77,9 +77,10 @@ struct Judge<'a> {
 
 impl Judge<'_> {
     fn covered<'b>(&'b self, place: &'b Place) -> impl Iterator<Item = &'b Group<'b>> {
-        self.groups
-            .iter()
-            .filter(|group| place.covers(&self.spec.sweeps[group.sweep], group.scheme, group.point))
+        self.groups.iter().filter(|group| {
+            self.spec.is_shown(group.scheme)
+                && place.covers(&self.spec.sweeps[group.sweep], group.scheme, group.point)
+        })
     }
 
     fn settings(&self, group: &Group<'_>) -> Option<Settings> {
@@ -107,9 +108,14 @@ impl Judge<'_> {
                 let value = self.settings(group).and_then(|settings| settings.number_of(key));
                 value.map(|value| all(value * factor)).unwrap_or_default()
             }
-            Bound::Metric { metric, factor } => {
-                let values = self.values(group, metric).into_iter();
-                values.map(|(seed, value)| (seed, value * factor)).collect()
+            Bound::Metric { metric, of, factor } => {
+                let values = match of {
+                    None => self.values(group, metric),
+                    Some(label) => other(self.groups, group, label)
+                        .map(|other| self.values(other, metric))
+                        .unwrap_or_default(),
+                };
+                values.into_iter().map(|(seed, value)| (seed, value * factor)).collect()
             }
         }
     }

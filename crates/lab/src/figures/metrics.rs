@@ -159,6 +159,13 @@ metrics! {
         let (time, rtt) = (t_unit(m)?, m.smoothed_rtt);
         Some(formulas::redundancy_cost_cancelled(loss_rate(m)?, time, rtt, s.level))
     };
+    // H with as many replicas as are left by acknowledgements.
+    "h_cancelled", "1", None, |m, s| {
+        let (loss, time, rtt) = (loss_rate(m)?, t_unit(m)?, m.smoothed_rtt);
+        let replicas = formulas::redundancy_cost_cancelled(loss, time, rtt, s.level);
+        let again = loss.powi(s.level as i32 + 2) / (1.0 - loss);
+        Some(1.0 - 1.0 / ((1.0 - loss) * (1.0 + loss + replicas + again)))
+    };
     // The share of packets lost that are sent up to 1 ms after a lost one, and 20 to 50 ms after.
     "loss_after_1ms", "1", None, |m, _| ratio(m.recovery.correlation[0].1, m.recovery.correlation[0].0);
     "loss_after_50ms", "1", None, |m, _| ratio(m.recovery.correlation[5].1, m.recovery.correlation[5].0);

@@ -24,9 +24,22 @@ use spec::Spec;
 
 use crate::experiments::{Options, write_file, write_page};
 
+macro_rules! built_in {
+    ($($name:literal),* $(,)?) => {
+        [$(($name, include_str!(concat!("../../../../experiments/", $name, ".toml")))),*]
+    };
+}
+
 /// The built-in specifications, by name.
-const BUILT_IN: &[(&str, &str)] =
-    &[("autorec-fig13", include_str!("../../../../experiments/autorec-fig13.toml"))];
+const BUILT_IN: &[(&str, &str)] = &built_in![
+    "autorec-fig13",
+    "autorec-fig13-gate",
+    "autorec-fig14",
+    "autorec-fig15",
+    "autorec-fig16",
+    "autorec-fig17",
+    "autorec-fig18",
+];
 
 /// Names and titles.
 pub(crate) fn list() -> impl Iterator<Item = (&'static str, String)> {

@@ -77,7 +77,7 @@ impl Report<'_> {
     fn series(&self, groups: &[Group<'_>], place: usize, term: &Term) -> Vec<Series> {
         let sweep = &self.spec.sweeps[place];
         let mut lines: BTreeMap<(usize, String), (Series, Series)> = BTreeMap::new();
-        for group in groups.iter().filter(|group| group.sweep == place) {
+        for group in groups.iter().filter(|g| g.sweep == place && self.spec.is_shown(g.scheme)) {
             let Some(x) = x_of(sweep, group) else { continue };
             let Some((mean, half)) = mean_ci(values(self.spec, groups, group, term).into_values())
             else {
@@ -161,7 +161,8 @@ impl Report<'_> {
                 head.push(format!("{} ({})", term.text, term.unit()).replace(" (1)", ""));
             }
             let mut lines = vec![head];
-            for group in groups.iter().filter(|group| group.sweep == place) {
+            for group in groups.iter().filter(|g| g.sweep == place && self.spec.is_shown(g.scheme))
+            {
                 let mut cells = vec![words(group.point), group.scheme.to_owned()];
                 for term in &terms {
                     let own = values(self.spec, &groups, group, term).into_values();

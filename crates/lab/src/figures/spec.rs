@@ -58,6 +58,9 @@ pub(crate) struct Contestant {
     pub label: String,
     #[serde(default)]
     pub set: Table,
+    /// Runs, for paired differences, but has no place in tables and plots.
+    #[serde(default)]
+    pub hidden: bool,
 }
 
 /// A grid of points, or draws from a box.
@@ -187,6 +190,9 @@ pub(crate) enum Bound {
     Metric {
         #[serde(deserialize_with = "term")]
         metric: Term,
+        /// Of this scheme, not of the one that is judged.
+        #[serde(default)]
+        of: Option<String>,
         #[serde(default = "one")]
         factor: f64,
     },
@@ -347,10 +353,14 @@ impl Spec {
             if let Comparison::AtMost { bound, .. }
             | Comparison::AtLeast { bound, .. }
             | Comparison::Near { bound, .. } = &claim.is
-                && let Bound::Key { key, .. } = bound
-                && !Settings::keys().contains(key)
             {
-                return Err(at(format!("no setting `{key}` to compare with")));
+                match bound {
+                    Bound::Key { key, .. } if !Settings::keys().contains(key) => {
+                        return Err(at(format!("no setting `{key}` to compare with")));
+                    }
+                    Bound::Metric { of: Some(name), .. } => label(name)?,
+                    _ => {}
+                }
             }
         }
         for sweep in &self.sweeps {
@@ -378,6 +388,11 @@ impl Spec {
             }
         }
         Ok(())
+    }
+
+    /// Whether a scheme has a place in tables and plots.
+    pub(crate) fn is_shown(&self, label: &str) -> bool {
+        !self.schemes.iter().any(|scheme| scheme.label == label && scheme.hidden)
     }
 
     /// The schemes that take part in a sweep.
