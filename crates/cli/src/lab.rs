@@ -35,6 +35,9 @@ enum Command {
         /// A specification (see experiments/) in place of the built-in one.
         #[arg(long, value_name = "FILE")]
         spec: Option<PathBuf>,
+        /// A setting of all runs, as specifications have it: `trace=FILE`, `seconds=10`.
+        #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
+        set: Vec<(String, String)>,
     },
     /// Write the report again from the results in a directory.
     Report {
@@ -64,7 +67,7 @@ impl Arguments {
                 print!("{}", experiments::results(&dirs)?);
                 Ok(())
             }
-            Command::Run { names, runs, jobs, seed, out, spec } => {
+            Command::Run { names, runs, jobs, seed, out, spec, set } => {
                 let spec = spec
                     .map(|path| {
                         std::fs::read_to_string(&path)
@@ -89,7 +92,7 @@ impl Arguments {
                     for name in matching {
                         let folder = out.join(name);
                         let options = Options { runs: runs.unwrap_or(1), jobs, seed };
-                        if !experiments::run(name, spec.as_deref(), runs, options, &folder)? {
+                        if !experiments::run(name, spec.as_deref(), &set, runs, options, &folder)? {
                             failed.push(name);
                         }
                         eprintln!("{name}: {}", folder.join("report.html").display());
@@ -103,6 +106,11 @@ impl Arguments {
             }
         }
     }
+}
+
+fn key_and_value(text: &str) -> Result<(String, String), String> {
+    let (key, value) = text.split_once('=').ok_or("write KEY=VALUE")?;
+    Ok((key.to_owned(), value.to_owned()))
 }
 
 /// Whether `name` is what `pattern`, with `*` for any text, describes.

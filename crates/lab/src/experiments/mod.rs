@@ -39,7 +39,8 @@ pub fn list() -> Vec<(&'static str, String)> {
 
 /// Runs the experiment `name` and writes its results into `out`. Returns whether its claims hold.
 /// `spec` is the text of a specification in place of the built-in one. Without `runs`, there are as
-/// many per point as the specification says.
+/// many per point as the specification says. `set` are settings (key and value) that win over those
+/// that the specification has for all runs.
 ///
 /// # Errors
 /// One line: there is no such experiment, the specification is not one for it, or `out` cannot be
@@ -47,10 +48,14 @@ pub fn list() -> Vec<(&'static str, String)> {
 pub fn run(
     name: &str,
     spec: Option<&str>,
+    set: &[(String, String)],
     runs: Option<u64>,
     options: Options,
     out: &Path,
 ) -> Result<bool, String> {
+    if !set.is_empty() && [transport::NAME, speed::NAME].contains(&name) {
+        return Err(format!("`{name}` has no settings of that kind"));
+    }
     let options = Options { runs: runs.unwrap_or(options.runs), ..options };
     match name {
         transport::NAME => {
@@ -62,7 +67,7 @@ pub fn run(
         _ => {
             let text = figures::built_in(name)
                 .ok_or_else(|| format!("no experiment `{name}`; `mendcast lab list` shows them"))?;
-            figures::run(spec.unwrap_or(text), runs, options, out)
+            figures::run(spec.unwrap_or(text), set, runs, options, out)
         }
     }
 }
@@ -197,6 +202,6 @@ mod tests {
     #[test]
     fn an_unknown_experiment_is_an_error() {
         let options = Options { runs: 1, jobs: 1, seed: 1 };
-        assert!(run("nothing", None, None, options, Path::new(".")).is_err());
+        assert!(run("nothing", None, &[], None, options, Path::new(".")).is_err());
     }
 }

@@ -195,7 +195,15 @@ fn work(job: &Job) -> Done {
             return Err(why);
         }
         add(&mut all, &outcome, scenario.traffic);
-        all.units.extend(diary.take().units);
+        all.rounds_max.push(outcome.recovery.totals.rounds_max.into());
+        let pages = diary.take();
+        all.units.extend(pages.units);
+        for decision in pages.decisions {
+            all.decisions.0 += 1;
+            all.decisions.1 += u64::from(decision.loss_rate == 0.0);
+            let level = decision.reasons.iter().find(|(name, _)| *name == "level");
+            all.decisions.2 += level.map_or(0.0, |(_, level)| *level);
+        }
         samples.extend(outcome.samples);
     }
     Ok((all, samples))

@@ -21,6 +21,8 @@ use crate::simulation::Sample;
 pub(crate) struct Made {
     pub name: String,
     pub command: String,
+    /// Settings that the command gave: key and value as TOML.
+    pub set: Vec<(String, String)>,
     pub commit: String,
     pub machine: String,
     pub runs: u64,

@@ -22,6 +22,10 @@ pub(crate) struct Measured {
     /// Of the rival: bytes received, and in how much time.
     pub rival: Option<(u64, Duration)>,
     pub units: Vec<FinishedUnit>,
+    /// Highest round of each request.
+    pub rounds_max: Vec<f64>,
+    /// Decision intervals, those of them without loss, and the sum of the levels decided.
+    pub decisions: (u64, u64, f64),
     pub smoothed_rtt: Duration,
 }
 
@@ -114,6 +118,8 @@ metrics! {
     "off_mode_ms_per_s", "ms/s", None, |m, _| per_second(m, ms(m.recovery.off_mode.0));
     "off_mode_entries_per_s", "1/s", None, |m, _| per_second(m, m.recovery.off_mode.1 as f64);
     "n_max", "1", None, |m, _| Some(m.recovery.totals.rounds_max.into());
+    // Mean over the requests of a run.
+    "n_max_mean", "1", None, |m, _| mean(&m.rounds_max);
     "rounds_mean", "1", None, |m, _| {
         ratio(m.recovery.totals.rounds, m.recovery.totals.finished)
     };
@@ -130,6 +136,9 @@ metrics! {
     "burst_max", "1", None, |m, _| Some(m.recovery.bursts.2.into());
     "fct_ms", "ms", None, |m, _| mean(&m.completions);
     // From the first sending of lost data to its acknowledgement: T_wait and the way back.
+    "wait_mean_ms", "ms", None, |m, _| {
+        mean(&m.units.iter().map(|unit| ms(unit.wait)).collect::<Vec<_>>())
+    };
     "wait_p50_ms", "ms", None, |m, _| waits(m, 0.5);
     "wait_p95_ms", "ms", None, |m, _| waits(m, 0.95);
     "wait_p99_ms", "ms", None, |m, _| waits(m, 0.99);
@@ -165,6 +174,17 @@ metrics! {
         let replicas = formulas::redundancy_cost_cancelled(loss, time, rtt, s.level);
         let again = loss.powi(s.level as i32 + 2) / (1.0 - loss);
         Some(1.0 - 1.0 / ((1.0 - loss) * (1.0 + loss + replicas + again)))
+    };
+    // Share of decision intervals in which nothing was lost, that of independent losses, and the mean
+    // level decided.
+    "lossless_intervals", "1", None, |m, _| ratio(m.decisions.1, m.decisions.0);
+    "lossless_model", "1", None, |m, _| {
+        let totals = &m.recovery.totals;
+        let packets = ratio(totals.acked + totals.lost, m.decisions.0)?;
+        Some((1.0 - loss_rate(m)?).powf(packets))
+    };
+    "level_mean", "1", None, |m, _| {
+        (m.decisions.0 > 0).then(|| m.decisions.2 / m.decisions.0 as f64)
     };
     // The share of packets lost that are sent up to 1 ms after a lost one, and 20 to 50 ms after.
     "loss_after_1ms", "1", None, |m, _| ratio(m.recovery.correlation[0].1, m.recovery.correlation[0].0);
@@ -205,10 +225,12 @@ pub(crate) enum How {
     Saved,
     /// `cut:M`: that, as a share of the baseline's. `goodput_reduction` is `cut:goodput_mbps`.
     Cut,
+    /// `gain:M`: what this run has more than the baseline's, as a share of that.
+    Gain,
 }
 
 impl Term {
-    /// Reads `METRIC`, `saved:METRIC`, `cut:METRIC`, the latter two with `@LABEL` if need be.
+    /// Reads `METRIC`, or `saved:METRIC`, `cut:METRIC`, `gain:METRIC`, these with `@LABEL` if need be.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let plain = match text {
             "goodput_reduction" => "cut:goodput_mbps",
@@ -218,7 +240,10 @@ impl Term {
             None => (How::Plain, plain),
             Some(("saved", rest)) => (How::Saved, rest),
             Some(("cut", rest)) => (How::Cut, rest),
-            Some((how, _)) => return Err(format!("`{text}`: no `{how}:`, only saved: and cut:")),
+            Some(("gain", rest)) => (How::Gain, rest),
+            Some((how, _)) => {
+                return Err(format!("`{text}`: no `{how}:`, only saved:, cut: and gain:"));
+            }
         };
         let (name, baseline) = match rest.split_once('@') {
             Some((name, label)) => (name, Some(label.to_owned())),
@@ -229,7 +254,7 @@ impl Term {
     }
 
     pub(crate) fn unit(&self) -> &'static str {
-        if self.how == How::Cut { "1" } else { ALL[self.metric].unit }
+        if matches!(self.how, How::Cut | How::Gain) { "1" } else { ALL[self.metric].unit }
     }
 
     /// The name of the formula that the term should equal when the level is fixed.
@@ -247,6 +272,7 @@ impl Term {
             How::Plain => own,
             How::Saved => Some(baseline? - own?),
             How::Cut => baseline.filter(|&b| b != 0.0).and_then(|b| Some(1.0 - own? / b)),
+            How::Gain => baseline.filter(|&b| b != 0.0).and_then(|b| Some(own? / b - 1.0)),
         }
     }
 }

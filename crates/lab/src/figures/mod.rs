@@ -32,6 +32,7 @@ macro_rules! built_in {
 
 /// The built-in specifications, by name.
 const BUILT_IN: &[(&str, &str)] = &built_in![
+    "formula-limits",
     "autorec-fig13",
     "autorec-fig13-gate",
     "autorec-fig14",
@@ -39,6 +40,21 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "autorec-fig16",
     "autorec-fig17",
     "autorec-fig18",
+    "autorec-mm-fig11",
+    "autorec-mm-fig12",
+    "autorec-mm-fig13",
+    "art-appendix-b",
+    "art-fig12",
+    "art-fig15",
+    "art-fig18b",
+    "art-fig19",
+    "art-fig20",
+    "art-fig21",
+    "art-fig23",
+    "art-fig24",
+    "art-fig27",
+    "congestion-curves",
+    "congestion-fairness",
 ];
 
 /// Names and titles.
@@ -59,28 +75,32 @@ pub(crate) fn built_in(name: &str) -> Option<&'static str> {
 /// whether its claims hold.
 pub(crate) fn run(
     text: &str,
+    set: &[(String, String)],
     runs: Option<u64>,
     options: Options,
     out: &Path,
 ) -> Result<bool, String> {
-    run_for(text, runs, options, out, None)
+    run_for(text, set, runs, options, out, None)
 }
 
 /// As [`run`], with runs cut to so many seconds.
 fn run_for(
     text: &str,
+    set: &[(String, String)],
     runs: Option<u64>,
     options: Options,
     out: &Path,
     seconds: Option<f64>,
 ) -> Result<bool, String> {
-    let spec = Spec::parse(text)?;
+    let mut spec = Spec::parse(text)?;
+    spec.set(set)?;
     std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
     let start = Instant::now();
     let options = Options { runs: runs.unwrap_or(spec.runs), ..options };
     let results = engine::run(&spec, options, seconds)?;
     let made = Made {
         name: spec.name.clone(),
+        set: set.to_vec(),
         runs: options.runs,
         seed: options.seed,
         cpu_seconds: results.cpu.as_secs_f64(),
@@ -139,7 +159,8 @@ fn with_report<R>(
     use_it: impl FnOnce(&Report<'_>, &[engine::Row]) -> Result<R, String>,
 ) -> Result<R, String> {
     let (made, text) = files::read_made(out)?;
-    let spec = Spec::parse(&text)?;
+    let mut spec = Spec::parse(&text)?;
+    spec.set(&made.set)?;
     let rows = files::read_rows(out, &spec)?;
     let curves = files::read_curves(out, &spec)?;
     let verdicts = verdicts(&spec, &rows);

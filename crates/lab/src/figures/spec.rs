@@ -300,6 +300,25 @@ impl Spec {
         Ok(spec)
     }
 
+    /// Settings that win over the base's, as `key` and a TOML value (or plain text).
+    ///
+    /// # Errors
+    /// There is no such key, or its value makes no sense.
+    pub(crate) fn set(&mut self, settings: &[(String, String)]) -> Result<(), String> {
+        for (key, text) in settings {
+            if !Settings::keys().contains(key) {
+                return Err(format!("no setting `{key}`"));
+            }
+            let line = format!("value = {text}");
+            let value = toml::from_str::<toml::Table>(&line).ok();
+            let value = value.and_then(|mut table| table.remove("value"));
+            let value = value.unwrap_or_else(|| Value::String(text.clone()));
+            self.base.retain(|known, _| known.get_ref() != key);
+            self.base.insert(Spanned::new(0..0, key.clone()), value);
+        }
+        self.check()
+    }
+
     fn check_keys(&self, text: &str) -> Result<(), String> {
         let known = Settings::keys();
         let check = |key: &str, span: Range<usize>| {
