@@ -350,6 +350,9 @@ impl Spec {
                 Err(at(format!("no scheme has the label `{name}`")))
             }
         };
+        if let Some(scheme) = self.schemes.iter().find(|s| s.label.contains([',', '"', '\n'])) {
+            return Err(at(format!("no commas, quotes and new lines in `{}`", scheme.label)));
+        }
         label(&self.baseline)?;
         let claims = self.claims.iter().map(|claim| (&claim.on, &claim.metric));
         let paper = self.paper.iter().map(|paper| (&paper.on, &paper.metric));

@@ -1,1 +1,217 @@
+//! The engine on specifications that take seconds, and every shipped one on runs that are cut short.
 
+use std::path::PathBuf;
+use std::time::Duration;
+
+use links::{Link, LinkConfig, Packet};
+use units::{Ecn, Timestamp};
+
+use super::*;
+
+const TINY: &str = r#"
+name = "tiny"
+title = "T"
+about = "A."
+runs = 2
+baseline = "ARQ"
+metrics = ["recovery_latency_ms", "redundancy_cost", "goodput_reduction"]
+
+[base]
+seconds = 4
+stream_mbps = 12
+
+[[schemes]]
+label = "fixed"
+set = { scheme = "autorec-fixed" }
+
+[[schemes]]
+label = "ARQ"
+set = { scheme = "arq" }
+
+[[sweeps]]
+title = "Level"
+axes = [{ key = "level", values = [1, 3] }, { key = "congestion", values = ["bbr"] }]
+
+[[paper]]
+on = { scheme = "fixed", at = { level = 3 } }
+metric = "redundancy_cost"
+value = [0.1, 0.2]
+stated = "page 1"
+
+[[claims]]
+text = "More replicas, less latency."
+on = { scheme = "fixed" }
+metric = "recovery_latency_ms"
+is = { falls = {} }
+
+[[claims]]
+text = "Replicas cost nothing."
+on = { scheme = "fixed" }
+metric = "redundancy_cost"
+is = { at-most = { bound = 0.001 } }
+why = "They do."
+"#;
+
+fn options() -> Options {
+    Options { runs: 1, jobs: 2, seed: 1 }
+}
+
+/// A folder that goes away.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        Self(std::env::temp_dir().join(format!("mendcast-{name}-{}", std::process::id())))
+    }
+
+    fn read(&self, name: &str) -> String {
+        std::fs::read_to_string(self.0.join(name)).expect("written")
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
+    let folder = Folder::new("tiny");
+    let holds = run(TINY, &[], Some(3), options(), &folder.0).expect("it runs");
+    assert!(!holds, "replicas cost something");
+    assert_eq!(folder.read("results.csv").lines().count(), 1 + 2 * 2 * 3);
+    let html = folder.read("report.html");
+    for part in ["<svg", "PASS", "FAIL", "They do.", "page 1", "CPU-seconds"] {
+        assert!(html.contains(part), "{part}");
+    }
+    assert!(folder.read("1-redundancy_cost.svg").contains("fixed, bbr (paper)"));
+    let summary: Vec<serde_json::Value> =
+        serde_json::from_str(&folder.read("summary.json")).expect("JSON");
+    let line = summary
+        .iter()
+        .find(|line| {
+            line["scheme"] == "fixed"
+                && line["metric"] == "redundancy_cost"
+                && line["point"]["level"] == 3
+        })
+        .expect("a line");
+    assert_eq!(line["paper"], serde_json::json!([0.1, 0.2]));
+    assert_eq!(line["runs"], 3);
+    let (mean, expected) = (line["mean"].as_f64(), line["expected"].as_f64());
+    assert!((mean.expect("a mean") - expected.expect("G")).abs() < 0.03, "{line}");
+    // The same report again from the files.
+    assert!(!report(&folder.0).expect("rewritten"));
+    assert_eq!(folder.read("report.html"), html);
+    let text = markdown(&[&folder.0]).expect("text");
+    assert!(text.contains("**FAIL** (0 of 2) Replicas cost nothing. They do."), "{text}");
+}
+
+#[test]
+fn a_run_that_fails_is_named_and_stops_no_other() {
+    let folder = Folder::new("failing");
+    let text = TINY.replace("seconds = 4", "source = \"download\"").replace("level\", values = [1, 3]", "seconds\", values = [0.1, 60]");
+    let holds = run(&text, &[], Some(1), options(), &folder.0).expect("it runs");
+    assert!(!holds);
+    let rows = folder.read("results.csv");
+    assert_eq!(rows.matches("not completed in time").count(), 2, "{rows}");
+    assert!(folder.read("report.html").contains("seconds=0.1;congestion=bbr with seed 1"));
+}
+
+#[test]
+fn what_makes_no_sense_is_refused_with_its_name() {
+    let refused = |from: &str, to: &str| {
+        Spec::parse(&TINY.replace(from, to)).err().unwrap_or_else(|| panic!("{to} is taken"))
+    };
+    assert!(refused("stream_mbps = 12", "stream_mps = 12").contains("tiny:11: no setting `stream_mps`"));
+    assert!(refused("key = \"level\"", "key = \"lvl\"").contains("no setting `lvl`"));
+    assert!(refused("values = [1, 3]", "values = [1, 11]").contains("`level`"));
+    assert!(refused("runs = 2", "runs = 2\nrun = 3").contains("run"));
+    assert!(refused("baseline = \"ARQ\"", "baseline = \"FEC\"").contains("`FEC`"));
+    assert!(refused("metric = \"redundancy_cost\"", "metric = \"cost\"").contains("`cost`"));
+    assert!(refused("label = \"fixed\"", "label = \"fixed, 3\"").contains("commas"));
+    let mut spec = Spec::parse(TINY).expect("it is one");
+    let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
+    assert!(spec.set(&[set("secs", "1")]).expect_err("refused").contains("`secs`"));
+    assert!(spec.set(&[set("detection", "none")]).expect_err("refused").contains("`detection`"));
+    spec.set(&[set("detection", "rfc9002"), set("seconds", "1.5")]).expect("taken");
+}
+
+/// Sends packets at these times over a link, and returns which are lost.
+fn lost(loss: &str, times: &[Timestamp], size: u32) -> Vec<bool> {
+    let loss = Some(loss.parse().expect("a loss"));
+    let config = LinkConfig { loss, delay: Some(Duration::from_millis(1)), ..<_>::default() };
+    let mut link: Link<usize> = Link::new(&config, 7, "link");
+    let mut lost = vec![true; times.len()];
+    for (place, &at) in times.iter().enumerate() {
+        link.send(at, Packet { size, ecn: Ecn::NotEct, payload: place });
+        while let Some(delivered) = link.poll(at) {
+            lost[delivered.packet.payload] = false;
+        }
+    }
+    while let Some(delivered) = link.poll(Timestamp::from_millis(1_000_000)) {
+        lost[delivered.packet.payload] = false;
+    }
+    lost
+}
+
+#[test]
+fn the_fate_of_the_nth_packet_does_not_depend_on_what_is_sent_when() {
+    let at = |gap: u64| (0..5_000).map(|n| Timestamp::from_millis(n * gap)).collect::<Vec<_>>();
+    let (one, two) = (lost("5%", &at(1), 1_200), lost("5%", &at(3), 90));
+    assert!(one.iter().any(|&lost| lost));
+    assert_eq!(one, two);
+    // In time slots the state follows the clock: all in a bad slot are lost, however many there are.
+    let model = "ge:p=0.2,r=0.8,good=0%,bad=100%,slot=30ms";
+    let bad_slots = |gap: u64| {
+        let times: Vec<_> = (0..6_000 / gap).map(|n| Timestamp::from_millis(n * gap)).collect();
+        let lost = lost(model, &times, 1_200);
+        let slots = times.iter().zip(lost).filter(|(_, lost)| *lost);
+        slots.map(|(at, _)| at.as_nanos() / 30_000_000).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert!(!bad_slots(1).is_empty());
+    assert_eq!(bad_slots(1), bad_slots(10));
+}
+
+#[test]
+fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
+    let spec = Spec::parse(TINY).expect("it is one");
+    let run = || engine::run(&spec, Options { runs: 2, ..options() }, Some(2.0)).expect("it runs");
+    let (one, two) = (run(), run());
+    assert_eq!(one.rows, two.rows);
+    // Level 0 is plain retransmission, packet by packet.
+    let zero = TINY.replace("values = [1, 3]", "values = [0]");
+    let spec = Spec::parse(&zero).expect("it is one");
+    let rows = engine::run(&spec, options(), Some(2.0)).expect("it runs").rows;
+    assert_eq!(rows[0].values, rows[1].values);
+}
+
+#[test]
+fn every_shipped_specification_runs() {
+    for (name, text) in BUILT_IN {
+        let folder = Folder::new(name);
+        let start = std::time::Instant::now();
+        let spec = Spec::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert_eq!(spec.name, *name);
+        // A thinner grid: each axis' first and last value.
+        let result = run_for(&thin(text), &[], Some(1), options(), &folder.0, Some(0.5));
+        result.unwrap_or_else(|e| panic!("{name}: {e}"));
+        assert!(folder.read("report.html").contains("Every run ends with the right bytes"));
+        println!("{name}: {:?}", start.elapsed());
+    }
+    assert!(list().all(|(_, title)| !title.is_empty()));
+}
+
+/// The specification with the first and last value of each axis.
+fn thin(text: &str) -> String {
+    let mut table: toml::Table = text.parse().expect("TOML");
+    for sweep in table["sweeps"].as_array_mut().expect("sweeps") {
+        let axes = sweep.get_mut("axes").and_then(toml::Value::as_array_mut);
+        for axis in axes.into_iter().flatten() {
+            let values = axis["values"].as_array_mut().expect("values");
+            let last = values.len().saturating_sub(1).max(1);
+            values.drain(1..last);
+        }
+    }
+    table.to_string()
+}
