@@ -195,6 +195,10 @@ impl RedundancyAdapter for Watched {
         self.diary.0.lock().expect("a run has one thread").decisions.push(decision);
     }
 
+    fn on_new_path(&mut self) {
+        self.adapter.on_new_path();
+    }
+
     fn level(&mut self, unit: UnitKey, round: u32, view: &View<'_>) -> u32 {
         self.adapter.level(unit, round, view)
     }

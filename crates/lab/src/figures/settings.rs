@@ -423,7 +423,7 @@ mod tests {
         let refused = |change: &dyn Fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
-            settings.scenario(1).err().expect("refused")
+            settings.scenario(1).expect_err("refused")
         };
         assert!(refused(&|s| s.fps = 0.0).contains("`fps`"));
         assert!(refused(&|s| s.alpha_ms = f64::NAN).contains("`alpha_ms`"));

@@ -391,7 +391,7 @@ impl Spec {
             }
             sweep.schemes.iter().try_for_each(|name| label(name))?;
             for range in &sweep.ranges {
-                if !(range.low < range.high) {
+                if range.low.partial_cmp(&range.high) != Some(core::cmp::Ordering::Less) {
                     return Err(at(format!("`{}`: low must be below high", range.key.get_ref())));
                 }
             }

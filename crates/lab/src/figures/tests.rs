@@ -110,7 +110,9 @@ fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
 #[test]
 fn a_run_that_fails_is_named_and_stops_no_other() {
     let folder = Folder::new("failing");
-    let text = TINY.replace("seconds = 4", "source = \"download\"").replace("level\", values = [1, 3]", "seconds\", values = [0.1, 60]");
+    let text = TINY
+        .replace("seconds = 4", "source = \"download\"")
+        .replace("level\", values = [1, 3]", "seconds\", values = [0.1, 60]");
     let holds = run(&text, &[], Some(1), options(), &folder.0).expect("it runs");
     assert!(!holds);
     let rows = folder.read("results.csv");
@@ -123,7 +125,9 @@ fn what_makes_no_sense_is_refused_with_its_name() {
     let refused = |from: &str, to: &str| {
         Spec::parse(&TINY.replace(from, to)).err().unwrap_or_else(|| panic!("{to} is taken"))
     };
-    assert!(refused("stream_mbps = 12", "stream_mps = 12").contains("tiny:11: no setting `stream_mps`"));
+    assert!(
+        refused("stream_mbps = 12", "stream_mps = 12").contains("tiny:11: no setting `stream_mps`")
+    );
     assert!(refused("key = \"level\"", "key = \"lvl\"").contains("no setting `lvl`"));
     assert!(refused("values = [1, 3]", "values = [1, 11]").contains("`level`"));
     assert!(refused("runs = 2", "runs = 2\nrun = 3").contains("run"));
@@ -190,7 +194,7 @@ fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
 fn every_shipped_specification_runs() {
     for (name, text) in BUILT_IN {
         let folder = Folder::new(name);
-        let start = std::time::Instant::now();
+        let start = Instant::now();
         let spec = Spec::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(spec.name, *name);
         // A thinner grid: each axis' first and last value.

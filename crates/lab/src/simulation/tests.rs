@@ -16,7 +16,7 @@ fn scenario(seed: u64) -> Scenario {
     };
     Scenario {
         path: PathConfig { up: down.clone(), down },
-        congestion: congestion::Algorithm::Bbr,
+        congestion: Algorithm::Bbr,
         traffic: Traffic::Download { bytes: 500_000 },
         window: 4 << 20,
         seed,
@@ -88,7 +88,7 @@ fn a_path_without_loss_is_used_fully() {
     let mut long = scenario(3);
     long.traffic = Traffic::Download { bytes: 30_000_000 };
     long.measure_from = Duration::from_secs(10);
-    for congestion in congestion::Algorithm::ALL {
+    for congestion in Algorithm::ALL {
         long.congestion = congestion;
         let outcome = run(&long).expect("it runs");
         assert!(outcome.completed && outcome.intact, "{outcome:?}");
@@ -128,8 +128,7 @@ fn random_scenario(seed: u64) -> Scenario {
     Scenario {
         path,
         client: if rng.random_bool(0.5) { ClientKind::Quinn } else { ClientKind::Noq },
-        congestion: congestion::Algorithm::ALL
-            [rng.random_range(0..congestion::Algorithm::ALL.len())],
+        congestion: Algorithm::ALL[rng.random_range(0..Algorithm::ALL.len())],
         traffic: Traffic::Download { bytes: rng.random_range(1..300_000) },
         seed,
         rebind_every: rng
