@@ -79,7 +79,13 @@ impl Chart {
             Scale::From(_) => place,
             Scale::Log => 10f64.powf(place),
         };
-        if y >= 10.0 { format!("{y:.0}") } else { format!("{y:.2}") }
+        // Two digits that count, however small it is.
+        let digits = 1 - y.abs().max(1e-6).log10().floor() as i32;
+        let text = format!("{y:.*}", usize::try_from(digits).unwrap_or(0));
+        match text.split_once('.') {
+            Some(_) => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+            None => text,
+        }
     }
 
     fn draw(&self, svg: &mut String, all: &[Series]) -> Result<(), String> {
