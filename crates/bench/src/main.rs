@@ -9,6 +9,7 @@ mod edge;
 mod identity;
 mod loopback;
 mod memory;
+mod repair;
 mod report;
 mod simulation;
 
@@ -97,6 +98,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
     if wanted("idle_connection_heap") || wanted("shared_payload_heap") {
         memory::measure_heap(&mut report, 1_000 / scale as u16)?;
     }
+    repair::measure(&mut report, &wanted, arguments.quick)?;
     if wanted("sim_packets_per_cpu_second") {
         simulation::measure(&mut report, rounds, (128 << 20) / scale)?;
     }

@@ -7,13 +7,16 @@ use serde::Serialize;
 /// A comparison with one peer; the names are the benchmark's interface to scripts.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
-    pub name: &'static str,
+    pub name: String,
     pub unit: &'static str,
     pub ours: f64,
     pub peer: f64,
     pub peer_name: String,
     /// `ours` over `peer`.
     pub ratio: f64,
+    /// The middle half of the ratios of rounds, where each round was a pair of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pairs: Option<[f64; 2]>,
     /// What is aimed at.
     pub target: String,
 }
@@ -56,6 +59,11 @@ impl Target {
 pub(crate) struct Samples(Vec<f64>);
 
 impl Samples {
+    /// The only round.
+    pub(crate) fn of(value: f64) -> Self {
+        Self(vec![value])
+    }
+
     pub(crate) fn push(&mut self, value: f64) {
         self.0.push(value);
         self.0.sort_by(f64::total_cmp);
@@ -67,6 +75,12 @@ impl Samples {
             n if n % 2 == 1 => self.0[n / 2],
             n => (self.0[n / 2 - 1] + self.0[n / 2]) / 2.0,
         }
+    }
+
+    /// What a quarter of the rounds is below, and what a quarter is above.
+    fn quartiles(&self) -> Option<[f64; 2]> {
+        let quarter = self.0.len() / 4;
+        Some([*self.0.get(quarter)?, *self.0.get(self.0.len() - 1 - quarter)?])
     }
 
     /// The same rounds in another unit.
@@ -117,9 +131,38 @@ impl Report {
     /// Takes the medians of both sides' rounds.
     pub(crate) fn add(
         &mut self,
-        (name, unit): (&'static str, &'static str),
+        what: (&str, &'static str),
+        ours: &Samples,
+        peer: (&str, &Samples),
+        target: Target,
+    ) {
+        self.add_row(what, ours, peer, None, target);
+    }
+
+    /// Rounds of ours and a peer, each pair measured one right after the other.
+    pub(crate) fn add_pairs(
+        &mut self,
+        what: (&str, &'static str),
+        peer_name: &str,
+        rounds: &[(f64, f64)],
+        target: Target,
+    ) {
+        let (mut ours, mut peer) = (Samples::default(), Samples::default());
+        let mut ratios = Samples::default();
+        for &(mine, theirs) in rounds {
+            ours.push(mine);
+            peer.push(theirs);
+            ratios.push(mine / theirs);
+        }
+        self.add_row(what, &ours, (peer_name, &peer), ratios.quartiles(), target);
+    }
+
+    fn add_row(
+        &mut self,
+        (name, unit): (&str, &'static str),
         ours: &Samples,
         (peer_name, peer): (&str, &Samples),
+        pairs: Option<[f64; 2]>,
         target: Target,
     ) {
         let (mine, theirs) = (ours.median(), peer.median());
@@ -129,8 +172,10 @@ impl Report {
             Some(false) => "MISS",
             None => "    ",
         };
+        let half =
+            pairs.map_or_else(String::new, |[low, high]| format!(" ({low:.3} to {high:.3})"));
         println!(
-            "{word}  {name}: {} {unit} ({}), {peer_name} {} ({}), ratio {ratio:.3}; target {}",
+            "{word}  {name}: {} {unit} ({}), {peer_name} {} ({}), ratio {ratio:.3}{half}; target {}",
             number(mine),
             ours.spread(),
             number(theirs),
@@ -138,12 +183,13 @@ impl Report {
             target.text()
         );
         self.rows.push(Row {
-            name,
+            name: name.to_owned(),
             unit,
             ours: mine,
             peer: theirs,
             peer_name: peer_name.to_owned(),
             ratio,
+            pairs,
             target: target.text(),
         });
     }
@@ -163,6 +209,8 @@ mod tests {
         let mut samples = Samples::default();
         [3.0, 1.0, 2.0, 10.0].into_iter().for_each(|value| samples.push(value));
         assert_eq!(samples.median(), 2.5);
+        assert_eq!(samples.quartiles(), Some([2.0, 3.0]));
+        assert_eq!(Samples::default().quartiles(), None);
         assert_eq!(Target::RatioAtMost(0.5).is_met(9.0, 0.5), Some(true));
         assert_eq!(Target::RatioAtLeast(2.0).is_met(9.0, 1.9), Some(false));
         assert_eq!(Target::AtMost(12_288.0).is_met(12_289.0, 0.1), Some(false));

@@ -3,7 +3,8 @@
 use lab::Cipher;
 use lab::speed::{Measured, measure as simulate};
 
-use crate::memory::{Contestant, download};
+use crate::identity::Identity;
+use crate::memory::{Contestant, Path, download};
 use crate::report::{Report, Samples, Target};
 
 const UNIT: &str = "packets per CPU-second";
@@ -13,6 +14,7 @@ pub(crate) fn measure(report: &mut Report, rounds: usize, bytes: u64) -> Result<
     let (mut real, mut null) = (Samples::default(), Samples::default());
     let (mut real_share, mut null_share) = (Samples::default(), Samples::default());
     let mut pair = Samples::default();
+    let identity = Identity::new();
     for _ in 0..rounds {
         for (cipher, speeds, shares) in
             [(Cipher::Real, &mut real, &mut real_share), (Cipher::Null, &mut null, &mut null_share)]
@@ -21,7 +23,7 @@ pub(crate) fn measure(report: &mut Report, rounds: usize, bytes: u64) -> Result<
             speeds.push(measured.packets_per_second());
             shares.push(Measured::client_share(&measured));
         }
-        let plain = download(Contestant::QuinnProto, bytes)?;
+        let plain = download(&Contestant::QuinnProto, &identity, bytes, Path::default())?;
         pair.push(plain.packets as f64 / plain.all.as_secs_f64());
     }
     let peer = "quinn-proto to quinn-proto, no links";

@@ -27,7 +27,7 @@ mod rtt;
 pub mod streams;
 pub mod wire;
 
-pub use config::{EndpointConfig, ObserverFactory, RetryPolicy, TransportConfig};
+pub use config::{EndpointConfig, ObserverFactory, RetryPolicy, SchemeFactory, TransportConfig};
 pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};
 pub use endpoint::{DropReason, Endpoint, EndpointStats, Handle, Outcome};
 pub use path::Addresses;

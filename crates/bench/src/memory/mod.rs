@@ -5,12 +5,18 @@
 mod ours;
 mod quinn_proto;
 
+use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::quinn_proto as quinn;
 use bytes::{Bytes, BytesMut};
+use cpu_time::ThreadTime;
+use quic::SchemeFactory;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use recovery::Guard;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
 use crate::identity::{Identity, NAME, client_tls};
@@ -59,22 +65,83 @@ pub(super) trait Server {
     fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>);
 }
 
+/// What may differ between two servers of ours.
+#[derive(Clone)]
+pub(crate) struct Setup {
+    pub congestion: congestion::Algorithm,
+    pub scheme: SchemeFactory,
+    pub guard: Option<Guard>,
+}
+
+impl Default for Setup {
+    /// As like `quinn-proto` as can be.
+    fn default() -> Self {
+        Self {
+            congestion: congestion::Algorithm::Cubic,
+            scheme: Arc::new(recovery::Arq::scheme),
+            guard: None,
+        }
+    }
+}
+
 /// The transports that are compared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) enum Contestant {
-    Ours,
+    Ours(Setup),
     QuinnProto,
 }
 
-fn server(
-    contestant: Contestant,
-    identity: &Identity,
-    epoch: Instant,
-    answer: u64,
-) -> Box<dyn Server> {
-    match contestant {
-        Contestant::Ours => Box::new(Ours::new(identity, answer)),
-        Contestant::QuinnProto => Box::new(Quinn::new(identity, epoch, answer)),
+impl Contestant {
+    /// Ours, with what `quinn-proto` has.
+    pub(crate) fn ours() -> Self {
+        Self::Ours(Setup::default())
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ours(_) => "mendcast",
+            Self::QuinnProto => "quinn-proto",
+        }
+    }
+
+    fn server(&self, identity: &Identity, epoch: Instant, answer: u64) -> Box<dyn Server> {
+        match self {
+            Self::Ours(setup) => Box::new(Ours::new(setup, identity, answer)),
+            Self::QuinnProto => Box::new(Quinn::new(identity, epoch, answer)),
+        }
+    }
+}
+
+/// What the way from server to client is like.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Path {
+    /// A multiple of [`TURN`].
+    pub delay: Duration,
+    /// The share of datagrams that is lost, 0 to below 1. What becomes of the n-th follows from n
+    /// alone.
+    pub loss: f64,
+}
+
+/// Datagrams on that way.
+struct Pipe {
+    path: Path,
+    random: ChaCha8Rng,
+    /// Datagrams and when they arrive.
+    flying: VecDeque<(Duration, Vec<u8>)>,
+}
+
+impl Pipe {
+    fn new(path: Path) -> Self {
+        Self { path, random: ChaCha8Rng::seed_from_u64(7), flying: VecDeque::new() }
+    }
+
+    fn loses_next(&mut self) -> bool {
+        let limit = (self.path.loss * f64::from(u32::MAX)) as u32;
+        limit > 0 && self.random.next_u32() < limit
+    }
+
+    fn arrived(&mut self, now: Duration) -> Option<Vec<u8>> {
+        self.flying.pop_front_if(|(at, _)| *at <= now).map(|(_, datagram)| datagram)
     }
 }
 
@@ -171,49 +238,94 @@ impl Client {
 }
 
 /// What a download cost.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Download {
-    /// Time of the server's calls.
+    /// CPU time of the server's calls.
     pub server: Duration,
     /// Time of everything.
     pub all: Duration,
     /// Datagrams, both directions.
     pub packets: u64,
+    /// Of the server, after the first quarter of the bytes.
+    pub steady: Steady,
 }
 
-/// Downloads `bytes`.
-pub(crate) fn download(contestant: Contestant, bytes: u64) -> Result<Download, String> {
-    let identity = Identity::new();
+/// What the server did once connection and window were there.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Steady {
+    /// CPU time of its calls.
+    pub server: Duration,
+    /// Datagrams that it sent, lost ones among them.
+    pub sent: u64,
+    /// Of these, those that the pipe lost.
+    pub lost: u64,
+    /// Allocations and reallocations.
+    pub allocations: u64,
+    /// Turns in which it sent anything.
+    pub turns: u64,
+}
+
+/// Downloads `bytes` over `path`.
+pub(crate) fn download(
+    contestant: &Contestant,
+    identity: &Identity,
+    bytes: u64,
+    path: Path,
+) -> Result<Download, String> {
     let epoch = Instant::now();
-    let mut server = server(contestant, &identity, epoch, bytes);
-    let mut client = Client::new(&identity, epoch, 40_000, WINDOW);
+    let mut server = contestant.server(identity, epoch, bytes);
+    let mut client = Client::new(identity, epoch, 40_000, WINDOW);
     client.wants = true;
+    let mut pipe = Pipe::new(path);
     let (mut pool, mut out) = (Pool::default(), Vec::new());
     let mut to_server: Vec<Vec<u8>> = Vec::new();
-    let mut served = Duration::ZERO;
-    let (mut now, mut packets) = (Duration::ZERO, 0);
+    let (mut now, mut cost) = (Duration::ZERO, Download::default());
     let start = Instant::now();
     while client.received < bytes {
         now += TURN;
         if now > Duration::from_secs(36_000) {
-            return Err(format!("{contestant:?}: {} of {bytes} bytes arrived", client.received));
+            let name = contestant.name();
+            return Err(format!("{name}: {} of {bytes} bytes arrived", client.received));
         }
-        let begin = Instant::now();
-        for mut datagram in to_server.drain(..) {
-            server.on_datagram(now, client.address, &mut datagram);
+        let is_steady = client.received >= bytes / 4;
+        let (begin, region) = (ThreadTime::now(), Region::new(&INSTRUMENTED_SYSTEM));
+        for datagram in &mut to_server {
+            server.on_datagram(now, client.address, datagram);
         }
         server.drive(now, &mut pool, &mut out);
-        served += begin.elapsed();
+        let (took, change) = (begin.elapsed(), region.change());
+        to_server.clear();
+        cost.server += took;
+        if is_steady {
+            cost.steady.server += took;
+            cost.steady.allocations += (change.allocations + change.reallocations) as u64;
+            cost.steady.turns += u64::from(!out.is_empty());
+        }
         for batch in out.drain(..) {
             for datagram in batch.data[..batch.len].chunks(batch.segment) {
-                client.on_datagram(epoch + now, datagram);
-                packets += 1;
+                let is_lost = pipe.loses_next();
+                cost.packets += 1;
+                cost.steady.sent += u64::from(is_steady);
+                cost.steady.lost += u64::from(is_steady && is_lost);
+                if is_lost {
+                    continue;
+                }
+                if path.delay.is_zero() {
+                    client.on_datagram(epoch + now, datagram);
+                } else {
+                    pipe.flying.push_back((now + path.delay, datagram.to_vec()));
+                }
             }
             pool.0.push(batch.data);
         }
+        while let Some(datagram) = pipe.arrived(now) {
+            client.on_datagram(epoch + now, &datagram);
+        }
         client.drive(epoch + now, |datagram| to_server.push(datagram));
     }
-    Ok(Download { server: served, all: start.elapsed(), packets: packets + client.packets })
+    cost.all = start.elapsed();
+    cost.packets += client.packets;
+    Ok(cost)
 }
 
 /// Bytes of heap per connection on the server's side.
@@ -227,11 +339,11 @@ pub(crate) struct Heap {
 
 /// Establishes `count` connections, lets them rest, then has each ask for an answer of 1 MB while
 /// its client takes a tenth of it.
-pub(crate) fn heap(contestant: Contestant, count: u16) -> Result<Heap, String> {
+pub(crate) fn heap(contestant: &Contestant, count: u16) -> Result<Heap, String> {
     const ANSWER: u64 = 1 << 20;
     let identity = Identity::new();
     let epoch = Instant::now();
-    let mut server = server(contestant, &identity, epoch, ANSWER);
+    let mut server = contestant.server(&identity, epoch, ANSWER);
     // The configuration, and tables that the first connection makes, belong to no connection.
     let mut held = 0i64;
     let (mut pool, mut out) = (Pool::default(), Vec::new());
@@ -278,7 +390,8 @@ pub(crate) fn heap(contestant: Contestant, count: u16) -> Result<Heap, String> {
     let alive =
         clients.iter().filter(|c| !c.connection.is_handshaking() && !c.connection.is_closed());
     if alive.count() != usize::from(count) {
-        return Err(format!("{contestant:?}: not all of {count} connections came about"));
+        let name = contestant.name();
+        return Err(format!("{name}: not all of {count} connections came about"));
     }
     let idle = held as f64 / f64::from(count);
     clients.iter_mut().for_each(|client| client.wants = true);
@@ -288,7 +401,8 @@ pub(crate) fn heap(contestant: Contestant, count: u16) -> Result<Heap, String> {
         queued += turn(&mut clients, &mut server, now);
     }
     if clients.iter().any(|client| client.received == 0) {
-        return Err(format!("{contestant:?}: not all of {count} connections were served"));
+        let name = contestant.name();
+        return Err(format!("{name}: not all of {count} connections were served"));
     }
     Ok(Heap { idle, queued: queued as f64 / f64::from(count) })
 }
@@ -296,12 +410,14 @@ pub(crate) fn heap(contestant: Contestant, count: u16) -> Result<Heap, String> {
 /// `rounds` downloads of `bytes` from each contestant, in turns.
 pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Result<(), String> {
     let gbit = bytes as f64 * 8.0 / 1e9;
+    let identity = Identity::new();
     let (mut ours, mut peer) = (Samples::default(), Samples::default());
     for _ in 0..rounds {
         for (contestant, samples) in
-            [(Contestant::Ours, &mut ours), (Contestant::QuinnProto, &mut peer)]
+            [(Contestant::ours(), &mut ours), (Contestant::QuinnProto, &mut peer)]
         {
-            samples.push(download(contestant, bytes)?.server.as_secs_f64() / gbit);
+            let cost = download(&contestant, &identity, bytes, Path::default())?;
+            samples.push(cost.server.as_secs_f64() / gbit);
         }
     }
     report.add(
@@ -315,12 +431,8 @@ pub(crate) fn measure_cpu(report: &mut Report, rounds: usize, bytes: u64) -> Res
 
 /// The heap of `count` connections; allocations are counted, so that one round says all.
 pub(crate) fn measure_heap(report: &mut Report, count: u16) -> Result<(), String> {
-    let (ours, peer) = (heap(Contestant::Ours, count)?, heap(Contestant::QuinnProto, count)?);
-    let one = |value: f64| {
-        let mut samples = Samples::default();
-        samples.push(value);
-        samples
-    };
+    let (ours, peer) = (heap(&Contestant::ours(), count)?, heap(&Contestant::QuinnProto, count)?);
+    let one = Samples::of;
     report.add(
         ("idle_connection_heap", "B"),
         &one(ours.idle),

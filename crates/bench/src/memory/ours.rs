@@ -12,7 +12,7 @@ use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig};
 use units::{Ecn, StreamId, Timestamp};
 
-use super::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, chunk};
+use super::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, Setup, chunk};
 use crate::identity::Identity;
 
 /// Datagrams of a batch.
@@ -35,7 +35,7 @@ struct Answer {
 }
 
 impl Ours {
-    pub(super) fn new(identity: &Identity, answer: u64) -> Self {
+    pub(super) fn new(setup: &Setup, identity: &Identity, answer: u64) -> Self {
         let keys = Arc::new(KeyRing::new(&[7; 32], &[(0, [9; 32])]));
         let tls = TlsConfig::new(TlsSettings {
             certificate_chain: vec![identity.certificate.to_vec()],
@@ -53,7 +53,9 @@ impl Ours {
         })
         .expect("certificate and key belong together");
         let transport = TransportConfig {
-            congestion: congestion::Algorithm::Cubic,
+            congestion: setup.congestion,
+            scheme: setup.scheme.clone(),
+            guard: setup.guard.clone(),
             idle_timeout: Duration::from_secs(600),
             max_mtu: MTU,
             ..TransportConfig::default()

@@ -1,0 +1,281 @@
+//! What loss recovery costs the server: each scheme beside plain retransmission, without loss and
+//! with it, how long a decision takes, and how often memory is asked for.
+//!
+//! CPU time is that of a download in memory, once a quarter of it is done. A scheme and plain
+//! retransmission take turns, and so does which of them is first. BBR controls both, whose window
+//! random loss does not close; both have a guard that lets all replicas go.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::Duration;
+
+use cpu_time::ThreadTime;
+use quic::SchemeFactory;
+use recovery::art::dqn::Network;
+use recovery::fixed::Reading;
+use recovery::{
+    Arq, CopyKind, Guard, IntervalMetrics, LossCorrelation, PathState, Recovery, RecoveryEvent,
+    Scheme, SharedBudget, UnitKey, UnitTable, View, art, autorec, fixed,
+};
+use units::{Rate, Timestamp};
+
+use crate::identity::Identity;
+use crate::memory::{Contestant, Download, Path, Setup, download, heap};
+use crate::report::{Report, Samples, Target};
+
+/// So long that replicas have time to leave; with the client's window of 1 MiB, some 15 packets are
+/// sent per turn.
+const CALM: Path = Path { delay: Duration::from_millis(60), loss: 0.0 };
+const LOSSY: Path = Path { loss: 0.05, ..CALM };
+const SEED: u64 = 1;
+
+/// How much is measured.
+struct Scale {
+    /// Pairs of each CPU benchmark.
+    pairs: usize,
+    /// Bytes of a download.
+    bytes: u64,
+    /// Rounds of the other benchmarks.
+    rounds: usize,
+    decisions: u32,
+    connections: u16,
+}
+
+/// The schemes by name, plain retransmission first: beside itself it tells what chance does.
+fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
+    let network = Arc::new(Network::untrained(&[32, 32], SEED).map_err(|e| e.to_string())?);
+    let ucb = || art::ucb(Reading::Extra, art::Arms::default(), SEED);
+    Ok(vec![
+        ("arq", Arc::new(Arq::scheme)),
+        ("autorec", Arc::new(|| autorec::scheme(autorec::Tolerances::default()))),
+        ("autorec-mm", Arc::new(|| autorec::scheme_mm24(autorec::Options::default(), SEED))),
+        ("art-paper-extra", Arc::new(|| art::paper(Reading::Extra, SEED))),
+        ("art-code-extra", Arc::new(|| art::code(Reading::Extra, SEED))),
+        ("or3-extra", Arc::new(|| fixed::or3(Reading::Extra))),
+        ("art-ucb", Arc::new(ucb)),
+        ("art-dqn", Arc::new(move || art::dqn(network.clone(), Reading::Extra, SEED))),
+    ])
+}
+
+/// All benchmarks whose name is `wanted`.
+pub(crate) fn measure(
+    report: &mut Report,
+    wanted: &dyn Fn(&str) -> bool,
+    quick: bool,
+) -> Result<(), String> {
+    let scale = if quick {
+        Scale { pairs: 4, bytes: 8 << 20, rounds: 2, decisions: 10_000, connections: 125 }
+    } else {
+        Scale { pairs: 24, bytes: 64 << 20, rounds: 5, decisions: 100_000, connections: 1_000 }
+    };
+    let schemes = schemes()?;
+    let arq = schemes[0].1.clone();
+    // What of a benchmark is wanted, and each one's name.
+    let of = |benchmark: &str| {
+        let named = schemes.iter().map(|(scheme, factory)| Entrant {
+            scheme,
+            name: format!("{benchmark}/{scheme}"),
+            factory: factory.clone(),
+        });
+        named.filter(|entrant| wanted(&entrant.name)).collect::<Vec<_>>()
+    };
+    cpu(report, (CALM, 1.02), &of("recovery_cpu_idle"), &arq, &scale)?;
+    cpu(report, (LOSSY, 1.03), &of("recovery_cpu_loss"), &arq, &scale)?;
+    decisions(report, &of("level_decision_ns"), &scale);
+    allocations(report, &of("lossy_allocations"), &scale)?;
+    idle_heap(report, &of("recovery_idle_heap"), &arq, &scale)
+}
+
+/// A scheme in one benchmark.
+struct Entrant {
+    scheme: &'static str,
+    name: String,
+    factory: SchemeFactory,
+}
+
+fn contestant(scheme: &SchemeFactory) -> Contestant {
+    let shared = Arc::new(SharedBudget::new(100.0, 1 << 40));
+    Contestant::Ours(Setup {
+        congestion: congestion::Algorithm::Bbr,
+        scheme: scheme.clone(),
+        guard: Some(Guard::new(100.0, Some(shared))),
+    })
+}
+
+fn per_packet(cost: &Download) -> f64 {
+    cost.steady.server.as_nanos() as f64 / cost.steady.sent as f64
+}
+
+/// CPU time per packet sent of each scheme beside that of plain retransmission.
+fn cpu(
+    report: &mut Report,
+    (path, limit): (Path, f64),
+    entrants: &[Entrant],
+    arq: &SchemeFactory,
+    scale: &Scale,
+) -> Result<(), String> {
+    let identity = Identity::new();
+    let arq = contestant(arq);
+    for entrant in entrants {
+        let ours = contestant(&entrant.factory);
+        let (mut pairs, mut last) = (Vec::new(), Download::default());
+        // The first pair warms caches and is not counted.
+        for round in 0..=scale.pairs {
+            let run = |side: &Contestant| download(side, &identity, scale.bytes, path);
+            let (mine, theirs) = if round % 2 == 0 {
+                let mine = run(&ours)?;
+                (mine, run(&arq)?)
+            } else {
+                let theirs = run(&arq)?;
+                (run(&ours)?, theirs)
+            };
+            if round > 0 {
+                pairs.push((per_packet(&mine), per_packet(&theirs)));
+            }
+            last = mine;
+        }
+        // A network's decision has its price, which is told and not judged under loss; and
+        // plain retransmission beside itself tells the noise.
+        let target = match entrant.scheme {
+            "arq" => Target::None,
+            "art-dqn" if path.loss > 0.0 => Target::None,
+            _ => Target::RatioAtMost(limit),
+        };
+        report.add_pairs((&entrant.name, "ns per packet"), "arq", &pairs, target);
+        let steady = last.steady;
+        println!(
+            "        {} packets sent, {} lost, {:.1} per turn",
+            steady.sent,
+            steady.lost,
+            steady.sent as f64 / steady.turns as f64
+        );
+    }
+    Ok(())
+}
+
+/// What an adapter sees: a path of 40 ms with some loss, which changes from one interval to the next.
+struct Scene {
+    units: UnitTable,
+    correlation: LossCorrelation,
+    metrics: Vec<IntervalMetrics>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let ms = Duration::from_millis;
+        let metrics = (0..64u64).map(|n| IntervalMetrics {
+            now: Timestamp::from_millis(200 * n),
+            span: ms(200),
+            acked: 1_000 + n,
+            lost: 10 + n * 7 % 100,
+            t_unit: Some(ms(45 + n % 10)),
+            finished: 10 + n,
+            recovery_latency: Some(ms(50 + n * 11 % 40)),
+            rounds_max: (1 + n % 4) as u32,
+            sent_bytes: 1_300_000 + n * 1_000,
+            goodput_bytes: 1_200_000 + n * 500,
+            replicas: n,
+        });
+        Self {
+            units: UnitTable::default(),
+            correlation: LossCorrelation::default(),
+            metrics: metrics.collect(),
+        }
+    }
+
+    fn view(&self) -> View<'_> {
+        View {
+            path: PathState {
+                smoothed_rtt: Duration::from_millis(41),
+                min_rtt: Duration::from_millis(40),
+                pacing_rate: Some(Rate::from_mbps(20)),
+                window: 150_000,
+                in_flight: 100_000,
+                packet: 1_200,
+            },
+            units: &self.units,
+            longest_burst: 3,
+            correlation: &self.correlation,
+            player_slack: None,
+        }
+    }
+}
+
+/// Lets the adapter learn from some hundred units, of which each eighth loses its first round.
+fn teach(scheme: &mut Scheme, key: UnitKey, recovery: &Recovery, scene: &Scene) {
+    let adapter = &mut scheme.adapter;
+    let now = Timestamp::ZERO;
+    for n in 0..512u64 {
+        let acked = n % 8 != 0;
+        adapter.on_event(&RecoveryEvent::Opened { now, unit: key });
+        adapter.level(key, 1, &scene.view());
+        let kind = CopyKind::Retransmission;
+        adapter.on_event(&RecoveryEvent::CopySent { now, unit: key, kind, round: 1 });
+        for kind in [kind, CopyKind::Replica] {
+            adapter.on_event(&RecoveryEvent::CopySettled { now, unit: key, kind, acked });
+        }
+        let end = match recovery.unit(key) {
+            Some(unit) if acked => RecoveryEvent::Finished { now, unit: key, state: unit.clone() },
+            _ => RecoveryEvent::RoundLost { now, unit: key, round: 1 },
+        };
+        adapter.on_event(&end);
+    }
+}
+
+/// The end of a decision interval and the next unit's level. Plain retransmission, which decides
+/// nothing, tells what the loop takes.
+fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
+    let scene = Scene::new();
+    let mut recovery = Recovery::new(Arq::scheme(), None, Timestamp::ZERO);
+    let key = recovery.open(Timestamp::ZERO, Timestamp::ZERO, 1_000);
+    let measure = |mut scheme: Scheme| {
+        teach(&mut scheme, key, &recovery, &scene);
+        let start = ThreadTime::now();
+        for metrics in scene.metrics.iter().cycle().take(scale.decisions as usize) {
+            let view = scene.view();
+            scheme.adapter.on_interval(black_box(metrics), &view);
+            black_box(scheme.adapter.level(key, 1, &view));
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(scale.decisions)
+    };
+    for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
+        let rounds =
+            (0..scale.rounds).map(|_| (measure((entrant.factory)()), measure(Arq::scheme())));
+        let rounds: Vec<_> = rounds.collect();
+        report.add_pairs((&entrant.name, "ns"), "arq", &rounds, Target::AtMost(1_000.0));
+    }
+}
+
+/// Allocations of a lossy download beside those of `quinn-proto`; they are counted, so that one round
+/// says all.
+fn allocations(report: &mut Report, entrants: &[Entrant], scale: &Scale) -> Result<(), String> {
+    let identity = Identity::new();
+    let count = |side: &Contestant| {
+        let steady = download(side, &identity, scale.bytes, LOSSY)?.steady;
+        Ok::<_, String>(Samples::of(steady.allocations as f64 * 1e3 / steady.sent as f64))
+    };
+    for entrant in entrants {
+        let ours = count(&contestant(&entrant.factory))?;
+        let peer = count(&Contestant::QuinnProto)?;
+        let what = (&*entrant.name, "per 1,000 packets");
+        report.add(what, &ours, ("quinn-proto", &peer), Target::AtMost(1.0));
+    }
+    Ok(())
+}
+
+/// The heap of idle connections under each scheme beside that under plain retransmission.
+fn idle_heap(
+    report: &mut Report,
+    entrants: &[Entrant],
+    arq: &SchemeFactory,
+    scale: &Scale,
+) -> Result<(), String> {
+    let idle = |scheme: &SchemeFactory| {
+        Ok::<_, String>(Samples::of(heap(&contestant(scheme), scale.connections)?.idle))
+    };
+    for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
+        let (ours, peer) = (idle(&entrant.factory)?, idle(arq)?);
+        report.add((&entrant.name, "B"), &ours, ("arq", &peer), Target::AtMost(12_288.0));
+    }
+    Ok(())
+}
