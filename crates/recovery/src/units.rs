@@ -149,14 +149,9 @@ impl UnitTable {
         self.free.push(key.index);
         self.len -= 1;
         if self.len == 0 {
-            // Only the slots stay, for their generations; and what parts are still counted by.
-            *self = Self {
-                slots: core::mem::take(&mut self.slots),
-                wholes: core::mem::take(&mut self.wholes),
-                free_wholes: core::mem::take(&mut self.free_wholes),
-                ..Self::default()
-            };
-            self.free.extend((0..self.slots.len() as u32).rev());
+            // What parts are still counted by stays, and the memory, which the slots outweigh.
+            self.by_age.clear();
+            self.waiting.clear();
         } else {
             while self.by_age.front().is_some_and(|&k| self.get(k).is_none()) {
                 self.by_age.pop_front();
