@@ -247,8 +247,7 @@ impl Ledger {
 
     fn release(&mut self, content: Content) {
         if let Carried::List(key) = content.get() {
-            // The memory goes too: lists are rare after the handshake.
-            self.tokens[key as usize] = Vec::new();
+            self.tokens[key as usize].clear();
             self.free_tokens.push(key);
         }
     }
@@ -463,7 +462,8 @@ impl Ledger {
         if self.lost.is_empty() && self.lost.capacity() > IDLE_CAPACITY {
             self.lost = VecDeque::new();
         }
-        if self.free_tokens.len() == self.tokens.len() && !self.tokens.is_empty() {
+        // Lists are rare after the handshake: while nothing is on the books they take no memory.
+        if self.records.is_empty() && self.free_tokens.len() == self.tokens.len() {
             self.tokens = Vec::new();
             self.free_tokens = Vec::new();
         }

@@ -28,6 +28,7 @@ struct Owners<'a> {
     streams: &'a mut Streams,
     recovery: &'a mut Recovery,
     contents: &'a mut Vec<Vec<StreamRange>>,
+    missing: &'a mut Vec<StreamRange>,
     crypto: &'a mut CryptoSend,
     received: &'a mut Received,
     local_ids: &'a mut LocalIds,
@@ -76,32 +77,49 @@ impl Owners<'_> {
         if self.recovery.unit(key).is_none() {
             return true;
         }
-        let mut missing = Vec::new();
+        self.missing.clear();
         for range in &self.contents[key.index()] {
-            self.streams.unacked(range, &mut missing);
+            self.streams.unacked(range, self.missing);
         }
-        if missing.is_empty() {
-            self.contents[key.index()] = Vec::new();
+        if self.missing.is_empty() {
+            self.contents[key.index()].clear();
             self.recovery.on_finished(now, key, by);
         }
-        missing.is_empty()
+        self.missing.is_empty()
     }
 
-    /// What is still missing of a packet's stream data.
-    fn missing(&self, content: Content, tokens: &[Token]) -> Vec<StreamRange> {
-        let mut missing = Vec::new();
+    /// Opens a unit of what is still missing of a packet's stream data, if anything is.
+    fn open_unit(
+        &mut self,
+        now: Timestamp,
+        first_sent: Timestamp,
+        content: Content,
+        tokens: &[Token],
+    ) -> Option<UnitKey> {
+        self.missing.clear();
         match content.get() {
-            Carried::Stream(range) => self.streams.unacked(&range, &mut missing),
+            Carried::Stream(range) => self.streams.unacked(&range, self.missing),
             Carried::List(_) => {
                 for token in tokens {
                     if let Token::Stream(range) = token {
-                        self.streams.unacked(range, &mut missing);
+                        self.streams.unacked(range, self.missing);
                     }
                 }
             }
             Carried::Nothing => {}
         }
-        missing
+        if self.missing.is_empty() {
+            return None;
+        }
+        let bytes = self.missing.iter().map(|range| u32::from(range.len)).sum();
+        let key = self.recovery.open(now, first_sent, bytes);
+        if self.contents.len() <= key.index() {
+            self.contents.resize(key.index() + 1, Vec::new());
+        }
+        let place = &mut self.contents[key.index()];
+        place.clear();
+        place.extend_from_slice(self.missing);
+        Some(key)
     }
 }
 
@@ -113,6 +131,8 @@ struct LossPass {
     /// Number and time of the newest lost packet whose loss signals congestion.
     newest: Option<(u64, Timestamp)>,
     persistent: Option<Duration>,
+    any: bool,
+    /// Number and time of each lost packet, if there is an observer.
     lost: Vec<(u64, Timestamp)>,
     /// A packet was lost that is larger than every path must carry.
     any_large: bool,
@@ -232,6 +252,7 @@ impl Connection {
             streams: &mut self.streams,
             recovery: &mut self.recovery,
             contents: &mut self.contents,
+            missing: &mut self.missing,
             crypto: &mut space.crypto_send,
             received: &mut space.received,
             local_ids: &mut self.local_ids,
@@ -313,14 +334,12 @@ impl Connection {
     pub(super) fn detect_lost(&mut self, now: Timestamp, id: SpaceId) -> u64 {
         let thresholds = self.thresholds();
         let pass = self.book_losses(now, id, &thresholds);
-        if pass.lost.is_empty() {
+        if !pass.any {
             return 0;
         }
-        if self.observer.is_some() {
-            let ty = id.packet_type();
-            for &(number, sent) in &pass.lost {
-                self.observe(now, &observer::Event::PacketLost { ty, number, sent });
-            }
+        let ty = id.packet_type();
+        for &(number, sent) in &pass.lost {
+            self.observe(now, &observer::Event::PacketLost { ty, number, sent });
         }
         self.stats.packets_lost += pass.packets;
         if pass.any_large && self.path.mtud.on_large_lost(now) {
@@ -343,10 +362,14 @@ impl Connection {
 
     fn book_losses(&mut self, now: Timestamp, id: SpaceId, thresholds: &Thresholds) -> LossPass {
         let mut pass = LossPass::default();
+        let observed = self.observer.is_some();
         let Some((ledger, path, mut owners)) = self.split(id) else { return pass };
         let data = id == SpaceId::Data;
         pass.persistent = ledger.detect_lost(now, thresholds, |number, record, tokens| {
-            pass.lost.push((number, record.time_sent));
+            pass.any = true;
+            if observed {
+                pass.lost.push((number, record.time_sent));
+            }
             let on_path = record.path == path.generation;
             if record.kind == PacketKind::MtuProbe {
                 // RFC 9000, section 14.4: the loss of a probe is no sign of congestion.
@@ -378,17 +401,7 @@ impl Connection {
                 // A probe that carried data without a unit: the data's own packet speaks for it.
                 (PacketKind::Copy(_) | PacketKind::MtuProbe, _) => None,
                 (PacketKind::Original, _) => {
-                    let missing = owners.missing(record.content, tokens);
-                    if missing.is_empty() {
-                        return None;
-                    }
-                    let bytes = missing.iter().map(|range| u32::from(range.len)).sum();
-                    let key = owners.recovery.open(now, record.time_sent, bytes);
-                    if owners.contents.len() <= key.index() {
-                        owners.contents.resize(key.index() + 1, Vec::new());
-                    }
-                    owners.contents[key.index()] = missing;
-                    Some(key)
+                    owners.open_unit(now, record.time_sent, record.content, tokens)
                 }
             };
             let copy = record.kind.copy();

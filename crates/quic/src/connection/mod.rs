@@ -130,7 +130,8 @@ pub struct Connection {
     recovery: Recovery,
     /// When the scheme was last asked for replicas.
     replicas_asked: Timestamp,
-    /// Content of each unfinished lost unit, by the place of its key.
+    /// Content of each unfinished lost unit, by the place of its key; the memory waits there for the
+    /// next unit.
     contents: Vec<Vec<StreamRange>>,
     path: Path,
     /// The last validated path, while the present one is not.
@@ -161,6 +162,8 @@ pub struct Connection {
     stats: Stats,
     observer: Option<Box<dyn Observer + Send>>,
     scratch: Vec<Token>,
+    /// What is missing of a unit, while it is looked at.
+    missing: Vec<StreamRange>,
 }
 
 /// What the endpoint knows when it accepts a connection.
@@ -244,6 +247,7 @@ impl Connection {
             stats: Stats { token: accepted.token_use, ..Stats::default() },
             observer,
             scratch: Vec::new(),
+            missing: Vec::new(),
         }
     }
 
@@ -327,6 +331,7 @@ impl Connection {
         self.streams = Streams::new(&self.config.limits);
         self.recovery.give_up();
         self.contents = Vec::new();
+        self.missing = Vec::new();
         self.off_path = VecDeque::new();
         self.data.ledger.forget();
     }

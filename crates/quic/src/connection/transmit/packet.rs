@@ -298,8 +298,9 @@ impl Connection {
         key: UnitKey,
         kind: CopyKind,
     ) -> bool {
-        let content = core::mem::take(&mut self.contents[key.index()]);
-        let mut missing = Vec::with_capacity(content.len());
+        let mut content = core::mem::take(&mut self.contents[key.index()]);
+        let mut missing = core::mem::take(&mut self.missing);
+        missing.clear();
         for range in &content {
             self.streams.unacked(range, &mut missing);
         }
@@ -309,11 +310,15 @@ impl Connection {
             } else {
                 self.recovery.on_finished(now, key, None);
             }
+            content.clear();
+            self.contents[key.index()] = content;
+            self.missing = missing;
             return false;
         }
-        let mut kept = Vec::with_capacity(missing.len());
+        content.clear();
+        let mut kept = content;
         let mut rest = Vec::new();
-        for range in missing {
+        for range in missing.drain(..) {
             let fit =
                 if rest.is_empty() { fitting(&range, draft.w.remaining()) } else { Fit::None };
             match fit {
@@ -332,11 +337,10 @@ impl Connection {
                 self.write_range(draft, range);
             }
         }
-        if kept.is_empty() {
-            kept = rest;
-        } else if kind != CopyKind::Retransmission {
+        self.missing = missing;
+        if kept.is_empty() || kind != CopyKind::Retransmission {
             // Other copies of the rest may be outstanding under this key: it stays one unit, and
-            // this copy carries a part of it.
+            // this copy carries a part of it, or nothing yet.
             kept.append(&mut rest);
         } else if !rest.is_empty() {
             let bytes = rest.iter().map(|range| u32::from(range.len)).sum();
