@@ -19,16 +19,19 @@ pub const LAGS: [Duration; 8] = [
 /// Packets that are remembered.
 const RING: usize = 256;
 
-/// Counts of packets sent some time after a lost one, and of those of them that were lost too.
+/// Of each class of lag: packets, and lost ones.
+type Counts = [(u64, u64); LAGS.len()];
+
+/// Counts of packets sent some time after a lost one, and of those of them that were lost too; no
+/// memory is taken before the first loss.
 #[derive(Clone, Debug, Default)]
 pub struct LossCorrelation {
-    /// Of each class of lag: packets, and lost ones.
-    counts: [(u64, u64); LAGS.len()],
     ring: Option<Box<Ring>>,
 }
 
 #[derive(Clone, Debug)]
 struct Ring {
+    counts: Counts,
     /// When packets were sent, and whether they were lost, in the order in which that became known.
     settled: [(Timestamp, bool); RING],
     next: usize,
@@ -50,6 +53,7 @@ impl LossCorrelation {
     fn remember(&mut self, sent: Timestamp, lost: bool) {
         let ring = self.ring.get_or_insert_with(|| {
             Box::new(Ring {
+                counts: Counts::default(),
                 settled: [(Timestamp::ZERO, false); RING],
                 next: 0,
                 len: 0,
@@ -63,7 +67,7 @@ impl LossCorrelation {
             .is_some_and(|&at| sent.since(at) > LAGS[LAGS.len() - 1] || ring.young.len() > RING / 4)
         {
             if let Some(at) = ring.young.pop_front() {
-                ring.count(at, &mut self.counts);
+                ring.count(at);
             }
         }
         ring.settled[ring.next] = (sent, lost);
@@ -76,21 +80,21 @@ impl LossCorrelation {
 
     /// Of each class of [`LAGS`]: packets that were sent so long after a lost one, and how many of them
     /// were lost.
-    pub fn counts(&self) -> &[(u64, u64); LAGS.len()] {
-        &self.counts
+    pub fn counts(&self) -> [(u64, u64); LAGS.len()] {
+        self.ring.as_ref().map_or_else(Counts::default, |ring| ring.counts)
     }
 
     /// The chance that a packet is lost that is sent `lag` after a lost one; `None` where fewer than 20
     /// were seen, or `lag` is above the last class.
     pub fn chance(&self, lag: Duration) -> Option<f64> {
         let class = LAGS.iter().position(|&end| lag <= end)?;
-        let (packets, lost) = self.counts[class];
+        let (packets, lost) = self.ring.as_ref()?.counts[class];
         (packets >= 20).then(|| lost as f64 / packets as f64)
     }
 }
 
 impl Ring {
-    fn count(&self, at: Timestamp, counts: &mut [(u64, u64); LAGS.len()]) {
+    fn count(&mut self, at: Timestamp) {
         // Packets of one burst have the same time. The lost one itself is left out once.
         let mut itself = true;
         for &(sent, lost) in self.settled[..self.len].iter().filter(|(sent, _)| *sent >= at) {
@@ -99,8 +103,8 @@ impl Ring {
             }
             let lag = sent.since(at);
             if let Some(class) = LAGS.iter().position(|&end| lag <= end) {
-                counts[class].0 += 1;
-                counts[class].1 += u64::from(lost);
+                self.counts[class].0 += 1;
+                self.counts[class].1 += u64::from(lost);
             }
         }
     }

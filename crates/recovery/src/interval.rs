@@ -11,11 +11,35 @@ const RTTS: u32 = 5;
 /// All sums that an interval takes its share of.
 type Sums<'a> = (&'a Totals, &'a Latencies, &'a UnitTimes);
 
+/// Of the totals, what an interval takes its share of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Base {
+    acked: u64,
+    lost: u64,
+    finished: u64,
+    sent_bytes: u64,
+    goodput_bytes: u64,
+    replicas: u64,
+}
+
+impl Base {
+    fn of(totals: &Totals) -> Self {
+        Self {
+            acked: totals.acked,
+            lost: totals.lost,
+            finished: totals.finished,
+            sent_bytes: totals.first_bytes + totals.copy_bytes,
+            goodput_bytes: totals.goodput_bytes,
+            replicas: totals.replicas,
+        }
+    }
+}
+
 /// The interval that is under way.
 #[derive(Debug)]
 pub(crate) struct Interval {
     start: Timestamp,
-    totals: Totals,
+    base: Base,
     latencies: (u64, Duration),
     unit_times: UnitTimes,
     rounds_max: u32,
@@ -25,7 +49,7 @@ impl Interval {
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             start: now,
-            totals: Totals::default(),
+            base: Base::default(),
             latencies: (0, Duration::ZERO),
             unit_times: UnitTimes::default(),
             rounds_max: 0,
@@ -41,7 +65,7 @@ impl Interval {
     pub(crate) fn restart(&mut self, now: Timestamp, (totals, latencies, times): Sums<'_>) {
         *self = Self {
             start: now,
-            totals: *totals,
+            base: Base::of(totals),
             latencies: (latencies.count(), latencies.sum()),
             unit_times: *times,
             rounds_max: 0,
@@ -60,28 +84,27 @@ impl Interval {
             return None;
         }
         let (totals, latencies, times) = sums;
-        let base = &self.totals;
+        let (base, total) = (&self.base, Base::of(totals));
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let recoveries = since(latencies.count(), self.latencies.0);
         let units = UnitTimes {
             count: since(times.count, self.unit_times.count),
             sum: times.sum.saturating_sub(self.unit_times.sum),
         };
-        let sent = |t: &Totals| t.first_bytes + t.copy_bytes;
         let metrics = IntervalMetrics {
             now,
             span,
-            acked: since(totals.acked, base.acked),
-            lost: since(totals.lost, base.lost),
+            acked: since(total.acked, base.acked),
+            lost: since(total.lost, base.lost),
             t_unit: units.mean(),
-            finished: since(totals.finished, base.finished),
+            finished: since(total.finished, base.finished),
             recovery_latency: (recoveries > 0).then(|| {
                 latencies.sum().saturating_sub(self.latencies.1).div_f64(recoveries as f64)
             }),
             rounds_max: self.rounds_max,
-            sent_bytes: since(sent(totals), sent(base)),
-            goodput_bytes: since(totals.goodput_bytes, base.goodput_bytes),
-            replicas: since(totals.replicas, base.replicas),
+            sent_bytes: since(total.sent_bytes, base.sent_bytes),
+            goodput_bytes: since(total.goodput_bytes, base.goodput_bytes),
+            replicas: since(total.replicas, base.replicas),
         };
         self.restart(now, sums);
         Some(metrics)
