@@ -141,7 +141,8 @@ impl Pipe {
     }
 
     fn arrived(&mut self, now: Duration) -> Option<Vec<u8>> {
-        self.flying.pop_front_if(|(at, _)| *at <= now).map(|(_, datagram)| datagram)
+        self.flying.front().filter(|(at, _)| *at <= now)?;
+        self.flying.pop_front().map(|(_, datagram)| datagram)
     }
 }
 
