@@ -70,7 +70,7 @@ impl Recovered {
             latencies: recovery.latencies().clone(),
             unit_times: *recovery.unit_times(),
             bursts: (runs, connection.stats().packets_lost, bursts.longest()),
-            correlation: *recovery.correlation().counts(),
+            correlation: recovery.correlation().counts(),
             off_mode: recovery.off_mode(now),
             blocked: recovery.blocked(now),
             time: now.since(Timestamp::ZERO),
