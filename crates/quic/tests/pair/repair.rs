@@ -5,7 +5,7 @@ use crate::common::{Dice, Fate, Pair, Setup, content};
 use mendcast_quic::observer::{Event, Observer, Purpose};
 use mendcast_quic::wire::{Frame, Frames, PacketType};
 use recovery::autorec::{self, FixedLife, Tolerances};
-use recovery::{Guard, Scheme};
+use recovery::{Arq, Guard, Scheme};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use units::Timestamp;
@@ -217,4 +217,20 @@ fn while_there_is_new_data_the_copies_of_a_unit_are_spread_over_its_t_unit() {
     let (shortest, middle) = (gaps[gaps.len() / 20], gaps[gaps.len() / 2]);
     assert!(shortest > t_unit / 12, "{shortest:?} of {t_unit:?}");
     assert!(middle > t_unit / 9 && middle < t_unit / 4, "{middle:?} of {t_unit:?}");
+}
+
+/// RFC 9002, section 7.3.1: a lost packet is a signal of congestion, also where a probe has brought its
+/// data meanwhile, so that there is nothing to repair.
+#[test]
+fn a_loss_that_a_probe_repaired_is_a_signal_of_congestion() {
+    const BYTES: usize = 10_000;
+    let mut is_first = true;
+    let (mut pair, _) = pair(31, Arq::scheme, None, move |packet| {
+        let (at, len) = packet.bytes.expect("data");
+        at + len as u64 == BYTES as u64 && std::mem::take(&mut is_first)
+    });
+    download(&mut pair, BYTES, "the tail is lost");
+    let connection = pair.connection();
+    assert_eq!((connection.stats().packets_lost, connection.recovery().totals().units), (1, 0));
+    assert_eq!(connection.stats().congestion_events, 1);
 }
