@@ -233,11 +233,12 @@ impl Judge<'_> {
                 let (by, _) = difference(&self.values(rival, &claim.metric))?;
                 (by < 0.0, "against", by, mean - by)
             }
-            Comparison::Near { bound, share, margin } => {
+            Comparison::Near { bound, share, margin, ci } => {
                 let bounds = self.bounds(group, bound);
                 let (by, half) = difference(&bounds)?;
                 let expected = mean - by;
-                let allowed = half.unwrap_or(0.0).max(share * expected.abs()).max(*margin);
+                let allowed =
+                    half.filter(|_| *ci).unwrap_or(0.0).max(share * expected.abs()).max(*margin);
                 (by.abs() <= allowed, "against", by.abs() - allowed, expected)
             }
             Comparison::Crosses { .. } | Comparison::Falls { .. } => return None,

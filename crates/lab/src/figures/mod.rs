@@ -143,11 +143,12 @@ pub(crate) fn report(out: &Path) -> Result<bool, String> {
 
 /// The results of several folders as docs/results.md has them.
 pub(crate) fn markdown(folders: &[&Path]) -> Result<String, String> {
-    let mut text =
-        "# Results\n\nMade by `mendcast lab results`. Each number is a mean over paired seeds \
-                    with half its 95 % confidence interval; what the papers state stands behind a \
-                    stroke.\n\n"
-            .to_owned();
+    let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. Each number is a \
+                    mean over runs with half its 95 % confidence interval; what a paper states stands behind a \
+                    stroke. Runs are paired by seed: the fate of the n-th packet that is offered to a link \
+                    depends on the seed alone, and with losses in time slots a slot's state follows the clock; \
+                    neither depends on the scheme. Differences are taken run by run.\n\n"
+        .to_owned();
     for folder in folders {
         text.push_str(&with_report(folder, |report, _| Ok(report.markdown()))?);
     }

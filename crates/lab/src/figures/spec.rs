@@ -220,14 +220,17 @@ pub(crate) enum Comparison {
     },
     /// At every point the mean over pairs is smaller than that of the other scheme.
     Below { scheme: String },
-    /// At every point the mean over pairs differs from the bound by no more than the 95 % confidence
-    /// interval of the difference, `share` of the bound, or `margin`.
+    /// At every point the mean over pairs differs from the bound by no more than `share` of it, or
+    /// `margin`, or with `ci` half the 95 % confidence interval of the difference. Without `ci` noise
+    /// makes no claim hold.
     Near {
         bound: Bound,
         #[serde(default)]
         share: f64,
         #[serde(default)]
         margin: f64,
+        #[serde(default)]
+        ci: bool,
     },
     /// Along the sweep's first axis, this scheme is above the other at one end and below it at the
     /// other.

@@ -219,3 +219,25 @@ fn thin(text: &str) -> String {
     }
     table.to_string()
 }
+
+#[test]
+fn noise_makes_no_claim_hold_unless_the_claim_allows_for_it() {
+    let claim = |ci: &str| {
+        let text = TINY
+            .replace("at-most = { bound = 0.001 }", "near = { bound = 0.08, margin = 0.001 CI }");
+        let spec = Spec::parse(&text.replace(" CI", ci)).expect("it is one");
+        let all = metrics::ALL.len();
+        let place = metrics::Metric::place("redundancy_cost").expect("known");
+        let row = |seed: u64, cost: f64| {
+            let mut values = vec![None; all];
+            values[place] = Some(cost);
+            let point = spec.sweeps[0].points().remove(0);
+            let (scheme, drawn, error) = ("fixed".to_owned(), Vec::new(), String::new());
+            engine::Row { sweep: 0, scheme, point, drawn, seed, values, error }
+        };
+        let rows = [row(1, 0.02), row(2, 0.2)];
+        verdicts(&spec, &rows).last().expect("a verdict").holds()
+    };
+    assert!(!claim(""), "0.11 is not 0.08");
+    assert!(claim(", ci = true"), "it is within the interval");
+}
