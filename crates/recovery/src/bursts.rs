@@ -61,7 +61,7 @@ impl Bursts {
         self.present.max(self.former)
     }
 
-    /// Runs of each size from 1; the last place is for all of [`SIZES`] packets and more.
+    /// Runs of each size from 1; the last place is for all of 32 packets and more.
     pub fn counts(&self) -> &[u32] {
         self.counts.as_ref().map_or(&[], |counts| &counts[..])
     }
