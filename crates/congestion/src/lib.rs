@@ -45,3 +45,16 @@ fn properties(cases: u32) -> proptest::test_runner::Config {
         ..Default::default()
     }
 }
+
+/// A packet of 1,200 bytes, sent at `sent`, tells of congestion while nothing else is in flight.
+#[cfg(test)]
+fn event(now: units::Timestamp, sent: units::Timestamp, kind: CongestionKind) -> CongestionEvent {
+    CongestionEvent {
+        now,
+        lost_bytes: 1_200,
+        largest_lost_sent_time: sent,
+        largest_lost: units::PacketNumber(0),
+        in_flight: 0,
+        kind,
+    }
+}

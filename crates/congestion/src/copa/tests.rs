@@ -4,7 +4,7 @@
 use proptest::prelude::*;
 
 use super::*;
-use crate::RttSnapshot;
+use crate::{RttSnapshot, event};
 
 const MTU: u16 = 1_200;
 const RTT: Duration = Duration::from_millis(50);
@@ -30,17 +30,6 @@ fn ack(now: Timestamp, rtt: Duration, acked_bytes: u64) -> AckBatch {
         cwnd_limited: true,
         lost_bytes: 0,
         ecn_ce: 0,
-    }
-}
-
-fn event(now: Timestamp, sent: Timestamp, kind: CongestionKind) -> CongestionEvent {
-    CongestionEvent {
-        now,
-        lost_bytes: MTU.into(),
-        largest_lost_sent_time: sent,
-        largest_lost: PacketNumber(0),
-        in_flight: 0,
-        kind,
     }
 }
 

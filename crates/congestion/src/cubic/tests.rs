@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::event;
 
 const MTU: u16 = 1_200;
 const SEGMENT: f64 = 1_200.0;
@@ -21,17 +22,6 @@ fn ack(now: Timestamp, acked_bytes: u64, cwnd_limited: bool) -> AckBatch {
         cwnd_limited,
         lost_bytes: 0,
         ecn_ce: 0,
-    }
-}
-
-fn event(now: Timestamp, sent: Timestamp, kind: CongestionKind) -> CongestionEvent {
-    CongestionEvent {
-        now,
-        lost_bytes: MTU.into(),
-        largest_lost_sent_time: sent,
-        largest_lost: PacketNumber(0),
-        in_flight: 0,
-        kind,
     }
 }
 

@@ -1,30 +1,9 @@
 //! Copa on simulated paths: its queue, its oscillation, its rivals, and random loss.
 
-use core::time::Duration;
-
 use crate::sim::{App, LossAt, MTU, Path, Sim};
+use crate::{ms, path, secs, share, sim};
 use mendcast_congestion::{Algorithm, Snapshot};
 use units::Rate;
-
-fn secs(n: u64) -> Duration {
-    Duration::from_secs(n)
-}
-
-fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
-
-fn path(mbps: u64, rtt: u64, bdps: f64) -> Path {
-    Path::new(Rate::from_mbps(mbps), ms(rtt), bdps)
-}
-
-fn sim(path: Path, algorithm: Algorithm, seed: u64) -> Sim {
-    Sim::new(path, algorithm.build(MTU, seed), seed)
-}
-
-fn share(rate: Rate, of: Rate) -> f64 {
-    rate.as_bps() as f64 / of.as_bps() as f64
-}
 
 fn packets(bytes: u64) -> f64 {
     bytes as f64 / f64::from(MTU)

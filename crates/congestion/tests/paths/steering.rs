@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use crate::ms;
 use crate::sim::{App, LossAt, MTU, Path, Sim};
 use mendcast_congestion::{Algorithm, Cap, Start, burst};
 use proptest::prelude::*;
@@ -10,10 +11,6 @@ use proptest::test_runner::{Config, RngSeed};
 use units::Rate;
 
 const SIZE: u64 = MTU as u64;
-
-fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
 
 /// Property tests run the same cases each time.
 fn properties(cases: u32) -> Config {

@@ -160,6 +160,8 @@ fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
         for last in (1..order.len()).rev() {
             order.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
         }
+        // Each draw has a place of its own within its part.
+        let mut state = state.wrapping_add(index.wrapping_mul(0xd1b5_4a32_d192_ed03));
         let within = (split_mix(&mut state) >> 11) as f64 / (1u64 << 53) as f64;
         let share = (order[index as usize] as f64 + within) / n as f64;
         let value = range.low + (range.high - range.low) * share;

@@ -384,6 +384,11 @@ impl Pair {
     /// Downloads the answer on a stream of its own.
     pub fn download(&mut self, limit: Duration) -> Vec<u8> {
         let id = self.request();
+        self.receive(id, limit)
+    }
+
+    /// What is left of the answer on this stream.
+    pub fn receive(&mut self, id: client::StreamId, limit: Duration) -> Vec<u8> {
         let mut got = Vec::new();
         let mut finished = false;
         let done = self.run_until(limit, |pair| {

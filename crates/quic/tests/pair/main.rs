@@ -66,13 +66,7 @@ fn a_resumed_session_sends_its_request_in_0_rtt() {
     pair.answer = content(10_000);
     let id = pair.request();
     let begin = pair.now;
-    let mut got = Vec::new();
-    let mut finished = false;
-    assert!(pair.run_until(10 * SECOND, |pair| {
-        finished = finished || pair.read(id, &mut got);
-        finished
-    }));
-    assert_eq!(got, pair.answer);
+    assert_eq!(pair.receive(id, 10 * SECOND), pair.answer);
     pair.connect();
     // One round trip of 20 ms: the token lifted the anti-amplification limit as well.
     assert!(pair.now.since(begin) < Duration::from_millis(45), "{:?}", pair.now.since(begin));
@@ -92,14 +86,7 @@ fn a_new_port_of_the_client_is_validated_and_served() {
     let id = pair.request();
     pair.run_until(Duration::from_millis(100), |_| false);
     pair.client_address.set_port(4_001);
-    let mut got = Vec::new();
-    let mut finished = false;
-    let done = pair.run_until(60 * SECOND, |pair| {
-        finished = finished || pair.read(id, &mut got);
-        finished
-    });
-    assert!(done, "stalled after {} bytes, {:?}", got.len(), pair.connection().stats());
-    assert_eq!(got, pair.answer);
+    assert_eq!(pair.receive(id, 60 * SECOND), pair.answer);
     assert!(pair.server_events.contains(&Event::Migrated(pair.client_address)));
 }
 
@@ -112,14 +99,7 @@ fn a_new_address_of_the_client_starts_with_fresh_estimates() {
     let id = pair.request();
     pair.run_until(Duration::from_millis(100), |_| false);
     pair.client_address = "10.0.0.77:999".parse().expect("an address");
-    let mut got = Vec::new();
-    let mut finished = false;
-    let done = pair.run_until(60 * SECOND, |pair| {
-        finished = finished || pair.read(id, &mut got);
-        finished
-    });
-    assert!(done, "stalled after {} bytes, {:?}", got.len(), pair.connection().stats());
-    assert_eq!(got, pair.answer);
+    assert_eq!(pair.receive(id, 60 * SECOND), pair.answer);
     assert_eq!(pair.connection().stats().migrations, 1);
 }
 
