@@ -56,6 +56,8 @@ pub struct Recovered {
     pub off_mode: (Duration, u64),
     /// Of that, time in which flow control held new bytes back.
     pub blocked: Duration,
+    /// Times that the guard began to refuse replicas.
+    pub refusals: u64,
     /// Time of the connection.
     pub time: Duration,
 }
@@ -73,14 +75,40 @@ impl Recovered {
             correlation: recovery.correlation().counts(),
             off_mode: recovery.off_mode(now),
             blocked: recovery.blocked(now),
+            refusals: recovery.guard().map_or(0, recovery::Guard::refusals),
             time: now.since(Timestamp::ZERO),
         }
     }
 
     /// Adds another connection's.
     pub fn merge(&mut self, other: &Self) {
+        self.combine(other, |sum, more| sum + more);
+        self.totals.rounds_max = self.totals.rounds_max.max(other.totals.rounds_max);
+        self.latencies.merge(&other.latencies);
+        self.unit_times.sum += other.unit_times.sum;
+        self.bursts.2 = self.bursts.2.max(other.bursts.2);
+        self.off_mode.0 += other.off_mode.0;
+        self.blocked += other.blocked;
+        self.time += other.time;
+    }
+
+    /// What came after `earlier`, a former state of the same connection. The largest number of rounds
+    /// and the longest burst are those of all the time.
+    pub fn since(&self, earlier: &Self) -> Self {
+        let mut rest = self.clone();
+        rest.combine(earlier, u64::saturating_sub);
+        rest.latencies = self.latencies.since(&earlier.latencies);
+        rest.unit_times.sum -= earlier.unit_times.sum;
+        rest.off_mode.0 -= earlier.off_mode.0;
+        rest.blocked -= earlier.blocked;
+        rest.time -= earlier.time;
+        rest
+    }
+
+    /// Puts `how` of both in the place of every plain counter.
+    fn combine(&mut self, other: &Self, how: impl Fn(u64, u64) -> u64) {
         let (a, b) = (&mut self.totals, &other.totals);
-        for (sum, more) in [
+        for (own, other) in [
             (&mut a.first_transmissions, b.first_transmissions),
             (&mut a.first_bytes, b.first_bytes),
             (&mut a.copy_bytes, b.copy_bytes),
@@ -101,23 +129,17 @@ impl Recovered {
             (&mut a.rounds, b.rounds),
             (&mut a.copies, b.copies),
             (&mut a.abandoned, b.abandoned),
+            (&mut self.unit_times.count, other.unit_times.count),
+            (&mut self.bursts.0, other.bursts.0),
+            (&mut self.bursts.1, other.bursts.1),
+            (&mut self.off_mode.1, other.off_mode.1),
+            (&mut self.refusals, other.refusals),
         ] {
-            *sum += more;
+            *own = how(*own, other);
         }
-        a.rounds_max = a.rounds_max.max(b.rounds_max);
-        self.latencies.merge(&other.latencies);
-        self.unit_times.count += other.unit_times.count;
-        self.unit_times.sum += other.unit_times.sum;
-        self.bursts.0 += other.bursts.0;
-        self.bursts.1 += other.bursts.1;
-        self.bursts.2 = self.bursts.2.max(other.bursts.2);
-        for (sum, more) in self.correlation.iter_mut().zip(other.correlation) {
-            *sum = (sum.0 + more.0, sum.1 + more.1);
+        for (own, other) in self.correlation.iter_mut().zip(other.correlation) {
+            *own = (how(own.0, other.0), how(own.1, other.1));
         }
-        self.off_mode.0 += other.off_mode.0;
-        self.off_mode.1 += other.off_mode.1;
-        self.blocked += other.blocked;
-        self.time += other.time;
     }
 }
 

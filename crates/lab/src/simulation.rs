@@ -152,7 +152,7 @@ pub struct Outcome {
     pub event_log: (String, u64),
     /// The server's counters.
     pub stats: Stats,
-    /// The server's loss recovery.
+    /// The server's loss recovery after [`Scenario::measure_from`].
     pub recovery: Recovered,
     /// The server's smoothed round-trip time.
     pub smoothed_rtt: Duration,
@@ -207,8 +207,8 @@ struct Flow {
     is_server_due: bool,
     client_at: Option<Timestamp>,
     server_at: Option<Timestamp>,
-    /// Stream bytes received before goodput is taken, and until when.
-    before_measuring: (u64, Timestamp),
+    /// Stream bytes received before measuring begins, when it does, and the loss recovery until then.
+    before_measuring: Option<(u64, Timestamp, Recovered)>,
 }
 
 impl Flow {
@@ -233,7 +233,7 @@ impl Flow {
             is_server_due: false,
             client_at: None,
             server_at: None,
-            before_measuring: (0, Timestamp::ZERO),
+            before_measuring: None,
         })
     }
 
@@ -272,7 +272,7 @@ impl Flow {
             Traffic::Live(_) => download.finished,
             Traffic::Frames { .. } | Traffic::Unbounded => download.failed.is_none(),
         };
-        let (received, since) = self.before_measuring;
+        let (received, since, earlier) = self.before_measuring.take().unwrap_or_default();
         Outcome {
             completed: all,
             intact: download.intact,
@@ -285,7 +285,7 @@ impl Flow {
             down: *path.down.counters(),
             event_log: log.digest(),
             stats: self.server.stats,
-            recovery,
+            recovery: recovery.since(&earlier),
             smoothed_rtt,
             client_time,
             live,
@@ -385,8 +385,9 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
         }
         now = now.max(next);
         for flow in &mut flows {
-            if now < measure_from {
-                flow.before_measuring = (flow.client.download().received, now);
+            if now >= measure_from && flow.before_measuring.is_none() {
+                let received = flow.client.download().received;
+                flow.before_measuring = Some((received, now, flow.server.recovered(now)));
             }
             if flow.client_at.is_some_and(|at| at <= now) {
                 stopwatch.time(|| flow.client.on_timeout(now));

@@ -17,6 +17,9 @@ pub(crate) struct Verdict {
     /// At how many points it holds, and at how many it could.
     pub good: usize,
     pub all: usize,
+    /// At how many the 95 % confidence interval of what decides reaches across the bound: other seeds
+    /// could have it the other way.
+    pub close: usize,
     /// Where it does not hold, with the numbers; or a number that shows by how much it does.
     pub detail: String,
     /// Why not, if the specification knows.
@@ -32,12 +35,40 @@ impl Verdict {
     pub(crate) fn word(&self) -> &'static str {
         if self.holds() { "PASS" } else { "FAIL" }
     }
+
+    /// `5 of 6, 1 within its interval`.
+    pub(crate) fn count(&self) -> String {
+        let close = match self.close {
+            0 => String::new(),
+            1 => ", 1 within its interval".to_owned(),
+            n => format!(", {n} within their intervals"),
+        };
+        format!("{} of {}{close}", self.good, self.all)
+    }
+}
+
+/// What a claim comes to at a point.
+struct Judged {
+    good: bool,
+    /// The numbers.
+    told: String,
+    /// How far it is from holding, below zero where it holds; and half the interval of that.
+    by: f64,
+    half: Option<f64>,
 }
 
 /// Mean, and half the width of its 95 % confidence interval (Student's).
 pub(crate) fn mean_ci(values: impl IntoIterator<Item = f64>) -> Option<(f64, Option<f64>)> {
     let summary = Sample::new(values)?.summary();
     Some((summary.mean, summary.ci95.map(|ci| (ci.high - ci.low) / 2.0)))
+}
+
+/// `12.3 ± 0.4`, or without the interval where there is none.
+pub(crate) fn with_ci((mean, half): (f64, Option<f64>)) -> String {
+    match half {
+        None => short(mean),
+        Some(half) => format!("{} ± {}", short(mean), short(half)),
+    }
 }
 
 /// Three digits that mean something.
@@ -62,6 +93,7 @@ pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
         text: "Every run ends with the right bytes.".to_owned(),
         good: rows.len() - failed.len(),
         all: rows.len(),
+        close: 0,
         detail,
         why: None,
     };
@@ -138,22 +170,26 @@ impl Judge<'_> {
                     let (Some(first), Some(last)) = (ends.first(), ends.last()) else { continue };
                     let difference = |group: &Group<'_>| {
                         let rival = other(self.groups, group, scheme)?;
-                        Some(self.mean(group, &claim.metric)? - self.mean(rival, &claim.metric)?)
+                        self.difference(&claim.metric, group, rival)
                     };
                     if let (Some(a), Some(b)) = (difference(first), difference(last)) {
-                        let told = format!("{name} {} to {}", short(a), short(b));
-                        judged.push((a * b < 0.0, told, (a * b).abs()));
+                        let told = format!("{name} {} to {}", with_ci(a), with_ci(b));
+                        let good = a.0 * b.0 < 0.0;
+                        // The end that is nearer to zero decides.
+                        let (near, half) = if a.0.abs() < b.0.abs() { a } else { b };
+                        let by = if good { -near.abs() } else { near.abs() };
+                        judged.push(Judged { good, told, by, half });
                     }
                 }
             }
             Comparison::Falls { margin } => {
                 for (name, line) in self.lines(claim) {
-                    let means: Vec<f64> =
-                        line.iter().filter_map(|g| self.mean(g, &claim.metric)).collect();
-                    if means.len() > 1 {
-                        let rise = means.windows(2).map(|w| w[1] - w[0]).fold(f64::MIN, f64::max);
-                        let told = format!("{name} rises by {}", short(rise));
-                        judged.push((rise <= *margin, told, rise));
+                    let rises = line.windows(2);
+                    let rises = rises.filter_map(|w| self.difference(&claim.metric, w[1], w[0]));
+                    if let Some((rise, half)) = rises.max_by(|a, b| a.0.total_cmp(&b.0)) {
+                        let told = format!("{name} rises by {}", with_ci((rise, half)));
+                        let by = rise - margin;
+                        judged.push(Judged { good: by <= 0.0, told, by, half });
                     }
                 }
             }
@@ -168,17 +204,19 @@ impl Judge<'_> {
             }
         }
         let bad: Vec<String> =
-            judged.iter().filter(|(good, ..)| !good).map(|(_, told, _)| told.clone()).collect();
-        let worst = judged.iter().max_by(|a, b| a.2.total_cmp(&b.2));
+            judged.iter().filter(|point| !point.good).map(|point| point.told.clone()).collect();
+        let worst = judged.iter().max_by(|a, b| a.by.total_cmp(&b.by));
         let detail = match (bad.len(), worst) {
-            (0, Some((_, told, _))) => format!("closest: {told}"),
+            (0, Some(worst)) => format!("closest: {}", worst.told),
             (0, None) => "no point to judge".to_owned(),
             (1..=3, _) => bad.join("; "),
             (n, _) => format!("{}; and {} more", bad[..3].join("; "), n - 3),
         };
         let good = judged.len() - bad.len();
+        let is_close = |point: &&Judged| point.half.is_some_and(|half| point.by.abs() < half);
+        let close = judged.iter().filter(is_close).count();
         let (text, why) = (claim.text.clone(), claim.why.clone());
-        Verdict { text, good, all: judged.len(), detail, why }
+        Verdict { text, good, all: judged.len(), close, detail, why }
     }
 
     /// Points along the first axis, by what else they have in common.
@@ -205,44 +243,62 @@ impl Judge<'_> {
         lines
     }
 
-    /// Whether the claim holds at a point, the numbers, and how near it is to failing.
-    fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<(bool, String, f64)> {
+    /// By how much a metric is larger in one group than in another, run by run.
+    fn difference(
+        &self,
+        metric: &Term,
+        group: &Group<'_>,
+        rival: &Group<'_>,
+    ) -> Option<(f64, Option<f64>)> {
+        differences(&self.values(group, metric), &self.values(rival, metric))
+    }
+
+    /// What the claim comes to at a point.
+    fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<Judged> {
         let own = self.values(group, &claim.metric);
-        let (mean, _) = mean_ci(own.values().copied())?;
-        let told = |sign: &str, bound: f64| {
-            let place = format!("{} {}", group.scheme, describe(group.point));
-            format!("{}: {} {sign} {}", place.trim(), short(mean), short(bound))
-        };
-        // Differences are taken run by run.
-        let difference = |bounds: &BTreeMap<u64, f64>| {
-            mean_ci(own.iter().filter_map(|(seed, value)| Some(value - bounds.get(seed)?)))
-        };
-        let (good, sign, by, bound) = match &claim.is {
-            Comparison::AtMost { bound, margin } => {
-                let bounds = self.bounds(group, bound);
-                let (by, _) = difference(&bounds)?;
-                (by <= *margin, "against at most", by - margin, mean - by)
-            }
-            Comparison::AtLeast { bound, margin } => {
-                let bounds = self.bounds(group, bound);
-                let (by, _) = difference(&bounds)?;
-                (by >= -*margin, "against at least", -by - margin, mean - by)
-            }
+        let (mean, spread) = mean_ci(own.values().copied())?;
+        let (sign, bounds) = match &claim.is {
+            Comparison::AtMost { bound, .. } => ("against at most", self.bounds(group, bound)),
+            Comparison::AtLeast { bound, .. } => ("against at least", self.bounds(group, bound)),
+            Comparison::Near { bound, .. } => ("against", self.bounds(group, bound)),
             Comparison::Below { scheme } => {
                 let rival = other(self.groups, group, scheme)?;
-                let (by, _) = difference(&self.values(rival, &claim.metric))?;
-                (by < 0.0, "against", by, mean - by)
-            }
-            Comparison::Near { bound, share, margin, ci } => {
-                let bounds = self.bounds(group, bound);
-                let (by, half) = difference(&bounds)?;
-                let expected = mean - by;
-                let allowed =
-                    half.filter(|_| *ci).unwrap_or(0.0).max(share * expected.abs()).max(*margin);
-                (by.abs() <= allowed, "against", by.abs() - allowed, expected)
+                ("against", self.values(rival, &claim.metric))
             }
             Comparison::Crosses { .. } | Comparison::Falls { .. } => return None,
         };
-        Some((good, told(sign, bound), by))
+        let (more, half) = differences(&own, &bounds)?;
+        let bound = mean - more;
+        let by = match &claim.is {
+            Comparison::AtMost { margin, .. } => more - margin,
+            Comparison::AtLeast { margin, .. } => -more - margin,
+            Comparison::Near { share, margin, ci, .. } => {
+                let noise = half.filter(|_| *ci).unwrap_or(0.0);
+                more.abs() - noise.max(share * bound.abs()).max(*margin)
+            }
+            _ => more,
+        };
+        let good = if matches!(claim.is, Comparison::Below { .. }) { by < 0.0 } else { by <= 0.0 };
+        let place = format!("{} {}", group.scheme, describe(group.point));
+        let own = with_ci((mean, spread));
+        let told = format!("{}: {own} {sign} {}", place.trim(), short(bound));
+        // A bound that differs from run to run has a spread of its own: what counts is that of the
+        // difference.
+        let is_fixed = bounds.values().all(|value| Some(value) == bounds.values().next());
+        let told = match is_fixed {
+            true => told,
+            false => format!("{told}, difference {}", with_ci((more, half))),
+        };
+        // A claim that counts the interval itself is not nearer to failing for it.
+        let half = half.filter(|_| !matches!(claim.is, Comparison::Near { ci: true, .. }));
+        Some(Judged { good, told, by, half })
     }
+}
+
+/// The mean of the differences of runs with the same seed, and half its interval.
+fn differences(
+    own: &BTreeMap<u64, f64>,
+    others: &BTreeMap<u64, f64>,
+) -> Option<(f64, Option<f64>)> {
+    mean_ci(own.iter().filter_map(|(seed, value)| Some(value - others.get(seed)?)))
 }

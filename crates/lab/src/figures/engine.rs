@@ -89,6 +89,7 @@ pub(crate) fn run(spec: &Spec, options: Options, seconds: Option<f64>) -> Result
             }
         }
     }
+    eprintln!("{}: {} runs, {} of them different", spec.name, rows.len(), jobs.len());
     let done = in_parallel(&jobs, options.jobs, |job| {
         let start = ThreadTime::try_now();
         let done = work(job);
@@ -140,6 +141,7 @@ fn row(place: usize, scheme: &Contestant, point: &Point, drawn: &Point, seed: u6
 
 fn shorten(settings: &mut Settings, seconds: f64) {
     settings.seconds = settings.seconds.min(seconds);
+    settings.measure_from_seconds = settings.measure_from_seconds.min(seconds / 2.0);
     settings.requests = settings.requests.min(2);
     if settings.source == "download" {
         settings.bytes = settings.bytes.min(200_000);
@@ -213,8 +215,8 @@ fn work(job: &Job) -> Done {
 
 fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
     all.recovery.merge(&outcome.recovery);
-    all.received += outcome.received;
-    all.time += outcome.duration;
+    all.received += outcome.measured.0;
+    all.time += outcome.measured.1;
     if matches!(traffic, Traffic::Download { .. }) {
         all.completions.push(outcome.duration.as_secs_f64() * 1e3);
     }
@@ -223,7 +225,7 @@ fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
     all.link.2 += outcome.down.lost.packets;
     all.smoothed_rtt = outcome.smoothed_rtt;
     if let Some(rival) = &outcome.rival {
-        all.rival = Some((rival.received, rival.duration));
+        all.rival = Some(rival.measured);
     }
 }
 

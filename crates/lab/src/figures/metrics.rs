@@ -117,6 +117,8 @@ metrics! {
     "loss_rate", "1", None, |m, _| loss_rate(m);
     "off_mode_ms_per_s", "ms/s", None, |m, _| per_second(m, ms(m.recovery.off_mode.0));
     "off_mode_entries_per_s", "1/s", None, |m, _| per_second(m, m.recovery.off_mode.1 as f64);
+    // How often the guard began to refuse replicas.
+    "guard_refusals_per_s", "1/s", None, |m, _| per_second(m, m.recovery.refusals as f64);
     "n_max", "1", None, |m, _| Some(m.recovery.totals.rounds_max.into());
     // Mean over the requests of a run.
     "n_max_mean", "1", None, |m, _| mean(&m.rounds_max);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::claims::{Verdict, mean_ci, short};
+use super::claims::{Verdict, mean_ci, short, with_ci};
 use super::engine::{Curve, Group, Row, groups, values};
 use super::files::{Made, stated, terms, words};
-use super::metrics::Term;
+use super::metrics::{Metric, Term};
 use super::settings::Settings;
 use super::spec::{Paper, Spec, Sweep, number, plain};
 use crate::plot::{Chart, Scale, Series};
@@ -25,20 +25,23 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
-/// `12.3 ± 0.4`, or a dash.
-fn with_ci(mean: Option<(f64, Option<f64>)>) -> String {
-    match mean {
-        None => "–".to_owned(),
-        Some((mean, None)) => short(mean),
-        Some((mean, Some(half))) => format!("{} ± {}", short(mean), short(half)),
-    }
-}
-
 fn of_paper(paper: Option<&Paper>) -> String {
     paper.map_or(String::new(), |paper| match paper.value.ends() {
         (low, high) if low == high => short(low),
         (low, high) => format!("{} to {}", short(low), short(high)),
     })
+}
+
+/// A list under a heading, if there is anything to list.
+fn list(body: &mut String, title: &str, lines: &[String]) {
+    if lines.is_empty() {
+        return;
+    }
+    let _ = writeln!(body, "<h3>{title}</h3>\n<ul>");
+    for line in lines {
+        let _ = writeln!(body, "<li>{}</li>", escape(line));
+    }
+    body.push_str("</ul>\n");
 }
 
 /// The place of a point on the x axis.
@@ -166,7 +169,7 @@ impl Report<'_> {
                 let mut cells = vec![words(group.point), group.scheme.to_owned()];
                 for term in &terms {
                     let own = values(self.spec, &groups, group, term).into_values();
-                    let own = with_ci(mean_ci(own));
+                    let own = mean_ci(own).map_or("–".to_owned(), with_ci);
                     let paper = of_paper(stated(self.spec, place, group.scheme, group.point, term));
                     cells.push(match paper.is_empty() {
                         true => own,
@@ -178,6 +181,27 @@ impl Report<'_> {
             (sweep.title.clone(), lines)
         };
         self.spec.sweeps.iter().enumerate().map(table).collect()
+    }
+
+    /// How much off-mode there was in each sweep, beside what AutoRec's authors measured on live streams
+    /// (journal version, figure 6).
+    fn off_mode(&self) -> Vec<String> {
+        let [time, entries] = ["off_mode_ms_per_s", "off_mode_entries_per_s"];
+        let (Some(time), Some(entries)) = (Metric::place(time), Metric::place(entries)) else {
+            return Vec::new();
+        };
+        let told = |(place, sweep): (usize, &Sweep)| {
+            let rows = || self.rows.iter().filter(|row| row.sweep == place);
+            let of = |metric: usize| mean_ci(rows().filter_map(|row| row.values[metric]));
+            Some(format!(
+                "{}: {} ms of off-mode a second in {} entries (464 ms and 20 in the paper's live \
+                 streams)",
+                sweep.title,
+                short(of(time)?.0),
+                short(of(entries)?.0)
+            ))
+        };
+        self.spec.sweeps.iter().enumerate().filter_map(told).collect()
     }
 
     /// Settings that all runs have in common, where they are not the testbed's defaults or the paper
@@ -224,11 +248,10 @@ impl Report<'_> {
             let why = why.map_or(String::new(), |why| format!("<br>{}", escape(why)));
             let _ = writeln!(
                 body,
-                "<tr class=\"{word}\"><td>{word}</td><td>{}{why}</td><td>{} of {}</td>\
+                "<tr class=\"{word}\"><td>{word}</td><td>{}{why}</td><td>{}</td>\
                  <td>{}</td></tr>",
                 escape(&verdict.text),
-                verdict.good,
-                verdict.all,
+                verdict.count(),
                 escape(&verdict.detail)
             );
         }
@@ -252,32 +275,19 @@ impl Report<'_> {
             }
             body.push_str("</table>\n");
         }
-        if !self.spec.paper.is_empty() {
-            body.push_str("<h3>Where the paper states its numbers</h3>\n<ul>\n");
-            for paper in &self.spec.paper {
-                let _ = writeln!(
-                    body,
-                    "<li>{} {}: {} ({})</li>",
-                    escape(paper.on.scheme.as_deref().unwrap_or("")),
-                    escape(&paper.metric.text),
-                    of_paper(Some(paper)),
-                    escape(&paper.stated)
-                );
-            }
-            body.push_str("</ul>\n");
-        }
+        list(&mut body, "Off-mode, mean over all runs", &self.off_mode());
+        let stated = self.spec.paper.iter().map(|paper| {
+            let scheme = paper.on.scheme.as_deref().unwrap_or_default();
+            let value = of_paper(Some(paper));
+            format!("{scheme} {}: {value} ({})", paper.metric.text, paper.stated)
+        });
+        list(&mut body, "Where the paper states its numbers", &stated.collect::<Vec<_>>());
         body.push_str("<h2>Set-up</h2>\n<table>\n");
         for (key, value) in self.set_up() {
             let _ = writeln!(body, "<tr><td>{key}</td><td>{}</td></tr>", escape(&value));
         }
         body.push_str("</table>\n");
-        if !self.spec.not_stated.is_empty() {
-            body.push_str("<h3>Settings that the paper does not state</h3>\n<ul>\n");
-            for line in &self.spec.not_stated {
-                let _ = writeln!(body, "<li>{}</li>", escape(line));
-            }
-            body.push_str("</ul>\n");
-        }
+        list(&mut body, "Settings that the paper does not state", &self.spec.not_stated);
         let _ = writeln!(body, "<p>{}</p>", escape(&self.made_by()));
         body
     }
@@ -291,19 +301,29 @@ impl Report<'_> {
         )
     }
 
+    /// The line of docs/results.md's table of contents.
+    pub(crate) fn summary(&self) -> String {
+        let good = self.verdicts.iter().filter(|verdict| verdict.holds()).count();
+        let Spec { name, title, .. } = self.spec;
+        let Made { runs, cpu_seconds, commit, .. } = self.made;
+        format!(
+            "| [{name}](#{name}) | {title} | {good} of {} | {runs} | {cpu_seconds:.0} | {commit} |\n",
+            self.verdicts.len()
+        )
+    }
+
     /// The part of docs/results.md.
     pub(crate) fn markdown(&self) -> String {
         let mut text =
-            format!("## {}: {}\n\n{}\n\n", self.spec.name, self.spec.title, self.spec.about);
+            format!("## {}\n\n{}. {}\n\n", self.spec.name, self.spec.title, self.spec.about);
         for verdict in self.verdicts {
             let why = verdict.why.as_ref().filter(|_| !verdict.holds());
             let why = why.map_or(String::new(), |why| format!(" {why}"));
             let _ = writeln!(
                 text,
-                "- **{}** ({} of {}) {}{why} ({})",
+                "- **{}** ({}) {}{why} ({})",
                 verdict.word(),
-                verdict.good,
-                verdict.all,
+                verdict.count(),
                 verdict.text,
                 verdict.detail
             );
@@ -319,12 +339,13 @@ impl Report<'_> {
             }
             text.push('\n');
         }
-        if !self.spec.not_stated.is_empty() {
-            text.push_str("Not stated by the paper, and taken here:\n");
-            for line in &self.spec.not_stated {
-                let _ = writeln!(text, "- {line}");
+        for (title, lines) in [
+            ("Off-mode, mean over all runs:", &self.off_mode()),
+            ("Not stated by the paper, and taken here:", &self.spec.not_stated),
+        ] {
+            if !lines.is_empty() {
+                let _ = writeln!(text, "{title}\n\n- {}\n", lines.join("\n- "));
             }
-            text.push('\n');
         }
         let _ = writeln!(text, "{}\n", self.made_by());
         text

@@ -11,7 +11,7 @@ use recovery::autorec::{
     self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
 };
 use recovery::fixed::{self, Reading};
-use recovery::{Arq, Scheme};
+use recovery::{Arq, Guard, Scheme};
 use serde::{Deserialize, Serialize};
 use units::Rate;
 
@@ -54,12 +54,17 @@ pub(crate) struct Settings {
     /// Virtual time of frames and unbounded sources; of downloads, the time at which they are given
     /// up.
     pub seconds: f64,
+    /// Virtual time from which on goodput and loss recovery are measured.
+    pub measure_from_seconds: f64,
     /// Another sender on the same bottleneck, with the same source and this scheme; none if empty.
     pub rival: String,
     /// The rival's congestion controller; the first one's if empty.
     pub rival_congestion: String,
     /// How losses are recovered from; see [`Settings::keys_of`].
     pub scheme: String,
+    /// The share of first transmissions' bytes that replicas may have, in per cent: the guard of the
+    /// edge. None if 0.
+    pub guard_percent: f64,
     /// AutoRec's α.
     pub alpha_ms: f64,
     /// AutoRec's β.
@@ -108,9 +113,11 @@ impl Default for Settings {
             bytes: 1_000_000,
             requests: 1,
             seconds: 60.0,
+            measure_from_seconds: 0.0,
             rival: String::new(),
             rival_congestion: String::new(),
             scheme: "arq".to_owned(),
+            guard_percent: 0.0,
             alpha_ms: 30.0,
             beta_percent: 30.0,
             gamma_percent: 20.0,
@@ -219,6 +226,8 @@ impl Settings {
             ("bytes", self.bytes as f64, 1.0, 1e12),
             ("requests", self.requests.into(), 1.0, 10_000.0),
             ("seconds", self.seconds, 0.1, 100_000.0),
+            ("measure_from_seconds", self.measure_from_seconds, 0.0, self.seconds),
+            ("guard_percent", self.guard_percent, 0.0, 10_000.0),
             ("alpha_ms", self.alpha_ms, 0.0, 1e6),
             ("beta_percent", self.beta_percent, 0.0, 1_000.0),
             ("gamma_percent", self.gamma_percent, 0.0, 100.0),
@@ -394,11 +403,13 @@ impl Settings {
             congestion,
             detection,
             scheme: self.maker(&self.scheme)?,
+            guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
             traffic,
             rival,
             window: self.window_bytes,
             seed,
             limit: Duration::from_secs_f64(self.seconds),
+            measure_from: Duration::from_secs_f64(self.measure_from_seconds),
             log_events: false,
             ..Scenario::default()
         })

@@ -99,6 +99,34 @@ fn a_path_without_loss_is_used_fully() {
     }
 }
 
+#[test]
+fn measuring_counts_what_comes_after_its_beginning() {
+    let mut lossy = scenario(9);
+    lossy.path.down.loss = Some("5%".parse().expect("a loss"));
+    lossy.traffic = Traffic::Unbounded;
+    lossy.limit = Duration::from_secs(4);
+    let first = run(&lossy).expect("it runs");
+    lossy.limit = Duration::from_secs(10);
+    let all = run(&lossy).expect("it runs");
+    lossy.measure_from = Duration::from_secs(4);
+    let rest = run(&lossy).expect("it runs");
+    assert_eq!(rest.received, all.received, "measuring changes nothing");
+    let near = |a: u64, b: u64| a.abs_diff(b) <= 2;
+    let of = |outcome: &Outcome, pick: fn(&recovery::Totals) -> u64| pick(&outcome.recovery.totals);
+    for pick in [
+        (|totals| totals.first_transmissions) as fn(&recovery::Totals) -> u64,
+        |totals| totals.lost,
+        |totals| totals.finished,
+    ] {
+        let sum = of(&first, pick) + of(&rest, pick);
+        assert!(of(&first, pick) > 0 && near(sum, of(&all, pick)), "{first:?}, {rest:?}, {all:?}");
+    }
+    let counts = [&first, &rest, &all].map(|outcome| outcome.recovery.latencies.count());
+    assert!(near(counts[0] + counts[1], counts[2]), "{counts:?}");
+    assert!(first.received + rest.measured.0 <= all.received + 3_000, "{first:?}, {rest:?}");
+    assert!(rest.measured.1 <= Duration::from_secs(6), "{rest:?}");
+}
+
 /// A path whose impairments and whose transfer follow from `seed`; what is drawn is in the failure's
 /// message.
 fn random_scenario(seed: u64) -> Scenario {
