@@ -122,6 +122,21 @@ fn a_loss_conserves_packets_for_one_round_and_a_clean_round_restores_the_window(
 }
 
 #[test]
+fn a_sender_that_the_application_limits_is_not_held_to_its_flight() {
+    for is_app_limited in [false, true] {
+        let (mut b, now) = cruising();
+        let batch = ack(&b, now, 1_200, 4, 2_400);
+        let sample = RateSample { is_app_limited, ..batch.rate.expect("a sample") };
+        b.on_ack(&AckBatch { rate: Some(sample), ..batch });
+        let before = b.window();
+        b.on_packets_lost(now, 1_200, 1_200);
+        b.on_congestion_event(&event(now, 1_200, CongestionKind::Loss));
+        let held = b.min_pipe_window();
+        assert_eq!(b.window(), if is_app_limited { before - 1_200 } else { held });
+    }
+}
+
+#[test]
 fn a_loss_without_a_signal_leaves_the_window_alone() {
     let (mut b, now) = cruising();
     let before = b.window();
