@@ -121,7 +121,7 @@ impl Server {
             answer: None,
             sent: 0,
             frames: match scenario.traffic {
-                Traffic::Frames { rate, fps } => Some(Frames::new(rate, fps)),
+                Traffic::Frames { rate, fps, cached } => Some(Frames::new(rate, fps, cached)),
                 _ => None,
             },
             source: match scenario.traffic {

@@ -25,6 +25,8 @@ pub enum Traffic {
         rate: Rate,
         /// Frames per second, above 0.
         fps: f64,
+        /// What the server holds already when it is asked: as much of the stream.
+        cached: Duration,
     },
     /// More than any path carries, until the run's end.
     Unbounded,
@@ -50,14 +52,18 @@ impl Traffic {
 pub(crate) struct Frames {
     bytes_per_second: f64,
     fps: f64,
+    /// Frames that are there at the start, beside the first.
+    cached: u64,
     start: Option<Timestamp>,
+    /// Frames since the start.
     published: u64,
 }
 
 impl Frames {
-    pub(crate) fn new(rate: Rate, fps: f64) -> Self {
+    pub(crate) fn new(rate: Rate, fps: f64, cached: Duration) -> Self {
         let bytes_per_second = rate.as_mbps_f64() * 1e6 / 8.0;
-        Self { bytes_per_second, fps, start: None, published: 0 }
+        let cached = (cached.as_secs_f64() * fps).round() as u64;
+        Self { bytes_per_second, fps, cached, start: None, published: 0 }
     }
 
     /// The first frame is published.
@@ -79,7 +85,10 @@ impl Frames {
 
     /// Bytes of all frames published.
     pub(crate) fn bytes(&self) -> u64 {
-        (self.bytes_per_second * self.published as f64 / self.fps) as u64
+        if self.start.is_none() {
+            return 0;
+        }
+        (self.bytes_per_second * (self.cached + self.published) as f64 / self.fps) as u64
     }
 }
 
@@ -89,7 +98,7 @@ mod tests {
 
     #[test]
     fn frames_come_at_their_rate_and_add_up_to_the_streams() {
-        let mut frames = Frames::new(Rate::from_mbps(4), 25.0);
+        let mut frames = Frames::new(Rate::from_mbps(4), 25.0, Duration::ZERO);
         assert_eq!((frames.bytes(), frames.deadline()), (0, None));
         frames.begin(Timestamp::from_millis(100));
         assert_eq!(frames.bytes(), 20_000);
@@ -98,5 +107,16 @@ mod tests {
         assert_eq!(frames.bytes(), 20_000);
         frames.publish(Timestamp::from_millis(1_090));
         assert_eq!(frames.bytes(), 500_000);
+    }
+
+    #[test]
+    fn cached_frames_are_there_at_the_start_and_nothing_is_before() {
+        let mut frames = Frames::new(Rate::from_mbps(4), 25.0, Duration::from_secs(2));
+        assert_eq!(frames.bytes(), 0);
+        frames.begin(Timestamp::from_millis(100));
+        assert_eq!(frames.bytes(), 1_020_000);
+        assert_eq!(frames.deadline(), Some(Timestamp::from_millis(140)));
+        frames.publish(Timestamp::from_millis(140));
+        assert_eq!(frames.bytes(), 1_040_000);
     }
 }

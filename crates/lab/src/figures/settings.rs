@@ -47,6 +47,8 @@ pub(crate) struct Settings {
     pub stream_mbps: f64,
     /// Frames per second.
     pub fps: f64,
+    /// What a server with frames holds already when it is asked, in seconds of the stream.
+    pub cached_seconds: f64,
     /// Size of a download.
     pub bytes: u64,
     /// Downloads one after the other, each on a fresh connection.
@@ -110,6 +112,7 @@ impl Default for Settings {
             source: "frames".to_owned(),
             stream_mbps: 4.0,
             fps: 30.0,
+            cached_seconds: 0.0,
             bytes: 1_000_000,
             requests: 1,
             seconds: 60.0,
@@ -223,6 +226,7 @@ impl Settings {
             ("window_bytes", self.window_bytes as f64, 1_500.0, 1e12),
             ("stream_mbps", self.stream_mbps, 0.001, 100_000.0),
             ("fps", self.fps, 0.1, 10_000.0),
+            ("cached_seconds", self.cached_seconds, 0.0, 3_600.0),
             ("bytes", self.bytes as f64, 1.0, 1e12),
             ("requests", self.requests.into(), 1.0, 10_000.0),
             ("seconds", self.seconds, 0.1, 100_000.0),
@@ -378,6 +382,7 @@ impl Settings {
             "frames" => Traffic::Frames {
                 rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
                 fps: self.fps,
+                cached: Duration::from_secs_f64(self.cached_seconds),
             },
             "unbounded" => Traffic::Unbounded,
             "download" => Traffic::Download { bytes: self.bytes },
