@@ -161,6 +161,8 @@ pub struct Decision {
     pub at: Timestamp,
     /// Loss rate of the interval.
     pub loss_rate: f64,
+    /// Smoothed round-trip time at its end.
+    pub smoothed_rtt: Duration,
     /// What the adapter explains.
     pub reasons: Vec<(&'static str, f64)>,
 }
@@ -213,7 +215,12 @@ impl RedundancyAdapter for Watched {
         self.adapter.on_interval(metrics, view);
         let mut reasons = Vec::new();
         self.adapter.explain(&mut |name, value| reasons.push((name, value)));
-        let decision = Decision { at: metrics.now, loss_rate: metrics.loss_rate(), reasons };
+        let decision = Decision {
+            at: metrics.now,
+            loss_rate: metrics.loss_rate(),
+            smoothed_rtt: view.path.smoothed_rtt,
+            reasons,
+        };
         self.diary.0.lock().expect("a run has one thread").decisions.push(decision);
     }
 

@@ -202,7 +202,11 @@ fn work(job: &Job) -> Done {
         all.rounds_max.push(outcome.recovery.totals.rounds_max.into());
         let pages = diary.take();
         all.units.extend(pages.units);
+        if pages.decisions.is_empty() {
+            all.round_trips.push(outcome.smoothed_rtt.as_secs_f64() * 1e3);
+        }
         for decision in pages.decisions {
+            all.round_trips.push(decision.smoothed_rtt.as_secs_f64() * 1e3);
             all.decisions.0 += 1;
             all.decisions.1 += u64::from(decision.loss_rate == 0.0);
             let level = decision.reasons.iter().find(|(name, _)| *name == "level");
@@ -223,7 +227,6 @@ fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
     all.link.0 += outcome.down.sent.packets;
     all.link.1 += outcome.down.queue_dropped.packets;
     all.link.2 += outcome.down.lost.packets;
-    all.smoothed_rtt = outcome.smoothed_rtt;
     if let Some(rival) = &outcome.rival {
         all.rival = Some(rival.measured);
     }

@@ -26,7 +26,8 @@ pub(crate) struct Measured {
     pub rounds_max: Vec<f64>,
     /// Decision intervals, those of them without loss, and the sum of the levels decided.
     pub decisions: (u64, u64, f64),
-    pub smoothed_rtt: Duration,
+    /// Smoothed round-trip times at the ends of the decision intervals, in milliseconds.
+    pub round_trips: Vec<f64>,
 }
 
 /// A metric.
@@ -76,6 +77,10 @@ fn waits(m: &Measured, q: f64) -> Option<f64> {
 
 fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}
+
+fn round_trip(m: &Measured) -> Option<Duration> {
+    mean(&m.round_trips).map(|ms| Duration::from_secs_f64(ms / 1e3))
 }
 
 macro_rules! metrics {
@@ -151,7 +156,8 @@ metrics! {
         let (a, b) = (mbps((m.received, m.time))?, mbps(m.rival?)?);
         (a + b > 0.0).then(|| (a + b).powi(2) / (2.0 * (a * a + b * b)))
     };
-    "srtt_ms", "ms", None, |m, _| (!m.smoothed_rtt.is_zero()).then(|| ms(m.smoothed_rtt));
+    // Mean of the smoothed round-trip time.
+    "srtt_ms", "ms", None, |m, _| mean(&m.round_trips);
     // The formulas of AutoRec's journal version at the measured R and T_unit.
     "f_ms", "ms", None, |m, s| latency(m, s.level);
     "g", "1", None, |m, s| Some(formulas::redundancy_cost(loss_rate(m)?, s.level));
@@ -167,12 +173,12 @@ metrics! {
         Some(formulas::redundancy_cost_renewed(loss_rate(m)?, s.level))
     };
     "g_cancelled", "1", None, |m, s| {
-        let (time, rtt) = (t_unit(m)?, m.smoothed_rtt);
+        let (time, rtt) = (t_unit(m)?, round_trip(m)?);
         Some(formulas::redundancy_cost_cancelled(loss_rate(m)?, time, rtt, s.level))
     };
     // H with as many replicas as are left by acknowledgements.
     "h_cancelled", "1", None, |m, s| {
-        let (loss, time, rtt) = (loss_rate(m)?, t_unit(m)?, m.smoothed_rtt);
+        let (loss, time, rtt) = (loss_rate(m)?, t_unit(m)?, round_trip(m)?);
         let replicas = formulas::redundancy_cost_cancelled(loss, time, rtt, s.level);
         let again = loss.powi(s.level as i32 + 2) / (1.0 - loss);
         Some(1.0 - 1.0 / ((1.0 - loss) * (1.0 + loss + replicas + again)))
