@@ -236,6 +236,10 @@ impl RedundancyAdapter for Watched {
         self.adapter.ceiling()
     }
 
+    fn interval_rtts(&self) -> u32 {
+        self.adapter.interval_rtts()
+    }
+
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
         self.adapter.explain(tell);
     }

@@ -1,12 +1,8 @@
-//! Decision intervals (AutoRec, journal version, section V-A: "usually set several Round-Trip Times
-//! (RTTs), e.g., D = 5 RTTs"): what was counted since the last one.
+//! Decision intervals (AutoRec, journal version, section V-A): what was counted since the last one.
 
 use crate::{IntervalMetrics, Latencies, Totals, UnitTimes};
 use ::units::Timestamp;
 use core::time::Duration;
-
-/// Length of an interval in smoothed round-trip times.
-const RTTS: u32 = 5;
 
 /// All sums that an interval takes its share of.
 type Sums<'a> = (&'a Totals, &'a Latencies, &'a UnitTimes);
@@ -40,7 +36,7 @@ impl Base {
 pub(crate) struct Interval {
     start: Timestamp,
     base: Base,
-    latencies: (u64, Duration),
+    latencies: Duration,
     unit_times: UnitTimes,
     rounds_max: u32,
 }
@@ -50,7 +46,7 @@ impl Interval {
         Self {
             start: now,
             base: Base::default(),
-            latencies: (0, Duration::ZERO),
+            latencies: Duration::ZERO,
             unit_times: UnitTimes::default(),
             rounds_max: 0,
         }
@@ -66,27 +62,27 @@ impl Interval {
         *self = Self {
             start: now,
             base: Base::of(totals),
-            latencies: (latencies.count(), latencies.sum()),
+            latencies: latencies.sum(),
             unit_times: *times,
             rounds_max: 0,
         };
     }
 
-    /// What the interval measured, if it lasted long enough; the next one begins.
+    /// What the interval measured, if it lasted for `length`; the next one begins.
     pub(crate) fn close(
         &mut self,
         now: Timestamp,
-        smoothed_rtt: Duration,
+        length: Duration,
         sums: Sums<'_>,
     ) -> Option<IntervalMetrics> {
         let span = now.since(self.start);
-        if span < smoothed_rtt * RTTS {
+        if span < length {
             return None;
         }
         let (totals, latencies, times) = sums;
         let (base, total) = (&self.base, Base::of(totals));
         let since = |now: u64, then: u64| now.saturating_sub(then);
-        let recoveries = since(latencies.count(), self.latencies.0);
+        let finished = since(total.finished, base.finished);
         let units = UnitTimes {
             count: since(times.count, self.unit_times.count),
             sum: times.sum.saturating_sub(self.unit_times.sum),
@@ -97,10 +93,9 @@ impl Interval {
             acked: since(total.acked, base.acked),
             lost: since(total.lost, base.lost),
             t_unit: units.mean(),
-            finished: since(total.finished, base.finished),
-            recovery_latency: (recoveries > 0).then(|| {
-                latencies.sum().saturating_sub(self.latencies.1).div_f64(recoveries as f64)
-            }),
+            finished,
+            recovery_latency: (finished > 0)
+                .then(|| latencies.sum().saturating_sub(self.latencies).div_f64(finished as f64)),
             rounds_max: self.rounds_max,
             sent_bytes: since(total.sent_bytes, base.sent_bytes),
             goodput_bytes: since(total.goodput_bytes, base.goodput_bytes),

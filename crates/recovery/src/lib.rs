@@ -540,7 +540,8 @@ impl Recovery {
     pub fn on_tick(&mut self, now: Timestamp, path: PathState) -> bool {
         self.path = path;
         let sums = (&self.totals, &self.latencies, &self.unit_times);
-        let Some(metrics) = self.interval.close(now, path.smoothed_rtt, sums) else { return false };
+        let length = path.smoothed_rtt * self.scheme.adapter.interval_rtts();
+        let Some(metrics) = self.interval.close(now, length, sums) else { return false };
         let view = view!(self, now);
         self.scheme.adapter.on_interval(&metrics, &view);
         self.scheme.scheduler.on_interval(&metrics, self.scheme.adapter.ceiling());

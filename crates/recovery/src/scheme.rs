@@ -31,6 +31,12 @@ pub trait RedundancyAdapter: Debug {
         u32::MAX
     }
 
+    /// Length of a decision interval in smoothed round-trip times (AutoRec, journal version, section
+    /// V-A: "usually set several Round-Trip Times (RTTs), e.g., D = 5 RTTs").
+    fn interval_rtts(&self) -> u32 {
+        5
+    }
+
     /// Why the level is what it is: names and values of what it follows from.
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64));
 }
@@ -189,8 +195,8 @@ pub struct IntervalMetrics {
     pub t_unit: Option<Duration>,
     /// Units finished.
     pub finished: u64,
-    /// Mean recovery latency of the units finished whose first retransmission was lost; none
-    /// without any.
+    /// Mean recovery latency of the units finished, 0 of those whose first retransmission arrived;
+    /// none without any.
     pub recovery_latency: Option<Duration>,
     /// Highest round of a unit finished, 0 without any.
     pub rounds_max: u32,

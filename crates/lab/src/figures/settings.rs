@@ -89,6 +89,8 @@ pub(crate) struct Settings {
     pub max_level: u32,
     /// MM'24: whether an E_waiting below Θ turns replicas off.
     pub gate: bool,
+    /// MM'24: length of a decision interval.
+    pub interval_rtts: u32,
     /// What R counts: `extra` copies, or `copies` with the retransmission as one of them.
     pub reading: String,
     /// ART: L_queue.
@@ -132,6 +134,7 @@ impl Default for Settings {
             r_nor_percent: 3.0,
             max_level: 4,
             gate: true,
+            interval_rtts: 5,
             reading: "extra".to_owned(),
             queue_length: 10,
             spread: String::new(),
@@ -163,6 +166,7 @@ impl Settings {
                 "r_nor_percent",
                 "max_level",
                 "gate",
+                "interval_rtts",
                 "off_mode",
                 "opportunistic",
             ],
@@ -191,6 +195,7 @@ impl Settings {
             "r_nor_percent",
             "max_level",
             "gate",
+            "interval_rtts",
             "reading",
             "queue_length",
             "spread",
@@ -291,6 +296,7 @@ impl Settings {
             max: self.max_level,
             gate: self.gate,
             off_above: None,
+            interval_rtts: self.interval_rtts,
         };
         let options = options.checked().map_err(|e| e.to_string())?;
         if name == "fixed" && fixed::fixed(level, reading).is_none() {

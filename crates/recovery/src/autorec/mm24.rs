@@ -7,9 +7,11 @@
 //! - With a = 0.1 the sigmoid goes from 0.45 to 0.55 over the levels 0 to 4: cost hardly counts.
 //!   The goodput of a live stream that fits its link is its bitrate, so that the utility measures
 //!   latency for the most part. Both are kept.
-//! - An interval without any datum whose first retransmission was lost has the recovery latency of the
-//!   one before. Where there is no utility yet, or none can be had (no round-trip time, nothing
-//!   arrived), or the one before is 0, R_Δ is 0.
+//! - The recovery latency of equation 1 is the mean over all lost data of the interval, 0 for those
+//!   whose first retransmission arrived: section 2.3 defines it "when any data is detected lost", as
+//!   "zero or more T_unit"; only "displayed" figures leave out the zeros. An interval in which no lost
+//!   datum was recovered has that of the one before. Where there is no utility yet, or none can be had
+//!   (no round-trip time, nothing arrived), or the one before is 0, R_Δ is 0.
 //! - λ is −1 when the level did not move: a utility that got worse then raises it, one that got
 //!   better lowers it. That reacts to the network in the right direction and is kept.
 //! - E_waiting close to Θ would switch the scheme on and off with the noise of the round-trip time:
@@ -18,7 +20,8 @@
 //! - After a level that was forced to 0, λ is 1: there is no way but up.
 //! - The utility that an explored level is judged by is that of the level before; after a fall-back
 //!   the search goes on from where it was, as if there had been no exploration.
-//! - Decision intervals are those of the journal version, 5 round-trip times.
+//! - The length of decision intervals is not stated. 5 round-trip times, as in the journal version, is
+//!   the default here; the fewer data are lost twice in an interval, the more is R_Δ noise.
 
 use super::{MAX_LEVEL, OutOfRange};
 use crate::random::Random;
@@ -46,6 +49,8 @@ pub struct Options {
     pub gate: bool,
     /// Turns replicas off above this loss rate, 0 to 1 (production: 0.1).
     pub off_above: Option<f64>,
+    /// Length of a decision interval in smoothed round-trip times, 1 to 1,000.
+    pub interval_rtts: u32,
 }
 
 impl Default for Options {
@@ -57,6 +62,7 @@ impl Default for Options {
             max: 4,
             gate: true,
             off_above: None,
+            interval_rtts: 5,
         }
     }
 }
@@ -79,6 +85,9 @@ impl Options {
         }
         if self.off_above.is_some_and(|loss| !(0.0..=1.0).contains(&loss)) {
             return refuse("off_above", "a number from 0 to 1");
+        }
+        if !(1..=1_000).contains(&self.interval_rtts) {
+            return refuse("interval_rtts", "1 to 1,000");
         }
         Ok(self)
     }
@@ -238,6 +247,10 @@ impl RedundancyAdapter for UtilityAdapter {
 
     fn ceiling(&self) -> u32 {
         self.level
+    }
+
+    fn interval_rtts(&self) -> u32 {
+        self.options.interval_rtts
     }
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {

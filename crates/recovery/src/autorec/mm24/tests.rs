@@ -1,6 +1,6 @@
 use super::super::tests::{at, interval, ms, path, told, with_view};
 use super::*;
-use crate::{Arq, PathState, Recovery};
+use crate::{Arq, Arrival, CopyKind, PathState, Recovery};
 
 #[test]
 fn options_out_of_range_are_refused_by_name() {
@@ -224,4 +224,51 @@ fn intervals_that_measure_nothing_change_nothing() {
         zero.on_interval(&slow(60), view);
         assert_eq!(zero.ceiling(), 1);
     });
+}
+
+/// A connection of this adapter in which so many of ten lost data were lost again, and recovered
+/// after 70 ms; what the interval came to.
+fn interval_with(again: usize) -> f64 {
+    let adapter = UtilityAdapter::new(free(), 1);
+    let scheme = crate::Scheme { adapter: Box::new(adapter), ..Arq::scheme() };
+    let mut r = Recovery::new(scheme, None, at(0));
+    r.on_tick(at(0), path());
+    for n in 0..10 {
+        r.on_first_transmission(1_000);
+        let key = r.open(at(60), at(0), 1_000);
+        r.on_copy_sent(at(60), key, CopyKind::Retransmission);
+        let mut sent = at(60);
+        if n < again {
+            sent = at(130);
+            assert!(r.on_copy_lost(sent, key, CopyKind::Retransmission));
+            r.on_copy_sent(sent, key, CopyKind::Retransmission);
+        }
+        let by = Arrival { sent, copy: Some(CopyKind::Retransmission) };
+        r.on_finished(at(190), key, Some(by));
+        r.on_ack_taken();
+    }
+    assert!(!r.on_tick(at(10), path()) && r.on_tick(at(10_000), path()));
+    let mut told = 0.0;
+    r.explain(&mut |name, value| told += if name == "utility" { value } else { 0.0 });
+    told
+}
+
+#[test]
+fn the_utility_counts_data_whose_first_retransmission_arrived_as_recovered_at_once() {
+    let (none, one, two) = (interval_with(0), interval_with(1), interval_with(2));
+    assert!(none == 0.0 && one > 0.0, "{none} {one}");
+    assert!((two / one - 2.0).abs() < 1e-6, "{one} {two}");
+}
+
+#[test]
+fn a_decision_interval_is_as_long_as_the_options_say() {
+    for (interval_rtts, before) in [(2, 99), (20, 999)] {
+        let adapter = UtilityAdapter::new(Options { interval_rtts, ..free() }, 1);
+        let scheme = crate::Scheme { adapter: Box::new(adapter), ..Arq::scheme() };
+        let mut r = Recovery::new(scheme, None, at(0));
+        let path = PathState { smoothed_rtt: ms(50), ..path() };
+        assert!(!r.on_tick(at(before), path) && r.on_tick(at(before + 1), path));
+    }
+    let refused = Options { interval_rtts: 0, ..Options::default() }.checked();
+    assert!(refused.is_err_and(|e| e.key == "interval_rtts"));
 }
