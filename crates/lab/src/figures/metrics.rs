@@ -305,6 +305,13 @@ mod tests {
     }
 
     #[test]
+    fn the_round_trip_time_of_a_run_is_the_mean_over_its_intervals() {
+        let measured = Measured { round_trips: vec![60.0, 90.0], ..<_>::default() };
+        let values = evaluate(&measured, &Settings::default());
+        assert_eq!(values[Metric::place("srtt_ms").expect("known")], Some(75.0));
+    }
+
+    #[test]
     fn names_are_unique() {
         for (place, metric) in ALL.iter().enumerate() {
             assert_eq!(Metric::place(metric.name), Some(place));
