@@ -19,6 +19,7 @@ use crate::trace::Rows;
 ///
 /// As text: `none`; `5%`; `corr:rate=5%,correlation=25%`; `gauss:mean=5%,sd=2%,every=1s`;
 /// `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms` (without `slot` the chain steps per packet);
+/// `outages:rate=5%,length=2ms` (such a chain in time: everything is lost for 2 ms in the mean);
 /// `lomax:rate=1%` (optionally `alpha`, `sigma`, `max`); `script:0,7-9,1s+200ms` (packets counted
 /// from 0, and windows `AT+FOR`).
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -93,7 +94,7 @@ impl Loss {
 
 const EXPECTED: &str = "none, a probability like `5%`, or one of `corr:rate=5%,correlation=25%`, \
     `gauss:mean=5%,sd=2%,every=1s`, `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms`, \
-    `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `script:0,7-9,1s+200ms`";
+    `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `script:0,7-9,1s+200ms`";
 
 impl FromStr for Loss {
     type Err = ParseError;
@@ -130,6 +131,23 @@ impl FromStr for Loss {
                 bad: fields.optional("bad")?.unwrap_or(Probability::ONE),
                 slot: fields.optional_with("slot", parse_slot)?,
             },
+            "outages" => {
+                let rate: Probability = fields.required("rate")?;
+                let length = fields.optional_with("length", parse_slot)?;
+                let length = length.unwrap_or(Duration::from_millis(2));
+                // An outage lasts a geometric number of steps, 1 ÷ r in the mean, and the chain is bad
+                // for p ÷ (p + r) of the time.
+                let slot = (length / 20).max(SHORTEST_SLOT);
+                let r = slot.as_secs_f64() / length.as_secs_f64();
+                let p = r * rate.as_f64() / (1.0 - rate.as_f64());
+                Self::GilbertElliott {
+                    p: Probability::clamped(p),
+                    r: Probability::clamped(r),
+                    good: Probability::ZERO,
+                    bad: Probability::ONE,
+                    slot: Some(slot),
+                }
+            }
             "lomax" => {
                 let positive = |text: &str| match text.parse::<f64>() {
                     Ok(n) if n.is_finite() && n > 0.0 => Ok(n),
@@ -155,9 +173,11 @@ impl FromStr for Loss {
 
 deserialize_from_text!(Loss);
 
+const SHORTEST_SLOT: Duration = Duration::from_micros(100);
+
 fn parse_slot(text: &str) -> Result<Duration, ParseError> {
     match parse_duration(text)? {
-        slot if slot >= Duration::from_micros(100) => Ok(slot),
+        slot if slot >= SHORTEST_SLOT => Ok(slot),
         _ => Err(ParseError::new(text, "a slot of at least 100us")),
     }
 }

@@ -167,6 +167,21 @@ fn a_chain_that_always_steps_alternates() {
 }
 
 #[test]
+fn outages_have_their_share_of_time_and_their_length() {
+    for (rate, ms) in [(0.02, 1), (0.1, 4)] {
+        let fates = fates(&format!("outages:rate={rate},length={ms}ms"), 2_000_000, MS / 20);
+        assert_near(mean(&fates), rate, 0.1);
+        let bursts = bursts(&fates);
+        let length = bursts.iter().sum::<usize>() as f64 / bursts.len() as f64;
+        assert_near(length, 20.0 * f64::from(ms), 0.1);
+    }
+    // What passes in an outage is a matter of time, not of packets.
+    let sparse = fates("outages:rate=10%,length=4ms", 20_000, MS * 100);
+    assert_near(mean(&sparse), 0.1, 0.1);
+    assert!(bursts(&sparse).iter().sum::<usize>() < 2 * bursts(&sparse).len());
+}
+
+#[test]
 fn lomax_bursts_have_the_tail_that_art_measured() {
     let fates = fates("lomax:rate=10%", 4_000_000, MS);
     assert_near(mean(&fates), 0.1, 0.1);
