@@ -152,6 +152,8 @@ pub struct FinishedUnit {
     pub copies: u32,
     /// From the first sending to the acknowledgement: ART's T_wait and the way back.
     pub wait: Duration,
+    /// When the acknowledgement came.
+    pub at: Timestamp,
 }
 
 /// A decision interval: its end, the loss rate, and what the scheme made of it, by name.
@@ -207,6 +209,7 @@ impl RedundancyAdapter for Watched {
                 rounds: state.round,
                 copies: state.copies,
                 wait: now.since(state.first_sent),
+                at: *now,
             });
         }
     }

@@ -40,6 +40,8 @@ pub(crate) struct Server {
     handle: Option<Handle>,
     request: Vec<u8>,
     answer: Option<(StreamId, u64)>,
+    /// When each request was there.
+    pub asked: Vec<Timestamp>,
     sent: u64,
     /// What of the answer is there to be sent yet, if it comes in frames.
     frames: Option<Frames>,
@@ -119,6 +121,7 @@ impl Server {
             handle: None,
             request: Vec::new(),
             answer: None,
+            asked: Vec::new(),
             sent: 0,
             frames: match scenario.traffic {
                 Traffic::Frames { rate, fps, cached } => Some(Frames::new(rate, fps, cached)),
@@ -220,6 +223,9 @@ impl Server {
             }
             let bytes = line.trim().strip_prefix("GET ").and_then(|n| n.parse().ok());
             self.answer = Some((id, bytes.unwrap_or(0)));
+            self.asked.push(now);
+            self.request.clear();
+            self.sent = 0;
             if let Some(frames) = &mut self.frames {
                 frames.begin(now);
             }
@@ -244,6 +250,7 @@ impl Server {
             if self.sent == total {
                 // A stream that the client gave up needs no end.
                 let _ = connection.finish(id);
+                self.answer = None;
             }
         }
     }

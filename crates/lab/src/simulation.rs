@@ -55,6 +55,9 @@ pub struct Scenario {
     pub guard: Option<Guard>,
     /// What the client asks for.
     pub traffic: Traffic,
+    /// How often the client asks for it, one after the other on the same connection: from 1, and more
+    /// only for downloads.
+    pub times: u32,
     /// A second server and client on the same path: this controller, scheme and traffic, otherwise
     /// as the first.
     pub rival: Option<(Algorithm, SchemeMaker, Traffic)>,
@@ -95,6 +98,7 @@ impl Default for Scenario {
             scheme: SchemeMaker::default(),
             guard: None,
             traffic: Traffic::Download { bytes: 1_000_000 },
+            times: 1,
             rival: None,
             window: 16 << 20,
             seed: 1,
@@ -140,6 +144,10 @@ pub struct Outcome {
     pub duration: Duration,
     /// Stream bytes received.
     pub received: u64,
+    /// When the server had each request.
+    pub asked: Vec<Timestamp>,
+    /// When the client had each answer.
+    pub answered: Vec<Timestamp>,
     /// Stream bytes received after [`Scenario::measure_from`], and in how much time.
     pub measured: (u64, Duration),
     /// Bytes on the wire towards the clients, headers included, that were delivered.
@@ -201,6 +209,7 @@ struct Flow {
     server: Server,
     client: Box<dyn Viewer>,
     traffic: Traffic,
+    times: u32,
     address: SocketAddr,
     rebind_at: Option<Timestamp>,
     is_client_due: bool,
@@ -218,6 +227,7 @@ impl Flow {
             cipher: scenario.cipher,
             server: SERVER,
             traffic: scenario.traffic,
+            times: scenario.times,
             window: scenario.window,
             seed: scenario.seed,
             // A viewer that only receives has nothing to say from its new address otherwise.
@@ -227,6 +237,7 @@ impl Flow {
             server: Server::new(scenario, log),
             client,
             traffic: scenario.traffic,
+            times: scenario.times,
             address: SocketAddr::new(address, FIRST_PORT),
             rebind_at: None,
             is_client_due: true,
@@ -268,7 +279,9 @@ impl Flow {
             most_unsent: source.most_unsent,
         });
         let all = match self.traffic {
-            Traffic::Download { bytes } => download.finished && download.received == bytes,
+            Traffic::Download { bytes } => {
+                download.finished && download.received == bytes * u64::from(self.times)
+            }
             Traffic::Live(_) => download.finished,
             Traffic::Frames { .. } | Traffic::Unbounded => download.failed.is_none(),
         };
@@ -279,6 +292,8 @@ impl Flow {
             failed: download.failed.clone(),
             duration: now.since(Timestamp::ZERO),
             received: download.received,
+            asked: self.server.asked.clone(),
+            answered: download.completed.clone(),
             measured: (download.received - received, now.since(since)),
             wire_bytes: path.down.counters().delivered.bytes,
             packets: path.down.counters().sent.packets + path.up.counters().sent.packets,

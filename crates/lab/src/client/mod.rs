@@ -80,6 +80,8 @@ pub(crate) struct Request {
     pub cipher: Cipher,
     pub server: SocketAddr,
     pub traffic: Traffic,
+    /// How often the same is asked for, one after the other on the same connection.
+    pub times: u32,
     /// Flow-control window of stream and connection, in bytes.
     pub window: u64,
     pub seed: u64,
@@ -122,6 +124,10 @@ pub(crate) struct Download {
     /// All of it was what was expected.
     pub intact: bool,
     pub received: u64,
+    /// When each answer was complete.
+    pub completed: Vec<Timestamp>,
+    /// Bytes received before the present answer.
+    before: u64,
     pub finished: bool,
     pub failed: Option<String>,
 }
@@ -133,7 +139,23 @@ impl Download {
             Some(live) => Expected::Live(Box::new(Reception::new(live))),
             None => Expected::Pattern(pattern()),
         };
-        Self { expected, intact: true, received: 0, finished: false, failed: None }
+        Self {
+            expected,
+            intact: true,
+            received: 0,
+            completed: Vec::new(),
+            before: 0,
+            finished: false,
+            failed: None,
+        }
+    }
+
+    /// An answer of `times` is complete. Returns whether there is more to ask for.
+    pub(crate) fn complete(&mut self, now: Timestamp, times: u32) -> bool {
+        self.completed.push(now);
+        self.before = self.received;
+        self.finished = self.completed.len() >= times as usize;
+        !self.finished
     }
 
     /// Compares what came with what was asked for, byte by byte.
@@ -147,7 +169,7 @@ impl Download {
             }
         };
         while !data.is_empty() {
-            let at = (self.received % pattern.len() as u64) as usize;
+            let at = ((self.received - self.before) % pattern.len() as u64) as usize;
             let length = data.len().min(pattern.len() - at);
             let (head, rest) = data.split_at(length);
             self.intact &= head == &pattern[at..at + length];
@@ -181,6 +203,10 @@ pub(crate) trait Viewer {
 /// The client cannot do what is asked.
 pub(crate) fn start(request: Request) -> Result<Box<dyn Viewer>, String> {
     match (request.kind, request.cipher) {
+        (ClientKind::Noq, _) if request.times != 1 => {
+            Err("several requests on one connection are there for the client `quinn` only"
+                .to_owned())
+        }
         (ClientKind::Quinn, _) => Ok(Box::new(quinn::Client::new(request))),
         (ClientKind::Noq, Cipher::Real) => Ok(Box::new(noq::Client::new(request))),
         (ClientKind::Noq, Cipher::Null) => {

@@ -79,7 +79,7 @@ impl Client {
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => self.download.take(now, &chunk.bytes),
                 Ok(None) => {
-                    self.download.finished = true;
+                    self.download.complete(now, 1);
                     break;
                 }
                 Err(noq::ReadError::Blocked) => break,

@@ -77,13 +77,14 @@ impl Client {
 
     fn read(&mut self, now: Timestamp) {
         let Some(stream) = self.stream.filter(|_| !self.download.finished) else { return };
+        let mut is_complete = false;
         let mut receive = self.connection.recv_stream(stream);
         let Ok(mut chunks) = receive.read(true) else { return };
         loop {
             match chunks.next(usize::MAX) {
                 Ok(Some(chunk)) => self.download.take(now, &chunk.bytes),
                 Ok(None) => {
-                    self.download.finished = true;
+                    is_complete = true;
                     break;
                 }
                 Err(quinn::ReadError::Blocked) => break,
@@ -95,6 +96,9 @@ impl Client {
         }
         // The window update goes out with the next transmission in any case.
         let _ = chunks.finalize();
+        if is_complete && self.download.complete(now, self.request.times) {
+            self.ask();
+        }
     }
 }
 

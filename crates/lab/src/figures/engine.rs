@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use cpu_time::ThreadTime;
 use toml::Value;
+use units::Timestamp;
 
 use super::metrics::{ALL, Measured, Term, evaluate};
 use super::settings::Settings;
 use super::spec::{Contestant, Point, Spec, Sweep, plain};
 use crate::experiments::{Options, in_parallel};
-use crate::recovered::Diary;
+use crate::recovered::{Diary, FinishedUnit};
 use crate::simulation::{Outcome, Sample, run as simulate};
 use crate::traffic::Traffic;
 
@@ -184,7 +185,8 @@ fn split_mix(state: &mut u64) -> u64 {
 fn work(job: &Job) -> Done {
     let mut all = Measured::default();
     let mut samples = Vec::new();
-    for request in 0..u64::from(job.settings.requests) {
+    let connections = if job.settings.same_connection { 1 } else { job.settings.requests };
+    for request in 0..u64::from(connections) {
         // Requests of one run are runs of their own; their seeds do not meet those of others.
         let mut scenario = job.settings.scenario(job.seed + (request << 40))?;
         let diary = Diary::default();
@@ -199,8 +201,11 @@ fn work(job: &Job) -> Done {
             return Err(why);
         }
         add(&mut all, &outcome, scenario.traffic);
-        all.rounds_max.push(outcome.recovery.totals.rounds_max.into());
         let pages = diary.take();
+        all.rounds_max.extend(match outcome.asked.len() {
+            0 | 1 => vec![outcome.recovery.totals.rounds_max.into()],
+            _ => rounds_max(&outcome.asked, &pages.units),
+        });
         all.units.extend(pages.units);
         if pages.decisions.is_empty() {
             all.round_trips.push(outcome.smoothed_rtt.as_secs_f64() * 1e3);
@@ -217,12 +222,27 @@ fn work(job: &Job) -> Done {
     Ok((all, samples))
 }
 
+/// N_max of each request of a connection: the acknowledgement of an answer's last bytes comes no later
+/// than the next request.
+fn rounds_max(asked: &[Timestamp], units: &[FinishedUnit]) -> Vec<f64> {
+    let mut all = vec![0.0; asked.len()];
+    for unit in units {
+        let place = asked.partition_point(|&asked| asked < unit.at).max(1) - 1;
+        all[place] = f64::max(all[place], unit.rounds.into());
+    }
+    all
+}
+
 fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
     all.recovery.merge(&outcome.recovery);
     all.received += outcome.measured.0;
     all.time += outcome.measured.1;
     if matches!(traffic, Traffic::Download { .. }) {
-        all.completions.push(outcome.duration.as_secs_f64() * 1e3);
+        let mut start = Timestamp::ZERO;
+        for &end in &outcome.answered {
+            all.completions.push(end.since(start).as_secs_f64() * 1e3);
+            start = end;
+        }
     }
     all.link.0 += outcome.down.sent.packets;
     all.link.1 += outcome.down.queue_dropped.packets;
@@ -295,6 +315,16 @@ pub(crate) fn values(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_belongs_to_the_request_during_which_it_was_acknowledged() {
+        let ms = Timestamp::from_millis;
+        let unit =
+            |rounds, at| FinishedUnit { rounds, copies: 1, wait: Duration::ZERO, at: ms(at) };
+        // The third comes with the acknowledgement that also brings the second request.
+        let units = [unit(2, 15), unit(1, 18), unit(3, 20), unit(1, 21)];
+        assert_eq!(rounds_max(&[ms(10), ms(20), ms(30)], &units), [3.0, 1.0, 0.0]);
+    }
 
     #[test]
     fn a_latin_hypercube_takes_each_part_of_each_range_once() {

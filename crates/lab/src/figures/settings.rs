@@ -51,8 +51,10 @@ pub(crate) struct Settings {
     pub cached_seconds: f64,
     /// Size of a download.
     pub bytes: u64,
-    /// Downloads one after the other, each on a fresh connection.
+    /// Downloads one after the other, each on a fresh connection or all on the same.
     pub requests: u32,
+    /// Whether all requests share one connection, and what it has learned.
+    pub same_connection: bool,
     /// Virtual time of frames and unbounded sources; of downloads, the time at which they are given
     /// up.
     pub seconds: f64,
@@ -97,6 +99,8 @@ pub(crate) struct Settings {
     pub queue_length: u32,
     /// ART and `fixed`: `at-once`, `escape-space`, `round-trip`; the scheme's own if empty.
     pub spread: String,
+    /// α of the escape space.
+    pub escape_alpha: f64,
 }
 
 impl Default for Settings {
@@ -117,6 +121,7 @@ impl Default for Settings {
             cached_seconds: 0.0,
             bytes: 1_000_000,
             requests: 1,
+            same_connection: false,
             seconds: 60.0,
             measure_from_seconds: 0.0,
             rival: String::new(),
@@ -138,6 +143,7 @@ impl Default for Settings {
             reading: "extra".to_owned(),
             queue_length: 10,
             spread: String::new(),
+            escape_alpha: 1.0,
         }
     }
 }
@@ -170,10 +176,10 @@ impl Settings {
                 "off_mode",
                 "opportunistic",
             ],
-            "fixed" => &["level", "reading", "spread"],
-            "or3" | "or3-code" | "2n+1" => &["reading", "spread"],
-            "art-paper" | "art-code" => &["reading", "queue_length", "spread"],
-            "art-egreedy" | "art-ucb" => &["reading", "spread"],
+            "fixed" => &["level", "reading", "spread", "escape_alpha"],
+            "or3" | "or3-code" | "2n+1" => &["reading", "spread", "escape_alpha"],
+            "art-paper" | "art-code" => &["reading", "queue_length", "spread", "escape_alpha"],
+            "art-egreedy" | "art-ucb" => &["reading", "spread", "escape_alpha"],
             _ => return None,
         })
     }
@@ -199,6 +205,7 @@ impl Settings {
             "reading",
             "queue_length",
             "spread",
+            "escape_alpha",
         ];
         for key in all {
             if !used.iter().any(|keys| keys.contains(&key)) {
@@ -243,6 +250,7 @@ impl Settings {
             ("level", self.level.into(), 0.0, 10.0),
             ("theta_ms", self.theta_ms, 0.0, 1e6),
             ("queue_length", self.queue_length.into(), 1.0, 10_000.0),
+            ("escape_alpha", self.escape_alpha, 1.0, 1e6),
         ] {
             if !(low..=high).contains(&value) {
                 return Err(format!("`{key}` is {value}; it may be {low} to {high}"));
@@ -259,11 +267,15 @@ impl Settings {
         }
     }
 
+    fn escape_space(&self) -> Spread {
+        Spread::EscapeSpace { alpha: self.escape_alpha }
+    }
+
     fn spread(&self) -> Result<Option<Spread>, String> {
         Ok(Some(match &*self.spread {
             "" => return Ok(None),
             "at-once" => Spread::AtOnce,
-            "escape-space" => Spread::EscapeSpace { alpha: 1.0 },
+            "escape-space" => self.escape_space(),
             "round-trip" => Spread::RoundTrip,
             other => {
                 return Err(format!(
@@ -280,6 +292,7 @@ impl Settings {
         }
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         let (reading, spread) = (self.reading()?, self.spread()?);
+        let escape_space = self.escape_space();
         let occasions = Occasions { off_mode: self.off_mode, opportunistic: self.opportunistic };
         let tolerances = Tolerances {
             latency: ms(self.alpha_ms),
@@ -326,9 +339,7 @@ impl Settings {
                 "or3" => spreading(fixed::or3(reading)),
                 "or3-code" => spreading(fixed::or3_code(reading)),
                 "2n+1" => spreading(fixed::odd(reading)),
-                "art-paper" => {
-                    art(art::Options::paper(reading), Spread::EscapeSpace { alpha: 1.0 })
-                }
+                "art-paper" => art(art::Options::paper(reading), escape_space),
                 "art-code" => art(art::Options::code(reading), Spread::RoundTrip),
                 "art-egreedy" => spreading(art::egreedy(reading, Arms::default(), seed)),
                 "art-ucb" => spreading(art::ucb(reading, Arms::default(), seed)),
@@ -398,6 +409,9 @@ impl Settings {
                 ));
             }
         };
+        if self.same_connection && self.source != "download" {
+            return Err("`same_connection` is for downloads only".to_owned());
+        }
         let rival = match &*self.rival {
             "" => None,
             name => {
@@ -416,6 +430,7 @@ impl Settings {
             scheme: self.maker(&self.scheme)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
             traffic,
+            times: if self.same_connection { self.requests } else { 1 },
             rival,
             window: self.window_bytes,
             seed,
@@ -453,6 +468,7 @@ mod tests {
         assert!(refused(&|s| s.scheme = "x".to_owned()).contains("`scheme`"));
         assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
         assert!(refused(&|s| s.sigmoid = -1.0).contains("`a`"));
+        assert!(refused(&|s| s.same_connection = true).contains("`same_connection`"));
         assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
     }
 }

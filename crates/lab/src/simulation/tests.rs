@@ -187,3 +187,19 @@ fn a_wrong_byte_is_seen() {
     download.take(Timestamp::ZERO, &answer[70_000..]);
     assert!(!download.intact);
 }
+
+#[test]
+fn requests_on_one_connection_follow_each_other_and_are_all_answered() {
+    let traffic = Traffic::Download { bytes: 100_000 };
+    let mut scenario = Scenario { traffic, times: 3, ..scenario(1) };
+    scenario.path.down.loss = Some("5%".parse().expect("a loss"));
+    let outcome = run(&scenario).expect("it runs");
+    assert!(outcome.completed && outcome.intact);
+    assert_eq!(outcome.received, 300_000);
+    assert_eq!((outcome.asked.len(), outcome.answered.len()), (3, 3));
+    for place in 1..3 {
+        let way = outcome.asked[place].since(outcome.answered[place - 1]).as_millis();
+        assert_eq!(way, 30, "half a round trip");
+        assert!(outcome.answered[place] > outcome.asked[place]);
+    }
+}
