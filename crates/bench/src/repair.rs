@@ -44,7 +44,7 @@ struct Scale {
 /// The schemes by name, plain retransmission first: beside itself it tells what chance does.
 fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
     let network = Arc::new(Network::untrained(&[32, 32], SEED).map_err(|e| e.to_string())?);
-    let ucb = || art::ucb(Reading::Extra, art::Arms::default(), SEED);
+    let ucb = || art::ucb(Reading::Extra, <_>::default(), art::Penalty::Quotient(art::ETA), SEED);
     Ok(vec![
         ("arq", Arc::new(Arq::scheme)),
         ("autorec", Arc::new(|| autorec::scheme(autorec::Tolerances::default()))),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use ::lab::experiments::{self, Options};
+use ::lab::training::{self, Options as Training};
 use clap::{Args, Subcommand};
 
 #[derive(Debug, Args)]
@@ -39,6 +40,8 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
         set: Vec<(String, String)>,
     },
+    /// Train the network of art-dqn: weights, a learning curve, and a comparison with ART.
+    Train(Train),
     /// Write the report again from the results in a directory.
     Report {
         /// The experiment's directory.
@@ -52,6 +55,49 @@ enum Command {
     },
 }
 
+#[derive(Debug, Args)]
+struct Train {
+    /// File that the weights go into.
+    #[arg(long, default_value = "art-dqn.mdqn", value_name = "FILE")]
+    weights: PathBuf,
+    /// Where curve and comparison go.
+    #[arg(long, default_value = "out/training", value_name = "DIR")]
+    out: PathBuf,
+    /// Of paths, first weights and draws.
+    #[arg(long, default_value_t = Training::default().seed)]
+    seed: u64,
+    /// γ: what a lost round costs against what an arrived one brings.
+    #[arg(long, default_value_t = Training::default().gamma)]
+    gamma: f64,
+    /// The penalty grows with rounds and copies, as in ART's code, and does not shrink, as in its paper.
+    #[arg(long)]
+    product: bool,
+    /// R counts the retransmission too.
+    #[arg(long)]
+    copies: bool,
+    /// Downloads that are recorded while chance decides.
+    #[arg(long, default_value_t = Training::default().record)]
+    record: u64,
+    /// Steps of learning from the records.
+    #[arg(long, default_value_t = Training::default().steps)]
+    steps: u64,
+    /// Downloads of learning while the network decides.
+    #[arg(long, default_value_t = Training::default().online)]
+    online: u64,
+    /// Downloads of the comparison.
+    #[arg(long, default_value_t = Training::default().compare)]
+    compare: u64,
+}
+
+impl Train {
+    fn run(self) -> Result<(), String> {
+        let Self { weights, out, seed, gamma, product, copies, record, steps, online, compare } =
+            self;
+        let options = Training { seed, gamma, product, copies, record, steps, online, compare };
+        training::run(&options, &weights, &out, &mut |line| println!("{line}"))
+    }
+}
+
 impl Arguments {
     pub(crate) fn run(self) -> Result<(), String> {
         match self.command {
@@ -61,6 +107,7 @@ impl Arguments {
                 }
                 Ok(())
             }
+            Command::Train(train) => train.run(),
             Command::Report { dir } => experiments::report(&dir),
             Command::Results { dirs } => {
                 let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use recovery::art::dqn::Network;
+use recovery::art::{ETA, Penalty, SharedArms};
 use recovery::autorec::Tolerances;
 use recovery::fixed::Reading;
 use recovery::{Arq, art, autorec, fixed};
@@ -67,6 +68,9 @@ pub struct Cohort {
     pub repair: Repair,
 }
 
+/// What a lost round costs a bandit.
+const PAPER: Penalty = Penalty::Quotient(ETA);
+
 /// A recovery scheme and its parameters.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Repair {
@@ -74,6 +78,8 @@ pub struct Repair {
     tolerances: Tolerances,
     /// Of the scheme that has one.
     network: Option<Arc<Network>>,
+    /// What the bandits of the cohort's connections learn, from the start or the last reload on.
+    arms: SharedArms,
 }
 
 impl Repair {
@@ -89,8 +95,8 @@ impl Repair {
             Scheme::AutoRec => autorec::scheme(self.tolerances),
             Scheme::AutoRecMm => autorec::scheme_mm24(autorec::Options::default(), seed),
             Scheme::Art => art::paper(Reading::Extra, seed),
-            Scheme::ArtEgreedy => art::egreedy(Reading::Extra, art::Arms::default(), seed),
-            Scheme::ArtUcb => art::ucb(Reading::Extra, art::Arms::default(), seed),
+            Scheme::ArtEgreedy => art::egreedy(Reading::Extra, self.arms.clone(), PAPER, seed),
+            Scheme::ArtUcb => art::ucb(Reading::Extra, self.arms.clone(), PAPER, seed),
             Scheme::ArtDqn => match &self.network {
                 Some(network) => art::dqn(network.clone(), Reading::Extra, seed),
                 None => Arq::scheme(),
@@ -102,7 +108,8 @@ impl Repair {
 
 /// The network in a file of weights.
 fn load(path: &Path) -> Result<Arc<Network>, Error> {
-    let bad = |why: &dyn fmt::Display| Error::new(format!("weights {}: {why}", path.display()));
+    let bad =
+        |why: &dyn fmt::Display| Error::new(format!("[recovery] dqn: {}: {why}", path.display()));
     let bytes = std::fs::read(path).map_err(|e| bad(&e))?;
     Network::from_bytes(&bytes).map(Arc::new).map_err(|e| bad(&e))
 }
@@ -131,7 +138,7 @@ impl Cohorts {
                 };
                 let scheme = scheme.unwrap_or(all.scheme);
                 let network = network.clone().filter(|_| scheme == Scheme::ArtDqn);
-                Repair { scheme, tolerances, network }
+                Repair { scheme, tolerances, network, arms: SharedArms::default() }
             };
         let mut cohorts: Vec<_> = config
             .cohort
@@ -201,6 +208,8 @@ fn hash(key: &[u8], data: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ::units::Timestamp;
+    use recovery::{CopyKind, Recovery};
 
     fn cohorts(text: &str) -> Cohorts {
         Cohorts::new(&Config::parse("edge.toml", text).expect("valid")).expect("complete")
@@ -278,11 +287,34 @@ mod tests {
         let dqn = "recovery.scheme = \"art-dqn\"";
         assert!(refused(dqn).contains("needs [recovery] dqn"), "{}", refused(dqn));
         let text = format!("{dqn}\nrecovery.dqn = {:?}", file.path());
-        assert!(refused(&text).starts_with("weights "), "{}", refused(&text));
-        let network = Network::untrained(&[8], 1).expect("small");
-        std::fs::write(file.path(), network.to_bytes()).expect("written");
+        let network = Network::untrained(&[8], 1).expect("small").to_bytes("");
+        let mut infinite = network.clone();
+        infinite.splice(network.len() - 4.., f32::NAN.to_le_bytes());
+        let mut wide = network.clone();
+        wide[9] = 33;
+        for bad in [&[][..], &infinite, &wide, &network[1..]] {
+            std::fs::write(file.path(), bad).expect("written");
+            let line = refused(&text);
+            assert!(line.starts_with("[recovery] dqn: ") && !line.contains('\n'), "{line}");
+        }
+        std::fs::write(file.path(), network).expect("written");
         let scheme = cohorts(&text).all()[0].repair.scheme(1);
         assert_eq!(scheme.name, "art-dqn");
+    }
+
+    #[test]
+    fn the_bandits_of_a_cohort_learn_together() {
+        let cohorts = cohorts("recovery.scheme = \"art-ucb\"");
+        let now = Timestamp::from_millis(1);
+        let connection =
+            |seed| Recovery::new(cohorts.all()[0].repair.scheme(seed), None, Timestamp::ZERO);
+        let (mut one, other) = (connection(1), connection(2));
+        let unit = one.open(now, Timestamp::ZERO, 1);
+        one.on_copy_sent(now, unit, CopyKind::Retransmission);
+        one.on_finished(now, unit, None);
+        let mut told = None;
+        other.explain(&mut |name, value| told = told.or((name == "mean_1").then_some(value)));
+        assert_eq!(told, Some(1.0));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod server;
 mod simulation;
 pub mod speed;
 mod traffic;
+pub mod training;
 
 pub use client::ClientKind;
 pub use event_log::EventLog;

@@ -79,9 +79,10 @@ words! {
         AutoRecMm = "autorec-mm",
         /// ART: as many per round as get one through, at random within a loss burst's length.
         Art = "art",
-        /// ART with a bandit that tries levels and keeps to the best, with a share of random tries.
+        /// ART with a bandit that tries levels and keeps to the best, with a share of random tries;
+        /// all connections of a cohort teach it.
         ArtEgreedy = "art-egreedy",
-        /// ART with a bandit that goes by upper confidence bounds.
+        /// ART with a bandit that goes by upper confidence bounds; all connections of a cohort teach it.
         ArtUcb = "art-ucb",
         /// ART with a trained network: [recovery] dqn.
         ArtDqn = "art-dqn",
@@ -263,8 +264,9 @@ sections! {
         cost: f64 = 0.3, in 0.0..=10.0;
         /// AutoRec: loss of goodput that is tolerated where the network is the limit.
         goodput: f64 = 0.2, in 0.0..=1.0;
-        /// The scheme "art-dqn": file with the weights of its network.
-        dqn: Option<PathBuf> = None, example "\"/etc/mendcast/dqn.weights\"";
+        /// The scheme "art-dqn": file with the weights of its network, as `mendcast lab train` makes it;
+        /// experiments/weights/art-dqn.mdqn in the sources is one.
+        dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
         /// What bounds the replicas of each connection, whatever the scheme and the losses: their
         /// bytes for each byte that is sent first, plus 8 packets.
         max_redundancy: f64 = 0.5, in 0.0..=10.0;

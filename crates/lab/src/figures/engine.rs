@@ -144,6 +144,7 @@ fn shorten(settings: &mut Settings, seconds: f64) {
     settings.seconds = settings.seconds.min(seconds);
     settings.measure_from_seconds = settings.measure_from_seconds.min(seconds / 2.0);
     settings.requests = settings.requests.min(2);
+    settings.warm_up = settings.warm_up.min(1);
     if settings.source == "download" {
         settings.bytes = settings.bytes.min(200_000);
         settings.seconds = 600.0;
@@ -174,7 +175,7 @@ fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
 }
 
 /// SplitMix64 (Steele, Lea and Flood 2014).
-fn split_mix(state: &mut u64) -> u64 {
+pub(crate) fn split_mix(state: &mut u64) -> u64 {
     *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let mut z = *state;
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -185,10 +186,20 @@ fn split_mix(state: &mut u64) -> u64 {
 fn work(job: &Job) -> Done {
     let mut all = Measured::default();
     let mut samples = Vec::new();
-    let connections = if job.settings.same_connection { 1 } else { job.settings.requests };
+    let settings = &job.settings;
+    let mut learnt = settings.learnt(job.seed)?;
+    for download in 1..=u64::from(settings.warm_up) {
+        // Their seeds do not meet those of requests.
+        simulate(&settings.scenario_after(job.seed + (download << 20), &learnt)?)?;
+    }
+    learnt.judge();
+    let connections = if settings.same_connection { 1 } else { settings.requests };
     for request in 0..u64::from(connections) {
+        if settings.warm_up == 0 {
+            learnt = settings.learnt(job.seed)?;
+        }
         // Requests of one run are runs of their own; their seeds do not meet those of others.
-        let mut scenario = job.settings.scenario(job.seed + (request << 40))?;
+        let mut scenario = settings.scenario_after(job.seed + (request << 40), &learnt)?;
         let diary = Diary::default();
         scenario.diary = Some(diary.clone());
         scenario.sample_every = (job.curves && request == 0).then_some(SAMPLE_EVERY);

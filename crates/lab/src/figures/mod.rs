@@ -14,6 +14,9 @@ mod page;
 mod settings;
 mod spec;
 
+pub(crate) use engine::split_mix;
+pub(crate) use settings::Settings;
+
 use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;

@@ -2,11 +2,14 @@
 //! belong to a scheme.
 
 use core::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use congestion::Algorithm;
 use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
 use quic::detection::Detection;
-use recovery::art::{self, Arms, Spread};
+use recovery::art::dqn::Network;
+use recovery::art::dqn::train::{self, Learner, Phase};
+use recovery::art::{self, Penalty, SharedArms, Spread};
 use recovery::autorec::{
     self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
 };
@@ -35,6 +38,8 @@ pub(crate) struct Settings {
     pub queue_bytes: u64,
     /// A file with recorded conditions, in place of `rate_mbps`; none if empty.
     pub trace: String,
+    /// The same of the way back, which is without limit if this is empty.
+    pub trace_up: String,
     /// `bbr`, `cubic`, and so on.
     pub congestion: String,
     /// `lsquic` or `rfc9002`.
@@ -101,6 +106,14 @@ pub(crate) struct Settings {
     pub spread: String,
     /// α of the escape space.
     pub escape_alpha: f64,
+    /// Bandits and DQN: downloads before the first one that counts, in which they learn; what they know
+    /// is then kept from each download of the run to the next. With 0 each connection begins anew.
+    pub warm_up: u32,
+    /// Bandits, and the DQN while it learns: what a lost round costs. `quotient` of rounds and R as in the
+    /// paper, or `product` of them as in its code.
+    pub penalty: String,
+    /// DQN: a file with weights; those of the project if empty.
+    pub dqn: String,
 }
 
 impl Default for Settings {
@@ -112,6 +125,7 @@ impl Default for Settings {
             loss_model: "independent".to_owned(),
             queue_bytes: 500_000,
             trace: String::new(),
+            trace_up: String::new(),
             congestion: "bbr".to_owned(),
             detection: "lsquic".to_owned(),
             window_bytes: 16 << 20,
@@ -144,12 +158,35 @@ impl Default for Settings {
             queue_length: 10,
             spread: String::new(),
             escape_alpha: 1.0,
+            warm_up: 0,
+            penalty: "quotient".to_owned(),
+            dqn: String::new(),
+        }
+    }
+}
+
+/// The trained network of the project, made by `mendcast lab train`.
+const WEIGHTS: &[u8] = include_bytes!("../../../../experiments/weights/art-dqn.mdqn");
+
+/// What schemes that learn know.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Learnt {
+    arms: SharedArms,
+    /// Of a network that goes on learning.
+    learner: Option<Arc<Mutex<Learner>>>,
+}
+
+impl Learnt {
+    /// From here on the network decides as well as it can, and learns no more. Bandits do both at once.
+    pub(crate) fn judge(&self) {
+        if let Some(learner) = &self.learner {
+            learner.lock().unwrap_or_else(PoisonError::into_inner).set_phase(Phase::Judge);
         }
     }
 }
 
 const SCHEMES: &str = "arq, autorec, autorec-fixed, autorec-mm24, fixed, or3, or3-code, 2n+1, \
-                       art-paper, art-code, art-egreedy or art-ucb";
+                       art-paper, art-code, art-egreedy, art-ucb or art-dqn";
 
 impl Settings {
     /// The names of all keys.
@@ -179,7 +216,10 @@ impl Settings {
             "fixed" => &["level", "reading", "spread", "escape_alpha"],
             "or3" | "or3-code" | "2n+1" => &["reading", "spread", "escape_alpha"],
             "art-paper" | "art-code" => &["reading", "queue_length", "spread", "escape_alpha"],
-            "art-egreedy" | "art-ucb" => &["reading", "spread", "escape_alpha"],
+            "art-egreedy" | "art-ucb" => {
+                &["reading", "spread", "escape_alpha", "warm_up", "penalty"]
+            }
+            "art-dqn" => &["reading", "spread", "escape_alpha", "warm_up", "penalty", "dqn"],
             _ => return None,
         })
     }
@@ -206,6 +246,9 @@ impl Settings {
             "queue_length",
             "spread",
             "escape_alpha",
+            "warm_up",
+            "penalty",
+            "dqn",
         ];
         for key in all {
             if !used.iter().any(|keys| keys.contains(&key)) {
@@ -251,6 +294,7 @@ impl Settings {
             ("theta_ms", self.theta_ms, 0.0, 1e6),
             ("queue_length", self.queue_length.into(), 1.0, 10_000.0),
             ("escape_alpha", self.escape_alpha, 1.0, 1e6),
+            ("warm_up", self.warm_up.into(), 0.0, 10_000.0),
         ] {
             if !(low..=high).contains(&value) {
                 return Err(format!("`{key}` is {value}; it may be {low} to {high}"));
@@ -285,8 +329,41 @@ impl Settings {
         }))
     }
 
-    /// The scheme called `name` with these parameters.
-    fn maker(&self, name: &str) -> Result<SchemeMaker, String> {
+    /// What a lost round costs if its factor is this.
+    fn penalty(&self, factor: f64) -> Result<Penalty, String> {
+        match &*self.penalty {
+            "quotient" => Ok(Penalty::Quotient(factor)),
+            "product" => Ok(Penalty::Product(factor)),
+            other => Err(format!("`penalty` is `{other}`; it may be quotient or product")),
+        }
+    }
+
+    fn network(&self) -> Result<Network, String> {
+        let bad = |why: String| format!("`dqn`: {}: {why}", self.dqn);
+        let bytes = match &*self.dqn {
+            "" => WEIGHTS.to_vec(),
+            path => std::fs::read(path).map_err(|e| bad(e.to_string()))?,
+        };
+        Network::from_bytes(&bytes).map_err(|e| bad(e.to_string()))
+    }
+
+    /// What schemes know at the beginning of a run.
+    ///
+    /// # Errors
+    /// One line that names the key whose value makes no sense.
+    pub(crate) fn learnt(&self, seed: u64) -> Result<Learnt, String> {
+        let mut learnt = Learnt::default();
+        if self.scheme == "art-dqn" && self.warm_up > 0 {
+            let penalty = self.penalty(art::GAMMA)?;
+            let options = train::Options { penalty, ..train::Options::default() };
+            let learner = Learner::of(self.network()?, options, seed);
+            learnt.learner = Some(Arc::new(Mutex::new(learner)));
+        }
+        Ok(learnt)
+    }
+
+    /// The scheme called `name` with these parameters and this knowledge.
+    fn maker(&self, name: &str, learnt: &Learnt) -> Result<SchemeMaker, String> {
         if Self::keys_of(name).is_none() {
             return Err(format!("`scheme` is `{name}`; it may be {SCHEMES}"));
         }
@@ -316,6 +393,8 @@ impl Settings {
             return Err(format!("`level` is {level}; R of `fixed` may be 1 to 10"));
         }
         let queue = self.queue_length as usize;
+        let network = Arc::new(self.network()?);
+        let (penalty, learnt) = (self.penalty(art::ETA)?, learnt.clone());
         let name = name.to_owned();
         Ok(SchemeMaker::new(move |seed| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -341,8 +420,14 @@ impl Settings {
                 "2n+1" => spreading(fixed::odd(reading)),
                 "art-paper" => art(art::Options::paper(reading), escape_space),
                 "art-code" => art(art::Options::code(reading), Spread::RoundTrip),
-                "art-egreedy" => spreading(art::egreedy(reading, Arms::default(), seed)),
-                "art-ucb" => spreading(art::ucb(reading, Arms::default(), seed)),
+                "art-egreedy" => {
+                    spreading(art::egreedy(reading, learnt.arms.clone(), penalty, seed))
+                }
+                "art-ucb" => spreading(art::ucb(reading, learnt.arms.clone(), penalty, seed)),
+                "art-dqn" => spreading(match &learnt.learner {
+                    Some(learner) => train::scheme(learner.clone(), reading, seed),
+                    None => art::dqn(network.clone(), reading, seed),
+                }),
                 _ => Arq::scheme(),
             }
         }))
@@ -363,10 +448,11 @@ impl Settings {
         };
         let loss =
             loss.map(|text| text.parse().map_err(|e| format!("`loss_model`: {e}"))).transpose()?;
-        let trace = match &*self.trace {
-            "" => None,
-            path => Some(Trace::load(path).map_err(|e| format!("`trace`: {path}: {e}"))?),
+        let load = |key: &str, path: &str| match path {
+            "" => Ok(None),
+            path => Trace::load(path).map(Some).map_err(|e| format!("`{key}`: {path}: {e}")),
         };
+        let (trace, trace_up) = (load("trace", &self.trace)?, load("trace_up", &self.trace_up)?);
         let delay = Some(Duration::from_secs_f64(self.rtt_ms / 2e3));
         let rate = Rate::from_kbps((self.rate_mbps * 1e3).round() as u64);
         let down = LinkConfig {
@@ -378,14 +464,31 @@ impl Settings {
             trace,
             ..LinkConfig::default()
         };
-        Ok(PathConfig { down, up: LinkConfig { delay, ..LinkConfig::default() } })
+        let up = match trace_up {
+            None => LinkConfig { delay, ..LinkConfig::default() },
+            trace => LinkConfig {
+                queue: Queue::drop_tail(self.queue_bytes),
+                delay,
+                trace,
+                ..LinkConfig::default()
+            },
+        };
+        Ok(PathConfig { down, up })
     }
 
-    /// The run of these settings with this seed.
+    /// The run of these settings with this seed, of which nothing is known yet.
     ///
     /// # Errors
     /// One line that names the key whose value makes no sense.
     pub(crate) fn scenario(&self, seed: u64) -> Result<Scenario, String> {
+        self.scenario_after(seed, &Learnt::default())
+    }
+
+    /// The run of these settings with this seed by schemes that know this, and go on to learn.
+    ///
+    /// # Errors
+    /// As [`Settings::scenario`].
+    pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, String> {
         self.check()?;
         let congestion = Self::algorithm(&self.congestion, "congestion")?;
         let detection = match &*self.detection {
@@ -419,7 +522,7 @@ impl Settings {
                     "" => congestion,
                     name => Self::algorithm(name, "rival_congestion")?,
                 };
-                Some((congestion, self.maker(name)?, traffic))
+                Some((congestion, self.maker(name, &Learnt::default())?, traffic))
             }
         };
         Ok(Scenario {
@@ -427,7 +530,7 @@ impl Settings {
             cipher: Cipher::Null,
             congestion,
             detection,
-            scheme: self.maker(&self.scheme)?,
+            scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
             traffic,
             times: if self.same_connection { self.requests } else { 1 },
@@ -469,6 +572,9 @@ mod tests {
         assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
         assert!(refused(&|s| s.sigmoid = -1.0).contains("`a`"));
         assert!(refused(&|s| s.same_connection = true).contains("`same_connection`"));
+        assert!(refused(&|s| s.penalty = "x".to_owned()).contains("`penalty`"));
+        assert!(refused(&|s| s.dqn = "/nowhere".to_owned()).contains("`dqn`: /nowhere"));
+        assert!(refused(&|s| s.trace_up = "/nowhere".to_owned()).contains("`trace_up`"));
         assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
     }
 }

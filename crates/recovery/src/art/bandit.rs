@@ -6,6 +6,7 @@ use super::reward::{Choices, Penalty};
 use crate::fixed::Reading;
 use crate::random::Random;
 use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Arms: R = 1 to 10.
 pub const ARMS: usize = 10;
@@ -32,7 +33,7 @@ pub struct Options {
     pub reading: Reading,
 }
 
-/// What the bandit knows of its arms, from R = 1: plain numbers to keep beyond a connection.
+/// What a bandit knows of its arms, from R = 1.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Arms {
     /// Rewards that each got.
@@ -56,18 +57,6 @@ const NAMES: [[&str; 2]; ARMS] = [
 ];
 
 impl Arms {
-    /// Takes one of the values that [`RedundancyAdapter::explain`] told, so that what a connection
-    /// learnt outlives it; other names are passed over.
-    pub fn read(&mut self, name: &str, value: f64) {
-        for (arm, [count, mean]) in NAMES.iter().enumerate() {
-            if name == *count {
-                self.counts[arm] = value as u64;
-            } else if name == *mean && value.is_finite() {
-                self.means[arm] = value;
-            }
-        }
-    }
-
     fn reward(&mut self, arm: usize, reward: f64) {
         self.counts[arm] += 1;
         self.means[arm] += (reward - self.means[arm]) / self.counts[arm] as f64;
@@ -91,6 +80,29 @@ impl Arms {
     }
 }
 
+/// Arms that bandits have in common: those of one connection after the other, or of several at a time.
+#[derive(Clone, Debug, Default)]
+pub struct SharedArms(Arc<Mutex<Arms>>);
+
+impl SharedArms {
+    /// What is known of them now.
+    pub fn get(&self) -> Arms {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Arms> {
+        // Numbers are whole after each statement that changes them.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The same arms, not equal ones.
+impl PartialEq for SharedArms {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
 /// The place of the highest value, the first of equal ones.
 pub(crate) fn first_highest<T: PartialOrd + Copy>(values: &[T]) -> usize {
     let mut best = 0;
@@ -106,21 +118,15 @@ pub(crate) fn first_highest<T: PartialOrd + Copy>(values: &[T]) -> usize {
 #[derive(Debug)]
 pub struct Bandit {
     options: Options,
-    arms: Arms,
+    arms: SharedArms,
     choices: Choices<usize>,
     newest: usize,
     random: Random,
 }
 
 impl Bandit {
-    /// A bandit that knows `arms` already; means that are not finite are taken as unknown. The seed
-    /// determines all draws.
-    pub fn new(options: Options, mut arms: Arms, seed: u64) -> Self {
-        for (count, mean) in arms.counts.iter_mut().zip(&mut arms.means) {
-            if !mean.is_finite() || *count == 0 {
-                (*count, *mean) = (0, 0.0);
-            }
-        }
+    /// A bandit with these arms. The seed determines all draws.
+    pub fn new(options: Options, arms: SharedArms, seed: u64) -> Self {
         let random = Random::new(seed);
         Self { options, arms, choices: Choices::default(), newest: 0, random }
     }
@@ -129,7 +135,8 @@ impl Bandit {
 impl RedundancyAdapter for Bandit {
     fn on_event(&mut self, event: &RecoveryEvent) {
         if let Some((round, arm, arrived)) = self.choices.settled(event) {
-            self.arms.reward(arm, self.options.penalty.reward(round, arm as u32 + 1, arrived));
+            let reward = self.options.penalty.reward(round, arm as u32 + 1, arrived);
+            self.arms.lock().reward(arm, reward);
         }
     }
 
@@ -139,7 +146,7 @@ impl RedundancyAdapter for Bandit {
     fn on_new_path(&mut self) {}
 
     fn level(&mut self, unit: UnitKey, round: u32, _: &View<'_>) -> u32 {
-        self.newest = self.arms.choose(self.options.strategy, &mut self.random);
+        self.newest = self.arms.lock().choose(self.options.strategy, &mut self.random);
         self.choices.made(unit, round, self.newest);
         self.options.reading.level(self.newest as u32 + 1)
     }
@@ -148,9 +155,10 @@ impl RedundancyAdapter for Bandit {
         let r = self.newest as u32 + 1;
         tell("level", self.options.reading.level(r).into());
         tell("r", r.into());
+        let arms = self.arms.get();
         for (arm, [count, mean]) in NAMES.into_iter().enumerate() {
-            tell(count, self.arms.counts[arm] as f64);
-            tell(mean, self.arms.means[arm]);
+            tell(count, arms.counts[arm] as f64);
+            tell(mean, arms.means[arm]);
         }
     }
 }
@@ -168,12 +176,6 @@ mod tests {
     fn recovery(bandit: Bandit) -> Recovery {
         let scheme = Scheme { adapter: Box::new(bandit), ..Arq::scheme() };
         Recovery::new(scheme, None, Timestamp::ZERO)
-    }
-
-    fn arms(recovery: &Recovery) -> Arms {
-        let mut arms = Arms::default();
-        recovery.explain(&mut |name, value| arms.read(name, value));
-        arms
     }
 
     #[test]
@@ -205,8 +207,10 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_rewarded_by_their_fate_and_the_numbers_outlive_the_connection() {
-        let mut r = recovery(Bandit::new(options(Strategy::UpperBound(0.5)), Arms::default(), 3));
+    fn rounds_are_rewarded_by_their_fate_and_the_arms_outlive_the_connection() {
+        let arms = SharedArms::default();
+        let bandit = |seed| Bandit::new(options(Strategy::UpperBound(0.5)), arms.clone(), seed);
+        let mut r = recovery(bandit(3));
         let now = Timestamp::from_millis(1);
         let send = |r: &mut Recovery, key| r.on_copy_sent(now, key, CopyKind::Retransmission);
         let [a, b, c] = [0; 3].map(|_| r.open(now, Timestamp::ZERO, 1));
@@ -216,25 +220,22 @@ mod tests {
         r.on_finished(now, a, None);
         send(&mut r, b);
         r.on_abandoned(now, b);
-        let learnt = arms(&r);
-        assert_eq!(learnt.counts[..3], [1, 1, 0]);
-        assert_eq!(learnt.means[..2], [-1.01, 1.0 / (2.0 * 2.0)]);
+        assert_eq!(arms.get().counts[..3], [1, 1, 0]);
+        assert_eq!(arms.get().means[..2], [-1.01, 1.0 / (2.0 * 2.0)]);
+        r.on_finished(now, c, None);
+        assert_eq!(arms.get().counts[..3], [1, 1, 0], "it arrived before a round began");
+        drop(r);
         // The third arm is the next that was never rewarded, in another connection too.
-        let mut other = recovery(Bandit::new(options(Strategy::UpperBound(0.5)), learnt, 3));
+        let mut other = recovery(bandit(3));
         let d = other.open(now, Timestamp::ZERO, 1);
         send(&mut other, d);
         other.on_finished(now, d, None);
-        assert_eq!(arms(&other).counts[..4], [1, 1, 1, 0]);
-        r.on_finished(now, c, None);
-        assert_eq!(arms(&r), learnt, "it arrived before a round began");
-    }
-
-    #[test]
-    fn bad_numbers_are_taken_as_unknown() {
-        let mut bad = Arms { counts: [5; ARMS], means: [f64::NAN; ARMS] };
-        (bad.counts[1], bad.means[1]) = (0, 99.0);
-        let bandit = Bandit::new(options(Strategy::EpsilonGreedy(0.0)), bad, 1);
-        assert_eq!(bandit.arms, Arms::default());
+        assert_eq!(arms.get().counts[..4], [1, 1, 1, 0]);
+        let mut told = 0.0;
+        other.explain(&mut |name, value| {
+            told += if name.starts_with("count") { value } else { 0.0 }
+        });
+        assert_eq!(told, 3.0);
     }
 
     #[test]

@@ -15,9 +15,9 @@ mod reward;
 mod scheduler;
 
 pub use adapter::{Options, Rules, TestAndVerify, step};
-pub use bandit::{Arms, Bandit, Options as BanditOptions, Strategy};
+pub use bandit::{Arms, Bandit, Options as BanditOptions, SharedArms, Strategy};
 pub use bitmap::Bitmap;
-pub use reward::Penalty;
+pub use reward::{ETA, GAMMA, Penalty};
 pub use scheduler::{Replicas, Spread};
 
 use crate::fixed::Reading;
@@ -68,24 +68,25 @@ pub fn with_options(name: &'static str, options: Options, spread: Spread, seed: 
     scheme(name, TestAndVerify::new(options), spread, seed)
 }
 
-/// "art-egreedy": an ε-greedy bandit, ε = 0.1, η = 1.01, R counted as in `reading`.
-pub fn egreedy(reading: Reading, arms: Arms, seed: u64) -> Scheme {
-    bandit("art-egreedy", Strategy::EpsilonGreedy(0.1), reading, arms, seed)
+/// "art-egreedy": an ε-greedy bandit with these arms, ε = 0.1, R counted as in `reading`.
+pub fn egreedy(reading: Reading, arms: SharedArms, penalty: Penalty, seed: u64) -> Scheme {
+    bandit("art-egreedy", Strategy::EpsilonGreedy(0.1), reading, arms, penalty, seed)
 }
 
-/// "art-ucb": a bandit by upper confidence bounds, η = 1.01, R counted as in `reading`.
-pub fn ucb(reading: Reading, arms: Arms, seed: u64) -> Scheme {
-    bandit("art-ucb", Strategy::UpperBound(0.5), reading, arms, seed)
+/// "art-ucb": a bandit by upper confidence bounds with these arms, R counted as in `reading`.
+pub fn ucb(reading: Reading, arms: SharedArms, penalty: Penalty, seed: u64) -> Scheme {
+    bandit("art-ucb", Strategy::UpperBound(0.5), reading, arms, penalty, seed)
 }
 
 fn bandit(
     name: &'static str,
     strategy: Strategy,
     reading: Reading,
-    arms: Arms,
+    arms: SharedArms,
+    penalty: Penalty,
     seed: u64,
 ) -> Scheme {
-    let options = BanditOptions { strategy, penalty: Penalty::Quotient(1.01), reading };
+    let options = BanditOptions { strategy, penalty, reading };
     // Choices and moments are drawn apart.
     scheme(name, Bandit::new(options, arms, !seed), ESCAPE, seed)
 }

@@ -4,6 +4,11 @@
 use super::by_unit::ByUnit;
 use crate::{RecoveryEvent, UnitKey};
 
+/// η, the factor of the bandits' penalty (ART, section 8.1).
+pub const ETA: f64 = 1.01;
+/// γ, the factor of the DQN's penalty with which it did best (ART, section 8.1).
+pub const GAMMA: f64 = 1.05;
+
 /// The penalty of a lost round.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Penalty {

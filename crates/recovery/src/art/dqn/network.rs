@@ -1,9 +1,10 @@
 //! A small neural network: layers of weighted sums, rectified in between, which give the worth of each
 //! R from 1 to 10; and its form in a file.
 //!
-//! The file: `MDQN`, the version 1, how many sizes follow, the sizes of the layers (each one byte, from
-//! the 7 inputs to the 10 outputs), then for each step from one layer to the next all weights, output
-//! by output, and the biases, each as a little-endian IEEE 754 single.
+//! The file: `MDQN`, the version 1, the length of a note in two bytes (big-endian) and the note in UTF-8,
+//! which says what made the network; how many sizes follow, the sizes of the layers (each one byte,
+//! from the 7 inputs to the 10 outputs), then for each step from one layer to the next all weights,
+//! output by output, and the biases, each as a little-endian IEEE 754 single.
 
 use super::super::bandit::ARMS;
 use crate::random::Random;
@@ -31,6 +32,8 @@ pub enum BadNetwork {
     Magic,
     /// It is of a version other than 1.
     Version(u8),
+    /// Its note is cut off or no text.
+    Note,
     /// Not 7 inputs, 10 outputs and 1 or 2 hidden layers of 1 to 32 between them.
     Sizes,
     /// It is shorter or longer than its sizes say.
@@ -49,6 +52,7 @@ impl fmt::Display for BadNetwork {
         match self {
             Self::Magic => write!(f, "not a network: it does not begin with MDQN"),
             Self::Version(version) => write!(f, "network of version {version}, not {VERSION}"),
+            Self::Note => write!(f, "network with a note that is no text"),
             Self::Sizes => write!(
                 f,
                 "network not of {INPUTS} inputs, 1 to {MAX_HIDDEN} layers of 1 to {MAX_WIDTH}, \
@@ -125,6 +129,16 @@ impl Network {
         Self::random(hidden, &mut Random::new(seed))
     }
 
+    /// A network that prefers this R, from 1 to 10, in every state.
+    pub fn always(r: u32) -> Self {
+        let mut network = Self::with_sizes(&[INPUTS, 1, ARMS], |_| 0.0);
+        let biases = network.steps.iter_mut().flat_map(|step| &mut step.biases);
+        let best = r.clamp(1, ARMS as u32) as usize;
+        // The hidden neuron's bias comes first.
+        biases.skip(best).take(1).for_each(|bias| *bias = 1.0);
+        network
+    }
+
     /// Small random weights (He and others, "Delving deep into rectifiers", 2015, with a uniform draw).
     pub(crate) fn random(hidden: &[usize], random: &mut Random) -> Result<Self, BadNetwork> {
         let sizes = [&[INPUTS], hidden, &[ARMS]].concat();
@@ -145,6 +159,10 @@ impl Network {
         if version != VERSION {
             return Err(BadNetwork::Version(version));
         }
+        let (length, rest) = rest.split_first_chunk::<2>().ok_or(BadNetwork::Note)?;
+        let length = u16::from_be_bytes(*length).into();
+        let (note, rest) = rest.split_at_checked(length).ok_or(BadNetwork::Note)?;
+        core::str::from_utf8(note).map_err(|_| BadNetwork::Note)?;
         let (&count, rest) = rest.split_first().ok_or(BadNetwork::Sizes)?;
         let (sizes, numbers) = rest.split_at_checked(count.into()).ok_or(BadNetwork::Sizes)?;
         let sizes: Vec<_> = sizes.iter().map(|&size| usize::from(size)).collect();
@@ -165,10 +183,14 @@ impl Network {
         }
     }
 
-    /// The bytes of its file.
-    pub fn to_bytes(&self) -> Vec<u8> {
+    /// The bytes of its file, with a note of what made it: of this, 65,535 bytes at most.
+    pub fn to_bytes(&self, note: &str) -> Vec<u8> {
+        let note = &note[..note.floor_char_boundary(u16::MAX.into())];
         let mut bytes = MAGIC.to_vec();
-        bytes.extend([VERSION, self.steps.len() as u8 + 1]);
+        bytes.push(VERSION);
+        bytes.extend((note.len() as u16).to_be_bytes());
+        bytes.extend_from_slice(note.as_bytes());
+        bytes.push(self.steps.len() as u8 + 1);
         bytes.extend(self.steps.iter().map(|step| step.inputs as u8));
         bytes.push(ARMS as u8);
         self.numbers().for_each(|number| bytes.extend(number.to_le_bytes()));
@@ -252,7 +274,7 @@ mod tests {
     fn a_network_survives_its_file() {
         for hidden in [&[1][..], &[32], &[32, 32], &[5, 9]] {
             let network = network(hidden, 3);
-            let bytes = network.to_bytes();
+            let bytes = network.to_bytes("Made by α.");
             assert_eq!(Network::from_bytes(&bytes).as_ref(), Ok(&network));
             for end in 0..bytes.len() {
                 assert!(Network::from_bytes(&bytes[..end]).is_err(), "{end} bytes");
@@ -262,7 +284,7 @@ mod tests {
 
     #[test]
     fn bad_files_are_told_apart() {
-        let good = network(&[3], 3).to_bytes();
+        let good = network(&[3], 3).to_bytes("");
         let with = |at: usize, byte: u8| {
             let mut bytes = good.clone();
             bytes[at] = byte;
@@ -270,12 +292,17 @@ mod tests {
         };
         assert_eq!(with(0, b'X'), Err(BadNetwork::Magic));
         assert_eq!(with(4, 2), Err(BadNetwork::Version(2)));
-        for (at, byte) in [(5, 0), (5, 2), (5, 255), (6, 8), (7, 0), (7, 33), (8, 11)] {
+        assert_eq!(with(5, 255), Err(BadNetwork::Note), "longer than the file");
+        assert_eq!(with(6, 1), Err(BadNetwork::Sizes), "a count of 7");
+        for (at, byte) in [(7, 0), (7, 2), (7, 255), (8, 8), (9, 0), (9, 33), (10, 11)] {
             assert_eq!(with(at, byte), Err(BadNetwork::Sizes), "{at} {byte}");
         }
+        let mut noted = network(&[3], 3).to_bytes("x");
+        noted[7] = 0xff;
+        assert_eq!(Network::from_bytes(&noted), Err(BadNetwork::Note));
         let found = good.len();
         let one_wider = BadNetwork::Length { expected: found + 4 * (7 + 1 + 10), found };
-        assert_eq!(with(7, 4), Err(one_wider));
+        assert_eq!(with(9, 4), Err(one_wider));
         let longer = [&good[..], &[0]].concat();
         let length = BadNetwork::Length { expected: found, found: found + 1 };
         assert_eq!(Network::from_bytes(&longer), Err(length));
@@ -283,6 +310,22 @@ mod tests {
             let mut bytes = good.clone();
             bytes[found - 4..].copy_from_slice(&bad.to_le_bytes());
             assert_eq!(Network::from_bytes(&bytes), Err(BadNetwork::NotFinite));
+        }
+    }
+
+    #[test]
+    fn a_note_is_cut_to_what_its_length_can_say() {
+        let network = network(&[3], 3);
+        let bytes = network.to_bytes(&"ü".repeat(40_000));
+        assert_eq!(bytes.len(), network.to_bytes("").len() + 65_534);
+        assert_eq!(Network::from_bytes(&bytes), Ok(network));
+    }
+
+    #[test]
+    fn a_constant_network_prefers_its_r_everywhere() {
+        for r in 1..=ARMS {
+            let outputs = Network::always(r as u32).evaluate(&INPUT);
+            assert_eq!(super::super::super::bandit::first_highest(&outputs), r - 1);
         }
     }
 

@@ -1,5 +1,5 @@
 use super::super::reward::Penalty;
-use super::train::{Learner, Options};
+use super::train::{Learner, Options, Phase};
 use super::*;
 use crate::random::Random;
 use crate::{Arq, CopyKind, PathState, Recovery, Scheme};
@@ -111,7 +111,7 @@ fn train(seed: u64, turns: u32) -> Learner {
 fn training_finds_the_redundancy_that_each_state_asks_for() {
     let learner = train(3, 6_000);
     assert_eq!(learner.steps(), 6_000 - 31);
-    let network = Network::from_bytes(&learner.network().to_bytes()).expect("its own file");
+    let network = Network::from_bytes(&learner.network().to_bytes("")).expect("its own file");
     let adapter = Box::new(adapter(Arc::new(network), Reading::Copies));
     let mut r = Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
     for (now, rtt, expected) in [(2_000, 10, 1.0), (4_000, 200, 4.0)] {
@@ -125,9 +125,62 @@ fn training_finds_the_redundancy_that_each_state_asks_for() {
 
 #[test]
 fn a_seed_determines_what_is_learnt() {
-    let bytes = |seed| train(seed, 300).network().to_bytes();
+    let bytes = |seed| train(seed, 300).network().to_bytes("");
     assert_eq!(bytes(5), bytes(5));
     assert_ne!(bytes(5), bytes(6));
+}
+
+#[test]
+fn episodes_that_were_recorded_by_chance_teach_as_well() {
+    let options = Options { hidden: vec![8], discount: 0.0, ..Options::default() };
+    let options = Options { replay: 10_000, rate: 3e-3, ..options };
+    let learner = Learner::new(options, 9).expect("good sizes");
+    let untrained = learner.network().clone();
+    let learner = Arc::new(Mutex::new(learner));
+    let with = |work: &dyn Fn(&mut Learner)| work(&mut learner.lock().expect("not poisoned"));
+    let mut now = 0;
+    // Single copies arrive every other time, more copies always.
+    let mut episode = |turns: u32| {
+        let mut r = Recovery::new(train::scheme(learner.clone(), Reading::Extra, 1), None, at(0));
+        for turn in 0..turns {
+            now += 2_000;
+            assert!(r.on_tick(at(now), path(10)));
+            let key = r.open(at(now), at(now), 1);
+            r.on_copy_sent(at(now), key, CopyKind::Retransmission);
+            if told(&r, "r_1") == 1.0 && turn % 2 == 0 {
+                r.on_copy_lost(at(now), key, CopyKind::Retransmission);
+                r.on_abandoned(at(now), key);
+            } else {
+                r.on_finished(at(now), key, None);
+                r.on_ack_taken();
+            }
+        }
+    };
+    with(&|learner| learner.set_phase(Phase::Record));
+    episode(3_000);
+    with(&|learner| {
+        assert_eq!((learner.remembered(), learner.steps()), (3_000, 0));
+        assert_eq!(learner.network(), &untrained, "nothing is learnt yet");
+        let tally = learner.take_tally();
+        assert!((tally.r as f64 / 3_000.0 - 5.5).abs() < 0.2, "any R: {tally:?}");
+        learner.set_phase(Phase::Judge);
+    });
+    let reward = |learner: &Mutex<Learner>| {
+        let tally = learner.lock().expect("not poisoned").take_tally();
+        assert_eq!((tally.rounds, tally.steps), (400, 0));
+        tally.reward / 400.0
+    };
+    episode(400);
+    let before = reward(&learner);
+    with(&|learner| {
+        learner.study(4_000);
+        assert_eq!(learner.take_tally().steps, 4_000);
+    });
+    episode(400);
+    let after = reward(&learner);
+    // R = 1: 0.5 − 0.5 · 1.05 = −0.025; R = 2: 0.5.
+    assert!(before < 0.4 && (after - 0.5).abs() < 1e-9, "{before} {after}");
+    with(&|learner| assert_eq!(learner.remembered(), 3_000, "to judge is not to learn"));
 }
 
 #[test]

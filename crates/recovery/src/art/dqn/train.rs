@@ -2,16 +2,43 @@
 //! target network (Mnih and others, "Playing Atari with deep reinforcement learning", 2013) by Adam
 //! (Kingma and Ba, 2015).
 //!
-//! Connections under [`scheme`] decide ε-greedily with the network as it is, and tell what came of it;
-//! the reward is appendix A.2's. A seed determines everything, if the connections do.
+//! Connections under [`scheme`] decide and tell what came of it; the reward is appendix A.2's. What they
+//! do depends on the learner's [`Phase`]: record by chance, learn while deciding ε-greedily, or only
+//! decide. A seed determines everything, if the connections do.
 
 use super::super::bandit::{ARMS, first_highest};
-use super::super::reward::Penalty;
+use super::super::reward::{GAMMA, Penalty};
 use super::{BadNetwork, Decider, Input, Network, Policy, Transition};
 use crate::Scheme;
 use crate::fixed::Reading;
 use crate::random::Random;
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// What connections do for the learner.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Phase {
+    /// Chance decides; what came of it is remembered.
+    Record,
+    /// The network decides but for ε; what came of it is remembered, and a step of learning follows.
+    Learn,
+    /// The network decides; nothing is remembered.
+    Judge,
+}
+
+/// What connections told since it was last asked.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Tally {
+    /// Rounds whose fate became known.
+    pub rounds: u64,
+    /// Sum of their rewards.
+    pub reward: f64,
+    /// Sum of their R.
+    pub r: u64,
+    /// Steps of learning.
+    pub steps: u64,
+    /// Sum over the steps of the mean absolute error of a batch.
+    pub error: f64,
+}
 
 /// How to train.
 #[derive(Clone, PartialEq, Debug)]
@@ -20,7 +47,7 @@ pub struct Options {
     pub hidden: Vec<usize>,
     /// What a lost round costs; the paper's γ is 1.05.
     pub penalty: Penalty,
-    /// Chance, from 0 to 1, that a decision is left to chance.
+    /// Chance, from 0 to 1, that a decision is left to chance in [`Phase::Learn`].
     pub epsilon: f64,
     /// What a reward is worth one decision later, from 0 to 1.
     pub discount: f32,
@@ -40,7 +67,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             hidden: vec![32, 32],
-            penalty: Penalty::Quotient(1.05),
+            penalty: Penalty::Quotient(GAMMA),
             epsilon: 0.1,
             discount: 0.9,
             rate: 1e-3,
@@ -51,10 +78,12 @@ impl Default for Options {
     }
 }
 
-/// A network in training: one step of learning per transition, once a batch is remembered.
+/// A network in training: in [`Phase::Learn`] one step per transition, once a batch is remembered.
 #[derive(Debug)]
 pub struct Learner {
     options: Options,
+    phase: Phase,
+    tally: Tally,
     online: Network,
     target: Network,
     memory: Vec<(Input, usize, f32, Input)>,
@@ -67,15 +96,26 @@ pub struct Learner {
 }
 
 impl Learner {
-    /// A learner whose network knows nothing.
+    /// A learner whose network knows nothing, in [`Phase::Learn`].
     ///
     /// # Errors
     /// If the hidden layers are not 1 or 2 of 1 to 32 each.
     pub fn new(options: Options, seed: u64) -> Result<Self, BadNetwork> {
         let mut random = Random::new(seed);
         let online = Network::random(&options.hidden, &mut random)?;
+        Ok(Self::with(options, online, random))
+    }
+
+    /// A learner that goes on with a network, in [`Phase::Learn`]; the options' layers do not matter.
+    pub fn of(network: Network, options: Options, seed: u64) -> Self {
+        Self::with(options, network, Random::new(seed))
+    }
+
+    fn with(options: Options, online: Network, random: Random) -> Self {
         let batch = options.batch.max(1);
-        Ok(Self {
+        Self {
+            phase: Phase::Learn,
+            tally: Tally::default(),
             target: online.clone(),
             moments: vec![(0.0, 0.0); online.numbers().count()],
             online,
@@ -89,7 +129,29 @@ impl Learner {
                 target_steps: options.target_steps.max(1),
                 ..options
             },
-        })
+        }
+    }
+
+    /// From here on connections do this.
+    pub fn set_phase(&mut self, phase: Phase) {
+        self.phase = phase;
+    }
+
+    /// What connections told, and what was learnt, since this was last called.
+    pub fn take_tally(&mut self) -> Tally {
+        core::mem::take(&mut self.tally)
+    }
+
+    /// Learns so many steps from what is remembered; none if that is less than a batch.
+    pub fn study(&mut self, steps: u64) {
+        if self.memory.len() >= self.options.batch {
+            (0..steps).for_each(|_| self.learn());
+        }
+    }
+
+    /// Transitions remembered.
+    pub fn remembered(&self) -> usize {
+        self.memory.len()
     }
 
     /// The network as it is.
@@ -103,7 +165,12 @@ impl Learner {
     }
 
     fn choose(&mut self, input: &Input) -> usize {
-        if self.random.fraction() < self.options.epsilon {
+        let by_chance = match self.phase {
+            Phase::Record => 1.0,
+            Phase::Learn => self.options.epsilon,
+            Phase::Judge => 0.0,
+        };
+        if self.random.fraction() < by_chance {
             self.random.below(ARMS as u32) as usize
         } else {
             first_highest(&self.online.evaluate(input))
@@ -112,16 +179,23 @@ impl Learner {
 
     fn remember(&mut self, transition: Transition) {
         let Transition { before, action, round, arrived, after } = transition;
-        let reward = self.options.penalty.reward(round, action as u32 + 1, arrived) as f32;
-        let record = (before, action, reward, after);
+        let r = action as u32 + 1;
+        let reward = self.options.penalty.reward(round, r, arrived);
+        self.tally.rounds += 1;
+        self.tally.reward += reward;
+        self.tally.r += u64::from(r);
+        if self.phase == Phase::Judge {
+            return;
+        }
+        let record = (before, action, reward as f32, after);
         if self.memory.len() < self.options.replay {
             self.memory.push(record);
         } else {
             self.memory[self.transitions % self.options.replay] = record;
         }
         self.transitions += 1;
-        if self.memory.len() >= self.options.batch {
-            self.learn();
+        if self.phase == Phase::Learn {
+            self.study(1);
         }
     }
 
@@ -129,17 +203,22 @@ impl Learner {
     fn learn(&mut self) {
         let mut gradient = self.online.clone();
         gradient.numbers_mut().for_each(|slope| *slope = 0.0);
+        let mut errors = 0.0;
         for _ in 0..self.options.batch {
             let place = self.random.below(self.memory.len() as u32) as usize;
             let (before, action, reward, after) = &self.memory[place];
             let ahead = self.target.evaluate(after);
             let aim = reward + self.options.discount * ahead[first_highest(&ahead)];
             let trace = self.online.trace(before);
-            let error = (trace.outputs()[*action] - aim).clamp(-1.0, 1.0);
+            let error = trace.outputs()[*action] - aim;
+            errors += f64::from(error.abs());
+            let error = error.clamp(-1.0, 1.0);
             let share = error / self.options.batch as f32;
             self.online.add_gradient(&mut gradient, &trace, *action, share);
         }
         self.steps += 1;
+        self.tally.steps += 1;
+        self.tally.error += errors / self.options.batch as f64;
         self.descend(&gradient);
         if self.steps.is_multiple_of(self.options.target_steps) {
             self.target = self.online.clone();
@@ -174,7 +253,8 @@ impl Policy for Arc<Mutex<Learner>> {
     }
 }
 
-/// "art-dqn-training": a connection that decides by the learner's network and teaches it.
+/// "art-dqn-training": a connection that decides by the learner's network and teaches it, as its phase
+/// says.
 pub fn scheme(learner: Arc<Mutex<Learner>>, reading: Reading, seed: u64) -> Scheme {
     let adapter = Decider::new(learner, reading);
     super::super::scheme("art-dqn-training", adapter, super::super::ESCAPE, seed)

@@ -1,0 +1,457 @@
+//! Training of the network of "art-dqn" (ART, appendix A.2): episodes over paths drawn from a box are
+//! recorded while chance decides, a network learns from the records, then goes on learning while it
+//! decides itself, and is compared with ART on paths that it has not seen.
+//!
+//! An episode is one download. What the paper calls the magnitude ratio γ, the form of the penalty and
+//! the reading of R are options; everything else follows from them and the seed.
+
+use std::fmt::Write as _;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use recovery::art::Penalty;
+use recovery::art::dqn::Network;
+use recovery::art::dqn::train::{self, Learner, Phase, Tally};
+use recovery::fixed::Reading;
+
+use crate::experiments::{statistics, write_file, write_page};
+use crate::figures::{self, Settings};
+use crate::plot::{Chart, Scale, Series};
+use crate::recovered::SchemeMaker;
+use crate::simulation::{Outcome, run as simulate};
+
+/// How to train.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Options {
+    /// Of paths, first weights and draws.
+    pub seed: u64,
+    /// γ: a lost round's penalty against an arrived one's reward.
+    pub gamma: f64,
+    /// The penalty grows with rounds and copies as in the paper's code, and does not shrink as in the paper.
+    pub product: bool,
+    /// R counts the retransmission too.
+    pub copies: bool,
+    /// Episodes that are recorded.
+    pub record: u64,
+    /// Steps of learning from the records.
+    pub steps: u64,
+    /// Episodes of learning on the go.
+    pub online: u64,
+    /// Episodes of the comparison at the end.
+    pub compare: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            seed: 1,
+            gamma: recovery::art::GAMMA,
+            product: false,
+            copies: false,
+            record: 600,
+            steps: 30_000,
+            online: 600,
+            compare: 200,
+        }
+    }
+}
+
+impl Options {
+    /// The command that these options come from, less the places of files.
+    fn command(&self) -> String {
+        let mut text = format!(
+            "mendcast lab train --seed {} --gamma {} --record {} --steps {} --online {}",
+            self.seed, self.gamma, self.record, self.steps, self.online
+        );
+        for (is_set, flag) in [(self.product, " --product"), (self.copies, " --copies")] {
+            text.push_str(if is_set { flag } else { "" });
+        }
+        text
+    }
+
+    fn reading(&self) -> Reading {
+        if self.copies { Reading::Copies } else { Reading::Extra }
+    }
+
+    fn penalty(&self) -> Penalty {
+        if self.product { Penalty::Product(self.gamma) } else { Penalty::Quotient(self.gamma) }
+    }
+}
+
+/// Records that offline learning draws from: all that a default recording makes.
+const REPLAY: usize = 500_000;
+/// Points of the learning curve in each phase of learning.
+const POINTS: u64 = 15;
+/// Episodes behind each point.
+const JUDGED: u64 = 24;
+/// Which paths: seeds of one kind do not meet those of another.
+const RECORDED: u64 = 1;
+const LIVED: u64 = 2;
+const HELD_OUT: u64 = 3;
+const COMPARED: u64 = 4;
+
+/// A generator of draws.
+struct Draws(u64);
+
+impl Draws {
+    /// From 0 to below 1.
+    fn fraction(&mut self) -> f64 {
+        (figures::split_mix(&mut self.0) >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    fn between(&mut self, low: f64, high: f64) -> f64 {
+        low + (high - low) * self.fraction()
+    }
+
+    /// Each doubling alike.
+    fn doublings(&mut self, low: f64, high: f64) -> f64 {
+        (self.between(low.ln(), high.ln())).exp()
+    }
+}
+
+/// The path of an episode: 5 to 100 Mbps, round trips of 20 to 200 ms, 1 to 10 % lost, each packet on
+/// its own or in the bursts that ART measured; a queue of a bandwidth-delay product.
+fn path(seed: u64) -> Settings {
+    let mut draws = Draws(seed);
+    let (rate_mbps, rtt_ms) = (draws.doublings(5.0, 100.0), draws.doublings(20.0, 200.0));
+    let loss_percent = draws.between(1.0, 10.0);
+    let model = if draws.fraction() < 0.5 { "independent" } else { "lomax:rate={},max=10" };
+    Settings {
+        rate_mbps,
+        rtt_ms,
+        loss_percent,
+        loss_model: model.to_owned(),
+        queue_bytes: ((rate_mbps * rtt_ms * 125.0) as u64).max(80_000),
+        source: "download".to_owned(),
+        bytes: 3_000_000,
+        seconds: 3_600.0,
+        ..Settings::default()
+    }
+}
+
+/// One download over the path of this seed.
+fn episode(seed: u64, scheme: Option<SchemeMaker>, settings: Settings) -> Result<Outcome, String> {
+    let mut scenario = settings.scenario(seed)?;
+    if let Some(scheme) = scheme {
+        scenario.scheme = scheme;
+    }
+    let outcome = simulate(&scenario)?;
+    if outcome.completed { Ok(outcome) } else { Err(format!("episode {seed} did not complete")) }
+}
+
+/// Who is in training.
+struct School {
+    learner: Arc<Mutex<Learner>>,
+    options: Options,
+}
+
+impl School {
+    fn new(learner: Learner, options: Options) -> Self {
+        Self { learner: Arc::new(Mutex::new(learner)), options }
+    }
+
+    fn learner(&self) -> MutexGuard<'_, Learner> {
+        self.learner.lock().expect("training has one thread")
+    }
+
+    fn network(&self) -> Network {
+        self.learner().network().clone()
+    }
+
+    /// Lets the learner decide, and do what its phase says, over so many paths of a kind.
+    fn attend(&self, kind: u64, episodes: core::ops::Range<u64>) -> Result<Measures, String> {
+        self.learner().take_tally();
+        let mut measures = Measures::default();
+        let reading = self.options.reading();
+        for place in episodes {
+            let learner = self.learner.clone();
+            let scheme = move |seed| train::scheme(learner.clone(), reading, seed);
+            let seed = self.options.seed + (kind << 20) + place;
+            measures.add(&episode(seed, Some(SchemeMaker::new(scheme)), path(seed))?);
+        }
+        measures.tally = self.learner().take_tally();
+        Ok(measures)
+    }
+}
+
+/// What episodes came to.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Measures {
+    tally: Tally,
+    /// N_max and redundancy cost of each.
+    n_max: Vec<f64>,
+    cost: Vec<f64>,
+    /// Rounds that data took that was lost, and how much of that there was.
+    rounds: (u64, u64),
+}
+
+impl Measures {
+    fn add(&mut self, outcome: &Outcome) {
+        let totals = &outcome.recovery.totals;
+        self.n_max.push(totals.rounds_max.into());
+        self.cost.push(totals.replicas as f64 / totals.first_transmissions.max(1) as f64);
+        self.rounds.0 += totals.rounds;
+        self.rounds.1 += totals.finished;
+    }
+
+    /// Mean reward of a round.
+    fn reward(&self) -> f64 {
+        self.tally.reward / self.tally.rounds.max(1) as f64
+    }
+
+    fn r(&self) -> f64 {
+        self.tally.r as f64 / self.tally.rounds.max(1) as f64
+    }
+}
+
+/// A point of the learning curve.
+#[derive(Clone, Debug, PartialEq)]
+struct Point {
+    phase: &'static str,
+    steps: u64,
+    /// Mean absolute error of the batches since the point before.
+    error: f64,
+    /// On paths that are held out.
+    judged: Measures,
+}
+
+/// Trains a network and writes it into `weights`, and the learning curve and the comparison into `out`.
+/// `say` is given a line now and then.
+///
+/// # Errors
+/// One line: an episode failed, or a file cannot be written.
+pub fn run(
+    options: &Options,
+    weights: &Path,
+    out: &Path,
+    say: &mut dyn FnMut(&str),
+) -> Result<(), String> {
+    let (untrained, school, points) = teach(options, say)?;
+    let network = school.network();
+    let note = format!(
+        "Network of ART-DQN (art-dqn of mendcast).\nMade by: {}\nLearnt from {} recorded rounds offline and \
+         then online, {} steps in all, over paths of 5-100 Mbps, 20-200 ms, 1-10 % loss, independent and in \
+         bursts.\n",
+        options.command(),
+        points.recorded,
+        school.learner().steps(),
+    );
+    if let Some(folder) = weights.parent() {
+        std::fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    }
+    std::fs::write(weights, network.to_bytes(&note))
+        .map_err(|e| format!("{}: {e}", weights.display()))?;
+    say(&format!("weights: {}", weights.display()));
+    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    let svg = plots(&points.all)?;
+    write_file(&out.join("learning.csv"), &csv(&points.all))?;
+    let table = compare(options, untrained, network)?;
+    write_file(&out.join("comparison.csv"), &table)?;
+    table.lines().for_each(|line| say(&line.replace(',', "\t")));
+    let mut body = format!("<p><code>{}</code></p>\n", options.command());
+    for (name, svg) in &svg {
+        write_file(&out.join(name), svg)?;
+        body.push_str(svg);
+    }
+    let _ = write!(body, "<pre>{}</pre>", table.replace(',', "\t"));
+    write_page(out, "Training of ART-DQN", &body)
+}
+
+/// The learning curve.
+struct Curve {
+    all: Vec<Point>,
+    /// Rounds in the records.
+    recorded: usize,
+}
+
+/// The three phases. Returns the network as it was at first, and the learner.
+fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, School, Curve), String> {
+    let how =
+        train::Options { penalty: options.penalty(), replay: REPLAY, ..train::Options::default() };
+    let learner = Learner::new(how, options.seed).map_err(|e| e.to_string())?;
+    let school = School::new(learner, *options);
+    let untrained = school.network();
+    let mut all = Vec::new();
+    let mut point = |phase, error: f64| -> Result<(), String> {
+        school.learner().set_phase(Phase::Judge);
+        let judged = school.attend(HELD_OUT, 0..JUDGED)?;
+        let steps = school.learner().steps();
+        say(&format!(
+            "{phase:8} {steps:8} steps  error {error:.4}  held out: reward {:.4}  R {:.3}  cost {:.4}  N_max {:.3}",
+            judged.reward(),
+            judged.r(),
+            statistics(&judged.cost).0,
+            statistics(&judged.n_max).0,
+        ));
+        all.push(Point { phase, steps, error, judged });
+        Ok(())
+    };
+    point("at first", 0.0)?;
+    school.learner().set_phase(Phase::Record);
+    school.attend(RECORDED, 0..options.record)?;
+    let recorded = school.learner().remembered();
+    let mean = |tally: Tally| tally.error / tally.steps.max(1) as f64;
+    for part in shares(options.steps) {
+        school.learner().study(part.end - part.start);
+        let error = mean(school.learner().take_tally());
+        point("offline", error)?;
+    }
+    for part in shares(options.online) {
+        school.learner().set_phase(Phase::Learn);
+        let lived = school.attend(LIVED, part)?;
+        point("online", mean(lived.tally))?;
+    }
+    Ok((untrained, school, Curve { all, recorded }))
+}
+
+/// `all` in about equal parts, one for each point of the curve.
+fn shares(all: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
+    let end = move |place: u64| all * place / POINTS;
+    (0..POINTS).map(move |place| end(place)..end(place + 1)).filter(|part| !part.is_empty())
+}
+
+fn csv(points: &[Point]) -> String {
+    let mut text = "phase,steps,error,reward,r,cost,n_max,rounds_mean\n".to_owned();
+    for Point { phase, steps, error, judged } in points {
+        let (cost, n_max) = (statistics(&judged.cost).0, statistics(&judged.n_max).0);
+        let rounds = judged.rounds.0 as f64 / judged.rounds.1.max(1) as f64;
+        let (reward, r) = (judged.reward(), judged.r());
+        let _ = writeln!(text, "{phase},{steps},{error},{reward},{r},{cost},{n_max},{rounds}");
+    }
+    text
+}
+
+fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
+    type Value = fn(&Measures) -> f64;
+    let of: [(&str, &str, Value); 2] = [
+        ("reward.svg", "Mean reward of a round on held-out paths", Measures::reward),
+        ("cost.svg", "Redundancy cost on held-out paths", |m| statistics(&m.cost).0),
+    ];
+    let plot = |(name, title, value): (&'static str, &str, Value)| {
+        let x = |point: &Point| point.steps as f64;
+        let curves = ["offline", "online"].map(|phase| {
+            let mut series = Series::line(phase.to_owned());
+            let of_phase = points.iter().filter(|point| point.phase == phase);
+            series.points = of_phase.map(|point| (x(point), value(&point.judged))).collect();
+            series
+        });
+        let mut first = Series::marks("at first".to_owned());
+        first.points = points.iter().take(1).map(|p| (x(p), value(&p.judged))).collect();
+        let series: Vec<Series> =
+            [first].into_iter().chain(curves).filter(|s| !s.points.is_empty()).collect();
+        let chart = Chart {
+            title: title.to_owned(),
+            x: "steps of learning".to_owned(),
+            y: title.split(' ').take(2).collect::<Vec<_>>().join(" "),
+            scale: Scale::From(0.0),
+        };
+        Ok((name, chart.svg(&series)?))
+    };
+    of.into_iter().map(plot).collect()
+}
+
+/// The network before and after, constant R, ART and plain QUIC over the same paths, none of them seen
+/// before: a table whose differences to ART are means over pairs with half their 95 % intervals.
+fn compare(options: &Options, untrained: Network, trained: Network) -> Result<String, String> {
+    let judge = |network: Network| -> Result<Measures, String> {
+        let mut learner = Learner::of(
+            network,
+            train::Options { penalty: options.penalty(), ..train::Options::default() },
+            options.seed,
+        );
+        learner.set_phase(Phase::Judge);
+        School::new(learner, *options).attend(COMPARED, 0..options.compare)
+    };
+    let reading = if options.copies { "copies" } else { "extra" };
+    let scheme = |name: &str| -> Result<Measures, String> {
+        let mut measures = Measures::default();
+        for place in 0..options.compare {
+            let seed = options.seed + (COMPARED << 20) + place;
+            let (scheme, reading) = (name.to_owned(), reading.to_owned());
+            let settings = Settings { scheme, reading, ..path(seed) };
+            measures.add(&episode(seed, None, settings)?);
+        }
+        Ok(measures)
+    };
+    let art = scheme("art-paper")?;
+    let rows = [
+        ("ART", art.clone()),
+        ("DQN at first", judge(untrained)?),
+        ("DQN", judge(trained)?),
+        ("R = 1", judge(Network::always(1))?),
+        ("R = 2", judge(Network::always(2))?),
+        ("R = 3", judge(Network::always(3))?),
+        ("QUIC", scheme("arq")?),
+    ];
+    let mut text =
+        "scheme,reward,r,cost,cost_less_art,ci95,n_max,n_max_less_art,ci95,rounds_mean\n"
+            .to_owned();
+    for (name, row) in rows {
+        let _ = write!(text, "{name}");
+        match row.tally.rounds {
+            0 => text.push_str(",,"),
+            _ => {
+                let _ = write!(text, ",{:.4},{:.3}", row.reward(), row.r());
+            }
+        }
+        for (own, other) in [(&row.cost, &art.cost), (&row.n_max, &art.n_max)] {
+            let pairs: Vec<f64> = own.iter().zip(other).map(|(a, b)| a - b).collect();
+            let (difference, _, _, half) = statistics(&pairs);
+            let half = half.unwrap_or_default();
+            let _ = write!(text, ",{:.4},{difference:.4},{half:.4}", statistics(own).0);
+        }
+        let _ = writeln!(text, ",{:.4}", row.rounds.0 as f64 / row.rounds.1.max(1) as f64);
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FEW: Options = Options {
+        seed: 5,
+        gamma: 1.05,
+        product: false,
+        copies: false,
+        record: 8,
+        steps: 400,
+        online: 4,
+        compare: 2,
+    };
+
+    #[test]
+    fn the_same_command_makes_the_same_file_and_another_seed_another() {
+        let folder = std::env::temp_dir().join(format!("mendcast-train-{}", std::process::id()));
+        let train = |options: &Options| {
+            let file = folder.join("weights.mdqn");
+            let mut lines = 0;
+            run(options, &file, &folder, &mut |_| lines += 1).expect("trained");
+            assert!(lines > 10, "{lines}");
+            std::fs::read(file).expect("written")
+        };
+        let (first, again) = (train(&FEW), train(&FEW));
+        let curve = std::fs::read_to_string(folder.join("learning.csv")).expect("written");
+        let other = train(&Options { seed: 6, ..FEW });
+        let _ = std::fs::remove_dir_all(&folder);
+        assert_eq!(first, again);
+        assert_ne!(first, other);
+        Network::from_bytes(&first).expect("a network");
+        let text = String::from_utf8_lossy(&first);
+        assert!(text.contains("mendcast lab train --seed 5 --gamma 1.05 --record 8"), "{text}");
+        for phase in ["at first", "offline", "online"] {
+            assert!(curve.contains(phase), "{curve}");
+        }
+    }
+
+    #[test]
+    fn paths_are_in_the_box_and_of_both_kinds() {
+        let paths: Vec<Settings> = (0..200).map(path).collect();
+        for path in &paths {
+            assert!((5.0..100.0).contains(&path.rate_mbps) && (20.0..200.0).contains(&path.rtt_ms));
+            assert!((1.0..10.0).contains(&path.loss_percent));
+        }
+        let bursts = paths.iter().filter(|path| path.loss_model != "independent").count();
+        assert!((70..130).contains(&bursts), "{bursts}");
+    }
+}
