@@ -80,8 +80,8 @@ impl Options {
 
 /// Records that offline learning draws from: all that a default recording makes.
 const REPLAY: usize = 500_000;
-/// Points of the learning curve in each phase of learning.
-const POINTS: u64 = 15;
+/// Points of the learning curve in each phase of learning, at most.
+const POINTS: u64 = 13;
 /// Episodes behind each point.
 const JUDGED: u64 = 24;
 /// Which paths: seeds of one kind do not meet those of another.
@@ -304,9 +304,9 @@ fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Schoo
     Ok((untrained, school, Curve { all, recorded }))
 }
 
-/// `all` in about equal parts, one for each point of the curve.
+/// `all` in parts, one for each point of the curve, of which each doubles what there was before.
 fn shares(all: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
-    let end = move |place: u64| all * place / POINTS;
+    let end = move |place: u64| if place == 0 { 0 } else { all >> (POINTS - place) };
     (0..POINTS).map(move |place| end(place)..end(place + 1)).filter(|part| !part.is_empty())
 }
 
@@ -328,7 +328,7 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
         ("cost.svg", "Redundancy cost on held-out paths", |m| statistics(&m.cost).0),
     ];
     let plot = |(name, title, value): (&'static str, &str, Value)| {
-        let x = |point: &Point| point.steps as f64;
+        let x = |point: &Point| (point.steps as f64 + 1.0).log2();
         let curves = ["offline", "online"].map(|phase| {
             let mut series = Series::line(phase.to_owned());
             let of_phase = points.iter().filter(|point| point.phase == phase);
@@ -341,7 +341,7 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
             [first].into_iter().chain(curves).filter(|s| !s.points.is_empty()).collect();
         let chart = Chart {
             title: title.to_owned(),
-            x: "steps of learning".to_owned(),
+            x: "steps of learning, as a power of 2".to_owned(),
             y: title.split(' ').take(2).collect::<Vec<_>>().join(" "),
             scale: Scale::From(0.0),
         };

@@ -170,7 +170,8 @@ impl Learner {
             Phase::Learn => self.options.epsilon,
             Phase::Judge => 0.0,
         };
-        if self.random.fraction() < by_chance {
+        // To judge takes no draws, so that it changes nothing of what follows.
+        if by_chance > 0.0 && self.random.fraction() < by_chance {
             self.random.below(ARMS as u32) as usize
         } else {
             first_highest(&self.online.evaluate(input))
