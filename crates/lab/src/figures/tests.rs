@@ -191,6 +191,34 @@ fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
 }
 
 #[test]
+fn what_was_learnt_is_kept_from_download_to_download() {
+    let spec = |scheme: &str| {
+        let (base, sweep) = (TINY.find("[base]"), TINY.find("[[paper]]"));
+        let [base, sweep] = [base, sweep].map(|place| place.expect("it has one"));
+        let set = TINY[base..sweep]
+            .replace("seconds = 4", "seconds = 600\nsource = \"download\"\nbytes = 300000")
+            .replace("set = { scheme = \"autorec-fixed\" }", &format!("set = {{ {scheme} }}"))
+            .replace("level\", values = [1, 3]", "warm_up\", values = [0, 8]");
+        Spec::parse(&format!("{}{set}", &TINY[..base])).expect("it is one")
+    };
+    let place = metrics::Metric::place("redundancy_cost").expect("known");
+    let costs = |spec: &Spec| {
+        let rows = engine::run(spec, options(), None).expect("it runs").rows;
+        assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
+        let of = rows.iter().filter(|row| row.scheme == "fixed");
+        of.map(|row| row.values[place].expect("a cost")).collect::<Vec<_>>()
+    };
+    // A bandit that knows nothing tries R up to 10; after some downloads it keeps to the best.
+    let ucb = spec("scheme = \"art-ucb\"");
+    let [new, taught] = costs(&ucb)[..] else { panic!("two points") };
+    assert!(taught < 0.6 * new, "{taught} {new}");
+    assert_eq!(costs(&ucb), [new, taught], "the same seed");
+    // A network goes on learning, but not in the download that counts.
+    let dqn = spec("scheme = \"art-dqn\"");
+    assert_eq!(costs(&dqn), costs(&dqn));
+}
+
+#[test]
 fn every_shipped_specification_runs() {
     for (name, text) in BUILT_IN {
         let folder = Folder::new(name);
