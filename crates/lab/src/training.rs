@@ -82,7 +82,7 @@ impl Options {
 const REPLAY: usize = 500_000;
 /// Points of the learning curve in each phase of learning, at most.
 const POINTS: u64 = 13;
-/// Episodes behind each point.
+/// Episodes behind each point, at most as many as are compared at the end.
 const JUDGED: u64 = 24;
 /// Which paths: seeds of one kind do not meet those of another.
 const RECORDED: u64 = 1;
@@ -274,7 +274,7 @@ fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Schoo
     let mut all = Vec::new();
     let mut point = |phase, error: f64| -> Result<(), String> {
         school.learner().set_phase(Phase::Judge);
-        let judged = school.attend(HELD_OUT, 0..JUDGED)?;
+        let judged = school.attend(HELD_OUT, 0..JUDGED.min(options.compare))?;
         let steps = school.learner().steps();
         say(&format!(
             "{phase:8} {steps:8} steps  error {error:.4}  held out: reward {:.4}  R {:.3}  cost {:.4}  N_max {:.3}",
@@ -414,10 +414,10 @@ mod tests {
         gamma: 1.05,
         product: false,
         copies: false,
-        record: 8,
-        steps: 400,
-        online: 4,
-        compare: 2,
+        record: 3,
+        steps: 100,
+        online: 2,
+        compare: 1,
     };
 
     #[test]
@@ -438,7 +438,7 @@ mod tests {
         assert_ne!(first, other);
         Network::from_bytes(&first).expect("a network");
         let text = String::from_utf8_lossy(&first);
-        assert!(text.contains("mendcast lab train --seed 5 --gamma 1.05 --record 8"), "{text}");
+        assert!(text.contains("mendcast lab train --seed 5 --gamma 1.05 --record 3"), "{text}");
         for phase in ["at first", "offline", "online"] {
             assert!(curve.contains(phase), "{curve}");
         }

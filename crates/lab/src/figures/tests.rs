@@ -192,13 +192,13 @@ fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
 
 #[test]
 fn what_was_learnt_is_kept_from_download_to_download() {
-    let spec = |scheme: &str| {
+    let spec = |scheme: &str, downloads: u32| {
         let (base, sweep) = (TINY.find("[base]"), TINY.find("[[paper]]"));
         let [base, sweep] = [base, sweep].map(|place| place.expect("it has one"));
         let set = TINY[base..sweep]
-            .replace("seconds = 4", "seconds = 600\nsource = \"download\"\nbytes = 300000")
+            .replace("seconds = 4", "seconds = 600\nsource = \"download\"\nbytes = 1000000")
             .replace("set = { scheme = \"autorec-fixed\" }", &format!("set = {{ {scheme} }}"))
-            .replace("level\", values = [1, 3]", "warm_up\", values = [0, 8]");
+            .replace("level\", values = [1, 3]", &format!("warm_up\", values = [0, {downloads}]"));
         Spec::parse(&format!("{}{set}", &TINY[..base])).expect("it is one")
     };
     let place = metrics::Metric::place("redundancy_cost").expect("known");
@@ -209,12 +209,12 @@ fn what_was_learnt_is_kept_from_download_to_download() {
         of.map(|row| row.values[place].expect("a cost")).collect::<Vec<_>>()
     };
     // A bandit that knows nothing tries R up to 10; after some downloads it keeps to the best.
-    let ucb = spec("scheme = \"art-ucb\"");
+    let ucb = spec("scheme = \"art-ucb\"", 10);
     let [new, taught] = costs(&ucb)[..] else { panic!("two points") };
-    assert!(taught < 0.6 * new, "{taught} {new}");
+    assert!(taught < 0.75 * new, "{taught} {new}");
     assert_eq!(costs(&ucb), [new, taught], "the same seed");
     // A network goes on learning, but not in the download that counts.
-    let dqn = spec("scheme = \"art-dqn\"");
+    let dqn = spec("scheme = \"art-dqn\"", 1);
     assert_eq!(costs(&dqn), costs(&dqn));
 }
 
