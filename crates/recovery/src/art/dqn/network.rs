@@ -185,7 +185,9 @@ impl Network {
 
     /// The bytes of its file, with a note of what made it: of this, 65,535 bytes at most.
     pub fn to_bytes(&self, note: &str) -> Vec<u8> {
-        let note = &note[..note.floor_char_boundary(u16::MAX.into())];
+        let most = note.len().min(u16::MAX.into());
+        let end = (0..=most).rev().find(|&at| note.is_char_boundary(at)).unwrap_or(0);
+        let note = &note[..end];
         let mut bytes = MAGIC.to_vec();
         bytes.push(VERSION);
         bytes.extend((note.len() as u16).to_be_bytes());
