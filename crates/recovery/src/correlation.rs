@@ -16,6 +16,16 @@ pub const LAGS: [Duration; 8] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
 ];
+/// [`LAGS`] in nanoseconds.
+const ENDS: [u64; LAGS.len()] = {
+    let mut ends = [0; LAGS.len()];
+    let mut class = 0;
+    while class < ends.len() {
+        ends[class] = LAGS[class].as_nanos() as u64;
+        class += 1;
+    }
+    ends
+};
 /// Packets that are remembered.
 const RING: usize = 256;
 
@@ -97,14 +107,24 @@ impl Ring {
     fn count(&mut self, at: Timestamp) {
         // Packets of one burst have the same time. The lost one itself is left out once.
         let mut itself = true;
-        for &(sent, lost) in self.settled[..self.len].iter().filter(|(sent, _)| *sent >= at) {
-            if sent == at && lost && core::mem::take(&mut itself) {
+        // Fates become known nearly in the order of sending, so that the class of one packet is mostly
+        // that of the one before.
+        let mut class = 0;
+        let (newer, older) = self.settled[..self.len].split_at(self.next.min(self.len));
+        for &(sent, lost) in older.iter().chain(newer) {
+            if sent < at || (sent == at && lost && core::mem::take(&mut itself)) {
                 continue;
             }
-            let lag = sent.since(at);
-            if let Some(class) = LAGS.iter().position(|&end| lag <= end) {
-                self.counts[class].0 += 1;
-                self.counts[class].1 += u64::from(lost);
+            let lag = sent.as_nanos() - at.as_nanos();
+            while class > 0 && lag <= ENDS[class - 1] {
+                class -= 1;
+            }
+            while class < ENDS.len() && lag > ENDS[class] {
+                class += 1;
+            }
+            if let Some(count) = self.counts.get_mut(class) {
+                count.0 += 1;
+                count.1 += u64::from(lost);
             }
         }
     }

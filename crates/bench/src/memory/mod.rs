@@ -53,6 +53,12 @@ pub(super) struct Batch {
 pub(super) struct Pool(Vec<Vec<u8>>);
 
 impl Pool {
+    /// With as many buffers as a turn takes, touched already: what memory costs at first is no server's
+    /// doing.
+    fn filled() -> Self {
+        Self(vec![vec![0; BATCH]; 64])
+    }
+
     fn get(&mut self) -> Vec<u8> {
         self.0.pop().unwrap_or_else(|| Vec::with_capacity(BATCH))
     }
@@ -278,7 +284,7 @@ pub(crate) fn download(
     let mut client = Client::new(identity, epoch, 40_000, WINDOW);
     client.wants = true;
     let mut pipe = Pipe::new(path);
-    let (mut pool, mut out) = (Pool::default(), Vec::new());
+    let (mut pool, mut out) = (Pool::filled(), Vec::new());
     let mut to_server: Vec<Vec<u8>> = Vec::new();
     let (mut now, mut cost) = (Duration::ZERO, Download::default());
     let start = Instant::now();
