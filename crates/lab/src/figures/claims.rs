@@ -78,8 +78,11 @@ pub(crate) fn short(value: f64) -> String {
         _ if size == 0.0 => "0".to_owned(),
         _ if size >= 100.0 => format!("{value:.0}"),
         _ if size >= 10.0 => format!("{value:.1}"),
+        _ if size >= 1.0 => format!("{value:.2}"),
         _ if size >= 0.1 => format!("{value:.3}"),
-        _ => format!("{value:.2e}"),
+        _ if size >= 0.01 => format!("{value:.4}"),
+        _ if size >= 0.001 => format!("{value:.5}"),
+        _ => format!("{value:.1e}"),
     }
 }
 
@@ -301,4 +304,17 @@ fn differences(
     others: &BTreeMap<u64, f64>,
 ) -> Option<(f64, Option<f64>)> {
     mean_ci(own.iter().filter_map(|(seed, value)| Some(value - others.get(seed)?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_told_with_three_digits() {
+        let told = [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234].map(short);
+        let expected = ["0", "123", "-12.3", "1.23", "0.123", "-0.0123", "0.00123", "1.2e-5"];
+        assert_eq!(told, expected);
+        assert_eq!(with_ci((12.34, Some(0.056))), "12.3 ± 0.0560");
+    }
 }

@@ -319,14 +319,12 @@ impl Report<'_> {
         for verdict in self.verdicts {
             let why = verdict.why.as_ref().filter(|_| !verdict.holds());
             let why = why.map_or(String::new(), |why| format!(" {why}"));
-            let _ = writeln!(
-                text,
-                "- **{}** ({}) {}{why} ({})",
-                verdict.word(),
-                verdict.count(),
-                verdict.text,
-                verdict.detail
-            );
+            let detail = match &*verdict.detail {
+                "" => String::new(),
+                detail => format!(" ({detail})"),
+            };
+            let (word, count, claim) = (verdict.word(), verdict.count(), &verdict.text);
+            let _ = writeln!(text, "- **{word}** ({count}) {claim}{why}{detail}");
         }
         text.push('\n');
         for (title, lines) in self.tables() {
