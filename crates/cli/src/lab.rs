@@ -47,9 +47,9 @@ enum Command {
         /// The experiment's directory.
         dir: PathBuf,
     },
-    /// Print the results in directories as one page of Markdown.
+    /// Print results as one page of Markdown: docs/results.md.
     Results {
-        /// The experiments' directories.
+        /// The experiments' directories, or that of all of them.
         #[arg(required = true)]
         dirs: Vec<PathBuf>,
     },

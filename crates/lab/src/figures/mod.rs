@@ -18,7 +18,7 @@ pub(crate) use engine::split_mix;
 pub(crate) use settings::Settings;
 
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use claims::verdicts;
@@ -146,6 +146,15 @@ pub(crate) fn report(out: &Path) -> Result<bool, String> {
     })
 }
 
+/// The folder if it has results of this engine, or else those in it that have, in the order of the list.
+fn with_results(folder: &Path) -> Vec<PathBuf> {
+    if is_of(folder) {
+        return vec![folder.to_owned()];
+    }
+    let all = BUILT_IN.iter().map(|(name, _)| folder.join(name));
+    all.filter(|folder| is_of(folder)).collect()
+}
+
 /// The results of several folders as docs/results.md has them.
 pub(crate) fn markdown(folders: &[&Path]) -> Result<String, String> {
     let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. Each number is a \
@@ -159,8 +168,11 @@ pub(crate) fn markdown(folders: &[&Path]) -> Result<String, String> {
         .to_owned();
     let mut parts = String::new();
     let mut cpu_seconds = 0.0;
-    for folder in folders {
-        with_report(folder, |report, _| {
+    if let Some(folder) = folders.iter().find(|folder| with_results(folder).is_empty()) {
+        return Err(format!("{}: no results of experiments on loss recovery", folder.display()));
+    }
+    for folder in folders.iter().flat_map(|folder| with_results(folder)) {
+        with_report(&folder, |report, _| {
             text.push_str(&report.summary());
             parts.push_str(&report.markdown());
             cpu_seconds += report.made.cpu_seconds;

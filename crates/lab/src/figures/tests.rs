@@ -103,6 +103,7 @@ fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
     // The same report again from the files.
     assert!(!report(&folder.0).expect("rewritten"));
     assert_eq!(folder.read("report.html"), html);
+    assert!(markdown(&[&std::env::temp_dir().join("nothing")]).is_err());
     let text = markdown(&[&folder.0]).expect("text");
     assert!(text.contains("**FAIL** (0 of 2) Replicas cost nothing. They do."), "{text}");
 }
