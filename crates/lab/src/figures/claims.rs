@@ -10,6 +10,9 @@ use super::settings::Settings;
 use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
 use super::{engine::Row, spec::Contestant};
 
+/// What arithmetic may add to a difference of numbers that are equal.
+const ROUNDING: f64 = 1e-12;
+
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
@@ -192,7 +195,7 @@ impl Judge<'_> {
                     if let Some((rise, half)) = rises.max_by(|a, b| a.0.total_cmp(&b.0)) {
                         let told = format!("{name} rises by {}", with_ci((rise, half)));
                         let by = rise - margin;
-                        judged.push(Judged { good: by <= 0.0, told, by, half });
+                        judged.push(Judged { good: by <= ROUNDING, told, by, half });
                     }
                 }
             }
@@ -281,7 +284,8 @@ impl Judge<'_> {
             }
             _ => more,
         };
-        let good = if matches!(claim.is, Comparison::Below { .. }) { by < 0.0 } else { by <= 0.0 };
+        let is_strict = matches!(claim.is, Comparison::Below { .. });
+        let good = if is_strict { by < 0.0 } else { by <= ROUNDING };
         let place = format!("{} {}", group.scheme, describe(group.point));
         let own = with_ci((mean, spread));
         let told = format!("{}: {own} {sign} {}", place.trim(), short(bound));
