@@ -278,6 +278,8 @@ impl Ledger {
             return Err(BadAck::Unsent);
         }
         let mut outcome = AckOutcome::default();
+        // Old losses are the gaps between ranges: both are walked through once, downwards.
+        let mut above = self.lost.len();
         for range in ranges {
             let (start, end) = (*range.start(), *range.end());
             let oldest_known = self.lost.front().map_or(self.base, |l| l.0.min(self.base));
@@ -306,10 +308,15 @@ impl Ledger {
                     );
                 }
             }
-            if start < self.base && !self.lost.is_empty() {
-                let from = self.lost.partition_point(|l| l.0 < start);
-                let to = self.lost.partition_point(|l| l.0 <= end);
-                for (number, _, record) in self.lost.drain(from..to).collect::<Vec<_>>() {
+            while above > 0 && self.lost[above - 1].0 > end {
+                above -= 1;
+            }
+            let to = above;
+            while above > 0 && self.lost[above - 1].0 >= start {
+                above -= 1;
+            }
+            if above < to {
+                for (number, _, record) in self.lost.drain(above..to).collect::<Vec<_>>() {
                     self.acknowledged(number, &record, true, largest, &mut outcome, &mut acked);
                 }
             }
