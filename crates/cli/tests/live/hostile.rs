@@ -130,7 +130,9 @@ fn a_broken_message_ends_its_publisher_with_one_line_and_a_count() {
         assert!(publishing.send_bytes(&bytes));
         publishing.closed();
         assert_eq!(viewer.end(), End::Clean);
-        let lines = edge.said(&format!("RTMP {address}: "));
+        let what = format!("RTMP {address}: ");
+        edge.says(&what);
+        let lines = edge.said(&what);
         assert!(lines.len() == 1 && lines[0].contains(why), "{why}: {lines:?}");
         assert_eq!(edge.events("rtmp_error"), count as f64 + 1.0);
         until("the stream is over", || edge.metric("mendcast_streams") == 0.0);

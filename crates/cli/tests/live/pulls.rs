@@ -62,6 +62,7 @@ fn the_next_upstream_is_pulled_where_one_is_dead() {
     viewer.wait_for_frames(50);
     assert_is_clip(&viewer.frames());
     assert_eq!((edge.events("pull_failed"), edge.events("pull_failover")), (2.0, 2.0));
+    until("both upstreams are told of", || edge.said("Connection refused").len() >= 2);
     assert_eq!(edge.said("Connection refused").len(), 2, "{:?}", edge.log());
 }
 
@@ -210,7 +211,10 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
         assert_eq!(request.join().expect("an answer"), 502, "{why}");
     }
     for (number, (why, _)) in cases.iter().enumerate() {
-        let lines = edge.said(&format!("live/{number}: upstream"));
+        // The log is read beside the answers.
+        let what = format!("live/{number}: upstream");
+        edge.says(&what);
+        let lines = edge.said(&what);
         assert!(lines.len() == 1 && lines[0].contains(why), "{why}: {lines:?}");
     }
     assert_eq!(edge.events("pull_failed"), cases.len() as f64);
