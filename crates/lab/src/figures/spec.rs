@@ -393,6 +393,11 @@ impl Spec {
                 return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
             }
             sweep.schemes.iter().try_for_each(|name| label(name))?;
+            // Points are a field of results.csv.
+            let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
+            if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
+                return Err(at(format!("no commas, semicolons and quotes in the value `{value}`")));
+            }
             for range in &sweep.ranges {
                 if range.low.partial_cmp(&range.high) != Some(core::cmp::Ordering::Less) {
                     return Err(at(format!("`{}`: low must be below high", range.key.get_ref())));

@@ -135,6 +135,7 @@ fn what_makes_no_sense_is_refused_with_its_name() {
     assert!(refused("baseline = \"ARQ\"", "baseline = \"FEC\"").contains("`FEC`"));
     assert!(refused("metric = \"redundancy_cost\"", "metric = \"cost\"").contains("`cost`"));
     assert!(refused("label = \"fixed\"", "label = \"fixed, 3\"").contains("commas"));
+    assert!(refused("values = [\"bbr\"]", "values = [\"bbr,copa\"]").contains("`bbr,copa`"));
     let mut spec = Spec::parse(TINY).expect("it is one");
     let set = |key: &str, value: &str| (key.to_owned(), value.to_owned());
     assert!(spec.set(&[set("secs", "1")]).expect_err("refused").contains("`secs`"));
