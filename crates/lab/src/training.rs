@@ -9,13 +9,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use recovery::Random;
 use recovery::art::Penalty;
 use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
 use crate::experiments::{statistics, write_file, write_page};
-use crate::figures::{self, Settings};
+use crate::figures::Settings;
 use crate::plot::{Chart, Scale, Series};
 use crate::recovered::SchemeMaker;
 use crate::simulation::{Outcome, run as simulate};
@@ -90,32 +91,24 @@ const LIVED: u64 = 2;
 const HELD_OUT: u64 = 3;
 const COMPARED: u64 = 4;
 
-/// A generator of draws.
-struct Draws(u64);
+/// Uniform between the two.
+fn between(random: &mut Random, low: f64, high: f64) -> f64 {
+    low + (high - low) * random.fraction()
+}
 
-impl Draws {
-    /// From 0 to below 1.
-    fn fraction(&mut self) -> f64 {
-        (figures::split_mix(&mut self.0) >> 11) as f64 / (1u64 << 53) as f64
-    }
-
-    fn between(&mut self, low: f64, high: f64) -> f64 {
-        low + (high - low) * self.fraction()
-    }
-
-    /// Each doubling alike.
-    fn doublings(&mut self, low: f64, high: f64) -> f64 {
-        (self.between(low.ln(), high.ln())).exp()
-    }
+/// Between the two, each doubling alike.
+fn doublings(random: &mut Random, low: f64, high: f64) -> f64 {
+    between(random, low.ln(), high.ln()).exp()
 }
 
 /// The path of an episode: 5 to 100 Mbps, round trips of 20 to 200 ms, 1 to 10 % lost, each packet on
 /// its own or in the bursts that ART measured; a queue of a bandwidth-delay product.
 fn path(seed: u64) -> Settings {
-    let mut draws = Draws(seed);
-    let (rate_mbps, rtt_ms) = (draws.doublings(5.0, 100.0), draws.doublings(20.0, 200.0));
-    let loss_percent = draws.between(1.0, 10.0);
-    let model = if draws.fraction() < 0.5 { "independent" } else { "lomax:rate={},max=10" };
+    let mut random = Random::new(seed);
+    let rate_mbps = doublings(&mut random, 5.0, 100.0);
+    let rtt_ms = doublings(&mut random, 20.0, 200.0);
+    let loss_percent = between(&mut random, 1.0, 10.0);
+    let model = if random.fraction() < 0.5 { "independent" } else { "lomax:rate={},max=10" };
     Settings {
         rate_mbps,
         rtt_ms,

@@ -29,7 +29,7 @@ const ENDS: [u64; LAGS.len()] = {
 /// Packets that are remembered.
 const RING: usize = 256;
 /// So many losses are all looked at, of later ones one in four: to look at one takes a pass over the
-/// ring, which at 5 % loss would be a tenth of what a packet costs the server.
+/// ring.
 const ALL: u64 = 64;
 
 /// Of each class of lag: packets, and lost ones.
@@ -176,6 +176,17 @@ mod tests {
         }
         assert_eq!(all.chance(Duration::ZERO), Some(0.0));
         assert_eq!(all.chance(Duration::from_millis(3)), None, "never seen");
+    }
+
+    #[test]
+    fn packets_count_by_when_they_were_sent_whenever_their_fate_is_known() {
+        let mut all = LossCorrelation::default();
+        for (sent, lost) in [(0, true), (150, false), (1, true), (300, false)] {
+            all.on_settled(Timestamp::from_millis(sent), lost);
+        }
+        let mut expected = Counts::default();
+        (expected[0], expected[7]) = ((1, 1), (2, 0));
+        assert_eq!(all.counts(), expected);
     }
 
     #[test]

@@ -32,6 +32,7 @@ pub use bursts::Bursts;
 pub use correlation::{LAGS, LossCorrelation};
 pub use guard::{Guard, SharedBudget};
 pub use metrics::Latencies;
+pub use random::Random;
 pub use scheme::{
     IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter, ReplicaScheduler,
     Scheme, SendOpportunity, View,

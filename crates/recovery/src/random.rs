@@ -3,10 +3,11 @@
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub(crate) struct Random(u64);
+pub struct Random(u64);
 
 impl Random {
-    pub(crate) fn new(seed: u64) -> Self {
+    /// The stream of this seed.
+    pub fn new(seed: u64) -> Self {
         Self(seed)
     }
 
@@ -19,12 +20,12 @@ impl Random {
     }
 
     /// From 0 to below 1, uniform.
-    pub(crate) fn fraction(&mut self) -> f64 {
+    pub fn fraction(&mut self) -> f64 {
         (self.next() >> 11) as f64 / (1_u64 << 53) as f64
     }
 
     /// From 0 to below `end`, uniform but for one part in 2^32 at most; 0 for an `end` of 0.
-    pub(crate) fn below(&mut self, end: u32) -> u32 {
+    pub fn below(&mut self, end: u32) -> u32 {
         (((self.next() >> 32) * u64::from(end)) >> 32) as u32
     }
 }

@@ -10,9 +10,6 @@ use super::settings::Settings;
 use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
 use super::{engine::Row, spec::Contestant};
 
-/// What arithmetic may add to a difference of numbers that are equal.
-const ROUNDING: f64 = 1e-12;
-
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
@@ -195,7 +192,7 @@ impl Judge<'_> {
                     if let Some((rise, half)) = rises.max_by(|a, b| a.0.total_cmp(&b.0)) {
                         let told = format!("{name} rises by {}", with_ci((rise, half)));
                         let by = rise - margin;
-                        judged.push(Judged { good: by <= ROUNDING, told, by, half });
+                        judged.push(Judged { good: by <= 0.0, told, by, half });
                     }
                 }
             }
@@ -285,7 +282,7 @@ impl Judge<'_> {
             _ => more,
         };
         let is_strict = matches!(claim.is, Comparison::Below { .. });
-        let good = if is_strict { by < 0.0 } else { by <= ROUNDING };
+        let good = if is_strict { by < 0.0 } else { by <= 0.0 };
         let place = format!("{} {}", group.scheme, describe(group.point));
         let own = with_ci((mean, spread));
         let told = format!("{}: {own} {sign} {}", place.trim(), short(bound));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
+use recovery::Random;
 use toml::Value;
 use units::Timestamp;
 
@@ -159,28 +160,19 @@ fn runs_of(sweep: &Sweep, options: Options) -> u64 {
 /// its own says which part a draw takes (McKay, Beckman and Conover 1979). Whole numbers stay such.
 fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
     let draw = |(place, range): (usize, &super::spec::AxisRange)| {
-        let mut state = (place as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let seed = (place as u64 + 1) << 32;
+        let mut random = Random::new(seed);
         let mut order: Vec<u64> = (0..n).collect();
         for last in (1..order.len()).rev() {
-            order.swap(last, (split_mix(&mut state) % (last as u64 + 1)) as usize);
+            order.swap(last, random.below(last as u32 + 1) as usize);
         }
         // Each draw has a place of its own within its part.
-        let mut state = state.wrapping_add(index.wrapping_mul(0xd1b5_4a32_d192_ed03));
-        let within = (split_mix(&mut state) >> 11) as f64 / (1u64 << 53) as f64;
+        let within = Random::new(seed + 1 + index).fraction();
         let share = (order[index as usize] as f64 + within) / n as f64;
         let value = range.low + (range.high - range.low) * share;
         (range.key.get_ref().clone(), Value::Float(value))
     };
     sweep.ranges.iter().enumerate().map(draw).collect()
-}
-
-/// SplitMix64 (Steele, Lea and Flood 2014).
-pub(crate) fn split_mix(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut z = *state;
-    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 fn work(job: &Job) -> Done {

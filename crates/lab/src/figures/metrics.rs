@@ -176,12 +176,9 @@ metrics! {
         let (time, rtt) = (t_unit(m)?, round_trip(m)?);
         Some(formulas::redundancy_cost_cancelled(loss_rate(m)?, time, rtt, s.level))
     };
-    // H with as many replicas as are left by acknowledgements.
     "h_cancelled", "1", None, |m, s| {
         let (loss, time, rtt) = (loss_rate(m)?, t_unit(m)?, round_trip(m)?);
-        let replicas = formulas::redundancy_cost_cancelled(loss, time, rtt, s.level);
-        let again = loss.powi(s.level as i32 + 2) / (1.0 - loss);
-        Some(1.0 - 1.0 / ((1.0 - loss) * (1.0 + loss + replicas + again)))
+        Some(formulas::goodput_reduction_cancelled(loss, time, rtt, s.level))
     };
     // Share of decision intervals in which nothing was lost, that of independent losses, and the mean
     // level decided.

@@ -14,7 +14,6 @@ mod page;
 mod settings;
 mod spec;
 
-pub(crate) use engine::split_mix;
 pub(crate) use settings::Settings;
 
 use std::fmt::Write as _;

@@ -69,7 +69,7 @@ pub(crate) struct Settings {
     pub rival: String,
     /// The rival's congestion controller; the first one's if empty.
     pub rival_congestion: String,
-    /// How losses are recovered from; see [`Settings::keys_of`].
+    /// How losses are recovered from; see [`SCHEMES`].
     pub scheme: String,
     /// The share of first transmissions' bytes that replicas may have, in per cent: the guard of the
     /// edge. None if 0.
@@ -185,8 +185,34 @@ impl Learnt {
     }
 }
 
-const SCHEMES: &str = "arq, autorec, autorec-fixed, autorec-mm24, fixed, or3, or3-code, 2n+1, \
-                       art-paper, art-code, art-egreedy, art-ucb or art-dqn";
+/// The schemes, and the keys that mean something to each.
+const SCHEMES: &[(&str, &[&str])] = &[
+    ("arq", &[]),
+    ("autorec", &["alpha_ms", "beta_percent", "gamma_percent", "off_mode", "opportunistic"]),
+    ("autorec-fixed", &["level", "off_mode", "opportunistic"]),
+    (
+        "autorec-mm24",
+        &[
+            "sigmoid",
+            "theta_ms",
+            "r_nor_percent",
+            "max_level",
+            "gate",
+            "interval_rtts",
+            "off_mode",
+            "opportunistic",
+        ],
+    ),
+    ("fixed", &["level", "reading", "spread", "escape_alpha"]),
+    ("or3", &["reading", "spread", "escape_alpha"]),
+    ("or3-code", &["reading", "spread", "escape_alpha"]),
+    ("2n+1", &["reading", "spread", "escape_alpha"]),
+    ("art-paper", &["reading", "queue_length", "spread", "escape_alpha"]),
+    ("art-code", &["reading", "queue_length", "spread", "escape_alpha"]),
+    ("art-egreedy", &["reading", "spread", "escape_alpha", "warm_up", "penalty"]),
+    ("art-ucb", &["reading", "spread", "escape_alpha", "warm_up", "penalty"]),
+    ("art-dqn", &["reading", "spread", "escape_alpha", "warm_up", "penalty", "dqn"]),
+];
 
 impl Settings {
     /// The names of all keys.
@@ -195,65 +221,17 @@ impl Settings {
         table.as_object().expect("a table").keys().cloned().collect()
     }
 
-    /// Keys that mean something to a scheme; `None` if there is no such scheme.
-    fn keys_of(scheme: &str) -> Option<&'static [&'static str]> {
-        Some(match scheme {
-            "arq" => &[],
-            "autorec" => {
-                &["alpha_ms", "beta_percent", "gamma_percent", "off_mode", "opportunistic"]
-            }
-            "autorec-fixed" => &["level", "off_mode", "opportunistic"],
-            "autorec-mm24" => &[
-                "sigmoid",
-                "theta_ms",
-                "r_nor_percent",
-                "max_level",
-                "gate",
-                "interval_rtts",
-                "off_mode",
-                "opportunistic",
-            ],
-            "fixed" => &["level", "reading", "spread", "escape_alpha"],
-            "or3" | "or3-code" | "2n+1" => &["reading", "spread", "escape_alpha"],
-            "art-paper" | "art-code" => &["reading", "queue_length", "spread", "escape_alpha"],
-            "art-egreedy" | "art-ucb" => {
-                &["reading", "spread", "escape_alpha", "warm_up", "penalty"]
-            }
-            "art-dqn" => &["reading", "spread", "escape_alpha", "warm_up", "penalty", "dqn"],
-            _ => return None,
-        })
-    }
-
     /// The same run: what its scheme does not look at is as by default.
     pub(crate) fn normalised(&self) -> Self {
         let mut table = serde_json::to_value(self).expect("plain values");
         let default = serde_json::to_value(Self::default()).expect("plain values");
-        let used = [&self.scheme, &self.rival].map(|scheme| Self::keys_of(scheme).unwrap_or(&[]));
-        let all = [
-            "alpha_ms",
-            "beta_percent",
-            "gamma_percent",
-            "level",
-            "off_mode",
-            "opportunistic",
-            "sigmoid",
-            "theta_ms",
-            "r_nor_percent",
-            "max_level",
-            "gate",
-            "interval_rtts",
-            "reading",
-            "queue_length",
-            "spread",
-            "escape_alpha",
-            "warm_up",
-            "penalty",
-            "dqn",
-        ];
-        for key in all {
-            if !used.iter().any(|keys| keys.contains(&key)) {
-                table[key] = default[key].clone();
-            }
+        let is_used = |key: &str| {
+            let mut own =
+                SCHEMES.iter().filter(|(name, _)| *name == self.scheme || *name == self.rival);
+            own.any(|(_, keys)| keys.contains(&key))
+        };
+        for key in SCHEMES.iter().flat_map(|(_, keys)| *keys).filter(|key| !is_used(key)) {
+            table[*key] = default[*key].clone();
         }
         serde_json::from_value(table).expect("the keys are known")
     }
@@ -364,8 +342,9 @@ impl Settings {
 
     /// The scheme called `name` with these parameters and this knowledge.
     fn maker(&self, name: &str, learnt: &Learnt) -> Result<SchemeMaker, String> {
-        if Self::keys_of(name).is_none() {
-            return Err(format!("`scheme` is `{name}`; it may be {SCHEMES}"));
+        if !SCHEMES.iter().any(|(known, _)| *known == name) {
+            let known: Vec<&str> = SCHEMES.iter().map(|(known, _)| *known).collect();
+            return Err(format!("`scheme` is `{name}`; it may be {}", known.join(", ")));
         }
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         let (reading, spread) = (self.reading()?, self.spread()?);

@@ -80,6 +80,16 @@ pub fn goodput_reduction(loss: f64, level: u32) -> f64 {
     (1.0 - 1.0 / sent).max(0.0)
 }
 
+/// H(K) of a sender that sends no replica of what was acknowledged: with the replicas of
+/// [`redundancy_cost_cancelled`] in the place of K R.
+pub fn goodput_reduction_cancelled(loss: f64, t_unit: Duration, rtt: Duration, level: u32) -> f64 {
+    let r = rate(loss);
+    let replicas = redundancy_cost_cancelled(loss, t_unit, rtt, level);
+    // (1 − R) N, where N = 1 + R + G + R^(K+2) ÷ (1 − R) sendings per packet; 1 at level 0.
+    let sent = 1.0 + ((1.0 - r) * replicas + (power(r, level.saturating_add(2)) - r * r));
+    (1.0 - 1.0 / sent).max(0.0)
+}
+
 /// H'(K): the same if every round had K replicas of its own.
 pub fn goodput_reduction_renewed(loss: f64, level: u32) -> f64 {
     let (r, k) = (rate(loss), f64::from(level));

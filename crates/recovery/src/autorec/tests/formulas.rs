@@ -185,4 +185,14 @@ proptest! {
         let sum = cancelled_one_by_one(r, ms(t).as_nanos(), ms(rtt).as_nanos(), k);
         prop_assert!(close(redundancy_cost_cancelled(r, ms(t), ms(rtt), k), sum, 1e-9));
     }
+
+    #[test]
+    fn the_cancelled_reduction_is_h_where_nothing_is_cancelled_and_less_elsewhere(
+        r in 0.0..0.95, t in 1u64..500, rtt in 0u64..300, k in 0u32..15,
+    ) {
+        let whole = goodput_reduction(r, k);
+        prop_assert!(close(goodput_reduction_cancelled(r, ms(t), ms(t), k), whole, 1e-9));
+        prop_assert!(goodput_reduction_cancelled(r, ms(t), ms(rtt), k) <= whole + 1e-9);
+        prop_assert_eq!(goodput_reduction_cancelled(r, ms(t), ms(rtt), 0), 0.0);
+    }
 }
