@@ -63,17 +63,23 @@ pub(crate) fn mean_ci(values: impl IntoIterator<Item = f64>) -> Option<(f64, Opt
     Some((summary.mean, summary.ci95.map(|ci| (ci.high - ci.low) / 2.0)))
 }
 
-/// `12.3 ± 0.4`, or without the interval where there is none.
+/// `12.34 ± 0.56`: the interval with two digits and the mean with as many decimals; the mean alone
+/// where there is no interval.
 pub(crate) fn with_ci((mean, half): (f64, Option<f64>)) -> String {
     match half {
         None => short(mean),
+        Some(half) if half > 0.0 && half.log10() >= -4.0 => {
+            let decimals = (1.0 - half.log10().floor()).max(0.0) as usize;
+            format!("{mean:.decimals$} ± {half:.decimals$}")
+        }
         Some(half) => format!("{} ± {}", short(mean), short(half)),
     }
 }
 
 /// Three digits that mean something.
 pub(crate) fn short(value: f64) -> String {
-    let size = value.abs();
+    // 0.1 less the last bit is 0.1 too.
+    let size = value.abs() * (1.0 + 1e-9);
     match size {
         _ if size == 0.0 => "0".to_owned(),
         _ if size >= 100.0 => format!("{value:.0}"),
@@ -283,9 +289,22 @@ impl Judge<'_> {
         };
         let is_strict = matches!(claim.is, Comparison::Below { .. });
         let good = if is_strict { by < 0.0 } else { by <= 0.0 };
-        let place = format!("{} {}", group.scheme, describe(group.point));
+        // A claim on one sweep need not say which.
+        let sweep = match claim.on.sweep {
+            None if self.spec.sweeps.len() > 1 => &self.spec.sweeps[group.sweep].title,
+            _ => "",
+        };
+        let place = [sweep, group.scheme, &describe(group.point)];
+        let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
+        let place = place.join(", ");
         let own = with_ci((mean, spread));
-        let told = format!("{}: {own} {sign} {}", place.trim(), short(bound));
+        let bound = match &claim.is {
+            Comparison::Near { .. } => {
+                format!("{} to {}", short(bound - more.abs() + by), short(bound + more.abs() - by))
+            }
+            _ => short(bound),
+        };
+        let told = format!("{place}: {own} {sign} {bound}");
         // A bound that differs from run to run has a spread of its own: what counts is that of the
         // difference.
         let is_fixed = bounds.values().all(|value| Some(value) == bounds.values().next());
@@ -313,9 +332,15 @@ mod tests {
 
     #[test]
     fn numbers_are_told_with_three_digits() {
-        let told = [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234].map(short);
-        let expected = ["0", "123", "-12.3", "1.23", "0.123", "-0.0123", "0.00123", "1.2e-5"];
+        let told = [0.0, 123.4, -12.34, 1.234, 0.1234, -0.01234, 0.001234, 0.00001234, 0.1 - 1e-16]
+            .map(short);
+        let expected =
+            ["0", "123", "-12.3", "1.23", "0.123", "-0.0123", "0.00123", "1.2e-5", "0.100"];
         assert_eq!(told, expected);
-        assert_eq!(with_ci((12.34, Some(0.056))), "12.3 ± 0.0560");
+        let told = [(12.345, 0.056), (3357.4, 10.5), (0.05, 6.5e-4), (7e-5, 2e-5), (1.5, 0.0)];
+        let told = told.map(|(mean, half)| with_ci((mean, Some(half))));
+        let expected =
+            ["12.345 ± 0.056", "3357 ± 10", "0.05000 ± 0.00065", "7.0e-5 ± 2.0e-5", "1.50 ± 0"];
+        assert_eq!(told, expected);
     }
 }
