@@ -139,7 +139,9 @@ impl Report {
         self.add_row(what, ours, peer, None, target);
     }
 
-    /// Rounds of ours and a peer, each pair measured one right after the other.
+    /// Rounds of ours and a peer, each pair measured one right after the other. The ratio is the median
+    /// of the pairs': a machine whose clock changes between rounds has two speeds, and each side's
+    /// median can come from another one.
     pub(crate) fn add_pairs(
         &mut self,
         what: (&str, &'static str),
@@ -154,7 +156,7 @@ impl Report {
             peer.push(theirs);
             ratios.push(mine / theirs);
         }
-        self.add_row(what, &ours, (peer_name, &peer), ratios.quartiles(), target);
+        self.add_row(what, &ours, (peer_name, &peer), Some(&ratios), target);
     }
 
     fn add_row(
@@ -162,11 +164,12 @@ impl Report {
         (name, unit): (&str, &'static str),
         ours: &Samples,
         (peer_name, peer): (&str, &Samples),
-        pairs: Option<[f64; 2]>,
+        ratios: Option<&Samples>,
         target: Target,
     ) {
         let (mine, theirs) = (ours.median(), peer.median());
-        let ratio = mine / theirs;
+        let ratio = ratios.map_or(mine / theirs, Samples::median);
+        let pairs = ratios.and_then(Samples::quartiles);
         let word = match target.is_met(mine, ratio) {
             Some(true) => "PASS",
             Some(false) => "MISS",

@@ -302,6 +302,8 @@ impl Judge<'_> {
             Comparison::Near { .. } => {
                 format!("{} to {}", short(bound - more.abs() + by), short(bound + more.abs() - by))
             }
+            Comparison::AtMost { margin, .. } => short(bound + margin),
+            Comparison::AtLeast { margin, .. } => short(bound - margin),
             _ => short(bound),
         };
         let told = format!("{place}: {own} {sign} {bound}");
