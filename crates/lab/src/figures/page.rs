@@ -337,7 +337,14 @@ impl Report<'_> {
             }
             text.push('\n');
         }
+        let mut stated: Vec<String> = Vec::new();
+        for paper in &self.spec.paper {
+            if !stated.contains(&paper.stated) {
+                stated.push(paper.stated.clone());
+            }
+        }
         for (title, lines) in [
+            ("What stands behind the strokes:", &stated),
             ("Off-mode, mean over all runs:", &self.off_mode()),
             ("Not stated by the paper, and taken here:", &self.spec.not_stated),
         ] {
