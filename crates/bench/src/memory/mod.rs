@@ -50,17 +50,19 @@ pub(super) struct Batch {
 
 /// Buffers that go round, so that no side pays for allocating them.
 #[derive(Default)]
-pub(super) struct Pool(Vec<Vec<u8>>);
+pub(super) struct Pool(VecDeque<Vec<u8>>);
 
 impl Pool {
     /// With as many buffers as a turn takes, touched already: what memory costs at first is no server's
-    /// doing.
+    /// doing. They go round: were the last one back the next one taken, a buffer that only large turns
+    /// need would be in no cache, and a server whose turns differ in size would pay for it. (One that
+    /// sends each batch before it builds the next, as the edge does, has one buffer.)
     fn filled() -> Self {
-        Self(vec![vec![0; BATCH]; 64])
+        Self(vec![vec![0; BATCH]; 64].into())
     }
 
     fn get(&mut self) -> Vec<u8> {
-        self.0.pop().unwrap_or_else(|| Vec::with_capacity(BATCH))
+        self.0.pop_front().unwrap_or_else(|| Vec::with_capacity(BATCH))
     }
 }
 
@@ -323,7 +325,7 @@ pub(crate) fn download(
                     pipe.flying.push_back((now + path.delay, datagram.to_vec()));
                 }
             }
-            pool.0.push(batch.data);
+            pool.0.push_back(batch.data);
         }
         while let Some(datagram) = pipe.arrived(now) {
             client.on_datagram(epoch + now, &datagram);

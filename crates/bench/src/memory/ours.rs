@@ -98,7 +98,7 @@ impl Ours {
             data.resize(BATCH, 0);
             let transmit = self.endpoint.poll_transmit(handle, now, &mut data, SEGMENTS);
             let Some(transmit) = transmit else {
-                pool.0.push(data);
+                pool.0.push_back(data);
                 break;
             };
             let (len, segment) = (transmit.len, transmit.segment);

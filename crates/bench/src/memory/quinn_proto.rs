@@ -109,7 +109,7 @@ impl Server for Quinn {
                 let mut data = pool.get();
                 data.clear();
                 let Some(transmit) = inner.poll_transmit(now, SEGMENTS, &mut data) else {
-                    pool.0.push(data);
+                    pool.0.push_back(data);
                     break;
                 };
                 let len = transmit.size;
