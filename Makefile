@@ -80,7 +80,8 @@ lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	-$(TARGET)/release/mendcast lab run transport speed --out out
 	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'congestion*' --runs $(RUNS) --out out
-	$(TARGET)/release/mendcast lab results out > docs/results.md
+	$(TARGET)/release/mendcast lab results out > out/results.md
+	cp out/results.md docs/results.md
 
 web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }

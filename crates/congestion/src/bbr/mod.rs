@@ -12,9 +12,8 @@
 //!   bandwidth, and ProbeBW then needs half a minute to repair it).
 //! - Nor does a sender that the application limits: what it has in flight is what was written, not
 //!   what the path holds. Held to it, the next frame of a live stream leaves at the pace of the
-//!   last one's acknowledgements, in samples that count as the path's: at 5 % loss a stream of
-//!   4 Mbps that began with cached media came to think 12 Mbps to be 5 (`mendcast lab run
-//!   autorec-fig17` shows how long off-mode is, which follows from that).
+//!   last one's acknowledgements, in samples that count as the path's, and the estimate falls
+//!   towards the stream's own rate (off-mode of `mendcast lab run autorec-fig17` shows it).
 //! - The minimum window, four packets, also bounds recovery, and persistent congestion (RFC 9002,
 //!   section 7.6.2) goes to it instead of to one packet, without restoring the window afterwards.
 //! - Startup's window is twice the bandwidth-delay product (`startup_cwnd_gain` of

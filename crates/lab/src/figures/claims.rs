@@ -68,7 +68,7 @@ pub(crate) fn mean_ci(values: impl IntoIterator<Item = f64>) -> Option<(f64, Opt
 pub(crate) fn with_ci((mean, half): (f64, Option<f64>)) -> String {
     match half {
         None => short(mean),
-        Some(half) if half > 0.0 && half.log10() >= -4.0 => {
+        Some(half) if half >= 1e-4 => {
             let decimals = (1.0 - half.log10().floor()).max(0.0) as usize;
             format!("{mean:.decimals$} ± {half:.decimals$}")
         }

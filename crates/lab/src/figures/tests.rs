@@ -45,6 +45,12 @@ metric = "recovery_latency_ms"
 is = { falls = {} }
 
 [[claims]]
+text = "At level 3 they cost as much as on page 1."
+on = { scheme = "fixed", at = { level = 3 } }
+metric = "redundancy_cost"
+is = { near = { bound = 0.15, margin = 0.05 } }
+
+[[claims]]
 text = "Replicas cost nothing."
 on = { scheme = "fixed" }
 metric = "redundancy_cost"
@@ -105,6 +111,10 @@ fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
     assert_eq!(folder.read("report.html"), html);
     assert!(markdown(&[&std::env::temp_dir().join("nothing")]).is_err());
     let text = markdown(&[&folder.0]).expect("text");
+    assert!(text.contains("(fixed, level=1;congestion=bbr: "), "{text}");
+    assert!(text.contains("against 0.100 to 0.200"), "{text}");
+    assert!(text.contains("against at most 0.00100"), "{text}");
+    assert!(text.contains("- page 1\n"), "{text}");
     assert!(text.contains("**FAIL** (0 of 2) Replicas cost nothing. They do."), "{text}");
 }
 

@@ -1,5 +1,6 @@
 use super::super::formulas::*;
 use super::ms;
+use crate::Random;
 use core::time::Duration;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -145,6 +146,58 @@ fn every_argument_has_a_result() {
     assert_eq!(level_for_cost(1.0, 0.99, 10), 0);
     assert_eq!(level_for_latency(0.05, Duration::ZERO, Duration::ZERO, 10), 0);
     assert_eq!(level_for_cost(0.05, f64::NAN, 10), 0);
+}
+
+/// The model with losses in slots of 30 ms (Gilbert-Elliott: a good slot is followed by a bad one
+/// with the first chance, a bad one by a good one with the second; 1 % is lost in good slots, `bad`
+/// in bad ones), T_unit of 45 ms and three replicas evenly spaced: the mean recovery latency in ms, and the
+/// share of lost data that takes a second round.
+fn under_slots((to_bad, to_good): (f64, f64), bad: f64) -> (f64, f64) {
+    const SLOT: f64 = 30.0;
+    const T_UNIT: f64 = 45.0;
+    let mut random = Random::new(1);
+    let (mut latency, mut twice, mut again, mut lost) = (0.0, 0u32, 0u32, 0u32);
+    for _ in 0..400_000 {
+        let offset = random.fraction() * SLOT;
+        let mut slot = 0;
+        let mut is_bad = random.fraction() < to_bad / (to_bad + to_good);
+        let mut arrives = |at: f64| {
+            while slot < ((at + offset) / SLOT) as u32 {
+                slot += 1;
+                is_bad = random.fraction() < if is_bad { 1.0 - to_good } else { to_bad };
+            }
+            random.fraction() >= if is_bad { bad } else { 0.01 }
+        };
+        if arrives(0.0) {
+            continue;
+        }
+        lost += 1;
+        let copies = (0..4).map(|n| f64::from(n) * T_UNIT / 4.0);
+        let later = (1..).map(|n| (0.75 + f64::from(n)) * T_UNIT);
+        let first = copies.chain(later).find(|after| arrives(T_UNIT + after)).unwrap_or_default();
+        twice += u32::from(first > 0.0);
+        again += u32::from(first >= T_UNIT);
+        latency += first;
+    }
+    (latency / f64::from(twice), f64::from(again) / f64::from(lost))
+}
+
+#[test]
+fn under_bursts_recovery_takes_longer_than_the_formulas_have_it() {
+    // What experiments/formula-limits.toml tells beside what is measured.
+    let table = [
+        ((0.2, 0.8), 0.8, (25.0, 0.0157)),
+        ((0.05, 0.2), 0.4, (19.6, 0.0127)),
+        ((0.05, 0.2), 0.8, (68.0, 0.23)),
+    ];
+    for (chances, bad, (latency, share)) in table {
+        let found = under_slots(chances, bad);
+        assert!(close(found.0, latency, latency * 0.03), "{chances:?}, {bad}: {found:?}");
+        assert!(close(found.1, share, share * 0.08), "{chances:?}, {bad}: {found:?}");
+        let loss = 0.2 * bad + 0.8 * 0.01;
+        assert!(found.0 > recovery_latency(loss, ms(45), 3).as_secs_f64() * 1e3);
+        assert!(found.1 > deterioration_rate(loss, 3));
+    }
 }
 
 proptest! {
