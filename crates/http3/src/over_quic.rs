@@ -70,14 +70,11 @@ impl Server {
     /// Takes what happened on a stream of the transport.
     pub fn on_stream_event(&mut self, t: &mut OverQuic<'_>, event: StreamEvent) {
         match event {
-            StreamEvent::Opened(_) | StreamEvent::Writable(_) => {}
+            StreamEvent::Opened(_) | StreamEvent::Writable(_) | StreamEvent::Finished(_) => {}
             StreamEvent::Readable(id) => self.on_readable(t, id),
-            StreamEvent::Reset { id, code } => {
-                self.on_reset(t, id, code);
-                self.on_stream_closed(id);
-            }
+            StreamEvent::Reset { id, code } => self.on_reset(t, id, code),
             StreamEvent::Stopped { id, code } => self.on_stopped(t, id, code),
-            StreamEvent::Finished(id) => self.on_stream_closed(id),
+            StreamEvent::Closed(id) => self.on_stream_closed(id),
         }
     }
 }

@@ -34,7 +34,9 @@ impl Streams {
     /// The next event. Each event is told once until it happens again, and a stream waits in the
     /// queue at most once.
     pub fn poll_event(&mut self) -> Option<StreamEvent> {
-        let slot = self.events.pop_front()?;
+        let Some(slot) = self.events.pop_front() else {
+            return self.closed.pop_front().map(StreamEvent::Closed);
+        };
         let stream = self.table.at(slot);
         let id = stream.id;
         let bit = stream.events & stream.events.wrapping_neg();

@@ -155,6 +155,9 @@ pub enum StreamEvent {
     },
     /// The peer acknowledged all of our data and the end of the stream.
     Finished(StreamId),
+    /// The stream is over in both directions, however it ended, and all its other events were told:
+    /// the identifier never occurs again. Told once for every stream.
+    Closed(StreamId),
 }
 
 /// Events of a stream, as bits of [`Stream::events`]; told in this order.
@@ -274,6 +277,8 @@ pub struct Streams {
     remote: [RemoteStreams; 2],
     /// Streams with events, in the order in which they got the first.
     events: VecDeque<u32>,
+    /// Streams that are over and of which the application was not told that yet.
+    closed: VecDeque<StreamId>,
     schedule: Schedule,
     /// Scheduled streams that have only a FIN to send.
     scheduled_fins: usize,
@@ -313,6 +318,7 @@ impl Streams {
             local: Default::default(),
             remote: [local.max_streams_bidi, local.max_streams_uni].map(RemoteStreams::new),
             events: VecDeque::new(),
+            closed: VecDeque::new(),
             schedule: Schedule::default(),
             scheduled_fins: 0,
             unsent: 0,
@@ -412,6 +418,7 @@ impl Streams {
         let id = stream.id;
         self.cancel(slot, u8::MAX);
         self.table.remove(slot);
+        self.closed.push_back(id);
         if id.initiator() == Side::Client {
             let remote = &mut self.remote[lane(id.direction())];
             remote.closed += 1;
