@@ -135,8 +135,9 @@ impl UnitTable {
         self.tidy();
         self.by_age.push_back(key);
         if waiting && is_rest {
-            // The rest of a packet goes next: a peer keeps a limited number of gaps.
-            self.waiting.push_front(key);
+            // The rest of a packet goes right behind its first part: a peer keeps a limited number of
+            // gaps.
+            self.waiting.insert(1.min(self.waiting.len()), key);
         } else if waiting {
             self.waiting.push_back(key);
         }
