@@ -95,10 +95,11 @@ impl Connection {
     pub(super) fn skip_number(&mut self, ctx: &mut Context<'_>) {
         if self.data.ledger.next_number() == self.next_skip {
             self.data.ledger.skip_number();
-            // The distance grows with the numbers, so that skipping stays cheap and a peer that
-            // acknowledges ahead is still caught soon.
-            let spread = self.next_skip.clamp(64, 65_536);
-            self.next_skip += spread + ctx.rng.next_u64() % spread;
+            // About one in two windows: whoever acknowledges ahead is caught within a few round trips,
+            // however late it begins.
+            let packets = self.path.controller.window() / u64::from(self.path.mtud.current());
+            let spread = packets.clamp(64, 65_536);
+            self.next_skip += spread + ctx.rng.next_u64() % (2 * spread);
         }
     }
 
