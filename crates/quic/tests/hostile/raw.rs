@@ -344,6 +344,11 @@ impl Raw {
         &self.levels[place(ty)].numbers
     }
 
+    /// Names the connection by another of the server's IDs.
+    pub fn set_dcid(&mut self, id: &[u8]) {
+        self.dcid = id.to_vec();
+    }
+
     /// Leaves out packet numbers.
     pub fn skip_numbers(&mut self, ty: PacketType, count: u64) {
         self.levels[place(ty)].next += count;
