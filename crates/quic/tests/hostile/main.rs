@@ -8,6 +8,7 @@
 mod acknowledgements;
 mod attacks;
 mod budgets;
+mod costs;
 mod errors;
 mod fuzz;
 mod handshakes;

@@ -434,6 +434,11 @@ impl Raw {
         matches!(outcome, Outcome::Reply(_)).then_some(reply)
     }
 
+    /// Gives the server a datagram and takes nothing in return.
+    pub fn outcome_alone(&mut self, datagram: &mut [u8]) -> Outcome {
+        self.hand_over(datagram, &mut Vec::new())
+    }
+
     /// Gives the server a datagram; what became of it.
     pub fn outcome(&mut self, datagram: &mut [u8]) -> Outcome {
         let outcome = self.hand_over(datagram, &mut Vec::new());
