@@ -1,7 +1,7 @@
 //! Clients that break the rules: each ends with the error code that the RFC prescribes, or is
 //! ignored where the RFC says so, and costs the server a bounded amount of work and memory.
-//! `errors` are the transport and TLS cases that h3spec checks, and their neighbours; the others
-//! are floods and forgeries: `handshakes` before a connection exists and while it begins, `paths`
+//! `h3spec` are the cases that the tester of this name checks, by name, and `errors` their
+//! neighbours; the others are floods and forgeries: `handshakes` before a connection exists and while it begins, `paths`
 //! with addresses, connection IDs and resets, `acknowledgements` with packet numbers and keys,
 //! `attacks` the rest, and `fuzz` random clients.
 
@@ -9,9 +9,11 @@ mod acknowledgements;
 mod attacks;
 mod errors;
 mod fuzz;
+mod h3spec;
 mod handshakes;
 mod paths;
 mod raw;
+mod rows;
 #[path = "../common/server.rs"]
 mod server;
 

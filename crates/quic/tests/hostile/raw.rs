@@ -404,7 +404,8 @@ impl Raw {
         outcome
     }
 
-    fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
+    /// Gives the server a datagram, and leaves to the test what comes of it.
+    pub fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
         let addresses = Addresses { remote: self.address, local: None };
         let outcome =
             self.server.handle_datagram(self.now, addresses, Ecn::NotEct, datagram, reply);
