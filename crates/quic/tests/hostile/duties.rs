@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use mendcast_quic::wire::{
     AckFrame, ConnectionId, Frame, Frames, Header, LongType, PacketType, parse_header, put_crypto,
-    put_new_connection_id, put_path_challenge, put_ping, put_stream_header,
+    put_max_data, put_max_stream_data, put_new_connection_id, put_path_challenge, put_ping,
+    put_stream_header,
 };
 use mendcast_quic::{DropReason, Endpoint, Outcome, RetryPolicy};
 use units::{Ecn, StreamId};
@@ -478,4 +479,56 @@ fn stateless_resets_look_like_any_packet_and_are_shorter() {
     }
     // One token for one ID.
     assert!(tails.windows(2).all(|pair| pair[0] == pair[1]));
+}
+
+#[test]
+fn limits_that_fall_change_nothing_and_a_finished_stream_takes_nothing() {
+    // RFC 9000, sections 4.1, 4.5 and 13.3.
+    let mut raw = downloading(&honest(), 100_000);
+    raw.send(
+        PacketType::OneRtt,
+        &frames(|w| {
+            put_max_data(w, 0);
+            put_max_stream_data(w, StreamId(0), 0);
+        }),
+    );
+    for _ in 0..100 {
+        acknowledge_all(&mut raw);
+        raw.wait(10 * MS);
+    }
+    let handle = raw.handle.expect("a connection");
+    let connection = raw.server.connection(handle).expect("open");
+    assert_eq!(connection.unsent(StreamId(0)), Some(0), "all of it left");
+    connection.finish(StreamId(0)).expect("an open stream");
+    assert!(connection.write(StreamId(0), vec![1].into()).is_err());
+    assert_eq!(raw.close, None);
+}
+
+#[test]
+fn a_token_of_another_address_lifts_no_limit() {
+    // RFC 9000, section 8.1.4.
+    let mut first = connected();
+    let handle = first.handle.expect("a connection");
+    first.server.send_new_token(handle, first.now, b"own");
+    first.collect();
+    let token = first.token_of_server.take().expect("a NEW_TOKEN frame");
+    first.server.remove(handle);
+    let mut raw = Raw::new(first.server, client_tls(b"test"), &honest());
+    raw.token = token;
+    raw.address.set_ip(ELSEWHERE);
+    let hello = raw.hello();
+    raw.initial(&hello);
+    let sent = 1_200 * hello.len().div_ceil(900);
+    raw.wait(5_000 * MS);
+    assert!(raw.server_bytes > 0 && raw.server_bytes <= 3 * sent, "{} {sent}", raw.server_bytes);
+}
+
+#[test]
+fn connection_ids_above_20_bytes_are_of_no_version_1_packet() {
+    // RFC 9000, section 17.2.
+    let mut raw = Raw::without_tls(endpoint());
+    for (dcid, scid) in [(&[1; 21][..], &[2; 8][..]), (&[1; 8], &[2; 21])] {
+        let outcome = raw.outcome(&mut long(1, dcid, scid, 1_200));
+        assert!(matches!(outcome, Outcome::Dropped(DropReason::Header(_))), "{outcome:?}");
+    }
 }

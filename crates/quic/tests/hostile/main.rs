@@ -1,13 +1,14 @@
 //! Clients that break the rules: each ends with the error code that the RFC prescribes, or is
 //! ignored where the RFC says so, and costs the server a bounded amount of work and memory.
 //! `h3spec` are the cases that the tester of this name checks, by name, `errors` their neighbours,
-//! `duties` what a client of any kind is owed; the others are floods and forgeries: `handshakes`
+//! `duties` and `clocks` what a client of any kind is owed; the others are floods and forgeries: `handshakes`
 //! before a connection exists and while it begins, `paths` with addresses, connection IDs and
 //! resets, `acknowledgements` with packet numbers and keys, `attacks` the rest, and `fuzz` random
 //! clients.
 
 mod acknowledgements;
 mod attacks;
+mod clocks;
 mod duties;
 mod errors;
 mod fuzz;
