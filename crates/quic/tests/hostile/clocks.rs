@@ -66,6 +66,8 @@ fn the_probes_of_a_handshake_come_after_999_ms_and_at_doubling_distances() {
     let sent = times(&raw, PacketType::Initial, begin);
     let waits = gaps(&sent);
     assert_eq!(waits[..3], [999 * MS, 1_998 * MS, 3_996 * MS], "{sent:?}");
+    // Section 6.2.4: both spaces at a time.
+    assert_eq!(times(&raw, PacketType::Handshake, begin)[..3], sent[..3]);
 }
 
 #[test]
@@ -73,7 +75,7 @@ fn probes_come_at_growing_distances_ask_for_an_answer_and_declare_nothing_lost()
     // RFC 9002, sections 6.2, 6.2.1 and 6.2.4.
     let mut raw = quiet_download(400_000);
     let lost = connection(&mut raw).stats().packets_lost;
-    let begin = raw.now;
+    let (begin, in_flight) = (raw.now, connection(&mut raw).in_flight());
     raw.wait(Duration::from_secs(4));
     let waits = gaps(&times(&raw, PacketType::OneRtt, begin));
     let tail = &waits[waits.len() - 4..];
@@ -81,6 +83,8 @@ fn probes_come_at_growing_distances_ask_for_an_answer_and_declare_nothing_lost()
         assert_eq!(pair[1], pair[0] * 2, "{waits:?}");
     }
     assert_eq!(connection(&mut raw).stats().packets_lost, lost);
+    // Section 7.5: they count as in flight.
+    assert!(connection(&mut raw).in_flight() > in_flight);
 }
 
 #[test]
@@ -158,4 +162,29 @@ fn what_the_client_knows_to_be_acknowledged_is_not_reported_again() {
     // The newest packets always are.
     assert!(after[0].end() > before[0].end(), "{before:?} {after:?}");
     assert!(after.iter().all(|range| range.start() > before[1].end()), "{before:?} {after:?}");
+}
+
+#[test]
+fn a_round_trip_is_measured_by_the_largest_number_and_by_packets_that_ask_for_an_answer() {
+    // RFC 9002, section 5.1.
+    let mut raw = connected();
+    let numbers = raw.numbers(PacketType::OneRtt).to_vec();
+    let samples = |raw: &mut Raw| connection(raw).rtt().first_sample();
+    // Two packets draw an acknowledgement that is alone in its packet.
+    for _ in 0..2 {
+        raw.send(PacketType::OneRtt, &frames(put_ping));
+    }
+    let alone = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
+    assert!(numbers.last() < Some(&alone));
+    raw.send(PacketType::OneRtt, &ack(alone, alone));
+    assert_eq!(samples(&mut raw), None);
+    // A frame that reports it again and others anew measures nothing.
+    raw.wait(30 * MS);
+    raw.send(PacketType::OneRtt, &ack(numbers[0], alone));
+    assert_eq!(samples(&mut raw), None);
+    // A probe is both.
+    raw.wait(Duration::from_secs(2));
+    let probe = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
+    raw.send(PacketType::OneRtt, &ack(probe, probe));
+    assert!(samples(&mut raw).is_some());
 }

@@ -160,13 +160,99 @@ fn packet_numbers_only_rise() {
 }
 
 #[test]
-fn reserved_bits_and_the_spin_bit_are_zero() {
-    // RFC 9000, sections 17.2, 17.3.1 and 17.4.
+fn packets_have_frames_zero_bits_and_the_ids_that_the_client_chose() {
+    // RFC 9000, sections 12.4, 17.2, 17.3.1 and 17.4.
     let raw = connected();
     for packet in &raw.opened {
         let zero = if packet.ty == PacketType::OneRtt { 0x38 } else { 0x0c };
         assert_eq!(packet.first & zero, 0, "{:?} {}", packet.ty, packet.number);
+        assert!(!packet.payload.is_empty());
     }
+    // Sections 7.2 and 12.2: in every packet of every datagram.
+    for datagram in &raw.datagrams {
+        let mut rest = &datagram.bytes[..];
+        while !rest.is_empty() {
+            let (dcid, end) = match parse_header(rest, SCID.len()) {
+                Ok(Header::Long { dcid, end, .. }) => (dcid, end),
+                Ok(Header::Short { dcid, .. }) => (dcid, rest.len()),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(dcid.as_slice(), SCID);
+            rest = &rest[end..];
+        }
+    }
+}
+
+#[test]
+fn the_servers_parameters_are_said_once_and_leave_room_for_http_3() {
+    let raw = connected();
+    let tls = raw.tls.as_ref().expect("TLS");
+    let mut rest = tls.quic_transport_parameters().expect("the handshake is over");
+    let take = |rest: &mut &[u8]| {
+        let length = 1 << (rest[0] >> 6);
+        let (number, behind) = rest.split_at(length);
+        *rest = behind;
+        let first = u64::from(number[0] & 0x3f);
+        number[1..].iter().fold(first, |value, &byte| value << 8 | u64::from(byte))
+    };
+    let mut parameters = std::collections::BTreeMap::new();
+    while !rest.is_empty() {
+        let id = take(&mut rest);
+        let length = take(&mut rest) as usize;
+        // RFC 9000, section 7.4.
+        assert_eq!(parameters.insert(id, &rest[..length]), None, "{id:#x} twice");
+        rest = &rest[length..];
+    }
+    let value = |id: u64| parameters.get(&id).copied().map(|mut value: &[u8]| take(&mut value));
+    // Section 18.2: active_connection_id_limit, and no preferred_address.
+    assert!(value(0x0e).is_none_or(|limit| limit >= 2));
+    assert!(!parameters.contains_key(&0x0d));
+    // RFC 9114, section 6.1: 100 requests with windows; section 6.2: three streams of the other
+    // kind, with 1,024 bytes each.
+    assert!(value(0x08) >= Some(100) && value(0x06) > Some(0) && value(0x04) > Some(0));
+    assert!(value(0x09) >= Some(3) && value(0x07) >= Some(1_024));
+}
+
+#[test]
+fn an_answer_takes_the_acknowledgement_along() {
+    // RFC 9000, sections 12.2, 13.2 and 13.2.1.
+    let mut raw = connected();
+    raw.wait(100 * MS);
+    acknowledge_all(&mut raw);
+    raw.wait(100 * MS);
+    raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
+    let since = raw.opened.len();
+    let handle = raw.handle.expect("a connection");
+    let connection = raw.server.connection(handle).expect("open");
+    connection.write(StreamId(0), vec![7; 100].into()).expect("an open stream");
+    connection.finish(StreamId(0)).expect("an open stream");
+    raw.collect();
+    let answer = raw.opened[since..]
+        .iter()
+        .find(|packet| has(packet, |f| matches!(f, Frame::Stream { .. })))
+        .expect("an answer");
+    assert!(has(answer, |f| matches!(f, Frame::Ack(_))));
+    assert!(has(
+        answer,
+        |f| matches!(f, Frame::Stream { fin: true, data, .. } if data.len() == 100)
+    ));
+}
+
+#[test]
+fn a_packet_whose_range_is_no_longer_reported_is_still_a_duplicate() {
+    // RFC 9000, sections 12.3 and 13.2.3.
+    let mut raw = connected();
+    let old = raw.packet(PacketType::OneRtt, &frames(put_ping));
+    raw.deliver(&mut old.clone());
+    for _ in 0..200 {
+        raw.skip_numbers(PacketType::OneRtt, 1);
+        raw.send(PacketType::OneRtt, &frames(put_ping));
+    }
+    let handle = raw.handle.expect("a connection");
+    let dropped = |raw: &mut Raw| raw.server.connection(handle).expect("open").stats().dropped;
+    let before = dropped(&mut raw);
+    raw.deliver(&mut old.clone());
+    assert_ne!(dropped(&mut raw), before);
 }
 
 #[test]
@@ -310,6 +396,7 @@ fn responses_and_challenges_are_in_full_datagrams_where_they_may_be() {
     let mut raw = connected();
     raw.address.set_ip(ELSEWHERE);
     raw.send(PacketType::OneRtt, &full_challenge());
+    // At once, before any time has passed.
     let answer = raw.datagrams.iter().find(|d| d.to == raw.address).expect("PATH_RESPONSE");
     assert!(answer.bytes.len() >= 1_200, "{}", answer.bytes.len());
     assert!(raw.opened.iter().any(|p| has(p, |f| matches!(f, Frame::PathResponse([1, ..])))));
@@ -350,7 +437,9 @@ fn a_close_goes_into_every_space_that_the_client_may_read() {
             packet.ty == ty && has(packet, |f| matches!(f, Frame::ConnectionClose { .. }))
         })
     };
-    assert!(closed(PacketType::Initial) && closed(PacketType::Handshake));
+    for ty in [PacketType::Initial, PacketType::Handshake, PacketType::OneRtt] {
+        assert!(closed(ty), "{ty:?}");
+    }
     // After it: in a 1-RTT packet.
     let mut raw = connected();
     let since = raw.opened.len();
