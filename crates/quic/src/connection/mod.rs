@@ -102,6 +102,7 @@ struct Peer {
     max_ack_delay: Duration,
     idle_timeout: Duration,
     active_connection_id_limit: u64,
+    max_udp_payload_size: u64,
     grease_quic_bit: bool,
 }
 
@@ -113,6 +114,7 @@ impl Default for Peer {
             max_ack_delay: Duration::from_millis(25),
             idle_timeout: Duration::ZERO,
             active_connection_id_limit: 2,
+            max_udp_payload_size: 65_527,
             grease_quic_bit: false,
         }
     }
@@ -134,6 +136,8 @@ pub struct Connection {
     /// next unit.
     contents: Vec<Vec<StreamRange>>,
     path: Path,
+    /// The mark of the newest path.
+    generations: u8,
     /// The last validated path, while the present one is not.
     previous: Option<Previous>,
     /// Path validation frames owed, and where to.
@@ -156,6 +160,8 @@ pub struct Connection {
     eliciting_since_received: bool,
     /// The next packet number to leave out.
     next_skip: u64,
+    /// Fixed bits of the next packets, by the low bits of their numbers.
+    grease: u64,
     /// Tells whether a key update was asked for and is not done yet.
     update_keys: bool,
     info: Option<Box<HandshakeInfo>>,
@@ -227,6 +233,7 @@ impl Connection {
             recovery: Recovery::new((config.scheme)(), config.guard.clone(), now),
             contents: Vec::new(),
             path,
+            generations: 0,
             previous: None,
             off_path: VecDeque::new(),
             local_ids,
@@ -242,6 +249,7 @@ impl Connection {
             idle_reference: now,
             eliciting_since_received: false,
             next_skip: 16 + accepted.seed % 64,
+            grease: accepted.seed,
             update_keys: false,
             info: Some(Box::new(info)),
             stats: Stats { token: accepted.token_use, ..Stats::default() },
@@ -295,7 +303,7 @@ impl Connection {
         if !matches!(self.state, State::Open) {
             return;
         }
-        let until = now + 3 * self.pto();
+        let until = now + self.linger();
         self.state = State::Closing { until, due: true, received: 0, answer_at: 1 };
         self.conclude(now, reason);
     }
@@ -304,8 +312,7 @@ impl Connection {
         if matches!(self.state, State::Drained | State::Draining { .. }) {
             return;
         }
-        // RFC 9000, section 10.2: "at least three times the current PTO".
-        let until = now + 3 * self.pto();
+        let until = now + self.linger();
         self.state = State::Draining { until };
         self.conclude(now, reason);
     }

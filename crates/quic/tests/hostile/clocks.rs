@@ -8,7 +8,7 @@ use mendcast_quic::wire::{Frame, Frames, PacketType, put_crypto, put_ping};
 use mendcast_quic::{Connection, Endpoint, TransportConfig};
 use units::Timestamp;
 
-use crate::raw::{Parameters, Raw, ack, frames, honest, id, varint};
+use crate::raw::{Raw, ack, frames, generous, honest, varint};
 use crate::{client, client_tls, config, connected, downloading};
 
 const MS: Duration = Duration::from_millis(1);
@@ -16,15 +16,6 @@ const MS: Duration = Duration::from_millis(1);
 fn connection(raw: &mut Raw) -> &mut Connection {
     let handle = raw.handle.expect("a connection");
     raw.server.connection(handle).expect("not removed")
-}
-
-/// Windows that hold nothing back.
-fn generous() -> Parameters {
-    let mut parameters = honest();
-    parameters.retain(|(id, _)| *id == id::INITIAL_SOURCE_CONNECTION_ID);
-    parameters.push((id::INITIAL_MAX_DATA, varint(1 << 40)));
-    parameters.push((id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL, varint(1 << 40)));
-    parameters
 }
 
 /// When packets of a type were sent that ask for an acknowledgement, each time once.
@@ -125,7 +116,8 @@ fn a_closing_connection_stays_for_three_probe_time_outs_and_then_goes() {
 fn an_idle_time_out_is_no_shorter_than_three_probe_time_outs() {
     // RFC 9000, section 10.1.
     let mut config = config();
-    let transport = TransportConfig { idle_timeout: MS, ..TransportConfig::default() };
+    let idle_timeout = Duration::from_secs(2);
+    let transport = TransportConfig { idle_timeout, ..TransportConfig::default() };
     config.transport = Arc::new(transport);
     let mut raw = Raw::new(Endpoint::new(config, [3; 32]), client_tls(b"test"), &honest());
     raw.connect();

@@ -263,6 +263,8 @@ fn acknowledgements_in_0_rtt() {
         let tls = client_tls(b"test");
         let mut first = Raw::new(endpoint(), tls.clone(), &honest());
         first.connect();
+        let handle = first.handle.expect("a connection");
+        first.server.remove(handle);
         let mut raw = Raw::new(first.server, tls, &honest());
         let hello = raw.hello();
         assert!(raw.take_early_keys(), "the first connection left a ticket");

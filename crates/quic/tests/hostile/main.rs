@@ -1,13 +1,15 @@
 //! Clients that break the rules: each ends with the error code that the RFC prescribes, or is
 //! ignored where the RFC says so, and costs the server a bounded amount of work and memory.
 //! `h3spec` are the cases that the tester of this name checks, by name, `errors` their neighbours,
-//! `duties` and `clocks` what a client of any kind is owed; the others are floods and forgeries: `handshakes`
-//! before a connection exists and while it begins, `paths` with addresses, connection IDs and
-//! resets, `acknowledgements` with packet numbers and keys, `attacks` the rest, and `fuzz` random
+//! `duties` and `clocks` what a client of any kind is owed; the others are floods and forgeries:
+//! `handshakes` before a connection exists and while it begins, `paths` with addresses, connection
+//! IDs and resets, `acknowledgements` with packet numbers and keys, `budgets` with addresses that
+//! may get little, `withheld` with what is never acknowledged, `attacks` the rest, and `fuzz` random
 //! clients.
 
 mod acknowledgements;
 mod attacks;
+mod budgets;
 mod clocks;
 mod duties;
 mod errors;
@@ -19,6 +21,7 @@ mod raw;
 mod rows;
 #[path = "../common/server.rs"]
 mod server;
+mod withheld;
 
 use std::sync::Arc;
 
@@ -65,10 +68,15 @@ pub fn connected() -> Raw {
 pub fn downloading(parameters: &Parameters, len: usize) -> Raw {
     let mut raw = client(parameters);
     raw.connect();
+    download(&mut raw, len);
+    raw
+}
+
+/// Makes a request, which is answered with `len` bytes.
+pub fn download(raw: &mut Raw, len: usize) {
     raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
     let handle = raw.handle.expect("a connection");
     let connection = raw.server.connection(handle).expect("open");
     connection.write(StreamId(0), Bytes::from(vec![7; len])).expect("an open stream");
     raw.collect();
-    raw
 }
