@@ -8,8 +8,8 @@
 //! that the RFCs name for it.
 //!
 //! Bodies are pulled: DATA is read from the transport only in [`Server::read_body`], so a body
-//! that nobody reads stays under the stream's flow control. Frame headers are read to the byte,
-//! never beyond. Memory per connection is bounded by [`Config`] and by the number of streams that
+//! that nobody reads stays under the stream's flow control, but for one chunk of a few kilobytes.
+//! Memory per connection is bounded by [`Config`] and by the number of streams that
 //! the transport admits.
 
 #![forbid(unsafe_code)]

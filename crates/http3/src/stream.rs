@@ -7,7 +7,7 @@ use bytes::Bytes;
 use units::StreamId;
 
 use crate::error::{ConnectionError, Failure, code};
-use crate::frame::{self, Collect, Pause, Varints};
+use crate::frame::{self, Collect, Input, Pause, Varints};
 use crate::priority::Priority;
 use crate::qpack::{self, DecodeError, Field};
 use crate::request;
@@ -17,6 +17,7 @@ use crate::transport::Transport;
 /// A request whose response is not finished.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
+    input: Input,
     frame: Frame,
     phase: Phase,
     content_length: Option<u64>,
@@ -80,6 +81,7 @@ pub(crate) enum Stop {
 impl RequestStream {
     pub(crate) fn new(priority_update: Option<Priority>) -> Self {
         Self {
+            input: Input::default(),
             frame: Frame::next(),
             phase: Phase::Head,
             content_length: None,
@@ -95,7 +97,7 @@ impl RequestStream {
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         let payload = if let Frame::Fields(payload) = &self.frame { payload.heap() } else { 0 };
-        size_of::<Self>() + payload
+        size_of::<Self>() + self.input.heap() + payload
     }
 
     /// Whether everything that the client sent has been read.
@@ -114,7 +116,7 @@ impl RequestStream {
     ) -> Result<Stop, Failure> {
         loop {
             let pause = match &mut self.frame {
-                Frame::Header(header) => match header.poll(t, id) {
+                Frame::Header(header) => match header.poll(t, id, &mut self.input) {
                     Ok([kind, length]) => {
                         self.frame = self.begin(kind, length, limit)?;
                         continue;
@@ -125,7 +127,7 @@ impl RequestStream {
                     }
                     Err(pause) => pause,
                 },
-                Frame::Fields(payload) => match payload.poll(t, id) {
+                Frame::Fields(payload) => match payload.poll(t, id, &mut self.input) {
                     Ok(section) => {
                         self.on_fields(t, id, &section, limit, events)?;
                         self.frame = Frame::next();
@@ -133,7 +135,7 @@ impl RequestStream {
                     }
                     Err(pause) => pause,
                 },
-                Frame::Skip(remaining) => match frame::skip(t, id, remaining) {
+                Frame::Skip(remaining) => match self.input.skip(t, id, remaining) {
                     Ok(()) => {
                         self.frame = Frame::next();
                         continue;
@@ -157,7 +159,7 @@ impl RequestStream {
     ) -> Result<Option<Bytes>, Failure> {
         let Frame::Data(remaining) = &mut self.frame else { return Ok(None) };
         let max = usize::try_from(*remaining).unwrap_or(usize::MAX).min(max.max(1));
-        match frame::read(t, id, max) {
+        match self.input.take(t, id, max) {
             Ok(data) => {
                 *remaining -= data.len() as u64;
                 if *remaining == 0 {

@@ -81,6 +81,8 @@ struct Mock {
     /// The most that one read gives.
     chunk: usize,
     early: bool,
+    /// How often something was read.
+    reads: usize,
 }
 
 impl Mock {
@@ -122,6 +124,7 @@ impl Transport for Mock {
 
     fn read(&mut self, id: StreamId, max: usize) -> Read {
         let max = max.min(self.chunk);
+        self.reads += 1;
         let Some(stream) = self.streams.get_mut(&id) else { return Read::Unknown };
         assert!(max > 0, "a read of nothing");
         if stream.stopped.is_some() {
@@ -173,6 +176,7 @@ impl Pair {
             opened: 0,
             chunk: usize::MAX,
             early: false,
+            reads: 0,
         };
         let mut pair = Self { server: Server::new(config), t };
         pair.server.start(&mut pair.t);

@@ -54,7 +54,7 @@ fn a_get_is_one_event_and_its_response_follows() {
 }
 
 #[test]
-fn content_stays_in_the_transport_until_it_is_asked_for() {
+fn content_but_a_chunk_stays_in_the_transport_until_it_is_asked_for() {
     let mut pair = Pair::new();
     pair.send(request(0), &[headers(&POST), data(&[1; 5_000]), data(&[2; 5_000])].concat());
     pair.send(request(0), b"");
@@ -63,8 +63,7 @@ fn content_stays_in_the_transport_until_it_is_asked_for() {
         matches!(events[..], [Event::Request { end: false, .. }, Event::BodyReadable(_)]),
         "{events:?}"
     );
-    let waiting = pair.t.stream(request(0)).incoming.len();
-    assert_eq!(waiting, 5_000 + data(&[2; 5_000]).len(), "not even the next frame header is read");
+    assert!(pair.t.stream(request(0)).incoming.len() > 5_000, "a chunk is read at most");
 
     let BodyRead::Data(first) = pair.server.read_body(&mut pair.t, request(0), 100) else {
         panic!("content is there")
@@ -85,6 +84,18 @@ fn content_stays_in_the_transport_until_it_is_asked_for() {
         "{events:?}"
     );
     assert_eq!(pair.body(request(0)).1, BodyRead::End);
+}
+
+#[test]
+fn many_small_frames_take_few_reads_of_the_transport() {
+    let mut pair = Pair::new();
+    let empty = frame(0x21, b"").repeat(700);
+    for id in [request(0), CONTROL] {
+        pair.t.reads = 0;
+        pair.send(id, &empty);
+        assert!(pair.t.reads <= 2, "{} reads", pair.t.reads);
+    }
+    assert_eq!(pair.close_code(), None);
 }
 
 #[test]
@@ -232,7 +243,7 @@ fn a_reset_that_is_seen_by_reading_counts_like_one_that_is_reported() {
     pair.send(request(0), &[headers(&POST), data(b"abc")].concat());
     pair.events();
     pair.t.stream(request(0)).peer_reset = Some(0x77);
-    assert_eq!(pair.body(request(0)), (vec![], BodyRead::Gone));
+    assert_eq!(pair.body(request(0)).1, BodyRead::Gone);
     assert_eq!(pair.events(), [Event::Cancelled { id: request(0), code: 0x77 }]);
 }
 

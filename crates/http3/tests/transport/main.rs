@@ -9,6 +9,7 @@ mod raw;
 #[path = "../../../quic/tests/common/server.rs"]
 mod server;
 
+mod costs;
 mod ends;
 
 use std::sync::Arc;
