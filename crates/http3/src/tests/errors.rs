@@ -192,7 +192,8 @@ fn the_number_of_open_unidirectional_streams_is_bounded() {
     for index in 3..1_000 {
         let id = StreamId::new(Side::Client, Direction::Unidirectional, index);
         pair.send(id, &varint(GREASE));
-        pair.server.on_stream_closed(id);
+        pair.send_fin(id, &[]);
+        pair.acknowledge();
     }
     assert_eq!(pair.close_code(), None, "one at a time");
     for index in 1_000..1_100 {

@@ -187,7 +187,7 @@ fn priorities_come_from_the_field_and_an_update_goes_before_it() {
     server.respond(t, request(0), 200, &[], true).expect("in order");
     pair.send(CONTROL, &priority_update(request(0), "u=7"));
     assert_eq!(of(&mut pair, 0), Some((7, false)));
-    pair.server.on_stream_closed(request(0));
+    pair.acknowledge();
     pair.send(CONTROL, &priority_update(request(0), "u=2"));
     assert_eq!(of(&mut pair, 0), Some((7, false)));
 }
@@ -209,16 +209,19 @@ fn cancellation_by_the_client_ends_both_directions_and_is_told_once() {
         pair.send(request(0), &headers(&POST));
         pair.events();
         if stop {
-            pair.server.on_stopped(&mut pair.t, request(0), 0x77);
+            pair.stop(request(0), 0x77);
         }
         pair.reset(request(0), 0x77);
-        pair.server.on_stopped(&mut pair.t, request(0), 0x77);
+        pair.stop(request(0), 0x77);
         pair.server.on_readable(&mut pair.t, request(0));
-        pair.server.on_stream_closed(request(0));
+        pair.acknowledge();
         assert_eq!(pair.events(), [Event::Cancelled { id: request(0), code: 0x77 }]);
         let stream = pair.t.stream(request(0));
-        assert_eq!(stream.reset, Some(H3_REQUEST_CANCELLED));
+        // The transport answers STOP_SENDING with the client's code.
+        assert_eq!(stream.reset, Some(if stop { 0x77 } else { H3_REQUEST_CANCELLED }));
         assert_eq!(stream.stopped, Some(H3_REQUEST_CANCELLED));
+        assert!(stream.closed);
+        assert_eq!(pair.server.requests.len(), 0);
     }
 }
 
@@ -255,9 +258,10 @@ fn cancellation_by_the_application_is_silent() {
     let Pair { server, t } = &mut pair;
     server.cancel(t, request(0), H3_REQUEST_CANCELLED);
     server.cancel(t, request(0), H3_NO_ERROR);
-    server.on_stream_closed(request(0));
     assert_eq!(t.stream(request(0)).reset, Some(H3_REQUEST_CANCELLED));
     assert_eq!(t.stream(request(0)).stopped, Some(H3_REQUEST_CANCELLED));
+    pair.reset(request(0), H3_REQUEST_CANCELLED);
+    pair.acknowledge();
     assert_eq!(pair.events(), []);
 }
 
@@ -301,7 +305,7 @@ fn an_idle_connection_takes_less_than_a_kilobyte_whatever_it_served() {
     pair.events();
     for index in 0..100 {
         pair.server.respond(&mut pair.t, request(index), 200, &[], true).expect("in order");
-        pair.server.on_stream_closed(request(index));
+        pair.acknowledge();
     }
     assert!(pair.server.heap() < 1_024, "{} bytes", pair.server.heap());
     assert!(size_of::<Server>() < 512, "{} bytes", size_of::<Server>());
