@@ -234,7 +234,7 @@ impl Control {
                     Ok(payload) => {
                         let kind = *kind;
                         self.frame = ControlFrame::default();
-                        match self.on_frame(kind, &payload)? {
+                        match self.on_frame(t.request_limit(), kind, &payload)? {
                             Some(signal) => return Ok(Outcome::Signal(signal)),
                             None => continue,
                         }
@@ -289,7 +289,12 @@ impl Control {
         Ok(ControlFrame::Payload(kind, Collect::new(length as usize)))
     }
 
-    fn on_frame(&mut self, kind: u64, payload: &Bytes) -> Result<Option<Signal>, ConnectionError> {
+    fn on_frame(
+        &mut self,
+        request_limit: u64,
+        kind: u64,
+        payload: &Bytes,
+    ) -> Result<Option<Signal>, ConnectionError> {
         let id_error = |reason| Err(ConnectionError::new(code::H3_ID_ERROR, reason));
         let mut rest = &payload[..];
         if kind == frame::SETTINGS {
@@ -305,6 +310,10 @@ impl Control {
                 // connection error of type H3_ID_ERROR".
                 if !is_request {
                     return id_error("a priority for a stream that is no request");
+                }
+                // And one "that is beyond the stream limits" SHOULD be.
+                if id.index() >= request_limit {
+                    return id_error("a priority for a stream beyond the limit");
                 }
                 return Ok(Some(Signal::Priority(id, Priority::parse(rest))));
             }

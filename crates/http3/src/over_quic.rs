@@ -21,6 +21,10 @@ impl Transport for OverQuic<'_> {
         self.now
     }
 
+    fn request_limit(&self) -> u64 {
+        self.connection.peer_stream_limit(Direction::Bidirectional)
+    }
+
     fn open_uni(&mut self) -> Option<StreamId> {
         self.connection.open(Direction::Unidirectional)
     }

@@ -37,6 +37,9 @@ pub trait Transport {
     /// The time of the call.
     fn now(&self) -> Timestamp;
 
+    /// How many request streams the client was allowed to open so far.
+    fn request_limit(&self) -> u64;
+
     /// Opens a unidirectional stream; `None` when the peer allows no more.
     fn open_uni(&mut self) -> Option<StreamId>;
 

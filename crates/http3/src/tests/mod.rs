@@ -103,6 +103,7 @@ struct Mock {
     /// How often something was read.
     reads: usize,
     now: Timestamp,
+    request_limit: u64,
 }
 
 impl Mock {
@@ -114,6 +115,10 @@ impl Mock {
 impl Transport for Mock {
     fn now(&self) -> Timestamp {
         self.now
+    }
+
+    fn request_limit(&self) -> u64 {
+        self.request_limit
     }
 
     fn open_uni(&mut self) -> Option<StreamId> {
@@ -203,6 +208,7 @@ impl Pair {
             early: false,
             reads: 0,
             now: Timestamp::from_millis(1),
+            request_limit: 200,
         };
         let mut pair = Self { server: Server::new(config), t };
         pair.server.start(&mut pair.t);

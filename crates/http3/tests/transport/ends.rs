@@ -1,4 +1,4 @@
-//! What HTTP/3 keeps of streams that are over: nothing.
+//! What HTTP/3 keeps of streams that are over: nothing. And what it does with those that never end.
 
 use mendcast_quic::wire::{put_reset_stream, put_stop_sending};
 
@@ -6,7 +6,10 @@ use super::*;
 
 /// RFC 9114, section 8.1.
 const H3_REQUEST_CANCELLED: u64 = 0x10c;
+const H3_NO_ERROR: u64 = 0x100;
 const H3_EXCESSIVE_LOAD: u64 = 0x107;
+const H3_ID_ERROR: u64 = 0x108;
+const H3_REQUEST_INCOMPLETE: u64 = 0x10d;
 
 /// Finishes a graceful shutdown; whether no request is left.
 fn drains(pair: &mut Pair) -> bool {
@@ -87,4 +90,56 @@ fn unknown_unidirectional_streams_at_the_same_time_are_bounded() {
         }
     }
     panic!("200 streams are open");
+}
+
+#[test]
+fn a_priority_for_a_request_that_cannot_be_made_yet_ends_the_connection() {
+    let update = |id| [vec![0x80, 0x0f, 0x07, 0x00], varint(2), varint(id)].concat();
+    let mut pair = Pair::new();
+    // The first hundred requests are allowed at once.
+    pair.send(&stream(CONTROL, 3, &update(4 * 99), false));
+    assert_eq!(pair.raw.close_by_server(), None);
+    pair.send(&stream(CONTROL, 10, &update(4 * 100), false));
+    assert_eq!(pair.raw.close_by_server(), Some(H3_ID_ERROR));
+}
+
+#[test]
+fn pings_and_dripping_heads_hold_no_connection() {
+    let mut pair = Pair::new();
+    pair.send(&stream(StreamId(0), 0, &GET[..1], false));
+    for second in 1..=41 {
+        assert_eq!(pair.raw.close_by_server(), None, "after {second} s");
+        pair.wait(Duration::from_secs(1));
+        pair.send(&[0x01]);
+        if second < GET.len() as u64 - 1 {
+            let byte = &GET[second as usize..][..1];
+            pair.send(&stream(StreamId(0), second, byte, false));
+        }
+        let is_reset = pair.has_received(&frames(|w| {
+            put_reset_stream(w, StreamId(0), H3_REQUEST_INCOMPLETE, 0);
+        }));
+        assert_eq!(is_reset, second >= 10, "after {second} s");
+    }
+    assert_eq!(pair.events, []);
+    assert_eq!(pair.raw.close_by_server(), Some(H3_NO_ERROR));
+}
+
+#[test]
+fn a_response_that_goes_on_holds_the_connection() {
+    let mut pair = Pair::new();
+    pair.send(&stream(StreamId(0), 0, &GET, true));
+    pair.with_server(|server, t| server.respond(t, StreamId(0), 200, &[], false)).expect("open");
+    for _ in 0..100 {
+        pair.wait(Duration::from_secs(1));
+        pair.send(&[0x01]);
+    }
+    assert_eq!(pair.raw.close_by_server(), None);
+    pair.with_server(|server, t| server.finish(t, StreamId(0))).expect("open");
+    pair.serve();
+    pair.send(&[0x01]);
+    for _ in 0..32 {
+        pair.wait(Duration::from_secs(1));
+        pair.send(&[0x01]);
+    }
+    assert_eq!(pair.raw.close_by_server(), Some(H3_NO_ERROR));
 }

@@ -13,6 +13,7 @@ mod costs;
 mod ends;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use http3::{Config, Event, OverQuic, Server};
 use mendcast_http3 as http3;
@@ -88,6 +89,33 @@ impl Pair {
             }
         }
         self.raw.collect();
+    }
+
+    /// Time passes: the timers of the transport and of HTTP/3 run.
+    fn wait(&mut self, time: Duration) {
+        let end = self.raw.now + time;
+        let handle = self.raw.handle.expect("a connection");
+        for _ in 0..1_000 {
+            let connection = self.raw.server.connection(handle).expect("open");
+            let due = [connection.deadline(), self.server.deadline()];
+            let Some(at) = due.into_iter().flatten().min().filter(|&at| at <= end) else {
+                self.raw.now = end;
+                return;
+            };
+            self.raw.now = self.raw.now.max(at);
+            self.raw.server.handle_timeout(handle, self.raw.now);
+            if self.server.deadline().is_some_and(|at| at <= self.raw.now) {
+                self.with_server(|server, t| server.on_timeout(t));
+            }
+            self.serve();
+        }
+        panic!("time stands still at {:?}", self.raw.now);
+    }
+
+    /// Whether the server sent a packet with this frame in it.
+    fn has_received(&self, frame: &[u8]) -> bool {
+        let has = |payload: &Vec<u8>| payload.windows(frame.len()).any(|part| part == frame);
+        self.raw.received.iter().any(has)
     }
 
     /// Sends frames in a packet of its own.
