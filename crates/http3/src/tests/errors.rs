@@ -345,3 +345,12 @@ fn after_a_violation_nothing_is_processed() {
     assert_eq!(pair.events(), []);
     assert_eq!(pair.server.read_body(&mut pair.t, request(0), 1), BodyRead::Gone);
 }
+
+#[test]
+fn a_second_stream_of_a_kind_is_a_stream_creation_error() {
+    for kind in [0x00, 0x02, 0x03] {
+        let mut pair = Pair::new();
+        pair.send(StreamId(CONTROL.0 + 12), &[kind]);
+        assert_eq!(pair.close_code(), Some(H3_STREAM_CREATION_ERROR), "type {kind}");
+    }
+}

@@ -1,7 +1,6 @@
 //! The server against a mock transport and a client that writes frames by hand.
 
 mod errors;
-mod h3spec;
 mod random;
 mod requests;
 mod shutdown;
