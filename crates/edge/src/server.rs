@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ::quic::EndpointStats;
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
@@ -29,6 +28,7 @@ use crate::quic::QuicState;
 use crate::quic::event_loop::{EventLoop, Plan};
 use crate::quic::log::ConnectionLog;
 use crate::quic::mailbox::{Sender, mailbox};
+use crate::quic::report::Report;
 use crate::quic::settings::random;
 use crate::sync::lock;
 
@@ -105,8 +105,8 @@ pub struct Shared {
     started: Instant,
     /// The UDP ports.
     ports: Vec<u16>,
-    /// What each event loop last told of itself: counters, and connections.
-    loops: Mutex<Vec<(EndpointStats, usize)>>,
+    /// What each event loop last told of itself.
+    loops: Mutex<Vec<Report>>,
 }
 
 /// Where the process is in its life.
@@ -173,27 +173,20 @@ impl Shared {
     }
 
     /// An event loop tells of itself.
-    pub(crate) fn report(&self, core: u8, stats: EndpointStats, connections: usize) {
+    pub(crate) fn report(&self, core: u8, report: Report) {
         let mut loops = lock(&self.loops);
         let core = usize::from(core);
         if loops.len() <= core {
-            loops.resize(core + 1, Default::default());
+            loops.resize(core + 1, Report::default());
         }
-        loops[core] = (stats, connections);
+        loops[core] = report;
     }
 
-    /// The counters of all event loops, about a second old.
-    pub fn endpoint_stats(&self) -> EndpointStats {
-        let loops = lock(&self.loops);
-        let mut sum = EndpointStats::default();
-        loops.iter().for_each(|(stats, _)| sum.add(stats));
+    /// All event loops together, about a second ago.
+    pub(crate) fn loops(&self) -> Report {
+        let mut sum = Report::default();
+        lock(&self.loops).iter().for_each(|report| sum.add(report));
         sum
-    }
-
-    /// QUIC connections, about a second ago.
-    pub fn connections(&self) -> usize {
-        let loops = lock(&self.loops);
-        loops.iter().map(|(_, connections)| connections).sum()
     }
 }
 

@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 use recovery::Latencies;
 
 use super::process;
+use crate::quic::report::Report;
 use crate::server::Shared;
 use crate::sessions::{Key, Totals};
 
@@ -108,18 +109,18 @@ impl Collector for Edge {
         }
 
         let streams = live.streams.totals();
+        let loops = self.0.loops();
         let gauges: [(&str, &str, f64); 4] = [
             ("streams", "Streams now", live.streams.len() as f64),
             ("resident_memory_bytes", "Resident memory", process::usage().resident as f64),
-            ("quic_connections", "QUIC connections now", self.0.connections() as f64),
+            ("quic_connections", "QUIC connections now", loops.connections as f64),
             ("uptime_seconds", "Time since the start", self.0.uptime().as_secs_f64()),
         ];
         for (name, help, value) in gauges {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
         }
         let (records_dropped, beacons_unmatched) = live.sessions.losses();
-        let quic = self.0.endpoint_stats();
-        let singles: [(&str, &str, f64); 14] = [
+        let singles: [(&str, &str, f64); 8] = [
             ("cpu_seconds", "CPU time of the process", process::usage().cpu.as_secs_f64()),
             (
                 "udp_receive_drops",
@@ -140,39 +141,11 @@ impl Collector for Edge {
                 records_dropped as f64,
             ),
             ("beacons_unmatched", "Players' reports without a session", beacons_unmatched as f64),
-            ("quic_accepted", "QUIC connections accepted", quic.accepted as f64),
-            ("quic_refused", "QUIC connections refused", quic.refused as f64),
-            ("quic_retries", "Retry packets sent", quic.retries as f64),
-            ("quic_resets", "Stateless resets sent", quic.resets as f64),
-            ("quic_invalid_tokens", "Tokens that proved nothing", quic.invalid_tokens as f64),
-            (
-                "quic_version_negotiations",
-                "Version Negotiation packets sent",
-                quic.version_negotiations as f64,
-            ),
         ];
         for (name, help, value) in singles {
-            let none: NoExemplar<'_> = None;
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter(&value, none)?;
+            encode_counter(&mut encoder, name, help, value)?;
         }
-        let reasons = [
-            "header",
-            "unknown_connection",
-            "small_initial",
-            "short_id",
-            "not_authentic",
-            "full",
-            "rate_limited",
-        ];
-        let help = "Datagrams dropped before they reached a connection";
-        let mut family =
-            encoder.encode_descriptor("quic_dropped_datagrams", help, None, MetricType::Counter)?;
-        for (reason, count) in reasons.into_iter().zip(quic.dropped) {
-            let none: NoExemplar<'_> = None;
-            family.encode_family(&[("reason", reason)])?.encode_counter(&(count as f64), none)?;
-        }
+        encode_loops(&mut encoder, &loops)?;
         let mut family = encoder.encode_descriptor(
             "ingest_events",
             "What happened to publishers and upstreams",
@@ -185,6 +158,70 @@ impl Collector for Edge {
         }
         Ok(())
     }
+}
+
+fn encode_counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> Result<(), Error> {
+    let none: NoExemplar<'_> = None;
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    metric.encode_counter(&value, none)
+}
+
+/// What the event loops count.
+fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(), Error> {
+    let Report { endpoint: quic, sends, counters, .. } = loops;
+    let singles = [
+        ("quic_accepted", "QUIC connections accepted", quic.accepted),
+        ("quic_refused", "QUIC connections refused", quic.refused),
+        ("quic_retries", "Retry packets sent", quic.retries),
+        ("quic_resets", "Stateless resets sent", quic.resets),
+        ("quic_invalid_tokens", "Tokens that proved nothing", quic.invalid_tokens),
+        (
+            "quic_version_negotiations",
+            "Version Negotiation packets sent",
+            quic.version_negotiations,
+        ),
+        ("quic_forwarded_datagrams", "Datagrams for another event loop", counters.forwarded),
+        (
+            "udp_segmentation_refused",
+            "Batches that left datagram by datagram because the kernel did not segment them",
+            sends.segmentation_refused,
+        ),
+        (
+            "udp_sends_refused",
+            "Sends that the kernel refused for their destination or size",
+            sends.refused,
+        ),
+        ("udp_device_full", "Sends that found a device's queue full", sends.device_full),
+    ];
+    for (name, help, value) in singles {
+        encode_counter(encoder, name, help, value as f64)?;
+    }
+    let [header, unknown, small, short_id, forged, full, rate_limited] = quic.dropped;
+    let reasons = [
+        ("header", header),
+        ("unknown_connection", unknown),
+        ("small_initial", small),
+        ("short_id", short_id),
+        ("not_authentic", forged),
+        ("full", full),
+        ("rate_limited", rate_limited),
+        ("port_0", counters.from_port_0),
+        ("reflector", counters.from_reflectors),
+        ("forward_queue", counters.forwards_dropped),
+    ];
+    let help = "Datagrams dropped before they reached a connection";
+    let mut family =
+        encoder.encode_descriptor("quic_dropped_datagrams", help, None, MetricType::Counter)?;
+    for (reason, count) in reasons {
+        let none: NoExemplar<'_> = None;
+        family.encode_family(&[("reason", reason)])?.encode_counter(&(count as f64), none)?;
+    }
+    Ok(())
 }
 
 /// Counts by bucket, each without those below; the last one is for the rest.

@@ -6,6 +6,7 @@ pub(crate) mod event_loop;
 pub(crate) mod log;
 pub(crate) mod mailbox;
 mod qlog;
+pub(crate) mod report;
 mod session;
 pub(crate) mod settings;
 mod timers;
