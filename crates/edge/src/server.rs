@@ -28,8 +28,10 @@ use crate::quic::QuicState;
 use crate::quic::event_loop::{EventLoop, Plan};
 use crate::quic::log::ConnectionLog;
 use crate::quic::mailbox::{Sender, mailbox};
+use crate::quic::pulse::Pulse;
 use crate::quic::report::Report;
 use crate::quic::settings::random;
+use crate::quic::supervisor::{self, End};
 use crate::sync::lock;
 
 /// Where operators look if the configuration says nothing.
@@ -107,6 +109,8 @@ pub struct Shared {
     ports: Vec<u16>,
     /// What each event loop last told of itself.
     loops: Mutex<Vec<Report>>,
+    /// The signs of life of the event loops.
+    pulses: Vec<Arc<Pulse>>,
 }
 
 /// Where the process is in its life.
@@ -182,6 +186,21 @@ impl Shared {
         loops[core] = report;
     }
 
+    /// The signs of life of the event loops.
+    pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
+        &self.pulses
+    }
+
+    /// What keeps the process from serving as it should, as one line each.
+    pub(crate) fn ailments(&self) -> Vec<String> {
+        let silences = self.pulses.iter().map(|pulse| pulse.silence()).enumerate();
+        let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY);
+        let hangs = silent.map(|(core, silence)| {
+            format!("event loop {core}: no turn for {:.1} s", silence.as_secs_f64())
+        });
+        hangs.chain(self.is_draining().then(|| "draining".to_owned())).collect()
+    }
+
     /// All event loops together, about a second ago.
     pub(crate) fn loops(&self) -> Report {
         let mut sum = Report::default();
@@ -232,6 +251,7 @@ impl Edge {
             started: Instant::now(),
             ports: listeners.iter().map(|listener| listener.address.port()).collect(),
             loops: Mutex::default(),
+            pulses: (0..cores).map(|_| Arc::new(Pulse::new())).collect(),
         });
         Ok(Self { shared, listeners, rtmp, admin })
     }
@@ -297,7 +317,7 @@ impl Edge {
         let loops = start_loops(&shared, sockets)?;
         while fronts.join_next().await.is_some() {}
         for running in loops {
-            // A loop that panicked has said so.
+            // One that panicked has ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
         }
         shared.life.send_replace(Life::Finished);
@@ -346,7 +366,9 @@ fn start_loops(
     }
     let draining = Arc::new(AtomicBool::new(false));
     let mut loops = Vec::new();
-    for (core, (sockets, mailbox)) in sockets.into_iter().zip(mailboxes).enumerate() {
+    let end: End = Arc::new(supervisor::exit);
+    let parts = sockets.into_iter().zip(mailboxes).zip(shared.pulses());
+    for (core, ((sockets, mailbox), pulse)) in parts.enumerate() {
         let plan = Plan {
             core: core as u8,
             seed: random()?,
@@ -356,11 +378,12 @@ fn start_loops(
             others: senders.clone(),
             log: log.clone(),
             draining: draining.clone(),
+            pulse: pulse.clone(),
         };
-        let name = format!("quic-{core}");
-        let thread = std::thread::Builder::new().name(name).spawn(|| EventLoop::new(plan).run());
-        loops.push(thread.map_err(|e| Error::new(format!("cannot start a thread: {e}")))?);
+        let work = || EventLoop::new(plan).run();
+        loops.push(supervisor::start(core, pulse.clone(), end.clone(), work)?);
     }
+    supervisor::watch(shared.pulses().to_vec(), end)?;
     let drained = shared.clone();
     tokio::spawn(async move {
         drained.drained().await;

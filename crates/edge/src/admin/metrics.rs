@@ -13,6 +13,7 @@ use prometheus_client::registry::{Registry, Unit};
 use recovery::Latencies;
 
 use super::process;
+use crate::quic::pulse::Pulse;
 use crate::quic::report::Report;
 use crate::server::Shared;
 use crate::sessions::{Key, Totals};
@@ -146,6 +147,7 @@ impl Collector for Edge {
             encode_counter(&mut encoder, name, help, value)?;
         }
         encode_loops(&mut encoder, &loops)?;
+        encode_pulses(&mut encoder, self.0.pulses())?;
         let mut family = encoder.encode_descriptor(
             "ingest_events",
             "What happened to publishers and upstreams",
@@ -224,6 +226,28 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
     Ok(())
 }
 
+/// Whether the event loops live, and how long their turns take.
+fn encode_pulses(encoder: &mut DescriptorEncoder<'_>, pulses: &[Arc<Pulse>]) -> Result<(), Error> {
+    let unit = Some(&Unit::Seconds);
+    let help =
+        "Time since the loop last began a turn: at most about 1 s, also when nothing happens";
+    let mut family = encoder.encode_descriptor("loop_silence", help, unit, MetricType::Gauge)?;
+    for (core, pulse) in pulses.iter().enumerate() {
+        let silence = pulse.silence().as_secs_f64();
+        family.encode_family(&[("loop", core)])?.encode_gauge(&silence)?;
+    }
+    let help = "Time that the loop's turns take, from the end of one wait to the next";
+    let mut family = encoder.encode_descriptor("loop_turn", help, unit, MetricType::Histogram)?;
+    for (core, pulse) in pulses.iter().enumerate() {
+        let (buckets, sum) = pulse.turns();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let none: Option<&std::collections::HashMap<usize, Exemplar<Labels<'_>, f64>>> = None;
+        let labels = [("loop", core)];
+        family.encode_family(&labels)?.encode_histogram(sum, count, &buckets, none)?;
+    }
+    Ok(())
+}
+
 /// Counts by bucket, each without those below; the last one is for the rest.
 fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
     let mut below = 0;
@@ -238,4 +262,33 @@ fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
         .collect();
     out.push((f64::INFINITY, latencies.count() - below));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::server::Edge;
+    use units::Timestamp;
+
+    #[test]
+    fn each_loop_tells_its_silence_and_its_turns() {
+        let mut config = Config::default();
+        config.server.listen = vec![([127, 0, 0, 1], 0).into()];
+        config.server.cores = 2;
+        config.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        let edge = Edge::open(config).expect("opened");
+        let pulse = &edge.shared().pulses()[1];
+        pulse.end(Timestamp::ZERO, Timestamp::from_millis(3));
+        let text = encode(edge.shared());
+        for line in [
+            "mendcast_loop_turn_seconds_bucket{le=\"0.002\",loop=\"1\"} 0",
+            "mendcast_loop_turn_seconds_bucket{le=\"0.005\",loop=\"1\"} 1",
+            "mendcast_loop_turn_seconds_count{loop=\"1\"} 1",
+            "mendcast_loop_turn_seconds_count{loop=\"0\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+        assert!(text.contains("mendcast_loop_silence_seconds{loop=\"1\"} "));
+    }
 }

@@ -14,7 +14,7 @@ use std::collections::VecDeque;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ::quic::{Endpoint, Handle};
 use nix::poll::{PollFd, PollFlags, ppoll};
@@ -23,6 +23,7 @@ use units::Timestamp;
 
 use super::log::ConnectionLog;
 use super::mailbox::{Mailbox, Sender};
+use super::pulse::Pulse;
 use super::report::{Counters, Report};
 use super::session::Session;
 use super::settings::unix_now;
@@ -35,8 +36,8 @@ use outgoing::Blocked;
 const BATCH: usize = 65_507;
 /// H3_NO_ERROR (RFC 9114, section 8.1): the close at the end of a drain.
 const NO_ERROR: u64 = 0x100;
-/// Longest sleep of a loop.
-const MAX_SLEEP: Duration = Duration::from_secs(5);
+/// Longest sleep of a loop: an idle one shows that it lives all the same.
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// From the first GOAWAY to the second: more than most round trips.
 const SECOND_GOAWAY: Duration = Duration::from_secs(1);
 /// How often a loop tells of itself.
@@ -55,6 +56,8 @@ pub(crate) struct Plan {
     pub log: Option<Arc<ConnectionLog>>,
     /// Set when the drain starts.
     pub draining: Arc<AtomicBool>,
+    /// Where the loop shows that it lives; also its clock.
+    pub pulse: Arc<Pulse>,
 }
 
 /// A connection's place in the loop.
@@ -71,7 +74,6 @@ struct Place {
 pub(crate) struct EventLoop {
     plan: Plan,
     state: Arc<State>,
-    origin: Instant,
     unix_origin: u64,
     endpoint: Endpoint,
     places: Vec<Option<Box<Place>>>,
@@ -91,11 +93,11 @@ impl EventLoop {
     /// A loop without connections. Connections stay on the thread that makes it.
     pub(crate) fn new(plan: Plan) -> Self {
         let state = plan.shared.state();
-        let unix_origin = unix_now();
+        // The clock began a moment ago; tokens' times are in seconds.
+        let unix_origin = unix_now().saturating_sub(plan.pulse.now().as_nanos() / 1_000_000_000);
         let config = state.quic.endpoint(&state.config, plan.core, unix_origin);
         Self {
             endpoint: Endpoint::new(config, plan.seed),
-            origin: Instant::now(),
             unix_origin,
             state,
             places: Vec::new(),
@@ -113,44 +115,19 @@ impl EventLoop {
     }
 
     fn now(&self) -> Timestamp {
-        Timestamp::ZERO + self.origin.elapsed()
+        self.plan.pulse.now()
     }
 
     /// Serves until the drain is over.
     pub(crate) fn run(mut self) {
         let mut buffer = ReceiveBuffer::default();
         let mut ready = Vec::new();
-        loop {
+        while self.drain_ends.is_none() || !self.endpoint.is_empty() {
             self.wait(&mut ready);
-            let now = self.now();
-            // The mailbox is the last one.
-            if ready.pop() == Some(true) {
-                self.plan.mailbox.awake();
-                self.take_woken();
-            }
-            self.follow_state(now);
-            self.take_forwarded(now);
-            self.receive(now, &ready, &mut buffer);
-            let now = self.now();
-            while let Some(handle) = self.timers.pop(now) {
-                let deadline = self.deadline(handle);
-                if deadline.is_some_and(|at| at <= now) {
-                    self.endpoint.handle_timeout(handle, now);
-                    self.mark(handle);
-                } else if let Some(at) = deadline {
-                    self.timers.set(handle, at);
-                }
-            }
-            self.retry_blocked(now);
-            for _ in 0..self.dirty.len() {
-                let Some(handle) = self.dirty.pop_front() else { break };
-                let now = self.now();
-                self.serve(handle, now);
-            }
-            self.report(now);
-            if self.drain_ends.is_some() && self.endpoint.is_empty() {
-                break;
-            }
+            let start = self.now();
+            self.plan.pulse.begin(start);
+            self.turn(start, &mut ready, &mut buffer);
+            self.plan.pulse.end(start, self.now());
         }
         if let Some(log) = &self.plan.log {
             log.ended(self.plan.core, self.endpoint.stats());
@@ -161,6 +138,39 @@ impl EventLoop {
             self.endpoint.stats(),
             self.counters
         );
+    }
+
+    /// Takes what arrived, and serves whom that and the time concern.
+    fn turn(&mut self, start: Timestamp, ready: &mut Vec<bool>, buffer: &mut ReceiveBuffer) {
+        // The mailbox is the last one.
+        if ready.pop() == Some(true) {
+            self.plan.mailbox.awake();
+            self.take_woken();
+        }
+        self.follow_state(start);
+        self.take_forwarded(start);
+        self.receive(start, ready, buffer);
+        self.fire_timers();
+        self.retry_blocked(self.now());
+        for _ in 0..self.dirty.len() {
+            let Some(handle) = self.dirty.pop_front() else { break };
+            let now = self.now();
+            self.serve(handle, now);
+        }
+        self.report(start);
+    }
+
+    fn fire_timers(&mut self) {
+        let now = self.now();
+        while let Some(handle) = self.timers.pop(now) {
+            let deadline = self.deadline(handle);
+            if deadline.is_some_and(|at| at <= now) {
+                self.endpoint.handle_timeout(handle, now);
+                self.mark(handle);
+            } else if let Some(at) = deadline {
+                self.timers.set(handle, at);
+            }
+        }
     }
 
     /// Sleeps until something arrives or is due. `ready` says of each socket, and of the mailbox,
@@ -283,6 +293,7 @@ impl EventLoop {
 
     fn forget(&mut self, handle: Handle) {
         self.endpoint.remove(handle);
+        self.timers.remove(handle);
         if let Some(place) = self.places.get_mut(handle.0 as usize) {
             *place = None;
         }

@@ -29,6 +29,7 @@ fn event_loop(sockets: usize) -> EventLoop {
         others: vec![sender],
         log: None,
         draining: Arc::default(),
+        pulse: Arc::new(Pulse::new()),
     })
 }
 
