@@ -189,6 +189,11 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
         ),
         ("quic_forwarded_datagrams", "Datagrams for another event loop", counters.forwarded),
         (
+            "quic_timers_postponed",
+            "Timers that waited for datagrams which had arrived and were not read yet",
+            counters.timers_postponed,
+        ),
+        (
             "udp_segmentation_refused",
             "Batches that left datagram by datagram because the kernel did not segment them",
             sends.segmentation_refused,
@@ -215,6 +220,7 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
         ("port_0", counters.from_port_0),
         ("reflector", counters.from_reflectors),
         ("forward_queue", counters.forwards_dropped),
+        ("handshake_queue", counters.handshakes_dropped),
     ];
     let help = "Datagrams dropped before they reached a connection";
     let mut family =

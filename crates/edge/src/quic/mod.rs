@@ -3,6 +3,7 @@
 //! (`qlog`), and what happens when a loop dies or hangs (`supervisor`).
 
 pub(crate) mod event_loop;
+mod handshakes;
 pub(crate) mod log;
 pub(crate) mod mailbox;
 pub(crate) mod pulse;

@@ -15,6 +15,21 @@ pub(crate) struct Counters {
     pub forwarded: u64,
     /// Datagrams dropped because those loops had too many waiting.
     pub forwards_dropped: u64,
+    /// Datagrams of handshakes dropped because too many waited.
+    pub handshakes_dropped: u64,
+    /// Timers that had to wait because datagrams were still to be read.
+    pub timers_postponed: u64,
+}
+
+impl Counters {
+    fn add(&mut self, other: &Self) {
+        self.from_port_0 += other.from_port_0;
+        self.from_reflectors += other.from_reflectors;
+        self.forwarded += other.forwarded;
+        self.forwards_dropped += other.forwards_dropped;
+        self.handshakes_dropped += other.handshakes_dropped;
+        self.timers_postponed += other.timers_postponed;
+    }
 }
 
 /// A loop's state of the moment.
@@ -32,11 +47,6 @@ impl Report {
         self.endpoint.add(&other.endpoint);
         self.connections += other.connections;
         self.sends.add(&other.sends);
-        let Counters { from_port_0, from_reflectors, forwarded, forwards_dropped } =
-            &mut self.counters;
-        *from_port_0 += other.counters.from_port_0;
-        *from_reflectors += other.counters.from_reflectors;
-        *forwarded += other.counters.forwarded;
-        *forwards_dropped += other.counters.forwards_dropped;
+        self.counters.add(&other.counters);
     }
 }

@@ -5,7 +5,7 @@ use core::time::Duration;
 use ::quic::{Event, Handle, Transmit};
 use units::Timestamp;
 
-use super::{EventLoop, NO_ERROR};
+use super::{EventLoop, LOOK_AGAIN, NO_ERROR};
 use crate::io::socket::{Full, SendError, UdpSocket};
 
 /// Batches that a connection may send before the others have their turn.
@@ -37,6 +37,17 @@ impl Blocked {
             self.retries += 1;
             self.retry_at = Some(now + DEVICE_RETRY);
         }
+    }
+}
+
+#[cfg(test)]
+impl Blocked {
+    /// A batch of nothing that holds up its socket until then.
+    pub(super) fn waiting_until(at: Timestamp) -> Self {
+        let remote = ([127, 0, 0, 1], 9).into();
+        let addresses = ::quic::Addresses { remote, local: None };
+        let transmit = Transmit { addresses, ecn: units::Ecn::NotEct, len: 1, segment: 1 };
+        Self { transmit, data: vec![0], waiting: Vec::new(), retry_at: Some(at), retries: 0 }
     }
 }
 
@@ -93,7 +104,9 @@ impl EventLoop {
         } else if self.is_waiting(handle) {
             // It is served, and its deadline set, when its socket has room.
         } else if let Some(at) = self.deadline(handle) {
-            self.timers.set(handle, at);
+            // What is due even so waits for datagrams that are not read yet.
+            let waits = self.is_behind && at <= now;
+            self.timers.set(handle, if waits { now + LOOK_AGAIN } else { at });
         }
     }
 
