@@ -47,7 +47,7 @@ pub struct State {
     /// TLS of the TCP front.
     pub tcp_tls: Arc<rustls::ServerConfig>,
     /// The static files, if there are any.
-    pub files: Option<Files>,
+    pub files: Option<Arc<Files>>,
     /// The live streams.
     pub live: Arc<Live>,
     /// How viewers are divided.
@@ -78,7 +78,7 @@ impl State {
             Some(root) => {
                 let memory = config.files.memory.as_usize();
                 let files = Files::new(root, &config.files.cache_control, memory);
-                Some(files.map_err(|e| read("root", root, e))?)
+                Some(Arc::new(files.map_err(|e| read("root", root, e))?))
             }
             None => None,
         };
@@ -111,6 +111,8 @@ pub struct Shared {
     loops: Mutex<Vec<Report>>,
     /// The signs of life of the event loops.
     pulses: Vec<Arc<Pulse>>,
+    /// The log of closed connections, if there is one.
+    log: Option<Arc<ConnectionLog>>,
 }
 
 /// Where the process is in its life.
@@ -191,6 +193,11 @@ impl Shared {
         &self.pulses
     }
 
+    /// Lines of the log of closed connections that were lost.
+    pub(crate) fn log_lines_lost(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.lost())
+    }
+
     /// What keeps the process from serving as it should, as one line each.
     pub(crate) fn ailments(&self) -> Vec<String> {
         let silences = self.pulses.iter().map(|pulse| pulse.silence()).enumerate();
@@ -244,6 +251,10 @@ impl Edge {
                 }
             },
         };
+        let log = match &state.config.log.connections {
+            Some(path) => Some(Arc::new(ConnectionLog::open(path)?)),
+            None => None,
+        };
         let (life, _) = watch::channel(Life::Serving);
         let shared = Arc::new(Shared {
             state: ArcSwap::from_pointee(state),
@@ -252,6 +263,7 @@ impl Edge {
             ports: listeners.iter().map(|listener| listener.address.port()).collect(),
             loops: Mutex::default(),
             pulses: (0..cores).map(|_| Arc::new(Pulse::new())).collect(),
+            log,
         });
         Ok(Self { shared, listeners, rtmp, admin })
     }
@@ -320,6 +332,9 @@ impl Edge {
             // One that panicked has ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
         }
+        if let Some(log) = &shared.log {
+            log.flush();
+        }
         shared.life.send_replace(Life::Finished);
         if let Some(admin) = admin {
             // What it still had to say is said or not.
@@ -353,10 +368,6 @@ fn start_loops(
     shared: &Arc<Shared>,
     sockets: Vec<Vec<UdpSocket>>,
 ) -> Result<Vec<JoinHandle<()>>, Error> {
-    let log = match &shared.state().config.log.connections {
-        Some(path) => Some(Arc::new(ConnectionLog::open(path)?)),
-        None => None,
-    };
     let mut senders = Vec::new();
     let mut mailboxes = Vec::new();
     for _ in &sockets {
@@ -376,7 +387,7 @@ fn start_loops(
             shared: shared.clone(),
             mailbox,
             others: senders.clone(),
-            log: log.clone(),
+            log: shared.log.clone(),
             draining: draining.clone(),
             pulse: pulse.clone(),
         };

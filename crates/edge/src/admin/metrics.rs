@@ -121,7 +121,7 @@ impl Collector for Edge {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
         }
         let (records_dropped, beacons_unmatched) = live.sessions.losses();
-        let singles: [(&str, &str, f64); 8] = [
+        let singles: [(&str, &str, f64); 9] = [
             ("cpu_seconds", "CPU time of the process", process::usage().cpu.as_secs_f64()),
             (
                 "udp_receive_drops",
@@ -140,6 +140,11 @@ impl Collector for Edge {
                 "records_dropped",
                 "Session records that could not be written",
                 records_dropped as f64,
+            ),
+            (
+                "connection_log_lines_lost",
+                "Lines of the connection log that could not be written",
+                self.0.log_lines_lost() as f64,
             ),
             ("beacons_unmatched", "Players' reports without a session", beacons_unmatched as f64),
         ];
