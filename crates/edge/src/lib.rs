@@ -13,6 +13,7 @@ mod admin;
 mod client;
 pub mod cohorts;
 pub mod config;
+mod disk;
 mod error;
 pub mod files;
 pub mod front;

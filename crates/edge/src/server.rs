@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use ::quic::EndpointStats;
 use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
@@ -29,7 +28,10 @@ use crate::quic::QuicState;
 use crate::quic::event_loop::{EventLoop, Plan};
 use crate::quic::log::ConnectionLog;
 use crate::quic::mailbox::{Sender, mailbox};
+use crate::quic::pulse::Pulse;
+use crate::quic::report::Report;
 use crate::quic::settings::random;
+use crate::quic::supervisor::{self, End};
 use crate::sync::lock;
 
 /// Where operators look if the configuration says nothing.
@@ -45,7 +47,7 @@ pub struct State {
     /// TLS of the TCP front.
     pub tcp_tls: Arc<rustls::ServerConfig>,
     /// The static files, if there are any.
-    pub files: Option<Files>,
+    pub files: Option<Arc<Files>>,
     /// The live streams.
     pub live: Arc<Live>,
     /// How viewers are divided.
@@ -76,7 +78,7 @@ impl State {
             Some(root) => {
                 let memory = config.files.memory.as_usize();
                 let files = Files::new(root, &config.files.cache_control, memory);
-                Some(files.map_err(|e| read("root", root, e))?)
+                Some(Arc::new(files.map_err(|e| read("root", root, e))?))
             }
             None => None,
         };
@@ -105,8 +107,12 @@ pub struct Shared {
     started: Instant,
     /// The UDP ports.
     ports: Vec<u16>,
-    /// What each event loop last told of itself: counters, and connections.
-    loops: Mutex<Vec<(EndpointStats, usize)>>,
+    /// What each event loop last told of itself.
+    loops: Mutex<Vec<Report>>,
+    /// The signs of life of the event loops.
+    pulses: Vec<Arc<Pulse>>,
+    /// The log of closed connections, if there is one.
+    log: Option<Arc<ConnectionLog>>,
 }
 
 /// Where the process is in its life.
@@ -173,27 +179,40 @@ impl Shared {
     }
 
     /// An event loop tells of itself.
-    pub(crate) fn report(&self, core: u8, stats: EndpointStats, connections: usize) {
+    pub(crate) fn report(&self, core: u8, report: Report) {
         let mut loops = lock(&self.loops);
         let core = usize::from(core);
         if loops.len() <= core {
-            loops.resize(core + 1, Default::default());
+            loops.resize(core + 1, Report::default());
         }
-        loops[core] = (stats, connections);
+        loops[core] = report;
     }
 
-    /// The counters of all event loops, about a second old.
-    pub fn endpoint_stats(&self) -> EndpointStats {
-        let loops = lock(&self.loops);
-        let mut sum = EndpointStats::default();
-        loops.iter().for_each(|(stats, _)| sum.add(stats));
+    /// The signs of life of the event loops.
+    pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
+        &self.pulses
+    }
+
+    /// Lines of the log of closed connections that were lost.
+    pub(crate) fn log_lines_lost(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.lost())
+    }
+
+    /// What keeps the process from serving as it should, as one line each.
+    pub(crate) fn ailments(&self) -> Vec<String> {
+        let silences = self.pulses.iter().map(|pulse| pulse.silence()).enumerate();
+        let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY);
+        let hangs = silent.map(|(core, silence)| {
+            format!("event loop {core}: no turn for {:.1} s", silence.as_secs_f64())
+        });
+        hangs.chain(self.is_draining().then(|| "draining".to_owned())).collect()
+    }
+
+    /// All event loops together, about a second ago.
+    pub(crate) fn loops(&self) -> Report {
+        let mut sum = Report::default();
+        lock(&self.loops).iter().for_each(|report| sum.add(report));
         sum
-    }
-
-    /// QUIC connections, about a second ago.
-    pub fn connections(&self) -> usize {
-        let loops = lock(&self.loops);
-        loops.iter().map(|(_, connections)| connections).sum()
     }
 }
 
@@ -232,6 +251,10 @@ impl Edge {
                 }
             },
         };
+        let log = match &state.config.log.connections {
+            Some(path) => Some(Arc::new(ConnectionLog::open(path)?)),
+            None => None,
+        };
         let (life, _) = watch::channel(Life::Serving);
         let shared = Arc::new(Shared {
             state: ArcSwap::from_pointee(state),
@@ -239,6 +262,8 @@ impl Edge {
             started: Instant::now(),
             ports: listeners.iter().map(|listener| listener.address.port()).collect(),
             loops: Mutex::default(),
+            pulses: (0..cores).map(|_| Arc::new(Pulse::new())).collect(),
+            log,
         });
         Ok(Self { shared, listeners, rtmp, admin })
     }
@@ -304,8 +329,11 @@ impl Edge {
         let loops = start_loops(&shared, sockets)?;
         while fronts.join_next().await.is_some() {}
         for running in loops {
-            // A loop that panicked has said so.
+            // One that panicked has ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
+        }
+        if let Some(log) = &shared.log {
+            log.flush();
         }
         shared.life.send_replace(Life::Finished);
         if let Some(admin) = admin {
@@ -340,10 +368,6 @@ fn start_loops(
     shared: &Arc<Shared>,
     sockets: Vec<Vec<UdpSocket>>,
 ) -> Result<Vec<JoinHandle<()>>, Error> {
-    let log = match &shared.state().config.log.connections {
-        Some(path) => Some(Arc::new(ConnectionLog::open(path)?)),
-        None => None,
-    };
     let mut senders = Vec::new();
     let mut mailboxes = Vec::new();
     for _ in &sockets {
@@ -353,7 +377,9 @@ fn start_loops(
     }
     let draining = Arc::new(AtomicBool::new(false));
     let mut loops = Vec::new();
-    for (core, (sockets, mailbox)) in sockets.into_iter().zip(mailboxes).enumerate() {
+    let end: End = Arc::new(supervisor::exit);
+    let parts = sockets.into_iter().zip(mailboxes).zip(shared.pulses());
+    for (core, ((sockets, mailbox), pulse)) in parts.enumerate() {
         let plan = Plan {
             core: core as u8,
             seed: random()?,
@@ -361,13 +387,14 @@ fn start_loops(
             shared: shared.clone(),
             mailbox,
             others: senders.clone(),
-            log: log.clone(),
+            log: shared.log.clone(),
             draining: draining.clone(),
+            pulse: pulse.clone(),
         };
-        let name = format!("quic-{core}");
-        let thread = std::thread::Builder::new().name(name).spawn(|| EventLoop::new(plan).run());
-        loops.push(thread.map_err(|e| Error::new(format!("cannot start a thread: {e}")))?);
+        let work = || EventLoop::new(plan).run();
+        loops.push(supervisor::start(core, pulse.clone(), end.clone(), work)?);
     }
+    supervisor::watch(shared.pulses().to_vec(), end)?;
     let drained = shared.clone();
     tokio::spawn(async move {
         drained.drained().await;

@@ -13,6 +13,8 @@ use prometheus_client::registry::{Registry, Unit};
 use recovery::Latencies;
 
 use super::process;
+use crate::quic::pulse::Pulse;
+use crate::quic::report::Report;
 use crate::server::Shared;
 use crate::sessions::{Key, Totals};
 
@@ -108,18 +110,18 @@ impl Collector for Edge {
         }
 
         let streams = live.streams.totals();
+        let loops = self.0.loops();
         let gauges: [(&str, &str, f64); 4] = [
             ("streams", "Streams now", live.streams.len() as f64),
             ("resident_memory_bytes", "Resident memory", process::usage().resident as f64),
-            ("quic_connections", "QUIC connections now", self.0.connections() as f64),
+            ("quic_connections", "QUIC connections now", loops.connections as f64),
             ("uptime_seconds", "Time since the start", self.0.uptime().as_secs_f64()),
         ];
         for (name, help, value) in gauges {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
         }
         let (records_dropped, beacons_unmatched) = live.sessions.losses();
-        let quic = self.0.endpoint_stats();
-        let singles: [(&str, &str, f64); 14] = [
+        let singles: [(&str, &str, f64); 9] = [
             ("cpu_seconds", "CPU time of the process", process::usage().cpu.as_secs_f64()),
             (
                 "udp_receive_drops",
@@ -139,40 +141,18 @@ impl Collector for Edge {
                 "Session records that could not be written",
                 records_dropped as f64,
             ),
-            ("beacons_unmatched", "Players' reports without a session", beacons_unmatched as f64),
-            ("quic_accepted", "QUIC connections accepted", quic.accepted as f64),
-            ("quic_refused", "QUIC connections refused", quic.refused as f64),
-            ("quic_retries", "Retry packets sent", quic.retries as f64),
-            ("quic_resets", "Stateless resets sent", quic.resets as f64),
-            ("quic_invalid_tokens", "Tokens that proved nothing", quic.invalid_tokens as f64),
             (
-                "quic_version_negotiations",
-                "Version Negotiation packets sent",
-                quic.version_negotiations as f64,
+                "connection_log_lines_lost",
+                "Lines of the connection log that could not be written",
+                self.0.log_lines_lost() as f64,
             ),
+            ("beacons_unmatched", "Players' reports without a session", beacons_unmatched as f64),
         ];
         for (name, help, value) in singles {
-            let none: NoExemplar<'_> = None;
-            encoder
-                .encode_descriptor(name, help, None, MetricType::Counter)?
-                .encode_counter(&value, none)?;
+            encode_counter(&mut encoder, name, help, value)?;
         }
-        let reasons = [
-            "header",
-            "unknown_connection",
-            "small_initial",
-            "short_id",
-            "not_authentic",
-            "full",
-            "rate_limited",
-        ];
-        let help = "Datagrams dropped before they reached a connection";
-        let mut family =
-            encoder.encode_descriptor("quic_dropped_datagrams", help, None, MetricType::Counter)?;
-        for (reason, count) in reasons.into_iter().zip(quic.dropped) {
-            let none: NoExemplar<'_> = None;
-            family.encode_family(&[("reason", reason)])?.encode_counter(&(count as f64), none)?;
-        }
+        encode_loops(&mut encoder, &loops)?;
+        encode_pulses(&mut encoder, self.0.pulses())?;
         let mut family = encoder.encode_descriptor(
             "ingest_events",
             "What happened to publishers and upstreams",
@@ -185,6 +165,98 @@ impl Collector for Edge {
         }
         Ok(())
     }
+}
+
+fn encode_counter(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    value: f64,
+) -> Result<(), Error> {
+    let none: NoExemplar<'_> = None;
+    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    metric.encode_counter(&value, none)
+}
+
+/// What the event loops count.
+fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(), Error> {
+    let Report { endpoint: quic, sends, counters, .. } = loops;
+    let singles = [
+        ("quic_accepted", "QUIC connections accepted", quic.accepted),
+        ("quic_refused", "QUIC connections refused", quic.refused),
+        ("quic_retries", "Retry packets sent", quic.retries),
+        ("quic_resets", "Stateless resets sent", quic.resets),
+        ("quic_invalid_tokens", "Tokens that proved nothing", quic.invalid_tokens),
+        (
+            "quic_version_negotiations",
+            "Version Negotiation packets sent",
+            quic.version_negotiations,
+        ),
+        ("quic_forwarded_datagrams", "Datagrams for another event loop", counters.forwarded),
+        (
+            "quic_timers_postponed",
+            "Timers that waited for datagrams which had arrived and were not read yet",
+            counters.timers_postponed,
+        ),
+        (
+            "udp_segmentation_refused",
+            "Batches that left datagram by datagram because the kernel did not segment them",
+            sends.segmentation_refused,
+        ),
+        (
+            "udp_sends_refused",
+            "Sends that the kernel refused for their destination or size",
+            sends.refused,
+        ),
+        ("udp_device_full", "Sends that found a device's queue full", sends.device_full),
+    ];
+    for (name, help, value) in singles {
+        encode_counter(encoder, name, help, value as f64)?;
+    }
+    let [header, unknown, small, short_id, forged, full, rate_limited] = quic.dropped;
+    let reasons = [
+        ("header", header),
+        ("unknown_connection", unknown),
+        ("small_initial", small),
+        ("short_id", short_id),
+        ("not_authentic", forged),
+        ("full", full),
+        ("rate_limited", rate_limited),
+        ("port_0", counters.from_port_0),
+        ("reflector", counters.from_reflectors),
+        ("forward_queue", counters.forwards_dropped),
+        ("handshake_queue", counters.handshakes_dropped),
+    ];
+    let help = "Datagrams dropped before they reached a connection";
+    let mut family =
+        encoder.encode_descriptor("quic_dropped_datagrams", help, None, MetricType::Counter)?;
+    for (reason, count) in reasons {
+        let none: NoExemplar<'_> = None;
+        family.encode_family(&[("reason", reason)])?.encode_counter(&(count as f64), none)?;
+    }
+    Ok(())
+}
+
+/// Whether the event loops live, and how long their turns take.
+fn encode_pulses(encoder: &mut DescriptorEncoder<'_>, pulses: &[Arc<Pulse>]) -> Result<(), Error> {
+    let unit = Some(&Unit::Seconds);
+    let help =
+        "Time since the loop last began a turn: at most about 1 s, also when nothing happens";
+    let mut family = encoder.encode_descriptor("loop_silence", help, unit, MetricType::Gauge)?;
+    for (core, pulse) in pulses.iter().enumerate() {
+        let silence = pulse.silence().as_secs_f64();
+        family.encode_family(&[("loop", core)])?.encode_gauge(&silence)?;
+    }
+    let help = "Time that the loop's turns take, from the end of one wait to the next";
+    let mut family = encoder.encode_descriptor("loop_turn", help, unit, MetricType::Histogram)?;
+    for (core, pulse) in pulses.iter().enumerate() {
+        let (buckets, sum) = pulse.turns();
+        let count = buckets.iter().map(|(_, count)| count).sum();
+        let none: Option<&std::collections::HashMap<usize, Exemplar<Labels<'_>, f64>>> = None;
+        let labels = [("loop", core)];
+        family.encode_family(&labels)?.encode_histogram(sum, count, &buckets, none)?;
+    }
+    Ok(())
 }
 
 /// Counts by bucket, each without those below; the last one is for the rest.
@@ -201,4 +273,33 @@ fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
         .collect();
     out.push((f64::INFINITY, latencies.count() - below));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::server::Edge;
+    use units::Timestamp;
+
+    #[test]
+    fn each_loop_tells_its_silence_and_its_turns() {
+        let mut config = Config::default();
+        config.server.listen = vec![([127, 0, 0, 1], 0).into()];
+        config.server.cores = 2;
+        config.admin.listen = Some(([127, 0, 0, 1], 0).into());
+        let edge = Edge::open(config).expect("opened");
+        let pulse = &edge.shared().pulses()[1];
+        pulse.end(Timestamp::ZERO, Timestamp::from_millis(3));
+        let text = encode(edge.shared());
+        for line in [
+            "mendcast_loop_turn_seconds_bucket{le=\"0.002\",loop=\"1\"} 0",
+            "mendcast_loop_turn_seconds_bucket{le=\"0.005\",loop=\"1\"} 1",
+            "mendcast_loop_turn_seconds_count{loop=\"1\"} 1",
+            "mendcast_loop_turn_seconds_count{loop=\"0\"} 0",
+        ] {
+            assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
+        }
+        assert!(text.contains("mendcast_loop_silence_seconds{loop=\"1\"} "));
+    }
 }

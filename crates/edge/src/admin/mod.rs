@@ -124,9 +124,9 @@ fn answer(
             let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
             with_type(text_response(200, text), kind)
         }
-        "/healthz" => match shared.is_draining() {
-            false => text_response(200, "ok\n".into()),
-            true => text_response(503, "draining\n".into()),
+        "/healthz" => match shared.ailments() {
+            none if none.is_empty() => text_response(200, "ok\n".into()),
+            ailments => text_response(503, ailments.join("\n") + "\n"),
         },
         path => {
             let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };

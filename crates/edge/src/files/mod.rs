@@ -3,8 +3,9 @@
 //!
 //! A request path becomes a path below the root or a refusal; nothing outside the root is ever
 //! opened, also not through a symbolic link. Small files stay in memory so that all viewers share
-//! one copy of a hot one.
+//! one copy of a hot one. Whatever asks the disk is done by a few threads of its own.
 
+mod body;
 mod cache;
 mod conditions;
 
@@ -12,15 +13,18 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::front::{Body, RequestHead, Response};
+use crate::disk::pool::Pool;
+use crate::front::{Answer, Body, RequestHead, Response};
 use crate::sync::lock;
 use cache::Cache;
 use conditions::{Outcome, Validators};
+
+pub use body::FileBody;
 
 /// The files below one directory.
 #[derive(Debug)]
@@ -28,6 +32,7 @@ pub struct Files {
     root: PathBuf,
     cache_control: String,
     cache: Mutex<Cache>,
+    pool: Arc<Pool>,
 }
 
 impl Files {
@@ -35,16 +40,36 @@ impl Files {
     /// to `memory` bytes of small files in memory.
     ///
     /// # Errors
-    /// `root` is no directory or cannot be read.
+    /// `root` is no directory or cannot be read, or a thread cannot be started.
     pub fn new(root: &Path, cache_control: &str, memory: usize) -> io::Result<Self> {
         let root = root.canonicalize()?;
         std::fs::read_dir(&root)?;
         let cache = Mutex::new(Cache::new(memory));
-        Ok(Self { root, cache_control: cache_control.to_owned(), cache })
+        let pool = Arc::new(Pool::start()?);
+        Ok(Self { root, cache_control: cache_control.to_owned(), cache, pool })
     }
 
-    /// Answers a request of the time `now`.
-    pub fn respond(&self, head: &RequestHead<'_>, now: SystemTime) -> Response {
+    /// Answers a request of the time `now`, as soon as the disk has.
+    pub fn answer(self: &Arc<Self>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
+        let (method, target) = (head.method.to_owned(), head.target.to_owned());
+        let fields = head.fields.iter().map(|(name, value)| ((*name).to_owned(), value.to_vec()));
+        let fields: Vec<(String, Vec<u8>)> = fields.collect();
+        let (remote, protocol, files) = (head.remote, head.protocol, self.clone());
+        let response = self.pool.run(move || {
+            let (method, target) = (method.as_str(), target.as_str());
+            let fields = fields.iter().map(|(name, value)| (name.as_str(), value.as_slice()));
+            let fields = fields.collect();
+            let (cohort, body) = (None, &[][..]);
+            let head = RequestHead { method, target, fields, remote, protocol, cohort, body };
+            files.respond(&head, now)
+        });
+        Answer::Later(Box::pin(async move {
+            response.await.unwrap_or_else(|_| Response::plain(500, now))
+        }))
+    }
+
+    /// Answers a request of the time `now`; this may take as long as the disk likes.
+    fn respond(&self, head: &RequestHead<'_>, now: SystemTime) -> Response {
         let get = match head.method {
             "GET" => true,
             "HEAD" => false,
@@ -114,7 +139,8 @@ impl Files {
                     ("accept-ranges", "bytes".into()),
                     ("x-content-type-options", "nosniff".into()),
                 ];
-                let response = Response { status, headers, body: content.part(start, len) };
+                let body = content.part(start, len, &self.pool);
+                let response = Response { status, headers, body };
                 if status == 206 {
                     let range = format!("bytes {start}-{}/{length}", start + len - 1);
                     response.with("content-range", range)
@@ -157,13 +183,13 @@ enum Content {
 
 impl Content {
     /// The part of `length` bytes from `start`, which lies within the content.
-    fn part(self, start: u64, length: u64) -> Body {
+    fn part(self, start: u64, length: u64, pool: &Arc<Pool>) -> Body {
         match self {
             Self::Bytes(bytes) => {
                 let start = start as usize;
                 Body::Bytes(bytes.slice(start..start + length as usize))
             }
-            Self::File(file) => Body::File { file, offset: start, length },
+            Self::File(file) => Body::File(FileBody::new(file, start, length, pool.clone())),
         }
     }
 }

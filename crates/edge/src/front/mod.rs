@@ -8,10 +8,8 @@
 pub mod tcp;
 
 use std::collections::VecDeque;
-use std::fs::File;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::FileExt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -20,6 +18,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::cohorts::{Cohort, Unit};
+use crate::files::FileBody;
 use crate::live::{self, FlvBody};
 use crate::pages;
 use crate::server::State;
@@ -169,14 +168,7 @@ pub enum Body {
     /// A body in memory, possibly shared with other responses.
     Bytes(Bytes),
     /// A part of a file.
-    File {
-        /// The open file.
-        file: File,
-        /// The first byte to send.
-        offset: u64,
-        /// The number of bytes to send.
-        length: u64,
-    },
+    File(FileBody),
     /// Parts of a media segment, one after the other, for this viewer.
     Parts {
         /// The parts.
@@ -192,9 +184,6 @@ pub enum Body {
 #[derive(Debug)]
 pub struct Responder(Body);
 
-/// The most that is read from a file at once.
-const CHUNK: usize = 64 * 1024;
-
 impl From<Body> for Responder {
     fn from(body: Body) -> Self {
         Self(body)
@@ -202,10 +191,8 @@ impl From<Body> for Responder {
 }
 
 impl Responder {
-    /// The next bytes of the body, `None` at its end. A live body may have to wait.
-    ///
-    /// A file is read here and now: from the page cache this is a copy, and a chunk from a disk
-    /// holds up the caller's loop for one read.
+    /// The next bytes of the body, `None` at its end. A live body may have to wait for its publisher,
+    /// a file for the disk.
     ///
     /// # Errors
     /// The file cannot be read or has become shorter; the response has to be cut off.
@@ -213,15 +200,7 @@ impl Responder {
         let next = match &mut self.0 {
             Body::Empty => None,
             Body::Bytes(bytes) => Some(core::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
-            Body::File { length: 0, .. } => None,
-            Body::File { file, offset, length } => {
-                let size = usize::try_from(*length).unwrap_or(usize::MAX).min(CHUNK);
-                let mut chunk = vec![0; size];
-                file.read_exact_at(&mut chunk, *offset)?;
-                *offset += size as u64;
-                *length -= size as u64;
-                Some(chunk.into())
-            }
+            Body::File(body) => ready!(body.poll_next(context))?,
             Body::Parts { parts, .. } => parts.pop_front(),
             Body::Flv(body) => ready!(body.poll_next(context)),
         };
@@ -233,7 +212,7 @@ impl Responder {
         match &self.0 {
             Body::Empty => Some(0),
             Body::Bytes(bytes) => Some(bytes.len() as u64),
-            Body::File { length, .. } => Some(*length),
+            Body::File(body) => Some(body.remaining()),
             Body::Parts { parts, .. } => Some(parts.iter().map(|part| part.len() as u64).sum()),
             Body::Flv(_) => None,
         }
@@ -284,7 +263,7 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
         return page.into();
     }
     match &state.files {
-        Some(files) => files.respond(head, now).into(),
+        Some(files) => files.answer(head, now),
         None => Response::plain(404, now).into(),
     }
 }
@@ -314,14 +293,18 @@ pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::disk::pool::Pool;
+    use std::fs::File;
     use std::io::Write;
-    use std::task::Waker;
+
+    fn part_of(file: File, offset: u64, length: u64) -> Body {
+        let pool = Arc::new(Pool::start().expect("started"));
+        Body::File(FileBody::new(file, offset, length, pool))
+    }
 
     fn fill(responder: &mut Responder) -> io::Result<Option<Bytes>> {
-        match responder.poll_fill(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(result) => result,
-            Poll::Pending => panic!("nothing here waits"),
-        }
+        let runtime = tokio::runtime::Builder::new_current_thread().build().expect("made");
+        runtime.block_on(core::future::poll_fn(|context| responder.poll_fill(context)))
     }
 
     pub(crate) fn drained(body: Body) -> Vec<u8> {
@@ -341,7 +324,7 @@ pub(crate) mod tests {
         let mut file = tempfile::tempfile().expect("a temporary file");
         file.write_all(&content).expect("written");
         assert_eq!(drained(Body::Bytes(content.clone().into())), content);
-        assert_eq!(drained(Body::File { file, offset: 10, length: 150_000 }), content[10..150_010]);
+        assert_eq!(drained(part_of(file, 10, 150_000)), content[10..150_010]);
         assert!(drained(Body::Empty).is_empty());
     }
 
@@ -349,7 +332,7 @@ pub(crate) mod tests {
     fn a_file_that_became_shorter_is_an_error() {
         let file = tempfile::tempfile().expect("a temporary file");
         file.set_len(10).expect("set");
-        let mut responder = Responder::from(Body::File { file, offset: 0, length: 11 });
+        let mut responder = Responder::from(part_of(file, 0, 11));
         let error = fill(&mut responder).expect_err("one byte is missing");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }

@@ -1,6 +1,8 @@
 //! Sockets: the TCP listeners of the HTTP/1.1 and HTTP/2 front and the UDP sockets of QUIC, on the
 //! same addresses and ports.
 
+pub mod ports;
+mod segmentation;
 pub mod socket;
 
 use std::io;

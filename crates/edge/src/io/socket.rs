@@ -4,16 +4,23 @@
 //!
 //! The socket is non-blocking and tied to no runtime: a loop waits for its descriptor in whatever
 //! way it likes.
+//!
+//! `quinn-udp` sets the socket up and receives. It does not send: after one EINVAL or EIO of any
+//! destination it goes on without segmentation and without IPv4 ECN for the life of the socket.
 
-use std::io::{self, IoSliceMut};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::time::Instant;
 
-#[cfg(target_os = "linux")]
-use nix::sys::socket::{setsockopt, sockopt};
-use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, Transmit, UdpSocketState};
+use nix::errno::Errno;
+use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
+use nix::sys::socket::{ControlMessage, MsgFlags, SockaddrStorage, sendmsg, setsockopt, sockopt};
+use quinn_udp::{BATCH_SIZE, EcnCodepoint, RecvMeta, UdpSocketState};
 use socket2::{Domain, Protocol, Type};
 use units::Ecn;
+
+use super::segmentation::Barred;
 
 /// Sizes of a socket's buffers in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,8 +35,57 @@ pub struct Buffers {
 #[derive(Debug)]
 pub struct UdpSocket {
     socket: std::net::UdpSocket,
-    offload: UdpSocketState,
+    receiver: UdpSocketState,
+    /// Datagrams that the kernel takes in one send.
+    max_batch: usize,
+    /// Who gets no segmented sends at present.
+    barred: Barred,
+    stats: SendStats,
     address: SocketAddr,
+}
+
+/// What became of sends that did not simply succeed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendStats {
+    /// Batches that the kernel refused to segment and that left datagram by datagram.
+    pub segmentation_refused: u64,
+    /// Sends that the kernel refused for their destination or size.
+    pub refused: u64,
+    /// Sends that found the queue of the network device full.
+    pub device_full: u64,
+}
+
+impl SendStats {
+    /// Adds the counters of another socket.
+    pub fn add(&mut self, other: &Self) {
+        self.segmentation_refused += other.segmentation_refused;
+        self.refused += other.refused;
+        self.device_full += other.device_full;
+    }
+}
+
+/// What has no room for a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The socket's send buffer. The socket becomes writable when it has room.
+    Socket,
+    /// The queue of the network device (ENOBUFS). Nothing tells when it has room.
+    Device,
+}
+
+/// Why a batch, or the rest of it, has not left.
+#[derive(Debug)]
+pub enum SendError {
+    /// There is no room at present; the first `sent` bytes have left.
+    Full {
+        /// A number of whole datagrams.
+        sent: usize,
+        /// What has no room.
+        full: Full,
+    },
+    /// The kernel does not send this to this destination: no such host, a size above what the
+    /// device carries. The socket goes on.
+    Refused(io::Error),
 }
 
 /// A received datagram.
@@ -46,16 +102,41 @@ pub struct Received<'a> {
     pub payload: &'a mut [u8],
 }
 
-/// The memory into which a loop receives: one for all of its sockets.
+/// The memory into which a loop receives, one for all of its sockets, and what the last
+/// [`UdpSocket::receive`] put there.
 #[derive(Debug)]
-pub struct ReceiveBuffer(Vec<u8>);
+pub struct ReceiveBuffer {
+    bytes: Vec<u8>,
+    metas: [RecvMeta; BATCH_SIZE],
+    filled: usize,
+}
 
 /// Enough for the largest UDP payload, and for what GRO coalesces.
 const SLOT: usize = 64 * 1024;
 
 impl Default for ReceiveBuffer {
     fn default() -> Self {
-        Self(vec![0; BATCH_SIZE * SLOT])
+        let metas = [RecvMeta::default(); BATCH_SIZE];
+        Self { bytes: vec![0; BATCH_SIZE * SLOT], metas, filled: 0 }
+    }
+}
+
+impl ReceiveBuffer {
+    /// The datagrams of the last receive, in order.
+    pub fn datagrams(&mut self) -> impl Iterator<Item = Received<'_>> {
+        let slots = self.bytes.chunks_exact_mut(SLOT).zip(&self.metas).take(self.filled);
+        slots.flat_map(|(slot, meta)| {
+            let ecn = match meta.ecn {
+                None => Ecn::NotEct,
+                Some(EcnCodepoint::Ect0) => Ecn::Ect0,
+                Some(EcnCodepoint::Ect1) => Ecn::Ect1,
+                Some(EcnCodepoint::Ce) => Ecn::Ce,
+            };
+            let length = meta.len.min(SLOT);
+            // An empty datagram has stride 0.
+            let payloads = slot[..length].chunks_mut(meta.stride.max(1));
+            payloads.map(move |payload| Received { from: meta.addr, to: meta.dst_ip, ecn, payload })
+        })
     }
 }
 
@@ -77,14 +158,15 @@ impl UdpSocket {
         socket.set_send_buffer_size(buffers.send)?;
         socket.bind(&address.into())?;
         let socket = std::net::UdpSocket::from(socket);
-        let offload = UdpSocketState::new((&socket).into())?;
+        let receiver = UdpSocketState::new((&socket).into())?;
         // quinn-udp 0.6.3 asks for receive timestamps, but its control buffer of 96 bytes has no
         // room for them beside the segment size, the local address and the ECN field: of a
         // coalesced receive the kernel then drops the last, ECN. Nothing here uses the timestamps.
-        #[cfg(target_os = "linux")]
         setsockopt(&socket, sockopt::ReceiveTimestampns, &false)?;
         let address = socket.local_addr()?;
-        Ok(Self { socket, offload, address })
+        let max_batch = receiver.max_gso_segments();
+        let (barred, stats) = (Barred::default(), SendStats::default());
+        Ok(Self { socket, receiver, max_batch, barred, stats, address })
     }
 
     /// The bound address.
@@ -120,74 +202,146 @@ impl UdpSocket {
         }
     }
 
-    /// How many datagrams of one size one [`send`](Self::send) may take; at least 1. Falls to 1
-    /// for good when the network device turns out not to support segmentation.
+    /// How many datagrams of one size one [`send`](Self::send) may take; at least 1.
     pub fn max_batch(&self) -> usize {
-        self.offload.max_gso_segments()
+        self.max_batch
+    }
+
+    /// Counters of what went wrong.
+    pub fn send_stats(&self) -> &SendStats {
+        &self.stats
     }
 
     /// Sends `payload` to `to` as datagrams of `segment` bytes (the last may be shorter), from the
     /// local address `from` if given. At most [`max_batch`](Self::max_batch) datagrams and 65,507
-    /// bytes.
+    /// bytes. A batch that the kernel cannot segment for this destination leaves datagram by
+    /// datagram, and so do the next ones to it for a while.
     ///
     /// # Errors
-    /// `WouldBlock` when the send buffer is full; anything else concerns this destination or
-    /// size (an unreachable host, a datagram above the path's MTU), and the socket goes on.
+    /// See [`SendError`]. What follows a refused datagram of the batch is not sent.
     pub fn send(
-        &self,
+        &mut self,
         to: SocketAddr,
         from: Option<IpAddr>,
         ecn: Ecn,
         segment: usize,
         payload: &[u8],
-    ) -> io::Result<()> {
-        let transmit = Transmit {
-            destination: to,
-            ecn: match ecn {
-                Ecn::NotEct => None,
-                Ecn::Ect0 => Some(EcnCodepoint::Ect0),
-                Ecn::Ect1 => Some(EcnCodepoint::Ect1),
-                Ecn::Ce => Some(EcnCodepoint::Ce),
-            },
-            contents: payload,
-            segment_size: Some(segment).filter(|&size| size > 0 && size < payload.len()),
-            src_ip: from,
-        };
-        self.offload.try_send((&self.socket).into(), &transmit)
+    ) -> Result<(), SendError> {
+        let segment = segment.max(1);
+        if payload.len() <= segment {
+            return self.send_whole(to, from, ecn, None, payload).map_err(|e| self.failed(e, 0));
+        }
+        let barred = self.barred.contains(to.ip());
+        if !barred {
+            match self.send_whole(to, from, ecn, u16::try_from(segment).ok(), payload) {
+                Ok(()) => {
+                    self.barred.remove(to.ip());
+                    return Ok(());
+                }
+                // A device without segmentation or checksums says EIO; too many segments for this
+                // kernel, or segments larger than the device carries, are EINVAL or EMSGSIZE. The
+                // last of these is true of the single datagrams as well, and shows there.
+                Err(Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE | Errno::EOPNOTSUPP) => {}
+                Err(e) => return Err(self.failed(e, 0)),
+            }
+        }
+        for (index, datagram) in payload.chunks(segment).enumerate() {
+            self.send_whole(to, from, ecn, None, datagram)
+                .map_err(|e| self.failed(e, index * segment))?;
+            // The destination takes what was refused as a batch: segmentation is at fault.
+            if index == 0 && !barred {
+                self.stats.segmentation_refused += 1;
+                self.barred.insert(to.ip(), Instant::now());
+            }
+        }
+        Ok(())
     }
 
-    /// Takes what has arrived, up to one batch, and calls `each` for every datagram in order.
-    /// Returns whether the batch was full, so that more may wait.
+    /// One system call.
+    fn send_whole(
+        &self,
+        to: SocketAddr,
+        from: Option<IpAddr>,
+        ecn: Ecn,
+        segment: Option<u16>,
+        payload: &[u8],
+    ) -> Result<(), Errno> {
+        let mark = match ecn {
+            Ecn::NotEct => 0u8,
+            Ecn::Ect1 => 1,
+            Ecn::Ect0 => 2,
+            Ecn::Ce => 3,
+        };
+        let class = i32::from(mark);
+        let v4 = |ip| in_pktinfo {
+            ipi_ifindex: 0,
+            ipi_spec_dst: in_addr { s_addr: u32::from_ne_bytes(ip) },
+            ipi_addr: in_addr { s_addr: 0 },
+        };
+        let v6 = |ip| in6_pktinfo { ipi6_addr: in6_addr { s6_addr: ip }, ipi6_ifindex: 0 };
+        let (info4, info6) = match from {
+            Some(IpAddr::V4(ip)) => (Some(v4(ip.octets())), None),
+            Some(IpAddr::V6(ip)) => (None, Some(v6(ip.octets()))),
+            None => (None, None),
+        };
+        // An IPv4-mapped destination of an IPv6 socket gets an IPv4 header.
+        let field = match to.ip().to_canonical() {
+            IpAddr::V4(_) => ControlMessage::Ipv4Tos(&mark),
+            IpAddr::V6(_) => ControlMessage::Ipv6TClass(&class),
+        };
+        let mut control = [field; 3];
+        let mut filled = 1;
+        let more = [
+            segment.as_ref().map(ControlMessage::UdpGsoSegments),
+            info4.as_ref().map(ControlMessage::Ipv4PacketInfo),
+            info6.as_ref().map(ControlMessage::Ipv6PacketInfo),
+        ];
+        for message in more.into_iter().flatten() {
+            control[filled] = message;
+            filled += 1;
+        }
+        let (iov, address) = ([IoSlice::new(payload)], SockaddrStorage::from(to));
+        let (fd, flags) = (self.socket.as_raw_fd(), MsgFlags::empty());
+        loop {
+            match sendmsg(fd, &iov, &control[..filled], flags, Some(&address)) {
+                Ok(_) => return Ok(()),
+                Err(Errno::EINTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    /// Notes and classifies an error after `sent` bytes.
+    fn failed(&mut self, error: Errno, sent: usize) -> SendError {
+        match error {
+            Errno::EAGAIN => SendError::Full { sent, full: Full::Socket },
+            Errno::ENOBUFS => {
+                self.stats.device_full += 1;
+                SendError::Full { sent, full: Full::Device }
+            }
+            error => {
+                self.stats.refused += 1;
+                SendError::Refused(error.into())
+            }
+        }
+    }
+
+    /// Takes what has arrived, up to one batch, into `buffer`. Returns whether the batch was full,
+    /// so that more may wait.
     ///
     /// # Errors
     /// `WouldBlock` when nothing is there; anything else is an error that the network reported,
-    /// and the socket goes on.
-    pub fn receive(
-        &self,
-        buffer: &mut ReceiveBuffer,
-        mut each: impl FnMut(Received<'_>),
-    ) -> io::Result<bool> {
-        let mut slots = buffer.0.chunks_exact_mut(SLOT);
+    /// and the socket goes on. The buffer then holds nothing.
+    pub fn receive(&self, buffer: &mut ReceiveBuffer) -> io::Result<bool> {
+        let ReceiveBuffer { bytes, metas, filled } = buffer;
+        *filled = 0;
+        let mut slots = bytes.chunks_exact_mut(SLOT);
         // The closure runs exactly BATCH_SIZE times, as the buffer was made for; an empty slot
         // would receive nothing.
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =
             core::array::from_fn(|_| IoSliceMut::new(slots.next().unwrap_or_default()));
-        let mut metas = [RecvMeta::default(); BATCH_SIZE];
-        let filled = self.offload.recv((&self.socket).into(), &mut slices, &mut metas)?;
-        for (slice, meta) in slices.iter_mut().zip(&metas).take(filled) {
-            let ecn = match meta.ecn {
-                None => Ecn::NotEct,
-                Some(EcnCodepoint::Ect0) => Ecn::Ect0,
-                Some(EcnCodepoint::Ect1) => Ecn::Ect1,
-                Some(EcnCodepoint::Ce) => Ecn::Ce,
-            };
-            let length = meta.len.min(slice.len());
-            // An empty datagram has stride 0.
-            for payload in slice[..length].chunks_mut(meta.stride.max(1)) {
-                each(Received { from: meta.addr, to: meta.dst_ip, ecn, payload });
-            }
-        }
-        Ok(filled == BATCH_SIZE)
+        *filled = self.receiver.recv((&self.socket).into(), &mut slices, metas)?;
+        Ok(*filled == BATCH_SIZE)
     }
 }
 
@@ -227,20 +381,18 @@ mod tests {
         let mut all = Vec::new();
         let end = Instant::now() + Duration::from_secs(2);
         while all.len() < count && Instant::now() < end {
-            let received = socket.receive(&mut buffer, |datagram| {
-                all.push(Datagram {
-                    from: datagram.from,
-                    to: datagram.to,
-                    ecn: datagram.ecn,
-                    payload: datagram.payload.to_vec(),
-                });
-            });
-            match received {
+            match socket.receive(&mut buffer) {
                 Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
                     std::thread::sleep(Duration::from_millis(1));
                 }
                 other => drop(other.expect("loopback has no errors")),
             }
+            all.extend(buffer.datagrams().map(|datagram| Datagram {
+                from: datagram.from,
+                to: datagram.to,
+                ecn: datagram.ecn,
+                payload: datagram.payload.to_vec(),
+            }));
         }
         all
     }
@@ -252,7 +404,7 @@ mod tests {
         {
             let ip: IpAddr = from.parse().expect("an address");
             let receiver = bound(at);
-            let sender = bound(&SocketAddr::new(ip, 0).to_string());
+            let mut sender = bound(&SocketAddr::new(ip, 0).to_string());
             let to = SocketAddr::new(ip, receiver.local_address().port());
             let count = sender.max_batch().min(20);
             let payload: Vec<u8> = (0..count * 1200 - 100).map(|i| (i / 1200) as u8).collect();
@@ -271,7 +423,7 @@ mod tests {
     #[test]
     fn every_ecn_codepoint_crosses_both_address_families() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
-            let (sender, receiver) = (bound(address), bound(address));
+            let (mut sender, receiver) = (bound(address), bound(address));
             for ecn in [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce] {
                 sender.send(receiver.local_address(), None, ecn, 4, b"data").expect("sent");
                 let all = arrivals(&receiver, 1);
@@ -282,7 +434,7 @@ mod tests {
 
     #[test]
     fn a_dual_stack_socket_answers_an_ipv4_peer_from_the_address_it_used() {
-        let (server, client) = (bound("[::]:0"), bound("127.0.0.1:0"));
+        let (mut server, mut client) = (bound("[::]:0"), bound("127.0.0.1:0"));
         let port = server.local_address().port();
         let to = SocketAddr::from(([127, 0, 0, 1], port));
         client.send(to, None, Ecn::Ect0, 5, b"hello").expect("sent");
@@ -296,7 +448,7 @@ mod tests {
 
     #[test]
     fn nothing_to_receive_would_block() {
-        let error = bound("127.0.0.1:0").receive(&mut ReceiveBuffer::default(), |_| ());
+        let error = bound("127.0.0.1:0").receive(&mut ReceiveBuffer::default());
         assert_eq!(error.expect_err("empty").kind(), io::ErrorKind::WouldBlock);
     }
 
@@ -308,5 +460,66 @@ mod tests {
         let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into(), false, greedy).expect("bound");
         let granted = socket.buffers().expect("readable");
         assert!(granted.receive < 1 << 30, "the kernel caps what is asked: {granted:?}");
+    }
+
+    /// What a client at `address` sees of a batch of ten datagrams.
+    fn batch_of_ten(sender: &mut UdpSocket, receiver: &UdpSocket) -> usize {
+        let to = receiver.local_address();
+        sender.send(to, None, Ecn::Ect0, 100, &[7; 1_000]).expect("sent");
+        let all = arrivals(receiver, 10);
+        assert!(
+            all.iter().all(|datagram| datagram.ecn == Ecn::Ect0 && datagram.payload == [7; 100])
+        );
+        all.len()
+    }
+
+    #[test]
+    fn a_destination_that_cannot_be_answered_changes_nothing_for_the_others() {
+        let (mut sender, receiver) = (bound("127.0.0.1:0"), bound("127.0.0.1:0"));
+        let batch = sender.max_batch();
+        assert!(batch > 1, "this kernel segments");
+        // What a datagram from port 0 would be answered to: EINVAL.
+        let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
+        for payload in [&[1; 100][..], &[1; 1_000]] {
+            let error = sender.send(nowhere, None, Ecn::NotEct, 100, payload);
+            assert!(matches!(error, Err(SendError::Refused(_))), "{error:?}");
+        }
+        assert_eq!((sender.max_batch(), sender.send_stats().refused), (batch, 2));
+        assert_eq!(batch_of_ten(&mut sender, &receiver), 10);
+        assert_eq!(sender.send_stats().segmentation_refused, 0, "neither is that address barred");
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_segment_leaves_datagram_by_datagram() {
+        let receiver = bound("0.0.0.0:0");
+        let mut sender = bound("127.0.0.1:0");
+        let at = |last| SocketAddr::from(([127, 0, 0, last], receiver.local_address().port()));
+        // More segments than any kernel takes at once.
+        let many = vec![9; 300];
+        sender.send(at(1), None, Ecn::Ect0, 1, &many).expect("sent");
+        let all = arrivals(&receiver, many.len());
+        assert_eq!(all.len(), many.len());
+        assert!(all.iter().all(|datagram| datagram.ecn == Ecn::Ect0 && datagram.payload == [9]));
+        assert_eq!(sender.send_stats().segmentation_refused, 1);
+        assert!(sender.barred.contains(at(1).ip()));
+        // While it is barred nothing is tried; the others are not concerned.
+        sender.send(at(1), None, Ecn::Ect0, 1, &many).expect("sent");
+        assert_eq!(arrivals(&receiver, many.len()).len(), many.len());
+        assert_eq!(sender.send_stats().segmentation_refused, 1);
+        assert!(!sender.barred.contains(at(2).ip()));
+    }
+
+    #[test]
+    fn only_a_lack_of_room_is_worth_another_try() {
+        let mut socket = bound("127.0.0.1:0");
+        for (error, room) in [(Errno::EAGAIN, Full::Socket), (Errno::ENOBUFS, Full::Device)] {
+            let failed = socket.failed(error, 1_200);
+            assert!(matches!(failed, SendError::Full { sent: 1_200, full } if full == room));
+        }
+        for error in [Errno::EMSGSIZE, Errno::ENETUNREACH, Errno::EPERM] {
+            assert!(matches!(socket.failed(error, 0), SendError::Refused(_)), "{error}");
+        }
+        let expected = SendStats { refused: 3, device_full: 1, ..SendStats::default() };
+        assert_eq!(*socket.send_stats(), expected);
     }
 }

@@ -1,44 +1,54 @@
 //! The log of closed connections: one line of JSON each, and one of the endpoint's counters at the
 //! end of a loop.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write as _;
+use std::fs::OpenOptions;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use ::quic::crypto::Cipher;
 use ::quic::{CloseReason, Connection, EndpointStats, TokenUse};
 use serde_json::json;
 
 use crate::Error;
+use crate::disk::writer::Writer;
 
-/// An open log file; lines that cannot be written are counted, and the server goes on.
+/// The number of the only file.
+const FILE: u64 = 0;
+/// How long the last lines may take at the end of the process.
+const LAST_LINES: Duration = Duration::from_secs(5);
+
+/// An open log file. Its lines are written by a thread of its own; those that the disk is too slow
+/// for are counted, and the server goes on.
 #[derive(Debug)]
-pub(crate) struct ConnectionLog {
-    file: Mutex<File>,
-    dropped: AtomicU64,
-}
+pub(crate) struct ConnectionLog(Writer);
 
 impl ConnectionLog {
     /// Opens the file for appending.
     ///
     /// # Errors
-    /// One line: it cannot be opened.
+    /// One line: it cannot be opened, or the thread cannot be started.
     pub(crate) fn open(path: &Path) -> Result<Self, Error> {
-        let file = OpenOptions::new().append(true).create(true).open(path);
-        let file =
-            file.map_err(|e| Error::new(format!("connection log {}: {e}", path.display())))?;
-        Ok(Self { file: Mutex::new(file), dropped: AtomicU64::new(0) })
+        let error =
+            |e: std::io::Error| Error::new(format!("connection log {}: {e}", path.display()));
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(error)?;
+        let writer = Writer::start("connection log")?;
+        writer.adopt(FILE, file).map_err(error)?;
+        Ok(Self(writer))
     }
 
     fn write(&self, record: &serde_json::Value) {
-        let line = format!("{record}\n");
-        let written =
-            self.file.lock().is_ok_and(|mut file| file.write_all(line.as_bytes()).is_ok());
-        if !written && self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
-            tracing::warn!("the connection log cannot be written; records are dropped");
-        }
+        // What is lost is counted.
+        let _ = self.0.append(FILE, format!("{record}\n").into_bytes());
+    }
+
+    /// Lines that were lost.
+    pub(crate) fn lost(&self) -> u64 {
+        self.0.lost()
+    }
+
+    /// Waits until all lines are written, unless that takes too long.
+    pub(crate) fn flush(&self) {
+        self.0.flush(LAST_LINES);
     }
 
     /// Notes the end of a connection.

@@ -7,9 +7,9 @@
 //! Connections that can go on: a live stream, or whatever an answer waits for, wakes its
 //! connections by their [`Waker`]; the loop serves each once, however often it was woken.
 
+use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::task::{Wake, Waker};
 
@@ -22,29 +22,39 @@ use crate::sync::lock;
 
 /// Datagrams that may wait for one loop.
 const CAPACITY: usize = 1_024;
+/// Datagrams that a loop takes at once: its own sockets want to be looked at as well.
+const TAKEN: usize = 256;
 
-/// A datagram on its way to the right core.
+/// A datagram that waits.
 #[derive(Debug)]
-pub(super) struct Forwarded {
+pub(super) struct Datagram {
+    /// The place of the socket that received it, the same in all loops.
     pub socket: usize,
     pub addresses: Addresses,
     pub ecn: Ecn,
     pub payload: Vec<u8>,
 }
 
-/// Where a loop gets its forwarded datagrams from, and what wakes it.
+/// Where a loop gets what other threads have for it, and what wakes it.
 #[derive(Debug)]
-pub(crate) struct Mailbox {
-    receiver: Receiver<Forwarded>,
-    woken: Arc<Woken>,
-    wake: Arc<EventFd>,
+pub(crate) struct Mailbox(Arc<Post>);
+
+/// The way into a loop's mailbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Sender(Arc<Post>);
+
+#[derive(Debug)]
+struct Post {
+    waiting: Mutex<Waiting>,
+    wake: EventFd,
 }
 
-/// Connections of a loop that can go on.
-#[derive(Debug)]
-struct Woken {
-    bells: Mutex<Vec<Arc<Bell>>>,
-    wake: Arc<EventFd>,
+#[derive(Debug, Default)]
+struct Waiting {
+    bells: Vec<Arc<Bell>>,
+    datagrams: VecDeque<Datagram>,
+    /// The loop was woken for what is here, or knows of it.
+    is_known: bool,
 }
 
 /// Wakes one connection.
@@ -53,14 +63,18 @@ struct Bell {
     handle: Handle,
     /// Whether it stands in the list already.
     rung: AtomicBool,
-    woken: Arc<Woken>,
+    post: Arc<Post>,
 }
 
-/// The way into another loop's mailbox.
-#[derive(Clone, Debug)]
-pub(crate) struct Sender {
-    sender: SyncSender<Forwarded>,
-    wake: Arc<EventFd>,
+/// What a loop takes out of its mailbox at once.
+#[derive(Debug, Default)]
+pub(super) struct Mail {
+    /// Connections that were woken. A handle may have been given to another connection meanwhile;
+    /// serving that one does no harm.
+    pub woken: Vec<Handle>,
+    pub datagrams: Vec<Datagram>,
+    /// Whether datagrams are left, of which nothing will wake the loop.
+    pub more: bool,
 }
 
 /// A mailbox and the way into it.
@@ -68,77 +82,137 @@ pub(crate) fn mailbox() -> Result<(Sender, Mailbox), Error> {
     let flags = EfdFlags::EFD_NONBLOCK | EfdFlags::EFD_CLOEXEC;
     let wake = EventFd::from_value_and_flags(0, flags)
         .map_err(|e| Error::new(format!("cannot make an event descriptor: {e}")))?;
-    let wake = Arc::new(wake);
-    let (sender, receiver) = sync_channel(CAPACITY);
-    let woken = Arc::new(Woken { bells: Mutex::default(), wake: wake.clone() });
-    Ok((Sender { sender, wake: wake.clone() }, Mailbox { receiver, woken, wake }))
+    let post = Arc::new(Post { waiting: Mutex::default(), wake });
+    Ok((Sender(post.clone()), Mailbox(post)))
 }
 
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        if self.rung.swap(true, Ordering::AcqRel) {
-            return;
+impl Post {
+    /// Puts something in, and wakes the loop unless that is done.
+    fn put<T>(&self, what: impl FnOnce(&mut Waiting) -> T) -> T {
+        let mut waiting = lock(&self.waiting);
+        let put = what(&mut waiting);
+        let is_known = core::mem::replace(&mut waiting.is_known, true);
+        drop(waiting);
+        if !is_known {
+            self.ring();
         }
-        let woken = self.woken.clone();
-        let mut bells = lock(&woken.bells);
-        let first = bells.is_empty();
-        bells.push(self);
-        drop(bells);
-        if first {
-            // As in `Sender::wake`.
-            let _ = woken.wake.write(1);
-        }
-    }
-}
-
-impl Sender {
-    /// Hands a datagram over; `false` if the queue is full and it is dropped.
-    pub(super) fn send(&self, datagram: Forwarded) -> bool {
-        let sent = self.sender.try_send(datagram).is_ok();
-        self.wake();
-        sent
+        put
     }
 
-    /// Makes the loop look at its state.
-    pub(crate) fn wake(&self) {
+    fn ring(&self) {
         // It fails only when the counter is full, and then the loop is awake.
         let _ = self.wake.write(1);
     }
 }
 
-impl Mailbox {
-    /// The next datagram.
-    pub(super) fn next(&self) -> Option<Forwarded> {
-        self.receiver.try_recv().ok()
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        if !self.rung.swap(true, Ordering::AcqRel) {
+            let post = self.post.clone();
+            post.put(|waiting| waiting.bells.push(self));
+        }
+    }
+}
+
+impl Sender {
+    /// Hands a datagram over; `false` if too many wait and it is dropped.
+    pub(super) fn send(&self, datagram: Datagram) -> bool {
+        self.0.put(|waiting| {
+            let has_room = waiting.datagrams.len() < CAPACITY;
+            if has_room {
+                waiting.datagrams.push_back(datagram);
+            }
+            has_room
+        })
     }
 
+    /// Makes the loop look at its state.
+    pub(crate) fn wake(&self) {
+        self.0.ring();
+    }
+}
+
+impl Mailbox {
     /// What wakes the connection `handle` of this loop.
     pub(super) fn waker(&self, handle: Handle) -> Waker {
-        let (rung, woken) = (AtomicBool::new(false), self.woken.clone());
-        Arc::new(Bell { handle, rung, woken }).into()
+        Arc::new(Bell { handle, rung: AtomicBool::new(false), post: self.0.clone() }).into()
     }
 
-    /// The connections that were woken since the last call. A handle may have been given to another
-    /// connection meanwhile; serving that one does no harm.
-    pub(super) fn take_woken(&self, mut each: impl FnMut(Handle)) {
-        let bells = {
-            let mut bells = lock(&self.woken.bells);
-            core::mem::take(&mut *bells)
-        };
-        for bell in bells {
+    /// All that were woken since the last call, and the next datagrams.
+    pub(super) fn take(&self) -> Mail {
+        let mut waiting = lock(&self.0.waiting);
+        let bells = core::mem::take(&mut waiting.bells);
+        let count = waiting.datagrams.len().min(TAKEN);
+        let datagrams = waiting.datagrams.drain(..count).collect();
+        let more = !waiting.datagrams.is_empty();
+        waiting.is_known = more;
+        drop(waiting);
+        let woken = bells.into_iter().map(|bell| {
             // Before it is served: what comes from now on rings again.
             bell.rung.store(false, Ordering::Release);
-            each(bell.handle);
-        }
+            bell.handle
+        });
+        Mail { woken: woken.collect(), datagrams, more }
     }
 
     /// Takes note of the wake-up.
     pub(super) fn awake(&self) {
         // Nothing to read is as good.
-        let _ = self.wake.read();
+        let _ = self.0.wake.read();
     }
 
     pub(super) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.wake.as_fd()
+        self.0.wake.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How often the loop was woken since the last look.
+    fn rings(mailbox: &Mailbox) -> u64 {
+        mailbox.0.wake.read().unwrap_or(0)
+    }
+
+    fn datagram(number: u8) -> Datagram {
+        let addresses = Addresses { remote: ([127, 0, 0, 1], 1).into(), local: None };
+        Datagram { socket: 0, addresses, ecn: Ecn::NotEct, payload: vec![number] }
+    }
+
+    #[test]
+    fn datagrams_wake_the_loop_once_and_come_in_bounded_portions() {
+        let (sender, mailbox) = mailbox().expect("made");
+        let sent = (0..2_000).filter(|n| sender.send(datagram(*n as u8))).count();
+        assert_eq!((sent, rings(&mailbox)), (CAPACITY, 1));
+        let mut taken = Vec::new();
+        let mut more = true;
+        while more {
+            let mail = mailbox.take();
+            assert!(mail.datagrams.len() <= TAKEN);
+            taken.extend(mail.datagrams.into_iter().map(|datagram| datagram.payload[0]));
+            more = mail.more;
+            // Of what comes while the loop knows of more, it needs no telling.
+            assert!(!more || sender.send(datagram(taken.len() as u8)));
+            assert_eq!(rings(&mailbox), 0);
+        }
+        assert!(taken.len() > CAPACITY);
+        assert!(taken.iter().take(CAPACITY).enumerate().all(|(n, number)| *number == n as u8));
+        assert!(sender.send(datagram(0)));
+        assert_eq!(rings(&mailbox), 1, "one that knows of nothing is woken");
+    }
+
+    #[test]
+    fn a_connection_is_woken_once_until_it_is_served() {
+        let (_sender, mailbox) = mailbox().expect("made");
+        let (first, second) = (mailbox.waker(Handle(1)), mailbox.waker(Handle(2)));
+        for _ in 0..3 {
+            first.wake_by_ref();
+            second.wake_by_ref();
+            first.wake_by_ref();
+            assert_eq!(rings(&mailbox), 1);
+            assert_eq!(mailbox.take().woken, [Handle(1), Handle(2)]);
+            assert_eq!(mailbox.take().woken, []);
+        }
     }
 }

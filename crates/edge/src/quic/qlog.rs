@@ -1,16 +1,13 @@
 //! qlog files: one per sampled connection, `MILLISECONDS-CONNECTION.sqlog`, written by a thread of
 //! its own. The event loops hand finished pieces over and never wait: when the disk falls behind,
-//! logs end early and are counted.
+//! logs end early.
 
-use std::collections::HashMap;
-use std::fs::{File, OpenOptions};
 use std::hash::{BuildHasher as _, RandomState};
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::UNIX_EPOCH;
 
 use ::quic::ObserverFactory;
@@ -19,18 +16,10 @@ use ::quic::qlog::QlogObserver;
 use units::Timestamp;
 
 use crate::Error;
+use crate::disk::writer::Writer;
 
 /// Bytes of a piece.
 const PIECE: usize = 16 << 10;
-/// Pieces that may wait for the disk.
-const WAITING: usize = 1_024;
-
-/// What the writing thread is told about a file.
-enum Message {
-    Open(u64, PathBuf),
-    Piece(u64, Vec<u8>),
-    Close(u64),
-}
 
 /// The directory of the logs, and the way to the thread that writes them.
 #[derive(Debug)]
@@ -40,9 +29,7 @@ struct Logs {
     sample: u64,
     random: RandomState,
     next: AtomicU64,
-    sender: SyncSender<Message>,
-    /// Logs that ended early.
-    cut: AtomicU64,
+    writer: Writer,
 }
 
 /// The logger of new connections, for `sample` (0 to 1) of them.
@@ -52,18 +39,13 @@ struct Logs {
 pub(super) fn observers(dir: PathBuf, sample: f64) -> Result<ObserverFactory, Error> {
     std::fs::create_dir_all(&dir)
         .map_err(|e| Error::new(format!("qlog directory {}: {e}", dir.display())))?;
-    let (sender, receiver) = sync_channel(WAITING);
-    std::thread::Builder::new()
-        .name("qlog".to_owned())
-        .spawn(move || write(&receiver))
-        .map_err(|e| Error::new(format!("cannot start the thread of qlog files: {e}")))?;
+    let writer = Writer::start("qlog files")?;
     let logs = Arc::new(Logs {
         dir,
         sample: (sample * u64::MAX as f64) as u64,
         random: RandomState::new(),
         next: AtomicU64::new(0),
-        sender,
-        cut: AtomicU64::new(0),
+        writer,
     });
     Ok(Arc::new(move |now, _: SocketAddr, odcid: &[u8]| logs.observer(now, odcid)))
 }
@@ -81,8 +63,8 @@ impl Logs {
         let unix = UNIX_EPOCH.elapsed().unwrap_or_default();
         let id: String = odcid.iter().map(|byte| format!("{byte:02x}")).collect();
         let path = self.dir.join(format!("{:013}-{id}.sqlog", unix.as_millis()));
-        let mut log = Log { logs: self.clone(), number, piece: Vec::new() };
-        log.send(Message::Open(number, path)).ok()?;
+        self.writer.create(number, path).ok()?;
+        let log = Log { logs: self.clone(), number, piece: Vec::new() };
         Some(Box::new(QlogObserver::new(log, odcid, now, unix)))
     }
 }
@@ -92,17 +74,6 @@ struct Log {
     logs: Arc<Logs>,
     number: u64,
     piece: Vec<u8>,
-}
-
-impl Log {
-    fn send(&mut self, message: Message) -> io::Result<()> {
-        self.logs.sender.try_send(message).map_err(|_| {
-            if self.logs.cut.fetch_add(1, Ordering::Relaxed) == 0 {
-                tracing::warn!("qlog files cannot be written fast enough; some end early");
-            }
-            io::Error::from(io::ErrorKind::WouldBlock)
-        })
-    }
 }
 
 impl Write for Log {
@@ -119,7 +90,7 @@ impl Write for Log {
             return Ok(());
         }
         let piece = std::mem::take(&mut self.piece);
-        self.send(Message::Piece(self.number, piece))
+        self.logs.writer.append(self.number, piece)
     }
 }
 
@@ -127,34 +98,7 @@ impl Drop for Log {
     fn drop(&mut self) {
         // A log that cannot be completed is counted already.
         let _ = self.flush();
-        let _ = self.send(Message::Close(self.number));
-    }
-}
-
-/// Writes until the last logger is gone.
-fn write(messages: &Receiver<Message>) {
-    let mut files: HashMap<u64, File> = HashMap::new();
-    let mut warned = false;
-    for message in messages {
-        let result = match message {
-            Message::Open(number, path) => {
-                let file = OpenOptions::new().write(true).create_new(true).open(&path);
-                file.map(|file| drop(files.insert(number, file)))
-            }
-            Message::Piece(number, piece) => {
-                files.get_mut(&number).map_or(Ok(()), |file| file.write_all(&piece))
-            }
-            Message::Close(number) => {
-                files.remove(&number);
-                Ok(())
-            }
-        };
-        if let Err(e) = result
-            && !warned
-        {
-            warned = true;
-            tracing::warn!("a qlog file cannot be written: {e}");
-        }
+        let _ = self.logs.writer.close(self.number);
     }
 }
 

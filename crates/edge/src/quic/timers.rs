@@ -3,7 +3,8 @@
 //! A heap in which each connection has an entry for the earliest deadline that it ever announced
 //! since the entry was last taken. Deadlines mostly move later (every packet moves the loss and
 //! idle timers), and moving later costs nothing: the entry stays, and when its time comes the
-//! connection is asked again.
+//! connection is asked again. A deadline that moves earlier leaves a void entry behind; the heap is
+//! rid of those before they are many times the others.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -17,7 +18,14 @@ pub(super) struct Timers {
     heap: BinaryHeap<Reverse<(Timestamp, u32)>>,
     /// The earliest entry of each connection in the heap.
     armed: Vec<Option<Timestamp>>,
+    /// How many of those there are.
+    live: usize,
 }
+
+/// The heap is cleared of void entries when it holds more than this beside as many times the
+/// connections' own.
+const SPARE: usize = 64;
+const TIMES: usize = 3;
 
 impl Timers {
     /// The connection wants to be served at `deadline` at the latest.
@@ -26,10 +34,35 @@ impl Timers {
         if self.armed.len() <= index {
             self.armed.resize(index + 1, None);
         }
-        if self.armed[index].is_none_or(|armed| deadline < armed) {
-            self.armed[index] = Some(deadline);
+        let armed = &mut self.armed[index];
+        if armed.is_none_or(|armed| deadline < armed) {
+            self.live += usize::from(armed.is_none());
+            *armed = Some(deadline);
             self.heap.push(Reverse((deadline, handle.0)));
+            if self.heap.len() > SPARE + TIMES * self.live {
+                self.clear_void();
+            }
         }
+    }
+
+    /// The connection is gone.
+    pub(super) fn remove(&mut self, handle: Handle) {
+        if let Some(armed) = self.armed.get_mut(handle.0 as usize)
+            && armed.take().is_some()
+        {
+            self.live -= 1;
+        }
+    }
+
+    /// Drops the entries that have been overtaken. Most have, so that this costs
+    /// each entry O(log n) once.
+    fn clear_void(&mut self) {
+        let mut entries = core::mem::take(&mut self.heap).into_vec();
+        // A connection whose deadline came back to an old value has two equal entries.
+        entries.sort_unstable();
+        entries.dedup();
+        entries.retain(|Reverse((at, index))| self.armed[*index as usize] == Some(*at));
+        self.heap = entries.into();
     }
 
     /// The next connection whose entry is due; its deadline has to be looked at and set again.
@@ -39,10 +72,10 @@ impl Timers {
                 return None;
             }
             self.heap.pop();
-            // An entry that an earlier one has overtaken is void.
             let armed = &mut self.armed[index as usize];
             if *armed == Some(at) {
                 *armed = None;
+                self.live -= 1;
                 return Some(Handle(index));
             }
         }
@@ -58,6 +91,7 @@ impl Timers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
 
     fn at(ms: u64) -> Timestamp {
         Timestamp::from_millis(ms)
@@ -93,5 +127,57 @@ mod tests {
         assert_eq!(timers.pop(at(20)), Some(Handle(0)));
         assert_eq!(timers.pop(at(60)), None);
         assert_eq!(timers.next(), None);
+    }
+
+    #[test]
+    fn void_entries_stay_few() {
+        // Frames 25 times a second; after each, pacing for 2 ms, and then nothing but the idle
+        // time-out, which the next frame's pacing overtakes.
+        for connections in [1, 100] {
+            let mut timers = Timers::default();
+            let mut now = at(1_000);
+            for _ in 0..25 * 60 {
+                (0..connections)
+                    .for_each(|n| timers.set(Handle(n), now + Duration::from_millis(2)));
+                now += Duration::from_millis(2);
+                while timers.pop(now).is_some() {}
+                (0..connections).for_each(|n| timers.set(Handle(n), now + Duration::from_secs(30)));
+                now += Duration::from_millis(38);
+                while timers.pop(now).is_some() {}
+                assert!(timers.heap.len() <= SPARE + TIMES * connections as usize);
+            }
+            // And none of those that count is missing.
+            let due = std::iter::from_fn(|| timers.pop(now + Duration::from_secs(30))).count();
+            assert_eq!(due, connections as usize);
+        }
+    }
+
+    #[test]
+    fn a_connection_that_is_gone_has_no_deadline() {
+        let mut timers = Timers::default();
+        for n in 0..1_000 {
+            timers.set(Handle(n), at(10));
+            timers.remove(Handle(n));
+            assert!(timers.heap.len() <= SPARE + TIMES);
+        }
+        timers.set(Handle(7), at(10));
+        timers.set(Handle(7), at(5));
+        assert_eq!(timers.pop(at(20)), Some(Handle(7)));
+        assert_eq!(timers.pop(at(20)), None);
+    }
+
+    #[test]
+    fn a_deadline_that_comes_back_is_told_once() {
+        let mut timers = Timers::default();
+        for _ in 0..2 {
+            timers.set(Handle(0), at(50));
+            timers.set(Handle(0), at(20));
+            assert_eq!(timers.pop(at(20)), Some(Handle(0)));
+        }
+        timers.set(Handle(0), at(50));
+        timers.clear_void();
+        assert_eq!(timers.heap.len(), 1);
+        assert_eq!(timers.pop(at(50)), Some(Handle(0)));
+        assert_eq!(timers.pop(at(50)), None);
     }
 }

@@ -38,3 +38,22 @@ fn a_reload_reaches_new_connections_and_running_ones_keep_theirs() {
     edge.shared().reload(config).expect_err("no such root");
     assert!(Arc::ptr_eq(&new, &edge.shared().state()), "a failed reload changes nothing");
 }
+
+#[test]
+fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
+    let mut config = Config::default();
+    config.server.listen = vec![([127, 0, 0, 1], 0).into()];
+    config.server.cores = 2;
+    config.admin.listen = Some(([127, 0, 0, 1], 0).into());
+    let edge = Edge::open(config).expect("opened");
+    let shared = edge.shared();
+    assert_eq!(shared.ailments(), [""; 0]);
+    std::thread::sleep(supervisor::UNHEALTHY);
+    shared.pulses()[0].begin(shared.pulses()[0].now());
+    let ailments = shared.ailments();
+    assert_eq!(ailments.len(), 1);
+    assert!(ailments[0].starts_with("event loop 1: no turn for 3."), "{ailments:?}");
+    shared.pulses()[1].finish();
+    shared.drain();
+    assert_eq!(shared.ailments(), ["draining"]);
+}

@@ -1,0 +1,5 @@
+//! The disk, off the threads that serve viewers: whoever waits for a disk may wait for long, and an
+//! event loop has thousands of viewers. `pool` reads files, `writer` writes logs.
+
+pub(crate) mod pool;
+pub(crate) mod writer;

@@ -1,0 +1,124 @@
+//! The content of a file as a body: read by the pool, one chunk ahead of the transport.
+
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+
+use crate::disk::pool::Pool;
+
+/// The most that is read at once; a viewer who reads slowly costs as much memory beside what its
+/// transport holds.
+const CHUNK: usize = 64 * 1024;
+
+/// A part of a file on its way.
+#[derive(Debug)]
+pub struct FileBody {
+    file: Arc<File>,
+    /// The next byte to be read.
+    offset: u64,
+    /// Bytes to be read.
+    unread: u64,
+    /// Bytes to be handed out.
+    remaining: u64,
+    /// The chunk that is being read.
+    next: Option<oneshot::Receiver<io::Result<Bytes>>>,
+    pool: Arc<Pool>,
+}
+
+impl FileBody {
+    /// `length` bytes from `offset`.
+    pub(crate) fn new(file: File, offset: u64, length: u64, pool: Arc<Pool>) -> Self {
+        let file = Arc::new(file);
+        Self { file, offset, unread: length, remaining: length, next: None, pool }
+    }
+
+    /// Bytes that are still to be handed out.
+    pub fn remaining(&self) -> u64 {
+        self.remaining
+    }
+
+    /// Has the next chunk read, if there is one.
+    fn read(&mut self) {
+        let size = usize::try_from(self.unread).unwrap_or(usize::MAX).min(CHUNK);
+        if size == 0 {
+            return;
+        }
+        let (file, offset) = (self.file.clone(), self.offset);
+        self.offset += size as u64;
+        self.unread -= size as u64;
+        self.next = Some(self.pool.run(move || {
+            let mut chunk = vec![0; size];
+            file.read_exact_at(&mut chunk, offset)?;
+            Ok(chunk.into())
+        }));
+    }
+
+    /// The next chunk, `None` at the end.
+    ///
+    /// # Errors
+    /// The file cannot be read or has become shorter.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
+        if self.next.is_none() {
+            self.read();
+        }
+        let Some(next) = &mut self.next else { return Poll::Ready(Ok(None)) };
+        let chunk = ready!(Pin::new(next).poll(context));
+        self.next = None;
+        let chunk = chunk.map_err(io::Error::other)??;
+        self.remaining -= chunk.len() as u64;
+        self.read();
+        Poll::Ready(Ok(Some(chunk)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::pool::tests::stuck;
+    use std::io::Write as _;
+    use std::sync::mpsc::{Sender, channel};
+    use std::task::{Wake, Waker};
+    use std::time::Duration;
+
+    struct Bell(Sender<()>);
+
+    impl Wake for Bell {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).expect("somebody waits");
+        }
+    }
+
+    #[test]
+    fn a_disk_that_takes_its_time_holds_up_nobody_and_wakes_when_it_is_there() {
+        let mut file = tempfile::tempfile().expect("a file");
+        file.write_all(&[7; 100_000]).expect("written");
+        let (pool, release) = stuck();
+        let mut body = FileBody::new(file, 0, 100_000, Arc::new(pool));
+        let (sender, rung) = channel();
+        let waker = Waker::from(Arc::new(Bell(sender)));
+        let mut context = Context::from_waker(&waker);
+        assert!(body.poll_next(&mut context).is_pending());
+        assert!(rung.try_recv().is_err());
+        drop(release);
+        let mut read = 0;
+        loop {
+            match body.poll_next(&mut context) {
+                Poll::Pending => rung.recv_timeout(Duration::from_secs(10)).expect("woken"),
+                Poll::Ready(Ok(Some(chunk))) => {
+                    assert!(chunk.iter().all(|byte| *byte == 7));
+                    read += chunk.len();
+                    assert_eq!(body.remaining(), 100_000 - read as u64);
+                }
+                Poll::Ready(Ok(None)) => break,
+                Poll::Ready(Err(e)) => panic!("{e}"),
+            }
+        }
+        assert_eq!(read, 100_000);
+    }
+}

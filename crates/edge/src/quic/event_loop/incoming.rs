@@ -1,0 +1,174 @@
+//! What a loop receives: from its sockets, and from other loops.
+
+use core::time::Duration;
+use std::io;
+
+use ::quic::{Addresses, Outcome};
+use units::{Ecn, Timestamp};
+
+use super::{EventLoop, Place};
+use crate::io::ports;
+use crate::io::socket::ReceiveBuffer;
+use crate::quic::mailbox::Datagram;
+use crate::quic::session::Session;
+
+/// Receives from one socket before connections are served, and the time that they may take: a
+/// receive may hold thousands of small datagrams.
+const RECEIVES: usize = 8;
+const RECEIVING: Duration = Duration::from_millis(2);
+
+impl EventLoop {
+    /// Takes what other threads have for the loop, if it was `rung` for or some was left.
+    pub(super) fn take_mail(&mut self, now: Timestamp, rung: bool) {
+        if rung {
+            self.plan.mailbox.awake();
+        } else if !self.more_mail {
+            return;
+        }
+        let mail = self.plan.mailbox.take();
+        self.more_mail = mail.more;
+        for handle in mail.woken {
+            if let Some(Some(place)) = self.places.get_mut(handle.0 as usize) {
+                place.woken = true;
+            }
+            self.mark(handle);
+        }
+        for mut datagram in mail.datagrams {
+            let Datagram { socket, addresses, ecn, ref mut payload } = datagram;
+            self.deliver(now, socket, addresses, ecn, payload);
+        }
+    }
+
+    /// Takes what has arrived at the sockets that are `ready`, and notes whether more may be there.
+    pub(super) fn receive(&mut self, ready: &[bool], buffer: &mut ReceiveBuffer) {
+        self.is_behind = self.more_mail;
+        for (index, _) in ready.iter().enumerate().filter(|(_, ready)| **ready) {
+            let (start, mut more) = (self.now(), true);
+            for _ in 0..RECEIVES {
+                let Some(socket) = self.plan.sockets.get(index) else { break };
+                more = match socket.receive(buffer) {
+                    Ok(is_full) => is_full,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => false,
+                    // What the network reported concerns one destination.
+                    Err(_) => true,
+                };
+                // What this receive found may have come since the last one.
+                let now = self.now();
+                for received in buffer.datagrams() {
+                    let addresses = Addresses { remote: received.from, local: received.to };
+                    self.deliver(now, index, addresses, received.ecn, received.payload);
+                }
+                if !more || now.since(start) >= RECEIVING {
+                    break;
+                }
+            }
+            self.is_behind |= more;
+        }
+    }
+
+    /// Goes on with handshakes, for as long as they may take.
+    pub(super) fn take_handshakes(&mut self) {
+        if self.handshakes.is_empty() {
+            return;
+        }
+        let start = self.now();
+        let beside = self.is_behind || !self.dirty.is_empty();
+        let granted = self.allowance.grant(start, beside);
+        let mut now = start;
+        while now.since(start) < granted {
+            let Some(mut datagram) = self.handshakes.pop() else { break };
+            let Datagram { socket, addresses, ecn, ref mut payload } = datagram;
+            self.take(now, socket, addresses, ecn, payload);
+            now = self.now();
+        }
+        self.allowance.spend(now.since(start), beside);
+    }
+
+    /// Takes a datagram that came to the socket `socket`; those of handshakes wait.
+    pub(super) fn deliver(
+        &mut self,
+        now: Timestamp,
+        socket: usize,
+        addresses: Addresses,
+        ecn: Ecn,
+        payload: &mut [u8],
+    ) {
+        let port = addresses.remote.port();
+        if ports::is_unanswerable(port) {
+            self.counters.from_port_0 += 1;
+            return;
+        }
+        // RFC 8999, section 5.1: the first bit tells the long header.
+        let is_long = payload.first().is_some_and(|first| first & 0x80 != 0);
+        if !is_long {
+            self.take(now, socket, addresses, ecn, payload);
+        } else if ports::may_reflect(port) {
+            self.counters.from_reflectors += 1;
+        } else {
+            let payload = payload.to_vec();
+            let has_room = self.handshakes.push(Datagram { socket, addresses, ecn, payload });
+            self.counters.handshakes_dropped += u64::from(!has_room);
+        }
+    }
+
+    /// Handles a datagram, and answers it if that needs no state.
+    fn take(
+        &mut self,
+        now: Timestamp,
+        socket: usize,
+        addresses: Addresses,
+        ecn: Ecn,
+        payload: &mut [u8],
+    ) {
+        let Some(len) = self.handle(now, socket, addresses, ecn, payload) else { return };
+        if ports::may_reflect(addresses.remote.port()) {
+            self.counters.from_reflectors += 1;
+        } else if let Some(udp) = self.plan.sockets.get_mut(socket) {
+            // An answer without state that the socket does not take is a lost one.
+            let reply = &self.reply[..len];
+            let _ = udp.send(addresses.remote, addresses.local, Ecn::NotEct, len, reply);
+        }
+    }
+
+    /// Gives a datagram to the endpoint. Returns the length of the answer in `reply`, if there is
+    /// one.
+    fn handle(
+        &mut self,
+        now: Timestamp,
+        socket: usize,
+        addresses: Addresses,
+        ecn: Ecn,
+        payload: &mut [u8],
+    ) -> Option<usize> {
+        match self.endpoint.handle_datagram(now, addresses, ecn, payload, &mut self.reply) {
+            Outcome::Connection(handle) => {
+                if let Some(Some(place)) = self.places.get_mut(handle.0 as usize) {
+                    place.socket = socket;
+                }
+                self.mark(handle);
+            }
+            Outcome::Accepted(handle) => {
+                let index = handle.0 as usize;
+                if self.places.len() <= index {
+                    self.places.resize_with(index + 1, || None);
+                }
+                let waker = self.plan.mailbox.waker(handle);
+                let session = Session::new(self.state.clone(), waker);
+                let place = Place { session, socket, dirty: false, woken: false, waits: false };
+                self.places[index] = Some(Box::new(place));
+                self.mark(handle);
+            }
+            Outcome::Reply(len) => return Some(len),
+            Outcome::Foreign(core) => {
+                if let Some(other) = self.plan.others.get(usize::from(core)) {
+                    let payload = payload.to_vec();
+                    let sent = other.send(Datagram { socket, addresses, ecn, payload });
+                    self.counters.forwarded += u64::from(sent);
+                    self.counters.forwards_dropped += u64::from(!sent);
+                }
+            }
+            Outcome::Dropped(_) => {}
+        }
+        None
+    }
+}

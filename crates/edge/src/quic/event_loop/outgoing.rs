@@ -1,0 +1,185 @@
+//! What a loop sends: serving its connections, and waiting for sockets that are full.
+
+use core::time::Duration;
+
+use ::quic::{Event, Handle, Transmit};
+use units::Timestamp;
+
+use super::{EventLoop, LOOK_AGAIN, NO_ERROR};
+use crate::io::socket::{Full, SendError, UdpSocket};
+
+/// Batches that a connection may send before the others have their turn.
+const BATCHES: usize = 4;
+/// The queue of a network device is tried again after this time, and so often: it drains within
+/// milliseconds, or something else is wrong.
+const DEVICE_RETRY: Duration = Duration::from_millis(1);
+const DEVICE_RETRIES: u32 = 20;
+
+/// A batch for which there was no room, and who waits behind it.
+pub(super) struct Blocked {
+    transmit: Transmit,
+    /// What has not left.
+    data: Vec<u8>,
+    /// Connections with something for the same socket.
+    waiting: Vec<Handle>,
+    /// When to try again; `None` if the socket tells by becoming writable.
+    pub(super) retry_at: Option<Timestamp>,
+    /// How often the device was full.
+    retries: u32,
+}
+
+impl Blocked {
+    /// `full` has no room for the batch, of which so many bytes have left.
+    fn note(&mut self, now: Timestamp, sent: usize, full: Full) {
+        self.data.drain(..sent);
+        self.retry_at = None;
+        if full == Full::Device {
+            self.retries += 1;
+            self.retry_at = Some(now + DEVICE_RETRY);
+        }
+    }
+}
+
+#[cfg(test)]
+impl Blocked {
+    /// A batch of nothing that holds up its socket until then.
+    pub(super) fn waiting_until(at: Timestamp) -> Self {
+        let remote = ([127, 0, 0, 1], 9).into();
+        let addresses = ::quic::Addresses { remote, local: None };
+        let transmit = Transmit { addresses, ecn: units::Ecn::NotEct, len: 1, segment: 1 };
+        Self { transmit, data: vec![0], waiting: Vec::new(), retry_at: Some(at), retries: 0 }
+    }
+}
+
+impl EventLoop {
+    /// Serves a connection: events, responses, datagrams, the next deadline.
+    pub(super) fn serve(&mut self, handle: Handle, now: Timestamp) {
+        let Some(Some(place)) = self.places.get_mut(handle.0 as usize) else { return };
+        place.dirty = false;
+        while let Some(event) = self.endpoint.poll_event(handle) {
+            match event {
+                Event::Connected => {
+                    if let Some(connection) = self.endpoint.connection(handle) {
+                        place.session.on_connected(now, connection);
+                        // Browsers keep a token only if it comes after the ticket, and soon.
+                        place.session.token_due = Some(now + connection.rtt().smoothed());
+                    }
+                    self.endpoint.release_ticket(handle, now, &[]);
+                }
+                Event::Ready => {
+                    if let Some(connection) = self.endpoint.connection(handle) {
+                        place.session.on_ready(now, connection);
+                    }
+                }
+                Event::Stream(event) => {
+                    if let Some(connection) = self.endpoint.connection(handle) {
+                        place.session.on_stream(now, connection, event);
+                    }
+                }
+                Event::Migrated(_) => {}
+                Event::Closed(_) => {
+                    let Some(connection) = self.endpoint.connection(handle) else { continue };
+                    place.session.on_last_chance(now, connection);
+                    if let Some(log) = &self.plan.log {
+                        log.closed(connection, &place.session.alpn);
+                    }
+                }
+            }
+        }
+        if let Some(connection) = self.endpoint.connection(handle) {
+            place.session.on_timeout(now, connection);
+        }
+        if place.session.token_due.is_some_and(|at| at <= now) {
+            place.session.token_due = None;
+            let token = place.session.token();
+            self.endpoint.send_new_token(handle, now, &token);
+        }
+        if self.drain_ends.is_some()
+            && place.session.is_idle()
+            && let Some(connection) = self.endpoint.connection(handle)
+        {
+            connection.close(now, NO_ERROR, "the server is going away");
+        }
+        self.transmit(handle, now);
+        let Some(connection) = self.endpoint.connection(handle) else { return };
+        if connection.is_drained() {
+            self.forget(handle);
+        } else if self.is_waiting(handle) {
+            // It is served, and its deadline set, when its socket has room.
+        } else if let Some(at) = self.deadline(handle) {
+            // What is due even so waits for datagrams that are not read yet.
+            let waits = self.is_behind && at <= now;
+            self.timers.set(handle, if waits { now + LOOK_AGAIN } else { at });
+        }
+    }
+
+    /// Whether the connection waits for its socket.
+    fn is_waiting(&self, handle: Handle) -> bool {
+        let place = self.places.get(handle.0 as usize).and_then(Option::as_ref);
+        place.is_some_and(|place| place.waits)
+    }
+
+    fn transmit(&mut self, handle: Handle, now: Timestamp) {
+        let Some(Some(place)) = self.places.get_mut(handle.0 as usize) else { return };
+        let socket = place.socket;
+        let Some(udp) = self.plan.sockets.get_mut(socket) else { return };
+        let Some(blocked) = self.blocked.get_mut(socket) else { return };
+        if let Some(blocked) = blocked {
+            if !core::mem::replace(&mut place.waits, true) {
+                blocked.waiting.push(handle);
+            }
+            return;
+        }
+        let segments = udp.max_batch();
+        // Most datagrams only acknowledge what waits for nothing.
+        let mut fills = core::mem::take(&mut place.woken) || place.session.is_curious();
+        for _ in 0..BATCHES {
+            if fills && let Some(connection) = self.endpoint.connection(handle) {
+                fills = place.session.fill(now, connection);
+            }
+            let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, segments);
+            let Some(transmit) = transmit else { return };
+            let data = &self.batch[..transmit.len];
+            // What is refused for its destination or size counts as lost.
+            if let Err(SendError::Full { sent, full }) = send(udp, &transmit, data) {
+                let (data, waiting) = (data.to_vec(), vec![handle]);
+                let mut batch = Blocked { transmit, data, waiting, retry_at: None, retries: 0 };
+                batch.note(now, sent, full);
+                *blocked = Some(batch);
+                place.waits = true;
+                return;
+            }
+        }
+        self.mark(handle);
+    }
+
+    /// Tries again what found no room.
+    pub(super) fn retry_blocked(&mut self, now: Timestamp) {
+        for index in 0..self.blocked.len() {
+            let Some(Some(blocked)) = self.blocked.get_mut(index) else { continue };
+            let Some(udp) = self.plan.sockets.get_mut(index) else { continue };
+            if blocked.retry_at.is_some_and(|at| now < at) {
+                continue;
+            }
+            if let Err(SendError::Full { sent, full }) = send(udp, &blocked.transmit, &blocked.data)
+            {
+                blocked.note(now, sent, full);
+                if blocked.retries < DEVICE_RETRIES {
+                    continue;
+                }
+            }
+            let Some(blocked) = self.blocked[index].take() else { continue };
+            for handle in blocked.waiting {
+                if let Some(Some(place)) = self.places.get_mut(handle.0 as usize) {
+                    place.waits = false;
+                }
+                self.mark(handle);
+            }
+        }
+    }
+}
+
+fn send(udp: &mut UdpSocket, transmit: &Transmit, data: &[u8]) -> Result<(), SendError> {
+    let addresses = transmit.addresses;
+    udp.send(addresses.remote, addresses.local, transmit.ecn, transmit.segment, data)
+}

@@ -1,0 +1,195 @@
+//! A loop by itself, driven by hand.
+
+use std::net::SocketAddr;
+
+use ::quic::Addresses;
+use ::quic::crypto::initial_keys;
+use ::quic::wire::{ConnectionId, LongType, Writer, put_long_header, put_packet_number};
+use units::Ecn;
+
+use super::*;
+use crate::config::Config;
+use crate::io::socket::Buffers;
+use crate::quic::mailbox::{Datagram, mailbox};
+use crate::server::Edge;
+
+const BUFFERS: Buffers = Buffers { receive: 1 << 20, send: 1 << 20 };
+
+/// A loop with sockets of its own; the rest of the edge does not run.
+fn event_loop(sockets: usize) -> EventLoop {
+    let mut config = Config::default();
+    config.server.listen = vec![([127, 0, 0, 1], 0).into()];
+    config.admin.listen = Some(([127, 0, 0, 1], 0).into());
+    let edge = Edge::open(config).expect("opened");
+    let (sender, mailbox) = mailbox().expect("made");
+    let bind = || UdpSocket::bind(([127, 0, 0, 1], 0).into(), false, BUFFERS).expect("bound");
+    EventLoop::new(Plan {
+        core: 0,
+        seed: [7; 32],
+        sockets: (0..sockets).map(|_| bind()).collect(),
+        shared: edge.shared().clone(),
+        mailbox,
+        others: vec![sender],
+        log: None,
+        draining: Arc::default(),
+        pulse: Arc::new(Pulse::new()),
+    })
+}
+
+/// A datagram of an unknown version, which is answered by Version Negotiation.
+fn unknown_version() -> Vec<u8> {
+    let mut datagram = vec![0; 1_200];
+    datagram[..7].copy_from_slice(&[0xc0, 0x1a, 0x2a, 0x3a, 0x4a, 8, 1]);
+    datagram[14] = 8;
+    datagram
+}
+
+/// A first Initial that authenticates: the server acknowledges it and waits for a ClientHello.
+fn first_initial(number: u16) -> Vec<u8> {
+    let [high, low] = number.to_be_bytes();
+    let dcid = ConnectionId::new(&[1, 2, 3, 4, 5, 6, high, low]).expect("8 bytes");
+    let mut datagram = vec![0; 1_200];
+    let mut w = Writer::new(&mut datagram);
+    let length_at = put_long_header(&mut w, LongType::Initial, &dcid, &dcid, &[], 1);
+    let number_at = w.position();
+    put_packet_number(&mut w, 0, 1);
+    let payload_at = w.position();
+    w.set_varint2(length_at, (1_200 - number_at) as u64);
+    // A PING, and padding.
+    datagram[payload_at] = 1;
+    let keys = initial_keys(dcid.as_slice()).remote;
+    let (header, payload) = datagram.split_at_mut(payload_at);
+    keys.packet.seal(0, header, payload);
+    keys.header.protect(&mut datagram, number_at, 1);
+    datagram
+}
+
+fn client() -> (UdpSocket, SocketAddr) {
+    let socket = UdpSocket::bind(([127, 0, 0, 1], 0).into(), false, BUFFERS).expect("bound");
+    let address = socket.local_address();
+    (socket, address)
+}
+
+/// Who sent what has arrived at a client.
+fn senders(client: &UdpSocket) -> Vec<SocketAddr> {
+    let mut buffer = ReceiveBuffer::default();
+    // Nothing to receive is an answer, too: loopback delivers within the call that sends.
+    let _ = client.receive(&mut buffer);
+    buffer.datagrams().map(|datagram| datagram.from).collect()
+}
+
+fn arrive(edge: &mut EventLoop, socket: usize, remote: SocketAddr, mut datagram: Vec<u8>) {
+    let addresses = Addresses { remote, local: None };
+    edge.deliver(edge.now(), socket, addresses, Ecn::NotEct, &mut datagram);
+}
+
+#[test]
+fn a_port_that_reflects_gets_no_answer_and_port_0_none_at_all() {
+    let mut edge = event_loop(1);
+    let mut deliver = |port| {
+        arrive(&mut edge, 0, ([127, 0, 0, 1], port).into(), unknown_version());
+        edge.take_handshakes();
+        (edge.endpoint.stats().version_negotiations, edge.counters)
+    };
+    for port in [53, 11_211] {
+        deliver(port);
+    }
+    let (answers, counters) = deliver(0);
+    assert_eq!((answers, counters.from_reflectors, counters.from_port_0), (0, 2, 1));
+    let (answers, counters) = deliver(50_000);
+    assert_eq!((answers, counters.from_reflectors, counters.from_port_0), (1, 2, 1));
+}
+
+#[test]
+fn a_datagram_from_another_loop_is_answered_by_the_socket_that_it_came_to() {
+    let mut edge = event_loop(2);
+    let (client, remote) = client();
+    let addresses = Addresses { remote, local: None };
+    let payload = unknown_version();
+    let datagram = Datagram { socket: 1, addresses, ecn: Ecn::NotEct, payload };
+    assert!(edge.plan.others[0].send(datagram));
+    edge.take_mail(edge.now(), true);
+    edge.take_handshakes();
+    assert_eq!(senders(&client), [edge.plan.sockets[1].local_address()]);
+}
+
+#[test]
+fn a_full_socket_holds_up_its_own_connections_only() {
+    let mut edge = event_loop(2);
+    let clients = [client(), client()];
+    for (n, (_, address)) in clients.iter().enumerate() {
+        arrive(&mut edge, n, *address, first_initial(n as u16));
+    }
+    edge.take_handshakes();
+    let far = edge.now() + Duration::from_secs(100);
+    edge.blocked[0] = Some(Blocked::waiting_until(far));
+    for handle in core::mem::take(&mut edge.dirty) {
+        edge.serve(handle, edge.now());
+    }
+    assert_eq!(senders(&clients[0].0), []);
+    assert_eq!(senders(&clients[1].0), [edge.plan.sockets[1].local_address()]);
+    assert!(edge.dirty.is_empty(), "nobody is served in vain meanwhile");
+    edge.retry_blocked(far);
+    for handle in core::mem::take(&mut edge.dirty) {
+        edge.serve(handle, edge.now());
+    }
+    assert_eq!(senders(&clients[0].0), [edge.plan.sockets[0].local_address()]);
+    assert!(edge.blocked[0].is_none());
+}
+
+#[test]
+fn a_turn_serves_few_and_leaves_the_others_to_the_next() {
+    let mut edge = event_loop(1);
+    let (_client, address) = client();
+    for n in 0..3 * SERVED as u16 {
+        arrive(&mut edge, 0, address, first_initial(n));
+    }
+    while !edge.handshakes.is_empty() {
+        edge.take_handshakes();
+    }
+    let mut buffer = ReceiveBuffer::default();
+    assert_eq!(edge.dirty.len(), 3 * SERVED);
+    let mut left = edge.dirty.len();
+    while left > 0 {
+        edge.turn(edge.now(), &mut vec![false, false], &mut buffer);
+        assert!(edge.dirty.len() < left && left - edge.dirty.len() <= SERVED);
+        left = edge.dirty.len();
+    }
+}
+
+#[test]
+fn timers_wait_for_datagrams_that_are_not_read_yet_but_not_for_ever() {
+    let mut edge = event_loop(1);
+    let (_client, address) = client();
+    arrive(&mut edge, 0, address, first_initial(0));
+    edge.take_handshakes();
+    let handle = edge.dirty.pop_front().expect("accepted");
+    edge.serve(handle, edge.now());
+    let at = edge.deadline(handle).expect("the handshake has its time");
+    let is_alive =
+        |edge: &mut EventLoop| edge.endpoint.connection(handle).expect("known").is_alive();
+
+    edge.is_behind = true;
+    let late = at + Duration::from_millis(1);
+    edge.fire_timers(late);
+    assert!(is_alive(&mut edge));
+    assert_eq!((edge.counters.timers_postponed, edge.dirty.pop_front()), (1, Some(handle)));
+    edge.serve(handle, late);
+    assert_eq!(edge.timers.next(), Some(late + LOOK_AGAIN));
+    edge.fire_timers(at + PATIENCE);
+    assert!(!is_alive(&mut edge), "a flood cannot hold it up");
+}
+
+#[test]
+fn timers_fire_at_once_when_nothing_waits() {
+    let mut edge = event_loop(1);
+    let (_client, address) = client();
+    arrive(&mut edge, 0, address, first_initial(0));
+    edge.take_handshakes();
+    let handle = edge.dirty.pop_front().expect("accepted");
+    edge.serve(handle, edge.now());
+    let at = edge.deadline(handle).expect("the handshake has its time");
+    edge.fire_timers(at);
+    assert!(!edge.endpoint.connection(handle).expect("known").is_alive());
+    assert_eq!(edge.counters.timers_postponed, 0);
+}

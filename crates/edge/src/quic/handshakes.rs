@@ -1,0 +1,228 @@
+//! Datagrams of handshakes, which wait until a loop has time for them.
+//!
+//! A handshake costs a hundred times what an ordinary datagram does, and whoever wants a connection can
+//! make a server begin one. So datagrams with a long header, which all handshakes are made of (RFC 9000,
+//! section 17.2), wait in a bounded queue: established connections come first, and while those have
+//! work to do, handshakes get a share of the loop's time and no more.
+//!
+//! The queue is fair between networks (/24 of IPv4, /56 of IPv6): each falls into one of a number of
+//! lanes, by a hash that nobody outside can predict, and the lanes take turns. When the queue is full,
+//! the longest lane loses what came last. One network alone may fill all of it.
+
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
+
+use units::Timestamp;
+
+use super::mailbox::Datagram;
+
+/// Datagrams that wait at most: a few megabytes.
+const CAPACITY: usize = 1_024;
+const LANES: usize = 256;
+/// A lane that is empty gives memory back above this many places.
+const KEPT: usize = 16;
+
+/// The queue of a loop.
+#[derive(Debug)]
+pub(super) struct Handshakes {
+    lanes: Vec<VecDeque<Datagram>>,
+    /// The lanes that are not empty, in the order of their turns.
+    turns: VecDeque<usize>,
+    len: usize,
+    /// A lane that was the longest when something last came to it.
+    longest: usize,
+    hasher: RandomState,
+}
+
+impl Default for Handshakes {
+    fn default() -> Self {
+        Self {
+            lanes: (0..LANES).map(|_| VecDeque::new()).collect(),
+            turns: VecDeque::new(),
+            len: 0,
+            longest: 0,
+            hasher: RandomState::new(),
+        }
+    }
+}
+
+impl Handshakes {
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Takes a datagram in; `false` if it, or another one instead, had to be dropped.
+    pub(super) fn push(&mut self, datagram: Datagram) -> bool {
+        let network = network(datagram.addresses.remote.ip());
+        let lane = self.hasher.hash_one(network) as usize % LANES;
+        let is_full = self.len == CAPACITY;
+        if is_full {
+            // What is longest now has grown last, and was noted then.
+            if self.lanes[lane].len() + 1 >= self.lanes[self.longest].len() {
+                return false;
+            }
+            self.lanes[self.longest].pop_back();
+            self.len -= 1;
+        }
+        self.lanes[lane].push_back(datagram);
+        self.len += 1;
+        if self.lanes[lane].len() == 1 {
+            self.turns.push_back(lane);
+        }
+        if self.lanes[lane].len() > self.lanes[self.longest].len() {
+            self.longest = lane;
+        }
+        !is_full
+    }
+
+    /// The oldest datagram of the lane whose turn it is.
+    pub(super) fn pop(&mut self) -> Option<Datagram> {
+        let lane = self.turns.pop_front()?;
+        let waiting = &mut self.lanes[lane];
+        let datagram = waiting.pop_front()?;
+        self.len -= 1;
+        if !waiting.is_empty() {
+            self.turns.push_back(lane);
+        } else if waiting.capacity() > KEPT {
+            *waiting = VecDeque::new();
+        }
+        Some(datagram)
+    }
+}
+
+/// Those who are taken for one: what a household or a small site has of addresses.
+fn network(ip: IpAddr) -> u64 {
+    match ip.to_canonical() {
+        IpAddr::V4(ip) => u64::from(ip.to_bits() >> 8),
+        // Not one of the above: they have no bits up there but in ::/8.
+        IpAddr::V6(ip) => (ip.to_bits() >> 72) as u64 | 1 << 63,
+    }
+}
+
+/// The most time that handshakes get in one turn of a loop.
+const TURN: Duration = Duration::from_millis(2);
+/// While a loop has other work, handshakes get one part in so many of its time.
+const SHARE: u64 = 4;
+
+/// The time that handshakes may take while there is other work.
+#[derive(Debug, Default)]
+pub(super) struct Allowance {
+    /// Nanoseconds. A handshake that took longer is paid for before the next one begins.
+    left: i64,
+    counted: Timestamp,
+}
+
+impl Allowance {
+    /// What they may take in the turn at `now`; they may have other work `beside` them.
+    pub(super) fn grant(&mut self, now: Timestamp, beside: bool) -> Duration {
+        let most = TURN.as_nanos() as i64;
+        let passed = now.since(self.counted).as_nanos() as u64 / SHARE;
+        self.counted = now;
+        self.left = self.left.saturating_add(i64::try_from(passed).unwrap_or(most)).min(most);
+        let granted = if beside { self.left.max(0) } else { most };
+        Duration::from_nanos(granted as u64)
+    }
+
+    /// What they took. Time that nothing else wanted costs nothing.
+    pub(super) fn spend(&mut self, took: Duration, beside: bool) {
+        if beside {
+            self.left = self.left.saturating_sub(took.as_nanos() as i64);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::quic::Addresses;
+    use std::collections::HashMap;
+    use units::Ecn;
+
+    fn from(ip: &str, number: u16) -> Datagram {
+        let remote = (ip.parse::<IpAddr>().expect("an address"), 1_000).into();
+        let addresses = Addresses { remote, local: None };
+        let payload = number.to_be_bytes().to_vec();
+        Datagram { socket: 0, addresses, ecn: Ecn::NotEct, payload }
+    }
+
+    fn number(datagram: &Datagram) -> u16 {
+        u16::from_be_bytes([datagram.payload[0], datagram.payload[1]])
+    }
+
+    #[test]
+    fn one_network_alone_gets_all_of_the_queue_in_order() {
+        let mut queue = Handshakes::default();
+        let all = CAPACITY as u16 + 10;
+        let taken = (0..all).filter(|n| queue.push(from("192.0.2.7", *n))).count();
+        assert_eq!(taken, CAPACITY);
+        let order: Vec<u16> = std::iter::from_fn(|| queue.pop()).map(|d| number(&d)).collect();
+        assert_eq!(order, (0..CAPACITY as u16).collect::<Vec<_>>());
+        assert!(queue.is_empty() && queue.lanes.iter().all(|lane| lane.capacity() <= KEPT));
+    }
+
+    #[test]
+    fn a_network_that_floods_keeps_nobody_else_out() {
+        // The others share a lane with the flood by chance: more than a few of 40 do not.
+        let mut queue = Handshakes::default();
+        for n in 0..5_000 {
+            queue.push(from(&format!("198.51.100.{}", n % 250), n));
+        }
+        for n in 0..40 {
+            queue.push(from(&format!("203.0.{n}.9"), n));
+            queue.push(from(&format!("2001:db8:0:{:x}00::1", n + 1), n));
+            for n in 0..100 {
+                queue.push(from("198.51.100.1", n));
+            }
+        }
+        assert_eq!(queue.len, CAPACITY);
+        let first: Vec<Datagram> = (0..120).filter_map(|_| queue.pop()).collect();
+        let mut by: HashMap<u64, usize> = HashMap::new();
+        first.iter().for_each(|d| *by.entry(network(d.addresses.remote.ip())).or_default() += 1);
+        assert!(by.len() > 70, "{} of 80 others are among the first 120", by.len() - 1);
+    }
+
+    #[test]
+    fn a_full_queue_counts_what_it_drops_and_stays_bounded() {
+        let mut queue = Handshakes::default();
+        let mut dropped = 0;
+        for n in 0..10_000u32 {
+            let ip = std::net::Ipv4Addr::from(n.wrapping_mul(2_654_435_761)).to_string();
+            dropped += usize::from(!queue.push(from(&ip, 0)));
+            assert!(queue.len <= CAPACITY);
+        }
+        assert_eq!(dropped, 10_000 - CAPACITY);
+        assert_eq!(std::iter::from_fn(|| queue.pop()).count(), CAPACITY);
+    }
+
+    #[test]
+    fn networks_are_told_apart_by_what_a_site_does_not_choose() {
+        let of = |ip: &str| network(ip.parse().expect("an address"));
+        assert_eq!(of("192.0.2.1"), of("192.0.2.200"));
+        assert_eq!(of("192.0.2.1"), of("::ffff:192.0.2.1"));
+        assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
+        assert_eq!(of("2001:db8:0:4411::1"), of("2001:db8:0:44ff::2"));
+        assert_ne!(of("2001:db8:0:4411::1"), of("2001:db8:0:4511::1"));
+    }
+
+    #[test]
+    fn beside_other_work_handshakes_get_their_share_of_time() {
+        let mut allowance = Allowance::default();
+        let (mut now, mut spent) = (Timestamp::from_secs(1), Duration::ZERO);
+        let start = now;
+        // Each handshake takes 1.5 ms, and each turn as long again for the others.
+        let one = Duration::from_micros(1_500);
+        for _ in 0..1_000 {
+            if !allowance.grant(now, true).is_zero() {
+                allowance.spend(one, true);
+                spent += one;
+                now += one;
+            }
+            now += one;
+        }
+        let share = spent.as_secs_f64() / now.since(start).as_secs_f64();
+        assert!((0.24..0.26).contains(&share), "{share}");
+        assert_eq!(allowance.grant(now, false), TURN, "without other work nothing holds them up");
+    }
+}
