@@ -259,15 +259,16 @@ sections! {
     /// Repair of lost data: replicas beyond the retransmission, for all viewers or by cohort.
     [recovery] Recovery {
         /// How lost data is repaired. "arq": retransmission alone. "spare": besides, `copies` of what
-        /// was lost, a little later and only when nothing else waits: at worst they are useless. The
-        /// rest is as papers have it, and their replicas also take the place of new data: for networks
-        /// at least twice as wide as the stream; on narrower ones they freeze it. "autorec" (AutoRec,
-        /// journal) and "autorec-mm" (MM'24): least recovery latency under independent loss, as on the
-        /// testbeds of the papers, at up to `cost`; in bursts replicas share the fate of what they copy,
-        /// and after a lossless moment there are none. "art": replicas at random within a burst's length,
-        /// for short bursts; its bandits "art-egreedy" and "art-ucb" and its network "art-dqn" learn how
-        /// many. "or3": 2n-2 replicas in round n, so none before a retransmission is lost too: the
-        /// cheapest. `mendcast lab run live-default` measures them on a live stream.
+        /// was lost, a little later and only when nothing else waits. It helps against independent loss
+        /// and short bursts wherever there is room, and is of no use in outages longer than that.
+        /// The rest is as papers have it; their copies do not wait for room. "autorec" (AutoRec, journal)
+        /// and "autorec-mm" (MM'24): the fewest late frames under independent loss on a network at least
+        /// twice as wide as the stream, for the most copies; on a narrow one they freeze the stream
+        /// many times as often. "art": nearly as good there for half of the copies, at random within a
+        /// burst's length, and as harmful where it is narrow; its bandits "art-egreedy" and "art-ucb" and its
+        /// network "art-dqn" learn how many. "or3": 2n-2 copies in round n, so none before a
+        /// retransmission is lost too: cheap, and little gained. `mendcast lab run live-default` measures
+        /// them.
         scheme: Scheme = Scheme::Spare;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
