@@ -81,7 +81,7 @@ RUNS ?= 100
 lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	-$(TARGET)/release/mendcast lab run transport speed --out out
-	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'congestion*' --runs $(RUNS) --out out
+	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'congestion*' --runs $(RUNS) --out out
 	$(TARGET)/release/mendcast lab results out > out/results.md
 	cp out/results.md docs/results.md
 

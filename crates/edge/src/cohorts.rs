@@ -16,10 +16,10 @@ use recovery::art::dqn::Network;
 use recovery::art::{ETA, Penalty, SharedArms};
 use recovery::autorec::Tolerances;
 use recovery::fixed::Reading;
-use recovery::{Arq, art, autorec, fixed};
+use recovery::{Arq, art, autorec, fixed, spare};
 
 use crate::Error;
-use crate::config::{Config, Scheme};
+use crate::config::{self, Config, Scheme};
 use crate::sessions::prefix;
 
 /// A viewer, as far as cohorts are concerned.
@@ -71,18 +71,56 @@ pub struct Cohort {
 /// What a lost round costs a bandit.
 const PAPER: Penalty = Penalty::Quotient(ETA);
 
-/// A recovery scheme and its parameters.
+/// A recovery scheme with all that it needs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Repair {
     scheme: Scheme,
-    tolerances: Tolerances,
-    /// Of the scheme that has one.
-    network: Option<Arc<Network>>,
-    /// What the bandits of the cohort's connections learn, from the start or the last reload on.
-    arms: SharedArms,
+    method: Method,
+}
+
+/// How a scheme is made for a connection, and what of.
+#[derive(Clone, PartialEq, Debug)]
+enum Method {
+    Arq,
+    Spare { copies: u32 },
+    AutoRec(Tolerances),
+    AutoRecMm,
+    Art,
+    // What the bandits of a cohort's connections learn, from the start or the last reload on.
+    ArtEgreedy(SharedArms),
+    ArtUcb(SharedArms),
+    ArtDqn(Arc<Network>),
+    Or3,
 }
 
 impl Repair {
+    /// The scheme of one cohort; what that does not say is as for all.
+    fn new(
+        all: &config::Recovery,
+        own: &config::Cohort,
+        network: Option<&Arc<Network>>,
+    ) -> Result<Self, Error> {
+        let scheme = own.scheme.unwrap_or(all.scheme);
+        let method = match scheme {
+            Scheme::Arq => Method::Arq,
+            Scheme::Spare => Method::Spare { copies: own.copies.unwrap_or(all.copies) },
+            Scheme::AutoRec => Method::AutoRec(Tolerances {
+                latency: own.latency.unwrap_or(all.latency),
+                cost: own.cost.unwrap_or(all.cost),
+                goodput: own.goodput.unwrap_or(all.goodput),
+            }),
+            Scheme::AutoRecMm => Method::AutoRecMm,
+            Scheme::Art => Method::Art,
+            Scheme::ArtEgreedy => Method::ArtEgreedy(SharedArms::default()),
+            Scheme::ArtUcb => Method::ArtUcb(SharedArms::default()),
+            Scheme::ArtDqn => Method::ArtDqn(network.cloned().ok_or_else(|| {
+                Error::new("the scheme \"art-dqn\" needs [recovery] dqn, a file of weights")
+            })?),
+            Scheme::Or3 => Method::Or3,
+        };
+        Ok(Self { scheme, method })
+    }
+
     /// The scheme's name in configurations, records and metrics.
     pub fn name(&self) -> &'static str {
         self.scheme.word()
@@ -90,18 +128,16 @@ impl Repair {
 
     /// A scheme for a new connection; `seed` is for what it leaves to chance.
     pub fn scheme(&self, seed: u64) -> recovery::Scheme {
-        match self.scheme {
-            Scheme::Arq => Arq::scheme(),
-            Scheme::AutoRec => autorec::scheme(self.tolerances),
-            Scheme::AutoRecMm => autorec::scheme_mm24(autorec::Options::default(), seed),
-            Scheme::Art => art::paper(Reading::Extra, seed),
-            Scheme::ArtEgreedy => art::egreedy(Reading::Extra, self.arms.clone(), PAPER, seed),
-            Scheme::ArtUcb => art::ucb(Reading::Extra, self.arms.clone(), PAPER, seed),
-            Scheme::ArtDqn => match &self.network {
-                Some(network) => art::dqn(network.clone(), Reading::Extra, seed),
-                None => Arq::scheme(),
-            },
-            Scheme::Or3 => fixed::or3(Reading::Copies),
+        match &self.method {
+            Method::Arq => Arq::scheme(),
+            Method::Spare { copies } => spare::scheme(*copies),
+            Method::AutoRec(tolerances) => autorec::scheme(*tolerances),
+            Method::AutoRecMm => autorec::scheme_mm24(autorec::Options::default(), seed),
+            Method::Art => art::paper(Reading::Extra, seed),
+            Method::ArtEgreedy(arms) => art::egreedy(Reading::Extra, arms.clone(), PAPER, seed),
+            Method::ArtUcb(arms) => art::ucb(Reading::Extra, arms.clone(), PAPER, seed),
+            Method::ArtDqn(network) => art::dqn(network.clone(), Reading::Extra, seed),
+            Method::Or3 => fixed::or3(Reading::Copies),
         }
     }
 }
@@ -129,40 +165,20 @@ impl Cohorts {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let all = &config.recovery;
         let network = all.dqn.as_deref().map(load).transpose()?;
-        let repair =
-            |scheme: Option<_>, latency: Option<_>, cost: Option<_>, goodput: Option<_>| {
-                let tolerances = Tolerances {
-                    latency: latency.unwrap_or(all.latency),
-                    cost: cost.unwrap_or(all.cost),
-                    goodput: goodput.unwrap_or(all.goodput),
-                };
-                let scheme = scheme.unwrap_or(all.scheme);
-                let network = network.clone().filter(|_| scheme == Scheme::ArtDqn);
-                Repair { scheme, tolerances, network, arms: SharedArms::default() }
-            };
-        let mut cohorts: Vec<_> = config
-            .cohort
-            .iter()
-            .map(|cohort| Cohort {
-                name: cohort.name.clone(),
-                weight: cohort.weight,
-                repair: repair(cohort.scheme, cohort.latency, cohort.cost, cohort.goodput),
-            })
-            .collect();
+        let cohort = |own: &config::Cohort| {
+            let repair = Repair::new(all, own, network.as_ref())?;
+            Ok(Cohort { name: own.name.clone(), weight: own.weight, repair })
+        };
+        let mut cohorts: Vec<Cohort> =
+            config.cohort.iter().map(cohort).collect::<Result<_, Error>>()?;
         if cohorts.is_empty() {
-            let repair = repair(None, None, None, None);
-            cohorts.push(Cohort { name: "all".to_owned(), weight: 1, repair });
+            let everybody = config::Cohort { name: "all".to_owned(), ..<_>::default() };
+            cohorts.push(cohort(&everybody)?);
         }
         if config.experiment.aa {
             // The same for everybody, so that the difference between cohorts is chance alone.
             let repair = cohorts[0].repair.clone();
             cohorts.iter_mut().for_each(|cohort| cohort.repair = repair.clone());
-        }
-        let wants = |repair: &Repair| repair.scheme == Scheme::ArtDqn && repair.network.is_none();
-        if cohorts.iter().any(|cohort| wants(&cohort.repair)) {
-            return Err(Error::new(
-                "the scheme \"art-dqn\" needs [recovery] dqn, a file of weights",
-            ));
         }
         Ok(Self { salt: config.experiment.salt.clone(), cohorts })
     }
@@ -209,6 +225,7 @@ fn hash(key: &[u8], data: &[u8]) -> u64 {
 mod tests {
     use super::*;
     use ::units::Timestamp;
+    use core::time::Duration;
     use recovery::{CopyKind, Recovery};
 
     fn cohorts(text: &str) -> Cohorts {
@@ -259,17 +276,29 @@ mod tests {
         ));
         let [control, treatment] = cohorts.all() else { panic!("two") };
         assert_eq!((control.repair.name(), treatment.repair.name()), ("arq", "autorec"));
-        let tolerances = &treatment.repair.tolerances;
-        assert_eq!(
-            (tolerances.latency.as_millis(), tolerances.cost, tolerances.goodput),
-            (50, 0.1, 0.2)
-        );
-        assert_eq!(control.repair.tolerances.cost, 0.3);
+        let tolerances = Tolerances { latency: Duration::from_millis(50), cost: 0.1, goodput: 0.2 };
+        assert_eq!(treatment.repair.method, Method::AutoRec(tolerances));
+    }
+
+    #[test]
+    fn without_a_word_in_the_file_everybody_gets_one_spare_copy_and_a_cohort_may_ask_for_more() {
+        let repair = |text: &str| cohorts(text).all()[0].repair.clone();
+        let (default, more) = (repair(""), repair("[[cohort]]\nname = \"more\"\ncopies = 3"));
+        assert_eq!((default.name(), default.scheme(1).name), ("spare", "spare"));
+        assert_eq!(default.method, Method::Spare { copies: 1 });
+        assert_eq!(more.method, Method::Spare { copies: 3 });
+        assert_eq!(repair("recovery.copies = 2").method, Method::Spare { copies: 2 });
+        for bad in ["recovery.copies = 11", "recovery.copies = -1"] {
+            let line = Config::parse("edge.toml", bad).expect_err("refused").to_string();
+            assert!(line.contains("copies"), "{line}");
+        }
     }
 
     #[test]
     fn every_scheme_of_the_configuration_is_made() {
-        for word in ["arq", "autorec", "autorec-mm", "art", "art-egreedy", "art-ucb", "or3"] {
+        for word in
+            ["arq", "spare", "autorec", "autorec-mm", "art", "art-egreedy", "art-ucb", "or3"]
+        {
             let cohorts = cohorts(&format!("recovery.scheme = \"{word}\""));
             let repair = &cohorts.all()[0].repair;
             assert_eq!(repair.name(), word);

@@ -68,7 +68,7 @@ impl Live {
     }
 
     /// When the frame is published.
-    fn due(&self, number: u32) -> Timestamp {
+    pub(crate) fn due(&self, number: u32) -> Timestamp {
         Timestamp::ZERO + self.interval * number.saturating_sub(self.before)
     }
 }

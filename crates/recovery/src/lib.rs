@@ -25,6 +25,7 @@ mod interval;
 mod metrics;
 mod random;
 mod scheme;
+pub mod spare;
 mod units;
 
 pub use arq::Arq;

@@ -65,7 +65,8 @@ pub(crate) struct Arguments {
 }
 
 /// The cohorts, and the schemes that they are to have.
-const COHORTS: [(&str, &str); 3] = [("arq", "arq"), ("autorec", "autorec"), ("art", "art")];
+const COHORTS: [(&str, &str); 4] =
+    [("arq", "arq"), ("spare", "spare"), ("autorec", "autorec"), ("art", "art")];
 
 /// A viewer of one cohort behind its link.
 struct Viewer {
@@ -224,8 +225,10 @@ impl Arguments {
 
 /// The server's configuration.
 fn config() -> Result<Config, String> {
+    // The papers' schemes as they are: the default bound is for the default scheme.
     let mut text = String::from(
-        "server.listen = \"127.0.0.1:0\"\nrtmp.listen = \"127.0.0.1:0\"\ndrain.timeout = \"100ms\"\n",
+        "server.listen = \"127.0.0.1:0\"\nrtmp.listen = \"127.0.0.1:0\"\ndrain.timeout = \"100ms\"\n\
+         recovery.max_redundancy = 0.5\nrecovery.max_redundancy_of_all = 0.25\n",
     );
     for (name, scheme) in COHORTS {
         text += &format!("[[cohort]]\nname = \"{name}\"\nscheme = \"{scheme}\"\n");

@@ -19,7 +19,7 @@ fn the_demo_ends_with_what_its_viewers_saw() {
     assert!((8.0..9.0).contains(&seconds), "{seen}");
     let viewers = seen["viewers"].as_array().expect("viewers");
     let cohorts: Vec<_> = viewers.iter().map(|viewer| viewer["cohort"].as_str()).collect();
-    assert_eq!(cohorts, [Some("arq"), Some("autorec"), Some("art")]);
+    assert_eq!(cohorts, [Some("arq"), Some("spare"), Some("autorec"), Some("art")]);
     for viewer in viewers {
         assert_eq!(
             keys(viewer),
@@ -39,7 +39,9 @@ fn the_demo_ends_with_what_its_viewers_saw() {
         let cost = number("redundancy_cost");
         match viewer["scheme"].as_str() {
             Some("arq") => assert_eq!(cost, 0.0),
-            // 5 % loss; at most ten replicas for each, and the guard's half.
+            // 5 % loss; one replica for each, hardly any for what is lost twice.
+            Some("spare") => assert!((0.005..0.12).contains(&cost), "{viewer}"),
+            // At most ten replicas for each, and the guard's half.
             Some("autorec" | "art") => assert!((0.005..0.55).contains(&cost), "{viewer}"),
             other => panic!("{other:?}"),
         }

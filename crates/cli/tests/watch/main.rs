@@ -216,7 +216,8 @@ fn the_qlog_of_a_view_shows_renumbered_copies_and_why_there_are_as_many() {
     content(dir.path(), 3_000_000);
     let edge = edge(
         dir.path(),
-        "[quic]\nqlog_dir = \"qlog\"\n[recovery]\nlatency = \"0s\"\ncost = 0.3\ngoodput = 1.0\n",
+        "[quic]\nqlog_dir = \"qlog\"\n[recovery]\nscheme = \"autorec\"\nlatency = \"0s\"\ncost = 0.3\n\
+         goodput = 1.0\nmax_redundancy = 0.5\nmax_redundancy_of_all = 0.25\n",
     );
     let link = ["link", "--listen", "127.0.0.1:0", "--rate", "20mbps", "--rtt", "30ms"];
     let link = Relay::start(

@@ -73,6 +73,9 @@ words! {
     Scheme {
         /// Retransmission alone.
         Arq = "arq",
+        /// A spare copy of what was lost, in spare time: so many per loss, a little after the
+        /// retransmission, and only when nothing else waits to be sent.
+        Spare = "spare",
         /// AutoRec of the journal: as many replicas as the tolerances allow and ask for.
         AutoRec = "autorec",
         /// AutoRec of MM'24: as many as a utility of latency, cost and goodput finds best.
@@ -260,12 +263,25 @@ sections! {
 
     /// Repair of lost data: replicas beyond the retransmission, for all viewers or by cohort.
     [recovery] Recovery {
-        /// How lost data is repaired.
-        scheme: Scheme = Scheme::AutoRec;
+        /// How lost data is repaired. "arq": retransmission alone. "spare": besides, `copies` of what
+        /// was lost, a little later and only when nothing else waits. It helps against independent loss
+        /// and short bursts wherever there is room, and is of no use in outages longer than that.
+        /// The rest is as papers have it; their copies do not wait for room. "autorec" (AutoRec, journal)
+        /// and "autorec-mm" (MM'24): the fewest late frames under independent loss on a network at least
+        /// twice as wide as the stream, for the most copies; on a narrow one they freeze the stream
+        /// many times as often. "art": nearly as good there for half of the copies, at random within a
+        /// burst's length, and as harmful where it is narrow; its bandits "art-egreedy" and "art-ucb" and its
+        /// network "art-dqn" learn how many. "or3": 2n-2 copies in round n, so none before a
+        /// retransmission is lost too: cheap, and little gained. `mendcast lab run live-default` measures
+        /// them.
+        scheme: Scheme = Scheme::Spare;
+        /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
+        copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
         /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
         /// lost. Fewer replicas are sent when fewer are enough for it.
         latency: Duration = MILLISECOND * 30, in Duration::ZERO..=SECOND * 10;
-        /// AutoRec: replicas that are tolerated for each packet that is sent first.
+        /// AutoRec: replicas that are tolerated for each packet that is sent first. With more than
+        /// `max_redundancy` it is that which bounds them.
         cost: f64 = 0.3, in 0.0..=10.0;
         /// AutoRec: loss of goodput that is tolerated where the network is the limit.
         goodput: f64 = 0.2, in 0.0..=1.0;
@@ -273,10 +289,10 @@ sections! {
         /// experiments/weights/art-dqn.mdqn in the sources is one.
         dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
         /// What bounds the replicas of each connection, whatever the scheme and the losses: their
-        /// bytes for each byte that is sent first, plus 8 packets.
-        max_redundancy: f64 = 0.5, in 0.0..=10.0;
-        /// The same for all connections of the process together.
-        max_redundancy_of_all: f64 = 0.25, in 0.0..=10.0;
+        /// bytes for each byte that is sent first, plus 8 packets. AutoRec as in its paper needs 0.5.
+        max_redundancy: f64 = 0.1, in 0.0..=10.0;
+        /// The same for all connections of the process together. AutoRec as in its paper needs 0.25.
+        max_redundancy_of_all: f64 = 0.05, in 0.0..=10.0;
     }
 
     /// HTTP hooks: your own server is asked or told by a POST of JSON. Any status from 200 to 299
@@ -344,6 +360,8 @@ sections! {
         weight: u32 = 1, in 1..=1_000_000;
         /// How lost data is repaired.
         scheme: Option<Scheme> = None, example "\"arq\"";
+        /// Spare: replicas of lost data.
+        copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";
         /// AutoRec: recovery latency that is tolerated.
         latency: Option<Duration> = None, in Some(Duration::ZERO)..=Some(SECOND * 10), example "\"30ms\"";
         /// AutoRec: replicas that are tolerated for each packet that is sent first.

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
+use qoe::{FrameKind, Player, Policy};
 use recovery::Random;
 use toml::Value;
 use units::Timestamp;
 
-use super::metrics::{ALL, Measured, Term, evaluate};
+use super::metrics::{ALL, LATE, Measured, Term, evaluate};
 use super::settings::Settings;
 use super::spec::{Contestant, Point, Spec, Sweep, plain};
 use crate::experiments::{Options, in_parallel};
+use crate::live::{Live, LiveOutcome};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::simulation::{Outcome, Sample, run as simulate};
 use crate::traffic::Traffic;
@@ -204,6 +206,9 @@ fn work(job: &Job) -> Done {
             return Err(why);
         }
         add(&mut all, &outcome, scenario.traffic);
+        if let (Traffic::Live(live), Some(seen)) = (scenario.traffic, &outcome.live) {
+            watch(&mut all, settings.player()?, live, seen, scenario.measure_from);
+        }
         let pages = diary.take();
         all.rounds_max.extend(match outcome.asked.len() {
             0 | 1 => vec![outcome.recovery.totals.rounds_max.into()],
@@ -253,6 +258,33 @@ fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
     if let Some(rival) = &outcome.rival {
         all.rival = Some(rival.measured);
     }
+}
+
+/// Plays what arrived of a stream.
+fn watch(
+    all: &mut Measured,
+    policy: Policy,
+    live: Live,
+    seen: &LiveOutcome,
+    measure_from: Duration,
+) {
+    let mut player = Player::new(policy, Timestamp::ZERO);
+    let (mut in_time, mut end) = (0, Timestamp::ZERO);
+    let from = Timestamp::ZERO + measure_from;
+    let is_counted = |frame: u32| frame >= live.before && live.due(frame) >= from;
+    for arrival in &seen.arrivals {
+        let kind = if arrival.is_key { FrameKind::Key } else { FrameKind::Dependent };
+        player.on_media(arrival.at, arrival.media_ms, kind);
+        end = arrival.at;
+        in_time += u64::from(is_counted(arrival.frame) && arrival.delay <= LATE);
+    }
+    let report = player.report(end);
+    all.freezes.0.count += report.freezes[0].count;
+    all.freezes.0.total += report.freezes[0].total;
+    all.freezes.1 += report.watched();
+    let published = (0..live.before + live.frames).filter(|&n| is_counted(n)).count() as u64;
+    all.frames.0 += published;
+    all.frames.1 += published - in_time;
 }
 
 /// Rows of one point and scheme, and those of the baseline with the same seeds.

@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use qoe::player::{FreezeRates, Freezes};
 use recovery::autorec::formulas;
 
 use super::settings::Settings;
@@ -28,7 +29,14 @@ pub(crate) struct Measured {
     pub decisions: (u64, u64, f64),
     /// Smoothed round-trip times at the ends of the decision intervals, in milliseconds.
     pub round_trips: Vec<f64>,
+    /// Freezes of the players of a stream, and the time watched, freezes included.
+    pub freezes: (Freezes, Duration),
+    /// Frames published, and those of them that came later than [`LATE`] or never.
+    pub frames: (u64, u64),
 }
+
+/// A frame that takes longer from its publication to the arrival of its last byte is late.
+pub(crate) const LATE: Duration = Duration::from_millis(400);
 
 /// A metric.
 pub(crate) struct Metric {
@@ -79,6 +87,10 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
+fn freezes(m: &Measured) -> Option<FreezeRates> {
+    FreezeRates::of(m.freezes.0, m.freezes.1)
+}
+
 fn round_trip(m: &Measured) -> Option<Duration> {
     mean(&m.round_trips).map(|ms| Duration::from_secs_f64(ms / 1e3))
 }
@@ -117,6 +129,12 @@ metrics! {
     "redundancy_cost_bytes", "1", None, |m, _| {
         ratio(m.recovery.totals.replica_bytes, m.recovery.totals.first_bytes)
     };
+    // What the player of a stream saw: all freezes in 100 s of watching, and the time that they took.
+    "freezes_per_100s", "1", None, |m, _| freezes(m).map(|rates| rates.freezes_per_100s);
+    "freeze_ms_per_100s", "ms", None, |m, _| freezes(m).map(|rates| rates.freeze_s_per_100s * 1e3);
+    // Share of the frames published from `measure_from_seconds` on that came more than 400 ms later, or
+    // never.
+    "late_frames", "1", None, |m, _| ratio(m.frames.1, m.frames.0);
     "goodput_mbps", "Mbps", None, |m, _| mbps((m.received, m.time));
     "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
     "loss_rate", "1", None, |m, _| loss_rate(m);

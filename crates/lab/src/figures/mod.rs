@@ -11,6 +11,7 @@ mod engine;
 mod files;
 mod metrics;
 mod page;
+mod schemes;
 mod settings;
 mod spec;
 
@@ -37,6 +38,7 @@ macro_rules! built_in {
 const BUILT_IN: &[(&str, &str)] = &built_in![
     "formula-limits",
     "guard-ablation",
+    "live-default",
     "autorec-fig13",
     "autorec-fig13-gate",
     "autorec-fig14",

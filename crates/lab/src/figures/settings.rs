@@ -2,23 +2,17 @@
 //! belong to a scheme.
 
 use core::time::Duration;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use congestion::Algorithm;
 use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
+use qoe::Policy;
 use quic::detection::Detection;
-use recovery::art::dqn::Network;
-use recovery::art::dqn::train::{self, Learner, Phase};
-use recovery::art::{self, Penalty, SharedArms, Spread};
-use recovery::autorec::{
-    self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
-};
-use recovery::fixed::{self, Reading};
-use recovery::{Arq, Guard, Scheme};
+use recovery::{Guard, spare};
 use serde::{Deserialize, Serialize};
 use units::Rate;
 
-use crate::recovered::SchemeMaker;
+use super::schemes::{Learnt, SCHEMES};
+use crate::live::Live;
 use crate::simulation::{Cipher, Scenario};
 use crate::traffic::Traffic;
 
@@ -46,14 +40,17 @@ pub(crate) struct Settings {
     pub detection: String,
     /// The client's flow-control window.
     pub window_bytes: u64,
-    /// `frames`, `unbounded`, or `download`.
+    /// `frames`, `unbounded`, `download`, or `live`: a stream with key frames through the product's
+    /// relay, which ends after `seconds`.
     pub source: String,
-    /// Rate of the frames, in Mbps.
+    /// Rate of the frames or the stream, in Mbps.
     pub stream_mbps: f64,
     /// Frames per second.
     pub fps: f64,
-    /// What a server with frames holds already when it is asked, in seconds of the stream.
+    /// What a server with frames or a stream holds already when it is asked, in seconds of the stream.
     pub cached_seconds: f64,
+    /// The viewer's player of a stream: a preset of `qoe`, `low-latency`, `mobile` or `cautious`.
+    pub player: String,
     /// Size of a download.
     pub bytes: u64,
     /// Downloads one after the other, each on a fresh connection or all on the same.
@@ -71,6 +68,14 @@ pub(crate) struct Settings {
     pub rival_congestion: String,
     /// How losses are recovered from; see [`SCHEMES`].
     pub scheme: String,
+    /// Whether the scheme's replicas leave only when nothing else waits.
+    pub when_idle: bool,
+    /// `spare`: replicas of a round.
+    pub copies: u32,
+    /// `spare`: least distance of copies in time.
+    pub apart_ms: f64,
+    /// `spare`: distance of copies in round-trip times, where that is more.
+    pub apart_rtts: f64,
     /// The share of first transmissions' bytes that replicas may have, in per cent: the guard of the
     /// edge. None if 0.
     pub guard_percent: f64,
@@ -133,6 +138,7 @@ impl Default for Settings {
             stream_mbps: 4.0,
             fps: 30.0,
             cached_seconds: 0.0,
+            player: "low-latency".to_owned(),
             bytes: 1_000_000,
             requests: 1,
             same_connection: false,
@@ -141,6 +147,10 @@ impl Default for Settings {
             rival: String::new(),
             rival_congestion: String::new(),
             scheme: "arq".to_owned(),
+            when_idle: false,
+            copies: 1,
+            apart_ms: 20.0,
+            apart_rtts: 0.25,
             guard_percent: 0.0,
             alpha_ms: 30.0,
             beta_percent: 30.0,
@@ -165,54 +175,8 @@ impl Default for Settings {
     }
 }
 
-/// The trained network of the project, made by `mendcast lab train`.
-const WEIGHTS: &[u8] = include_bytes!("../../../../experiments/weights/art-dqn.mdqn");
-
-/// What schemes that learn know.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Learnt {
-    arms: SharedArms,
-    /// Of a network that goes on learning.
-    learner: Option<Arc<Mutex<Learner>>>,
-}
-
-impl Learnt {
-    /// From here on the network decides as well as it can, and learns no more. Bandits do both at once.
-    pub(crate) fn judge(&self) {
-        if let Some(learner) = &self.learner {
-            learner.lock().unwrap_or_else(PoisonError::into_inner).set_phase(Phase::Judge);
-        }
-    }
-}
-
-/// The schemes, and the keys that mean something to each.
-const SCHEMES: &[(&str, &[&str])] = &[
-    ("arq", &[]),
-    ("autorec", &["alpha_ms", "beta_percent", "gamma_percent", "off_mode", "opportunistic"]),
-    ("autorec-fixed", &["level", "off_mode", "opportunistic"]),
-    (
-        "autorec-mm24",
-        &[
-            "sigmoid",
-            "theta_ms",
-            "r_nor_percent",
-            "max_level",
-            "gate",
-            "interval_rtts",
-            "off_mode",
-            "opportunistic",
-        ],
-    ),
-    ("fixed", &["level", "reading", "spread", "escape_alpha"]),
-    ("or3", &["reading", "spread", "escape_alpha"]),
-    ("or3-code", &["reading", "spread", "escape_alpha"]),
-    ("2n+1", &["reading", "spread", "escape_alpha"]),
-    ("art-paper", &["reading", "queue_length", "spread", "escape_alpha"]),
-    ("art-code", &["reading", "queue_length", "spread", "escape_alpha"]),
-    ("art-egreedy", &["reading", "spread", "escape_alpha", "warm_up", "penalty"]),
-    ("art-ucb", &["reading", "spread", "escape_alpha", "warm_up", "penalty"]),
-    ("art-dqn", &["reading", "spread", "escape_alpha", "warm_up", "penalty", "dqn"]),
-];
+/// Seconds that the last frames of a stream may take.
+const LAST_BYTES: f64 = 30.0;
 
 impl Settings {
     /// The names of all keys.
@@ -270,6 +234,9 @@ impl Settings {
             ("gamma_percent", self.gamma_percent, 0.0, 100.0),
             ("level", self.level.into(), 0.0, 10.0),
             ("theta_ms", self.theta_ms, 0.0, 1e6),
+            ("copies", self.copies.into(), 0.0, spare::MAX_COPIES.into()),
+            ("apart_ms", self.apart_ms, 0.0, 10_000.0),
+            ("apart_rtts", self.apart_rtts, 0.0, 10.0),
             ("queue_length", self.queue_length.into(), 1.0, 10_000.0),
             ("escape_alpha", self.escape_alpha, 1.0, 1e6),
             ("warm_up", self.warm_up.into(), 0.0, 10_000.0),
@@ -279,137 +246,6 @@ impl Settings {
             }
         }
         Ok(())
-    }
-
-    fn reading(&self) -> Result<Reading, String> {
-        match &*self.reading {
-            "extra" => Ok(Reading::Extra),
-            "copies" => Ok(Reading::Copies),
-            other => Err(format!("`reading` is `{other}`; it may be extra or copies")),
-        }
-    }
-
-    fn escape_space(&self) -> Spread {
-        Spread::EscapeSpace { alpha: self.escape_alpha }
-    }
-
-    fn spread(&self) -> Result<Option<Spread>, String> {
-        Ok(Some(match &*self.spread {
-            "" => return Ok(None),
-            "at-once" => Spread::AtOnce,
-            "escape-space" => self.escape_space(),
-            "round-trip" => Spread::RoundTrip,
-            other => {
-                return Err(format!(
-                    "`spread` is `{other}`; it may be at-once, escape-space or round-trip"
-                ));
-            }
-        }))
-    }
-
-    /// What a lost round costs if its factor is this.
-    fn penalty(&self, factor: f64) -> Result<Penalty, String> {
-        match &*self.penalty {
-            "quotient" => Ok(Penalty::Quotient(factor)),
-            "product" => Ok(Penalty::Product(factor)),
-            other => Err(format!("`penalty` is `{other}`; it may be quotient or product")),
-        }
-    }
-
-    fn network(&self) -> Result<Network, String> {
-        let bad = |why: String| format!("`dqn`: {}: {why}", self.dqn);
-        let bytes = match &*self.dqn {
-            "" => WEIGHTS.to_vec(),
-            path => std::fs::read(path).map_err(|e| bad(e.to_string()))?,
-        };
-        Network::from_bytes(&bytes).map_err(|e| bad(e.to_string()))
-    }
-
-    /// What schemes know at the beginning of a run.
-    ///
-    /// # Errors
-    /// One line that names the key whose value makes no sense.
-    pub(crate) fn learnt(&self, seed: u64) -> Result<Learnt, String> {
-        let mut learnt = Learnt::default();
-        if self.scheme == "art-dqn" && self.warm_up > 0 {
-            let penalty = self.penalty(art::GAMMA)?;
-            let options = train::Options { penalty, ..train::Options::default() };
-            let learner = Learner::of(self.network()?, options, seed);
-            learnt.learner = Some(Arc::new(Mutex::new(learner)));
-        }
-        Ok(learnt)
-    }
-
-    /// The scheme called `name` with these parameters and this knowledge.
-    fn maker(&self, name: &str, learnt: &Learnt) -> Result<SchemeMaker, String> {
-        if !SCHEMES.iter().any(|(known, _)| *known == name) {
-            let known: Vec<&str> = SCHEMES.iter().map(|(known, _)| *known).collect();
-            return Err(format!("`scheme` is `{name}`; it may be {}", known.join(", ")));
-        }
-        let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
-        let (reading, spread) = (self.reading()?, self.spread()?);
-        let escape_space = self.escape_space();
-        let occasions = Occasions { off_mode: self.off_mode, opportunistic: self.opportunistic };
-        let tolerances = Tolerances {
-            latency: ms(self.alpha_ms),
-            cost: self.beta_percent / 100.0,
-            goodput: self.gamma_percent / 100.0,
-        };
-        let tolerances = tolerances.checked().map_err(|e| e.to_string())?;
-        let level = self.level;
-        let life = FixedLife::new(level).map_err(|e| e.to_string())?;
-        let options = UtilityOptions {
-            a: self.sigmoid,
-            theta: ms(self.theta_ms),
-            r_nor: self.r_nor_percent / 100.0,
-            max: self.max_level,
-            gate: self.gate,
-            off_above: None,
-            interval_rtts: self.interval_rtts,
-        };
-        let options = options.checked().map_err(|e| e.to_string())?;
-        if name == "fixed" && fixed::fixed(level, reading).is_none() {
-            return Err(format!("`level` is {level}; R of `fixed` may be 1 to 10"));
-        }
-        let queue = self.queue_length as usize;
-        let network = Arc::new(self.network()?);
-        let (penalty, learnt) = (self.penalty(art::ETA)?, learnt.clone());
-        let name = name.to_owned();
-        Ok(SchemeMaker::new(move |seed| {
-            let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let reinjecting = |scheme: Scheme| Scheme {
-                scheduler: Box::new(ReinjectionController::new(occasions)),
-                ..scheme
-            };
-            let spreading = |scheme: Scheme| match spread {
-                Some(spread) => art::with_schedule(scheme, spread, seed),
-                None => scheme,
-            };
-            let art = |options: art::Options, own: Spread| {
-                let options = art::Options { queue, ..options };
-                art::with_options("art", options, spread.unwrap_or(own), seed)
-            };
-            match &*name {
-                "autorec" => reinjecting(autorec::scheme(tolerances)),
-                "autorec-fixed" => reinjecting(autorec::fixed(life)),
-                "autorec-mm24" => reinjecting(autorec::scheme_mm24(options, seed)),
-                "fixed" => spreading(fixed::fixed(level, reading).unwrap_or_else(Arq::scheme)),
-                "or3" => spreading(fixed::or3(reading)),
-                "or3-code" => spreading(fixed::or3_code(reading)),
-                "2n+1" => spreading(fixed::odd(reading)),
-                "art-paper" => art(art::Options::paper(reading), escape_space),
-                "art-code" => art(art::Options::code(reading), Spread::RoundTrip),
-                "art-egreedy" => {
-                    spreading(art::egreedy(reading, learnt.arms.clone(), penalty, seed))
-                }
-                "art-ucb" => spreading(art::ucb(reading, learnt.arms.clone(), penalty, seed)),
-                "art-dqn" => spreading(match &learnt.learner {
-                    Some(learner) => train::scheme(learner.clone(), reading, seed),
-                    None => art::dqn(network.clone(), reading, seed),
-                }),
-                _ => Arq::scheme(),
-            }
-        }))
     }
 
     fn algorithm(name: &str, key: &str) -> Result<Algorithm, String> {
@@ -455,6 +291,31 @@ impl Settings {
         Ok(PathConfig { down, up })
     }
 
+    /// The stream of `live`, with a key frame every two seconds.
+    fn live(&self) -> Live {
+        let frames = |seconds: f64| (seconds * self.fps).round() as u32;
+        Live {
+            frames: frames(self.seconds),
+            interval: Duration::from_secs_f64(1.0 / self.fps),
+            group: frames(2.0).max(1),
+            rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
+            before: frames(self.cached_seconds),
+            settings: relay::Settings::default(),
+        }
+    }
+
+    /// The player of a viewer who watches `live`.
+    ///
+    /// # Errors
+    /// One line: there is no such player.
+    pub(crate) fn player(&self) -> Result<Policy, String> {
+        let known = Policy::PRESETS.iter().find(|(name, _)| *name == self.player);
+        known.map(|(_, policy)| *policy).ok_or_else(|| {
+            let names = Policy::PRESETS.map(|(name, _)| name).join(", ");
+            format!("`player` is `{}`; it may be {names}", self.player)
+        })
+    }
+
     /// The run of these settings with this seed, of which nothing is known yet.
     ///
     /// # Errors
@@ -485,12 +346,14 @@ impl Settings {
             },
             "unbounded" => Traffic::Unbounded,
             "download" => Traffic::Download { bytes: self.bytes },
+            "live" => Traffic::Live(self.live()),
             other => {
                 return Err(format!(
-                    "`source` is `{other}`; it may be frames, unbounded or download"
+                    "`source` is `{other}`; it may be frames, unbounded, download or live"
                 ));
             }
         };
+        self.player()?;
         if self.same_connection && self.source != "download" {
             return Err("`same_connection` is for downloads only".to_owned());
         }
@@ -516,7 +379,11 @@ impl Settings {
             rival,
             window: self.window_bytes,
             seed,
-            limit: Duration::from_secs_f64(self.seconds),
+            limit: match traffic {
+                // It ends by itself, and what is on its way then still arrives.
+                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),
+                _ => Duration::from_secs_f64(self.seconds),
+            },
             measure_from: Duration::from_secs_f64(self.measure_from_seconds),
             log_events: false,
             ..Scenario::default()

@@ -202,6 +202,34 @@ fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
     assert_eq!(rows[0].values, rows[1].values);
 }
 
+/// Freezes per 100 s, milliseconds frozen, and the share of late frames of a stream of 1.5 Mbps over a
+/// path without loss, where `set` is in force too.
+fn watched(set: &str) -> [f64; 3] {
+    let start = TINY.find("[[paper]]").expect("it has one");
+    let text = TINY[..start]
+        .replace("stream_mbps = 12", &format!("source = \"live\"\nloss_percent = 0\n{set}"))
+        .replace("seconds = 4", "seconds = 40\nstream_mbps = 1.5\ncached_seconds = 3")
+        .replace("key = \"level\", values = [1, 3]", "key = \"level\", values = [1]");
+    let spec = Spec::parse(&text).expect("it is one");
+    let rows = engine::run(&spec, options(), None).expect("it runs").rows;
+    assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
+    let of = |name| rows[0].values[metrics::Metric::place(name).expect("known")].expect("a value");
+    ["freezes_per_100s", "freeze_ms_per_100s", "late_frames"].map(of)
+}
+
+#[test]
+fn a_player_sees_what_a_path_with_too_little_room_does_to_a_stream() {
+    assert_eq!(watched("rate_mbps = 20"), [0.0; 3]);
+    let [freezes, frozen, late] = watched("rate_mbps = 1");
+    assert!(freezes > 1.0 && frozen > 1_000.0, "{freezes} {frozen}");
+    // Two thirds of the stream at most can come at all.
+    assert!((0.33..=1.0).contains(&late), "{late}");
+    let [cautious, ..] = watched("rate_mbps = 1\nplayer = \"cautious\"");
+    assert!(cautious < freezes, "three seconds to resume: {cautious} {freezes}");
+    let bad = TINY.replace("stream_mbps = 12", "source = \"live\"\nplayer = \"vlc\"");
+    assert!(Spec::parse(&bad).expect_err("refused").contains("`player` is `vlc`"));
+}
+
 #[test]
 fn what_was_learnt_is_kept_from_download_to_download() {
     let spec = |scheme: &str, downloads: u32| {

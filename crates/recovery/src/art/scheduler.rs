@@ -34,6 +34,14 @@ pub enum Spread {
     /// in what is left of it. (There, the generator starts again from the second of the day with
     /// every draw; here, draws are independent.)
     RoundTrip,
+    /// None is drawn: each is due a step after the copy before it, a step being `rtts` smoothed round-trip
+    /// times, and `least` if that is more ([`crate::spare`]).
+    Apart {
+        /// The shortest step.
+        least: Duration,
+        /// Round-trip times of a step, 0 and above; anything else is taken as 0.
+        rtts: f64,
+    },
 }
 
 /// The time that one packet takes at the rate at which packets leave.
@@ -58,6 +66,10 @@ impl Spread {
                 let rtt = path.smoothed_rtt;
                 let share = cycle(path).as_secs_f64() * cycles / rtt.as_secs_f64();
                 rtt.mul_f64(share.min(1.0))
+            }
+            Self::Apart { least, rtts } => {
+                let rtts = if rtts.is_finite() { rtts.clamp(0.0, 1e3) } else { 0.0 };
+                path.smoothed_rtt.mul_f64(rtts).max(least) * level
             }
             // There is none before the first sample.
             Self::RoundTrip if path.min_rtt.is_zero() => path.smoothed_rtt,
@@ -147,6 +159,7 @@ impl ReplicaScheduler for Replicas {
                 Spread::AtOnce => Duration::ZERO,
                 Spread::EscapeSpace { .. } => span.mul_f64(drawn),
                 Spread::RoundTrip => after + span.saturating_sub(after).mul_f64(drawn),
+                Spread::Apart { .. } => after + span / level,
             };
             let due = now + after;
             let place = self.queue.partition_point(|planned| planned.due <= due);

@@ -1,0 +1,100 @@
+//! A spare copy of what was lost, in spare time: "spare", the scheme that servers begin with.
+//!
+//! A copy that leaves while new data waits takes that data's place. Where the network is hardly wider
+//! than the stream, that costs more freezes than the copy prevents. [`WhenIdle`] makes any schedule
+//! one whose replicas leave only when nothing else waits.
+//!
+//! Real losses come in bursts: what is sent at the moment of the retransmission shares its fate. The
+//! replicas of this scheme are due [`APART`]: each 20 ms after the copy before it, and later on long
+//! paths. Later still, and a copy comes hardly earlier than the next round (experiments/live-default.toml
+//! measures it). Each lost round is a loss of its own and gets as many replicas again.
+
+use crate::art::{Replicas, Spread};
+use crate::fixed::{Fixed, Reading};
+use crate::{
+    IntervalMetrics, LostUnit, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View,
+};
+use ::units::Timestamp;
+use core::time::Duration;
+
+/// The most replicas of a round.
+pub const MAX_COPIES: u32 = 10;
+
+/// How far the copies of a round are apart when they become due.
+pub const APART: Spread = Spread::Apart { least: Duration::from_millis(20), rtts: 0.25 };
+
+/// Another schedule, of which a replica leaves only in off-mode: when no first copy of a round waits
+/// and no stream has new bytes that flow control lets go. What is due at another time waits for that.
+#[derive(Debug)]
+pub struct WhenIdle(pub Box<dyn ReplicaScheduler>);
+
+impl ReplicaScheduler for WhenIdle {
+    fn on_interval(&mut self, metrics: &IntervalMetrics, ceiling: u32) {
+        self.0.on_interval(metrics, ceiling);
+    }
+
+    fn on_new_path(&mut self) {
+        self.0.on_new_path();
+    }
+
+    fn on_retransmitted(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        unit: &LostUnit,
+        level: u32,
+        view: &View<'_>,
+    ) {
+        self.0.on_retransmitted(now, key, unit, level, view);
+    }
+
+    fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
+        self.0.on_replica_sent(now, key, unit);
+    }
+
+    fn on_probe_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
+        self.0.on_probe_sent(now, key, unit);
+    }
+
+    fn on_finished(&mut self, key: UnitKey) {
+        self.0.on_finished(key);
+    }
+
+    fn poll(
+        &mut self,
+        now: Timestamp,
+        opportunity: &SendOpportunity,
+        units: &UnitTable,
+    ) -> Option<UnitKey> {
+        if opportunity.off_mode { self.0.poll(now, opportunity, units) } else { None }
+    }
+
+    fn next_timeout(&self) -> Option<Timestamp> {
+        self.0.next_timeout()
+    }
+}
+
+impl Scheme {
+    /// The same scheme with replicas that leave only when nothing else waits.
+    pub fn when_idle(self) -> Self {
+        Self { scheduler: Box::new(WhenIdle(self.scheduler)), ..self }
+    }
+}
+
+/// "spare": `copies` replicas of each round, at most [`MAX_COPIES`], [`APART`] and only when nothing
+/// else waits; with 0 it is plain retransmission.
+pub fn scheme(copies: u32) -> Scheme {
+    spaced(copies, APART)
+}
+
+/// The same with another schedule under it.
+pub fn spaced(copies: u32, spread: Spread) -> Scheme {
+    let copies = copies.min(MAX_COPIES);
+    let fixed = Fixed { slope: 0, offset: copies.cast_signed(), reading: Reading::Extra };
+    // Nothing is drawn: the seed decides nothing.
+    let scheduler = Box::new(Replicas::new(spread, 0));
+    Scheme { scheduler, ..fixed.scheme("spare") }.when_idle()
+}
+
+#[cfg(test)]
+mod tests;
