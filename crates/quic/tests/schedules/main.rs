@@ -1,0 +1,167 @@
+//! Random schedules against a connection, and those that once failed: see `drive`. Of every kind of
+//! failure the shortest schedule that was found is printed, as a list of its steps and as bytes for
+//! a file in `corpus`.
+
+mod drive;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+use drive::memory::Counting;
+use drive::{Report, drive};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Schedules that are tried; `make fuzz` sets more.
+const CASES: u64 = 300;
+/// Real time after which a schedule counts as hanging: the longest take a second in a debug build.
+const HANGS_AFTER: Duration = Duration::from_secs(30);
+/// Runs that may be spent on making one failing schedule shorter.
+const CUTS: u32 = 3_000;
+
+thread_local! {
+    /// Where the last panic of this thread happened, and its message.
+    static PANIC: RefCell<(String, String)> = const { RefCell::new((String::new(), String::new())) };
+}
+
+/// A schedule that failed.
+struct Failure {
+    name: String,
+    bytes: Vec<u8>,
+    message: String,
+    count: u64,
+}
+
+/// The schedule of a seed: a few steps, or hundreds.
+fn schedule(seed: u64) -> Vec<u8> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let most = 1 << (5 + rng.next_u64() % 7);
+    let mut bytes = vec![0; 20 + (rng.next_u64() % most) as usize];
+    rng.fill_bytes(&mut bytes);
+    bytes
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Carries out a schedule; where it fails and why, if it does.
+fn attempt(bytes: &[u8]) -> Result<Report, (String, String)> {
+    catch_unwind(AssertUnwindSafe(|| drive(bytes, false))).map_err(|_| PANIC.take())
+}
+
+/// A shorter schedule that fails in the same place.
+fn shortened(mut bytes: Vec<u8>, place: &str) -> Vec<u8> {
+    let mut left = CUTS;
+    let mut size = bytes.len().next_power_of_two() / 2;
+    while size > 0 && left > 0 {
+        let mut at = 0;
+        while at < bytes.len() && left > 0 {
+            let mut shorter = bytes.clone();
+            shorter.drain(at..(at + size).min(bytes.len()));
+            left -= 1;
+            match attempt(&shorter) {
+                Err((other, _)) if other == place => bytes = shorter,
+                _ => at += size,
+            }
+        }
+        size /= 2;
+    }
+    bytes
+}
+
+enum Told {
+    Begins(String, Vec<u8>),
+    Ends(Result<Report, (String, String)>),
+}
+
+/// Carries out schedules on a thread of their own, so that one that hangs is noticed, and fails if
+/// any fails.
+fn try_all(schedules: impl Iterator<Item = (String, Vec<u8>)> + Send + 'static) -> Vec<Report> {
+    std::panic::set_hook(Box::new(|info| {
+        let place = info.location().map(ToString::to_string).unwrap_or_default();
+        PANIC.set((place, info.to_string()));
+        if std::thread::current().name() != Some("schedules") {
+            eprintln!("{info}");
+        }
+    }));
+    let (tell, told) = mpsc::channel();
+    let work = move || {
+        for (name, bytes) in schedules {
+            if tell.send(Told::Begins(name, bytes.clone())).is_err() {
+                return;
+            }
+            let _ = tell.send(Told::Ends(attempt(&bytes)));
+        }
+    };
+    std::thread::Builder::new().name("schedules".into()).spawn(work).expect("a thread");
+    let (mut reports, mut failures) = (Vec::new(), BTreeMap::<String, Failure>::new());
+    let mut current = (String::new(), Vec::new());
+    loop {
+        match told.recv_timeout(HANGS_AFTER) {
+            Ok(Told::Begins(name, bytes)) => current = (name, bytes),
+            Ok(Told::Ends(Ok(report))) => reports.push(report),
+            Ok(Told::Ends(Err((place, message)))) => {
+                let (name, bytes) = current.clone();
+                let failure = failures.entry(place).or_insert_with(|| Failure {
+                    name: name.clone(),
+                    bytes: bytes.clone(),
+                    message: message.clone(),
+                    count: 0,
+                });
+                failure.count += 1;
+                if bytes.len() < failure.bytes.len() {
+                    (failure.name, failure.bytes, failure.message) = (name, bytes, message);
+                }
+            }
+            Err(mpsc::RecvTimeoutError::Timeout) => {
+                let (name, bytes) = current;
+                let again = bytes.clone();
+                std::thread::spawn(move || drive(&again, true));
+                std::thread::sleep(HANGS_AFTER / 3);
+                panic!("{name} hangs in its last step above: {}", hex(&bytes));
+            }
+            Err(mpsc::RecvTimeoutError::Disconnected) => break,
+        }
+    }
+    let tried = reports.len() as u64 + failures.values().map(|f| f.count).sum::<u64>();
+    let kinds = failures.len();
+    for (place, failure) in failures {
+        tell_failure(&place, failure);
+    }
+    assert_eq!(kinds, 0, "kinds of failure among {tried} schedules");
+    reports
+}
+
+fn tell_failure(place: &str, failure: Failure) {
+    let Failure { name, bytes, message, count } = failure;
+    let on_thread = move |work: Box<dyn FnOnce() + Send>| {
+        let named = std::thread::Builder::new().name("schedules".into());
+        let _ = named.spawn(work).expect("a thread").join();
+    };
+    eprintln!("\n{message}\n{count} times, the shortest is {name}: {}", hex(&bytes));
+    let place = place.to_owned();
+    on_thread(Box::new(move || {
+        let shorter = shortened(bytes, &place);
+        eprintln!("made shorter: {}\nstep by step:", hex(&shorter));
+        drive(&shorter, true);
+    }));
+}
+
+/// `MENDCAST_CASES` sets how many schedules are tried, `MENDCAST_SEED` the first seed.
+#[test]
+fn whatever_comes_connections_keep_their_promises() {
+    let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
+    let cases: u64 = number("MENDCAST_CASES").unwrap_or(CASES);
+    let first = number("MENDCAST_SEED").unwrap_or(0);
+    let seeds = first..first + cases;
+    let reports = try_all(seeds.map(|seed| (format!("seed {seed}"), schedule(seed))));
+    assert_eq!(reports.len() as u64, cases);
+}
