@@ -49,8 +49,8 @@ pub struct Sending {
 
 pub struct Client {
     parameters: Parameters,
-    /// IDs that the server may address the client by, the newest last.
-    pub ids: Vec<Vec<u8>>,
+    /// IDs that the server may address the client by, with their numbers; none begins another.
+    pub ids: Vec<(u64, Vec<u8>)>,
     /// Sequence number of the next ID.
     pub sequence: u64,
     /// IDs of the server by sequence number, and the place of the one in use.
@@ -69,6 +69,8 @@ pub struct Client {
     /// Challenges that were not answered, and where they came to.
     pub challenges: Vec<([u8; 8], SocketAddr)>,
     pub sending: Vec<Sending>,
+    /// Bidirectional streams that the client opens at most, all together.
+    pub streams_allowed: u64,
     max_data: u64,
     max_stream_data: HashMap<StreamId, u64>,
     max_streams: [u64; 2],
@@ -76,17 +78,17 @@ pub struct Client {
     /// Bytes on all streams, by the highest offset of each.
     total: u64,
     pub closed_by_server: bool,
-    /// Frames received by type.
-    pub frames: [u32; 32],
+    /// Frames were sent of which the client knows nothing: they may have opened streams.
+    pub wild: bool,
 }
 
 impl Client {
-    pub fn new(parameters: Parameters, id: Vec<u8>, server_id: ConnectionId) -> Self {
+    pub fn new(parameters: Parameters, streams: u64, id: Vec<u8>, server_id: ConnectionId) -> Self {
         Self {
             max_data: parameters.max_data,
             max_streams: parameters.max_streams,
             parameters,
-            ids: vec![id],
+            ids: vec![(0, id)],
             sequence: 1,
             server_ids: vec![(0, server_id)],
             active: 0,
@@ -98,11 +100,12 @@ impl Client {
             generation: 0,
             challenges: Vec::new(),
             sending: Vec::new(),
+            streams_allowed: streams.min(6),
             max_stream_data: HashMap::new(),
             seen: HashMap::new(),
             total: 0,
             closed_by_server: false,
-            frames: [0; 32],
+            wild: false,
         }
     }
 
@@ -165,8 +168,9 @@ impl Client {
         if first & 0x80 != 0 {
             return None;
         }
-        let id = self.ids.iter().rev().find(|id| datagram[1..].starts_with(id));
-        let number_at = 1 + id.expect("the server uses an ID of the client").len();
+        let id = self.ids.iter().find(|(_, id)| datagram[1..].starts_with(id));
+        let (_, id) = id.expect("the server uses an ID of the client");
+        let number_at = 1 + id.len();
         let len = usize::from(first & 3) + 1;
         let truncated = datagram[number_at..number_at + len]
             .iter()
@@ -232,6 +236,9 @@ impl Client {
 
     /// Flow control and final sizes (RFC 9000, sections 4.1, 4.5 and 4.6).
     fn on_data(&mut self, id: StreamId, end: u64, size: Option<u64>, reset: bool) {
+        if self.wild {
+            return;
+        }
         let index = usize::from(id.direction() == Direction::Unidirectional);
         match id.initiator() {
             Side::Server => {
@@ -239,7 +246,7 @@ impl Client {
                 assert!(id.index() < limit, "{id:?} is beyond the limit of {limit}");
             }
             Side::Client => {
-                let known = self.sending.iter().any(|sending| sending.id.0 >= id.0);
+                let known = self.sending.iter().any(|s| s.id.0 & 3 == 0 && s.id.0 >= id.0);
                 assert!(index == 0 && known, "{id:?} was not opened, or is the client's alone");
             }
         }
@@ -256,6 +263,19 @@ impl Client {
         assert!(seen.size.is_none_or(|size| seen.highest <= size), "{id:?} goes on behind its end");
         let (total, max) = (self.total, self.max_data);
         assert!(total <= max, "{total} bytes on all streams, beyond the limit of {max}");
+    }
+
+    /// Streams of the server that the client has heard of.
+    pub fn opened_by_server(&self) -> Vec<StreamId> {
+        let mut ids: Vec<_> =
+            self.seen.keys().copied().filter(|id| id.initiator() == Side::Server).collect();
+        ids.sort();
+        ids
+    }
+
+    /// Whether the server gave a stream up.
+    pub fn is_reset(&self, id: StreamId) -> bool {
+        self.seen.get(&id).is_some_and(|seen| seen.reset)
     }
 
     /// The stream on which the client sends, opened if need be.

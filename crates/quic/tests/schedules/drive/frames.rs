@@ -79,9 +79,10 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
             let (id, offset) = (any_stream(script), script.number());
             let data = pattern(offset, usize::from(script.below(60)));
             put_data(out, id, offset.min((1 << 62) - 100), data, fin == 1);
+            client.stream(id);
         }
         Kind::Reset => {
-            let stream = client.stream(client_stream(script));
+            let stream = client.stream(client_stream(client, script.byte()));
             let (id, offset, over) = (stream.id, stream.offset, stream.over);
             stream.over = true;
             let beyond = if over { 0 } else { u64::from(script.below(3)) };
@@ -91,6 +92,7 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
         Kind::StopSending => {
             let id =
                 if script.one_in(8) { any_stream(script) } else { server_stream(client, script) };
+            client.stream(id);
             integers(out, types::STOP_SENDING, &[id.0, script.number()]);
         }
         Kind::MaxData => {
@@ -109,17 +111,19 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
             client.allow_streams(direction[usize::from(unidirectional)], max);
             integers(out, types::MAX_STREAMS_BIDI + u64::from(unidirectional), &[max]);
         }
+        // A client without an ID of its own may not give out others (RFC 9000, section 19.15).
+        Kind::NewId if client.ids[0].1.is_empty() => out.push(0x01),
         Kind::NewId => {
             let sequence = client.sequence;
             let kept = script.below(4);
             client.sequence += 1;
-            let len = client.ids[0].len().max(1);
+            let len = client.ids[0].1.len().max(2);
             put_new_id(out, client, sequence, sequence.saturating_sub(u64::from(kept)), len);
         }
         Kind::AnyNewId => {
             let sequence = u64::from(script.byte());
             let prior = if script.one_in(4) { script.number() } else { sequence };
-            let len = usize::from(1 + script.below(20));
+            let len = usize::from(2 + script.below(19));
             client.sequence = client.sequence.max(sequence + 1);
             put_new_id(out, client, sequence, prior, len);
         }
@@ -153,7 +157,7 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
         Kind::Blocked => match script.below(4) {
             0 => integers(out, types::DATA_BLOCKED, &[script.number()]),
             1 => {
-                let id = client_stream(script);
+                let id = client_stream(client, script.byte());
                 client.stream(id);
                 integers(out, types::STREAM_DATA_BLOCKED, &[id.0, script.number()]);
             }
@@ -184,6 +188,7 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
             out.extend(b"enoug");
         }
         Kind::Anything => {
+            client.wild = true;
             let len = 1 + script.below(12);
             (0..len).for_each(|_| out.push(script.byte()));
         }
@@ -205,10 +210,10 @@ fn limit(script: &mut Script<'_>) -> u64 {
     }
 }
 
-/// A stream that the client opens.
-pub fn client_stream(script: &mut Script<'_>) -> StreamId {
-    match script.byte() {
-        bidirectional @ 0..=199 => StreamId(u64::from(bidirectional % 6) * 4),
+/// A stream that the client opens, within the server's limits.
+pub fn client_stream(client: &Client, byte: u8) -> StreamId {
+    match byte {
+        bidirectional @ 0..=199 => StreamId(u64::from(bidirectional) % client.streams_allowed * 4),
         unidirectional => StreamId(u64::from(unidirectional % 4) * 4 + 2),
     }
 }
@@ -216,13 +221,14 @@ pub fn client_stream(script: &mut Script<'_>) -> StreamId {
 /// A stream that the server sends on.
 fn server_stream(client: &mut Client, script: &mut Script<'_>) -> StreamId {
     let byte = script.byte();
-    if byte & 3 != 0 {
-        // Whatever is said of a stream of the client opens it.
-        let id = StreamId(u64::from(byte >> 2) % 6 * 4);
-        client.stream(id);
-        return id;
+    let opened = client.opened_by_server();
+    if byte & 3 == 0 && !opened.is_empty() {
+        return opened[usize::from(byte >> 2) % opened.len()];
     }
-    StreamId(u64::from(byte >> 3) % 4 * 4 + if byte & 4 == 0 { 1 } else { 3 })
+    // Whatever is said of a stream of the client opens it.
+    let id = client_stream(client, byte % 200);
+    client.stream(id);
+    id
 }
 
 fn any_stream(script: &mut Script<'_>) -> StreamId {
@@ -237,7 +243,7 @@ fn put_data(out: &mut Vec<u8>, id: StreamId, offset: u64, data: &[u8], fin: bool
 
 /// The next bytes of a stream of the client, sometimes with a gap before, or earlier ones again.
 fn put_stream(out: &mut Vec<u8>, client: &mut Client, script: &mut Script<'_>) {
-    let stream = client.stream(client_stream(script));
+    let stream = client.stream(client_stream(client, script.byte()));
     let shape = script.byte();
     let len: u64 = match shape & 3 {
         0 => 0,
@@ -264,9 +270,10 @@ fn put_new_id(out: &mut Vec<u8>, client: &mut Client, sequence: u64, prior: u64,
     integers(out, types::NEW_CONNECTION_ID, &[sequence, prior.min(sequence), len as u64]);
     out.extend(&id);
     out.extend(reset_token(sequence));
-    // A client without an ID of its own may not give out others (RFC 9000, section 19.15).
-    if !client.ids[0].is_empty() && !client.ids.contains(&id) {
-        client.ids.push(id);
+    // Two IDs with one number, or any where there is none, are against the rules.
+    let known = client.ids.iter().any(|(number, _)| *number == sequence);
+    if !client.ids[0].1.is_empty() && !known {
+        client.ids.push((sequence, id));
     }
 }
 

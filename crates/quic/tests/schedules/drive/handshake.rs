@@ -14,7 +14,7 @@ use rustls::Side;
 use rustls::quic::{ClientConnection, KeyChange, Keys, Version};
 use units::{Ecn, Timestamp};
 
-use super::memory::{counted, uncounted};
+use super::memory::counted;
 use super::setup::{Parameters, client_tls};
 
 const TAG: usize = 16;
@@ -248,7 +248,7 @@ impl Handshake<'_> {
                 && offset == level.received
             {
                 level.received += data.len() as u64;
-                uncounted(|| self.tls.read_hs(data)).expect("the server's handshake is in order");
+                self.tls.read_hs(data).expect("the server's handshake is in order");
             }
         }
         // What was read may bring the keys that the next packet of the datagram needs.

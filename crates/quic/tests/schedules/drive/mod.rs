@@ -17,7 +17,7 @@
 mod client;
 mod frames;
 mod handshake;
-pub mod memory;
+mod memory;
 mod script;
 mod setup;
 mod shadow;
@@ -43,15 +43,16 @@ const STEPS_AFTER_CLOSE: u32 = 8;
 const PATIENCE: u32 = 40;
 
 /// What a run did, for those who want to know whether schedules get anywhere.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub struct Report {
     /// Steps by kind.
-    pub steps: [u32; 18],
+    pub steps: [u32; 19],
     pub counts: Counts,
     pub most: Most,
     pub congestion_events: u64,
     pub timeouts: u64,
-    pub closed: bool,
+    /// Why the connection was closed before its time.
+    pub closed: Option<String>,
     pub healed: bool,
     pub datagrams: u64,
 }
@@ -61,7 +62,7 @@ struct Driver {
     world: World,
     /// Whether each step is told on the standard error.
     tells: bool,
-    steps: [u32; 18],
+    steps: [u32; 19],
     /// The newest datagrams of the client.
     replay: [Vec<u8>; 4],
     replays: usize,
@@ -101,7 +102,7 @@ pub fn drive(schedule: &[u8], tells: bool) -> Report {
     let mut driver = Driver {
         world: World::new(setup),
         tells,
-        steps: [0; 18],
+        steps: [0; 19],
         replay: Default::default(),
         replays: 0,
         late: Vec::new(),
@@ -137,8 +138,9 @@ impl Driver {
 
     fn report(&mut self) -> Report {
         let counts = self.world.shadow.lock().expect("one thread").counts;
-        let closed = self.world.closed.is_some();
         let (most, datagrams) = (self.world.most, self.world.datagrams);
+        let closed = self.world.connection().and_then(|c| c.close_reason().cloned());
+        let closed = closed.map(|reason| format!("{reason:?}"));
         let stats = self.world.connection().map(|c| *c.stats()).unwrap_or_default();
         let (congestion_events, timeouts) = (stats.congestion_events, stats.pto_count);
         let steps = self.steps;
@@ -213,9 +215,10 @@ impl Driver {
         self.world.settle();
     }
 
-    /// Bytes that were written and not acknowledged.
+    /// Bytes that were written and not acknowledged, of streams that go on.
     fn waiting(&mut self) -> u64 {
-        let streams = self.world.streams.clone();
+        let mut streams = self.world.streams.clone();
+        streams.retain(|id| !self.world.client.is_reset(*id) && !self.world.given_up.contains(id));
         let Some(connection) = self.world.connection() else { return 0 };
         let missing = |id| connection.send_progress(id).map_or(0, |p| p.written - p.acked);
         streams.into_iter().map(missing).sum()

@@ -179,7 +179,8 @@ impl Setup {
                 ..Limits::default()
             };
         }
-        transport.idle_timeout = script.pick(&[ms(30_000), ms(30_000), ms(2_000), ms(600_000)]);
+        transport.idle_timeout =
+            script.pick(&[ms(30_000), ms(30_000), ms(30_000), ms(2_000), ms(600_000)]);
         let which = script.byte();
         let seed = u64::from(script.byte());
         transport.scheme = Arc::new(move || scheme(which, seed));
@@ -223,7 +224,7 @@ impl Parameters {
             // Of the server's view: 0 and 1 are bidirectional, 3 is the server's unidirectional.
             max_stream_data: [bidi, bidi, 0, uni],
             max_streams: [script.pick(&[3, 100, 0]), script.pick(&[3, 100, 0])],
-            idle_ms: script.pick(&[0, 0, 30_000, 1_000, 3_600_000]),
+            idle_ms: script.pick(&[0, 0, 0, 30_000, 1_000, 3_600_000]),
             ack_delay_exponent: script.pick(&[3, 0, 20]),
             max_ack_delay_ms: script.pick(&[25, 0, 16_383]),
             id_limit: script.pick(&[4, 2, 8, 1_000]),

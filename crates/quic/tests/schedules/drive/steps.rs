@@ -13,10 +13,14 @@ use super::setup::scheme;
 use super::world::{HOME, World};
 use super::{Driver, pattern};
 
+/// Bytes of frames in a packet of the client.
+const MOST: usize = 1_350;
+
 /// What a step is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     Packet,
+    Burst,
     Ack,
     Rounds,
     Answer,
@@ -38,6 +42,7 @@ pub enum Step {
 
 /// By weight: a bit of everything.
 const EVEN: &[(Step, u8)] = &[
+    (Step::Burst, 10),
     (Step::Packet, 40),
     (Step::Ack, 24),
     (Step::Rounds, 12),
@@ -60,6 +65,7 @@ const EVEN: &[(Step, u8)] = &[
 
 /// A download over a bad network.
 const DOWNLOAD: &[(Step, u8)] = &[
+    (Step::Burst, 4),
     (Step::Packet, 10),
     (Step::Ack, 40),
     (Step::Rounds, 50),
@@ -75,6 +81,7 @@ const DOWNLOAD: &[(Step, u8)] = &[
 
 /// Addresses and connection IDs.
 const MOVING: &[(Step, u8)] = &[
+    (Step::Burst, 14),
     (Step::Packet, 60),
     (Step::Ack, 20),
     (Step::Rounds, 4),
@@ -92,6 +99,7 @@ const MOVING: &[(Step, u8)] = &[
 
 /// Streams and flow control.
 const STREAMS: &[(Step, u8)] = &[
+    (Step::Burst, 6),
     (Step::Packet, 80),
     (Step::Ack, 20),
     (Step::Rounds, 8),
@@ -117,6 +125,7 @@ impl Driver {
         self.steps[step as usize] += 1;
         match step {
             Step::Packet => self.packet(script),
+            Step::Burst => self.burst(script),
             Step::Ack => self.ack(script),
             Step::Rounds => self.rounds(script),
             Step::Answer => self.answer(script),
@@ -188,9 +197,15 @@ impl Driver {
             if kind == Kind::Response {
                 self.prove();
             }
+            let before = payload.len();
             told.push(frames::put(&mut payload, kind, &mut self.world.client, script));
+            if payload.len() > MOST {
+                payload.truncate(before);
+            }
         }
-        payload.truncate(1_350);
+        if payload.is_empty() {
+            payload.push(0x01);
+        }
         let size = match shape >> 5 & 3 {
             0 | 1 => 0,
             2 => 1_200,
@@ -198,6 +213,32 @@ impl Driver {
         };
         self.tell(|_| format!("packet {told:?} in at least {size} bytes"));
         self.send(&payload, size, script);
+    }
+
+    /// Many small packets, perhaps with a gap in the numbers before each, so that the server's
+    /// acknowledgements grow.
+    fn burst(&mut self, script: &mut Script<'_>) {
+        let count = script.pick(&[2, 8, 20, 40, 80]);
+        let shape = script.byte();
+        let frames: &[u8] = match shape >> 6 {
+            0 | 1 => &[0x01],
+            2 => &[0x00],
+            _ => &[0x1a, 1, 2, 3, 4, 5, 6, 7, 8],
+        };
+        let gap = [0, 1, 1, 2, 70][usize::from(shape & 0x3f) % 5];
+        let serves = script.one_in(2);
+        self.tell(|_| {
+            format!("{count} packets with {frames:x?}, {gap} numbers left out before each")
+        });
+        for _ in 0..count {
+            self.world.client.next += gap;
+            let mut datagram = self.world.client.packet(frames, 0);
+            let from = self.world.address;
+            self.world.deliver(&mut datagram, from, Ecn::NotEct);
+            if serves {
+                self.world.settle();
+            }
+        }
     }
 
     /// Sends a packet; some get lost, late, or marked.
@@ -223,7 +264,6 @@ impl Driver {
     fn ack(&mut self, script: &mut Script<'_>) {
         let mut payload = Vec::new();
         let told = frames::put(&mut payload, Kind::Ack, &mut self.world.client, script);
-        payload.truncate(1_350);
         self.tell(|_| told);
         self.send(&payload, 0, script);
     }
@@ -251,7 +291,6 @@ impl Driver {
             let ranges = frames::acknowledged(&self.world.client, shape, script);
             let mut payload = Vec::new();
             frames::put_ranges(&mut payload, &ranges, 0, counts);
-            payload.truncate(1_350);
             let mut datagram = self.world.client.packet(&payload, 0);
             let from = self.world.address;
             self.world.deliver(&mut datagram, from, Ecn::NotEct);
@@ -332,6 +371,8 @@ impl Driver {
             2 => {
                 let (at, value) = (usize::from(script.byte()) % end, script.byte());
                 datagram[at] ^= value;
+                // The null cipher does not tell.
+                self.world.client.wild = true;
             }
             _ if script.one_in(8) => {
                 let token = frames::reset_token(u64::from(script.below(8)));
@@ -388,7 +429,7 @@ impl Driver {
         let byte = script.byte();
         if self.world.streams.is_empty() || byte >= 250 {
             // A client asks for something, so that there is a stream to answer on.
-            let id = StreamId(u64::from(byte % 6) * 4);
+            let id = frames::client_stream(&self.world.client, byte % 200);
             let mut payload = Vec::new();
             let stream = self.world.client.stream(id);
             if stream.offset == 0 && !stream.over {
@@ -410,7 +451,7 @@ impl Driver {
         let id = self.known_stream(script);
         let (a, b) = (script.byte(), script.byte());
         self.tell(|_| format!("application {what} on {id:?} with {a}, {b}"));
-        let World { server, handle, now, streams, .. } = &mut self.world;
+        let World { server, handle, now, streams, given_up, .. } = &mut self.world;
         let (handle, now) = (*handle, *now);
         match what {
             11 => return counted(|| server.release_ticket(handle, now, &[a; 8])),
@@ -421,7 +462,10 @@ impl Driver {
         counted(|| match what {
             0..=2 => read(connection, id, usize::from(a) << (b & 7)),
             3 => drop(connection.finish(id)),
-            4 => drop(connection.reset(id, u64::from(a))),
+            4 => {
+                let _ = connection.reset(id, u64::from(a));
+                super::memory::uncounted(|| given_up.insert(id));
+            }
             5 => drop(connection.stop_sending(id, u64::from(a))),
             6 | 7 => {
                 let direction = [Direction::Bidirectional, Direction::Unidirectional];
@@ -456,12 +500,12 @@ fn read(connection: &mut mendcast_quic::Connection, id: StreamId, max: usize) {
 /// From nothing to hours.
 fn waiting(script: &mut Script<'_>) -> Duration {
     match script.byte() {
-        0..=19 => Duration::ZERO,
-        20..=49 => Duration::from_micros(u64::from(script.byte()) * 10),
-        50..=149 => Duration::from_millis(u64::from(script.byte())),
-        150..=199 => Duration::from_millis(u64::from(script.byte()) * 10),
-        200..=239 => Duration::from_millis(u64::from(script.byte()) * 100),
-        240..=249 => Duration::from_secs(u64::from(script.byte())),
+        0..=29 => Duration::ZERO,
+        30..=59 => Duration::from_micros(u64::from(script.byte()) * 10),
+        60..=159 => Duration::from_millis(u64::from(script.byte())),
+        160..=229 => Duration::from_millis(u64::from(script.byte()) * 4),
+        230..=249 => Duration::from_millis(u64::from(script.byte()) * 40),
+        250..=253 => Duration::from_secs(u64::from(script.byte())),
         _ => Duration::from_secs(u64::from(script.byte()) * 60),
     }
 }

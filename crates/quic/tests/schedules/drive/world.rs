@@ -78,6 +78,8 @@ pub struct World {
     /// Streams that the application knows of.
     pub streams: Vec<StreamId>,
     written: HashMap<StreamId, u64>,
+    /// Streams that the application or the client stopped.
+    pub given_up: HashSet<StreamId>,
     /// Written data that the transport still holds.
     alive: Arc<AtomicU64>,
     /// UDP payload bytes from and to each address, and those that the client has proved.
@@ -88,7 +90,6 @@ pub struct World {
     pub datagrams: u64,
     /// When the server told that the connection is over, and datagrams from and to it since.
     pub closed: Option<(Timestamp, u32, u32)>,
-    /// Whether the client may have broken a rule, so that a close is no surprise.
     pub most: Most,
     buffer: Vec<u8>,
 }
@@ -104,7 +105,12 @@ impl World {
         let mut server = Endpoint::new(setup.endpoint(), [3; 32]);
         let id = client_id(0, setup.parameters.id_len);
         let done = handshake::connect(&mut server, &setup.parameters, &id, HOME, setup.rtt);
-        let mut client = Client::new(setup.parameters.clone(), id, done.server_id);
+        let mut client = Client::new(
+            setup.parameters.clone(),
+            setup.transport.limits.max_streams_bidi,
+            id,
+            done.server_id,
+        );
         for (datagram, ecn) in &done.datagrams {
             client.take(datagram, HOME, *ecn);
         }
@@ -121,6 +127,7 @@ impl World {
             congested: false,
             streams: Vec::new(),
             written: HashMap::new(),
+            given_up: HashSet::new(),
             alive: Arc::new(AtomicU64::new(0)),
             from: HashMap::from([(HOME, done.sent)]),
             to: HashMap::from([(HOME, done.received)]),
@@ -213,6 +220,9 @@ impl World {
         match &event {
             Event::Stream(StreamEvent::Opened(id)) => self.streams.push(*id),
             Event::Stream(StreamEvent::Closed(id)) => self.streams.retain(|known| known != id),
+            Event::Stream(StreamEvent::Stopped { id, .. }) => {
+                self.given_up.insert(*id);
+            }
             Event::Closed(_) => {
                 assert!(self.closed.is_none(), "closed twice");
                 self.closed = Some((self.now, 0, 0));
