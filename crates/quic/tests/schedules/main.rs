@@ -38,7 +38,7 @@ struct Failure {
 /// The schedule of a seed: a few steps, or hundreds.
 fn schedule(seed: u64) -> Vec<u8> {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let most = 1 << (5 + rng.next_u64() % 7);
+    let most = 1 << (6 + rng.next_u64() % 6);
     let mut bytes = vec![0; 20 + (rng.next_u64() % most) as usize];
     rng.fill_bytes(&mut bytes);
     bytes

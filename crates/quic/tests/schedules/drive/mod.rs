@@ -29,7 +29,7 @@ use std::time::Duration;
 
 use script::Script;
 use setup::Setup;
-use units::Ecn;
+use units::{Ecn, StreamId};
 use world::{HOME, World};
 
 pub use shadow::Counts;
@@ -114,6 +114,13 @@ pub fn drive(schedule: &[u8], tells: bool) -> Report {
 impl Driver {
     fn run(&mut self, script: &mut Script<'_>) -> Report {
         self.world.settle();
+        if self.world.setup.download > 0 {
+            self.ask(StreamId(0));
+            for _ in 0..self.world.setup.download {
+                self.world.write(StreamId(0), 60_000);
+            }
+            self.world.settle();
+        }
         let mut after_close = 0;
         for _ in 0..MAX_STEPS {
             if script.is_over() || self.world.is_tired() || after_close > STEPS_AFTER_CLOSE {

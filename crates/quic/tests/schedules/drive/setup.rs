@@ -143,6 +143,8 @@ pub struct Setup {
     pub profile: u8,
     /// Round-trip time of the handshake.
     pub rtt: Duration,
+    /// Pieces of 60,000 bytes that the client has asked for before the first step.
+    pub download: u8,
     /// At the end the client does all that it can, and the server must then get everything through.
     pub heals: bool,
 }
@@ -188,6 +190,7 @@ impl Setup {
             profile: first & 0x0f,
             rtt: script.pick(&[ms(0), ms(1), ms(20), ms(80), ms(300), ms(2_000)]),
             heals: first & 0x10 == 0,
+            download: script.pick(&[0, 1, 5]),
             parameters: Parameters::read(script),
             transport,
         }
@@ -212,7 +215,7 @@ impl Setup {
 impl Parameters {
     fn read(script: &mut Script<'_>) -> Self {
         let window = |script: &mut Script<'_>| {
-            script.pick(&[1 << 20, 1 << 24, 1 << 24, 30_000, 1_200, 0, (1 << 62) - 1])
+            script.pick(&[1 << 20, 1 << 24, 1 << 24, 1 << 24, (1 << 62) - 1, 30_000, 1_200, 0])
         };
         let max_data = window(script);
         let bidi = window(script);

@@ -153,11 +153,7 @@ impl Driver {
                 self.world.client.active = usize::from(script.byte()) % count;
                 self.tell(|d| format!("addresses ID {}", d.world.client.active));
             }
-            Step::Wait => {
-                let time = waiting(script);
-                self.tell(|_| format!("wait {time:?}"));
-                self.world.advance(time);
-            }
+            Step::Wait => self.wait(script),
             Step::Deadline => self.deadline(script),
             Step::Poll => {
                 let room = script.pick(&[0, 50, 64, 80, 100, 200, 1_000, 1_200, 3_000, 65_507]);
@@ -232,9 +228,7 @@ impl Driver {
         });
         for _ in 0..count {
             self.world.client.next += gap;
-            let mut datagram = self.world.client.packet(frames, 0);
-            let from = self.world.address;
-            self.world.deliver(&mut datagram, from, Ecn::NotEct);
+            self.deliver(frames);
             if serves {
                 self.world.settle();
             }
@@ -291,9 +285,7 @@ impl Driver {
             let ranges = frames::acknowledged(&self.world.client, shape, script);
             let mut payload = Vec::new();
             frames::put_ranges(&mut payload, &ranges, 0, counts);
-            let mut datagram = self.world.client.packet(&payload, 0);
-            let from = self.world.address;
-            self.world.deliver(&mut datagram, from, Ecn::NotEct);
+            self.deliver(&payload);
             self.world.settle();
         }
     }
@@ -395,6 +387,25 @@ impl Driver {
         self.world.client.held.insert(number..number + count);
     }
 
+    /// Time passes, in silence or with a sign of life now and then.
+    fn wait(&mut self, script: &mut Script<'_>) {
+        let (time, lives) = (waiting(script), script.one_in(2));
+        self.tell(|_| format!("wait {time:?} {}", if lives { "with signs of life" } else { "" }));
+        let end = self.world.now + time;
+        let idle = Duration::from_millis(self.world.setup.parameters.idle_ms);
+        let idle = if idle.is_zero() { Duration::from_secs(30) } else { idle };
+        let step = idle.min(self.world.setup.transport.idle_timeout) / 3;
+        for _ in 0..if lives { 40 } else { 0 } {
+            if end.since(self.world.now) <= step || !self.world.is_open() {
+                break;
+            }
+            self.world.advance(step);
+            self.deliver(&[0x01]);
+            self.world.settle();
+        }
+        self.world.advance(end.since(self.world.now));
+    }
+
     /// Exactly the next deadline, perhaps several times.
     fn deadline(&mut self, script: &mut Script<'_>) {
         let count = script.pick(&[1, 1, 2, 5, 12]);
@@ -428,22 +439,33 @@ impl Driver {
     fn known_stream(&mut self, script: &mut Script<'_>) -> StreamId {
         let byte = script.byte();
         if self.world.streams.is_empty() || byte >= 250 {
-            // A client asks for something, so that there is a stream to answer on.
+            // So that there is a stream to answer on.
             let id = frames::client_stream(&self.world.client, byte % 200);
-            let mut payload = Vec::new();
-            let stream = self.world.client.stream(id);
-            if stream.offset == 0 && !stream.over {
-                stream.offset = 10;
-                varints(&mut payload, &[0x0e, id.0, 0, 10]);
-                payload.extend(pattern(0, 10));
-                let mut datagram = self.world.client.packet(&payload, 0);
-                let from = self.world.address;
-                self.world.deliver(&mut datagram, from, Ecn::NotEct);
-                self.world.settle();
-            }
+            self.ask(id);
             return id;
         }
         self.world.streams[usize::from(byte) % self.world.streams.len()]
+    }
+
+    /// The client asks for something on one of its streams, if it is new.
+    pub fn ask(&mut self, id: StreamId) {
+        let stream = self.world.client.stream(id);
+        if stream.offset > 0 || stream.over {
+            return;
+        }
+        stream.offset = 10;
+        let mut payload = Vec::new();
+        varints(&mut payload, &[0x0e, id.0, 0, 10]);
+        payload.extend(pattern(0, 10));
+        self.deliver(&payload);
+        self.world.settle();
+    }
+
+    /// A packet with these frames arrives from where the client is.
+    fn deliver(&mut self, payload: &[u8]) {
+        let mut datagram = self.world.client.packet(payload, 0);
+        let from = self.world.address;
+        self.world.deliver(&mut datagram, from, Ecn::NotEct);
     }
 
     fn application(&mut self, script: &mut Script<'_>) {
