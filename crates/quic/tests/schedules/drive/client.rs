@@ -71,6 +71,8 @@ pub struct Client {
     pub sending: Vec<Sending>,
     /// Bidirectional streams that the client opens at most, all together.
     pub streams_allowed: u64,
+    /// Bytes of STREAM and CRYPTO frames sent, counting small ones as 100.
+    pub data_sent: u64,
     max_data: u64,
     max_stream_data: HashMap<StreamId, u64>,
     max_streams: [u64; 2],
@@ -100,6 +102,7 @@ impl Client {
             generation: 0,
             challenges: Vec::new(),
             sending: Vec::new(),
+            data_sent: 0,
             streams_allowed: streams.min(6),
             max_stream_data: HashMap::new(),
             seen: HashMap::new(),

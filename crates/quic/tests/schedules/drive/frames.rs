@@ -69,6 +69,7 @@ pub const LAWLESS: &[(Kind, u8)] = &[
 /// Appends a frame. Returns what it is, for the log.
 pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Script<'_>) -> String {
     let from = out.len();
+    client.data_sent += 100;
     match kind {
         Kind::Ping => out.push(0x01),
         Kind::Padding => out.extend(std::iter::repeat_n(0, 1 + usize::from(script.byte()))),
@@ -262,6 +263,7 @@ fn put_stream(out: &mut Vec<u8>, client: &mut Client, script: &mut Script<'_>) {
     stream.over |= fin;
     stream.offset = stream.offset.max(end);
     let id = stream.id;
+    client.data_sent += end - offset;
     put_data(out, id, offset, pattern(offset, (end - offset) as usize), fin);
 }
 

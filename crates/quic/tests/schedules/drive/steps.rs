@@ -269,7 +269,7 @@ impl Driver {
             ms @ 0..=199 => Duration::from_millis(u64::from(ms)),
             long => Duration::from_millis(u64::from(long) * 10),
         };
-        let held_first = script.one_in(4);
+        let (held_first, feeds) = (script.one_in(4), script.one_in(2));
         self.tell(|_| format!("{count} rounds of {time:?}, acknowledging by {shape:#x}"));
         for round in 0..count {
             self.world.advance(time);
@@ -279,6 +279,9 @@ impl Driver {
             }
             if !self.world.is_open() || self.world.is_tired() {
                 return;
+            }
+            if feeds {
+                self.feed(StreamId(0));
             }
             let counts = self.world.setup.transport.ecn.then_some(self.world.client.marks);
             let shape = if shape & 0x40 == 0 { 0 } else { shape };
@@ -387,14 +390,19 @@ impl Driver {
         self.world.client.held.insert(number..number + count);
     }
 
+    /// A third of the silence that ends the connection.
+    fn patience(&self) -> Duration {
+        let idle = Duration::from_millis(self.world.setup.parameters.idle_ms);
+        let idle = if idle.is_zero() { Duration::from_secs(30) } else { idle };
+        idle.min(self.world.setup.transport.idle_timeout) / 3
+    }
+
     /// Time passes, in silence or with a sign of life now and then.
     fn wait(&mut self, script: &mut Script<'_>) {
         let (time, lives) = (waiting(script), script.one_in(2));
         self.tell(|_| format!("wait {time:?} {}", if lives { "with signs of life" } else { "" }));
         let end = self.world.now + time;
-        let idle = Duration::from_millis(self.world.setup.parameters.idle_ms);
-        let idle = if idle.is_zero() { Duration::from_secs(30) } else { idle };
-        let step = idle.min(self.world.setup.transport.idle_timeout) / 3;
+        let step = self.patience();
         for _ in 0..if lives { 40 } else { 0 } {
             if end.since(self.world.now) <= step || !self.world.is_open() {
                 break;
@@ -408,12 +416,15 @@ impl Driver {
 
     /// Exactly the next deadline, perhaps several times.
     fn deadline(&mut self, script: &mut Script<'_>) {
-        let count = script.pick(&[1, 1, 2, 5, 12]);
-        self.tell(|_| format!("{count} deadlines"));
+        let (count, lives) = (script.pick(&[1, 1, 2, 5, 12]), script.below(4) > 0);
+        self.tell(|_| format!("{count} deadlines {}", if lives { "but the last" } else { "" }));
         for _ in 0..count {
             let now = self.world.now;
             let deadline = self.world.connection().and_then(|connection| connection.deadline());
             let Some(at) = deadline else { return };
+            if lives && at.since(now) > self.patience() {
+                return;
+            }
             self.world.advance(at.since(now));
         }
     }
@@ -426,12 +437,19 @@ impl Driver {
             format!("writes {len} bytes to {id:?}{}", if finish { ", the last" } else { "" })
         });
         let unsent = self.world.connection().and_then(|c| c.unsent(id)).unwrap_or(0);
-        // As bodies are pulled: not much beyond what was sent.
         if unsent < 300_000 {
             self.world.write(id, len);
         }
         if finish && let Some(connection) = self.world.connection() {
             let _ = counted(|| connection.finish(id));
+        }
+    }
+
+    /// As bodies are pulled: not much beyond what was sent.
+    fn feed(&mut self, id: StreamId) {
+        let unsent = self.world.connection().and_then(|connection| connection.unsent(id));
+        if unsent.is_some_and(|unsent| unsent < 60_000) {
+            self.world.write(id, 60_000);
         }
     }
 

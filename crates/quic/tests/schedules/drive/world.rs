@@ -28,14 +28,26 @@ const SAME_MOMENT: u32 = 16;
 const IDLE_WAKEUPS: u32 = 200;
 /// Datagrams of the server after which a run ends: enough for a few megabytes.
 const MAX_DATAGRAMS: u64 = 6_000;
-/// What a connection may hold besides what its peer's packets and ours account for.
+/// Bytes that a connection may hold by itself; for each packet that is on the books, the newest 4,096
+/// lost ones included; and for each piece of data that the application wrote, without the data.
 const BASE_MEMORY: u64 = 512 << 10;
+const PER_PACKET: u64 = 300;
+const PER_PIECE: u64 = 200;
+/// Bytes that were written and sent once, and that may be kept beside four windows.
+const MOST_KEPT: u64 = 4 << 20;
 
 /// Written data that counts itself while it is alive.
 struct Written {
     offset: u64,
     len: usize,
-    alive: Arc<AtomicU64>,
+    alive: Arc<Alive>,
+}
+
+/// Written data that the transport holds: bytes and pieces.
+#[derive(Default)]
+struct Alive {
+    bytes: AtomicU64,
+    pieces: AtomicU64,
 }
 
 impl AsRef<[u8]> for Written {
@@ -46,7 +58,8 @@ impl AsRef<[u8]> for Written {
 
 impl Drop for Written {
     fn drop(&mut self) {
-        self.alive.fetch_sub(self.len as u64, Relaxed);
+        self.alive.bytes.fetch_sub(self.len as u64, Relaxed);
+        self.alive.pieces.fetch_sub(1, Relaxed);
     }
 }
 
@@ -59,6 +72,10 @@ pub struct Most {
     pub idle_wakeups: u32,
     pub transmits: u32,
     pub window: u64,
+    /// Memory beyond what packets and data account for.
+    pub over: u64,
+    /// Written data that was sent and is kept.
+    pub kept: u64,
 }
 
 pub struct World {
@@ -81,7 +98,7 @@ pub struct World {
     /// Streams that the application or the client stopped.
     pub given_up: HashSet<StreamId>,
     /// Written data that the transport still holds.
-    alive: Arc<AtomicU64>,
+    alive: Arc<Alive>,
     /// UDP payload bytes from and to each address, and those that the client has proved.
     from: HashMap<SocketAddr, u64>,
     to: HashMap<SocketAddr, u64>,
@@ -128,7 +145,7 @@ impl World {
             streams: Vec::new(),
             written: HashMap::new(),
             given_up: HashSet::new(),
-            alive: Arc::new(AtomicU64::new(0)),
+            alive: Arc::default(),
             from: HashMap::from([(HOME, done.sent)]),
             to: HashMap::from([(HOME, done.received)]),
             proved: HashSet::from([HOME]),
@@ -182,7 +199,8 @@ impl World {
     /// Appends to a stream; the server holds the data without a copy.
     pub fn write(&mut self, id: StreamId, len: usize) -> bool {
         let offset = self.written.get(&id).copied().unwrap_or(0);
-        self.alive.fetch_add(len as u64, Relaxed);
+        self.alive.bytes.fetch_add(len as u64, Relaxed);
+        self.alive.pieces.fetch_add(1, Relaxed);
         let data = Written { offset, len, alive: self.alive.clone() };
         let Some(connection) = self.server.connection(self.handle) else { return false };
         let taken = counted(|| connection.write(id, Bytes::from_owner(data)).is_ok());
@@ -300,9 +318,10 @@ impl World {
     /// What holds at every moment.
     fn check(&mut self) {
         let held = memory::held();
-        let alive = self.alive.load(Relaxed);
+        let alive = self.alive.bytes.load(Relaxed);
         let shadow = self.shadow.lock().expect("one thread");
         let (span, plain, validating) = (shadow.span(), shadow.plain, shadow.validating);
+        let known = span + shadow.counts.lost.min(4_096);
         drop(shadow);
         self.most.memory = self.most.memory.max(held);
         self.most.written_alive = self.most.written_alive.max(alive);
@@ -319,9 +338,15 @@ impl World {
         if !moved {
             assert!(in_flight >= plain, "{in_flight} bytes in flight, {plain} are open");
         }
-        let limits = &self.setup.transport.limits;
-        let bound = BASE_MEMORY + 300 * (span + 4_096) + 4 * limits.connection_window_ceiling;
-        assert!(held <= bound, "{held} bytes of memory for {span} packets: more than {bound}");
+        let (data, pieces) = (self.client.data_sent, self.alive.pieces.load(Relaxed));
+        let bound = BASE_MEMORY + PER_PACKET * known + 4 * data + PER_PIECE * pieces;
+        self.most.over = self.most.over.max(held.saturating_sub(bound - BASE_MEMORY));
+        assert!(held <= bound, "{held} bytes of memory for {known} packets, more than {bound}");
+        let unsent: u64 = self.streams.iter().filter_map(|id| connection.unsent(*id)).sum();
+        let kept = alive.saturating_sub(unsent);
+        self.most.kept = self.most.kept.max(kept);
+        let bound = MOST_KEPT + 4 * self.most.window;
+        assert!(kept <= bound, "{kept} bytes that were sent are kept, more than {bound}");
         if let Some(deadline) = connection.deadline() {
             assert!(deadline < Timestamp::MAX, "a connection without an end");
         }
@@ -368,7 +393,7 @@ impl World {
         assert!(self.server.is_empty());
         let held = memory::held();
         assert!(held < 16_384, "{held} bytes are held after the end");
-        let alive = self.alive.load(Relaxed);
+        let alive = self.alive.bytes.load(Relaxed);
         assert_eq!(alive, 0, "written data is held after the end");
     }
 }
