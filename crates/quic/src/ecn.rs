@@ -21,6 +21,11 @@ impl EcnState {
         Self { enabled, reported: EcnCounts::default(), sent: 0, unreported: 0 }
     }
 
+    /// On a new path, which is tried afresh; the peer counts for the connection, not for the path.
+    pub(crate) fn count_on_from(&mut self, other: &Self) {
+        (self.reported, self.sent) = (other.reported, other.sent);
+    }
+
     /// The codepoint for the next packet.
     #[inline]
     pub(crate) fn codepoint(&self) -> Ecn {

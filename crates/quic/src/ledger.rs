@@ -11,7 +11,7 @@ use congestion::RateStamp;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use recovery::{CopyKind, UnitKey};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use units::{StreamId, Timestamp};
 
 /// Declared-lost records kept at most, beyond those that the deque still holds.
@@ -150,6 +150,8 @@ pub(crate) struct AckOutcome {
     pub newly_largest: Option<SentPacketTime>,
     /// Whether any newly acknowledged packet was ack-eliciting.
     pub any_eliciting: bool,
+    /// Whether the acknowledgement reaches further than any before it.
+    pub raises_largest: bool,
     /// Newly acknowledged packets, those declared lost before included.
     pub newly_acked: u32,
 }
@@ -178,7 +180,9 @@ pub(crate) struct Ledger {
     records: VecDeque<SentPacket>,
     /// Records below this number are settled: loss detection starts here.
     settled: u64,
-    lost: VecDeque<(u64, Timestamp, SentPacket)>,
+    /// Packets declared lost that the deque has moved on from, by number, and until when they are known.
+    /// Ordered, so that an acknowledgement of any of them costs no look at the others.
+    lost: BTreeMap<u64, (Timestamp, SentPacket)>,
     tokens: Vec<Vec<Token>>,
     free_tokens: Vec<u32>,
     pub largest_acked: Option<u64>,
@@ -252,10 +256,9 @@ impl Ledger {
         }
     }
 
-    /// When the oldest packet left that is in flight and asks for an acknowledgement.
-    pub(crate) fn oldest_eliciting(&self) -> Option<Timestamp> {
-        let outstanding = |r: &&SentPacket| r.fate == Fate::Outstanding && r.ack_eliciting;
-        self.records.iter().find(outstanding).map(|record| record.time_sent)
+    /// The oldest packet that is in flight and asks for an acknowledgement.
+    pub(crate) fn oldest_eliciting(&self) -> Option<&SentPacket> {
+        self.records.iter().find(|r| r.fate == Fate::Outstanding && r.ack_eliciting)
     }
 
     /// Whether an ack-eliciting packet is in flight.
@@ -278,11 +281,9 @@ impl Ledger {
             return Err(BadAck::Unsent);
         }
         let mut outcome = AckOutcome::default();
-        // Old losses are the gaps between ranges: both are walked through once, downwards.
-        let mut above = self.lost.len();
         for range in ranges {
             let (start, end) = (*range.start(), *range.end());
-            let oldest_known = self.lost.front().map_or(self.base, |l| l.0.min(self.base));
+            let oldest_known = self.lost.first_key_value().map_or(self.base, |(number, _)| *number);
             if end < oldest_known {
                 break;
             }
@@ -308,21 +309,15 @@ impl Ledger {
                     );
                 }
             }
-            while above > 0 && self.lost[above - 1].0 > end {
-                above -= 1;
-            }
-            let to = above;
-            while above > 0 && self.lost[above - 1].0 >= start {
-                above -= 1;
-            }
-            if above < to {
-                for (number, _, record) in self.lost.drain(above..to).collect::<Vec<_>>() {
+            while let Some((&number, _)) = self.lost.range(start..=end).next() {
+                if let Some((_, record)) = self.lost.remove(&number) {
                     self.acknowledged(number, &record, true, largest, &mut outcome, &mut acked);
                 }
             }
         }
         if self.largest_acked.is_none_or(|known| known < largest) {
             self.largest_acked = Some(largest);
+            outcome.raises_largest = true;
         }
         Ok(outcome)
     }
@@ -448,26 +443,20 @@ impl Ledger {
                 Fate::Acked => {}
                 Fate::Lost => {
                     let record = *front;
-                    self.lost.push_back((self.base, now + keep, record));
+                    self.lost.insert(self.base, (now + keep, record));
                 }
             }
             self.records.pop_front();
             self.base += 1;
         }
-        while self
-            .lost
-            .front()
-            .is_some_and(|(_, until, _)| *until <= now || self.lost.len() > MAX_LOST_KEPT)
+        while let Some((_, (until, _))) = self.lost.first_key_value()
+            && (*until <= now || self.lost.len() > MAX_LOST_KEPT)
         {
-            if let Some((_, _, record)) = self.lost.pop_front() {
-                self.release(record.content);
-            }
+            let Some((_, (_, record))) = self.lost.pop_first() else { break };
+            self.release(record.content);
         }
         if self.records.is_empty() && self.records.capacity() > IDLE_CAPACITY {
             self.records = VecDeque::new();
-        }
-        if self.lost.is_empty() && self.lost.capacity() > IDLE_CAPACITY {
-            self.lost = VecDeque::new();
         }
         // Lists are rare after the handshake: while nothing is on the books they take no memory.
         if self.records.is_empty() && self.free_tokens.len() == self.tokens.len() {

@@ -12,9 +12,12 @@ const MAX_PROBES: u8 = 3;
 const RESOLUTION: u16 = 16;
 /// Search again after this long (RFC 8899: PMTU_RAISE_TIMER).
 const RAISE: Duration = Duration::from_secs(600);
-/// Losses of large packets, as many as happen at once counting as one, without an acknowledged one
-/// between them, before the path counts as a black hole.
+/// Signs of a black hole, without an acknowledged large packet between them, that are taken for one: a
+/// pass of loss detection that found large packets lost, or a probe time-out with such in flight.
 const BLACK_HOLE: u8 = 4;
+/// After the first black hole of a path the search begins again this much later, after the second twice
+/// that, at most [`RAISE`]: a short outage looks like one.
+const RESUME: Duration = Duration::from_secs(5);
 
 /// State of one path's search.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +29,7 @@ pub(crate) struct Mtud {
     probing: Option<u16>,
     failures: u8,
     suspicious: u8,
+    resume: Duration,
     next_search: Option<Timestamp>,
 }
 
@@ -40,6 +44,7 @@ impl Mtud {
             probing: None,
             failures: 0,
             suspicious: 0,
+            resume: RESUME,
             next_search: None,
         }
     }
@@ -117,9 +122,9 @@ impl Mtud {
         }
     }
 
-    /// Packets of more than [`BASE`] bytes were declared lost together. Returns whether the size
-    /// fell back to [`BASE`].
-    pub(crate) fn on_large_lost(&mut self, now: Timestamp) -> bool {
+    /// Packets of more than [`BASE`] bytes were declared lost together, or a probe time-out passed with
+    /// such in flight. Returns whether the size fell back to [`BASE`].
+    pub(crate) fn on_suspicion(&mut self, now: Timestamp) -> bool {
         if self.current == BASE {
             return false;
         }
@@ -130,7 +135,9 @@ impl Mtud {
         self.suspicious = 0;
         self.current = BASE;
         self.probing = None;
-        self.next_search = Some(now + RAISE);
+        self.failures = 0;
+        self.next_search = Some(now + self.resume);
+        self.resume = (2 * self.resume).min(RAISE);
         true
     }
 }
@@ -171,14 +178,14 @@ mod tests {
     fn a_black_hole_is_noticed_and_random_loss_is_not() {
         let mut mtud = Mtud::new(1_452, 1_452);
         for _ in 0..100 {
-            assert!(!mtud.on_large_lost(NOW));
-            assert!(!mtud.on_large_lost(NOW));
+            assert!(!mtud.on_suspicion(NOW));
+            assert!(!mtud.on_suspicion(NOW));
             mtud.on_acked(1_452);
         }
-        let fell = (0..BLACK_HOLE).map(|_| mtud.on_large_lost(NOW)).filter(|&f| f).count();
+        let fell = (0..BLACK_HOLE).map(|_| mtud.on_suspicion(NOW)).filter(|&f| f).count();
         assert_eq!((fell, mtud.current()), (1, BASE));
         assert_eq!(mtud.probe_due(NOW), None);
-        assert_eq!(mtud.probe_due(NOW + RAISE), Some(1_452));
+        assert_eq!(mtud.probe_due(NOW + RESUME), Some(1_452));
     }
 
     #[test]

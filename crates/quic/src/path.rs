@@ -6,7 +6,8 @@ use crate::config::TransportConfig;
 use crate::ecn::EcnState;
 use crate::mtud::Mtud;
 use crate::rtt::Rtt;
-use congestion::{Controller, Pacer, RateSampler, RttSnapshot, burst};
+use congestion::{Cap, Controller, Pacer, RateSampler, RttSnapshot, burst};
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use units::{Rate, Timestamp};
 
@@ -22,17 +23,36 @@ pub struct Addresses {
 /// A PATH_CHALLENGE under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Challenge {
-    pub data: [u8; 8],
-    /// The frame is to be sent (again).
+    /// What stands in the frame: in a datagram of less than 1,200 bytes, whose answer proves the address,
+    /// and in one of 1,200, whose answer proves that the path carries these as well.
+    pub data: [[u8; 8]; 2],
+    /// The frame is to be sent (again), as soon as the anti-amplification limit has room for it.
     pub due: bool,
     /// When it is sent again.
     pub retry_at: Timestamp,
+    /// From its next sending to the one after that.
+    pub wait: Duration,
     /// When validation has failed.
     pub gives_up_at: Timestamp,
 }
 
-/// The smallest datagram worth sending.
-const MIN_DATAGRAM: u64 = 100;
+impl Challenge {
+    /// The frame left.
+    pub(crate) fn on_sent(&mut self, now: Timestamp) {
+        self.due = false;
+        self.retry_at = now + self.wait;
+        self.wait *= 2;
+    }
+
+    /// When something is to be done because of the time.
+    pub(crate) fn deadline(&self) -> Timestamp {
+        if self.due { self.gives_up_at } else { self.retry_at.min(self.gives_up_at) }
+    }
+}
+
+/// The smallest budget of an address that is not validated which anything but path validation may use:
+/// it holds any control frame, and headers do not take most of it.
+const MIN_BUDGET: u64 = 200;
 
 /// One path.
 #[derive(Debug)]
@@ -63,6 +83,8 @@ impl Path {
         generation: u8,
         seed: u64,
     ) -> Self {
+        let mut controller = config.congestion.build(config.initial_mtu, seed);
+        controller.cap(Cap { in_flight: Some(config.max_in_flight), rate: None });
         Self {
             generation,
             addresses,
@@ -70,7 +92,7 @@ impl Path {
             received: 0,
             sent: 0,
             rtt: Rtt::new(config.initial_rtt),
-            controller: config.congestion.build(config.initial_mtu, seed),
+            controller,
             sampler: RateSampler::new(),
             pacer: Pacer::new(),
             in_flight: 0,
@@ -83,15 +105,18 @@ impl Path {
 
     /// Bytes that may be sent before the peer's address is validated: RFC 9000, section 8.1,
     /// "MUST NOT send more than three times as many bytes as the number of bytes they have
-    /// received".
+    /// received". All of it is path validation's; see [`Path::budget`] for the rest.
     #[inline]
-    pub(crate) fn amplification_budget(&self) -> u64 {
-        if self.validated {
-            return u64::MAX;
-        }
-        let budget = (3 * self.received).saturating_sub(self.sent);
-        // A remainder that holds no packet is as good as nothing.
-        if budget < MIN_DATAGRAM { 0 } else { budget }
+    pub(crate) fn amplification_limit(&self) -> u64 {
+        if self.validated { u64::MAX } else { (3 * self.received).saturating_sub(self.sent) }
+    }
+
+    /// What of [`Path::amplification_limit`] packets with data, control frames and acknowledgements may
+    /// use: a remainder that hardly holds a packet is as good as nothing.
+    #[inline]
+    pub(crate) fn budget(&self) -> u64 {
+        let limit = self.amplification_limit();
+        if limit < MIN_BUDGET { 0 } else { limit }
     }
 
     /// Bytes that the congestion window still lets go.

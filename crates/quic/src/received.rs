@@ -84,18 +84,20 @@ impl Received {
         self.eliciting > 0
     }
 
-    /// Writes an ACK frame if one fits. Returns the largest number acknowledged.
+    /// Writes an ACK frame of at most `limit` bytes if one fits, with as many ranges as do. Returns the
+    /// largest number acknowledged.
     pub(crate) fn write_ack(
         &mut self,
         now: Timestamp,
         exponent: u32,
         w: &mut Writer<'_>,
+        limit: usize,
     ) -> Option<u64> {
         let largest = self.largest?;
         let delay = now.since(self.largest_time).as_micros() as u64 >> exponent;
         let none = EcnCounts::default();
         let ecn = if self.ecn == none { None } else { Some(self.ecn) };
-        if put_ack(w, &self.ranges, delay, ecn) == 0 {
+        if put_ack(w, &self.ranges, delay, ecn, limit) == 0 {
             return None;
         }
         self.eliciting = 0;

@@ -123,7 +123,7 @@ impl UnitTable {
     }
 
     pub(crate) fn insert(&mut self, unit: LostUnit) -> UnitKey {
-        let waiting = unit.waiting;
+        let (waiting, is_rest) = (unit.waiting, unit.whole.is_some());
         self.len += 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: NonZeroU32::MIN, unit: None });
@@ -132,11 +132,32 @@ impl UnitTable {
         let slot = &mut self.slots[index as usize];
         slot.unit = Some(unit);
         let key = UnitKey { index, generation: slot.generation };
+        self.tidy();
         self.by_age.push_back(key);
-        if waiting {
+        if waiting && is_rest {
+            // The rest of a packet goes right behind its first part: a peer keeps a limited number of
+            // gaps.
+            self.waiting.insert(1.min(self.waiting.len()), key);
+        } else if waiting {
             self.waiting.push_back(key);
         }
         key
+    }
+
+    /// Keys of finished units go when they are most of a queue: one unit that stays must not keep the
+    /// keys of all that come and go behind it.
+    fn tidy(&mut self) {
+        let most = 2 * self.len + 32;
+        if self.by_age.len() > most {
+            let mut keys = core::mem::take(&mut self.by_age);
+            keys.retain(|&key| self.get(key).is_some());
+            self.by_age = keys;
+        }
+        if self.waiting.len() > most {
+            let mut keys = core::mem::take(&mut self.waiting);
+            keys.retain(|&key| self.get(key).is_some_and(|unit| unit.waiting));
+            self.waiting = keys;
+        }
     }
 
     pub(crate) fn remove(&mut self, key: UnitKey) -> Option<LostUnit> {

@@ -99,6 +99,7 @@ impl Connection {
             max_ack_delay: parameters.max_ack_delay,
             idle_timeout: parameters.max_idle_timeout,
             active_connection_id_limit: parameters.active_connection_id_limit,
+            max_udp_payload_size: parameters.max_udp_payload_size,
             grease_quic_bit: parameters.grease_quic_bit,
         };
         self.path.mtud.limit(parameters.max_udp_payload_size);

@@ -14,7 +14,7 @@ use units::Timestamp;
 pub(super) struct OffPath {
     pub addresses: Addresses,
     pub frame: OffPathFrame,
-    /// UDP payload bytes that may be sent there.
+    /// UDP payload bytes that may be sent there for it.
     pub limit: u64,
 }
 
@@ -43,7 +43,7 @@ impl Connection {
         let fresh_id = arrival.local_id > self.local_ids.used;
         self.local_ids.used = self.local_ids.used.max(arrival.local_id);
         if arrival.addresses.remote == self.path.addresses.remote {
-            self.path.addresses.local = arrival.addresses.local;
+            self.path.addresses = arrival.addresses;
         } else if newest {
             self.migrate(arrival, fresh_id, ctx);
         }
@@ -52,75 +52,116 @@ impl Connection {
     fn migrate(&mut self, arrival: &Arrival, fresh_id: bool, ctx: &mut Context<'_>) {
         let Arrival { now, addresses, .. } = *arrival;
         let old = self.path.addresses;
-        // Back to an address that was validated a moment ago: RFC 9000, section 9.3.
-        let known = self.previous.as_ref().is_some_and(|p| p.addresses.remote == addresses.remote);
         let was_validated = self.path.validated;
-        // RFC 9000, section 9.4: when only the port changes it is most likely a NAT, and the
-        // estimates of the path may stay.
-        let previous_path = if old.remote.ip() == addresses.remote.ip() {
-            self.path.addresses = addresses;
-            None
-        } else {
-            let generation = (self.path.generation + 1) % NO_PATH;
-            // The marks of paths come around. A client that has packets of the first one open by
-            // then is not followed; one mark is left for the way back.
-            let oldest = self.data.ledger.oldest_path(NO_PATH);
-            if oldest == Some(generation) || oldest == Some((generation + 1) % NO_PATH) {
-                return;
+        let returns =
+            self.previous.as_ref().is_some_and(|p| p.addresses.remote == addresses.remote);
+        if !returns {
+            let wait = self.pto();
+            // Section 9.4: when only the port changes it is most likely a NAT, and the estimates of the
+            // path may stay.
+            let left = if old.remote.ip() == addresses.remote.ip() {
+                self.path.addresses = addresses;
+                None
+            } else {
+                let Some(mark) = self.free_mark() else { return };
+                Some(self.replace_path(now, addresses, mark, ctx))
+            };
+            if was_validated {
+                self.previous = Some(Previous { addresses: old, path: left });
             }
-            let mut path = Path::new(&self.config, addresses, generation, ctx.rng.next_u64());
-            path.controller.cap(Default::default());
-            self.recovery.on_new_path(now);
-            Some(Box::new(core::mem::replace(&mut self.path, path)))
-        };
+            self.path.validated = false;
+            self.path.received = arrival.datagram as u64;
+            self.path.sent = 0;
+            self.path.challenge = Some(self.new_challenge(now, wait, ctx));
+            // Section 9.3.3: "endpoints MUST validate the previously active path".
+            let mut data = [0; 8];
+            ctx.rng.fill_bytes(&mut data);
+            self.owe_off_path(OffPath {
+                addresses: old,
+                frame: OffPathFrame::Challenge(data),
+                limit: if was_validated { u64::MAX } else { 0 },
+            });
+        }
         // What was unanswered went to an address that is no more: the back-off says nothing about
         // this one.
         self.pto_count = 0;
         self.stats.migrations += 1;
         self.observe(now, &observer::Event::Migrated);
-        if known {
-            self.previous = None;
-            self.path.validated = true;
-            self.path.challenge = None;
+        if returns {
+            // To an address that was validated a moment ago (section 9.3): nothing is to be proved, and
+            // whoever copied a packet from elsewhere has cost the client no estimate.
+            self.return_to_previous(now);
+            self.path.addresses = addresses;
             return;
         }
-        if was_validated {
-            self.previous = Some(Previous { addresses: old, path: previous_path });
-        }
-        self.path.validated = false;
-        self.path.received = arrival.datagram as u64;
-        self.path.sent = 0;
-        self.path.challenge = Some(self.new_challenge(now, ctx));
-        // Section 9.3.3: "endpoints MUST validate the previously active path".
-        let mut data = [0; 8];
-        ctx.rng.fill_bytes(&mut data);
-        self.owe_off_path(OffPath {
-            addresses: old,
-            frame: OffPathFrame::Challenge(data),
-            limit: if was_validated { u64::MAX } else { 0 },
-        });
         // Section 9.5: a peer that moves on purpose changes its destination ID, and so do we.
         if fresh_id && let Err(error) = self.remote_ids.rotate() {
             self.fail(now, error);
         }
     }
 
-    fn new_challenge(&self, now: Timestamp, ctx: &mut Context<'_>) -> Challenge {
-        let mut data = [0; 8];
-        ctx.rng.fill_bytes(&mut data);
-        let wait = self.challenge_wait();
+    /// A mark for the packets of a new path. Marks come around: a client that has packets of the first
+    /// path open by then is not followed.
+    fn free_mark(&self) -> Option<u8> {
+        let mark = (self.generations + 1) % NO_PATH;
+        let previous = self.previous.as_ref().and_then(|p| p.path.as_ref());
+        let used = [
+            Some(self.path.generation),
+            previous.map(|path| path.generation),
+            self.data.ledger.oldest_path(NO_PATH),
+        ];
+        (!used.contains(&Some(mark))).then_some(mark)
+    }
+
+    /// Begins a path of which nothing is known. Returns the one that is left.
+    fn replace_path(
+        &mut self,
+        now: Timestamp,
+        addresses: Addresses,
+        mark: u8,
+        ctx: &mut Context<'_>,
+    ) -> Box<Path> {
+        self.generations = mark;
+        let mut path = Path::new(&self.config, addresses, mark, ctx.rng.next_u64());
+        path.mtud.limit(self.peer.max_udp_payload_size);
+        path.ecn.count_on_from(&self.path.ecn);
+        self.recovery.on_new_path(now);
+        Box::new(core::mem::replace(&mut self.path, path))
+    }
+
+    /// Goes on with the last validated address, and with what was known of the path to it. Does
+    /// nothing if there is none.
+    fn return_to_previous(&mut self, now: Timestamp) {
+        let Some(Previous { addresses, path }) = self.previous.take() else { return };
+        if let Some(mut path) = path {
+            // What became of its packets meanwhile was not booked on it.
+            path.in_flight = self.data.ledger.in_flight(path.generation);
+            path.ecn.count_on_from(&self.path.ecn);
+            self.path = *path;
+            self.recovery.on_new_path(now);
+        }
+        self.path.addresses = addresses;
+        self.path.validated = true;
+        self.path.challenge = None;
+    }
+
+    /// A challenge that is repeated after `wait`, the probe time-out of the path that the peer left,
+    /// twice that, and so on. Section 8.2.1 wants challenges no more often than Initial packets,
+    /// whose time-out may begin with the round-trip time of before (RFC 9002, section 6.2.2).
+    fn new_challenge(&self, now: Timestamp, wait: Duration, ctx: &mut Context<'_>) -> Challenge {
+        let initial = 3 * self.config.initial_rtt;
+        let mut data = [[0; 8]; 2];
+        data.iter_mut().for_each(|data| ctx.rng.fill_bytes(data));
         // Section 8.2.4: "three times the larger of the current PTO and the PTO for the new path".
-        Challenge { data, due: true, retry_at: now + wait, gives_up_at: now + 3 * wait }
+        let gives_up_at = now + 3 * self.linger_pto().max(initial);
+        let wait = wait.min(initial);
+        Challenge { data, due: true, retry_at: gives_up_at, wait, gives_up_at }
     }
 
-    fn challenge_wait(&self) -> Duration {
-        self.pto().max(3 * self.config.initial_rtt)
-    }
-
-    /// Puts a frame for another path in the queue; a flood finds it full.
+    /// Puts a frame for another path in the queue. For an address only the newest one waits: what a
+    /// datagram lets us send, it lets us send once (RFC 9000, section 8.1), however many challenges
+    /// stand in it, and a flood finds the queue full.
     pub(super) fn owe_off_path(&mut self, frame: OffPath) {
-        // What a datagram lets us send to an address that is not validated, it lets us send once
-        // (RFC 9000, section 8.1), however many challenges stand in it.
         if frame.limit < u64::MAX {
             let remote = frame.addresses.remote;
             self.off_path.retain(|o| o.limit == u64::MAX || o.addresses.remote != remote);
@@ -130,34 +171,34 @@ impl Connection {
         }
     }
 
-    pub(super) fn on_path_response(&mut self, data: [u8; 8]) {
-        if self.path.challenge.is_some_and(|challenge| challenge.data == data) {
+    pub(super) fn on_path_response(&mut self, now: Timestamp, data: [u8; 8]) {
+        let Some(challenge) = &mut self.path.challenge else { return };
+        let [small, full] = challenge.data;
+        if data == full {
             self.path.challenge = None;
-            self.path.validated = true;
             self.previous = None;
+        } else if data == small && !self.path.validated {
+            // Section 8.2.1: "To ensure that the path MTU is large enough, the endpoint MUST perform a
+            // second path validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200
+            // bytes."
+            challenge.due = true;
+            challenge.gives_up_at = now + 3 * challenge.wait.max(3 * self.config.initial_rtt);
+        } else {
+            return;
+        }
+        if !core::mem::replace(&mut self.path.validated, true) {
             self.events.push_back(Event::Migrated(self.path.addresses.remote));
         }
     }
 
     pub(super) fn on_challenge_timeout(&mut self, now: Timestamp) {
-        let wait = self.challenge_wait();
         let Some(challenge) = &mut self.path.challenge else { return };
         if now >= challenge.gives_up_at {
             self.path.challenge = None;
             // Section 9.3.2: "revert to using the last validated peer address".
-            if let Some(previous) = self.previous.take() {
-                let generation = (self.path.generation + 1) % NO_PATH;
-                if let Some(path) = previous.path {
-                    self.path = *path;
-                    self.path.generation = generation;
-                    self.path.in_flight = 0;
-                }
-                self.path.addresses = previous.addresses;
-                self.path.validated = true;
-            }
-        } else if now >= challenge.retry_at {
+            self.return_to_previous(now);
+        } else if !challenge.due && now >= challenge.retry_at {
             challenge.due = true;
-            challenge.retry_at = now + wait;
         }
     }
 }

@@ -102,6 +102,7 @@ struct Peer {
     max_ack_delay: Duration,
     idle_timeout: Duration,
     active_connection_id_limit: u64,
+    max_udp_payload_size: u64,
     grease_quic_bit: bool,
 }
 
@@ -113,6 +114,7 @@ impl Default for Peer {
             max_ack_delay: Duration::from_millis(25),
             idle_timeout: Duration::ZERO,
             active_connection_id_limit: 2,
+            max_udp_payload_size: 65_527,
             grease_quic_bit: false,
         }
     }
@@ -134,6 +136,8 @@ pub struct Connection {
     /// next unit.
     contents: Vec<Vec<StreamRange>>,
     path: Path,
+    /// The mark of the newest path.
+    generations: u8,
     /// The last validated path, while the present one is not.
     previous: Option<Previous>,
     /// Path validation frames owed, and where to.
@@ -227,6 +231,7 @@ impl Connection {
             recovery: Recovery::new((config.scheme)(), config.guard.clone(), now),
             contents: Vec::new(),
             path,
+            generations: 0,
             previous: None,
             off_path: VecDeque::new(),
             local_ids,
@@ -295,7 +300,7 @@ impl Connection {
         if !matches!(self.state, State::Open) {
             return;
         }
-        let until = now + 3 * self.pto();
+        let until = now + self.linger();
         self.state = State::Closing { until, due: true, received: 0, answer_at: 1 };
         self.conclude(now, reason);
     }
@@ -304,8 +309,7 @@ impl Connection {
         if matches!(self.state, State::Drained | State::Draining { .. }) {
             return;
         }
-        // RFC 9000, section 10.2: "at least three times the current PTO".
-        let until = now + 3 * self.pto();
+        let until = now + self.linger();
         self.state = State::Draining { until };
         self.conclude(now, reason);
     }

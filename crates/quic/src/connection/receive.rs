@@ -227,7 +227,7 @@ impl Connection {
     ) -> Result<(), Dropped> {
         let now = arrival.now;
         let size = packet.len();
-        let retain = 3 * self.pto();
+        let retain = self.linger();
         let (space, header_key) = match ty {
             PacketType::OneRtt => {
                 let keys = self.keys.as_ref().ok_or(Dropped::NoKeys)?;
@@ -412,16 +412,15 @@ impl Connection {
                 self.local_ids.on_retire(sequence, arrival.local_id, limit)?;
             }
             Frame::PathChallenge(data) => {
-                // Answered on the path that it came on (RFC 9000, section 8.2.2).
-                let limit = 3 * arrival.datagram as u64;
-                let on_path = arrival.addresses.remote == self.path.addresses.remote;
+                // Answered on the path that it came on (RFC 9000, section 8.2.2), with no more than
+                // three times the bytes that came with it, also where the address is validated.
                 self.owe_off_path(OffPath {
                     addresses: arrival.addresses,
                     frame: OffPathFrame::Response(data),
-                    limit: if on_path { u64::MAX } else { limit },
+                    limit: 3 * arrival.datagram as u64,
                 });
             }
-            Frame::PathResponse(data) => self.on_path_response(data),
+            Frame::PathResponse(data) => self.on_path_response(now, data),
             Frame::ConnectionClose { error_code, reason, .. } => {
                 let reason = CloseReason::PeerTransport { code: error_code, reason: text(reason) };
                 self.enter_draining(now, reason);

@@ -4,6 +4,7 @@
 use super::spaces::SpaceId;
 use super::{CloseReason, Connection, State};
 use crate::detection::ProbeRule;
+use crate::mtud::BASE;
 use core::time::Duration;
 use units::Timestamp;
 
@@ -11,6 +12,10 @@ use units::Timestamp;
 const TAIL_LOSS_PROBES: u32 = 2;
 const MIN_TLP: Duration = Duration::from_millis(10);
 const MIN_RTO: Duration = Duration::from_millis(200);
+/// Ack-eliciting datagrams per probe time-out (RFC 9002, section 6.2.4: one or two).
+pub(super) const PROBES: u8 = 2;
+/// The longest probe time-out that state is kept for.
+const MAX_LINGER_PTO: Duration = Duration::from_secs(3);
 /// Largest exponent of the probe time-out's back-off.
 const MAX_BACKOFF: u32 = 10;
 
@@ -18,6 +23,19 @@ impl Connection {
     /// Probe time-out without back-off, the peer's delay included (RFC 9002, section 6.2.1).
     pub(super) fn pto(&self) -> Duration {
         self.path.rtt.pto_base() + self.peer.max_ack_delay
+    }
+
+    /// [`Connection::pto`] where it says how long to wait for a peer that may be gone. The peer decides
+    /// about its acknowledgements' delay and so about the round-trip time; state and places of
+    /// connections are not kept for hours because of that.
+    pub(super) fn linger_pto(&self) -> Duration {
+        self.pto().min(MAX_LINGER_PTO)
+    }
+
+    /// How long the end of a connection, a replaced key or a packet declared lost is remembered: RFC
+    /// 9000, section 10.2, "at least three times the current PTO", at most 9 s.
+    pub(super) fn linger(&self) -> Duration {
+        3 * self.linger_pto()
     }
 
     /// When the connection wants to be served because of the time.
@@ -33,7 +51,7 @@ impl Connection {
                 deadline = deadline.min(at);
             }
         };
-        if self.path.amplification_budget() > 0 {
+        if self.path.budget() > 0 {
             for id in SpaceId::ALL {
                 soonest(self.space(id).and_then(|space| space.received.deadline()));
             }
@@ -44,7 +62,7 @@ impl Connection {
         }
         // RFC 9002, section 6.2.1: no probe time-out while the time threshold is waited for.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
-        soonest(self.path.challenge.map(|c| c.retry_at.min(c.gives_up_at)));
+        soonest(self.path.challenge.map(|challenge| challenge.deadline()));
         soonest(self.keep_alive_deadline());
         if let Some(handshake) = &self.handshake {
             soonest(Some(handshake.started + self.config.handshake_timeout));
@@ -88,18 +106,19 @@ impl Connection {
         } else if let Some((at, space)) = self.pto_deadline()
             && now >= at
         {
-            self.on_probe_timeout(space);
+            self.on_probe_timeout(now, space);
         }
     }
 
     fn idle_deadline(&self) -> Timestamp {
         // RFC 9000, section 10.1: the lesser of both sides' values, and "at least three times
-        // the current Probe Timeout".
+        // the current Probe Timeout", but at most twice the value: the peer decides how long a probe
+        // time-out is.
         let mut timeout = self.config.idle_timeout;
         if !self.peer.idle_timeout.is_zero() {
             timeout = timeout.min(self.peer.idle_timeout);
         }
-        self.idle_reference + timeout.max(3 * self.pto())
+        self.idle_reference + timeout.max((3 * self.pto()).min(2 * timeout))
     }
 
     fn keep_alive_deadline(&self) -> Option<Timestamp> {
@@ -121,7 +140,7 @@ impl Connection {
     fn pto_deadline(&self) -> Option<(Timestamp, SpaceId)> {
         // A server that may not send anything has no use for a probe; the next datagram of the
         // client arms the timer again (section 6.2.2.1).
-        if self.path.amplification_budget() == 0 {
+        if self.path.budget() == 0 {
             return None;
         }
         let (base, backoff) = self.probe_timeout();
@@ -171,12 +190,17 @@ impl Connection {
         }
     }
 
-    fn on_probe_timeout(&mut self, id: SpaceId) {
+    fn on_probe_timeout(&mut self, now: Timestamp, id: SpaceId) {
         self.pto_count += 1;
         self.stats.pto_count += 1;
+        // A path whose datagram size has shrunk under a busy connection lets no acknowledgement come
+        // that could tell of the losses.
+        let large = self.data.ledger.oldest_eliciting().is_some_and(|oldest| oldest.size > BASE);
+        if id == SpaceId::Data && large && self.path.mtud.on_suspicion(now) {
+            self.path.controller.on_mtu(BASE);
+        }
         if let Some(space) = self.space_mut(id) {
-            // Section 6.2.4: one or two ack-eliciting datagrams.
-            space.probes = 2;
+            space.probes = PROBES;
             if id != SpaceId::Data {
                 space.crypto_send.resend();
             }
@@ -186,7 +210,7 @@ impl Connection {
             && let Some(space) = self.space_mut(SpaceId::Handshake)
         {
             space.crypto_send.resend();
-            space.probes = 2;
+            space.probes = PROBES;
         }
     }
 }

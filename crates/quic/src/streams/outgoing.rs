@@ -147,6 +147,15 @@ impl Streams {
         }
     }
 
+    /// The bytes of `range` may be missing for long: the chunks around them are no longer kept for their
+    /// sake.
+    pub(crate) fn detach(&mut self, range: &StreamRange) {
+        let stream = self.table.get_mut(range.slot, range.id);
+        if let Some(send) = stream.and_then(|stream| stream.send.as_mut()) {
+            send.detach(range.bytes());
+        }
+    }
+
     /// Whether the stream of `range` was reset by either side, so that nobody waits for its data.
     pub fn is_reset(&self, range: &StreamRange) -> bool {
         let stream = self.table.get(range.slot, range.id);

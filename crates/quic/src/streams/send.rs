@@ -11,18 +11,23 @@ use bytes::Bytes;
 use super::SendProgress;
 use crate::ranges::RangeSet;
 
-/// A chunk as the application wrote it, and its place in the stream.
+/// A chunk as the application wrote it, or a part of one, and its place in the stream.
 #[derive(Debug)]
 struct Chunk {
     start: u64,
-    data: Bytes,
+    end: u64,
+    /// Nothing once all of it is acknowledged.
+    data: Option<Bytes>,
 }
 
 impl Chunk {
-    fn end(&self) -> u64 {
-        self.start + self.data.len() as u64
+    fn new(start: u64, data: Bytes) -> Self {
+        Self { start, end: start + data.len() as u64, data: Some(data) }
     }
 }
+
+/// Entries of freed chunks that may stand between others before they are removed.
+const MAX_FREED: usize = 16;
 
 /// How far the end of the stream has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,8 +63,10 @@ pub(super) enum Sendable {
 /// The sending part of one stream. Offsets in bytes from the start of the stream.
 #[derive(Debug)]
 pub(super) struct SendStream {
-    /// What is kept of the written data: whole chunks, until all of a chunk is acknowledged.
+    /// What is kept of the written data: chunks in their order, until all of a chunk is acknowledged.
     chunks: VecDeque<Chunk>,
+    /// Entries of `chunks` without data.
+    freed: usize,
     /// Index of the chunk that was last copied from: packets mostly go on where the last one ended.
     hint: Cell<usize>,
     /// End of the written data.
@@ -87,6 +94,7 @@ impl SendStream {
     pub(super) fn new(max_data: u64) -> Self {
         Self {
             chunks: VecDeque::new(),
+            freed: 0,
             hint: Cell::new(0),
             written: 0,
             sent: 0,
@@ -150,8 +158,8 @@ impl SendStream {
 
     /// Appends a chunk. The caller has checked [`is_writable`](Self::is_writable).
     pub(super) fn push(&mut self, data: Bytes) {
-        let chunk = Chunk { start: self.written, data };
-        self.written = chunk.end();
+        let chunk = Chunk::new(self.written, data);
+        self.written = chunk.end;
         self.chunks.push_back(chunk);
     }
 
@@ -182,10 +190,15 @@ impl SendStream {
             return false;
         }
         let mut index = self.index_of(offset);
-        let mut skip = (offset - self.chunks[index].start) as usize;
+        let mut at = offset;
         let mut out = out;
         loop {
-            let data = &self.chunks[index].data[skip..];
+            // What lies between chunks is acknowledged.
+            let chunk = self.chunks.get(index).filter(|chunk| chunk.start <= at && at < chunk.end);
+            let Some((chunk, data)) = chunk.and_then(|c| Some((c, c.data.as_ref()?))) else {
+                return false;
+            };
+            let data = &data[(at - chunk.start) as usize..];
             let n = data.len().min(out.len());
             let (now, later) = out.split_at_mut(n);
             now.copy_from_slice(&data[..n]);
@@ -194,16 +207,16 @@ impl SendStream {
                 return true;
             }
             out = later;
+            at = chunk.end;
             index += 1;
-            skip = 0;
         }
     }
 
-    /// Index of the chunk that holds the byte at `offset`, which some chunk does.
+    /// Index of the chunk that holds the byte at `offset`, if one does; else of the one before.
     fn index_of(&self, offset: u64) -> usize {
         let hint = self.hint.get();
         let holds = |index: usize| {
-            self.chunks.get(index).is_some_and(|c| c.start <= offset && offset < c.end())
+            self.chunks.get(index).is_some_and(|c| c.start <= offset && offset < c.end)
         };
         if holds(hint) {
             hint
@@ -223,7 +236,8 @@ impl SendStream {
             self.fin = Fin::Acked;
         }
         if range.start > self.acked_to {
-            self.acked.insert(range);
+            self.acked.insert(range.clone());
+            self.free_acked(range);
             return;
         }
         if range.end <= self.acked_to {
@@ -234,13 +248,63 @@ impl SendStream {
             self.acked_to = self.acked_to.max(first.end);
             self.acked.pop_first();
         }
-        while self.chunks.front().is_some_and(|chunk| chunk.end() <= self.acked_to) {
+        while let Some(chunk) = self.chunks.front().filter(|chunk| chunk.end <= self.acked_to) {
+            self.freed -= usize::from(chunk.data.is_none());
             self.chunks.pop_front();
             self.hint.set(self.hint.get().saturating_sub(1));
         }
         if self.chunks.is_empty() && self.chunks.capacity() > 16 {
             self.chunks = VecDeque::new();
         }
+    }
+
+    /// Frees the chunks behind a gap that are wholly acknowledged now that `range` is: one packet that
+    /// the peer never acknowledges must not keep all that follows it.
+    fn free_acked(&mut self, range: Range<u64>) {
+        let first = self.chunks.partition_point(|chunk| chunk.end <= range.start);
+        for chunk in self.chunks.range_mut(first..) {
+            if chunk.start >= range.end {
+                break;
+            }
+            if chunk.data.is_some() && self.acked.covers(chunk.start.max(self.acked_to)..chunk.end)
+            {
+                chunk.data = None;
+                self.freed += 1;
+            }
+        }
+        if self.freed > MAX_FREED && 2 * self.freed > self.chunks.len() {
+            self.chunks.retain(|chunk| chunk.data.is_some());
+            self.freed = 0;
+            self.hint.set(0);
+        }
+    }
+
+    /// The bytes of `range` may be missing for long: they get a copy of their own, so that the chunks
+    /// around them need not be kept for them.
+    pub(super) fn detach(&mut self, range: Range<u64>) {
+        let range = range.start.max(self.acked_to)..range.end;
+        if range.is_empty() || self.reset.is_some() || self.chunks.is_empty() {
+            return;
+        }
+        let index = self.index_of(range.start);
+        let chunk = &self.chunks[index];
+        let Some(data) = &chunk.data else { return };
+        let (start, end) = (chunk.start, range.end.min(chunk.end));
+        if range.start < start || range.start >= end || (range.start == start && end == chunk.end) {
+            return;
+        }
+        let (from, to) = ((range.start - start) as usize, (end - start) as usize);
+        let parts = [
+            Chunk::new(start, data.slice(..from)),
+            Chunk::new(range.start, Bytes::copy_from_slice(&data[from..to])),
+            Chunk::new(end, data.slice(to..)),
+        ];
+        let around = start..chunk.end;
+        self.chunks.remove(index);
+        for part in parts.into_iter().filter(|part| part.start < part.end).rev() {
+            self.chunks.insert(index, part);
+        }
+        self.free_acked(around);
     }
 
     /// The parts of `range` that are not acknowledged, ascending.

@@ -98,6 +98,10 @@ pub struct Pair {
     pub on_connected: Option<OnConnected>,
     pub datagrams_to_client: u64,
     pub bytes: [u64; 2],
+    /// Marks of the datagrams that went to the client.
+    pub ecn_to_client: Vec<Ecn>,
+    /// Larger datagrams do not reach the client.
+    pub max_to_client: usize,
 }
 
 impl Pair {
@@ -155,6 +159,8 @@ impl Pair {
             on_connected: None,
             datagrams_to_client: 0,
             bytes: [0; 2],
+            ecn_to_client: Vec::new(),
+            max_to_client: usize::MAX,
         }
     }
 
@@ -167,6 +173,12 @@ impl Pair {
         let number = self.counts[direction];
         self.counts[direction] += 1;
         self.bytes[direction] += data.len() as u64;
+        if to_client {
+            self.ecn_to_client.push(ecn);
+        }
+        if to_client && data.len() > self.max_to_client {
+            return;
+        }
         let fate = (self.fate)(to_client, number, self.now);
         let mut at = self.now + self.delay;
         let mut copies = vec![data];

@@ -3,10 +3,11 @@
 //! `errors` are the transport and TLS cases that h3spec checks, and their neighbours; the others
 //! are floods and forgeries: `handshakes` before a connection exists and while it begins, `paths`
 //! with addresses, connection IDs and resets, `acknowledgements` with packet numbers and keys,
-//! `attacks` the rest, and `fuzz` random clients.
+//! `budgets` with addresses that may get little, `withheld` with what is never acknowledged, `attacks` the rest, and `fuzz` random clients.
 
 mod acknowledgements;
 mod attacks;
+mod budgets;
 mod errors;
 mod fuzz;
 mod handshakes;
@@ -14,6 +15,7 @@ mod paths;
 mod raw;
 #[path = "../common/server.rs"]
 mod server;
+mod withheld;
 
 use std::sync::Arc;
 
@@ -60,10 +62,15 @@ pub fn connected() -> Raw {
 pub fn downloading(parameters: &Parameters, len: usize) -> Raw {
     let mut raw = client(parameters);
     raw.connect();
+    download(&mut raw, len);
+    raw
+}
+
+/// Makes a request, which is answered with `len` bytes.
+pub fn download(raw: &mut Raw, len: usize) {
     raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
     let handle = raw.handle.expect("a connection");
     let connection = raw.server.connection(handle).expect("open");
     connection.write(StreamId(0), Bytes::from(vec![7; len])).expect("an open stream");
     raw.collect();
-    raw
 }

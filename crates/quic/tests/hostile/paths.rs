@@ -206,3 +206,104 @@ fn random_ids_reach_no_connection() {
     assert!(!matches!(raw.outcome(&mut forged), Outcome::Connection(_)));
     assert!(matches!(raw.outcome(&mut genuine.clone()), Outcome::Connection(_)));
 }
+
+/// Challenges in what the server sent, with the sizes of the packets' payloads.
+fn challenges(raw: &mut Raw) -> Vec<([u8; 8], usize)> {
+    let mut found = Vec::new();
+    for payload in raw.received.drain(..) {
+        for frame in Frames::new(&payload).flatten() {
+            if let Frame::PathChallenge(data) = frame {
+                found.push((data, payload.len()));
+            }
+        }
+    }
+    found
+}
+
+fn connection(raw: &mut Raw) -> &mut mendcast_quic::Connection {
+    let handle = raw.handle.expect("a connection");
+    raw.server.connection(handle).expect("open")
+}
+
+#[test]
+fn an_address_proved_by_a_small_challenge_is_proved_again_by_a_full_one() {
+    // RFC 9000, section 8.2.1.
+    let mut raw = connected();
+    raw.received.clear();
+    raw.address.set_ip(elsewhere(1));
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    let new: Vec<_> = challenges(&mut raw).into_iter().filter(|(_, size)| *size < 1_000).collect();
+    assert_eq!(new.len(), 1, "{new:?}");
+    raw.send(PacketType::OneRtt, &frames(|w| put_path_response(w, new[0].0)));
+    assert!(connection(&mut raw).is_validated());
+    let full = challenges(&mut raw);
+    assert_eq!(full.len(), 1, "{full:?}");
+    assert!(full[0].1 > 1_100, "{full:?}");
+    // The answer to the small one, sent again, asks for no more of them.
+    raw.send(PacketType::OneRtt, &frames(|w| put_path_response(w, new[0].0)));
+    assert_eq!(challenges(&mut raw), []);
+    raw.send(PacketType::OneRtt, &frames(|w| put_path_response(w, full[0].0)));
+    raw.wait(Duration::from_secs(20));
+    assert_eq!(connection(&mut raw).addresses().remote.ip(), elsewhere(1));
+    assert_eq!(challenges(&mut raw), []);
+}
+
+#[test]
+fn an_address_that_takes_no_full_datagram_is_left_again() {
+    let mut raw = connected();
+    raw.received.clear();
+    raw.address.set_ip(elsewhere(1));
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    let new = challenges(&mut raw);
+    for (data, _) in new.iter().filter(|(_, size)| *size < 1_000) {
+        raw.send(PacketType::OneRtt, &frames(|w| put_path_response(w, *data)));
+    }
+    raw.wait(Duration::from_secs(20));
+    assert_eq!(connection(&mut raw).addresses().remote, crate::raw::ADDRESS);
+}
+
+#[test]
+fn the_way_back_to_a_validated_address_finds_its_estimates() {
+    // RFC 9000, section 9.3.3: a packet copied from elsewhere arrives before the client's own.
+    let mut raw = downloading(&crate::raw::generous(), 2_000_000);
+    for _ in 0..8 {
+        raw.wait(Duration::from_millis(20));
+        let numbers = raw.numbers(PacketType::OneRtt).to_vec();
+        raw.send(PacketType::OneRtt, &crate::raw::ack_of(&numbers));
+    }
+    let (window, rtt, flying) = {
+        let connection = connection(&mut raw);
+        (connection.window(), connection.rtt().smoothed(), connection.in_flight())
+    };
+    let home = raw.address;
+    raw.address.set_ip(elsewhere(1));
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    assert!(connection(&mut raw).window() < window);
+    raw.address = home;
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    let connection = connection(&mut raw);
+    assert!(connection.is_validated());
+    assert_eq!(connection.addresses().remote, home);
+    assert_eq!((connection.window(), connection.rtt().smoothed()), (window, rtt));
+    assert!(connection.in_flight() >= flying, "{} of {flying}", connection.in_flight());
+}
+
+#[test]
+fn responses_on_the_path_itself_stay_below_three_times_the_challenges() {
+    let mut raw = connected();
+    let (mut sent, before) = (0, raw.server_bytes);
+    for round in 0..500u64 {
+        let count = 1 + round % 8;
+        let payload = frames(|w| (0..count).for_each(|n| put_path_challenge(w, n.to_be_bytes())));
+        let mut packet = raw.packet(PacketType::OneRtt, &payload);
+        sent += packet.len();
+        raw.deliver(&mut packet);
+        if round % 50 == 0 {
+            let largest = raw.largest(PacketType::OneRtt).expect("1-RTT packets");
+            raw.send(PacketType::OneRtt, &ack(largest - 3, largest));
+        }
+    }
+    let answered = raw.server_bytes - before;
+    assert!(answered <= 3 * sent, "{answered} for {sent}");
+    assert_eq!(raw.close, None);
+}

@@ -62,6 +62,38 @@ pub fn ack(smallest: u64, largest: u64) -> Vec<u8> {
     [vec![0x02], fields].concat()
 }
 
+/// One ACK frame of these numbers, ascending.
+pub fn ack_of(numbers: &[u64]) -> Vec<u8> {
+    let mut ranges: Vec<(u64, u64)> = Vec::new();
+    for &number in numbers.iter().rev() {
+        match ranges.last_mut() {
+            Some((start, _)) if *start == number + 1 => *start = number,
+            _ => ranges.push((number, number)),
+        }
+    }
+    let (start, end) = ranges[0];
+    let mut out = vec![0x02];
+    for field in [end, 0, ranges.len() as u64 - 1, end - start] {
+        out.extend(varint(field));
+    }
+    for pair in ranges.windows(2) {
+        out.extend(varint(pair[0].0 - pair[1].1 - 2));
+        out.extend(varint(pair[1].1 - pair[1].0));
+    }
+    out
+}
+
+/// A client whose flow control holds nothing back.
+pub fn generous() -> Parameters {
+    let mut parameters = honest();
+    for (parameter, value) in &mut parameters {
+        if [id::INITIAL_MAX_DATA, id::INITIAL_MAX_STREAM_DATA_BIDI_LOCAL].contains(parameter) {
+            *value = varint(1 << 50);
+        }
+    }
+    parameters
+}
+
 /// What an honest client says.
 pub fn honest() -> Parameters {
     vec![

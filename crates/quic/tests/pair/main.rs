@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod paths;
 mod repair;
 
 use common::{Dice, Fate, Pair, Setup, content};

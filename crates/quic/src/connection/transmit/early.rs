@@ -51,8 +51,8 @@ impl Connection {
         if len == 0 {
             return None;
         }
-        let ecn = self.path.ecn.codepoint();
-        Some(self.sent(Transmit { addresses: self.path.addresses, ecn, len, segment: len }))
+        let (addresses, ecn) = (self.path.addresses, Ecn::NotEct);
+        Some(self.sent(Transmit { addresses, ecn, len, segment: len }))
     }
 
     fn wants_early(&self, id: SpaceId, now: Timestamp) -> bool {
@@ -91,7 +91,8 @@ impl Connection {
         put_packet_number(&mut w, number, LONG_PN_LEN);
         let payload_at = w.position();
         if space.received.wants_ack()
-            && let Some(largest) = space.received.write_ack(now, ACK_DELAY_EXPONENT, &mut w)
+            && let Some(largest) =
+                space.received.write_ack(now, ACK_DELAY_EXPONENT, &mut w, usize::MAX)
         {
             self.scratch.push(Token::Ack { largest });
         }
@@ -106,7 +107,7 @@ impl Connection {
                 self.scratch.push(token);
                 eliciting = true;
             }
-            if space.probes > 0 && !eliciting {
+            if space.probes > 0 && !eliciting && w.remaining() > 0 {
                 put_ping(&mut w);
                 eliciting = true;
             }
@@ -148,7 +149,7 @@ impl Connection {
         buf: &mut [u8],
         ctx: &mut Context<'_>,
     ) -> Option<Transmit> {
-        let budget = usize::try_from(self.path.amplification_budget()).unwrap_or(usize::MAX);
+        let budget = usize::try_from(self.path.budget()).unwrap_or(usize::MAX);
         let limit = usize::from(BASE).min(buf.len()).min(budget);
         let reason = self.close.as_deref()?.clone();
         let mut len = 0;

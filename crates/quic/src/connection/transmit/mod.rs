@@ -6,8 +6,9 @@
 mod early;
 mod packet;
 
-use super::migration::{NO_PATH, OffPathFrame};
+use super::migration::{NO_PATH, OffPath, OffPathFrame};
 use super::{Connection, Context, State};
+use crate::connection::timers::PROBES;
 use crate::ledger::PacketKind;
 use crate::mtud::BASE;
 use crate::path::Addresses;
@@ -17,6 +18,11 @@ use units::{Ecn, Timestamp};
 
 /// Packets that only acknowledge before one of them carries a PING.
 const PING_EVERY: u32 = 32;
+/// Bytes that an acknowledgement leaves to what is to leave with it: a control frame (the longest of a
+/// fixed size is NEW_CONNECTION_ID), or the beginning of stream data.
+const BESIDE_ACK: usize = 80;
+/// The least budget for a further packet of a batch.
+const MIN_ROOM_BEHIND: u64 = 200;
 
 /// Datagrams to send: all of `segment` bytes, but the last, which may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,16 +56,20 @@ impl Connection {
     ) -> Option<Transmit> {
         match self.state {
             State::Open => {}
-            State::Closing { ref mut due, .. } => {
-                return core::mem::take(due).then(|| self.transmit_close(now, buf, ctx)).flatten();
+            State::Closing { due, .. } => {
+                let transmit = due.then(|| self.transmit_close(now, buf, ctx)).flatten();
+                if let (Some(_), State::Closing { due, .. }) = (transmit, &mut self.state) {
+                    *due = false;
+                }
+                return transmit;
             }
             State::Draining { .. } | State::Drained => return None,
         }
         self.paced_until = None;
-        if let Some(transmit) = self.transmit_off_path(now, buf) {
+        if let Some(transmit) = self.transmit_path_validation(now, buf) {
             return Some(transmit);
         }
-        let budget = self.path.amplification_budget();
+        let budget = self.path.budget();
         if budget == 0 {
             return None;
         }
@@ -95,7 +105,13 @@ impl Connection {
         };
         let mut len = 0;
         for count in 0..max_segments {
-            let room = mtu.min(usize::try_from(budget).unwrap_or(mtu));
+            if budget < MIN_ROOM_BEHIND {
+                break;
+            }
+            let mut room = mtu.min(usize::try_from(budget).unwrap_or(mtu));
+            if self.data.probes > 0 && !self.is_first_probe() {
+                room = room.min(usize::from(BASE));
+            }
             let Some(slice) = buf.get_mut(len..len + room) else { break };
             let Some((size, alone)) = self.data_packet(now, slice, allowance, count == 0, ctx)
             else {
@@ -185,7 +201,8 @@ impl Connection {
         // What a packet carried must fit into its copy: there, acknowledgements take what is left.
         let is_copy = probing || replica.is_some() || may_elicit && waiting && !urgent;
         if self.data.received.wants_ack() && !is_copy {
-            self.write_ack(now, &mut draft);
+            let reserved = if may_elicit && wants { BESIDE_ACK } else { 0 };
+            self.write_ack(now, &mut draft, reserved);
         }
         if may_elicit {
             self.fill(now, &mut draft, probing, replica, ctx);
@@ -193,20 +210,15 @@ impl Connection {
             self.write_replica(now, &mut draft, key);
         }
         if is_copy && self.data.received.wants_ack() && (draft.eliciting || ack_due) {
-            self.write_ack(now, &mut draft);
+            self.write_ack(now, &mut draft, 0);
         }
         if draft.w.position() == draft.payload_at {
             return None;
         }
         // RFC 9000, section 13.2.4: a PING now and then among packets that only acknowledge, so
         // that the peer's answer lets both sides forget.
-        if may_elicit
-            && !draft.eliciting
-            && self.data.ledger.plain_run >= PING_EVERY
-            && draft.w.remaining() > 0
-        {
-            put_ping(&mut draft.w);
-            draft.eliciting = true;
+        if may_elicit && !draft.eliciting && self.data.ledger.plain_run >= PING_EVERY {
+            draft.write_ping();
         }
         if draft.eliciting {
             self.data.probes = self.data.probes.saturating_sub(1);
@@ -214,6 +226,12 @@ impl Connection {
         let alone = draft.alone;
         let built = draft.build();
         Some((self.end_short(now, buf, built, self.path.generation), alone))
+    }
+
+    /// The first probe is as large as what it repeats. All others are of a size that every path
+    /// carries: the time-out may be the doing of packets that have become too large.
+    fn is_first_probe(&self) -> bool {
+        self.pto_count == 1 && self.data.probes == PROBES
     }
 
     /// ART's opportunism (section 6.4): a replica may pass the window by 2 packets or a quarter of it,
@@ -237,41 +255,68 @@ impl Connection {
             || self.streams.has_control()
     }
 
-    /// A padded datagram with PATH_CHALLENGE or PATH_RESPONSE.
-    fn transmit_off_path(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
+    /// A datagram with PATH_CHALLENGE or PATH_RESPONSE, before anything else: until the address is
+    /// validated, the little that it may get must not go to data.
+    fn transmit_path_validation(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
         self.keys.as_ref()?;
-        let own_challenge = self.path.challenge.as_mut().filter(|c| c.due).map(|challenge| {
-            challenge.due = false;
-            challenge.data
-        });
-        let (addresses, frame, limit) = match own_challenge {
-            Some(data) => {
-                let limit = self.path.amplification_budget();
-                (self.path.addresses, OffPathFrame::Challenge(data), limit)
+        if let Some(challenge) = self.path.challenge.filter(|challenge| challenge.due) {
+            let [small, full] = challenge.data;
+            let limit = self.path.amplification_limit();
+            let data = if limit < u64::from(BASE) { small } else { full };
+            let frame = OffPathFrame::Challenge(data);
+            let owed = OffPath { addresses: self.path.addresses, frame, limit };
+            // Booked on no path: its fate says nothing about the present one.
+            if let Some(transmit) = self.validation_datagram(now, buf, owed, NO_PATH) {
+                if let Some(challenge) = &mut self.path.challenge {
+                    challenge.on_sent(now);
+                }
+                return Some(self.sent(transmit));
             }
-            None => {
-                let owed = self.off_path.pop_front()?;
-                (owed.addresses, owed.frame, owed.limit)
+        }
+        while let Some(mut owed) = self.off_path.pop_front() {
+            if owed.addresses.remote != self.path.addresses.remote {
+                if let Some(transmit) = self.validation_datagram(now, buf, owed, NO_PATH) {
+                    return Some(transmit);
+                }
+                continue;
             }
-        };
-        let on_path = addresses.remote == self.path.addresses.remote;
-        let limit = if on_path { limit.min(self.path.amplification_budget()) } else { limit };
-        // RFC 9000, section 8.2.1: expanded to 1,200 bytes unless the anti-amplification limit
-        // does not permit it.
-        let size = usize::from(BASE).min(usize::try_from(limit).unwrap_or(usize::MAX));
+            // RFC 9000, section 8.2.2: not delayed "unless constrained by congestion control".
+            if self.path.window_room() < owed.limit.min(u64::from(BASE)) {
+                self.off_path.push_front(owed);
+                return None;
+            }
+            owed.limit = owed.limit.min(self.path.amplification_limit());
+            let generation = self.path.generation;
+            if let Some(transmit) = self.validation_datagram(now, buf, owed, generation) {
+                return Some(self.sent(transmit));
+            }
+        }
+        None
+    }
+
+    /// RFC 9000, section 8.2.1: expanded to 1,200 bytes unless the limit does not permit that; nothing
+    /// if not even the frame fits.
+    fn validation_datagram(
+        &mut self,
+        now: Timestamp,
+        buf: &mut [u8],
+        owed: OffPath,
+        generation: u8,
+    ) -> Option<Transmit> {
+        let size = usize::from(BASE).min(usize::try_from(owed.limit).unwrap_or(usize::MAX));
         let buf = buf.get_mut(..size)?;
         let mut draft = self.begin_short(buf)?;
-        match frame {
+        match owed.frame {
             OffPathFrame::Challenge(data) => put_path_challenge(&mut draft.w, data),
             OffPathFrame::Response(data) => put_path_response(&mut draft.w, data),
         }
         draft.pad();
         draft.eliciting = true;
+        let on_path = generation == self.path.generation;
+        let ecn = if on_path { self.path.ecn.codepoint() } else { Ecn::NotEct };
         let built = draft.build();
-        // Booked on no path: its fate says nothing about the present one.
-        self.end_short(now, buf, built, NO_PATH);
-        let transmit = Transmit { addresses, ecn: Ecn::NotEct, len: size, segment: size };
-        Some(if on_path { self.sent(transmit) } else { transmit })
+        self.end_short(now, buf, built, generation);
+        Some(Transmit { addresses: owed.addresses, ecn, len: size, segment: size })
     }
 
     /// A padded PING that tests a larger datagram size (RFC 8899).

@@ -74,6 +74,16 @@ impl Draft<'_> {
         }
     }
 
+    /// Writes a PING if there is room. Returns whether there was.
+    pub(super) fn write_ping(&mut self) -> bool {
+        let fits = self.w.remaining() > 0;
+        if fits {
+            put_ping(&mut self.w);
+            self.eliciting = true;
+        }
+        fits
+    }
+
     /// Fills the packet up with PADDING.
     pub(super) fn pad(&mut self) {
         self.w.fill(0, self.w.remaining());
@@ -168,8 +178,11 @@ impl Connection {
         let (mut stamp, mut ect) = (RateStamp::default(), false);
         if generation == self.path.generation {
             let path = &mut self.path;
-            ect = path.ecn.codepoint() != Ecn::NotEct;
-            path.ecn.on_sent();
+            // Handshake packets are not marked: the peer's counts are per packet number space.
+            if id == SpaceId::Data {
+                ect = path.ecn.codepoint() != Ecn::NotEct;
+                path.ecn.on_sent();
+            }
             if built.eliciting {
                 let number = PacketNumber(built.number);
                 stamp = path.sampler.on_sent(now, path.in_flight);
@@ -235,31 +248,32 @@ impl Connection {
         if self.has_control() {
             self.write_control(draft, ctx);
         }
+        // Each turn ends a unit or the loop.
         while let Some(key) = self.recovery.next_waiting() {
             if draft.eliciting {
                 // Control frames leave in a packet of their own: a copy carries no other content.
                 return;
             }
-            if self.write_unit(now, draft, key, CopyKind::Retransmission) {
-                return;
+            match self.write_unit(now, draft, key, CopyKind::Retransmission) {
+                UnitWritten::Over => {}
+                UnitWritten::Copy | UnitWritten::NoRoom => return,
             }
         }
         if let Some(key) = replica
-            && self.write_replica(now, draft, key)
+            && self.write_replica(now, draft, key) == UnitWritten::Copy
         {
             return;
         }
         self.write_new_data(draft);
     }
 
-    /// Two copies of a unit never leave in one batch: they would be lost together. Returns whether
-    /// anything was written.
+    /// Two copies of a unit never leave in one batch: they would be lost together.
     pub(super) fn write_replica(
         &mut self,
         now: Timestamp,
         draft: &mut Draft<'_>,
         key: UnitKey,
-    ) -> bool {
+    ) -> UnitWritten {
         draft.alone = true;
         self.write_unit(now, draft, key, CopyKind::Replica)
     }
@@ -290,14 +304,13 @@ impl Connection {
 
     /// Writes what is still missing of a unit. Of a retransmission, what does not fit becomes a unit of
     /// its own.
-    /// Returns whether anything was written; if nothing is missing any more, the unit is over.
     fn write_unit(
         &mut self,
         now: Timestamp,
         draft: &mut Draft<'_>,
         key: UnitKey,
         kind: CopyKind,
-    ) -> bool {
+    ) -> UnitWritten {
         let mut content = core::mem::take(&mut self.contents[key.index()]);
         let mut missing = core::mem::take(&mut self.missing);
         missing.clear();
@@ -313,7 +326,7 @@ impl Connection {
             content.clear();
             self.contents[key.index()] = content;
             self.missing = missing;
-            return false;
+            return UnitWritten::Over;
         }
         content.clear();
         let mut kept = content;
@@ -348,14 +361,14 @@ impl Connection {
                 self.set_content(other, rest);
             }
         }
-        let written = draft.eliciting;
         self.contents[key.index()] = kept;
-        if written {
-            draft.kind = PacketKind::Copy(kind);
-            draft.unit = Some(key);
-            self.recovery.on_copy_sent(now, key, kind);
+        if !draft.eliciting {
+            return UnitWritten::NoRoom;
         }
-        written
+        draft.kind = PacketKind::Copy(kind);
+        draft.unit = Some(key);
+        self.recovery.on_copy_sent(now, key, kind);
+        UnitWritten::Copy
     }
 
     /// RFC 9002, section 6.2.4: a probe carries the oldest unfinished unit, else the oldest
@@ -366,14 +379,13 @@ impl Connection {
         }
         while !draft.eliciting
             && let Some(key) = self.recovery.oldest()
-        {
-            self.write_unit(now, draft, key, CopyKind::Probe);
-        }
+            && self.write_unit(now, draft, key, CopyKind::Probe) == UnitWritten::Over
+        {}
         if !draft.eliciting {
             let room = draft.w.remaining().saturating_sub(MIN_STREAM_ROOM);
             if let Some(range) = self.streams.oldest_unacked(room) {
-                if let Some(first_sent) = self.data.ledger.oldest_eliciting() {
-                    self.recovery.on_probed(now, first_sent);
+                if let Some(oldest) = self.data.ledger.oldest_eliciting() {
+                    self.recovery.on_probed(now, oldest.time_sent);
                 }
                 draft.kind = PacketKind::Copy(CopyKind::Probe);
                 self.write_range(draft, &range);
@@ -382,14 +394,16 @@ impl Connection {
             }
         }
         if !draft.eliciting {
-            put_ping(&mut draft.w);
-            draft.eliciting = true;
+            draft.write_ping();
         }
     }
 
-    pub(super) fn write_ack(&mut self, now: Timestamp, draft: &mut Draft<'_>) {
+    /// Acknowledges; the frame leaves `reserved` bytes free for what follows it, with fewer ranges if
+    /// need be.
+    pub(super) fn write_ack(&mut self, now: Timestamp, draft: &mut Draft<'_>, reserved: usize) {
+        let limit = draft.w.remaining().saturating_sub(reserved);
         let received = &mut self.data.received;
-        if let Some(largest) = received.write_ack(now, ACK_DELAY_EXPONENT, &mut draft.w) {
+        if let Some(largest) = received.write_ack(now, ACK_DELAY_EXPONENT, &mut draft.w, limit) {
             self.scratch.push(Token::Ack { largest });
         }
     }
@@ -410,9 +424,8 @@ impl Connection {
 
     fn write_control(&mut self, draft: &mut Draft<'_>, ctx: &mut Context<'_>) {
         self.write_transport_control(draft);
-        if core::mem::take(&mut self.ping_due) {
-            put_ping(&mut draft.w);
-            draft.eliciting = true;
+        if self.ping_due && draft.write_ping() {
+            self.ping_due = false;
         }
         let before = self.scratch.len();
         while draft.w.remaining() >= max_len::NEW_CONNECTION_ID
@@ -442,6 +455,17 @@ impl Connection {
         self.streams.write_control(&mut draft.w, &mut |frame| scratch.push(Token::Control(frame)));
         draft.eliciting |= self.scratch.len() > before;
     }
+}
+
+/// What became of a unit that was to be written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum UnitWritten {
+    /// A copy of it, or of a part of it, is in the packet.
+    Copy,
+    /// The packet has no room for any of it; the unit waits on.
+    NoRoom,
+    /// Nothing of it is missing any more: it is over.
+    Over,
 }
 
 enum Fit {

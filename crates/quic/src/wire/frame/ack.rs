@@ -100,15 +100,22 @@ impl Iterator for AckRanges<'_> {
 
 impl core::iter::FusedIterator for AckRanges<'_> {}
 
-/// Writes an ACK frame with as many of the newest of `ranges` as fit into the room that is left;
-/// `delay` is already shifted by our `ack_delay_exponent`.
+/// Writes an ACK frame with as many of the newest of `ranges` as fit into `limit` bytes and into the
+/// room that is left; `delay` is already shifted by our `ack_delay_exponent`.
 ///
 /// Returns how many ranges it wrote: 0, and nothing written, if there are none or not even the
 /// newest fits.
 ///
 /// # Panics
 /// If a packet number in `ranges`, `delay` or a count is above 2^62 − 1.
-pub fn put_ack(w: &mut Writer<'_>, ranges: &RangeSet, delay: u64, ecn: Option<EcnCounts>) -> usize {
+pub fn put_ack(
+    w: &mut Writer<'_>,
+    ranges: &RangeSet,
+    delay: u64,
+    ecn: Option<EcnCounts>,
+    limit: usize,
+) -> usize {
+    let limit = limit.min(w.remaining());
     let Some(newest) = ranges.last() else { return 0 };
     let (largest, first_len) = (newest.end - 1, newest.end - newest.start - 1);
     let ecn_fields = ecn.map(|ecn| [ecn.ect0, ecn.ect1, ecn.ce]);
@@ -117,7 +124,7 @@ pub fn put_ack(w: &mut Writer<'_>, ranges: &RangeSet, delay: u64, ecn: Option<Ec
         + varint_len(delay)
         + varint_len(first_len)
         + ecn_fields.iter().flatten().map(|&v| varint_len(v)).sum::<usize>();
-    if size + varint_len(0) > w.remaining() {
+    if size + varint_len(0) > limit {
         return 0;
     }
     let pairs = || {
@@ -129,7 +136,7 @@ pub fn put_ack(w: &mut Writer<'_>, ranges: &RangeSet, delay: u64, ecn: Option<Ec
     };
     let fitting = (1u64..).zip(pairs()).take_while(|&(count, (gap, len))| {
         size += varint_len(gap) + varint_len(len);
-        size + varint_len(count) <= w.remaining()
+        size + varint_len(count) <= limit
     });
     let count = fitting.count();
     w.varint(if ecn.is_some() { types::ACK_ECN } else { types::ACK });

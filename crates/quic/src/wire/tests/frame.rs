@@ -185,10 +185,16 @@ fn a_reason_is_cut_to_its_room_between_characters() {
 #[test]
 fn an_ack_of_nothing_or_without_room_writes_nothing() {
     let mut ranges = RangeSet::new();
-    assert_eq!(written(|w| assert_eq!(put_ack(w, &ranges, 0, None), 0)), [0u8; 0]);
+    assert_eq!(written(|w| assert_eq!(put_ack(w, &ranges, 0, None, usize::MAX), 0)), [0u8; 0]);
     ranges.insert(5..9);
-    assert_eq!(written_in(4, |w| assert_eq!(put_ack(w, &ranges, 0, None), 0)), [0u8; 0]);
-    assert_eq!(written_in(5, |w| assert_eq!(put_ack(w, &ranges, 0, None), 1)), [2, 8, 0, 0, 3]);
+    assert_eq!(
+        written_in(4, |w| assert_eq!(put_ack(w, &ranges, 0, None, usize::MAX), 0)),
+        [0u8; 0]
+    );
+    assert_eq!(
+        written_in(5, |w| assert_eq!(put_ack(w, &ranges, 0, None, usize::MAX), 1)),
+        [2, 8, 0, 0, 3]
+    );
 }
 
 #[test]
@@ -242,9 +248,9 @@ proptest! {
         room in 0usize..400,
     ) {
         let ecn = ecn.map(|(ect0, ect1, ce)| EcnCounts { ect0, ect1, ce });
-        let full = written(|w| { put_ack(w, &ranges, delay, ecn); });
+        let full = written(|w| { put_ack(w, &ranges, delay, ecn, usize::MAX); });
         let mut count = 0;
-        let bytes = written_in(room, |w| count = put_ack(w, &ranges, delay, ecn));
+        let bytes = written_in(room, |w| count = put_ack(w, &ranges, delay, ecn, usize::MAX));
         prop_assert_eq!(bytes.is_empty(), count == 0);
         if count == 0 {
             return Ok(());

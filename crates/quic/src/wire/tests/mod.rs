@@ -138,7 +138,7 @@ impl Fields {
             types::PADDING => w.fill(0, 1 + data.len()),
             types::PING => put_ping(w),
             types::ACK | types::ACK_ECN => {
-                assert_eq!(put_ack(w, &self.ranges, *a, self.ecn()), self.ranges.len());
+                assert_eq!(put_ack(w, &self.ranges, *a, self.ecn(), usize::MAX), self.ranges.len());
             }
             types::RESET_STREAM => put_reset_stream(w, self.id(), *b, self.c),
             types::STOP_SENDING => put_stop_sending(w, self.id(), *b),

@@ -1,0 +1,125 @@
+//! Paths that change under a viewer: a NAT's new port, a datagram size that shrinks, ECN.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use units::{Ecn, Timestamp};
+
+use crate::common::{Fate, Pair, Setup, content};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn packets_are_marked_ect_after_the_handshake() {
+    let setup = Setup::new(1);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(1_000_000);
+    pair.connect();
+    pair.ecn_to_client.clear();
+    assert_eq!(pair.download(60 * SECOND), pair.answer);
+    let marked = pair.ecn_to_client.iter().filter(|&&ecn| ecn == Ecn::Ect0).count();
+    assert_eq!(marked, pair.ecn_to_client.len());
+}
+
+#[test]
+fn packets_are_marked_ect_through_reordering_and_on_a_new_path() {
+    let setup = Setup::with_keep_alive(2, Some(Duration::from_millis(50)));
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(3_000_000);
+    // Acknowledgements overtake each other.
+    pair.fate = Box::new(|to_client, number, _| match number % 7 {
+        3 if !to_client => Fate::Late(Duration::from_millis(7)),
+        _ => Fate::Deliver,
+    });
+    pair.connect();
+    assert_eq!(pair.download(60 * SECOND), pair.answer);
+    pair.client_address.set_ip([10, 0, 0, 9].into());
+    pair.run_until(SECOND, |_| false);
+    assert!(pair.connection().is_validated());
+    pair.ecn_to_client.clear();
+    assert_eq!(pair.download(60 * SECOND), pair.answer);
+    let marked = pair.ecn_to_client.iter().filter(|&&ecn| ecn == Ecn::Ect0).count();
+    assert!(10 * marked > 9 * pair.ecn_to_client.len(), "{marked} of {}", pair.ecn_to_client.len());
+}
+
+#[test]
+fn a_datagram_size_that_shrinks_in_mid_stream_is_found_within_a_second() {
+    for delay in [10, 40] {
+        let setup = Setup::with_keep_alive(1, Some(Duration::from_millis(50)));
+        let mut pair = Pair::new(&setup);
+        pair.delay = Duration::from_millis(delay);
+        pair.answer = content(60_000_000);
+        pair.connect();
+        let id = pair.request();
+        let mut got = Vec::new();
+        pair.run_until(SECOND * 5, |pair| {
+            pair.read(id, &mut got);
+            got.len() > 2_000_000
+        });
+        assert_eq!(pair.connection().mtu(), 1_452);
+        pair.max_to_client = 1_300;
+        // What was under way still arrives.
+        pair.run_until(2 * pair.delay, |_| false);
+        pair.read(id, &mut got);
+        let (begin, base) = (pair.now, got.len());
+        let goes_on = pair.run_until(10 * SECOND, |pair| {
+            pair.read(id, &mut got);
+            got.len() > base + 100_000
+        });
+        let stall = pair.now.since(begin);
+        println!("{delay} ms each way: 100 kB after {stall:?}");
+        assert!(goes_on && stall < SECOND, "{stall:?} with {delay} ms");
+        // The search finds its way to what passes.
+        pair.run_until(20 * SECOND, |pair| {
+            pair.read(id, &mut got);
+            false
+        });
+        let mtu = pair.connection().mtu();
+        assert!((1_280..=1_300).contains(&mtu), "{mtu}");
+    }
+}
+
+/// How long the picture stands still after the client's port has changed, when the first `drops`
+/// datagrams to the new port are lost, at a round-trip time of 80 ms.
+fn stall_after_a_new_port(drops: u32) -> Duration {
+    let setup = Setup::with_keep_alive(5, Some(Duration::from_millis(50)));
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(60_000_000);
+    pair.delay = Duration::from_millis(40);
+    pair.connect();
+    let id = pair.request();
+    let mut got = Vec::new();
+    pair.run_until(SECOND / 2, |pair| {
+        pair.read(id, &mut got);
+        false
+    });
+    let moved = Rc::new(RefCell::new(None::<Timestamp>));
+    let dropped = Rc::new(RefCell::new(0u32));
+    let (is_moved, so_far) = (moved.clone(), dropped.clone());
+    pair.fate = Box::new(move |to_client, _, _| {
+        let drop = to_client && is_moved.borrow().is_some() && *so_far.borrow() < drops;
+        *so_far.borrow_mut() += u32::from(drop);
+        if drop { Fate::Drop } else { Fate::Deliver }
+    });
+    pair.client_address.set_port(4_001);
+    *moved.borrow_mut() = Some(pair.now);
+    let begin = pair.now;
+    pair.read(id, &mut got);
+    let base = got.len();
+    let done = pair.run_until(20 * SECOND, |pair| {
+        pair.read(id, &mut got);
+        got.len() > base + 300_000
+    });
+    assert!(done && *dropped.borrow() == drops);
+    pair.now.since(begin)
+}
+
+#[test]
+fn a_new_port_with_lost_datagrams_stalls_for_a_few_round_trips() {
+    for (drops, limit) in [(0, 200), (1, 400), (2, 400), (4, 1_000)] {
+        let stall = stall_after_a_new_port(drops);
+        println!("{drops} datagrams to the new port lost: 300 kB after {stall:?}");
+        assert!(stall < Duration::from_millis(limit), "{drops} lost: {stall:?}");
+    }
+}
