@@ -157,7 +157,13 @@ fn tell_failure(place: &str, failure: Failure) {
     let place = place.to_owned();
     let work = move || {
         let shorter = shortened(bytes, &place);
-        eprintln!("made shorter: {}\nstep by step:", hex(&shorter));
+        eprintln!("made shorter: {}", hex(&shorter));
+        // A file that `MENDCAST_SCHEDULES` can name.
+        let file = std::env::temp_dir().join(format!("schedule-{}", shorter.len()));
+        if std::fs::write(&file, &shorter).is_ok() {
+            eprintln!("written to {}", file.display());
+        }
+        eprintln!("step by step:");
         drive(&shorter, true);
     };
     let named = std::thread::Builder::new().name(QUIET.into());
@@ -173,6 +179,27 @@ fn whatever_comes_connections_keep_their_promises() {
     let seeds = first..first + cases;
     let passed = all_must_pass(seeds.map(|seed| (format!("seed {seed}"), schedule(seed))));
     assert_eq!(passed, cases);
+}
+
+/// Schedules that failed once, and some that reach far: the files of `corpus`, or the file or the
+/// directory that `MENDCAST_SCHEDULES` names.
+#[test]
+fn schedules_that_failed_once_pass() {
+    let corpus = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/schedules/corpus");
+    let place = std::env::var("MENDCAST_SCHEDULES").unwrap_or_else(|_| corpus.into());
+    let place = std::path::Path::new(&place);
+    let mut files: Vec<_> = match std::fs::read_dir(place) {
+        Ok(entries) => entries.map(|entry| entry.expect("an entry").path()).collect(),
+        Err(_) => vec![place.to_owned()],
+    };
+    files.sort();
+    let count = files.len() as u64;
+    assert!(count > 0, "no schedules in {}", place.display());
+    let read = |file: std::path::PathBuf| {
+        let bytes = std::fs::read(&file).expect("a readable file");
+        (file.display().to_string(), bytes)
+    };
+    assert_eq!(all_must_pass(files.into_iter().map(read)), count);
 }
 
 /// Prints how far random schedules get.
