@@ -94,7 +94,8 @@ impl Client {
             sequence: 1,
             server_ids: vec![(0, server_id)],
             active: 0,
-            next: 0,
+            // Behind what was sent in the handshake.
+            next: 100,
             expected: 0,
             received: RangeSet::new(),
             held: RangeSet::new(),

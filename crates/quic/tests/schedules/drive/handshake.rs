@@ -1,20 +1,23 @@
-//! The client's half of an honest handshake, over a network without losses: afterwards the server
-//! has confirmed it, and the 1-RTT packets that it sent meanwhile are handed on.
+//! The client's half of an honest handshake, perhaps over a network that loses some of it: afterwards
+//! the server has confirmed it, and the 1-RTT packets that it sent meanwhile are handed on.
 
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use bytes::Bytes;
 use mendcast_quic as quic;
+use quic::ranges::RangeSet;
 use quic::wire::{
     ConnectionId, Frame, Frames, Header, LongType, PacketType, Writer, expand_packet_number,
-    parse_header, put_crypto, put_long_header,
+    parse_header, put_ack, put_crypto, put_long_header,
 };
 use quic::{Addresses, Endpoint, Event, Handle, Outcome};
 use rustls::Side;
 use rustls::quic::{ClientConnection, KeyChange, Keys, Version};
-use units::{Ecn, Timestamp};
+use units::{Direction, Ecn, StreamId, Timestamp};
 
 use super::memory::counted;
+use super::pattern;
 use super::setup::{Parameters, client_tls};
 
 const TAG: usize = 16;
@@ -25,8 +28,10 @@ struct Level {
     keys: Option<Keys>,
     next: u64,
     expected: u64,
-    sent: u64,
+    /// Handshake bytes received in order, and all that came: what is lost comes again.
     received: u64,
+    /// Packets received.
+    numbers: RangeSet,
 }
 
 /// What the handshake ended with.
@@ -40,6 +45,9 @@ pub struct Established {
     /// UDP payload bytes that the client sent and received.
     pub sent: u64,
     pub received: u64,
+    /// A stream that the application opened before the handshake was confirmed.
+    pub stream: Option<StreamId>,
+    pub written: u64,
 }
 
 struct Handshake<'a> {
@@ -56,15 +64,30 @@ struct Handshake<'a> {
     datagrams: Vec<(Vec<u8>, Ecn)>,
     sent: u64,
     received: u64,
+    /// What the client has said, to be said again if it gets lost.
+    said: Vec<(usize, Vec<u8>)>,
+    /// Number of the next 1-RTT packet.
+    early: u64,
+    /// Whether the application opens a stream as soon as it can, and what it has written.
+    eager: bool,
+    written: u64,
+    /// Of the datagrams of both sides, from the low bit on, which get lost.
+    losses: u32,
+    stream: Option<StreamId>,
 }
 
-/// Goes through a handshake whose flights take `rtt` to and fro.
+/// Rounds of a handshake that goes through losses.
+const ROUNDS: u32 = 200;
+
+/// Goes through a handshake whose flights take `rtt` to and fro. Of the first 31 datagrams those get
+/// lost that have a bit in `losses`; with the last bit the application sends as early as it can.
 pub fn connect(
     server: &mut Endpoint,
     parameters: &Parameters,
     id: &[u8],
     address: SocketAddr,
     rtt: Duration,
+    losses: u32,
 ) -> Established {
     let first_id = [0xd0; 8];
     let suite = rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
@@ -87,15 +110,27 @@ pub fn connect(
         datagrams: Vec::new(),
         sent: 0,
         received: 0,
+        said: Vec::new(),
+        early: 0,
+        eager: losses & 1 << 31 != 0,
+        written: 0,
+        losses: losses & !(1 << 31),
+        stream: None,
     };
+    // A client that loses something repeats it soon enough for every idle time-out.
+    let soon = Duration::from_millis(50);
+    let pause = if losses == 0 { rtt } else { rtt.clamp(soon, 4 * soon) };
     let mut confirmed = false;
-    for _ in 0..4 {
+    for round in 0..ROUNDS {
         handshake.send_flight();
         confirmed |= handshake.take_answers();
         if confirmed {
             break;
         }
-        handshake.now += rtt;
+        confirmed |= handshake.wait(pause);
+        if losses > 0 && round > 0 {
+            handshake.repeat();
+        }
     }
     assert!(confirmed, "an honest handshake ends");
     Established {
@@ -105,6 +140,8 @@ pub fn connect(
         datagrams: handshake.datagrams,
         sent: handshake.sent,
         received: handshake.received,
+        stream: handshake.stream,
+        written: handshake.written,
     }
 }
 
@@ -116,7 +153,8 @@ impl Handshake<'_> {
             let change = self.tls.write_hs(&mut data);
             let over = data.is_empty() && change.is_none();
             if !data.is_empty() && self.level < 2 {
-                self.send(self.level, &data);
+                self.send(self.level, &data, 0);
+                self.said.push((self.level, data));
             }
             match change {
                 Some(KeyChange::Handshake { keys }) => {
@@ -133,13 +171,46 @@ impl Handshake<'_> {
         }
     }
 
+    /// Says everything again, and, when TLS has come to its end, something in a 1-RTT packet.
+    fn repeat(&mut self) {
+        for (place, data) in self.said.clone() {
+            self.send(place, &data, 0);
+        }
+        if self.level == 2 {
+            let mut packet = vec![0x43];
+            packet.extend(self.server_id.as_slice());
+            packet.extend((self.early as u32).to_be_bytes());
+            packet.push(0x01);
+            packet.extend(quic::crypto::null_tag(0));
+            self.early += 1;
+            self.deliver(&mut packet);
+        }
+    }
+
+    /// Lets time pass, timer by timer; whether the handshake is confirmed.
+    fn wait(&mut self, time: Duration) -> bool {
+        let handle = self.handle;
+        let end = self.now + time;
+        let mut confirmed = false;
+        for turn in 0.. {
+            let Some(handle) = handle else { break };
+            let deadline = self.server.connection(handle).and_then(|c| c.deadline());
+            let Some(at) = deadline.filter(|at| *at <= end) else { break };
+            assert!(turn < 1_000, "time stands still in the handshake: {at:?}");
+            self.now = self.now.max(at);
+            counted(|| self.server.handle_timeout(handle, self.now));
+            confirmed |= self.take_answers();
+        }
+        self.now = end;
+        confirmed
+    }
+
     /// Sends handshake bytes with an acknowledgement of everything, in packets of 1,200 bytes.
-    fn send(&mut self, place: usize, data: &[u8]) {
-        for piece in data.chunks(900) {
+    fn send(&mut self, place: usize, data: &[u8], from: u64) {
+        for (count, piece) in data.chunks(900).enumerate() {
             let level = &mut self.levels[place];
-            let (number, offset) = (level.next, level.sent);
+            let (number, offset) = (level.next, from + 900 * count as u64);
             level.next += 1;
-            level.sent += piece.len() as u64;
             let mut buffer = [0; 1_200];
             let mut w = Writer::new(&mut buffer[..1_200 - TAG]);
             let ty = [LongType::Initial, LongType::Handshake][place];
@@ -148,10 +219,7 @@ impl Handshake<'_> {
             let number_at = w.position();
             w.u32(number as u32);
             let payload_at = w.position();
-            if let Some(largest) = level.expected.checked_sub(1) {
-                // Largest, delay, no further ranges, all below.
-                [0x02, largest, 0, 0, largest].into_iter().for_each(|v| w.varint(v));
-            }
+            put_ack(&mut w, &level.numbers, 0, None, 1_000);
             put_crypto(&mut w, offset, piece);
             w.fill(0, w.remaining());
             w.set_varint2(length_at, (1_200 - number_at) as u64);
@@ -170,7 +238,17 @@ impl Handshake<'_> {
         }
     }
 
+    /// Whether the next datagram gets lost.
+    fn is_lost(&mut self) -> bool {
+        let lost = self.losses & 1 == 1;
+        self.losses >>= 1;
+        lost
+    }
+
     fn deliver(&mut self, datagram: &mut [u8]) {
+        if self.is_lost() {
+            return;
+        }
         self.sent += datagram.len() as u64;
         let addresses = Addresses { remote: self.address, local: None };
         let (server, now) = (&mut *self.server, self.now);
@@ -186,11 +264,21 @@ impl Handshake<'_> {
 
     /// Takes what the server sends; whether the handshake is confirmed.
     fn take_answers(&mut self) -> bool {
-        let handle = self.handle.expect("the first Initial is accepted");
+        let Some(handle) = self.handle else { return false };
         let mut confirmed = false;
         while let Some(event) = counted(|| self.server.poll_event(handle)) {
             confirmed |= event == Event::Connected;
             assert!(!matches!(event, Event::Closed(_)), "an honest handshake fails: {event:?}");
+            if event == Event::Ready && self.eager {
+                let connection = self.server.connection(handle).expect("open");
+                self.stream = counted(|| connection.open(Direction::Unidirectional));
+            }
+        }
+        if let (false, Some(id)) = (confirmed, self.stream) {
+            let connection = self.server.connection(handle).expect("open");
+            let data = Bytes::from_static(pattern(self.written, 3_000));
+            self.written += 3_000;
+            counted(|| connection.write(id, data)).expect("an open stream");
         }
         let mut buffer = vec![0; 20_000];
         let (now, mut datagrams) = (self.now, Vec::new());
@@ -199,7 +287,14 @@ impl Handshake<'_> {
             let pieces = buffer[..sent.len].chunks(sent.segment);
             datagrams.extend(pieces.map(|datagram| (datagram.to_vec(), sent.ecn)));
         }
+        // RFC 9000, section 8.1: a Handshake packet proves the address.
+        let (sent, received) = (self.sent, self.received);
+        let proved = self.levels[1].next > 0;
+        assert!(proved || received <= 3 * sent, "{received} bytes for {sent} in the handshake");
         for (mut datagram, ecn) in datagrams {
+            if self.is_lost() {
+                continue;
+            }
             if datagram[0] & 0x80 == 0 {
                 self.datagrams.push((datagram, ecn));
             } else {
@@ -240,15 +335,18 @@ impl Handshake<'_> {
         let (header, payload) = packet.split_at_mut(number_at + len);
         let plain = keys.packet.decrypt_in_place(number, header, payload).expect("authentic");
         level.expected = level.expected.max(number + 1);
+        level.numbers.insert(number..number + 1);
         let ty = [PacketType::Initial, PacketType::Handshake][place];
         for frame in Frames::new(plain) {
             let frame = frame.expect("the server's frames are well formed");
             assert!(frame.allowed_in(ty), "{frame:?} in {ty:?}");
             if let Frame::Crypto { offset, data } = frame
-                && offset == level.received
+                && offset <= level.received
+                && offset + data.len() as u64 > level.received
             {
-                level.received += data.len() as u64;
-                self.tls.read_hs(data).expect("the server's handshake is in order");
+                let new = &data[(level.received - offset) as usize..];
+                level.received += new.len() as u64;
+                self.tls.read_hs(new).expect("the server's handshake is in order");
             }
         }
         // What was read may bring the keys that the next packet of the datagram needs.

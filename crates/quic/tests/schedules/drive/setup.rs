@@ -143,6 +143,9 @@ pub struct Setup {
     pub profile: u8,
     /// Round-trip time of the handshake.
     pub rtt: Duration,
+    /// Which of the first datagrams of the handshake get lost: few enough for it to end in time; and
+    /// whether the application sends early (the last bit).
+    pub handshake_losses: u32,
     /// Pieces of 60,000 bytes that the client has asked for before the first step.
     pub download: u8,
     /// At the end the client does all that it can, and the server must then get everything through.
@@ -188,8 +191,16 @@ impl Setup {
         transport.scheme = Arc::new(move || scheme(which, seed));
         Self {
             profile: first & 0x0f,
-            rtt: script.pick(&[ms(0), ms(1), ms(20), ms(80), ms(300), ms(2_000)]),
+            rtt: script.pick(&[ms(0), ms(1), ms(20), ms(80), ms(300), ms(900)]),
             heals: first & 0x10 == 0,
+            handshake_losses: match script.byte() {
+                0..=199 => 0,
+                _ => {
+                    let place = |script: &mut Script<'_>| 1 << script.below(12);
+                    let losses = place(script) | place(script) | place(script);
+                    losses | u32::from(script.byte() & 1) << 31
+                }
+            },
             download: script.pick(&[0, 1, 5]),
             parameters: Parameters::read(script),
             transport,

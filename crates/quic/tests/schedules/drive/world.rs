@@ -121,7 +121,14 @@ impl World {
             Some(Arc::new(move |_, _, _| Some(Box::new(Bookkeeper(books.clone())))));
         let mut server = Endpoint::new(setup.endpoint(), [3; 32]);
         let id = client_id(0, setup.parameters.id_len);
-        let done = handshake::connect(&mut server, &setup.parameters, &id, HOME, setup.rtt);
+        let done = handshake::connect(
+            &mut server,
+            &setup.parameters,
+            &id,
+            HOME,
+            setup.rtt,
+            setup.handshake_losses,
+        );
         let mut client = Client::new(
             setup.parameters.clone(),
             setup.transport.limits.max_streams_bidi,
@@ -142,8 +149,8 @@ impl World {
             losses: 0,
             turn: 0,
             congested: false,
-            streams: Vec::new(),
-            written: HashMap::new(),
+            streams: done.stream.into_iter().collect(),
+            written: done.stream.map(|id| (id, done.written)).into_iter().collect(),
             given_up: HashSet::new(),
             alive: Arc::default(),
             from: HashMap::from([(HOME, done.sent)]),
