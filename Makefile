@@ -11,12 +11,14 @@
 #   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
 #                 a point (two hours of CPU time), and writes docs/results.md
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
-#   make lint     formatting, clippy and documentation, with warnings as errors
+#   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
+#   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
+#   make lint     formatting, clippy, documentation and conformance, with warnings as errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e interop bench bench-edge soak fuzz lab web lint need-cargo need-cc pages
+.PHONY: demo test e2e interop bench bench-edge soak fuzz lab web conformance h3spec lint need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -87,7 +89,18 @@ web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }
 	cd web && npm ci --ignore-scripts --no-audit --no-fund && npm run --silent build
 
+conformance:
+	@conformance/check --write $(if $(LIST),--list $(LIST))
+
+h3spec: export MENDCAST_ROWS := $(abspath out/conformance)
+h3spec: need-cargo need-cc
+	mkdir -p $(MENDCAST_ROWS)
+	$(CARGO) test --locked -p mendcast-quic --test hostile h3spec
+	$(CARGO) test --locked -p mendcast-http3 --test h3spec
+	conformance/check --write --rows $(MENDCAST_ROWS)
+
 lint: need-cargo need-cc
+	conformance/check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked

@@ -214,6 +214,11 @@ pub trait Controller: fmt::Debug + Send {
     /// Congestion is signalled.
     fn on_congestion_event(&mut self, event: &CongestionEvent);
 
+    /// Every packet whose loss raised the last [`CongestionKind::Loss`] has arrived after all: they were
+    /// reordered or delayed. A controller that keeps what it had before takes it back (RFC 9438,
+    /// section 4.9); the others need not answer.
+    fn on_spurious_congestion(&mut self, _now: Timestamp) {}
+
     /// Bytes that may be in flight.
     fn window(&self) -> u64;
 

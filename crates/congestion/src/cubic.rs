@@ -40,6 +40,16 @@ struct Epoch {
     w_est: f64,
 }
 
+/// What a congestion event has changed.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    window: f64,
+    ssthresh: f64,
+    w_max: f64,
+    prior_window: f64,
+    epoch: Option<Epoch>,
+}
+
 /// CUBIC with HyStart++.
 #[derive(Clone, Debug)]
 pub struct Cubic {
@@ -56,6 +66,8 @@ pub struct Cubic {
     /// When the current or last recovery period began.
     recovery_start: Option<Timestamp>,
     in_recovery: bool,
+    /// The state before the last congestion event, as long as it can be taken back.
+    before: Option<Before>,
     hystart: HyStart,
     next: PacketNumber,
     /// Smoothed round trip, or the one that [`Controller::start`] supposes.
@@ -76,6 +88,7 @@ impl Cubic {
             epoch: None,
             recovery_start: None,
             in_recovery: false,
+            before: None,
             hystart: HyStart::default(),
             next: PacketNumber(0),
             rtt: None,
@@ -195,6 +208,10 @@ impl Controller for Cubic {
         if self.recovery_start.is_none_or(|start| event.largest_lost_sent_time > start) {
             self.recovery_start = Some(event.now);
             self.in_recovery = true;
+            let Self { window, ssthresh, w_max, prior_window, epoch, .. } = *self;
+            let undoable = event.kind == CongestionKind::Loss;
+            self.before =
+                undoable.then_some(Before { window, ssthresh, w_max, prior_window, epoch });
             // RFC 9438, section 4.7: fast convergence leaves room for newcomers.
             self.w_max = if self.window < self.w_max {
                 self.window * (1.0 + BETA) / 2.0
@@ -215,12 +232,30 @@ impl Controller for Cubic {
             // RFC 9002, section 7.6.2: "the sender's congestion window MUST be reduced to the
             // minimum congestion window". RFC 9438, section 4.8: the next curve starts flat.
             self.window = self.minimum();
+            self.before = None;
             self.start_rate = StartRate::default();
             self.w_max = 0.0;
             self.epoch = None;
             self.recovery_start = None;
             self.in_recovery = false;
         }
+    }
+
+    /// RFC 9438, section 4.9.2: what the event has changed is restored, unless the window is larger by
+    /// now.
+    fn on_spurious_congestion(&mut self, now: Timestamp) {
+        let Some(before) = self.before.take() else { return };
+        self.in_recovery = false;
+        if before.window <= self.window {
+            return;
+        }
+        let Before { window, ssthresh, w_max, prior_window, mut epoch } = before;
+        // The curve goes on where it was: the time of the recovery does not count.
+        if let Some(epoch) = &mut epoch {
+            epoch.counted_to = now;
+        }
+        (self.window, self.ssthresh, self.w_max) = (window, ssthresh, w_max);
+        (self.prior_window, self.epoch) = (prior_window, epoch);
     }
 
     fn window(&self) -> u64 {
@@ -237,6 +272,7 @@ impl Controller for Cubic {
 
     fn start(&mut self, start: Start) {
         self.ssthresh = f64::INFINITY;
+        self.before = None;
         self.hystart = HyStart::default();
         self.epoch = None;
         self.w_max = 0.0;

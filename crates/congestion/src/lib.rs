@@ -10,10 +10,11 @@
 //! | a packet that counts in flight is sent | [`RateSampler::on_sent`] (keep the stamp), [`Controller::on_sent`], [`Pacer::consumed`] |
 //! | an ACK newly acknowledges packets | [`RateSampler::on_acked`] for each; loss detection and its calls (next row); [`RateSampler::finish_batch`]; one [`Controller::on_ack`] |
 //! | packets are declared lost, by an ACK or a timer | [`Controller::on_packets_lost`] always; [`Controller::on_congestion_event`] when the loss is a signal |
+//! | all losses behind a signal turn out to be none | [`Controller::on_spurious_congestion`] |
 //! | nothing is left to send while the window has room | [`RateSampler::set_app_limited`] |
 //!
 //! Copies of lost data are ordinary packets in all of this. Only the ACK of a packet that was
-//! already declared lost is spurious, and is reported to nobody in this crate.
+//! already declared lost is spurious: it counts as delivered for nobody in this crate.
 
 #![forbid(unsafe_code)]
 

@@ -20,7 +20,8 @@ pub enum RetryPolicy {
     Never,
     /// Always, unless the client brings a valid token.
     Always,
-    /// When more than this many handshakes are under way.
+    /// While more handshakes than this begin in a second without proof of an address, or eight times as
+    /// many are unfinished: a flood from forged addresses then costs no state.
     Above(u32),
 }
 

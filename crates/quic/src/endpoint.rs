@@ -16,14 +16,21 @@ use crate::wire::{
     TransportErrorCode as Code, VERSION_1, Writer, parse_header, put_connection_close,
     put_long_header, put_packet_number, put_retry, version_negotiation,
 };
+use core::time::Duration;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use units::{Ecn, Timestamp};
 
-/// Stateless resets and Version Negotiation packets sent per second at most: they answer
+/// Stateless resets, and as many Version Negotiation packets, sent per second at most: they answer
 /// unauthenticated datagrams.
 const STATELESS_PER_SECOND: u32 = 1_000;
+/// How long a client's own first destination ID leads to its connection when the handshake is over: a
+/// late copy of its first packet would open another connection.
+const FIRST_ID_LINGERS: Duration = Duration::from_secs(3);
+/// Handshakes without proof of an address that may be unfinished before [`RetryPolicy::Above`] asks for
+/// one, as a multiple of those that may begin in a second.
+const UNFINISHED_PER_BEGUN: usize = 8;
 /// Smallest and usual size of a stateless reset (RFC 9000, section 10.3).
 const MIN_RESET: usize = 21;
 const RESET: usize = 41;
@@ -109,18 +116,59 @@ impl EndpointStats {
     }
 }
 
+/// A client's own first destination ID.
+#[derive(Clone, Copy)]
+struct FirstId {
+    id: ConnectionId,
+    /// The handshake is under way.
+    is_early: bool,
+}
+
+/// How often something happened in the present second.
+#[derive(Clone, Copy, Default)]
+struct PerSecond {
+    second: u64,
+    count: u32,
+}
+
+impl PerSecond {
+    /// The count of the second of `now`.
+    fn at(&mut self, now: Timestamp) -> &mut u32 {
+        let second = now.as_nanos() / 1_000_000_000;
+        if self.second != second {
+            *self = Self { second, count: 0 };
+        }
+        &mut self.count
+    }
+
+    /// Counts once more, up to `limit`. Returns whether there was room.
+    fn take(&mut self, now: Timestamp, limit: u32) -> bool {
+        let count = self.at(now);
+        let has_room = *count < limit;
+        *count += u32::from(has_room);
+        has_room
+    }
+}
+
 /// All connections of one socket loop.
 pub struct Endpoint {
     config: EndpointConfig,
     rng: ChaCha12Rng,
     connections: Vec<Option<Box<Connection>>>,
     free: Vec<u32>,
-    /// By the clients' own first destination IDs, until they use ours.
+    /// By the clients' own first destination IDs, until some time after the handshake.
     first_ids: HashMap<ConnectionId, u32>,
-    /// Which of those belongs to which place, to remove it.
-    handshakes: HashMap<u32, ConnectionId>,
+    /// Which of those belongs to which place, to remove it, and whether the handshake goes on.
+    places_of_ids: HashMap<u32, FirstId>,
+    /// IDs of finished handshakes, by the time to forget them.
+    lingering_ids: VecDeque<(Timestamp, u32, ConnectionId)>,
+    /// Handshakes that are not finished.
+    unfinished: usize,
+    /// Handshakes without proof of the client's address that began this second.
+    unproven: PerSecond,
     token_log: SingleUseLog,
-    stateless: (u64, u32),
+    resets: PerSecond,
+    negotiations: PerSecond,
     stats: EndpointStats,
 }
 
@@ -134,8 +182,12 @@ impl Endpoint {
             connections: Vec::new(),
             free: Vec::new(),
             first_ids: HashMap::new(),
-            handshakes: HashMap::new(),
-            stateless: (0, 0),
+            places_of_ids: HashMap::new(),
+            lingering_ids: VecDeque::new(),
+            unfinished: 0,
+            unproven: PerSecond::default(),
+            resets: PerSecond::default(),
+            negotiations: PerSecond::default(),
             stats: EndpointStats::default(),
             config,
         }
@@ -221,7 +273,7 @@ impl Endpoint {
                 if datagram.len() < usize::from(BASE) {
                     return Outcome::Dropped(DropReason::SmallInitial);
                 }
-                if !self.may_answer(now) {
+                if !self.negotiations.take(now, STATELESS_PER_SECOND) {
                     return Outcome::Dropped(DropReason::RateLimited);
                 }
                 reply.clear();
@@ -235,6 +287,9 @@ impl Endpoint {
         if let Some((index, local_id)) = self.find(&dcid) {
             self.deliver(now, index, addresses, ecn, local_id, datagram);
             return Outcome::Connection(Handle(index));
+        }
+        if let Some(core) = self.other_core(&dcid) {
+            return Outcome::Foreign(core);
         }
         match long {
             None => self.answer_unknown(now, &dcid, datagram.len(), reply),
@@ -270,23 +325,47 @@ impl Endpoint {
         let mut ctx = Context { rng, keys: &config.keys };
         connection.on_datagram(now, addresses, ecn, local_id, datagram, &mut ctx);
         if !connection.is_early() {
-            self.forget_first_id(index);
+            self.on_handshake_over(now, index);
+        }
+    }
+
+    /// The handshake in this place is finished: the client's own first ID is forgotten some time later.
+    fn on_handshake_over(&mut self, now: Timestamp, index: u32) {
+        if let Some(first) = self.places_of_ids.get_mut(&index)
+            && core::mem::take(&mut first.is_early)
+        {
+            self.unfinished -= 1;
+            self.lingering_ids.push_back((now + FIRST_ID_LINGERS, index, first.id));
         }
     }
 
     fn forget_first_id(&mut self, index: u32) {
-        if let Some(id) = self.handshakes.remove(&index) {
+        if let Some(FirstId { id, is_early }) = self.places_of_ids.remove(&index) {
             self.first_ids.remove(&id);
+            self.unfinished -= usize::from(is_early);
         }
     }
 
-    fn may_answer(&mut self, now: Timestamp) -> bool {
-        let second = now.as_nanos() / 1_000_000_000;
-        if self.stateless.0 != second {
-            self.stateless = (second, 0);
+    /// Forgets the first IDs whose time is over.
+    fn forget_old_ids(&mut self, now: Timestamp) {
+        while let Some(&(_, index, id)) = self.lingering_ids.front().filter(|old| old.0 <= now) {
+            self.lingering_ids.pop_front();
+            // The place may have another tenant.
+            if self.places_of_ids.get(&index).is_some_and(|first| first.id == id) {
+                self.forget_first_id(index);
+            }
         }
-        self.stateless.1 += 1;
-        self.stateless.1 <= STATELESS_PER_SECOND
+    }
+
+    /// The other core of this server that a connection ID of ours names, in a packet of any kind: a
+    /// client's address may change during the handshake as well.
+    fn other_core(&self, dcid: &ConnectionId) -> Option<u8> {
+        let id = <&[u8; LOCAL_LEN]>::try_from(dcid.as_slice()).ok()?;
+        let plain = self.config.keys.cids().decode(id);
+        let elsewhere = plain.server == self.config.server_id
+            && plain.core != self.config.core
+            && plain.slot < MAX_SLOT;
+        elsewhere.then_some(plain.core)
     }
 
     /// A 1-RTT packet that names no connection of this endpoint.
@@ -306,15 +385,12 @@ impl Endpoint {
         if plain.server != self.config.server_id {
             return Outcome::Dropped(DropReason::UnknownConnection);
         }
-        if plain.core != self.config.core && plain.slot < MAX_SLOT {
-            return Outcome::Foreign(plain.core);
-        }
         // RFC 9000, section 10.3: a stateless reset is smaller than what it answers, so that two
         // endpoints cannot answer each other for ever.
         if size <= MIN_RESET {
             return Outcome::Dropped(DropReason::UnknownConnection);
         }
-        if !self.may_answer(now) {
+        if !self.resets.take(now, STATELESS_PER_SECOND) {
             return Outcome::Dropped(DropReason::RateLimited);
         }
         let len = RESET.min(size - 1);
@@ -352,10 +428,17 @@ impl Endpoint {
         let retry = match self.config.retry {
             RetryPolicy::Never => false,
             RetryPolicy::Always => true,
-            RetryPolicy::Above(limit) => self.handshakes.len() >= limit as usize,
+            RetryPolicy::Above(limit) => {
+                *self.unproven.at(now) >= limit
+                    || self.unfinished >= limit as usize * UNFINISHED_PER_BEGUN
+            }
         };
-        // Under a flood, the cheapest answer comes first.
-        if retry && token.is_empty() {
+        let lifetime = self.config.token_lifetime.as_secs();
+        let token = (!token.is_empty()).then(|| {
+            open_token(&self.config.keys, token, remote, dcid.as_slice(), unix_now, lifetime)
+        });
+        // Under a flood, the cheapest answer comes first; a token that is none changes nothing.
+        if retry && matches!(token, None | Some(Token::Invalid(InvalidToken::NotOurs))) {
             return self.retry(remote, &dcid, &scid, unix_now, reply);
         }
         // State is made, and a token used up, only by packets that authenticate: a copy,
@@ -364,12 +447,11 @@ impl Endpoint {
         if !opens(&dcid, &mut copy, pn_offset) {
             return Outcome::Dropped(DropReason::Decrypt);
         }
-        let lifetime = self.config.token_lifetime.as_secs();
         let mut original_dcid = None;
         let mut token_use = TokenUse::None;
         let mut own = None;
-        if !token.is_empty() {
-            match open_token(&self.config.keys, token, remote, unix_now, lifetime) {
+        if let Some(token) = token {
+            match token {
                 Token::Retry(retry) => match ConnectionId::new(&retry.original_dcid) {
                     Some(id) => {
                         original_dcid = Some(id);
@@ -430,8 +512,11 @@ impl Endpoint {
         let mut ctx = Context { rng: &mut self.rng, keys: &self.config.keys };
         let connection = Connection::accept(now, accepted, &mut ctx);
         self.connections[slot as usize] = Some(Box::new(connection));
+        self.forget_old_ids(now);
         self.first_ids.insert(dcid, slot);
-        self.handshakes.insert(slot, dcid);
+        self.places_of_ids.insert(slot, FirstId { id: dcid, is_early: true });
+        self.unfinished += 1;
+        *self.unproven.at(now) += u32::from(!validated);
         self.stats.accepted += 1;
         self.deliver(now, slot, addresses, ecn, 0, datagram);
         Outcome::Accepted(Handle(slot))
@@ -457,7 +542,7 @@ impl Endpoint {
             return Outcome::Dropped(DropReason::Full);
         };
         let token = RetryToken { original_dcid: dcid.as_slice().to_vec(), issued: unix_now };
-        let token = token.seal(&self.config.keys, remote, &mut self.rng);
+        let token = token.seal(&self.config.keys, remote, new_scid.as_slice(), &mut self.rng);
         reply.clear();
         put_retry(reply, scid, &new_scid, &token, self.rng.next_u32() as u8);
         let tag: [u8; RETRY_INTEGRITY_TAG_LEN] = retry_tag(dcid.as_slice(), reply);
@@ -510,8 +595,11 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, handle: Handle, now: Timestamp) {
         if let Some(connection) = self.connection(handle) {
             connection.on_timeout(now);
-            if !connection.is_early() || !connection.is_alive() {
+            let (is_early, is_alive) = (connection.is_early(), connection.is_alive());
+            if !is_alive {
                 self.forget_first_id(handle.0);
+            } else if !is_early {
+                self.on_handshake_over(now, handle.0);
             }
         }
     }

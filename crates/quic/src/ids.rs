@@ -4,6 +4,7 @@
 //! owner is found, and a forged one refused, without a table.
 
 use crate::crypto::{CidCipher, CidPlain};
+use crate::ranges::RangeSet;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code};
 use std::collections::VecDeque;
 
@@ -15,6 +16,8 @@ const ISSUED: u64 = 3;
 const WINDOW: u64 = u64::BITS as u64;
 /// IDs of the peer that we store (our active_connection_id_limit).
 pub(crate) const REMOTE_LIMIT: usize = 4;
+/// Runs of sequence numbers that a peer's IDs may come in; honest ones count up.
+const MAX_SEEN: usize = 32;
 /// RETIRE_CONNECTION_ID frames that may wait to be acknowledged: a peer that makes us retire more
 /// is attacking (RFC 9000, section 5.1.2).
 const MAX_RETIRING: usize = 16;
@@ -43,21 +46,24 @@ impl LocalIds {
 
     /// The ID with this sequence number.
     pub(crate) fn get(&self, sequence: u64, cipher: &CidCipher) -> ConnectionId {
-        let plain = CidPlain { sequence: sequence as u8, ..self.plain };
-        ConnectionId::new(&cipher.encode(&plain)).unwrap_or(ConnectionId::EMPTY)
+        ConnectionId::new(&cipher.encode(&self.plain_of(sequence))).unwrap_or(ConnectionId::EMPTY)
+    }
+
+    /// The low byte of the sequence number stands in the ID; what is above it moves the nonce on, so
+    /// that no ID is "issued more than once on the same connection" (RFC 9000, section 5.1).
+    fn plain_of(&self, sequence: u64) -> CidPlain {
+        let nonce = self.plain.nonce.wrapping_add(sequence >> 8);
+        CidPlain { sequence: sequence as u8, nonce, ..self.plain }
     }
 
     /// The full sequence number of a decrypted ID, if it is one of ours in force.
     #[inline]
     pub(crate) fn accept(&self, plain: &CidPlain) -> Option<u64> {
-        let ours = CidPlain { sequence: plain.sequence, ..self.plain };
-        if *plain != ours {
-            return None;
-        }
         // Numbers in force are less than WINDOW apart, so the low byte is enough.
         let ahead = plain.sequence.wrapping_sub(self.retired_below as u8);
         let sequence = self.retired_below + u64::from(ahead);
-        (sequence < self.next && !self.is_retired(sequence)).then_some(sequence)
+        let is_ours = *plain == self.plain_of(sequence);
+        (is_ours && sequence < self.next && !self.is_retired(sequence)).then_some(sequence)
     }
 
     fn is_retired(&self, sequence: u64) -> bool {
@@ -156,6 +162,8 @@ pub(crate) struct RemoteId {
 pub(crate) struct RemoteIds {
     pub active: RemoteId,
     spare: Vec<RemoteId>,
+    /// Sequence numbers that were given to us, from `retire_prior_to` on.
+    seen: RangeSet,
     retire_prior_to: u64,
     due: VecDeque<u64>,
     /// RETIRE_CONNECTION_ID frames sent and not yet acknowledged.
@@ -168,6 +176,7 @@ impl RemoteIds {
         Self {
             active: RemoteId { sequence: 0, id, reset_token: None },
             spare: Vec::new(),
+            seen: RangeSet::new(),
             retire_prior_to: 0,
             due: VecDeque::new(),
             retiring: 0,
@@ -193,7 +202,17 @@ impl RemoteIds {
                 return Err(violation("gives a connection ID twice, differently"));
             }
         }
+        if self.seen.contains(new.sequence) {
+            // The frame was sent again, and we have retired the ID meanwhile.
+            return Ok(());
+        }
         self.retire_prior_to = self.retire_prior_to.max(retire_prior_to);
+        self.seen.insert(new.sequence..new.sequence + 1);
+        self.seen.remove(0..self.retire_prior_to);
+        if self.seen.len() > MAX_SEEN {
+            let reason = "gives connection IDs with gaps between their sequence numbers";
+            return Err(TransportError::new(Code::CONNECTION_ID_LIMIT_ERROR, 0x18, reason));
+        }
         if new.sequence < self.retire_prior_to {
             self.retire(new.sequence)?;
         } else {

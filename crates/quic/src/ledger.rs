@@ -182,7 +182,7 @@ pub(crate) struct Ledger {
     settled: u64,
     /// Packets declared lost that the deque has moved on from, by number, and until when they are known.
     /// Ordered, so that an acknowledgement of any of them costs no look at the others.
-    lost: BTreeMap<u64, (Timestamp, SentPacket)>,
+    lost: BTreeMap<u64, (Timestamp, Box<SentPacket>)>,
     tokens: Vec<Vec<Token>>,
     free_tokens: Vec<u32>,
     pub largest_acked: Option<u64>,
@@ -443,7 +443,7 @@ impl Ledger {
                 Fate::Acked => {}
                 Fate::Lost => {
                     let record = *front;
-                    self.lost.insert(self.base, (now + keep, record));
+                    self.lost.insert(self.base, (now + keep, Box::new(record)));
                 }
             }
             self.records.pop_front();

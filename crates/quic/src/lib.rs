@@ -23,6 +23,7 @@ mod path;
 pub mod qlog;
 pub mod ranges;
 mod received;
+mod reordering;
 mod rtt;
 pub mod streams;
 pub mod wire;

@@ -5,6 +5,7 @@
 use crate::config::TransportConfig;
 use crate::ecn::EcnState;
 use crate::mtud::Mtud;
+use crate::reordering::Reordering;
 use crate::rtt::Rtt;
 use congestion::{Cap, Controller, Pacer, RateSampler, RttSnapshot, burst};
 use core::time::Duration;
@@ -73,6 +74,7 @@ pub(crate) struct Path {
     pub limited: bool,
     pub mtud: Mtud,
     pub ecn: EcnState,
+    pub reordering: Reordering,
     pub challenge: Option<Challenge>,
 }
 
@@ -99,6 +101,7 @@ impl Path {
             limited: false,
             mtud: Mtud::new(config.initial_mtu, config.max_mtu),
             ecn: EcnState::new(config.ecn),
+            reordering: Reordering::default(),
             challenge: None,
         }
     }

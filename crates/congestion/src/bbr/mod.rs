@@ -421,6 +421,13 @@ impl Controller for Bbr {
         }
     }
 
+    fn on_spurious_congestion(&mut self, _now: Timestamp) {
+        if self.recovery.is_active() {
+            self.recovery = Recovery::NONE;
+            self.restore_window();
+        }
+    }
+
     fn window(&self) -> u64 {
         self.cap.window(self.window, self.min_pipe_window())
     }

@@ -202,3 +202,22 @@ fn a_new_path_starts_anew_under_the_old_cap() {
     assert_eq!(c.window(), 12_000);
     assert_eq!(c.snapshot().ssthresh, None);
 }
+
+#[test]
+fn an_event_whose_losses_were_none_is_taken_back() {
+    let mut c = Cubic::new(MTU);
+    c.start(Start { window: Some(400 * 1_200), ..Start::default() });
+    c.on_congestion_event(&event(at(1_000), at(950), CongestionKind::Loss));
+    let now = acknowledge(&mut c, at(1_060), Duration::from_secs(3));
+    let (window, snapshot) = (c.window(), c.snapshot());
+    c.on_congestion_event(&event(now, now - RTT, CongestionKind::Loss));
+    assert!(c.window() < window);
+    c.on_spurious_congestion(now + RTT);
+    assert_eq!((c.window(), c.snapshot().ssthresh), (window, snapshot.ssthresh));
+    assert_eq!(c.snapshot().state, "congestion_avoidance");
+    // Once.
+    c.on_congestion_event(&event(now + 2 * RTT, now + RTT, CongestionKind::Ecn));
+    let cut = c.window();
+    c.on_spurious_congestion(now + 3 * RTT);
+    assert_eq!(c.window(), cut, "marks are genuine");
+}

@@ -145,6 +145,8 @@ impl Owners<'_> {
 struct LossPass {
     bytes: u64,
     packets: u64,
+    /// Of these, packets whose loss signals congestion.
+    signals: u32,
     /// Number and time of the newest lost packet whose loss signals congestion.
     newest: Option<(u64, Timestamp)>,
     persistent: Option<Duration>,
@@ -163,6 +165,10 @@ struct AckPass {
     bytes: u64,
     marked: u32,
     spurious: u64,
+    /// Of these, the one with the lowest number, and when it was sent.
+    latest: Option<(u64, Timestamp)>,
+    /// All that raised a congestion event turned out to be none.
+    void: bool,
     mtu: Option<u16>,
     newest: Option<(u64, Timestamp)>,
     any_new: bool,
@@ -196,7 +202,9 @@ impl Connection {
         if !pass.any_new {
             return Ok(());
         }
-        self.stats.spurious_losses += pass.spurious;
+        if pass.spurious > 0 {
+            self.on_spurious_losses(now, ack.largest, &pass);
+        }
         if let (Some(sent), true) = (pass.rtt_sample, pass.any_eliciting) {
             self.path.rtt.update(now, now.since(sent), self.ack_delay(id, ack.delay));
         }
@@ -242,6 +250,21 @@ impl Connection {
         self.tick_recovery(now);
         self.observe_metrics(now);
         Ok(())
+    }
+
+    /// Packets that had been declared lost were acknowledged: the thresholds of loss detection were too
+    /// strict for this path.
+    fn on_spurious_losses(&mut self, now: Timestamp, largest: u64, pass: &AckPass) {
+        self.stats.spurious_losses += pass.spurious;
+        let path = &mut self.path;
+        if let Some((number, sent)) = pass.latest {
+            let (behind, rtt) = (largest - number, path.rtt.conservative());
+            path.reordering.on_spurious(&self.config.detection, behind, now.since(sent), rtt);
+        }
+        if pass.void {
+            self.stats.congestion_undone += 1;
+            path.controller.on_spurious_congestion(now);
+        }
     }
 
     /// An acknowledgement has been taken: what it finished is counted, and a decision interval may end.
@@ -346,9 +369,10 @@ impl Connection {
 
     fn thresholds(&self) -> Thresholds {
         let rtt = &self.path.rtt;
+        let rules = self.path.reordering.adapt(self.config.detection);
         Thresholds {
-            packets: self.config.detection.packets,
-            time: match self.config.detection.time {
+            packets: rules.packets,
+            time: match rules.time {
                 TimeRule::SinceSent { eighths } => {
                     Patience::Since(rtt.conservative() * eighths / 8)
                 }
@@ -384,8 +408,10 @@ impl Connection {
         if let Some((number, sent)) = pass.newest {
             let pto = self.path.rtt.pto_base() + self.peer.max_ack_delay;
             let persistent = pass.persistent.is_some_and(|d| d >= pto * PERSISTENT_THRESHOLD);
+            self.path.reordering.on_congestion(now, sent, pass.signals);
             self.signal(now, CongestionKind::Loss, pass.bytes, number, sent);
             if persistent {
+                self.path.reordering.forget_episode();
                 self.signal(now, CongestionKind::Persistent, pass.bytes, number, sent);
             }
         }
@@ -440,6 +466,7 @@ impl Connection {
             let copy = record.kind.copy();
             if record.ack_eliciting && on_path && owners.recovery.signals(copy, wholly) {
                 pass.newest = Some((number, record.time_sent));
+                pass.signals += 1;
             }
             unit
         });
@@ -509,6 +536,12 @@ fn on_path_acked(
     if after_loss {
         // It completes its content, but gives no rate sample and no window growth.
         pass.spurious += 1;
+        if pass.latest.is_none_or(|(lowest, _)| number < lowest) {
+            pass.latest = Some((number, record.time_sent));
+        }
+        if record.ack_eliciting && record.kind != PacketKind::MtuProbe {
+            pass.void |= path.reordering.on_taken_back(record.time_sent);
+        }
         return;
     }
     if !record.ack_eliciting {

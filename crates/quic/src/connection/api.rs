@@ -82,6 +82,8 @@ pub struct Stats {
     pub spurious_losses: u64,
     /// Congestion events raised.
     pub congestion_events: u64,
+    /// Of these, events of which every loss turned out to be none.
+    pub congestion_undone: u64,
     /// Largest congestion window so far, in bytes.
     pub max_window: u64,
     /// Most bytes in flight so far.

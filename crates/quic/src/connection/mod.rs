@@ -160,6 +160,8 @@ pub struct Connection {
     eliciting_since_received: bool,
     /// The next packet number to leave out.
     next_skip: u64,
+    /// Fixed bits of the next packets, by the low bits of their numbers.
+    grease: u64,
     /// Tells whether a key update was asked for and is not done yet.
     update_keys: bool,
     info: Option<Box<HandshakeInfo>>,
@@ -247,6 +249,7 @@ impl Connection {
             idle_reference: now,
             eliciting_since_received: false,
             next_skip: 16 + accepted.seed % 64,
+            grease: accepted.seed,
             update_keys: false,
             info: Some(Box::new(info)),
             stats: Stats { token: accepted.token_use, ..Stats::default() },

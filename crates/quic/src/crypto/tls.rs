@@ -199,6 +199,8 @@ pub struct Tls {
     one_rtt: OneRttProtection,
     /// The level at which the peer's next message is due.
     reading: Level,
+    /// What was read at the Initial level, until it is known to be a hello of QUIC.
+    hello: Vec<u8>,
     one_rtt_written: bool,
     returned: Option<Vec<u8>>,
     tickets: VecDeque<PendingTicket>,
@@ -220,6 +222,7 @@ impl Tls {
             store,
             one_rtt: config.one_rtt,
             reading: Level::Initial,
+            hello: Vec::new(),
             one_rtt_written: false,
             returned: None,
             tickets: VecDeque::new(),
@@ -243,6 +246,19 @@ impl Tls {
             alert: self.connection.alert().unwrap_or(AlertDescription::InternalError).into(),
             text: error.to_string(),
         })?;
+        if level == Level::Initial {
+            self.hello.extend_from_slice(data);
+            // RFC 9001, section 8.2. The library also takes the number that drafts before 33 had.
+            if self.peer_transport_parameters().is_some() {
+                let hello = core::mem::take(&mut self.hello);
+                if !names_parameters(&hello) {
+                    return Err(TlsError {
+                        alert: AlertDescription::MissingExtension.into(),
+                        text: "a hello without quic_transport_parameters".into(),
+                    });
+                }
+            }
+        }
         if self.resumed()
             && let Some(own) = self.store.take_own()
         {
@@ -338,6 +354,44 @@ impl Tls {
     pub fn take_ticket(&mut self) -> Option<PendingTicket> {
         self.tickets.pop_front()
     }
+}
+
+/// Whether the last of these ClientHello messages (RFC 8446, section 4.1.2; two after a
+/// HelloRetryRequest) has the extension 0x39.
+fn names_parameters(mut messages: &[u8]) -> bool {
+    /// Takes a field behind its length of `bytes` bytes.
+    fn field<'a>(rest: &mut &'a [u8], bytes: usize) -> Option<&'a [u8]> {
+        let (length, behind) = rest.split_at_checked(bytes)?;
+        let length = length.iter().fold(0, |sum, &byte| sum << 8 | usize::from(byte));
+        let field;
+        (field, *rest) = behind.split_at_checked(length)?;
+        Some(field)
+    }
+    fn has_it(mut hello: &[u8]) -> Option<bool> {
+        // Version and random; session ID, cipher suites, compression methods.
+        hello = hello.get(2 + 32..)?;
+        for length in [1, 2, 1] {
+            field(&mut hello, length)?;
+        }
+        let mut extensions = field(&mut hello, 2)?;
+        while !extensions.is_empty() {
+            let kind = extensions.split_off(..2)?;
+            field(&mut extensions, 2)?;
+            if kind == [0x00, 0x39] {
+                return Some(true);
+            }
+        }
+        Some(false)
+    }
+    let mut found = false;
+    while let Some((_, behind)) = messages.split_first() {
+        messages = behind;
+        match field(&mut messages, 3) {
+            Some(hello) => found = has_it(hello).unwrap_or(false),
+            None => return found,
+        }
+    }
+    found
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Address validation tokens (RFC 9000, section 8.1): short-lived ones for Retry packets, bound to
-//! the client's address and port, and longer-lived ones for NEW_TOKEN frames, bound to its address
+//! the client's address and port and to the connection ID that the Retry gave it, so that one token is
+//! good for one handshake at a time, and longer-lived ones for NEW_TOKEN frames, bound to its address
 //! and carrying bytes of ours for the client's next connection.
 //!
 //! The first byte tells the two apart, as RFC 9000 section 8.1.1 demands, and selects the sub-key,
@@ -67,9 +68,15 @@ impl RetryToken {
     /// How long a client may take to answer a Retry, in seconds.
     pub const LIFETIME: u64 = 15;
 
-    /// The Token field of a Retry packet to `client`.
-    pub fn seal(&self, keys: &KeyRing, client: SocketAddr, rng: &mut impl CryptoRng) -> Vec<u8> {
-        let aad = address_and_port(client);
+    /// The Token field of a Retry packet to `client`, whose Source Connection ID is `scid`.
+    pub fn seal(
+        &self,
+        keys: &KeyRing,
+        client: SocketAddr,
+        scid: &[u8],
+        rng: &mut impl CryptoRng,
+    ) -> Vec<u8> {
+        let aad = bound_to(client, scid);
         seal(keys, Purpose::RetryToken, self.issued, &self.original_dcid, &aad, rng)
     }
 }
@@ -96,12 +103,13 @@ fn seal(
     token
 }
 
-/// Examines the (non-empty) Token field of an Initial packet that came from `client` at `now` (Unix
-/// seconds). `address_lifetime` is how long a NEW_TOKEN token is good, in seconds (86 400 is usual).
+/// Examines the (non-empty) Token field of an Initial packet to the Destination Connection ID `dcid`
+/// that came from `client` at `now` (Unix seconds). `address_lifetime` is how long a NEW_TOKEN token is good, in seconds (86 400 is usual).
 pub fn open_token(
     keys: &KeyRing,
     token: &[u8],
     client: SocketAddr,
+    dcid: &[u8],
     now: u64,
     address_lifetime: u64,
 ) -> Token {
@@ -110,7 +118,7 @@ pub fn open_token(
         return not_ours;
     };
     let opened = match kind {
-        RETRY => keys.open(Purpose::RetryToken, blob, &address_and_port(client)),
+        RETRY => keys.open(Purpose::RetryToken, blob, &bound_to(client, dcid)),
         ADDRESS => keys.open(Purpose::AddressToken, blob, &address(client.ip()).octets()),
         _ => None,
     };
@@ -142,11 +150,9 @@ fn address(ip: IpAddr) -> Ipv6Addr {
     }
 }
 
-fn address_and_port(client: SocketAddr) -> [u8; 18] {
-    let mut aad = [0; 18];
-    aad[..16].copy_from_slice(&address(client.ip()).octets());
-    aad[16..].copy_from_slice(&client.port().to_be_bytes());
-    aad
+/// What a Retry token is bound to: the client's address and port, and the ID that it answers to.
+fn bound_to(client: SocketAddr, id: &[u8]) -> Vec<u8> {
+    [&address(client.ip()).octets()[..], &client.port().to_be_bytes(), id].concat()
 }
 
 #[cfg(test)]
@@ -157,6 +163,7 @@ mod tests {
     use super::*;
 
     const DAY: u64 = 86_400;
+    const ID: &[u8] = &[9; 16];
 
     fn addr(text: &str) -> SocketAddr {
         text.parse().expect("a socket address")
@@ -171,20 +178,22 @@ mod tests {
     }
 
     fn open(token: &[u8], client: &str, now: u64) -> Token {
-        open_token(&key_ring(), token, addr(client), now, DAY)
+        open_token(&key_ring(), token, addr(client), ID, now, DAY)
     }
 
     const NOT_OURS: Token = Token::Invalid(InvalidToken::NotOurs);
 
     #[test]
     fn a_retry_token_proves_address_and_port_for_15_seconds() {
-        let token = retry(1000).seal(&key_ring(), addr("192.0.2.1:4433"), &mut rng(1));
+        let token = retry(1000).seal(&key_ring(), addr("192.0.2.1:4433"), ID, &mut rng(1));
         assert_eq!(open(&token, "192.0.2.1:4433", 1015), Token::Retry(retry(1000)));
         assert_eq!(open(&token, "[::ffff:192.0.2.1]:4433", 1015), Token::Retry(retry(1000)));
         let expired = Token::Invalid(InvalidToken::ExpiredRetry);
         assert_eq!(open(&token, "192.0.2.1:4433", 1016), expired);
         assert_eq!(open(&token, "192.0.2.1:4434", 1001), NOT_OURS);
         assert_eq!(open(&token, "192.0.2.2:4433", 1001), NOT_OURS);
+        let other_id = open_token(&key_ring(), &token, addr("192.0.2.1:4433"), b"other", 1001, DAY);
+        assert_eq!(other_id, NOT_OURS);
     }
 
     #[test]
@@ -222,14 +231,14 @@ mod tests {
         let mut token = fresh(1000).seal(&key_ring(), client.ip(), &mut rng(1));
         token[0] = RETRY;
         assert_eq!(open(&token, "192.0.2.1:4433", 1000), NOT_OURS);
-        let mut token = retry(1000).seal(&key_ring(), client, &mut rng(1));
+        let mut token = retry(1000).seal(&key_ring(), client, ID, &mut rng(1));
         token[0] = ADDRESS;
         assert_eq!(open(&token, "192.0.2.1:4433", 1000), NOT_OURS);
     }
 
     #[test]
     fn a_token_with_any_bit_flipped_is_not_ours() {
-        let mut token = retry(1000).seal(&key_ring(), addr("192.0.2.1:4433"), &mut rng(1));
+        let mut token = retry(1000).seal(&key_ring(), addr("192.0.2.1:4433"), ID, &mut rng(1));
         for bit in 0..token.len() * 8 {
             token[bit / 8] ^= 1 << (bit % 8);
             assert_eq!(open(&token, "192.0.2.1:4433", 1000), NOT_OURS, "bit {bit}");
@@ -244,9 +253,9 @@ mod tests {
         let before = KeyRing::new(&[0; 32], &[old]);
         let token = fresh(150).seal(&before, client.ip(), &mut rng(1));
         let both = KeyRing::new(&[0; 32], &[old, new]);
-        assert!(matches!(open_token(&both, &token, client, 250, DAY), Token::Address { .. }));
+        assert!(matches!(open_token(&both, &token, client, ID, 250, DAY), Token::Address { .. }));
         let after = KeyRing::new(&[0; 32], &[new]);
-        assert_eq!(open_token(&after, &token, client, 250, DAY), NOT_OURS);
+        assert_eq!(open_token(&after, &token, client, ID, 250, DAY), NOT_OURS);
     }
 
     proptest! {

@@ -166,3 +166,35 @@ fn a_reset_is_known_by_the_token_of_the_id_in_use() {
     assert!(ids.is_reset(&[1; 16]) && !ids.is_reset(&[2; 16]));
     assert_eq!(ids.rotate(), Ok(false), "there is no other");
 }
+
+#[test]
+fn an_id_that_is_given_again_after_its_retirement_is_not_taken() {
+    let id = |n: u8| ConnectionId::new(&[n; 8]).expect("an ID");
+    let given = |n: u8| RemoteId { sequence: n.into(), id: id(n), reset_token: Some([n; 16]) };
+    let mut ids = RemoteIds::new(id(0));
+    ids.on_new(given(1), 0).expect("room");
+    ids.on_new(given(2), 0).expect("room");
+    assert_eq!((ids.rotate(), ids.rotate()), (Ok(true), Ok(true)));
+    // A late copy of the frame: 1 is retired, and brings nothing new.
+    ids.on_new(given(1), 0).expect("nothing to object to");
+    for n in 3..=5 {
+        ids.on_new(given(n), 0).expect("room");
+    }
+    assert!(ids.on_new(given(6), 0).is_err());
+}
+
+#[test]
+fn sequence_numbers_with_gaps_have_a_bound() {
+    let mut ids = RemoteIds::new(ConnectionId::new(&[0; 8]).expect("an ID"));
+    let refused = (1..1_000u64).find(|&n| {
+        let id = ConnectionId::new(&n.to_be_bytes()).expect("an ID");
+        let result = ids.on_new(RemoteId { sequence: 2 * n, id, reset_token: Some([1; 16]) }, 0);
+        // As if the client acknowledged at once that its IDs are retired.
+        while ids.next_due().is_some() {
+            ids.sent();
+            ids.on_acked();
+        }
+        result.is_err() || ids.rotate().is_err()
+    });
+    assert!(refused.is_some_and(|n| n <= 40), "{refused:?}");
+}

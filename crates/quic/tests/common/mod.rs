@@ -372,10 +372,15 @@ impl Pair {
 
     /// Opens a request stream and asks for the answer.
     pub fn request(&mut self) -> client::StreamId {
-        let id = self.client.streams().open(client::Dir::Bi).expect("a stream");
+        self.try_request().expect("a stream")
+    }
+
+    /// The same, unless the server's limit of streams is reached.
+    pub fn try_request(&mut self) -> Option<client::StreamId> {
+        let id = self.client.streams().open(client::Dir::Bi)?;
         self.client.send_stream(id).write(b"GET").expect("room");
         self.client.send_stream(id).finish().expect("an open stream");
-        id
+        Some(id)
     }
 
     /// Reads what has arrived; returns whether the stream is finished.

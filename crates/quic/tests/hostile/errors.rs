@@ -1,10 +1,11 @@
-//! One broken rule, one error code (RFC 9000, section 20.1; RFC 9001, section 4.8).
+//! One broken rule, one error code (RFC 9000, section 20.1; RFC 9001, section 4.8): what stands
+//! beside the cases of `h3spec`.
 
 use mendcast_quic::wire::ConnectionId;
 use mendcast_quic::wire::{
     PacketType, Writer, put_crypto, put_handshake_done, put_max_stream_data, put_new_connection_id,
     put_new_token, put_path_challenge, put_ping, put_reset_stream, put_retire_connection_id,
-    put_stop_sending, put_stream_header,
+    put_stop_sending, put_stream_data_blocked, put_stream_header,
 };
 use units::StreamId;
 
@@ -20,10 +21,8 @@ const TRANSPORT_PARAMETER_ERROR: u64 = 0x08;
 const CONNECTION_ID_LIMIT_ERROR: u64 = 0x09;
 const PROTOCOL_VIOLATION: u64 = 0x0a;
 const CRYPTO_BUFFER_EXCEEDED: u64 = 0x0d;
-/// Alerts of TLS, on 0x100.
+/// An alert of TLS, on 0x100.
 const UNEXPECTED_MESSAGE: u64 = 0x10a;
-const MISSING_EXTENSION: u64 = 0x16d;
-const NO_APPLICATION_PROTOCOL: u64 = 0x178;
 
 /// A client-initiated bidirectional, a client-initiated and a server-initiated unidirectional
 /// stream.
@@ -71,18 +70,12 @@ fn expect_for_parameters(change: impl FnOnce(&mut Parameters)) {
 
 #[test]
 fn transport_parameters_that_break_section_7_or_18_2() {
-    // Section 7.3: initial_source_connection_id is missing, or is not what the packets say.
-    expect_for_parameters(|p| p.retain(|(id, _)| *id != id::INITIAL_SOURCE_CONNECTION_ID));
+    // Section 7.3: initial_source_connection_id is not what the packets say.
     expect_for_parameters(|p| {
         p.retain(|(id, _)| *id != id::INITIAL_SOURCE_CONNECTION_ID);
         p.push((id::INITIAL_SOURCE_CONNECTION_ID, [&SCID[1..], &[0]].concat()));
     });
-    // Section 18.2: what "a client MUST NOT include".
-    expect_for_parameters(|p| p.push((id::ORIGINAL_DESTINATION_CONNECTION_ID, vec![1; 8])));
-    expect_for_parameters(|p| p.push((id::PREFERRED_ADDRESS, vec![0; 49])));
-    expect_for_parameters(|p| p.push((id::RETRY_SOURCE_CONNECTION_ID, vec![1; 8])));
-    expect_for_parameters(|p| p.push((id::STATELESS_RESET_TOKEN, vec![1; 16])));
-    // Values out of range.
+    // Section 18.2: the first values out of range.
     expect_for_parameters(|p| p.push((id::MAX_UDP_PAYLOAD_SIZE, varint(1_199))));
     expect_for_parameters(|p| p.push((id::ACK_DELAY_EXPONENT, varint(21))));
     expect_for_parameters(|p| p.push((id::MAX_ACK_DELAY, varint(1 << 14))));
@@ -97,18 +90,14 @@ fn transport_parameters_that_break_section_7_or_18_2() {
 fn frames_that_cannot_be_read() {
     // Section 12.4: an unknown type is a FRAME_ENCODING_ERROR, a type in too many bytes a
     // PROTOCOL_VIOLATION.
-    expect_one(FRAME_ENCODING_ERROR, |w| w.varint(0x21));
     expect_one(FRAME_ENCODING_ERROR, |w| w.varint(0x3fff_ffff));
     expect_one(PROTOCOL_VIOLATION, |w| w.bytes(&[0x40, 0x01]));
-    // A packet without frames. (A payload of four bytes is what header protection needs; the
-    // packet number of this client has them.)
-    expect(PROTOCOL_VIOLATION, &[Vec::new()]);
     // STREAM beyond 2^62 - 1 (section 19.8).
     expect_one(FRAME_ENCODING_ERROR, |w| stream(w, BIDI, (1 << 62) - 1, b"ab", false));
     // Cut short.
     expect_one(FRAME_ENCODING_ERROR, |w| w.bytes(&[0x04, 0x00]));
     // MAX_STREAMS and STREAMS_BLOCKED above 2^60 (sections 19.11 and 19.14).
-    for ty in [0x12, 0x13, 0x16, 0x17] {
+    for ty in [0x13, 0x17] {
         expect_one(FRAME_ENCODING_ERROR, |w| {
             w.varint(ty);
             w.varint((1 << 60) + 1);
@@ -127,8 +116,6 @@ fn new_connection_ids_that_break_section_19_15() {
         frame.extend([9; 16]);
         frame
     };
-    expect(FRAME_ENCODING_ERROR, &[new(1, 2, &[1; 8])]);
-    expect(FRAME_ENCODING_ERROR, &[new(1, 0, &[])]);
     expect(FRAME_ENCODING_ERROR, &[new(1, 0, &[1; 21])]);
     // The same ID under two numbers, or two IDs under one number.
     expect(PROTOCOL_VIOLATION, &[new(1, 0, &[1; 8]), new(2, 0, &[1; 8])]);
@@ -170,9 +157,6 @@ fn frames_in_packets_that_may_not_carry_them() {
             assert_eq!(raw.code(), Some(PROTOCOL_VIOLATION), "{ty:?}: {:?}", raw.close);
         }
     }
-    // Sections 19.7 and 19.20: only servers send these.
-    expect_one(PROTOCOL_VIOLATION, |w| put_new_token(w, b"token"));
-    expect_one(PROTOCOL_VIOLATION, put_handshake_done);
 }
 
 /// Goes so far that packets of this type can be sent, and the handshake is not over.
@@ -186,7 +170,7 @@ fn reserved_bits_that_are_set() {
     // Section 17.2 and 17.3.1: "MUST treat receipt of a packet that has a non-zero value for these
     // bits after removing both packet and header protection as a connection error".
     for (ty, bit) in
-        [(PacketType::Initial, 0x04), (PacketType::Handshake, 0x04), (PacketType::Handshake, 0x08)]
+        [(PacketType::Initial, 0x04), (PacketType::Initial, 0x08), (PacketType::Handshake, 0x04)]
     {
         let mut raw = client(&honest());
         start(&mut raw);
@@ -194,27 +178,22 @@ fn reserved_bits_that_are_set() {
         raw.send(ty, &frames(put_ping));
         assert_eq!(raw.code(), Some(PROTOCOL_VIOLATION), "{ty:?}: {:?}", raw.close);
     }
-    for bit in [0x08, 0x10] {
-        let mut raw = connected();
-        raw.flip = bit;
-        raw.send(PacketType::OneRtt, &frames(put_ping));
-        assert_eq!(raw.code(), Some(PROTOCOL_VIOLATION), "{bit:#x}");
-    }
+    let mut raw = connected();
+    raw.flip = 0x10;
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    assert_eq!(raw.code(), Some(PROTOCOL_VIOLATION), "{:?}", raw.close);
 }
 
 #[test]
 fn stream_frames_on_streams_that_do_not_take_them() {
-    // Section 19.4, 19.5, 19.8, 19.10, 19.13.
-    expect_one(STREAM_STATE_ERROR, |w| put_reset_stream(w, SERVERS, 0, 0));
-    expect_one(STREAM_STATE_ERROR, |w| stream(w, SERVERS, 0, b"x", false));
+    // Section 19.5 and 19.13: a receive-only and a send-only stream.
     expect_one(STREAM_STATE_ERROR, |w| put_stop_sending(w, OURS, 0));
-    expect_one(STREAM_STATE_ERROR, |w| put_max_stream_data(w, OURS, 1));
-    // Streams of the server that it never opened.
-    for id in [StreamId(1), SERVERS] {
-        expect_one(STREAM_STATE_ERROR, |w| put_stop_sending(w, id, 0));
-        expect_one(STREAM_STATE_ERROR, |w| put_max_stream_data(w, id, 1));
-    }
-    expect_one(STREAM_STATE_ERROR, |w| stream(w, StreamId(1), 0, b"x", false));
+    expect_one(STREAM_STATE_ERROR, |w| put_stream_data_blocked(w, SERVERS, 0));
+    // Section 19.5 and 19.10: unidirectional streams of the server that it never opened.
+    expect_one(STREAM_STATE_ERROR, |w| put_stop_sending(w, SERVERS, 0));
+    expect_one(STREAM_STATE_ERROR, |w| put_max_stream_data(w, SERVERS, 1));
+    // Section 19.4: a bidirectional one.
+    expect_one(STREAM_STATE_ERROR, |w| put_reset_stream(w, StreamId(1), 0, 0));
     // Section 4.6: more streams than allowed.
     expect_one(STREAM_LIMIT_ERROR, |w| stream(w, StreamId(4 * 100), 0, b"x", false));
     expect_one(STREAM_LIMIT_ERROR, |w| put_reset_stream(w, StreamId(4 * 8 + 2), 0, 0));
@@ -252,35 +231,16 @@ fn acknowledgements_of_what_was_not_sent() {
 }
 
 #[test]
-fn handshake_messages_that_quic_does_not_know() {
-    // RFC 9001, section 6: KeyUpdate (24) of TLS is an unexpected_message, before and after the
-    // end of the handshake; section 8.3: so is EndOfEarlyData (5).
-    for message in [[24, 0, 0, 1, 0].as_slice(), &[5, 0, 0, 0]] {
-        let mut raw = client(&honest());
-        start(&mut raw);
-        raw.send_crypto(PacketType::Handshake, message);
-        assert_eq!(raw.code(), Some(UNEXPECTED_MESSAGE), "{message:?}: {:?}", raw.close);
-        let mut raw = connected();
-        raw.send_crypto(PacketType::OneRtt, message);
-        assert_eq!(raw.code(), Some(UNEXPECTED_MESSAGE), "{message:?}: {:?}", raw.close);
-    }
-}
-
-#[test]
-fn hellos_without_what_quic_needs() {
-    // RFC 9001, section 8.1: no application protocol in common.
-    let mut raw = Raw::new(endpoint(), client_tls(b"other"), &honest());
-    raw.handshake();
-    assert_eq!(raw.code(), Some(NO_APPLICATION_PROTOCOL), "{:?}", raw.close);
-    // Section 8.2: no transport parameters; the hello of TLS over TCP has none.
-    let name = "server".try_into().expect("a name");
-    let mut tls = rustls::ClientConnection::new(client_tls(b"test"), name).expect("a client");
-    let mut records = Vec::new();
-    tls.write_tls(&mut records).expect("memory takes it");
-    let mut raw = Raw::without_tls(endpoint());
-    // Behind the record's header of five bytes.
-    raw.send_crypto(PacketType::Initial, &records[5..]);
-    assert_eq!(raw.code(), Some(MISSING_EXTENSION), "{:?}", raw.close);
+fn handshake_messages_at_times_that_quic_does_not_know() {
+    // RFC 9001, section 6: KeyUpdate (24) of TLS is an unexpected_message, before the Finished too;
+    // section 8.3: so is EndOfEarlyData (5), behind it too.
+    let mut raw = client(&honest());
+    start(&mut raw);
+    raw.send_crypto(PacketType::Handshake, &[24, 0, 0, 1, 0]);
+    assert_eq!(raw.code(), Some(UNEXPECTED_MESSAGE), "{:?}", raw.close);
+    let mut raw = connected();
+    raw.send_crypto(PacketType::OneRtt, &[5, 0, 0, 0]);
+    assert_eq!(raw.code(), Some(UNEXPECTED_MESSAGE), "{:?}", raw.close);
 }
 
 #[test]
@@ -297,15 +257,14 @@ fn crypto_data_beyond_the_buffer() {
 }
 
 #[test]
-fn crypto_and_acknowledgements_in_0_rtt() {
-    for payload in [
-        frames(|w| put_crypto(w, 0, b"x")),
-        vec![0x02, 0, 0, 0, 0],
-        frames(|w| put_path_challenge(w, [1; 8])),
-    ] {
+fn acknowledgements_in_0_rtt() {
+    // Section 12.4, table 3: no ACK; a PATH_CHALLENGE may be there.
+    for payload in [vec![0x02, 0, 0, 0, 0], frames(|w| put_path_challenge(w, [1; 8]))] {
         let tls = client_tls(b"test");
         let mut first = Raw::new(endpoint(), tls.clone(), &honest());
         first.connect();
+        let handle = first.handle.expect("a connection");
+        first.server.remove(handle);
         let mut raw = Raw::new(first.server, tls, &honest());
         let hello = raw.hello();
         assert!(raw.take_early_keys(), "the first connection left a ticket");

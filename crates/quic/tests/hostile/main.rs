@@ -1,18 +1,25 @@
 //! Clients that break the rules: each ends with the error code that the RFC prescribes, or is
 //! ignored where the RFC says so, and costs the server a bounded amount of work and memory.
-//! `errors` are the transport and TLS cases that h3spec checks, and their neighbours; the others
-//! are floods and forgeries: `handshakes` before a connection exists and while it begins, `paths`
-//! with addresses, connection IDs and resets, `acknowledgements` with packet numbers and keys,
-//! `budgets` with addresses that may get little, `withheld` with what is never acknowledged, `attacks` the rest, and `fuzz` random clients.
+//! `h3spec` are the cases that the tester of this name checks, by name, `errors` their neighbours,
+//! `duties` and `clocks` what a client of any kind is owed; the others are floods and forgeries:
+//! `handshakes` before a connection exists and while it begins, `paths` with addresses, connection
+//! IDs and resets, `acknowledgements` with packet numbers and keys, `budgets` with addresses that
+//! may get little, `costs` what a datagram may cost, `withheld` with what is never acknowledged, `attacks` the rest, and `fuzz` random
+//! clients.
 
 mod acknowledgements;
 mod attacks;
 mod budgets;
+mod clocks;
+mod costs;
+mod duties;
 mod errors;
 mod fuzz;
+mod h3spec;
 mod handshakes;
 mod paths;
 mod raw;
+mod rows;
 #[path = "../common/server.rs"]
 mod server;
 mod withheld;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use mendcast_quic::crypto::KeyRing;
 use mendcast_quic::wire::{
     ConnectionId, Frame, Frames, PacketType, put_new_connection_id, put_path_challenge,
-    put_path_response, put_ping,
+    put_path_response, put_ping, put_retire_connection_id,
 };
 use mendcast_quic::{DropReason, Endpoint, Outcome};
 
@@ -306,4 +306,38 @@ fn responses_on_the_path_itself_stay_below_three_times_the_challenges() {
     let answered = raw.server_bytes - before;
     assert!(answered <= 3 * sent, "{answered} for {sent}");
     assert_eq!(raw.close, None);
+}
+
+#[test]
+fn no_connection_id_is_issued_twice() {
+    let mut raw = connected();
+    let mut seen = std::collections::HashMap::new();
+    let mut retired = 0u64;
+    while retired < 600 {
+        let mut newest = retired;
+        for payload in raw.received.drain(..) {
+            for frame in Frames::new(&payload).flatten() {
+                if let Frame::NewConnectionId { sequence, id, .. } = frame {
+                    let before = seen.insert(id.as_slice().to_vec(), sequence);
+                    assert!(
+                        before.is_none_or(|before| before == sequence),
+                        "{before:?}, {sequence}"
+                    );
+                    newest = newest.max(sequence);
+                }
+            }
+        }
+        assert!(newest > retired, "the server goes on giving IDs after {retired}");
+        retired += 1;
+        // The client goes on under the newest it knows.
+        let id = seen.iter().find(|(_, sequence)| **sequence == newest).expect("known").0.clone();
+        raw.set_dcid(&id);
+        let numbers = raw.numbers(PacketType::OneRtt);
+        let recent = numbers[numbers.len().saturating_sub(20)..].to_vec();
+        let payload =
+            [crate::raw::ack_of(&recent), frames(|w| put_retire_connection_id(w, retired - 1))];
+        raw.send(PacketType::OneRtt, &payload.concat());
+        assert_eq!(raw.close_by_server(), None, "after {retired}");
+    }
+    assert!(seen.len() > 500, "{}", seen.len());
 }

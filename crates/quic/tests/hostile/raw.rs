@@ -120,6 +120,24 @@ pub struct Close {
     pub reason: String,
 }
 
+/// A datagram of the server.
+pub struct Datagram {
+    pub to: SocketAddr,
+    pub ecn: Ecn,
+    pub bytes: Vec<u8>,
+}
+
+/// A packet of the server that the client could open.
+pub struct Opened {
+    pub at: Timestamp,
+    pub to: SocketAddr,
+    pub ty: PacketType,
+    pub number: u64,
+    /// The first byte of the header, its protection removed.
+    pub first: u8,
+    pub payload: Vec<u8>,
+}
+
 /// Keys and packet numbers of a space.
 #[derive(Default)]
 struct Level {
@@ -150,6 +168,9 @@ pub struct Raw {
     pub server_events: Vec<String>,
     /// Payloads of 1-RTT packets that the server sent.
     pub received: VecDeque<Vec<u8>>,
+    /// All that the server sent, and what of it could be opened.
+    pub datagrams: Vec<Datagram>,
+    pub opened: Vec<Opened>,
     /// UDP payload bytes that the server sent.
     pub server_bytes: usize,
     pub server_datagrams: usize,
@@ -165,6 +186,8 @@ pub struct Raw {
     pub token: Vec<u8>,
     /// Whether Initial packets are padded to 1,200 bytes.
     pub pads: bool,
+    /// The mark of what is sent.
+    pub ecn: Ecn,
     /// The keys of the phases to come, and the present phase.
     secrets: Option<Secrets>,
     phase: bool,
@@ -223,6 +246,8 @@ impl Raw {
             confirmed: false,
             server_events: Vec::new(),
             received: VecDeque::new(),
+            datagrams: Vec::new(),
+            opened: Vec::new(),
             server_bytes: 0,
             server_datagrams: 0,
             bytes_to: HashMap::new(),
@@ -231,6 +256,7 @@ impl Raw {
             scid: SCID,
             token: Vec::new(),
             pads: true,
+            ecn: Ecn::NotEct,
             secrets: None,
             phase: false,
         }
@@ -344,6 +370,11 @@ impl Raw {
         &self.levels[place(ty)].numbers
     }
 
+    /// Names the connection by another of the server's IDs.
+    pub fn set_dcid(&mut self, id: &[u8]) {
+        self.dcid = id.to_vec();
+    }
+
     /// Leaves out packet numbers.
     pub fn skip_numbers(&mut self, ty: PacketType, count: u64) {
         self.levels[place(ty)].next += count;
@@ -429,6 +460,11 @@ impl Raw {
         matches!(outcome, Outcome::Reply(_)).then_some(reply)
     }
 
+    /// Gives the server a datagram and takes nothing in return.
+    pub fn outcome_alone(&mut self, datagram: &mut [u8]) -> Outcome {
+        self.hand_over(datagram, &mut Vec::new())
+    }
+
     /// Gives the server a datagram; what became of it.
     pub fn outcome(&mut self, datagram: &mut [u8]) -> Outcome {
         let outcome = self.hand_over(datagram, &mut Vec::new());
@@ -436,10 +472,10 @@ impl Raw {
         outcome
     }
 
-    fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
+    /// Gives the server a datagram, and leaves to the test what comes of it.
+    pub fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
         let addresses = Addresses { remote: self.address, local: None };
-        let outcome =
-            self.server.handle_datagram(self.now, addresses, Ecn::NotEct, datagram, reply);
+        let outcome = self.server.handle_datagram(self.now, addresses, self.ecn, datagram, reply);
         if let Outcome::Accepted(handle) = outcome {
             self.handle = Some(handle);
         }
@@ -478,7 +514,11 @@ impl Raw {
             for datagram in buffer[..transmit.len].chunks_mut(transmit.segment) {
                 self.server_bytes += datagram.len();
                 self.server_datagrams += 1;
+                let to = transmit.addresses.remote;
+                self.datagrams.push(Datagram { to, ecn: transmit.ecn, bytes: datagram.to_vec() });
+                let before = self.opened.len();
                 self.open(datagram);
+                self.opened[before..].iter_mut().for_each(|packet| packet.to = to);
             }
         }
     }
@@ -526,7 +566,10 @@ impl Raw {
         let plain = keys.remote.packet.decrypt_in_place(number, header, payload).ok()?;
         level.expected = level.expected.max(number + 1);
         level.numbers.push(number);
-        Some(plain.to_vec())
+        let payload = plain.to_vec();
+        let (at, to) = (self.now, self.address);
+        self.opened.push(Opened { at, to, ty, number, first: header[0], payload: payload.clone() });
+        Some(payload)
     }
 
     fn take(&mut self, ty: PacketType, payload: &[u8]) {

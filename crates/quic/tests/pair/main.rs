@@ -4,6 +4,7 @@
 mod common;
 mod paths;
 mod repair;
+mod runner;
 
 use common::{Dice, Fate, Pair, Setup, content};
 use mendcast_quic::{Event, RetryPolicy, TokenUse};

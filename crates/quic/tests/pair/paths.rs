@@ -123,3 +123,28 @@ fn a_new_port_with_lost_datagrams_stalls_for_a_few_round_trips() {
         assert!(stall < Duration::from_millis(limit), "{drops} lost: {stall:?}");
     }
 }
+
+#[test]
+fn a_path_that_reorders_is_learned() {
+    // One datagram in thirty is overtaken by what comes in the next 6 ms.
+    let setup = Setup::new(6);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(20_000_000);
+    pair.fate = Box::new(|to_client, number, _| match number % 30 {
+        7 if to_client && number > 100 => Fate::Late(Duration::from_millis(6)),
+        _ => Fate::Deliver,
+    });
+    pair.connect();
+    let id = pair.request();
+    let mut got = Vec::new();
+    pair.run_until(60 * SECOND, |pair| pair.read(id, &mut got) || got.len() > 5_000_000);
+    let early = *pair.connection().stats();
+    assert!(early.spurious_losses > 0, "there is something to learn");
+    assert!(early.congestion_undone > 0, "{early:?}");
+    let finished = pair.run_until(60 * SECOND, |pair| pair.read(id, &mut got));
+    assert!(finished && got == pair.answer);
+    let late = *pair.connection().stats();
+    let (learned, more) = (early.spurious_losses, late.spurious_losses - early.spurious_losses);
+    println!("spurious losses: {learned} in the first quarter, {more} in the rest");
+    assert!(more < learned, "{learned} and then {more}");
+}

@@ -178,8 +178,8 @@ impl Connection {
                 self.paced_until = Some(at.unwrap_or(now));
             }
         }
-        if may_elicit && !wants && self.handshake.is_none() {
-            self.path.limited = false;
+        if may_elicit && !wants {
+            self.path.limited &= self.handshake.is_some();
             self.path.sampler.set_app_limited(in_flight);
         }
         let beyond = !window && !paced && self.may_pass_window(in_flight, allowance.window, mtu);

@@ -93,12 +93,17 @@ impl Draft<'_> {
 impl Connection {
     /// Leaves out a packet number now and then (RFC 9000, section 21.4).
     pub(super) fn skip_number(&mut self, ctx: &mut Context<'_>) {
-        if self.data.ledger.next_number() == self.next_skip {
+        let number = self.data.ledger.next_number();
+        if number.is_multiple_of(64) {
+            self.grease = ctx.rng.next_u64();
+        }
+        if number == self.next_skip {
             self.data.ledger.skip_number();
-            // The distance grows with the numbers, so that skipping stays cheap and a peer that
-            // acknowledges ahead is still caught soon.
-            let spread = self.next_skip.clamp(64, 65_536);
-            self.next_skip += spread + ctx.rng.next_u64() % spread;
+            // About one in two windows: whoever acknowledges ahead is caught within a few round trips,
+            // however late it begins.
+            let packets = self.path.controller.window() / u64::from(self.path.mtud.current());
+            let spread = packets.clamp(64, 65_536);
+            self.next_skip += spread + ctx.rng.next_u64() % (2 * spread);
         }
     }
 
@@ -112,8 +117,8 @@ impl Connection {
         let pn_len = packet_number_len(number, self.data.ledger.largest_acked).max(2);
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
         let mut w = Writer::new(&mut buf[..end]);
-        // RFC 9287, section 3.1: the fixed bit is greased towards peers that allow it.
-        let fixed_bit = !self.peer.grease_quic_bit || number & 0x3f != 0x2a;
+        // RFC 9287, section 3: "an unpredictable value" towards peers that allow it.
+        let fixed_bit = !self.peer.grease_quic_bit || self.grease >> (number % 64) & 1 == 1;
         let id = &self.remote_ids.active.id;
         put_short_header(&mut w, id, false, keys.local_phase(), pn_len, fixed_bit);
         let pn_offset = w.position();

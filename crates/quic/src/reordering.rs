@@ -1,0 +1,161 @@
+//! How far the packets of a path overtake each other, learned from losses that were none (RFC 9002,
+//! section 6.1.1: senders "MAY use algorithms that adapt"; the window and its return are RACK's, RFC 8985, section
+//! 6.2), and whether all of a congestion event was such a mistake (RFC 9438, section 4.9).
+//!
+//! A path that reorders makes the fixed thresholds declare losses that are none: each sends its data
+//! again and cuts the window. A late acknowledgement shows how patient it would have been right to
+//! be. Patience is bounded, and goes back by and by while losses are genuine. A peer that
+//! acknowledges late on purpose delays the repair of its own losses, by one round-trip time at most.
+
+use crate::detection::{Detection, TimeRule};
+use core::time::Duration;
+use units::Timestamp;
+
+/// The most packets that may overtake one before it counts as lost.
+const MAX_PACKETS: u32 = 64;
+/// The most that the time threshold grows to: two round-trip times.
+const MAX_EIGHTHS: u32 = 16;
+/// Passes of loss detection that found genuine losses before patience halves (RFC 8985: 16).
+const PERSISTENCE: u32 = 16;
+
+/// A congestion event whose losses may all turn out to be none.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    /// Packets sent up to here belong to it.
+    until: Timestamp,
+    /// Losses that raised it and were not taken back.
+    open: u32,
+}
+
+/// What one path has shown.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reordering {
+    /// Beyond the rules' own.
+    packets: u32,
+    eighths: u32,
+    genuine: u32,
+    episode: Option<Episode>,
+}
+
+impl Reordering {
+    /// The rules with the patience that this path needs.
+    pub(crate) fn adapt(&self, mut rules: Detection) -> Detection {
+        rules.packets += self.packets;
+        if let TimeRule::SinceSent { eighths } = &mut rules.time {
+            *eighths += self.eighths;
+        }
+        rules
+    }
+
+    /// A packet that had been declared lost was acknowledged, `behind` numbers below the newest, `age`
+    /// after it was sent.
+    pub(crate) fn on_spurious(
+        &mut self,
+        rules: &Detection,
+        behind: u64,
+        age: Duration,
+        rtt: Duration,
+    ) {
+        let TimeRule::SinceSent { eighths } = rules.time else { return };
+        let behind = u32::try_from(behind).unwrap_or(u32::MAX).saturating_add(1);
+        let wanted = behind.min(MAX_PACKETS).saturating_sub(rules.packets);
+        self.packets = self.packets.max(wanted);
+        let share = age.as_nanos() * 8 / rtt.as_nanos().max(1) + 1;
+        let wanted = u32::try_from(share).unwrap_or(u32::MAX).min(MAX_EIGHTHS);
+        self.eighths = self.eighths.max(wanted.saturating_sub(eighths));
+        self.genuine = 0;
+    }
+
+    /// A pass of loss detection declared `lost` packets lost, the newest of them sent at `newest`, and
+    /// signalled congestion.
+    pub(crate) fn on_congestion(&mut self, now: Timestamp, newest: Timestamp, lost: u32) {
+        match &mut self.episode {
+            Some(episode) if newest <= episode.until => episode.open += lost,
+            _ => self.episode = Some(Episode { until: now, open: lost }),
+        }
+        self.genuine += 1;
+        if self.genuine >= PERSISTENCE {
+            self.genuine = 0;
+            self.packets /= 2;
+            self.eighths /= 2;
+        }
+    }
+
+    /// A loss that had signalled congestion was none; the packet was sent at `sent`. Returns whether
+    /// with it nothing is left of the congestion event.
+    pub(crate) fn on_taken_back(&mut self, sent: Timestamp) -> bool {
+        let Some(episode) = self.episode.as_mut().filter(|e| sent <= e.until) else { return false };
+        episode.open = episode.open.saturating_sub(1);
+        let is_void = episode.open == 0;
+        if is_void {
+            self.episode = None;
+        }
+        is_void
+    }
+
+    /// Congestion is beyond doubt.
+    pub(crate) fn forget_episode(&mut self) {
+        self.episode = None;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RULES: Detection = Detection::RFC9002;
+    const RTT: Duration = Duration::from_millis(80);
+
+    fn at(ms: u64) -> Timestamp {
+        Timestamp::from_millis(ms)
+    }
+
+    fn thresholds(reordering: &Reordering) -> (u32, u32) {
+        let rules = reordering.adapt(RULES);
+        let TimeRule::SinceSent { eighths } = rules.time else {
+            unreachable!("the rules of RFC 9002")
+        };
+        (rules.packets, eighths)
+    }
+
+    #[test]
+    fn patience_is_what_would_have_been_enough_and_bounded() {
+        let mut reordering = Reordering::default();
+        assert_eq!(thresholds(&reordering), (3, 9));
+        reordering.on_spurious(&RULES, 9, RTT, RTT);
+        assert_eq!(thresholds(&reordering), (10, 9));
+        reordering.on_spurious(&RULES, 5, RTT * 3 / 2, RTT);
+        assert_eq!(thresholds(&reordering), (10, 13));
+        reordering.on_spurious(&RULES, u64::MAX, RTT * 1_000_000, Duration::ZERO);
+        assert_eq!(thresholds(&reordering), (64, 16));
+    }
+
+    #[test]
+    fn patience_goes_back_while_losses_are_genuine() {
+        let mut reordering = Reordering::default();
+        reordering.on_spurious(&RULES, 100, RTT * 2, RTT);
+        for n in 0..10 * u64::from(PERSISTENCE) {
+            reordering.on_congestion(at(n), at(n), 1);
+        }
+        assert_eq!(thresholds(&reordering), (3, 9));
+    }
+
+    #[test]
+    fn other_rules_stay_as_they_are() {
+        let mut reordering = Reordering::default();
+        reordering.on_spurious(&Detection::LSQUIC, 100, RTT * 2, RTT);
+        assert_eq!(reordering.adapt(Detection::LSQUIC), Detection::LSQUIC);
+    }
+
+    #[test]
+    fn an_event_is_void_when_all_of_its_losses_were_none() {
+        let mut reordering = Reordering::default();
+        reordering.on_congestion(at(100), at(90), 2);
+        assert!(!reordering.on_taken_back(at(80)));
+        reordering.on_congestion(at(110), at(95), 1);
+        assert!(!reordering.on_taken_back(at(90)));
+        assert!(!reordering.on_taken_back(at(105)), "of no event yet");
+        assert!(reordering.on_taken_back(at(95)));
+        assert!(!reordering.on_taken_back(at(95)), "it is over");
+    }
+}
