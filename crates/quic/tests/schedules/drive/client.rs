@@ -49,8 +49,8 @@ pub struct Sending {
 
 pub struct Client {
     parameters: Parameters,
-    /// IDs that the server may address the client by, with their numbers; none begins another.
-    pub ids: Vec<(u64, Vec<u8>)>,
+    /// IDs that the server may address the client by; none begins another.
+    pub ids: Vec<Vec<u8>>,
     /// Sequence number of the next ID.
     pub sequence: u64,
     /// IDs of the server by sequence number, and the place of the one in use.
@@ -90,7 +90,7 @@ impl Client {
             max_data: parameters.max_data,
             max_streams: parameters.max_streams,
             parameters,
-            ids: vec![(0, id)],
+            ids: vec![id],
             sequence: 1,
             server_ids: vec![(0, server_id)],
             active: 0,
@@ -172,9 +172,8 @@ impl Client {
         if first & 0x80 != 0 {
             return None;
         }
-        let id = self.ids.iter().find(|(_, id)| datagram[1..].starts_with(id));
-        let (_, id) = id.expect("the server uses an ID of the client");
-        let number_at = 1 + id.len();
+        let id = self.ids.iter().find(|id| datagram[1..].starts_with(id));
+        let number_at = 1 + id.expect("the server uses an ID of the client").len();
         let len = usize::from(first & 3) + 1;
         let truncated = datagram[number_at..number_at + len]
             .iter()
@@ -226,10 +225,8 @@ impl Client {
                     None => self.server_ids.push((sequence, id)),
                 }
             }
-            Frame::PathChallenge(data) => {
-                if self.challenges.len() < 32 {
-                    self.challenges.push((data, address));
-                }
+            Frame::PathChallenge(data) if self.challenges.len() < 32 => {
+                self.challenges.push((data, address));
             }
             Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. } => {
                 self.closed_by_server = true;

@@ -113,18 +113,18 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
             integers(out, types::MAX_STREAMS_BIDI + u64::from(unidirectional), &[max]);
         }
         // A client without an ID of its own may not give out others (RFC 9000, section 19.15).
-        Kind::NewId if client.ids[0].1.is_empty() => out.push(0x01),
+        Kind::NewId if client.ids[0].is_empty() => out.push(0x01),
         Kind::NewId => {
             let sequence = client.sequence;
             let kept = script.below(4);
             client.sequence += 1;
-            let len = client.ids[0].1.len().max(2);
+            let len = client.ids[0].len().max(3);
             put_new_id(out, client, sequence, sequence.saturating_sub(u64::from(kept)), len);
         }
         Kind::AnyNewId => {
             let sequence = u64::from(script.byte());
             let prior = if script.one_in(4) { script.number() } else { sequence };
-            let len = usize::from(2 + script.below(19));
+            let len = usize::from(3 + script.below(18));
             client.sequence = client.sequence.max(sequence + 1);
             put_new_id(out, client, sequence, prior, len);
         }
@@ -272,10 +272,10 @@ fn put_new_id(out: &mut Vec<u8>, client: &mut Client, sequence: u64, prior: u64,
     integers(out, types::NEW_CONNECTION_ID, &[sequence, prior.min(sequence), len as u64]);
     out.extend(&id);
     out.extend(reset_token(sequence));
-    // Two IDs with one number, or any where there is none, are against the rules.
-    let known = client.ids.iter().any(|(number, _)| *number == sequence);
-    if !client.ids[0].1.is_empty() && !known {
-        client.ids.push((sequence, id));
+    // A client without an ID of its own may not give out others.
+    let known = client.ids.contains(&id);
+    if !client.ids[0].is_empty() && !known {
+        client.ids.push(id);
     }
 }
 

@@ -328,7 +328,8 @@ impl World {
         let alive = self.alive.bytes.load(Relaxed);
         let shadow = self.shadow.lock().expect("one thread");
         let (span, plain, validating) = (shadow.span(), shadow.plain, shadow.validating);
-        let known = span + shadow.counts.lost.min(4_096);
+        // Memory stays for what is to come.
+        let known = self.most.span.max(span) + shadow.counts.lost.min(4_096);
         drop(shadow);
         self.most.memory = self.most.memory.max(held);
         self.most.written_alive = self.most.written_alive.max(alive);
@@ -405,11 +406,12 @@ impl World {
     }
 }
 
-/// The client's ID with this sequence number.
+/// The client's ID with this sequence number; from three bytes on, none begins another.
 pub fn client_id(sequence: u64, len: usize) -> Vec<u8> {
     let mut id = vec![0xc1; len];
-    let number = (sequence as u16).to_be_bytes();
-    let at = len.min(2);
-    id[..at].copy_from_slice(&number[..at]);
+    let [high, low] = (sequence as u16).to_be_bytes();
+    let start = [high, low, len as u8];
+    let at = len.min(3);
+    id[..at].copy_from_slice(&start[..at]);
     id
 }
