@@ -4,6 +4,7 @@
 
 #![no_main]
 
+#[allow(dead_code, reason = "the figures of a run are for the other front end")]
 #[path = "../../crates/quic/tests/schedules/drive/mod.rs"]
 mod drive;
 

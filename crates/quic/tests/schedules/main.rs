@@ -17,7 +17,7 @@ use rand_chacha::rand_core::{Rng, SeedableRng};
 use drive::{Report, drive};
 
 /// Schedules that are tried; `make fuzz` sets more.
-const CASES: u64 = 300;
+const CASES: u64 = 3_000;
 /// Real time after which a schedule counts as hanging: the longest take a second in a debug build.
 const HANGS_AFTER: Duration = Duration::from_secs(30);
 /// Runs that may be spent on making one failing schedule shorter.

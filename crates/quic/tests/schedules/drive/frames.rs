@@ -75,13 +75,54 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
         Kind::Padding => out.extend(std::iter::repeat_n(0, 1 + usize::from(script.byte()))),
         Kind::Ack => put_ack(out, client, script),
         Kind::Stream => put_stream(out, client, script),
-        Kind::AnyStream => {
-            let fin = script.byte() & 1;
-            let (id, offset) = (any_stream(script), script.number());
-            let data = pattern(offset, usize::from(script.below(60)));
-            put_data(out, id, offset.min((1 << 62) - 100), data, fin == 1);
-            client.stream(id);
+        // A client without an ID of its own may not give out others (RFC 9000, section 19.15).
+        Kind::NewId if client.ids[0].is_empty() => out.push(0x01),
+        Kind::NewId => {
+            let sequence = client.sequence;
+            let kept = script.below(4);
+            client.sequence += 1;
+            let len = client.ids[0].len().max(3);
+            put_new_id(out, client, sequence, sequence.saturating_sub(u64::from(kept)), len);
         }
+        Kind::RetireId => {
+            // Not the ID that the packet itself is addressed to.
+            let others = client.server_ids.len() - 1;
+            let place = if others == 0 { 0 } else { usize::from(script.byte()) % others };
+            let place = if place >= client.active { place + 1 } else { place };
+            match client.server_ids.get(place).filter(|_| others > 0) {
+                Some(&(sequence, _)) => {
+                    client.server_ids.remove(place);
+                    client.active -= usize::from(place < client.active);
+                    integers(out, types::RETIRE_CONNECTION_ID, &[sequence]);
+                }
+                None => out.push(0x01),
+            }
+        }
+        Kind::Challenge => {
+            out.push(0x1a);
+            out.extend([script.byte(); 8]);
+        }
+        Kind::Response | Kind::WrongResponse => {
+            let known = client.challenges.last().filter(|_| kind == Kind::Response);
+            let data = known.map_or([script.byte(); 8], |(data, _)| *data);
+            out.push(0x1b);
+            out.extend(data);
+        }
+        Kind::AnyStream
+        | Kind::AnyNewId
+        | Kind::AnyRetireId
+        | Kind::Crypto
+        | Kind::AnyAck
+        | Kind::Close
+        | Kind::Anything => put_lawless(out, kind, client, script),
+        _ => put_about_streams(out, kind, client, script),
+    }
+    format!("{kind:?}{:02x?}", &out[from..out.len().min(from + 24)])
+}
+
+/// What lawful clients say about streams, beside their data.
+fn put_about_streams(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Script<'_>) {
+    match kind {
         Kind::Reset => {
             let stream = client.stream(client_stream(client, script.byte()));
             let (id, offset, over) = (stream.id, stream.offset, stream.over);
@@ -92,7 +133,7 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
         }
         Kind::StopSending => {
             let id =
-                if script.one_in(8) { any_stream(script) } else { server_stream(client, script) };
+                if script.one_in(40) { any_stream(script) } else { server_stream(client, script) };
             client.stream(id);
             integers(out, types::STOP_SENDING, &[id.0, script.number()]);
         }
@@ -112,49 +153,6 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
             client.allow_streams(direction[usize::from(unidirectional)], max);
             integers(out, types::MAX_STREAMS_BIDI + u64::from(unidirectional), &[max]);
         }
-        // A client without an ID of its own may not give out others (RFC 9000, section 19.15).
-        Kind::NewId if client.ids[0].is_empty() => out.push(0x01),
-        Kind::NewId => {
-            let sequence = client.sequence;
-            let kept = script.below(4);
-            client.sequence += 1;
-            let len = client.ids[0].len().max(3);
-            put_new_id(out, client, sequence, sequence.saturating_sub(u64::from(kept)), len);
-        }
-        Kind::AnyNewId => {
-            let sequence = u64::from(script.byte());
-            let prior = if script.one_in(4) { script.number() } else { sequence };
-            let len = usize::from(3 + script.below(18));
-            client.sequence = client.sequence.max(sequence + 1);
-            put_new_id(out, client, sequence, prior, len);
-        }
-        Kind::RetireId => {
-            // Not the ID that the packet itself is addressed to.
-            let others = client.server_ids.len() - 1;
-            let place = if others == 0 { 0 } else { usize::from(script.byte()) % others };
-            let place = if place >= client.active { place + 1 } else { place };
-            match client.server_ids.get(place).filter(|_| others > 0) {
-                Some(&(sequence, _)) => {
-                    client.server_ids.remove(place);
-                    client.active -= usize::from(place < client.active);
-                    integers(out, types::RETIRE_CONNECTION_ID, &[sequence]);
-                }
-                None => out.push(0x01),
-            }
-        }
-        Kind::AnyRetireId => {
-            integers(out, types::RETIRE_CONNECTION_ID, &[u64::from(script.byte())]);
-        }
-        Kind::Challenge => {
-            out.push(0x1a);
-            out.extend([script.byte(); 8]);
-        }
-        Kind::Response | Kind::WrongResponse => {
-            let known = client.challenges.last().filter(|_| kind == Kind::Response);
-            let data = known.map_or([script.byte(); 8], |(data, _)| *data);
-            out.push(0x1b);
-            out.extend(data);
-        }
         Kind::Blocked => match script.below(4) {
             0 => integers(out, types::DATA_BLOCKED, &[script.number()]),
             1 => {
@@ -167,6 +165,30 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
                 integers(out, types::STREAMS_BLOCKED_BIDI + u64::from(kind & 1), &[max]);
             }
         },
+        _ => unreachable!("{kind:?} is not about streams"),
+    }
+}
+
+/// What no lawful client sends, or only at its end.
+fn put_lawless(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Script<'_>) {
+    match kind {
+        Kind::AnyStream => {
+            let fin = script.byte() & 1;
+            let (id, offset) = (any_stream(script), script.number());
+            let data = pattern(offset, usize::from(script.below(60)));
+            put_data(out, id, offset.min((1 << 62) - 100), data, fin == 1);
+            client.stream(id);
+        }
+        Kind::AnyNewId => {
+            let sequence = u64::from(script.byte());
+            let prior = if script.one_in(4) { script.number() } else { sequence };
+            let len = usize::from(3 + script.below(18));
+            client.sequence = client.sequence.max(sequence + 1);
+            put_new_id(out, client, sequence, prior, len);
+        }
+        Kind::AnyRetireId => {
+            integers(out, types::RETIRE_CONNECTION_ID, &[u64::from(script.byte())]);
+        }
         Kind::Crypto => {
             let offset = script.number();
             integers(out, types::CRYPTO, &[offset.min((1 << 62) - 100), 10]);
@@ -193,8 +215,8 @@ pub fn put(out: &mut Vec<u8>, kind: Kind, client: &mut Client, script: &mut Scri
             let len = 1 + script.below(12);
             (0..len).for_each(|_| out.push(script.byte()));
         }
+        _ => unreachable!("{kind:?} is lawful"),
     }
-    format!("{kind:?}{:02x?}", &out[from..out.len().min(from + 24)])
 }
 
 fn integers(out: &mut Vec<u8>, ty: u64, fields: &[u64]) {

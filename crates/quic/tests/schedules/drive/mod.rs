@@ -18,6 +18,7 @@ mod client;
 mod frames;
 mod handshake;
 mod memory;
+mod mix;
 mod script;
 mod setup;
 mod shadow;

@@ -25,16 +25,16 @@ pub const HOME: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 
 /// Time-outs at one moment, until the deadline must have moved on.
 const SAME_MOMENT: u32 = 16;
 /// Time-outs in a second of virtual time after which nothing is sent or told.
-const IDLE_WAKEUPS: u32 = 200;
+const IDLE_WAKEUPS: u32 = 100;
 /// Datagrams of the server after which a run ends: enough for a few megabytes.
 const MAX_DATAGRAMS: u64 = 6_000;
 /// Bytes that a connection may hold by itself; for each packet that is on the books, the newest 4,096
-/// lost ones included; and for each piece of data that the application wrote, without the data.
+/// lost ones included, in lists that double when they are full; and for each piece of data that the application wrote, without the data.
 const BASE_MEMORY: u64 = 512 << 10;
-const PER_PACKET: u64 = 300;
+const PER_PACKET: u64 = 450;
 const PER_PIECE: u64 = 200;
-/// Bytes that were written and sent once, and that may be kept beside four windows.
-const MOST_KEPT: u64 = 4 << 20;
+/// Bytes that were written and sent once, and that may be kept beside two windows.
+const MOST_KEPT: u64 = 1 << 20;
 
 /// Written data that counts itself while it is alive.
 struct Written {
@@ -353,7 +353,7 @@ impl World {
         let unsent: u64 = self.streams.iter().filter_map(|id| connection.unsent(*id)).sum();
         let kept = alive.saturating_sub(unsent);
         self.most.kept = self.most.kept.max(kept);
-        let bound = MOST_KEPT + 4 * self.most.window;
+        let bound = MOST_KEPT + 2 * self.most.window;
         assert!(kept <= bound, "{kept} bytes that were sent are kept, more than {bound}");
         if let Some(deadline) = connection.deadline() {
             assert!(deadline < Timestamp::MAX, "a connection without an end");
