@@ -159,7 +159,8 @@ fn tell_failure(place: &str, failure: Failure) {
         let shorter = shortened(bytes, &place);
         eprintln!("made shorter: {}", hex(&shorter));
         // A file that `MENDCAST_SCHEDULES` can name.
-        let file = std::env::temp_dir().join(format!("schedule-{}", shorter.len()));
+        let name = name.rsplit('/').next().unwrap_or_default().replace(' ', "-");
+        let file = std::env::temp_dir().join(format!("{name}-shorter"));
         if std::fs::write(&file, &shorter).is_ok() {
             eprintln!("written to {}", file.display());
         }
