@@ -6,7 +6,7 @@ use bytes::Bytes;
 use units::{Direction, Side, StreamId};
 
 use crate::error::{ConnectionError, code};
-use crate::frame::{self, Collect, Pause, Varints, take_varint};
+use crate::frame::{self, Collect, Input, Pause, Varints, take_varint};
 use crate::priority::Priority;
 use crate::qpack::{DecoderStream, check_encoder_stream};
 use crate::transport::Transport;
@@ -42,9 +42,17 @@ pub(crate) enum Signal {
 /// The client's unidirectional streams.
 #[derive(Debug, Default)]
 pub(crate) struct UniStreams {
-    streams: Vec<(StreamId, Uni)>,
+    streams: Vec<Stream>,
     control: Control,
     decoder: DecoderStream,
+}
+
+/// A unidirectional stream.
+#[derive(Debug)]
+struct Stream {
+    id: StreamId,
+    uni: Uni,
+    input: Input,
 }
 
 /// What a unidirectional stream is for.
@@ -73,10 +81,11 @@ impl UniStreams {
         t: &mut impl Transport,
         id: StreamId,
     ) -> Result<Option<Signal>, ConnectionError> {
-        let place = match self.streams.iter().position(|stream| stream.0 == id) {
+        let place = match self.streams.iter().position(|stream| stream.id == id) {
             Some(place) => place,
             None if self.streams.len() < MAX_STREAMS => {
-                self.streams.push((id, Uni::Untyped(Varints::default())));
+                let uni = Uni::Untyped(Varints::default());
+                self.streams.push(Stream { id, uni, input: Input::default() });
                 self.streams.len() - 1
             }
             None => {
@@ -84,19 +93,25 @@ impl UniStreams {
                 return Err(ConnectionError::new(code::H3_EXCESSIVE_LOAD, reason));
             }
         };
-        if let Uni::Untyped(kind) = &mut self.streams[place].1 {
-            match kind.poll(t, id) {
-                Ok([kind]) => self.streams[place].1 = self.admit(t, id, kind)?,
+        let Stream { uni, input, .. } = &mut self.streams[place];
+        if let Uni::Untyped(kind) = uni {
+            match kind.poll(t, id, input) {
+                Ok([kind]) => self.streams[place].uni = self.admit(t, id, kind)?,
                 // RFC 9114, section 6.2: "A receiver MUST tolerate unidirectional streams being
                 // closed or reset prior to the reception of the unidirectional stream header."
                 Err(_) => return Ok(None),
             }
         }
-        let outcome = match &self.streams[place].1 {
-            Uni::Untyped(_) | Uni::Refused => return Ok(None),
-            Uni::Control => self.control.poll(t, id)?,
-            Uni::Encoder => read_all(t, id, check_encoder_stream)?,
-            Uni::Decoder => read_all(t, id, |data| self.decoder.check(data))?,
+        let Stream { uni, input, .. } = &mut self.streams[place];
+        let outcome = match uni {
+            Uni::Untyped(_) => return Ok(None),
+            Uni::Refused => {
+                *input = Input::default();
+                return Ok(None);
+            }
+            Uni::Control => self.control.poll(t, id, input)?,
+            Uni::Encoder => read_all(t, id, input, check_encoder_stream)?,
+            Uni::Decoder => read_all(t, id, input, |data| self.decoder.check(data))?,
         };
         match outcome {
             Outcome::Signal(signal) => Ok(Some(signal)),
@@ -126,7 +141,7 @@ impl UniStreams {
             }
         };
         let same = core::mem::discriminant(&uni);
-        if self.streams.iter().any(|stream| core::mem::discriminant(&stream.1) == same) {
+        if self.streams.iter().any(|stream| core::mem::discriminant(&stream.uni) == same) {
             return refuse("a second control, encoder or decoder stream");
         }
         Ok(uni)
@@ -135,19 +150,20 @@ impl UniStreams {
     /// Takes note that the client reset the stream.
     pub(crate) fn on_reset(&mut self, id: StreamId) -> Result<(), ConnectionError> {
         let is_critical =
-            self.streams.iter().any(|stream| stream.0 == id && stream.1.is_critical());
+            self.streams.iter().any(|stream| stream.id == id && stream.uni.is_critical());
         if is_critical { Err(closed_critical()) } else { Ok(()) }
     }
 
     /// Forgets a stream that the transport has forgotten.
     pub(crate) fn on_closed(&mut self, id: StreamId) {
-        self.streams.retain(|stream| stream.0 != id);
+        self.streams.retain(|stream| stream.id != id);
     }
 
     /// Bytes on the heap.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
-        self.streams.capacity() * size_of::<(StreamId, Uni)>()
+        self.streams.capacity() * size_of::<Stream>()
+            + self.streams.iter().map(|stream| stream.input.heap()).sum::<usize>()
     }
 }
 
@@ -165,10 +181,11 @@ enum Outcome {
 fn read_all(
     t: &mut impl Transport,
     id: StreamId,
+    input: &mut Input,
     mut check: impl FnMut(&[u8]) -> Result<(), ConnectionError>,
 ) -> Result<Outcome, ConnectionError> {
     loop {
-        match frame::read(t, id, MAX_PAYLOAD as usize) {
+        match input.take(t, id, usize::MAX) {
             Ok(data) => check(&data)?,
             Err(pause) => return Ok(Outcome::Pause(pause)),
         }
@@ -198,28 +215,33 @@ impl Default for ControlFrame {
 }
 
 impl Control {
-    fn poll(&mut self, t: &mut impl Transport, id: StreamId) -> Result<Outcome, ConnectionError> {
+    fn poll(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        input: &mut Input,
+    ) -> Result<Outcome, ConnectionError> {
         loop {
             let pause = match &mut self.frame {
-                ControlFrame::Header(header) => match header.poll(t, id) {
+                ControlFrame::Header(header) => match header.poll(t, id, input) {
                     Ok([kind, length]) => {
                         self.frame = self.begin(kind, length)?;
                         continue;
                     }
                     Err(pause) => pause,
                 },
-                ControlFrame::Payload(kind, payload) => match payload.poll(t, id) {
+                ControlFrame::Payload(kind, payload) => match payload.poll(t, id, input) {
                     Ok(payload) => {
                         let kind = *kind;
                         self.frame = ControlFrame::default();
-                        match self.on_frame(kind, &payload)? {
+                        match self.on_frame(t.request_limit(), kind, &payload)? {
                             Some(signal) => return Ok(Outcome::Signal(signal)),
                             None => continue,
                         }
                     }
                     Err(pause) => pause,
                 },
-                ControlFrame::Skip(remaining) => match frame::skip(t, id, remaining) {
+                ControlFrame::Skip(remaining) => match input.skip(t, id, remaining) {
                     Ok(()) => {
                         self.frame = ControlFrame::default();
                         continue;
@@ -267,7 +289,12 @@ impl Control {
         Ok(ControlFrame::Payload(kind, Collect::new(length as usize)))
     }
 
-    fn on_frame(&mut self, kind: u64, payload: &Bytes) -> Result<Option<Signal>, ConnectionError> {
+    fn on_frame(
+        &mut self,
+        request_limit: u64,
+        kind: u64,
+        payload: &Bytes,
+    ) -> Result<Option<Signal>, ConnectionError> {
         let id_error = |reason| Err(ConnectionError::new(code::H3_ID_ERROR, reason));
         let mut rest = &payload[..];
         if kind == frame::SETTINGS {
@@ -283,6 +310,10 @@ impl Control {
                 // connection error of type H3_ID_ERROR".
                 if !is_request {
                     return id_error("a priority for a stream that is no request");
+                }
+                // And one "that is beyond the stream limits" SHOULD be.
+                if id.index() >= request_limit {
+                    return id_error("a priority for a stream beyond the limit");
                 }
                 return Ok(Some(Signal::Priority(id, Priority::parse(rest))));
             }

@@ -1,8 +1,7 @@
 //! The framing layer (RFC 9114, section 7): variable-length integers (RFC 9000, section 16), frame
-//! types, and readers that take exactly the bytes of a header or payload from a stream, in
-//! whatever pieces they arrive.
+//! types, and readers that take headers and payloads from a stream, in whatever pieces they arrive.
 
-use bytes::{BufMut, Bytes};
+use bytes::{Buf as _, BufMut, Bytes};
 use units::StreamId;
 
 use crate::error::{ConnectionError, code};
@@ -30,8 +29,9 @@ pub(crate) const PRIORITY_UPDATE_PUSH: u64 = 0xf0701;
 /// The largest variable-length integer, 2^62 − 1.
 pub(crate) const VARINT_MAX: u64 = (1 << 62) - 1;
 
-/// Payload is skipped in pieces of at most this many bytes.
-const SKIP_CHUNK: u64 = 16 * 1024;
+/// Bytes that are taken from a stream at once. Small frames are parsed from such a chunk: a read of
+/// the transport costs more than a frame of two bytes.
+const CHUNK: usize = 4096;
 
 /// Frame types of HTTP/2 that HTTP/3 has no counterpart for (RFC 9114, section 11.2.1).
 pub(crate) const fn is_reserved_by_http2(kind: u64) -> bool {
@@ -89,7 +89,7 @@ pub(crate) enum Pause {
 }
 
 /// One read, with the promises of [`Transport::read`] enforced.
-pub(crate) fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause> {
+fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause> {
     match t.read(id, max) {
         Read::Data(data) if !data.is_empty() && data.len() <= max => Ok(data),
         Read::Data(_) | Read::Blocked | Read::Unknown => Err(Pause::Blocked),
@@ -98,8 +98,76 @@ pub(crate) fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<B
     }
 }
 
-/// Reads `N` (1 or 2) variable-length integers and not a byte more: a stream type, or the type and
-/// length of a frame.
+/// What has been taken from a stream and is still to be parsed.
+#[derive(Debug, Default)]
+pub(crate) struct Input {
+    chunk: Bytes,
+    /// Bytes taken from the stream so far.
+    taken: u64,
+}
+
+impl Input {
+    /// Bytes taken from the stream so far, those still to be parsed included.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// The next bytes of the stream, at least one.
+    fn peek(&mut self, t: &mut impl Transport, id: StreamId) -> Result<&[u8], Pause> {
+        if self.chunk.is_empty() {
+            self.chunk = read(t, id, CHUNK)?;
+            self.taken += self.chunk.len() as u64;
+        }
+        Ok(&self.chunk)
+    }
+
+    /// Leaves out the next `length` bytes, which were peeked at.
+    fn consume(&mut self, length: usize) {
+        if length == self.chunk.len() {
+            // An empty slice would hold on to the memory.
+            self.chunk = Bytes::new();
+        } else {
+            self.chunk.advance(length);
+        }
+    }
+
+    /// The next bytes of the stream, from 1 to `max` (at least 1) of them.
+    pub(crate) fn take(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        max: usize,
+    ) -> Result<Bytes, Pause> {
+        let length = self.peek(t, id)?.len();
+        if length <= max {
+            return Ok(core::mem::take(&mut self.chunk));
+        }
+        Ok(self.chunk.split_to(max))
+    }
+
+    /// Reads and drops `remaining` bytes of a payload.
+    pub(crate) fn skip(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        remaining: &mut u64,
+    ) -> Result<(), Pause> {
+        while *remaining > 0 {
+            let length = (self.peek(t, id)?.len() as u64).min(*remaining);
+            self.consume(length as usize);
+            *remaining -= length;
+        }
+        Ok(())
+    }
+
+    /// Bytes on the heap.
+    #[cfg(test)]
+    pub(crate) fn heap(&self) -> usize {
+        self.chunk.len()
+    }
+}
+
+/// Reads `N` (1 or 2) variable-length integers: a stream type, or the type and length of a frame.
 #[derive(Debug, Default)]
 pub(crate) struct Varints<const N: usize> {
     bytes: [u8; 16],
@@ -112,35 +180,40 @@ impl<const N: usize> Varints<N> {
         self.length > 0
     }
 
-    /// Bytes that the integers take as far as their first bytes are known; each one that is not
-    /// takes at least one.
-    fn needed(&self) -> usize {
-        let mut end = 0;
-        for missing in (1..=N).rev() {
-            if end >= usize::from(self.length) {
-                return end + missing;
-            }
-            end += 1 << (self.bytes[end] >> 6);
+    /// Takes the integers off the front of `input`; `None` if they are cut short.
+    fn parse(input: &mut &[u8]) -> Option<[u64; N]> {
+        let mut values = [0; N];
+        for value in &mut values {
+            *value = take_varint(input)?;
         }
-        end
+        Some(values)
     }
 
     /// Reads on; resets itself when the integers are complete.
-    pub(crate) fn poll(&mut self, t: &mut impl Transport, id: StreamId) -> Result<[u64; N], Pause> {
+    pub(crate) fn poll(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        input: &mut Input,
+    ) -> Result<[u64; N], Pause> {
         loop {
-            let have = usize::from(self.length);
-            let needed = self.needed();
-            if have == needed {
-                let mut input = &self.bytes[..have];
-                let values = [(); N].map(|()| {
-                    take_varint(&mut input).expect("`needed` counted every byte of the integers")
-                });
+            let chunk = input.peek(t, id)?;
+            if self.length == 0 {
+                let mut rest = chunk;
+                if let Some(values) = Self::parse(&mut rest) {
+                    let length = chunk.len() - rest.len();
+                    input.consume(length);
+                    return Ok(values);
+                }
+            }
+            // They come in pieces: at most 16 bytes, of which each completes them or does not.
+            self.bytes[usize::from(self.length)] = chunk[0];
+            self.length += 1;
+            input.consume(1);
+            if let Some(values) = Self::parse(&mut &self.bytes[..usize::from(self.length)]) {
                 self.length = 0;
                 return Ok(values);
             }
-            let data = read(t, id, needed - have)?;
-            self.bytes[have..have + data.len()].copy_from_slice(&data);
-            self.length += data.len() as u8;
         }
     }
 }
@@ -160,9 +233,14 @@ impl Collect {
     }
 
     /// Reads on; gives the whole payload once, without a copy if it arrives in one piece.
-    pub(crate) fn poll(&mut self, t: &mut impl Transport, id: StreamId) -> Result<Bytes, Pause> {
+    pub(crate) fn poll(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        input: &mut Input,
+    ) -> Result<Bytes, Pause> {
         while self.collected.len() < self.length {
-            let data = read(t, id, self.length - self.collected.len())?;
+            let data = input.take(t, id, self.length - self.collected.len())?;
             if data.len() == self.length {
                 return Ok(data);
             }
@@ -171,20 +249,16 @@ impl Collect {
         Ok(Bytes::from(core::mem::take(&mut self.collected)))
     }
 
+    /// Bytes collected so far.
+    pub(crate) fn len(&self) -> usize {
+        self.collected.len()
+    }
+
     /// Bytes on the heap.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         self.collected.capacity()
     }
-}
-
-/// Reads and drops `remaining` bytes of a payload.
-pub(crate) fn skip(t: &mut impl Transport, id: StreamId, remaining: &mut u64) -> Result<(), Pause> {
-    while *remaining > 0 {
-        let data = read(t, id, SKIP_CHUNK.min(*remaining) as usize)?;
-        *remaining -= data.len() as u64;
-    }
-    Ok(())
 }
 
 /// The error for a stream that ended inside a frame.

@@ -1,6 +1,7 @@
 //! The server side of HTTP/3 (RFC 9114) with static-table QPACK (RFC 9204) and extensible
 //! priorities (RFC 9218), sans-IO: the transport is reached through [`Transport`], what happened
-//! is told by [`Server::poll_event`], and no clock, socket or randomness is used.
+//! is told by [`Server::poll_event`], and no clock, socket or randomness is used: the transport says
+//! what time it is.
 //!
 //! What it leaves out on purpose: server push, the dynamic QPACK table (its capacity is announced
 //! as 0, so that no request ever waits for another stream), interim responses and tunnels (CONNECT
@@ -8,8 +9,8 @@
 //! that the RFCs name for it.
 //!
 //! Bodies are pulled: DATA is read from the transport only in [`Server::read_body`], so a body
-//! that nobody reads stays under the stream's flow control. Frame headers are read to the byte,
-//! never beyond. Memory per connection is bounded by [`Config`] and by the number of streams that
+//! that nobody reads stays under the stream's flow control, but for one chunk of a few kilobytes.
+//! Memory per connection is bounded by [`Config`] and by the number of streams that
 //! the transport admits.
 
 #![forbid(unsafe_code)]
@@ -21,7 +22,9 @@ mod over_quic;
 mod priority;
 mod qpack;
 mod request;
+mod respond;
 mod server;
+mod shutdown;
 mod stream;
 mod transport;
 

@@ -17,6 +17,14 @@ pub struct OverQuic<'a> {
 }
 
 impl Transport for OverQuic<'_> {
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn request_limit(&self) -> u64 {
+        self.connection.peer_stream_limit(Direction::Bidirectional)
+    }
+
     fn open_uni(&mut self) -> Option<StreamId> {
         self.connection.open(Direction::Unidirectional)
     }
@@ -70,11 +78,12 @@ impl Server {
     /// Takes what happened on a stream of the transport.
     pub fn on_stream_event(&mut self, t: &mut OverQuic<'_>, event: StreamEvent) {
         match event {
-            StreamEvent::Opened(_) | StreamEvent::Writable(_) | StreamEvent::Finished(_) => {}
+            StreamEvent::Opened(_) | StreamEvent::Writable(_) => {}
             StreamEvent::Readable(id) => self.on_readable(t, id),
             StreamEvent::Reset { id, code } => self.on_reset(t, id, code),
             StreamEvent::Stopped { id, code } => self.on_stopped(t, id, code),
-            StreamEvent::Closed(id) => self.on_stream_closed(id),
+            StreamEvent::Finished(id) => self.on_delivered(t, id),
+            StreamEvent::Closed(id) => self.on_stream_closed(t, id),
         }
     }
 }

@@ -1,22 +1,27 @@
-//! One HTTP/3 connection of the server: what the transport reports goes in, events come out, and
-//! responses are framed (RFC 9114, sections 4 and 5).
+//! One HTTP/3 connection of the server (RFC 9114, sections 4 and 5): what the transport reports goes
+//! in, events come out.
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{BufMut, Bytes};
-use units::{Direction, Side, StreamId};
+use units::{Direction, Side, StreamId, Timestamp};
 
 use crate::control::{self, Signal, UniStreams};
-use crate::error::{ConnectionError, Failure, SendError, code};
-use crate::frame::{self, VARINT_MAX, put_varint, write_frame};
+use crate::error::{ConnectionError, Failure, code};
+use crate::frame::{self, VARINT_MAX, put_varint};
 use crate::priority::EarlyUpdates;
-use crate::qpack::{self, Field};
-use crate::request::{self, RequestHead};
-use crate::stream::{RequestStream, Sending, Stop};
+use crate::qpack::Field;
+use crate::request::RequestHead;
+use crate::stream::{RequestStream, Stop};
 use crate::transport::Transport;
 
 /// The event queue gives its memory back when it is empty and has room for more than this.
 const IDLE_EVENTS: usize = 4;
+
+/// How much is kept of field sections that have not arrived whole, of all requests together, in units
+/// of the largest section. Clients send heads whole, so that only lost packets leave parts of them.
+const PARTIAL_SECTIONS: u64 = 2;
 
 /// Limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,11 +36,24 @@ pub struct Config {
     /// Any number, preferably random: picks the reserved setting that is sent to keep clients
     /// tolerant of unknown ones (RFC 9114, section 7.2.4.1).
     pub grease: u32,
+    /// How long a request's head may take from the first of its stream on, and its content from the
+    /// head on, with a second more for each KiB that the application has read. What takes longer is
+    /// reset with H3_REQUEST_INCOMPLETE.
+    pub request_timeout: Duration,
+    /// A connection that had neither a request nor a response on its way for so long gets a GOAWAY,
+    /// and is closed with H3_NO_ERROR a second later.
+    pub unused_timeout: Duration,
 }
 
 impl Default for Config {
     fn default() -> Self {
-        Self { max_field_section_size: 16 * 1024, max_concurrent_requests: 128, grease: 0 }
+        Self {
+            max_field_section_size: 16 * 1024,
+            max_concurrent_requests: 128,
+            grease: 0,
+            request_timeout: Duration::from_secs(10),
+            unused_timeout: Duration::from_secs(30),
+        }
     }
 }
 
@@ -49,7 +67,8 @@ pub enum Event {
         /// Its head.
         head: Box<RequestHead>,
         /// Whether it is complete, with neither content nor trailers: no
-        /// [`Event::RequestEnd`] follows.
+        /// [`Event::RequestEnd`] follows. If it is not, the application reads the content as it
+        /// comes, or calls [`Server::discard_body`].
         end: bool,
     },
     /// Content may be read with [`Server::read_body`], until that says [`BodyRead::Blocked`].
@@ -63,8 +82,8 @@ pub enum Event {
     },
     /// The request is complete and all of its content has been read.
     RequestEnd(StreamId),
-    /// A request that was handed over is over: the client cancelled it, or it turned out wrong.
-    /// Nothing more can be read or sent.
+    /// A request that was handed over is over: the client cancelled it, it turned out wrong, or the
+    /// rest of it took too long. Nothing more can be read or sent.
     Cancelled {
         /// The request's stream.
         id: StreamId,
@@ -91,28 +110,46 @@ pub enum BodyRead {
 /// The server's end of an HTTP/3 connection.
 ///
 /// The caller reports what the transport says (`on_…`), then takes all events, then acts on them.
-/// It ends requests that make no progress with [`Server::cancel`], at times of its choice. When
-/// [`Transport::close`] has been called for a violation, everything is ignored from then on.
+/// It calls [`Server::on_timeout`] when [`Server::deadline`] has come. When [`Transport::close`] has
+/// been called, everything is ignored from then on.
 #[derive(Debug)]
 pub struct Server {
-    config: Config,
+    pub(crate) config: Config,
     /// Our control stream, and the QPACK streams if the client let us open them.
-    critical: [Option<StreamId>; 3],
+    pub(crate) critical: [Option<StreamId>; 3],
     incoming: UniStreams,
-    /// By stream; `None` once HTTP/3 has nothing more to do with a stream that the transport still
-    /// knows.
-    requests: BTreeMap<StreamId, Option<Box<RequestStream>>>,
-    /// How many of `requests` are `Some`.
-    active: usize,
+    /// The request streams that the transport knows.
+    pub(crate) requests: BTreeMap<StreamId, Request>,
+    /// How many of them are open.
+    pub(crate) active: usize,
+    /// How many of them are answered.
+    pub(crate) answered: usize,
+    /// Bytes of field sections that have not arrived whole, of all requests.
+    collected: usize,
     /// The first stream identifier that no request has used or passed.
-    next_request: u64,
+    pub(crate) next_request: u64,
     early_updates: EarlyUpdates,
     /// The client's SETTINGS_MAX_FIELD_SECTION_SIZE, in bytes.
-    peer_max_field_section_size: u64,
+    pub(crate) peer_max_field_section_size: u64,
     /// The identifier in our last GOAWAY.
-    goaway: Option<u64>,
+    pub(crate) goaway: Option<u64>,
+    /// When to look for requests that take too long.
+    pub(crate) look_at: Option<Timestamp>,
+    /// When a request or response ended last; first, when the connection started.
+    pub(crate) last_use: Option<Timestamp>,
     events: VecDeque<Event>,
-    is_closed: bool,
+    pub(crate) is_closed: bool,
+}
+
+/// What is left to do for a request stream.
+#[derive(Debug)]
+pub(crate) enum Request {
+    /// The response is not complete.
+    Open(Box<RequestStream>),
+    /// The response is complete, and on its way.
+    Answered,
+    /// Nothing.
+    Over,
 }
 
 impl Server {
@@ -124,10 +161,14 @@ impl Server {
             incoming: UniStreams::default(),
             requests: BTreeMap::new(),
             active: 0,
+            answered: 0,
+            collected: 0,
             next_request: 0,
             early_updates: EarlyUpdates::default(),
             peer_max_field_section_size: u64::MAX,
             goaway: None,
+            look_at: None,
+            last_use: None,
             events: VecDeque::new(),
             is_closed: false,
         }
@@ -136,6 +177,7 @@ impl Server {
     /// Opens the control stream with SETTINGS, and the two QPACK streams. To be called once, as
     /// soon as the transport can send application data (RFC 9114, section 7.2.4.2).
     pub fn start(&mut self, t: &mut impl Transport) {
+        self.last_use = Some(t.now());
         let mut settings = Vec::new();
         for (identifier, value) in [
             (control::QPACK_MAX_TABLE_CAPACITY, 0),
@@ -194,6 +236,7 @@ impl Server {
         {
             self.events.push_back(Event::BodyReadable(id));
         }
+        self.watch(id);
     }
 
     fn on_uni_readable(&mut self, t: &mut impl Transport, id: StreamId) {
@@ -207,7 +250,7 @@ impl Server {
                 Ok(Some(Signal::Priority(id, priority))) => {
                     match self.requests.get_mut(&id) {
                         Some(request) => {
-                            if let Some(request) = request {
+                            if let Request::Open(request) = request {
                                 request.priority_update = Some(priority);
                             }
                             t.set_priority(id, priority.urgency, priority.incremental);
@@ -232,12 +275,13 @@ impl Server {
         let is_late = self.goaway.is_some_and(|limit| id.0 >= limit);
         let priority_update = self.early_updates.take(id);
         if is_late || self.active >= self.config.max_concurrent_requests {
-            self.requests.insert(id, None);
+            self.requests.insert(id, Request::Over);
             t.reset(id, code::H3_REQUEST_REJECTED);
             t.stop_sending(id, code::H3_REQUEST_REJECTED);
             return false;
         }
-        self.requests.insert(id, Some(Box::new(RequestStream::new(priority_update))));
+        let request = RequestStream::new(priority_update, t.now());
+        self.requests.insert(id, Request::Open(Box::new(request)));
         self.active += 1;
         self.next_request = self.next_request.max(id.0 + 4);
         true
@@ -245,10 +289,18 @@ impl Server {
 
     /// Lets a request read on, and handles what goes wrong.
     fn advance(&mut self, t: &mut impl Transport, id: StreamId) -> Option<Stop> {
-        let request = self.requests.get_mut(&id)?.as_deref_mut()?;
+        let Some(Request::Open(request)) = self.requests.get_mut(&id) else { return None };
         let before = self.events.len();
         let limit = self.config.max_field_section_size;
-        match request.advance(t, id, limit, &mut self.events) {
+        self.collected -= request.collected();
+        let outcome = request.advance(t, id, limit, &mut self.events);
+        self.collected += request.collected();
+        let is_much = self.collected as u64 > limit.saturating_mul(PARTIAL_SECTIONS);
+        let outcome = match outcome {
+            Ok(_) if is_much => Err(Failure::Stream(code::H3_EXCESSIVE_LOAD)),
+            outcome => outcome,
+        };
+        match outcome {
             Ok(stop) => {
                 request.is_delivered |= self.events.len() > before;
                 Some(stop)
@@ -280,8 +332,8 @@ impl Server {
 
     /// Ends both parts of a request stream with `code`, and tells the application if it knows of
     /// the request, with `reason`.
-    fn abort(&mut self, t: &mut impl Transport, id: StreamId, code: u64, reason: u64) {
-        if let Some(request) = self.retire(id) {
+    pub(crate) fn abort(&mut self, t: &mut impl Transport, id: StreamId, code: u64, reason: u64) {
+        if let Some(request) = self.retire(t, id, Request::Over) {
             t.reset(id, code);
             if !request.has_ended() {
                 t.stop_sending(id, code);
@@ -292,7 +344,7 @@ impl Server {
         }
     }
 
-    fn close(&mut self, t: &mut impl Transport, error: ConnectionError) {
+    pub(crate) fn close(&mut self, t: &mut impl Transport, error: ConnectionError) {
         self.is_closed = true;
         t.close(error.code, error.reason);
     }
@@ -322,6 +374,17 @@ impl Server {
             self.close(t, control::closed_critical());
         } else if id.direction() == Direction::Bidirectional {
             self.give_up(t, id, code);
+            // The transport has reset what was still on its way.
+            self.on_delivered(t, id);
+        }
+    }
+
+    /// The client has acknowledged all of stream `id`, our part of which is finished.
+    pub fn on_delivered(&mut self, t: &mut impl Transport, id: StreamId) {
+        if let Some(request @ Request::Answered) = self.requests.get_mut(&id) {
+            *request = Request::Over;
+            self.answered -= 1;
+            self.last_use = Some(t.now());
         }
     }
 
@@ -338,9 +401,10 @@ impl Server {
     }
 
     /// The transport has forgotten stream `id`: both of its parts are over.
-    pub fn on_stream_closed(&mut self, id: StreamId) {
+    pub fn on_stream_closed(&mut self, t: &mut impl Transport, id: StreamId) {
         self.incoming.on_closed(id);
-        if let Some(request) = self.retire(id)
+        self.on_delivered(t, id);
+        if let Some(request) = self.retire(t, id, Request::Over)
             && request.is_delivered
         {
             self.events.push_back(Event::Cancelled { id, code: code::H3_REQUEST_CANCELLED });
@@ -348,120 +412,13 @@ impl Server {
         self.requests.remove(&id);
     }
 
-    /// Sends the head of the response: `:status` and `headers`, in their order. With `end` the
-    /// response is complete, as by [`Server::finish`].
-    ///
-    /// # Errors
-    /// [`SendError::Gone`], [`SendError::OutOfOrder`] after a first call, [`SendError::Malformed`]
-    /// for a status outside 200 to 999 or a field that RFC 9114, section 4.2 forbids, and
-    /// [`SendError::TooLarge`] above the client's limit; nothing has been sent then.
-    pub fn respond(
-        &mut self,
-        t: &mut impl Transport,
-        id: StreamId,
-        status: u16,
-        headers: &[(&str, &str)],
-        end: bool,
-    ) -> Result<(), SendError> {
-        let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending != Sending::Nothing {
-            return Err(SendError::OutOfOrder);
-        }
-        if !(200..=999).contains(&status) {
-            return Err(SendError::Malformed);
-        }
-        let status = status.to_string();
-        self.send_fields(t, id, Some((":status", status.as_str())), headers, Sending::Content)?;
-        if end { self.finish(t, id) } else { Ok(()) }
-    }
-
-    /// Sends content: one DATA frame around `data`, which is not copied. Nothing for no bytes.
-    ///
-    /// # Errors
-    /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head or after the trailers.
-    pub fn send_data(
-        &mut self,
-        t: &mut impl Transport,
-        id: StreamId,
-        data: Bytes,
-    ) -> Result<(), SendError> {
-        let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending != Sending::Content {
-            return Err(SendError::OutOfOrder);
-        }
-        if data.is_empty() {
-            return Ok(());
-        }
-        Ok(write_frame(t, id, frame::DATA, data)?)
-    }
-
-    /// Sends the trailer section; only [`Server::finish`] may follow.
-    ///
-    /// # Errors
-    /// As [`Server::send_data`] and [`Server::respond`].
-    pub fn send_trailers(
-        &mut self,
-        t: &mut impl Transport,
-        id: StreamId,
-        fields: &[(&str, &str)],
-    ) -> Result<(), SendError> {
-        let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending != Sending::Content {
-            return Err(SendError::OutOfOrder);
-        }
-        self.send_fields(t, id, None, fields, Sending::Trailers)
-    }
-
-    fn send_fields(
-        &mut self,
-        t: &mut impl Transport,
-        id: StreamId,
-        control_data: Option<(&str, &str)>,
-        fields: &[(&str, &str)],
-        then: Sending,
-    ) -> Result<(), SendError> {
-        if !fields.iter().all(|(n, v)| request::is_field(n.as_bytes(), v.as_bytes())) {
-            return Err(SendError::Malformed);
-        }
-        let lines = || control_data.into_iter().chain(fields.iter().copied());
-        // RFC 9114, section 4.2.2: a message above the peer's limit SHOULD NOT be sent.
-        let size: u64 = lines().map(|(n, v)| qpack::field_size(n.as_bytes(), v.as_bytes())).sum();
-        if size > self.peer_max_field_section_size {
-            return Err(SendError::TooLarge);
-        }
-        write_frame(t, id, frame::HEADERS, qpack::encode(lines()))?;
+    /// The application does not want a request's content: it is read and dropped from here on, and
+    /// if there is more than a few kilobytes of it, the client is asked not to send it. No
+    /// [`Event::BodyReadable`] follows.
+    pub fn discard_body(&mut self, t: &mut impl Transport, id: StreamId) {
         if let Some(request) = self.live(id) {
-            request.sending = then;
-        }
-        Ok(())
-    }
-
-    /// Ends the response. What the client has not sent of its request by now is declined.
-    ///
-    /// # Errors
-    /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.
-    pub fn finish(&mut self, t: &mut impl Transport, id: StreamId) -> Result<(), SendError> {
-        let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending == Sending::Nothing {
-            return Err(SendError::OutOfOrder);
-        }
-        t.finish(id);
-        if !request.has_ended() {
-            // RFC 9114, section 4.1: "The error code H3_NO_ERROR SHOULD be used when requesting
-            // that the client stop sending on the request stream."
-            t.stop_sending(id, code::H3_NO_ERROR);
-        }
-        self.retire(id);
-        Ok(())
-    }
-
-    /// Gives a request up: resets the response and declines the rest of the request, with `code`
-    /// ([`code::H3_REQUEST_CANCELLED`], or [`code::H3_REQUEST_REJECTED`] if nothing was done for
-    /// it). No event follows; a request that is over is left alone.
-    pub fn cancel(&mut self, t: &mut impl Transport, id: StreamId, code: u64) {
-        if let Some(request) = self.live(id) {
-            request.is_delivered = false;
-            self.abort(t, id, code, code);
+            request.discard();
+            self.advance(t, id);
         }
     }
 
@@ -491,51 +448,44 @@ impl Server {
         }
     }
 
-    /// Begins, and on a second call completes, a graceful shutdown (RFC 9114, section 5.2): the
-    /// first GOAWAY makes the client stop making requests, the second, which should leave about
-    /// a round trip later, names the last one that is served. Later ones are rejected.
-    pub fn go_away(&mut self, t: &mut impl Transport) {
-        let Some(id) = self.critical[0].filter(|_| !self.is_closed) else { return };
-        let limit = match self.goaway {
-            // The largest identifier of a request stream, 2^62 - 4.
-            None => VARINT_MAX - 3,
-            Some(_) => self.next_request,
-        };
-        if self.goaway == Some(limit) {
-            return;
+    pub(crate) fn live(&mut self, id: StreamId) -> Option<&mut RequestStream> {
+        match self.requests.get_mut(&id)? {
+            Request::Open(request) => Some(request),
+            Request::Answered | Request::Over => None,
         }
-        self.goaway = Some(limit);
-        let mut payload = Vec::with_capacity(8);
-        put_varint(&mut payload, limit);
-        // Without its control stream the connection is about to end anyway.
-        let _ = write_frame(t, id, frame::GOAWAY, payload.into());
     }
 
-    /// Whether a graceful shutdown is complete: the last GOAWAY has left and the transport has
-    /// reported the end of every request stream, so that the connection may be closed with
-    /// [`code::H3_NO_ERROR`].
-    pub fn is_drained(&self) -> bool {
-        self.goaway == Some(self.next_request) && self.requests.is_empty()
-    }
-
-    fn live(&mut self, id: StreamId) -> Option<&mut RequestStream> {
-        self.requests.get_mut(&id)?.as_deref_mut()
-    }
-
-    /// Frees the state of a request; the transport still knows the stream.
-    fn retire(&mut self, id: StreamId) -> Option<Box<RequestStream>> {
-        let request = self.requests.get_mut(&id)?.take()?;
+    /// Frees the state of an open request, of which only `then` is left to do; the transport still
+    /// knows the stream.
+    pub(crate) fn retire(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        then: Request,
+    ) -> Option<Box<RequestStream>> {
+        let place = self.requests.get_mut(&id)?;
+        if !matches!(place, Request::Open(_)) {
+            return None;
+        }
+        self.answered += usize::from(matches!(then, Request::Answered));
+        let Request::Open(request) = core::mem::replace(place, then) else { return None };
         self.active -= 1;
+        self.collected -= request.collected();
+        self.last_use = Some(t.now());
         Some(request)
     }
 
     /// Bytes on the heap, as far as this crate decides about them.
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
+        let open_heap = |request: &Request| match request {
+            Request::Open(request) => request.heap(),
+            Request::Answered | Request::Over => 0,
+        };
         self.incoming.heap()
             + self.early_updates.heap()
             + self.events.capacity() * size_of::<Event>()
-            + self.requests.values().flatten().map(|request| request.heap()).sum::<usize>()
-            + self.requests.len() * size_of::<(StreamId, Option<Box<RequestStream>>)>()
+            + self.requests.values().map(open_heap).sum::<usize>()
+            + self.requests.len() * size_of::<(StreamId, Request)>()
     }
 }

@@ -1,27 +1,41 @@
 //! The receiving part of a request stream (RFC 9114, section 4.1): HEADERS, then DATA, then
 //! perhaps trailers, with unknown frames anywhere between, and what each wrong order means.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use units::StreamId;
+use units::{StreamId, Timestamp};
 
 use crate::error::{ConnectionError, Failure, code};
-use crate::frame::{self, Collect, Pause, Varints};
+use crate::frame::{self, Collect, Input, Pause, Varints};
 use crate::priority::Priority;
 use crate::qpack::{self, DecodeError, Field};
 use crate::request;
 use crate::server::Event;
 use crate::transport::Transport;
 
+/// Bytes that are read of a request's content though nobody wants it: most such requests end
+/// within them.
+const UNWANTED: u64 = 16 * 1024;
+/// Content in bytes per second below which a request takes too long.
+const MIN_RATE: u64 = 1024;
+
 /// A request whose response is not finished.
 #[derive(Debug)]
 pub(crate) struct RequestStream {
+    input: Input,
     frame: Frame,
     phase: Phase,
     content_length: Option<u64>,
     /// Sum of the lengths of the DATA frames that have begun, in bytes.
     announced: u64,
+    /// When the stream began; when its head was complete, once it is.
+    since: Timestamp,
+    /// Bytes of content that the application has read.
+    content_read: u64,
+    /// Where in the stream it was decided that nobody wants the content.
+    unwanted_from: Option<u64>,
     /// What PRIORITY_UPDATE said; it goes before the header field (RFC 9218, section 7).
     pub(crate) priority_update: Option<Priority>,
     /// Whether the application has been handed the request.
@@ -78,12 +92,16 @@ pub(crate) enum Stop {
 }
 
 impl RequestStream {
-    pub(crate) fn new(priority_update: Option<Priority>) -> Self {
+    pub(crate) fn new(priority_update: Option<Priority>, now: Timestamp) -> Self {
         Self {
+            input: Input::default(),
             frame: Frame::next(),
             phase: Phase::Head,
             content_length: None,
             announced: 0,
+            since: now,
+            content_read: 0,
+            unwanted_from: None,
             priority_update,
             is_delivered: false,
             is_notified: false,
@@ -95,7 +113,7 @@ impl RequestStream {
     #[cfg(test)]
     pub(crate) fn heap(&self) -> usize {
         let payload = if let Frame::Fields(payload) = &self.frame { payload.heap() } else { 0 };
-        size_of::<Self>() + payload
+        size_of::<Self>() + self.input.heap() + payload
     }
 
     /// Whether everything that the client sent has been read.
@@ -103,9 +121,47 @@ impl RequestStream {
         matches!(self.frame, Frame::End)
     }
 
-    /// Reads up to the next content, the end, or until nothing is left to read, and appends what
-    /// it found to `events`.
+    /// When the request will have taken too long; `None` if nothing of it is waited for.
+    pub(crate) fn due(&self, timeout: Duration) -> Option<Timestamp> {
+        if self.has_ended() || self.unwanted_from.is_some() {
+            return None;
+        }
+        Some(self.since + timeout + Duration::from_secs(self.content_read / MIN_RATE))
+    }
+
+    /// Bytes of a field section that has not arrived whole.
+    pub(crate) fn collected(&self) -> usize {
+        if let Frame::Fields(section) = &self.frame { section.len() } else { 0 }
+    }
+
+    /// Nobody wants the content.
+    pub(crate) fn discard(&mut self) {
+        self.unwanted_from.get_or_insert(self.input.taken());
+    }
+
+    /// Reads up to the next content that is wanted, the end, or until nothing is left to read, and
+    /// appends what it found to `events`.
     pub(crate) fn advance(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        limit: u64,
+        events: &mut VecDeque<Event>,
+    ) -> Result<Stop, Failure> {
+        let stop = self.read_on(t, id, limit, events)?;
+        let is_enough = |from| self.input.taken() - from > UNWANTED;
+        if self.unwanted_from.is_some_and(is_enough) && !self.has_ended() {
+            // RFC 9114, section 4.1: "The error code H3_NO_ERROR SHOULD be used when requesting
+            // that the client stop sending on the request stream."
+            t.stop_sending(id, code::H3_NO_ERROR);
+            self.input = Input::default();
+            self.frame = Frame::End;
+            return Ok(Stop::End);
+        }
+        Ok(stop)
+    }
+
+    fn read_on(
         &mut self,
         t: &mut impl Transport,
         id: StreamId,
@@ -114,7 +170,7 @@ impl RequestStream {
     ) -> Result<Stop, Failure> {
         loop {
             let pause = match &mut self.frame {
-                Frame::Header(header) => match header.poll(t, id) {
+                Frame::Header(header) => match header.poll(t, id, &mut self.input) {
                     Ok([kind, length]) => {
                         self.frame = self.begin(kind, length, limit)?;
                         continue;
@@ -125,7 +181,7 @@ impl RequestStream {
                     }
                     Err(pause) => pause,
                 },
-                Frame::Fields(payload) => match payload.poll(t, id) {
+                Frame::Fields(payload) => match payload.poll(t, id, &mut self.input) {
                     Ok(section) => {
                         self.on_fields(t, id, &section, limit, events)?;
                         self.frame = Frame::next();
@@ -133,14 +189,17 @@ impl RequestStream {
                     }
                     Err(pause) => pause,
                 },
-                Frame::Skip(remaining) => match frame::skip(t, id, remaining) {
-                    Ok(()) => {
-                        self.frame = Frame::next();
-                        continue;
+                Frame::Data(_) if self.unwanted_from.is_none() => return Ok(Stop::Content),
+                // Nobody wants it.
+                Frame::Data(remaining) | Frame::Skip(remaining) => {
+                    match self.input.skip(t, id, remaining) {
+                        Ok(()) => {
+                            self.frame = Frame::next();
+                            continue;
+                        }
+                        Err(pause) => pause,
                     }
-                    Err(pause) => pause,
-                },
-                Frame::Data(_) => return Ok(Stop::Content),
+                }
                 Frame::End => return Ok(Stop::End),
             };
             return paused(pause);
@@ -157,9 +216,10 @@ impl RequestStream {
     ) -> Result<Option<Bytes>, Failure> {
         let Frame::Data(remaining) = &mut self.frame else { return Ok(None) };
         let max = usize::try_from(*remaining).unwrap_or(usize::MAX).min(max.max(1));
-        match frame::read(t, id, max) {
+        match self.input.take(t, id, max) {
             Ok(data) => {
                 *remaining -= data.len() as u64;
+                self.content_read += data.len() as u64;
                 if *remaining == 0 {
                     self.frame = Frame::next();
                 }
@@ -254,6 +314,7 @@ impl RequestStream {
             t.set_priority(id, head.priority.urgency, head.priority.incremental);
             self.content_length = head.content_length;
             self.phase = Phase::Content;
+            self.since = t.now();
             events.push_back(Event::Request { id, head, end: false });
         } else {
             request::check_trailers(&fields)?;

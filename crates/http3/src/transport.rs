@@ -3,7 +3,7 @@
 //! use a mock.
 
 use bytes::Bytes;
-use units::StreamId;
+use units::{StreamId, Timestamp};
 
 /// What a read from a stream gave.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,6 +34,12 @@ impl core::error::Error for StreamGone {}
 
 /// A QUIC connection, as HTTP/3 sees it. Error codes are application error codes ([`crate::code`]).
 pub trait Transport {
+    /// The time of the call.
+    fn now(&self) -> Timestamp;
+
+    /// How many request streams the client was allowed to open so far.
+    fn request_limit(&self) -> u64;
+
     /// Opens a unidirectional stream; `None` when the peer allows no more.
     fn open_uni(&mut self) -> Option<StreamId>;
 

@@ -15,4 +15,5 @@ mod operations;
 mod playback;
 mod pulls;
 mod slow;
+mod stalling;
 mod support;

@@ -224,6 +224,11 @@ sections! {
         token_lifetime: Duration = DAY, in MINUTE..=DAY * 30;
         /// A connection ends when for this long nothing arrived.
         idle_timeout: Duration = SECOND * 30, in SECOND..=MINUTE * 10;
+        /// Longest wait for a request's head, from its first byte on, and for its content, from the
+        /// head on, with a second more for each KiB of it. Slower requests are reset.
+        request_timeout: Duration = SECOND * 10, in SECOND..=MINUTE * 10;
+        /// A connection ends when for this long no request was open on it, whatever else arrived.
+        unused_timeout: Duration = SECOND * 30, in SECOND..=HOUR;
         /// Interval of PINGs on a connection with open requests; 0s: none.
         keep_alive: Duration = Duration::ZERO, in Duration::ZERO..=MINUTE * 10;
         /// Longest delay of an acknowledgement.

@@ -365,8 +365,8 @@ impl EventLoop {
 
     fn deadline(&mut self, handle: Handle) -> Option<Timestamp> {
         let deadline = self.endpoint.connection(handle)?.deadline();
-        let token = self.places.get(handle.0 as usize)?.as_ref()?.session.token_due;
-        [deadline, token].into_iter().flatten().min()
+        let session = self.places.get(handle.0 as usize)?.as_ref()?.session.deadline();
+        [deadline, session].into_iter().flatten().min()
     }
 
     /// Serves a connection: events, responses, datagrams, the next deadline.
@@ -402,6 +402,9 @@ impl EventLoop {
                     }
                 }
             }
+        }
+        if let Some(connection) = self.endpoint.connection(handle) {
+            place.session.on_timeout(now, connection);
         }
         if place.session.token_due.is_some_and(|at| at <= now) {
             place.session.token_due = None;

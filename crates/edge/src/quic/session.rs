@@ -8,46 +8,24 @@ use std::task::{Context, Poll, Waker};
 use std::time::SystemTime;
 
 use ::quic::Connection;
-use ::quic::streams::{ReadOutcome, StreamEvent};
+use ::quic::streams::StreamEvent;
 use bytes::BytesMut;
 use http3::{OverQuic, RequestHead as Http3Head, code};
-use units::{Direction, StreamId, Timestamp};
+use units::{StreamId, Timestamp};
 
+use super::http09::{Http09, Told};
+use super::response::{Filled, Response, fill};
 use super::settings::random;
 use super::watch::Watch;
 use crate::cohorts::{Cohort, Unit};
 use crate::front::{self, Answer, Body, RequestHead, Responder};
 use crate::server::State;
 
-/// Bytes of a stream that may be unsent before its responder has to wait; a live one waits earlier.
-const HIGH_WATER: u64 = 128 * 1024;
-/// Longest request line of HTTP/0.9.
-const MAX_REQUEST_LINE: usize = 4_096;
-
-/// A response under way.
-#[derive(Debug)]
-struct Response {
-    id: StreamId,
-    body: Responder,
-    first_frame: FirstFrame,
-}
-
-/// The first frame of a live stream on its way.
-#[derive(Clone, Copy, Debug)]
-enum FirstFrame {
-    /// Not handed to the transport yet.
-    Ahead,
-    /// Ends at this offset of the stream.
-    Sent(u64),
-    Acked,
-}
-
-impl Response {
-    /// Whether the acknowledgement of the first frame is still to come.
-    fn expects_first_frame(&self) -> bool {
-        self.body.live().is_some() && !matches!(self.first_frame, FirstFrame::Acked)
-    }
-}
+/// Requests that may be kept for their body, and as many for the end of the handshake. Players send
+/// their reports one by one.
+const MAX_KEPT: usize = 8;
+/// Viewers of one connection who are told how it does: one, as a rule.
+const MAX_WATCHES: usize = 32;
 
 /// A request whose answer depends on its body.
 struct Upload {
@@ -57,6 +35,13 @@ struct Upload {
     max: usize,
 }
 
+/// A request that may be a replay and is not safe to repeat: it waits for the handshake.
+struct Held {
+    id: StreamId,
+    head: Box<Http3Head>,
+    body: BytesMut,
+}
+
 /// An answer that is not there yet.
 struct Waiting {
     id: StreamId,
@@ -64,12 +49,11 @@ struct Waiting {
 }
 
 #[derive(Debug)]
-enum Protocol {
+pub(super) enum Protocol {
     /// Not agreed yet.
     Pending,
     Http3(Box<http3::Server>),
-    /// HTTP/0.9: the request lines that are not complete yet.
-    Http09(Vec<(StreamId, Vec<u8>)>),
+    Http09(Http09),
 }
 
 /// What the edge keeps of a connection beside the transport's state.
@@ -83,14 +67,13 @@ pub(super) struct Session {
     responses: Vec<Response>,
     /// Whether an acknowledgement alone may let something go on, or tell something.
     is_curious: bool,
-    /// The viewers' sessions on this connection: one, as a rule.
+    /// The viewers' sessions on this connection.
     watches: Vec<Watch>,
     /// The viewer, whether it was known by its token, and its cohort.
     unit: Unit,
     is_known: bool,
     cohort: Option<Cohort>,
-    /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
-    held: Vec<(StreamId, Box<Http3Head>)>,
+    held: Vec<Held>,
     pub alpn: Vec<u8>,
     /// When the NEW_TOKEN frame goes out, once the session ticket has.
     pub token_due: Option<Timestamp>,
@@ -127,14 +110,19 @@ impl Session {
         let cohort = self.state.cohorts.of(self.unit).clone();
         connection.set_scheme(cohort.repair.scheme(self.unit.0 ^ now.as_nanos()));
         self.cohort = Some(cohort);
+        let quic = &self.state.config.quic;
         if self.alpn == b"hq-interop" {
-            self.protocol = Protocol::Http09(Vec::new());
+            let protocol = Http09::new(now, quic.request_timeout, quic.unused_timeout);
+            self.protocol = Protocol::Http09(protocol);
             return;
         }
-        let requests = self.state.config.quic.max_streams as usize;
-        let grease = now.as_nanos() as u32;
-        let config =
-            http3::Config { max_concurrent_requests: requests, grease, ..http3::Config::default() };
+        let config = http3::Config {
+            max_concurrent_requests: quic.max_streams as usize,
+            grease: now.as_nanos() as u32,
+            request_timeout: quic.request_timeout,
+            unused_timeout: quic.unused_timeout,
+            ..http3::Config::default()
+        };
         let mut server = Box::new(http3::Server::new(config));
         server.start(&mut OverQuic { connection, now });
         self.protocol = Protocol::Http3(server);
@@ -142,8 +130,31 @@ impl Session {
 
     /// The handshake is confirmed: requests that waited for it are answered.
     pub(super) fn on_connected(&mut self, now: Timestamp, connection: &mut Connection) {
-        for (id, head) in core::mem::take(&mut self.held) {
-            self.answer(now, connection, id, &head, &[]);
+        for Held { id, head, body } in core::mem::take(&mut self.held) {
+            self.answer(now, connection, id, &head, &body);
+        }
+    }
+
+    /// When [`Session::on_timeout`] is due, or the address token.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        let protocol = match &self.protocol {
+            Protocol::Pending => None,
+            Protocol::Http3(server) => server.deadline(),
+            Protocol::Http09(requests) => requests.deadline(),
+        };
+        [self.token_due, protocol].into_iter().flatten().min()
+    }
+
+    /// Ends requests, or the connection, that have taken too long by now.
+    pub(super) fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection) {
+        match &mut self.protocol {
+            Protocol::Pending => {}
+            Protocol::Http09(requests) => requests.on_timeout(now, connection),
+            Protocol::Http3(server) if server.deadline().is_some_and(|at| at <= now) => {
+                server.on_timeout(&mut OverQuic { connection, now });
+                self.take_events(now, connection);
+            }
+            Protocol::Http3(_) => {}
         }
     }
 
@@ -169,38 +180,21 @@ impl Session {
             let Some(event) = server.poll_event() else { return };
             match event {
                 http3::Event::Request { id, head, end } => {
-                    let safe = matches!(&head.method[..], b"GET" | b"HEAD");
                     let max = with_head(&head, connection, None, &[], |head| head.max_body());
-                    // A report may be a replay: it says what it said before.
-                    if !end && max > 0 {
+                    if end || max == 0 {
+                        // Without a body, this changes nothing.
+                        server.discard_body(&mut OverQuic { connection, now }, id);
+                        self.answer_in_time(now, connection, id, head, BytesMut::new());
+                    } else if self.uploads.len() < MAX_KEPT {
                         self.uploads.push(Upload { id, head, body: BytesMut::new(), max });
-                    } else if connection.is_early() && head.early && !safe {
-                        self.held.push((id, head));
                     } else {
-                        self.answer(now, connection, id, &head, &[]);
+                        self.reject(now, connection, id);
                     }
                 }
-                http3::Event::BodyReadable(id) => {
-                    let t = &mut OverQuic { connection, now };
-                    let mut upload = self.uploads.iter_mut().find(|upload| upload.id == id);
-                    while let http3::BodyRead::Data(data) = server.read_body(t, id, 65_536) {
-                        // What nobody waits for is read all the same, so that the stream ends.
-                        if let Some(Upload { body, max, .. }) = &mut upload
-                            && body.len() <= *max
-                        {
-                            body.extend_from_slice(&data);
-                        }
-                    }
-                }
+                http3::Event::BodyReadable(id) => self.take_body(now, connection, id),
                 http3::Event::RequestEnd(id) => {
-                    let place = self.uploads.iter().position(|upload| upload.id == id);
-                    let Some(place) = place else { continue };
-                    let Upload { head, body, max, .. } = self.uploads.swap_remove(place);
-                    if body.len() > max {
-                        let response = front::Response::plain(413, SystemTime::now());
-                        self.respond(now, connection, id, response);
-                    } else {
-                        self.answer(now, connection, id, &head, &body);
+                    if let Some(Upload { head, body, .. }) = self.take_upload(id) {
+                        self.answer_in_time(now, connection, id, head, body);
                     }
                 }
                 http3::Event::Cancelled { id, .. } => {
@@ -208,10 +202,57 @@ impl Session {
                     self.responses.retain(|response| response.id != id);
                     self.waiting.retain(|waiting| waiting.id != id);
                     self.uploads.retain(|upload| upload.id != id);
-                    self.held.retain(|(held, _)| *held != id);
+                    self.held.retain(|held| held.id != id);
                 }
                 http3::Event::Trailers { .. } | http3::Event::GoAway => {}
             }
+        }
+    }
+
+    fn take_upload(&mut self, id: StreamId) -> Option<Upload> {
+        let place = self.uploads.iter().position(|upload| upload.id == id)?;
+        Some(self.uploads.swap_remove(place))
+    }
+
+    fn take_body(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
+        let Protocol::Http3(server) = &mut self.protocol else { return };
+        let Some(upload) = self.uploads.iter_mut().find(|upload| upload.id == id) else { return };
+        let t = &mut OverQuic { connection, now };
+        while let http3::BodyRead::Data(data) = server.read_body(t, id, 65_536) {
+            upload.body.extend_from_slice(&data);
+            if upload.body.len() > upload.max {
+                server.discard_body(t, id);
+                self.take_upload(id);
+                let response = front::Response::plain(413, SystemTime::now());
+                self.respond(now, connection, id, response);
+                return;
+            }
+        }
+    }
+
+    /// Leaves a request to the client to repeat.
+    fn reject(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
+        if let Protocol::Http3(server) = &mut self.protocol {
+            server.cancel(&mut OverQuic { connection, now }, id, code::H3_REQUEST_REJECTED);
+        }
+    }
+
+    /// Answers a request as soon as it may be.
+    fn answer_in_time(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        head: Box<Http3Head>,
+        body: BytesMut,
+    ) {
+        let is_safe = matches!(&head.method[..], b"GET" | b"HEAD");
+        if is_safe || !head.early || !connection.is_early() {
+            self.answer(now, connection, id, &head, &body);
+        } else if self.held.len() < MAX_KEPT {
+            self.held.push(Held { id, head, body });
+        } else {
+            self.reject(now, connection, id);
         }
     }
 
@@ -227,6 +268,16 @@ impl Session {
         let answer = with_head(head, connection, cohort, body, |head| {
             front::respond(&self.state, head, SystemTime::now())
         });
+        self.take_answer(now, connection, id, answer);
+    }
+
+    fn take_answer(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        answer: Answer,
+    ) {
         match answer {
             Answer::Now(response) => self.respond(now, connection, id, response),
             Answer::Later(answer) => {
@@ -263,57 +314,37 @@ impl Session {
             let body = Responder::from(response.body);
             if let Some(session) = body.session() {
                 self.watches.retain(Watch::is_open);
-                if !self.watches.iter().any(|watch| watch.is_of(session)) {
+                let is_known = self.watches.iter().any(|watch| watch.is_of(session));
+                if !is_known && self.watches.len() < MAX_WATCHES {
                     self.watches.push(Watch::new(session, now, connection));
                 }
             }
-            self.responses.push(Response { id, body, first_frame: FirstFrame::Ahead });
+            self.responses.push(Response::new(id, body));
             self.is_curious = true;
         }
     }
 
     fn on_line(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent) {
-        let Protocol::Http09(lines) = &mut self.protocol else { return };
-        let id = match event {
-            StreamEvent::Readable(id) if id.direction() == Direction::Bidirectional => id,
-            StreamEvent::Reset { id, .. } | StreamEvent::Stopped { id, .. } => {
-                lines.retain(|(line, _)| *line != id);
+        let Protocol::Http09(requests) = &mut self.protocol else { return };
+        match requests.on_stream(now, connection, event) {
+            Told::Nothing => {}
+            Told::Over(id) => {
                 self.responses.retain(|response| response.id != id);
                 self.waiting.retain(|waiting| waiting.id != id);
-                return;
             }
-            _ => return,
-        };
-        let place = lines.iter().position(|(line, _)| *line == id).unwrap_or_else(|| {
-            lines.push((id, Vec::new()));
-            lines.len() - 1
-        });
-        loop {
-            match connection.read(id, MAX_REQUEST_LINE) {
-                Ok(ReadOutcome::Data(data)) => lines[place].1.extend_from_slice(&data),
-                Ok(ReadOutcome::Blocked) if lines[place].1.len() <= MAX_REQUEST_LINE => return,
-                Ok(ReadOutcome::Finished) => break,
-                _ => {
-                    lines.swap_remove(place);
-                    // Both parts are over with this; a stream that is gone already needs neither.
-                    let _ = connection.stop_sending(id, code::H3_REQUEST_REJECTED);
-                    let _ = connection.reset(id, code::H3_REQUEST_REJECTED);
-                    return;
-                }
-            }
-        }
-        let (_, line) = lines.swap_remove(place);
-        let line = String::from_utf8_lossy(&line);
-        let target = line.trim_end().strip_prefix("GET ").unwrap_or("/");
-        let (remote, protocol) = (connection.addresses().remote, front::Protocol::Http09);
-        let cohort = self.cohort.as_ref().map(|cohort| (self.unit, cohort));
-        let (fields, body) = (Vec::new(), &[][..]);
-        let head = RequestHead { method: "GET", target, fields, remote, protocol, cohort, body };
-        match front::respond(&self.state, &head, SystemTime::now()) {
-            Answer::Now(response) => self.respond(now, connection, id, response),
-            Answer::Later(answer) => {
-                self.waiting.push(Waiting { id, answer });
-                self.is_curious = true;
+            Told::Request(id, target) => {
+                let cohort = self.cohort.as_ref().map(|cohort| (self.unit, cohort));
+                let head = RequestHead {
+                    method: "GET",
+                    target: &target,
+                    fields: Vec::new(),
+                    remote: connection.addresses().remote,
+                    protocol: front::Protocol::Http09,
+                    cohort,
+                    body: &[],
+                };
+                let answer = front::respond(&self.state, &head, SystemTime::now());
+                self.take_answer(now, connection, id, answer);
             }
         }
     }
@@ -411,76 +442,4 @@ fn with_head<T>(
         cohort,
         body,
     })
-}
-
-/// Why no more was handed over to a stream.
-#[derive(PartialEq, Eq)]
-enum Filled {
-    /// As much as the stream may hold unsent is there.
-    Enough,
-    /// The body has to wait.
-    Waits,
-    /// The response is over.
-    Over,
-}
-
-/// Fills one stream.
-fn fill(
-    protocol: &mut Protocol,
-    response: &mut Response,
-    now: Timestamp,
-    connection: &mut Connection,
-    context: &mut Context<'_>,
-) -> Filled {
-    let id = response.id;
-    let enough = match (connection.pacing_rate(), response.body.live()) {
-        (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
-        _ => HIGH_WATER,
-    };
-    loop {
-        let Some(progress) = connection.send_progress(id) else { return Filled::Over };
-        if let Some(live) = response.body.live() {
-            match response.first_frame {
-                FirstFrame::Ahead if live.has_frame() => {
-                    response.first_frame = FirstFrame::Sent(progress.written);
-                }
-                FirstFrame::Sent(end) if progress.acked >= end => {
-                    response.first_frame = FirstFrame::Acked;
-                    live.session().on_first_frame();
-                }
-                _ => {}
-            }
-        }
-        if progress.written - progress.sent >= enough {
-            return Filled::Enough;
-        }
-        let Poll::Ready(next) = response.body.poll_fill(context) else { return Filled::Waits };
-        let gone = match (&mut *protocol, next) {
-            (Protocol::Http3(server), Ok(Some(data))) => {
-                server.send_data(&mut OverQuic { connection, now }, id, data).is_err()
-            }
-            (Protocol::Http3(server), Ok(None)) => {
-                // A stream that the client gave up is over as well.
-                let _ = server.finish(&mut OverQuic { connection, now }, id);
-                true
-            }
-            (Protocol::Http3(server), Err(_)) => {
-                let t = &mut OverQuic { connection, now };
-                server.cancel(t, id, code::H3_INTERNAL_ERROR);
-                true
-            }
-            (_, Ok(Some(data))) => connection.write(id, data).is_err(),
-            (_, Ok(None)) => {
-                let _ = connection.finish(id);
-                true
-            }
-            (_, Err(_)) => {
-                let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
-                true
-            }
-        };
-        if gone {
-            return Filled::Over;
-        }
-    }
 }

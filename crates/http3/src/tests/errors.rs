@@ -126,11 +126,20 @@ fn the_identifiers_of_goaway_only_shrink() {
 }
 
 #[test]
-fn a_priority_for_something_that_is_no_request_is_an_id_error() {
+fn a_priority_for_no_request_or_one_beyond_the_limit_is_an_id_error() {
     for id in [1, 2, 3] {
         let update = [varint(id), b"u=1".to_vec()].concat();
         assert_eq!(control(&[frame(PRIORITY_UPDATE_REQUEST, &update)]), Some(H3_ID_ERROR));
     }
+    let of = |index| frame(PRIORITY_UPDATE_REQUEST, &varint(request(index).0));
+    let mut pair = Pair::new();
+    pair.send(CONTROL, &of(pair.t.request_limit - 1));
+    assert_eq!(pair.close_code(), None);
+    pair.t.request_limit += 1;
+    pair.send(CONTROL, &of(pair.t.request_limit - 1));
+    assert_eq!(pair.close_code(), None, "the limit was raised");
+    pair.send(CONTROL, &of(pair.t.request_limit));
+    assert_eq!(pair.close_code(), Some(H3_ID_ERROR));
     let long = vec![0; 1025];
     assert_eq!(control(&[frame(PRIORITY_UPDATE_REQUEST, &long)]), Some(H3_EXCESSIVE_LOAD));
 }
@@ -192,7 +201,8 @@ fn the_number_of_open_unidirectional_streams_is_bounded() {
     for index in 3..1_000 {
         let id = StreamId::new(Side::Client, Direction::Unidirectional, index);
         pair.send(id, &varint(GREASE));
-        pair.server.on_stream_closed(id);
+        pair.send_fin(id, &[]);
+        pair.acknowledge();
     }
     assert_eq!(pair.close_code(), None, "one at a time");
     for index in 1_000..1_100 {
@@ -334,4 +344,13 @@ fn after_a_violation_nothing_is_processed() {
     pair.server.on_stopped(&mut pair.t, ours(0), 0);
     assert_eq!(pair.events(), []);
     assert_eq!(pair.server.read_body(&mut pair.t, request(0), 1), BodyRead::Gone);
+}
+
+#[test]
+fn a_second_stream_of_a_kind_is_a_stream_creation_error() {
+    for kind in [0x00, 0x02, 0x03] {
+        let mut pair = Pair::new();
+        pair.send(StreamId(CONTROL.0 + 12), &[kind]);
+        assert_eq!(pair.close_code(), Some(H3_STREAM_CREATION_ERROR), "type {kind}");
+    }
 }

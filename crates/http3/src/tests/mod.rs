@@ -1,15 +1,16 @@
 //! The server against a mock transport and a client that writes frames by hand.
 
 mod errors;
-mod h3spec;
 mod random;
 mod requests;
 mod shutdown;
+mod timeouts;
 
+use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
-use units::{Direction, Side, StreamId};
+use units::{Direction, Side, StreamId, Timestamp};
 
 use crate::frame::{DATA, HEADERS, SETTINGS, put_varint, take_varint};
 use crate::qpack;
@@ -62,6 +63,8 @@ fn varint(value: u64) -> Vec<u8> {
 struct MockStream {
     incoming: VecDeque<u8>,
     fin: bool,
+    /// Everything up to the end was read.
+    read: bool,
     peer_reset: Option<u64>,
     sent: Vec<u8>,
     chunks: Vec<Bytes>,
@@ -69,6 +72,21 @@ struct MockStream {
     reset: Option<u64>,
     stopped: Option<u64>,
     priority: Option<(u8, bool)>,
+    /// The server was told that the stream is over.
+    closed: bool,
+}
+
+impl MockStream {
+    /// Whether the transport has nothing more to do with stream `id` once the client has
+    /// acknowledged everything.
+    fn is_over(&self, id: StreamId) -> bool {
+        let both = id.direction() == Direction::Bidirectional;
+        let sends = both || id.initiator() == Side::Server;
+        let receives = both || id.initiator() == Side::Client;
+        let is_known = self.fin || self.peer_reset.is_some();
+        (!sends || self.finished || self.reset.is_some())
+            && (!receives || self.read || (self.stopped.is_some() && is_known))
+    }
 }
 
 /// A transport that delivers what the test puts into it.
@@ -81,6 +99,10 @@ struct Mock {
     /// The most that one read gives.
     chunk: usize,
     early: bool,
+    /// How often something was read.
+    reads: usize,
+    now: Timestamp,
+    request_limit: u64,
 }
 
 impl Mock {
@@ -90,6 +112,14 @@ impl Mock {
 }
 
 impl Transport for Mock {
+    fn now(&self) -> Timestamp {
+        self.now
+    }
+
+    fn request_limit(&self) -> u64 {
+        self.request_limit
+    }
+
     fn open_uni(&mut self) -> Option<StreamId> {
         if self.opened == self.max_uni {
             return None;
@@ -122,6 +152,7 @@ impl Transport for Mock {
 
     fn read(&mut self, id: StreamId, max: usize) -> Read {
         let max = max.min(self.chunk);
+        self.reads += 1;
         let Some(stream) = self.streams.get_mut(&id) else { return Read::Unknown };
         assert!(max > 0, "a read of nothing");
         if stream.stopped.is_some() {
@@ -132,6 +163,7 @@ impl Transport for Mock {
             let length = max.min(stream.incoming.len());
             Read::Data(stream.incoming.drain(..length).collect())
         } else if stream.fin {
+            stream.read = true;
             Read::Finished
         } else {
             Read::Blocked
@@ -173,6 +205,9 @@ impl Pair {
             opened: 0,
             chunk: usize::MAX,
             early: false,
+            reads: 0,
+            now: Timestamp::from_millis(1),
+            request_limit: 200,
         };
         let mut pair = Self { server: Server::new(config), t };
         pair.server.start(&mut pair.t);
@@ -205,8 +240,47 @@ impl Pair {
     }
 
     fn reset(&mut self, id: StreamId, code: u64) {
-        self.t.stream(id).peer_reset = Some(code);
+        let stream = self.t.stream(id);
+        stream.peer_reset = Some(code);
+        stream.read = true;
         self.server.on_reset(&mut self.t, id, code);
+    }
+
+    /// The client wants nothing more of stream `id`; the transport resets it (RFC 9000, section 3.5).
+    fn stop(&mut self, id: StreamId, code: u64) {
+        let stream = self.t.stream(id);
+        if !stream.finished {
+            stream.reset.get_or_insert(code);
+        }
+        self.server.on_stopped(&mut self.t, id, code);
+    }
+
+    /// The client gets and acknowledges everything: the transport tells what is over by that.
+    fn acknowledge(&mut self) {
+        let over: Vec<StreamId> = self
+            .t
+            .streams
+            .iter()
+            .filter(|(id, s)| !s.closed && s.is_over(**id))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in over {
+            self.t.stream(id).closed = true;
+            self.server.on_delivered(&mut self.t, id);
+            self.server.on_stream_closed(&mut self.t, id);
+        }
+    }
+
+    /// Time passes, and the server does what is due meanwhile.
+    fn wait(&mut self, time: Duration) {
+        let end = self.t.now + time;
+        while let Some(at) = self.server.deadline().filter(|&at| at <= end) {
+            assert!(at >= self.t.now, "a deadline in the past");
+            self.t.now = at;
+            self.server.on_timeout(&mut self.t);
+            assert!(self.server.deadline().is_none_or(|next| next > at), "it stays due");
+        }
+        self.t.now = end;
     }
 
     fn events(&mut self) -> Vec<Event> {

@@ -93,7 +93,8 @@ enum Step {
     Send(u64, Vec<u8>, bool),
     Reset(u64),
     Stopped(u64),
-    Closed(u64),
+    Acknowledge,
+    Wait(u64),
     Read(u64),
     Respond(u64, bool),
     Cancel(u64),
@@ -108,7 +109,8 @@ fn any_step() -> impl Strategy<Value = Step> {
             .prop_map(|(id, bytes, fin)| Step::Send(id, bytes, fin)),
         1 => id().prop_map(Step::Reset),
         1 => id().prop_map(Step::Stopped),
-        1 => id().prop_map(Step::Closed),
+        1 => Just(Step::Acknowledge),
+        1 => (1u64..20).prop_map(Step::Wait),
         3 => id().prop_map(Step::Read),
         3 => (id(), any::<bool>()).prop_map(|(id, end)| Step::Respond(id, end)),
         1 => id().prop_map(Step::Cancel),
@@ -142,8 +144,9 @@ proptest! {
             match step {
                 Step::Send(id, bytes, fin) => pair.put(StreamId(id), &bytes, fin),
                 Step::Reset(id) => pair.reset(StreamId(id), 7),
-                Step::Stopped(id) => server.on_stopped(t, StreamId(id), 7),
-                Step::Closed(id) => server.on_stream_closed(StreamId(id)),
+                Step::Stopped(id) => pair.stop(StreamId(id), 7),
+                Step::Acknowledge => pair.acknowledge(),
+                Step::Wait(seconds) => pair.wait(Duration::from_secs(seconds)),
                 Step::Read(id) => { server.read_body(t, StreamId(id), 10); }
                 Step::Respond(id, end) => { let _ = server.respond(t, StreamId(id), 200, &[], end); }
                 Step::Cancel(id) => server.cancel(t, StreamId(id), 7),

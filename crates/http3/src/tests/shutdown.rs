@@ -46,9 +46,8 @@ fn a_shutdown_warns_then_names_the_last_request_then_drains() {
     for index in 0..3 {
         pair.server.respond(&mut pair.t, request(index), 200, &[], true).expect("in order");
         assert!(!pair.server.is_drained(), "the transport still has responses to deliver");
-        pair.server.on_stream_closed(request(index));
+        pair.acknowledge();
     }
-    pair.server.on_stream_closed(request(3));
     assert!(pair.server.is_drained());
     assert_eq!(pair.close_code(), None);
 }
@@ -64,6 +63,6 @@ fn a_connection_without_requests_drains_at_once() {
     assert_eq!(goaways(&mut pair), [(1 << 62) - 4, 0]);
     pair.reset(request(0), H3_NO_ERROR);
     assert!(!pair.server.is_drained());
-    pair.server.on_stream_closed(request(0));
+    pair.acknowledge();
     assert!(pair.server.is_drained());
 }

@@ -211,6 +211,12 @@ impl Connection {
         self.path.controller.cap(cap);
     }
 
+    /// How many streams of this direction the peer was allowed to open so far (RFC 9000, section
+    /// 4.6).
+    pub fn peer_stream_limit(&self, direction: Direction) -> u64 {
+        self.streams.peer_limit(direction)
+    }
+
     /// Opens a stream; `None` while the peer's limit does not allow one.
     pub fn open(&mut self, direction: Direction) -> Option<StreamId> {
         if self.is_open() { self.streams.open(direction) } else { None }

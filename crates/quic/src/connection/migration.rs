@@ -68,6 +68,8 @@ impl Connection {
             };
             if was_validated {
                 self.previous = Some(Previous { addresses: old, path: left });
+            } else {
+                self.owe_nothing_to(old);
             }
             self.path.validated = false;
             self.path.received = arrival.datagram as u64;
@@ -133,6 +135,9 @@ impl Connection {
     /// nothing if there is none.
     fn return_to_previous(&mut self, now: Timestamp) {
         let Some(Previous { addresses, path }) = self.previous.take() else { return };
+        if !self.path.validated {
+            self.owe_nothing_to(self.path.addresses);
+        }
         if let Some(mut path) = path {
             // What became of its packets meanwhile was not booked on it.
             path.in_flight = self.data.ledger.in_flight(path.generation);
@@ -169,6 +174,12 @@ impl Connection {
         if frame.limit > 0 && self.off_path.len() < super::MAX_OFF_PATH {
             self.off_path.push_back(frame);
         }
+    }
+
+    /// An address that never was validated is left. What it may get was counted with the path: what it
+    /// is owed must not come on top of that.
+    fn owe_nothing_to(&mut self, addresses: Addresses) {
+        self.off_path.retain(|owed| owed.addresses.remote != addresses.remote);
     }
 
     pub(super) fn on_path_response(&mut self, now: Timestamp, data: [u8; 8]) {

@@ -177,7 +177,7 @@ impl Connection {
             ProbeRule::Pto => (rtt.pto_base(), 1 << self.pto_count.min(MAX_BACKOFF)),
             ProbeRule::TlpThenRto if self.pto_count < TAIL_LOSS_PROBES => {
                 let mut timeout = (rtt.smoothed() * 2).max(MIN_TLP);
-                if self.data.ledger.eliciting_in_flight == 1 {
+                if self.handshake.is_none() && self.data.ledger.eliciting_in_flight == 1 {
                     let alone = rtt.smoothed() * 3 / 2 + self.peer.max_ack_delay;
                     timeout = timeout.max(alone);
                 }

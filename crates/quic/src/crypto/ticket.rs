@@ -57,6 +57,12 @@ struct Session {
 const CREATED_FROM_END: usize = 12;
 const AGE_OFFSET_FROM_END: usize = 4;
 
+/// When an encoded session was made, in Unix seconds.
+fn created(session: &[u8]) -> Option<u64> {
+    let at = session.len().checked_sub(CREATED_FROM_END)?;
+    session[at..].first_chunk().map(|seconds| u64::from_be_bytes(*seconds))
+}
+
 impl SessionStore {
     pub(super) fn new(policy: Arc<TicketPolicy>) -> Self {
         Self { policy, exchange: Mutex::default() }
@@ -127,8 +133,14 @@ impl SessionStore {
 
 impl StoresServerSessions for SessionStore {
     fn put(&self, id: Vec<u8>, value: Vec<u8>) -> bool {
-        self.exchange().issued.push(Session { id, value });
-        true
+        // The encoding is the library's own affair. One that has no creation time in its place is none
+        // that could be changed: such a session gets no ticket.
+        let now = self.policy.time.current_time().map(|now| now.as_secs());
+        let known = created(&value).zip(now).is_some_and(|(at, now)| at.abs_diff(now) <= 1);
+        if known {
+            self.exchange().issued.push(Session { id, value });
+        }
+        known
     }
 
     fn get(&self, _: &[u8]) -> Option<Vec<u8>> {

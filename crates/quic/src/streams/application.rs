@@ -31,6 +31,12 @@ impl Streams {
         Some(id)
     }
 
+    /// How many streams of this direction the peer was allowed to open so far: its identifiers have
+    /// indices below.
+    pub fn peer_limit(&self, direction: Direction) -> u64 {
+        self.remote[lane(direction)].advertised
+    }
+
     /// The next event. Each event is told once until it happens again, and a stream waits in the
     /// queue at most once.
     pub fn poll_event(&mut self) -> Option<StreamEvent> {

@@ -341,3 +341,23 @@ fn no_connection_id_is_issued_twice() {
     }
     assert!(seen.len() > 500, "{}", seen.len());
 }
+
+#[test]
+fn an_address_that_is_left_again_gets_no_more_than_three_times_its_bytes() {
+    let mut raw = connected();
+    raw.address.set_port(5_000);
+    // More than the server may send is wanted at once: a full challenge, and the answer to one.
+    let payload = frames(|w| {
+        put_ping(w);
+        put_path_challenge(w, [1; 8]);
+        w.fill(0, 200);
+    });
+    let mut packet = raw.packet(PacketType::OneRtt, &payload);
+    raw.outcome_alone(&mut packet);
+    let first = raw.address;
+    raw.address.set_port(5_001);
+    raw.send(PacketType::OneRtt, &frames(put_ping));
+    raw.wait(Duration::from_secs(20));
+    let answered = raw.bytes_to.get(&first).copied().unwrap_or(0);
+    assert!(answered <= 3 * packet.len(), "{answered} for {}", packet.len());
+}

@@ -41,7 +41,9 @@ impl Connection {
             // RFC 9000, section 14.1: datagrams with ack-eliciting Initial packets are expanded
             // to 1,200 bytes; without the budget for that only an acknowledgement may leave.
             let fits = id != SpaceId::Initial || limit == usize::from(BASE);
-            let may_elicit = fits && (window || probes);
+            // Handshake bytes pass the window: 1-RTT data may fill it, and the client acknowledges none
+            // of that before it has them.
+            let may_elicit = fits && (window || probes || due);
             pads |= id == SpaceId::Initial && may_elicit && (probes || due);
             let room_behind = limit - len > 200;
             let pad = pads && !(follows && room_behind);

@@ -1,0 +1,137 @@
+//! The requests of HTTP/0.9 over QUIC (ALPN `hq-interop`), as interoperability tests make them: a
+//! line on a stream of its own. A client that is slow with a line, or sends too much of one, loses
+//! the connection, as one does that makes no requests.
+
+use core::time::Duration;
+
+use ::quic::Connection;
+use ::quic::streams::{ReadOutcome, StreamEvent};
+use http3::code;
+use units::{Direction, StreamId, Timestamp};
+
+/// Longest request line, in bytes.
+const MAX_LINE: usize = 4_096;
+/// Bytes of lines that are not complete, of a connection.
+const MAX_LINES: usize = 64 * 1024;
+
+/// A request line that is not complete.
+#[derive(Debug)]
+struct Line {
+    id: StreamId,
+    since: Timestamp,
+    text: Vec<u8>,
+}
+
+/// What an event of the transport means.
+pub(super) enum Told {
+    Nothing,
+    /// A request for this target.
+    Request(StreamId, String),
+    /// The client gave a request up.
+    Over(StreamId),
+}
+
+/// The requests of a connection.
+#[derive(Debug)]
+pub(super) struct Http09 {
+    /// In the order in which they began.
+    lines: Vec<Line>,
+    /// Streams of requests that the transport knows.
+    open: usize,
+    last_use: Timestamp,
+    request_timeout: Duration,
+    unused_timeout: Duration,
+    is_closed: bool,
+}
+
+impl Http09 {
+    /// For a connection without requests. A line may take `request_timeout`, the connection may be
+    /// without a request for `unused_timeout`.
+    pub(super) fn new(now: Timestamp, request_timeout: Duration, unused_timeout: Duration) -> Self {
+        Self {
+            lines: Vec::new(),
+            open: 0,
+            last_use: now,
+            request_timeout,
+            unused_timeout,
+            is_closed: false,
+        }
+    }
+
+    /// Takes what happened on a stream.
+    pub(super) fn on_stream(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        event: StreamEvent,
+    ) -> Told {
+        match event {
+            _ if self.is_closed => {}
+            StreamEvent::Opened(id) if id.direction() == Direction::Bidirectional => self.open += 1,
+            StreamEvent::Closed(id) if id.direction() == Direction::Bidirectional => {
+                self.open = self.open.saturating_sub(1);
+                self.last_use = now;
+            }
+            StreamEvent::Readable(id) if id.direction() == Direction::Bidirectional => {
+                return self.on_readable(now, connection, id);
+            }
+            StreamEvent::Reset { id, .. } | StreamEvent::Stopped { id, .. } => {
+                self.lines.retain(|line| line.id != id);
+                // Without a whole request there is no answer that would end our part.
+                let _ = connection.reset(id, code::H3_REQUEST_CANCELLED);
+                return Told::Over(id);
+            }
+            _ => {}
+        }
+        Told::Nothing
+    }
+
+    fn on_readable(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) -> Told {
+        let place = self.lines.iter().position(|line| line.id == id).unwrap_or_else(|| {
+            self.lines.push(Line { id, since: now, text: Vec::new() });
+            self.lines.len() - 1
+        });
+        loop {
+            let text = &mut self.lines[place].text;
+            match connection.read(id, MAX_LINE) {
+                Ok(ReadOutcome::Data(data)) => text.extend_from_slice(&data),
+                Ok(ReadOutcome::Finished) => break,
+                // What ended otherwise is told by an event of its own.
+                Ok(ReadOutcome::Blocked | ReadOutcome::Reset(_)) | Err(_) => return Told::Nothing,
+            }
+            let is_long = text.len() > MAX_LINE;
+            if is_long || self.lines.iter().map(|line| line.text.len()).sum::<usize>() > MAX_LINES {
+                self.close(now, connection, code::H3_EXCESSIVE_LOAD, "request lines are too long");
+                return Told::Nothing;
+            }
+        }
+        let line = self.lines.remove(place);
+        let line = String::from_utf8_lossy(&line.text);
+        Told::Request(id, line.trim_end().strip_prefix("GET ").unwrap_or("/").to_owned())
+    }
+
+    /// When [`Http09::on_timeout`] is due.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        let line = self.lines.first().map(|line| line.since + self.request_timeout);
+        let unused = (self.open == 0).then(|| self.last_use + self.unused_timeout);
+        [line, unused].into_iter().flatten().min().filter(|_| !self.is_closed)
+    }
+
+    /// Closes the connection if it is time.
+    pub(super) fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection) {
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.close(now, connection, code::H3_NO_ERROR, "there was no request for too long");
+        }
+    }
+
+    fn close(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        code: u64,
+        reason: &'static str,
+    ) {
+        self.is_closed = true;
+        connection.close(now, code, reason);
+    }
+}

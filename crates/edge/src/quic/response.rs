@@ -1,0 +1,115 @@
+//! Bodies on their way: each stream is given more of its own when it has little unsent.
+
+use std::task::{Context, Poll};
+
+use ::quic::Connection;
+use http3::{OverQuic, code};
+use units::{StreamId, Timestamp};
+
+use super::session::Protocol;
+use crate::front::Responder;
+
+/// Bytes of a stream that may be unsent before its responder has to wait; a live one waits earlier.
+const HIGH_WATER: u64 = 128 * 1024;
+
+/// A response under way.
+#[derive(Debug)]
+pub(super) struct Response {
+    pub(super) id: StreamId,
+    body: Responder,
+    first_frame: FirstFrame,
+}
+
+/// The first frame of a live stream on its way.
+#[derive(Clone, Copy, Debug)]
+enum FirstFrame {
+    /// Not handed to the transport yet.
+    Ahead,
+    /// Ends at this offset of the stream.
+    Sent(u64),
+    Acked,
+}
+
+impl Response {
+    /// A response of which nothing but the head was handed over.
+    pub(super) fn new(id: StreamId, body: Responder) -> Self {
+        Self { id, body, first_frame: FirstFrame::Ahead }
+    }
+
+    /// Whether the acknowledgement of the first frame is still to come.
+    pub(super) fn expects_first_frame(&self) -> bool {
+        self.body.live().is_some() && !matches!(self.first_frame, FirstFrame::Acked)
+    }
+}
+
+/// Why no more was handed over to a stream.
+#[derive(PartialEq, Eq)]
+pub(super) enum Filled {
+    /// As much as the stream may hold unsent is there.
+    Enough,
+    /// The body has to wait.
+    Waits,
+    /// The response is over.
+    Over,
+}
+
+/// Fills one stream.
+pub(super) fn fill(
+    protocol: &mut Protocol,
+    response: &mut Response,
+    now: Timestamp,
+    connection: &mut Connection,
+    context: &mut Context<'_>,
+) -> Filled {
+    let id = response.id;
+    let enough = match (connection.pacing_rate(), response.body.live()) {
+        (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
+        _ => HIGH_WATER,
+    };
+    loop {
+        let Some(progress) = connection.send_progress(id) else { return Filled::Over };
+        if let Some(live) = response.body.live() {
+            match response.first_frame {
+                FirstFrame::Ahead if live.has_frame() => {
+                    response.first_frame = FirstFrame::Sent(progress.written);
+                }
+                FirstFrame::Sent(end) if progress.acked >= end => {
+                    response.first_frame = FirstFrame::Acked;
+                    live.session().on_first_frame();
+                }
+                _ => {}
+            }
+        }
+        if progress.written - progress.sent >= enough {
+            return Filled::Enough;
+        }
+        let Poll::Ready(next) = response.body.poll_fill(context) else { return Filled::Waits };
+        let gone = match (&mut *protocol, next) {
+            (Protocol::Http3(server), Ok(Some(data))) => {
+                server.send_data(&mut OverQuic { connection, now }, id, data).is_err()
+            }
+            (Protocol::Http3(server), Ok(None)) => {
+                // A stream that the client gave up is over as well.
+                let _ = server.finish(&mut OverQuic { connection, now }, id);
+                true
+            }
+            (Protocol::Http3(server), Err(_)) => {
+                let t = &mut OverQuic { connection, now };
+                server.cancel(t, id, code::H3_INTERNAL_ERROR);
+                true
+            }
+            (_, Ok(Some(data))) => connection.write(id, data).is_err(),
+            (_, Ok(None)) => {
+                let _ = connection.finish(id);
+                true
+            }
+            (_, Err(_)) => {
+                let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
+                true
+            }
+        };
+        if gone {
+            return Filled::Over;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Responses: their parts in order, framed (RFC 9114, section 4.1), and their end, early or not.
+
+use bytes::Bytes;
+use units::StreamId;
+
+use crate::error::{SendError, code};
+use crate::frame::{self, write_frame};
+use crate::qpack;
+use crate::request;
+use crate::server::{Request, Server};
+use crate::stream::Sending;
+use crate::transport::Transport;
+
+impl Server {
+    /// Sends the head of the response: `:status` and `headers`, in their order. With `end` the
+    /// response is complete, as by [`Server::finish`].
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], [`SendError::OutOfOrder`] after a first call, [`SendError::Malformed`]
+    /// for a status outside 200 to 999 or a field that RFC 9114, section 4.2 forbids, and
+    /// [`SendError::TooLarge`] above the client's limit; nothing has been sent then.
+    pub fn respond(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        status: u16,
+        headers: &[(&str, &str)],
+        end: bool,
+    ) -> Result<(), SendError> {
+        let request = self.live(id).ok_or(SendError::Gone)?;
+        if request.sending != Sending::Nothing {
+            return Err(SendError::OutOfOrder);
+        }
+        if !(200..=999).contains(&status) {
+            return Err(SendError::Malformed);
+        }
+        let status = status.to_string();
+        self.send_fields(t, id, Some((":status", status.as_str())), headers, Sending::Content)?;
+        if end { self.finish(t, id) } else { Ok(()) }
+    }
+
+    /// Sends content: one DATA frame around `data`, which is not copied. Nothing for no bytes.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head or after the trailers.
+    pub fn send_data(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        data: Bytes,
+    ) -> Result<(), SendError> {
+        let request = self.live(id).ok_or(SendError::Gone)?;
+        if request.sending != Sending::Content {
+            return Err(SendError::OutOfOrder);
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        Ok(write_frame(t, id, frame::DATA, data)?)
+    }
+
+    /// Sends the trailer section; only [`Server::finish`] may follow.
+    ///
+    /// # Errors
+    /// As [`Server::send_data`] and [`Server::respond`].
+    pub fn send_trailers(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        fields: &[(&str, &str)],
+    ) -> Result<(), SendError> {
+        let request = self.live(id).ok_or(SendError::Gone)?;
+        if request.sending != Sending::Content {
+            return Err(SendError::OutOfOrder);
+        }
+        self.send_fields(t, id, None, fields, Sending::Trailers)
+    }
+
+    fn send_fields(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        control_data: Option<(&str, &str)>,
+        fields: &[(&str, &str)],
+        then: Sending,
+    ) -> Result<(), SendError> {
+        if !fields.iter().all(|(n, v)| request::is_field(n.as_bytes(), v.as_bytes())) {
+            return Err(SendError::Malformed);
+        }
+        let lines = || control_data.into_iter().chain(fields.iter().copied());
+        // RFC 9114, section 4.2.2: a message above the peer's limit SHOULD NOT be sent.
+        let size: u64 = lines().map(|(n, v)| qpack::field_size(n.as_bytes(), v.as_bytes())).sum();
+        if size > self.peer_max_field_section_size {
+            return Err(SendError::TooLarge);
+        }
+        write_frame(t, id, frame::HEADERS, qpack::encode(lines()))?;
+        if let Some(request) = self.live(id) {
+            request.sending = then;
+        }
+        Ok(())
+    }
+
+    /// Ends the response. What the client has not sent of its request by now is declined.
+    ///
+    /// # Errors
+    /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.
+    pub fn finish(&mut self, t: &mut impl Transport, id: StreamId) -> Result<(), SendError> {
+        let request = self.live(id).ok_or(SendError::Gone)?;
+        if request.sending == Sending::Nothing {
+            return Err(SendError::OutOfOrder);
+        }
+        t.finish(id);
+        if !request.has_ended() {
+            // RFC 9114, section 4.1: "The error code H3_NO_ERROR SHOULD be used when requesting
+            // that the client stop sending on the request stream."
+            t.stop_sending(id, code::H3_NO_ERROR);
+        }
+        self.retire(t, id, Request::Answered);
+        Ok(())
+    }
+
+    /// Gives a request up: resets the response and declines the rest of the request, with `code`
+    /// ([`code::H3_REQUEST_CANCELLED`], or [`code::H3_REQUEST_REJECTED`] if nothing was done for
+    /// it). No event follows; a request that is over is left alone.
+    pub fn cancel(&mut self, t: &mut impl Transport, id: StreamId, code: u64) {
+        if let Some(request) = self.live(id) {
+            request.is_delivered = false;
+            self.abort(t, id, code, code);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! When a connection ends without anybody being wrong: graceful shutdown (RFC 9114, section 5.2),
+//! and time-outs of requests that do not complete and of connections without any.
+
+use core::time::Duration;
+
+use units::{StreamId, Timestamp};
+
+use crate::error::{ConnectionError, code};
+use crate::frame::{self, VARINT_MAX, put_varint, write_frame};
+use crate::server::{Request, Server};
+use crate::transport::Transport;
+
+/// The least time between two looks at all requests.
+const LOOKS: Duration = Duration::from_secs(1);
+/// From the GOAWAY on an unused connection to its close: more than most round trips, so that the
+/// client learns that a request which crosses it was not processed.
+const GRACE: Duration = Duration::from_secs(1);
+
+impl Server {
+    /// Begins, and on a second call completes, a graceful shutdown (RFC 9114, section 5.2): the
+    /// first GOAWAY makes the client stop making requests, the second, which should leave about
+    /// a round trip later, names the last one that is served. Later ones are rejected.
+    pub fn go_away(&mut self, t: &mut impl Transport) {
+        let limit = match self.goaway {
+            // The largest identifier of a request stream, 2^62 - 4.
+            None => VARINT_MAX - 3,
+            Some(_) => self.next_request,
+        };
+        self.announce_last(t, limit);
+    }
+
+    /// Sends GOAWAY: requests from the identifier `limit` on are not served.
+    fn announce_last(&mut self, t: &mut impl Transport, limit: u64) {
+        let Some(id) = self.critical[0].filter(|_| !self.is_closed) else { return };
+        if self.goaway == Some(limit) {
+            return;
+        }
+        self.goaway = Some(limit);
+        // The time that the client has to take note.
+        self.last_use = Some(t.now());
+        let mut payload = Vec::with_capacity(8);
+        put_varint(&mut payload, limit);
+        // Without its control stream the connection is about to end anyway.
+        let _ = write_frame(t, id, frame::GOAWAY, payload.into());
+    }
+
+    /// Whether a graceful shutdown is complete: the last GOAWAY has left and the transport has
+    /// reported the end of every request stream, so that the connection may be closed with
+    /// [`code::H3_NO_ERROR`].
+    pub fn is_drained(&self) -> bool {
+        self.goaway == Some(self.next_request) && self.requests.is_empty()
+    }
+
+    /// When [`Server::on_timeout`] is due: `None` if nothing is waited for.
+    pub fn deadline(&self) -> Option<Timestamp> {
+        if self.is_closed {
+            None
+        } else {
+            [self.look_at, self.unused_at()].into_iter().flatten().min()
+        }
+    }
+
+    /// When the connection has been without a request for long enough.
+    fn unused_at(&self) -> Option<Timestamp> {
+        let is_last_word = self.goaway == Some(self.next_request);
+        let timeout = if is_last_word { GRACE } else { self.config.unused_timeout };
+        let since = self.last_use.filter(|_| self.active + self.answered == 0)?;
+        Some(since + timeout)
+    }
+
+    /// Ends what has taken too long by now; nothing before [`Server::deadline`].
+    pub fn on_timeout(&mut self, t: &mut impl Transport) {
+        let now = t.now();
+        if self.is_closed {
+            return;
+        }
+        if self.look_at.is_some_and(|at| at <= now) {
+            self.end_slow_requests(t, now);
+        }
+        if self.unused_at().is_some_and(|at| at <= now) {
+            if self.goaway == Some(self.next_request) {
+                let reason = "there was no request for too long";
+                self.close(t, ConnectionError::new(code::H3_NO_ERROR, reason));
+            } else {
+                // RFC 9114, section 3.3: "the terminating endpoint SHOULD first send a GOAWAY frame".
+                self.announce_last(t, self.next_request);
+            }
+        }
+    }
+
+    /// Sees to it that a request which takes too long from here on is looked at.
+    pub(crate) fn watch(&mut self, id: StreamId) {
+        let timeout = self.config.request_timeout;
+        if let Some(due) = self.live(id).and_then(|request| request.due(timeout)) {
+            self.look_at = Some(self.look_at.map_or(due, |at| at.min(due)));
+        }
+    }
+
+    fn end_slow_requests(&mut self, t: &mut impl Transport, now: Timestamp) {
+        let timeout = self.config.request_timeout;
+        let mut slow = Vec::new();
+        let mut next: Option<Timestamp> = None;
+        for (&id, request) in &self.requests {
+            let Request::Open(request) = request else { continue };
+            match request.due(timeout) {
+                Some(due) if due <= now => slow.push(id),
+                Some(due) => next = Some(next.map_or(due, |at| at.min(due))),
+                None => {}
+            }
+        }
+        self.look_at = next.map(|at| at.max(now + LOOKS));
+        for id in slow {
+            let code = code::H3_REQUEST_INCOMPLETE;
+            self.abort(t, id, code, code);
+        }
+    }
+}

@@ -1,0 +1,213 @@
+//! Requests that do not complete, and connections without any, end.
+
+use super::*;
+use crate::code::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_head_that_drips_is_given_up_after_ten_seconds() {
+    let mut pair = Pair::new();
+    let head = headers(&[&GET[..], &[("x-long", &"y".repeat(100)[..])]].concat());
+    for second in 0..9 {
+        pair.send(request(0), &head[second..second + 1]);
+        pair.wait(SECOND);
+    }
+    assert_eq!(pair.t.stream(request(0)).reset, None);
+    pair.send(request(0), &head[9..10]);
+    pair.wait(SECOND);
+    let stream = pair.t.stream(request(0));
+    assert_eq!(stream.reset, Some(H3_REQUEST_INCOMPLETE));
+    assert_eq!(stream.stopped, Some(H3_REQUEST_INCOMPLETE));
+    assert_eq!(pair.events(), []);
+    assert_eq!(pair.close_code(), None);
+}
+
+#[test]
+fn frames_before_the_head_buy_no_time() {
+    let mut pair = Pair::new();
+    for _ in 0..11 {
+        pair.send(request(0), &frame(0x21, &[7; 2_000]));
+        pair.wait(SECOND);
+    }
+    assert_eq!(pair.t.stream(request(0)).reset, Some(H3_REQUEST_INCOMPLETE));
+}
+
+#[test]
+fn content_that_drips_is_given_up_and_the_application_is_told() {
+    let mut pair = Pair::new();
+    pair.send(request(0), &headers(&POST));
+    pair.events();
+    for _ in 0..11 {
+        pair.send(request(0), &data(b"x"));
+        pair.send(request(0), &frame(0x21, &[7; 2_000]));
+        pair.body(request(0));
+        pair.wait(SECOND);
+    }
+    let events = pair.events();
+    let cancelled = Event::Cancelled { id: request(0), code: H3_REQUEST_INCOMPLETE };
+    assert_eq!(events.last(), Some(&cancelled), "{events:?}");
+    assert_eq!(pair.t.stream(request(0)).reset, Some(H3_REQUEST_INCOMPLETE));
+}
+
+#[test]
+fn content_that_comes_steadily_may_take_long() {
+    let mut pair = Pair::new();
+    pair.send(request(0), &headers(&POST));
+    for _ in 0..100 {
+        pair.send(request(0), &data(&[7; 1_024]));
+        pair.body(request(0));
+        pair.wait(SECOND);
+    }
+    pair.send_fin(request(0), b"");
+    assert_eq!(pair.events().last(), Some(&Event::RequestEnd(request(0))));
+}
+
+#[test]
+fn an_answer_may_take_as_long_as_it_takes() {
+    let mut pair = Pair::new();
+    pair.send_fin(request(0), &headers(&GET));
+    // Not ended by the client, and nobody waits for the end.
+    pair.send(request(1), &headers(&GET));
+    pair.server.discard_body(&mut pair.t, request(1));
+    pair.wait(1_000 * SECOND);
+    let Pair { server, t } = &mut pair;
+    for id in [request(0), request(1)] {
+        server.respond(t, id, 200, &[], false).expect("open");
+    }
+    pair.wait(1_000 * SECOND);
+    let Pair { server, t } = &mut pair;
+    for id in [request(0), request(1)] {
+        server.finish(t, id).expect("open");
+    }
+    // The client takes it in slowly.
+    pair.wait(1_000 * SECOND);
+    assert_eq!(pair.close_code(), None);
+}
+
+#[test]
+fn many_slow_requests_end_with_few_looks() {
+    let mut pair = Pair::new();
+    for index in 0..100 {
+        pair.send(request(index), &[0x01]);
+        pair.t.now += Duration::from_millis(20);
+    }
+    let mut looks = 0;
+    while pair.server.active > 0 {
+        pair.t.now = pair.server.deadline().expect("requests are open");
+        pair.server.on_timeout(&mut pair.t);
+        looks += 1;
+    }
+    assert!(looks < 6, "{looks}");
+    assert!(pair.t.now < Timestamp::from_millis(1) + 14 * SECOND);
+}
+
+#[test]
+fn a_connection_without_a_request_gets_a_goaway_and_is_closed_after_thirty_seconds() {
+    // With and without a control stream of the client's.
+    for mut pair in [Pair::new(), Pair::silent(Config::default())] {
+        let control = |pair: &mut Pair| pair.t.stream(ours(0)).sent.len();
+        let before = control(&mut pair);
+        pair.wait(29 * SECOND);
+        assert_eq!(control(&mut pair), before);
+        pair.wait(SECOND);
+        assert_eq!(pair.t.stream(ours(0)).sent[before..], frame(crate::frame::GOAWAY, &[0]));
+        assert_eq!(pair.close_code(), None);
+        // A request that has crossed the GOAWAY.
+        pair.send_fin(request(0), &headers(&GET));
+        assert_eq!(pair.t.stream(request(0)).reset, Some(H3_REQUEST_REJECTED));
+        pair.wait(SECOND);
+        assert_eq!(pair.close_code(), Some(H3_NO_ERROR));
+        assert_eq!(pair.server.deadline(), None);
+    }
+}
+
+#[test]
+fn after_a_shutdown_the_client_has_time_to_take_note() {
+    let mut pair = Pair::new();
+    pair.wait(20 * SECOND);
+    pair.server.go_away(&mut pair.t);
+    pair.server.go_away(&mut pair.t);
+    assert_eq!(pair.server.deadline(), Some(pair.t.now + SECOND));
+    pair.wait(SECOND);
+    assert_eq!(pair.close_code(), Some(H3_NO_ERROR));
+}
+
+#[test]
+fn the_time_without_a_request_counts_from_the_last_delivered_byte() {
+    let mut pair = Pair::new();
+    pair.wait(29 * SECOND);
+    pair.send_fin(request(0), &headers(&GET));
+    pair.wait(100 * SECOND);
+    pair.server.respond(&mut pair.t, request(0), 200, &[], true).expect("open");
+    pair.wait(100 * SECOND);
+    pair.acknowledge();
+    pair.wait(30 * SECOND);
+    assert_eq!(pair.close_code(), None);
+    pair.wait(SECOND);
+    assert_eq!(pair.close_code(), Some(H3_NO_ERROR));
+}
+
+#[test]
+fn streams_that_the_client_never_ends_do_not_hold_the_connection() {
+    let mut pair = Pair::new();
+    // Rejected, given up, malformed, and answered early: all wait for the client's FIN.
+    pair.send(request(0), &[0x01]);
+    pair.send(request(1), &headers(&POST));
+    pair.send(request(2), &headers(&GET[..2]));
+    pair.server.respond(&mut pair.t, request(1), 404, &[], true).expect("open");
+    pair.server.on_delivered(&mut pair.t, request(1));
+    pair.wait(41 * SECOND);
+    assert_eq!(pair.close_code(), Some(H3_NO_ERROR));
+    assert_eq!(pair.server.requests.len(), 3);
+}
+
+#[test]
+fn unfinished_heads_of_all_requests_together_are_bounded() {
+    let mut pair = Pair::new();
+    let limit = Config::default().max_field_section_size;
+    let start = [vec![0x01], varint(limit), vec![0; 1_000]].concat();
+    for index in 0..100 {
+        pair.send(request(index), &start);
+        assert!(pair.server.heap() < 128 * 1024, "{} bytes", pair.server.heap());
+    }
+    assert_eq!(pair.t.stream(request(0)).reset, None, "the first ones may go on");
+    assert_eq!(pair.t.stream(request(99)).reset, Some(H3_EXCESSIVE_LOAD));
+    assert_eq!(pair.close_code(), None);
+    // There is room again when they are over.
+    for index in 0..100 {
+        pair.reset(request(index), H3_REQUEST_CANCELLED);
+    }
+    pair.acknowledge();
+    pair.send(request(100), &start);
+    assert_eq!(pair.t.stream(request(100)).reset, None);
+}
+
+#[test]
+fn content_that_nobody_wants_is_declined_after_some_of_it() {
+    let mut pair = Pair::new();
+    pair.send(request(0), &headers(&GET));
+    pair.server.discard_body(&mut pair.t, request(0));
+    pair.send(request(0), &[data(&[7; 10_000]), frame(0x21, &[7; 1_000])].concat());
+    assert_eq!(pair.t.stream(request(0)).stopped, None);
+    assert!(pair.t.stream(request(0)).incoming.is_empty());
+    pair.send(request(0), &data(&[7; 10_000]));
+    assert_eq!(pair.t.stream(request(0)).stopped, Some(H3_NO_ERROR));
+    let Pair { server, t } = &mut pair;
+    server.respond(t, request(0), 200, &[], true).expect("the answer is not concerned");
+    let stream = pair.t.stream(request(0));
+    assert_eq!((stream.finished, stream.reset), (true, None));
+    assert!(pair.events().iter().all(|event| matches!(event, Event::Request { .. })));
+}
+
+#[test]
+fn little_content_that_nobody_wants_is_read_to_its_end() {
+    let mut pair = Pair::new();
+    pair.send(request(0), &[headers(&GET), data(b"abc")].concat());
+    pair.server.discard_body(&mut pair.t, request(0));
+    pair.send_fin(request(0), &data(b"abc"));
+    pair.server.respond(&mut pair.t, request(0), 200, &[], true).expect("open");
+    assert_eq!(pair.t.stream(request(0)).stopped, None);
+    pair.acknowledge();
+    assert_eq!(pair.server.requests.len(), 0);
+}
