@@ -361,6 +361,12 @@ impl World {
         }
     }
 
+    /// Tells the server that time has passed.
+    pub fn time_out(&mut self) {
+        let (server, handle, now) = (&mut self.server, self.handle, self.now);
+        counted(|| server.handle_timeout(handle, now));
+    }
+
     /// Lets time pass, timer by timer: the server may not wake up for nothing, again and again.
     pub fn advance(&mut self, time: Duration) {
         let end = self.now + time;
@@ -376,8 +382,7 @@ impl World {
             if self.now.since(second) >= Duration::from_secs(1) {
                 (second, idle) = (self.now, 0);
             }
-            let (server, handle, now) = (&mut self.server, self.handle, self.now);
-            counted(|| server.handle_timeout(handle, now));
+            self.time_out();
             if !self.settle() {
                 idle += 1;
                 self.most.idle_wakeups = self.most.idle_wakeups.max(idle);
