@@ -7,7 +7,7 @@
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make bench-edge  what a live viewer costs, beside quinn and nginx; QUICK=1 for a look
 #   make soak     200 viewers come and go behind a lossy link for half an hour; SOAK="--minutes 5"
-#   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths
+#   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths; fuzz/ has more
 #   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
 #                 a point (two hours of CPU time), and writes docs/results.md
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
@@ -73,6 +73,7 @@ fuzz: export MENDCAST_CASES := $(or $(CASES),20000)
 fuzz: need-cargo need-cc
 	$(CARGO) test --release --locked -p mendcast-quic --test hostile mutated
 	$(CARGO) test --release --locked -p mendcast-quic --test pair damage
+	$(CARGO) test --locked -p mendcast-quic --test schedules
 	$(CARGO) test --release --locked -p mendcast-lab random_paths
 
 RUNS ?= 100
