@@ -106,6 +106,9 @@ fn run(arguments: Arguments) -> Result<(), String> {
         let peers = arguments.peers.as_deref();
         loopback::measure(&mut report, rounds, 1_024 / scale as usize, &mendcast()?, peers)?;
     }
+    if wanted("wake_probe_timeouts") || wanted("wake_spurious_losses") {
+        edge::measure_wake(&mut report, arguments.quick, mendcast()?)?;
+    }
     report.write(&arguments.out)
 }
 

@@ -60,16 +60,51 @@ pub(super) fn published(tag: &Tag) -> Option<u64> {
 
 /// The stream's tags, in order, and when each is due.
 pub(super) struct Source {
+    shape: Shape,
     frames: u64,
     sounds: u64,
     noise: Bytes,
 }
 
+/// What a stream is made of.
+#[derive(Clone, Copy)]
+struct Shape {
+    /// Between two pictures.
+    frame: Duration,
+    group: u64,
+    key_bytes: usize,
+    other_bytes: usize,
+    has_sound: bool,
+}
+
 impl Source {
+    /// The stream of 2 Mbps.
     pub(super) fn new() -> Self {
+        Self::of(Shape {
+            frame: FRAME,
+            group: FRAMES_PER_GROUP,
+            key_bytes: KEY_BYTES,
+            other_bytes: OTHER_BYTES,
+            has_sound: true,
+        })
+    }
+
+    /// Pictures of three packets each, four times a second, and no sound: thousands of viewers are
+    /// served in between.
+    pub(super) fn thin() -> Self {
+        Self::of(Shape {
+            frame: Duration::from_millis(250),
+            group: 8,
+            key_bytes: 3_000,
+            other_bytes: 3_000,
+            has_sound: false,
+        })
+    }
+
+    fn of(shape: Shape) -> Self {
         // Bytes above 3 cannot be mistaken for a start code.
         let noise = (0..KEY_BYTES as u32).map(|n| (n.wrapping_mul(2_654_435_761) >> 24) as u8 | 4);
-        Self { frames: 0, sounds: 0, noise: noise.collect() }
+        Self { shape, frames: 0, sounds: 0, noise: noise.collect() }
     }
 
     /// The decoders' configurations.
@@ -79,23 +114,26 @@ impl Source {
 
     /// When the next frame is due, from the start of the stream.
     pub(super) fn due(&self) -> Duration {
-        let video = FRAME * self.frames as u32;
-        video.min(SOUND * self.sounds as u32)
+        let video = self.shape.frame * self.frames as u32;
+        if self.shape.has_sound { video.min(SOUND * self.sounds as u32) } else { video }
     }
 
     /// The next frame, published now; and whether a group of pictures starts with it.
     pub(super) fn next(&mut self) -> (Tag, bool) {
         let (due, stamp) = (self.due(), clock().to_be_bytes());
         let time = due.as_millis() as u32;
-        if FRAME * self.frames as u32 > due {
+        if self.shape.frame * self.frames as u32 > due {
             self.sounds += 1;
             let rest = &self.noise[..SOUND_BYTES - stamp.len()];
             return (tag(Kind::Audio, time, &[&[0xaf, 1], &stamp, rest]), false);
         }
-        let is_key = self.frames.is_multiple_of(FRAMES_PER_GROUP);
+        let is_key = self.frames.is_multiple_of(self.shape.group);
         self.frames += 1;
-        let (first, nal, size) =
-            if is_key { (0x17, 0x65, KEY_BYTES) } else { (0x27, 0x41, OTHER_BYTES) };
+        let (first, nal, size) = if is_key {
+            (0x17, 0x65, self.shape.key_bytes)
+        } else {
+            (0x27, 0x41, self.shape.other_bytes)
+        };
         let rest = &self.noise[..size - VIDEO_STAMP - stamp.len()];
         let length = (1 + stamp.len() + rest.len()) as u32;
         let parts: [&[u8]; 5] = [&[first, 1, 0, 0, 0], &length.to_be_bytes(), &[nal], &stamp, rest];

@@ -15,6 +15,7 @@ mod publisher;
 mod quinn_relay;
 mod servers;
 mod soak;
+mod wake;
 mod watch;
 
 use std::io::Write as _;
@@ -33,6 +34,7 @@ use watch::Seen;
 
 pub(crate) use heap::Heap;
 pub(crate) use soak::Soak;
+pub(crate) use wake::measure as measure_wake;
 pub(crate) use watch::Watch;
 
 /// The stream goes on for so long before viewers come: three groups of pictures, so that there is
@@ -140,10 +142,7 @@ impl Live {
         // Whoever reads segments from a disk measures the disk.
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let memory = memory.map_err(error)?;
-        let identity = Identity::new();
-        for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-            std::fs::write(dir.path().join(name), text).map_err(error)?;
-        }
+        identity(dir.path())?;
         let programs = Programs {
             mendcast,
             relay: own.with_file_name("mendcast-bench-relay"),
@@ -212,6 +211,15 @@ fn compare(
     let peer = per_core(&quinn.1);
     report.add(what, &per_core(&ours.1), (name, &peer), Target::RatioAtLeast(2.0));
     report.add(("edge_tag_delay_p99", "ms"), &ours.2, (name, &quinn.2), Target::None);
+}
+
+/// Puts a certificate and its key where servers and viewers look for them.
+fn identity(dir: &Path) -> Result<(), String> {
+    let identity = Identity::new();
+    for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
+        std::fs::write(dir.join(name), text).map_err(|e| e.to_string())?;
+    }
+    Ok(())
 }
 
 /// One contestant's turn.

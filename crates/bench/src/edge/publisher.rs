@@ -37,13 +37,17 @@ pub(super) struct Publisher {
 }
 
 impl Publisher {
+    /// Publishes the stream of 2 Mbps.
     pub(super) fn start(ingest: Ingest) -> Result<Self, String> {
+        Self::start_with(ingest, Source::new())
+    }
+
+    pub(super) fn start_with(ingest: Ingest, mut source: Source) -> Result<Self, String> {
         let mut sink = Sink::open(ingest)?;
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = stop.clone();
         let thread = std::thread::spawn(move || {
             let start = Instant::now();
-            let mut source = Source::new();
             sink.put(&Source::headers(), false)?;
             while !stopped.load(Ordering::Relaxed) {
                 std::thread::sleep(

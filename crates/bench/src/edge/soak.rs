@@ -17,7 +17,7 @@ use super::publisher::Publisher;
 use super::servers::{self, Process, Programs};
 use super::watch::endpoints;
 use crate::client;
-use crate::identity::{Identity, NAME};
+use crate::identity::NAME;
 
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -64,10 +64,7 @@ impl Soak {
     pub(crate) fn run(self, mendcast: PathBuf) -> Result<(), String> {
         let error = |e: std::io::Error| e.to_string();
         let dir = tempfile::tempdir().map_err(error)?;
-        let identity = Identity::new();
-        for (name, text) in [("chain.pem", &identity.pem.0), ("key.pem", &identity.pem.1)] {
-            std::fs::write(dir.path().join(name), text).map_err(error)?;
-        }
+        super::identity(dir.path())?;
         let config = dir.path().join("soak.toml");
         let text = "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
                     [rtmp]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\

@@ -2,8 +2,8 @@
 //!
 //! A front turns its request into a [`RequestHead`], asks [`respond`], writes status and headers,
 //! and then pulls the body through a [`Responder`] whenever its transport has room. Nothing is
-//! pushed: a slow viewer costs no memory and no task. What has to wait, an answer or the next part
-//! of a body, waits as futures do: a [`Context`] says whom to wake.
+//! pushed: a slow viewer costs no task, and no memory but a chunk of a file. What has to wait, an
+//! answer or the next part of a body, waits as futures do: a [`Context`] says whom to wake.
 
 pub mod tcp;
 

@@ -154,7 +154,14 @@ impl EventLoop {
                 }
                 let waker = self.plan.mailbox.waker(handle);
                 let session = Session::new(self.state.clone(), waker);
-                let place = Place { session, socket, dirty: false, woken: false, waits: false };
+                let place = Place {
+                    session,
+                    socket,
+                    dirty: false,
+                    woken: false,
+                    waits: false,
+                    postponed: None,
+                };
                 self.places[index] = Some(Box::new(place));
                 self.mark(handle);
             }

@@ -47,7 +47,8 @@ const SECOND_GOAWAY: Duration = Duration::from_secs(1);
 const SERVED: usize = 64;
 const SERVING: Duration = Duration::from_millis(1);
 /// A timer waits for datagrams that have arrived and are not read yet, since they may hold what it
-/// waits for; but no longer than this, or a flood could hold it up for ever.
+/// waits for; but no longer than this, or a flood could hold it up for ever. It counts from when the
+/// loop found the timer due: a loop that was held up itself has most to read.
 const PATIENCE: Duration = Duration::from_millis(25);
 /// When such a timer is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
@@ -80,6 +81,8 @@ struct Place {
     woken: bool,
     /// It stands in the list of those who wait for its socket.
     waits: bool,
+    /// Since when its timers wait for datagrams that are not read yet.
+    postponed: Option<Timestamp>,
 }
 
 pub(crate) struct EventLoop {
@@ -171,7 +174,7 @@ impl EventLoop {
         self.follow_state(start);
         self.take_mail(start, rung);
         self.receive(ready, buffer);
-        self.fire_timers(self.now());
+        self.fire_timers(start, self.now());
         self.take_handshakes();
         let start = self.now();
         self.retry_blocked(start);
@@ -187,16 +190,21 @@ impl EventLoop {
         self.report(now);
     }
 
-    fn fire_timers(&mut self, now: Timestamp) {
-        while let Some(handle) = self.timers.pop(now) {
+    /// Does what was due `by` the time up to which all that has arrived was read: what came since may
+    /// be just what a later timer waits for.
+    fn fire_timers(&mut self, by: Timestamp, now: Timestamp) {
+        while let Some(handle) = self.timers.pop(by) {
             let Some(at) = self.deadline(handle) else { continue };
-            if at > now {
+            if at > by {
                 self.timers.set(handle, at);
                 continue;
             }
-            if self.is_behind && now.since(at) < PATIENCE {
+            let Some(Some(place)) = self.places.get_mut(handle.0 as usize) else { continue };
+            let since = *place.postponed.get_or_insert(now);
+            if self.is_behind && now.since(since) < PATIENCE {
                 self.counters.timers_postponed += 1;
             } else {
+                place.postponed = None;
                 self.endpoint.handle_timeout(handle, now);
             }
             // What is paced, or an acknowledgement that is due, leaves in any case.

@@ -107,10 +107,20 @@ impl EventLoop {
         } else if self.is_waiting(handle) {
             // It is served, and its deadline set, when its socket has room.
         } else if let Some(at) = self.deadline(handle) {
-            // What is due even so waits for datagrams that are not read yet.
-            let waits = self.is_behind && at <= now;
-            self.timers.set(handle, if waits { now + LOOK_AGAIN } else { at });
+            let at = self.next_look(handle, at, now);
+            self.timers.set(handle, at);
         }
+    }
+
+    /// When to look at a connection's timers again whose deadline is `at`: what is due even though it
+    /// was served waits for datagrams that are not read yet.
+    fn next_look(&mut self, handle: Handle, at: Timestamp, now: Timestamp) -> Timestamp {
+        if at > now
+            && let Some(Some(place)) = self.places.get_mut(handle.0 as usize)
+        {
+            place.postponed = None;
+        }
+        if at <= now && self.is_behind { now + LOOK_AGAIN } else { at }
     }
 
     /// Whether the connection waits for its socket.

@@ -170,13 +170,17 @@ fn timers_wait_for_datagrams_that_are_not_read_yet_but_not_for_ever() {
         |edge: &mut EventLoop| edge.endpoint.connection(handle).expect("known").is_alive();
 
     edge.is_behind = true;
-    let late = at + Duration::from_millis(1);
-    edge.fire_timers(late);
+    // The loop itself was held up, and finds it due long after its time.
+    let late = at + 10 * PATIENCE;
+    edge.fire_timers(late, late);
     assert!(is_alive(&mut edge));
     assert_eq!((edge.counters.timers_postponed, edge.dirty.pop_front()), (1, Some(handle)));
     edge.serve(handle, late);
     assert_eq!(edge.timers.next(), Some(late + LOOK_AGAIN));
-    edge.fire_timers(at + PATIENCE);
+    edge.fire_timers(late + LOOK_AGAIN, late + LOOK_AGAIN);
+    assert!(is_alive(&mut edge));
+    edge.serve(handle, late + PATIENCE - LOOK_AGAIN);
+    edge.fire_timers(late + PATIENCE, late + PATIENCE);
     assert!(!is_alive(&mut edge), "a flood cannot hold it up");
 }
 
@@ -189,7 +193,24 @@ fn timers_fire_at_once_when_nothing_waits() {
     let handle = edge.dirty.pop_front().expect("accepted");
     edge.serve(handle, edge.now());
     let at = edge.deadline(handle).expect("the handshake has its time");
-    edge.fire_timers(at);
+    edge.fire_timers(at, at);
     assert!(!edge.endpoint.connection(handle).expect("known").is_alive());
     assert_eq!(edge.counters.timers_postponed, 0);
+}
+
+#[test]
+fn a_timer_that_became_due_while_the_loop_read_waits_for_another_look() {
+    let mut edge = event_loop(1);
+    let (_client, address) = client();
+    arrive(&mut edge, 0, address, first_initial(0));
+    edge.take_handshakes();
+    let handle = edge.dirty.pop_front().expect("accepted");
+    edge.serve(handle, edge.now());
+    let at = edge.deadline(handle).expect("the handshake has its time");
+    let before = at - Duration::from_millis(1);
+    edge.fire_timers(before, at);
+    assert!(edge.endpoint.connection(handle).expect("known").is_alive());
+    assert_eq!(edge.timers.next(), Some(at));
+    edge.fire_timers(at, at);
+    assert!(!edge.endpoint.connection(handle).expect("known").is_alive());
 }

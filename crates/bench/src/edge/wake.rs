@@ -1,0 +1,153 @@
+//! What a server does to itself when one frame wakes thousands of viewers: they all get the frame,
+//! and acknowledge it, while it is still busy with the others. Acknowledgements that lie in the socket
+//! unread let timers fire for packets that have arrived.
+//!
+//! Nothing is lost on loopback unless a socket's buffer overflows, which is counted: probes and losses
+//! beyond that are of the server's own making. The stream is thin, so that the machine has time for all
+//! of it, and the viewers' process needs as long for a frame as the server, so that acknowledgements
+//! come late and in a crowd.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::media::Source;
+use super::publisher::Publisher;
+use super::servers::{self, Contestant, Process, Programs};
+use super::{SETTLE, Viewers, identity};
+use crate::client::MTU;
+use crate::loopback::receive_errors;
+use crate::report::{Report, Samples, Target};
+
+/// Viewers at the same time.
+const VIEWERS: usize = 2_000;
+/// Frames are counted for so long.
+const TIME: Duration = Duration::from_secs(10);
+/// A key frame is there before the first viewer comes.
+const LEAD: Duration = Duration::from_secs(3);
+/// How long the server has to end, and write down what it knows of its connections.
+const END: Duration = Duration::from_secs(20);
+
+/// Sums over the connections, from the server's log.
+#[derive(Debug, Default, PartialEq)]
+struct Totals {
+    connections: u64,
+    packets: u64,
+    lost: u64,
+    spurious: u64,
+    probes: u64,
+    retransmissions: u64,
+}
+
+/// Measures, and adds the rows.
+pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Result<(), String> {
+    let error = |e: std::io::Error| e.to_string();
+    let viewers = if quick { VIEWERS / 10 } else { VIEWERS };
+    let dir = tempfile::tempdir().map_err(error)?;
+    identity(dir.path())?;
+    let config = dir.path().join("wake.toml");
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
+         cores = 1\n[rtmp]\nlisten = \"127.0.0.1:0\"\n[quic]\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n[log]\nconnections = \"connections.jsonl\"\n\
+         [drain]\ntimeout = \"1s\"\n"
+    );
+    std::fs::write(&config, text).map_err(error)?;
+    let programs = Programs {
+        mendcast,
+        relay: PathBuf::new(),
+        dir: dir.path().to_owned(),
+        memory: PathBuf::new(),
+    };
+    let (server, _) = servers::edge_with(&programs, &config)?;
+    let pid = server.process.0.id();
+    let publisher = Publisher::start_with(server.ingest.clone(), Source::thin())?;
+    std::thread::sleep(LEAD);
+    let (mut process, joined) =
+        Viewers::start(Contestant::Edge, server.address, dir.path(), viewers)?;
+    std::thread::sleep(SETTLE);
+    let (cpu, errors, start) = (servers::cpu(pid)?, receive_errors(), Instant::now());
+    process.measure(TIME)?;
+    let busy = (servers::cpu(pid)? - cpu).as_secs_f64() / start.elapsed().as_secs_f64();
+    let (seen, errors) = (process.seen()?, receive_errors() - errors);
+    end(server.process)?;
+    // The server is gone, and the stream with it.
+    let _ = publisher.stop();
+    let log = std::fs::read_to_string(dir.path().join("connections.jsonl")).map_err(error)?;
+    let totals = totals(&log)?;
+    println!(
+        "      {joined} viewers; server {:.0} % of a CPU, viewers' process {:.0} %; frame delay {:.1} ms \
+         in the middle, {:.1} ms at 99 %; {errors} receive errors",
+        busy * 100.0,
+        seen.busy * 100.0,
+        seen.delay[0] * 1e3,
+        seen.delay[1] * 1e3,
+    );
+    println!("      of the connections' whole lives: {totals:?}");
+    if seen.stayed < viewers {
+        let failure = seen.failure.as_deref().unwrap_or("too late");
+        println!("      {} viewers lost: {failure}", viewers - seen.stayed);
+    }
+    let per_1000 = |count: u64| Samples::of(count as f64 * 1e3 / totals.packets.max(1) as f64);
+    let rows = [("wake_probe_timeouts", totals.probes), ("wake_spurious_losses", totals.spurious)];
+    for (name, count) in rows {
+        let peer = ("losses declared", &per_1000(totals.lost));
+        report.add((name, "per 1,000 packets"), &per_1000(count), peer, Target::None);
+    }
+    Ok(())
+}
+
+/// Has the server end by itself, so that its log is complete.
+fn end(mut process: Process) -> Result<(), String> {
+    let pid = nix::unistd::Pid::from_raw(process.0.id() as i32);
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).map_err(|e| e.to_string())?;
+    let start = Instant::now();
+    while matches!(process.0.try_wait(), Ok(None)) {
+        if start.elapsed() > END {
+            return Err("the server does not end".to_owned());
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+fn totals(log: &str) -> Result<Totals, String> {
+    let mut totals = Totals::default();
+    for line in log.lines() {
+        let record: Value = serde_json::from_str(line).map_err(|e| format!("{e}: {line}"))?;
+        if record["event"] != "connection_closed" {
+            continue;
+        }
+        let of = |name: &str| record[name].as_u64().ok_or_else(|| format!("{name} in {line}"));
+        totals.connections += 1;
+        totals.packets += of("packets_sent")?;
+        totals.lost += of("packets_lost")?;
+        totals.spurious += of("spurious_losses")?;
+        totals.probes += of("pto_count")?;
+        totals.retransmissions += of("retransmissions")?;
+    }
+    Ok(totals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_log_is_summed_over_its_connections() {
+        let line = "{\"event\": \"connection_closed\", \"packets_sent\": 7, \"packets_lost\": 2, \
+                    \"spurious_losses\": 1, \"pto_count\": 3, \"retransmissions\": 4}\n";
+        let log = format!("{line}{{\"event\": \"endpoint_stats\"}}\n{line}");
+        let expected = Totals {
+            connections: 2,
+            packets: 14,
+            lost: 4,
+            spurious: 2,
+            probes: 6,
+            retransmissions: 8,
+        };
+        assert_eq!(totals(&log), Ok(expected));
+        assert!(totals("{\"event\": \"connection_closed\"}").is_err());
+    }
+}
