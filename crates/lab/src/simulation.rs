@@ -418,7 +418,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
             if let Some(corruption) = delivered.corruption {
                 corruption.apply(&mut data);
             }
-            let addresses = Addresses { remote: client, local: None };
+            let addresses = Addresses::of(client);
             if let Some(flow) = flows.iter_mut().find(|flow| flow.address.ip() == client.ip()) {
                 let ecn = delivered.packet.ecn;
                 let reply = flow.server.on_datagram(now, addresses, ecn, &mut data);

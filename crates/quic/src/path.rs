@@ -19,6 +19,16 @@ pub struct Addresses {
     pub remote: SocketAddr,
     /// Our address, where the socket knows it.
     pub local: Option<IpAddr>,
+    /// Which of the caller's sockets. The transport gives it back with what it sends there: a path is
+    /// followed to another socket only by packets that authenticate.
+    pub socket: u16,
+}
+
+impl Addresses {
+    /// A peer whom the caller's only socket reaches, from whichever of its addresses.
+    pub const fn of(remote: SocketAddr) -> Self {
+        Self { remote, local: None, socket: 0 }
+    }
 }
 
 /// A PATH_CHALLENGE under way.

@@ -142,7 +142,7 @@ impl Ours {
 
 impl Server for Ours {
     fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]) {
-        let addresses = Addresses { remote: from, local: None };
+        let addresses = Addresses::of(from);
         let now = Timestamp::ZERO + now;
         let outcome =
             self.endpoint.handle_datagram(now, addresses, Ecn::NotEct, data, &mut self.reply);

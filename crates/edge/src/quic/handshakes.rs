@@ -142,9 +142,9 @@ mod tests {
 
     fn from(ip: &str, number: u16) -> Datagram {
         let remote = (ip.parse::<IpAddr>().expect("an address"), 1_000).into();
-        let addresses = Addresses { remote, local: None };
+        let addresses = Addresses::of(remote);
         let payload = number.to_be_bytes().to_vec();
-        Datagram { socket: 0, addresses, ecn: Ecn::NotEct, payload }
+        Datagram { addresses, ecn: Ecn::NotEct, payload }
     }
 
     fn number(datagram: &Datagram) -> u16 {

@@ -28,8 +28,7 @@ const TAKEN: usize = 256;
 /// A datagram that waits.
 #[derive(Debug)]
 pub(super) struct Datagram {
-    /// The place of the socket that received it, the same in all loops.
-    pub socket: usize,
+    /// With the place of the socket that received it, the same in all loops.
     pub addresses: Addresses,
     pub ecn: Ecn,
     pub payload: Vec<u8>,
@@ -176,8 +175,8 @@ mod tests {
     }
 
     fn datagram(number: u8) -> Datagram {
-        let addresses = Addresses { remote: ([127, 0, 0, 1], 1).into(), local: None };
-        Datagram { socket: 0, addresses, ecn: Ecn::NotEct, payload: vec![number] }
+        let addresses = Addresses::of(([127, 0, 0, 1], 1).into());
+        Datagram { addresses, ecn: Ecn::NotEct, payload: vec![number] }
     }
 
     #[test]

@@ -79,7 +79,7 @@ impl Pair {
     /// How long the server works at one datagram with this payload.
     fn time(&mut self, payload: &[u8]) -> Duration {
         let mut packet = self.raw.packet(PacketType::OneRtt, payload);
-        let addresses = Addresses { remote: self.raw.address, local: None };
+        let addresses = Addresses::of(self.raw.address);
         let (now, handle) = (self.raw.now, self.raw.handle.expect("a connection"));
         let mut reply = Vec::new();
         let start = Instant::now();

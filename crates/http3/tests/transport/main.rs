@@ -121,7 +121,7 @@ impl Pair {
     /// Sends frames in a packet of its own.
     fn send_unacked(&mut self, payload: &[u8]) {
         let mut packet = self.raw.packet(PacketType::OneRtt, payload);
-        let addresses = Addresses { remote: self.raw.address, local: None };
+        let addresses = Addresses::of(self.raw.address);
         let now = self.raw.now;
         self.raw.server.handle_datagram(now, addresses, Ecn::NotEct, &mut packet, &mut Vec::new());
         self.serve();

@@ -316,7 +316,7 @@ impl Pair {
         }
         while self.to_server.front().is_some_and(|p| p.at <= self.now) {
             let Some(mut packet) = self.to_server.pop_front() else { break };
-            let addresses = Addresses { remote: self.client_address, local: None };
+            let addresses = Addresses::of(self.client_address);
             let mut reply = Vec::new();
             let outcome = self.server.handle_datagram(
                 self.now,

@@ -474,7 +474,7 @@ impl Raw {
 
     /// Gives the server a datagram, and leaves to the test what comes of it.
     pub fn hand_over(&mut self, datagram: &mut [u8], reply: &mut Vec<u8>) -> Outcome {
-        let addresses = Addresses { remote: self.address, local: None };
+        let addresses = Addresses::of(self.address);
         let outcome = self.server.handle_datagram(self.now, addresses, self.ecn, datagram, reply);
         if let Outcome::Accepted(handle) = outcome {
             self.handle = Some(handle);

@@ -34,8 +34,8 @@ impl EventLoop {
             self.mark(handle);
         }
         for mut datagram in mail.datagrams {
-            let Datagram { socket, addresses, ecn, ref mut payload } = datagram;
-            self.deliver(now, socket, addresses, ecn, payload);
+            let Datagram { addresses, ecn, ref mut payload } = datagram;
+            self.deliver(now, addresses, ecn, payload);
         }
     }
 
@@ -55,8 +55,9 @@ impl EventLoop {
                 // What this receive found may have come since the last one.
                 let now = self.now();
                 for received in buffer.datagrams() {
-                    let addresses = Addresses { remote: received.from, local: received.to };
-                    self.deliver(now, index, addresses, received.ecn, received.payload);
+                    let (remote, local) = (received.from, received.to);
+                    let addresses = Addresses { remote, local, socket: index as u16 };
+                    self.deliver(now, addresses, received.ecn, received.payload);
                 }
                 if !more || now.since(start) >= RECEIVING {
                     break;
@@ -77,18 +78,17 @@ impl EventLoop {
         let mut now = start;
         while now.since(start) < granted {
             let Some(mut datagram) = self.handshakes.pop() else { break };
-            let Datagram { socket, addresses, ecn, ref mut payload } = datagram;
-            self.take(now, socket, addresses, ecn, payload);
+            let Datagram { addresses, ecn, ref mut payload } = datagram;
+            self.take(now, addresses, ecn, payload);
             now = self.now();
         }
         self.allowance.spend(now.since(start), beside);
     }
 
-    /// Takes a datagram that came to the socket `socket`; those of handshakes wait.
+    /// Takes a datagram; those of handshakes wait.
     pub(super) fn deliver(
         &mut self,
         now: Timestamp,
-        socket: usize,
         addresses: Addresses,
         ecn: Ecn,
         payload: &mut [u8],
@@ -101,29 +101,22 @@ impl EventLoop {
         // RFC 8999, section 5.1: the first bit tells the long header.
         let is_long = payload.first().is_some_and(|first| first & 0x80 != 0);
         if !is_long {
-            self.take(now, socket, addresses, ecn, payload);
+            self.take(now, addresses, ecn, payload);
         } else if ports::may_reflect(port) {
             self.counters.from_reflectors += 1;
         } else {
             let payload = payload.to_vec();
-            let has_room = self.handshakes.push(Datagram { socket, addresses, ecn, payload });
+            let has_room = self.handshakes.push(Datagram { addresses, ecn, payload });
             self.counters.handshakes_dropped += u64::from(!has_room);
         }
     }
 
     /// Handles a datagram, and answers it if that needs no state.
-    fn take(
-        &mut self,
-        now: Timestamp,
-        socket: usize,
-        addresses: Addresses,
-        ecn: Ecn,
-        payload: &mut [u8],
-    ) {
-        let Some(len) = self.handle(now, socket, addresses, ecn, payload) else { return };
+    fn take(&mut self, now: Timestamp, addresses: Addresses, ecn: Ecn, payload: &mut [u8]) {
+        let Some(len) = self.handle(now, addresses, ecn, payload) else { return };
         if ports::may_reflect(addresses.remote.port()) {
             self.counters.from_reflectors += 1;
-        } else if let Some(udp) = self.plan.sockets.get_mut(socket) {
+        } else if let Some(udp) = self.plan.sockets.get_mut(usize::from(addresses.socket)) {
             // An answer without state that the socket does not take is a lost one.
             let reply = &self.reply[..len];
             let _ = udp.send(addresses.remote, addresses.local, Ecn::NotEct, len, reply);
@@ -135,18 +128,12 @@ impl EventLoop {
     fn handle(
         &mut self,
         now: Timestamp,
-        socket: usize,
         addresses: Addresses,
         ecn: Ecn,
         payload: &mut [u8],
     ) -> Option<usize> {
         match self.endpoint.handle_datagram(now, addresses, ecn, payload, &mut self.reply) {
-            Outcome::Connection(handle) => {
-                if let Some(Some(place)) = self.places.get_mut(handle.0 as usize) {
-                    place.socket = socket;
-                }
-                self.mark(handle);
-            }
+            Outcome::Connection(handle) => self.mark(handle),
             Outcome::Accepted(handle) => {
                 let index = handle.0 as usize;
                 if self.places.len() <= index {
@@ -154,14 +141,8 @@ impl EventLoop {
                 }
                 let waker = self.plan.mailbox.waker(handle);
                 let session = Session::new(self.state.clone(), waker);
-                let place = Place {
-                    session,
-                    socket,
-                    dirty: false,
-                    woken: false,
-                    waits: false,
-                    postponed: None,
-                };
+                let place =
+                    Place { session, dirty: false, woken: false, waits: false, postponed: None };
                 self.places[index] = Some(Box::new(place));
                 self.mark(handle);
             }
@@ -169,7 +150,7 @@ impl EventLoop {
             Outcome::Foreign(core) => {
                 if let Some(other) = self.plan.others.get(usize::from(core)) {
                     let payload = payload.to_vec();
-                    let sent = other.send(Datagram { socket, addresses, ecn, payload });
+                    let sent = other.send(Datagram { addresses, ecn, payload });
                     self.counters.forwarded += u64::from(sent);
                     self.counters.forwards_dropped += u64::from(!sent);
                 }

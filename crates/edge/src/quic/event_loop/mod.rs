@@ -75,7 +75,6 @@ pub(crate) struct Plan {
 /// A connection's place in the loop.
 struct Place {
     session: Session,
-    socket: usize,
     dirty: bool,
     /// Its bell rang: an answer or a body can go on.
     woken: bool,

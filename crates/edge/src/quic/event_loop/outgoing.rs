@@ -45,7 +45,7 @@ impl Blocked {
     /// A batch of nothing that holds up its socket until then.
     pub(super) fn waiting_until(at: Timestamp) -> Self {
         let remote = ([127, 0, 0, 1], 9).into();
-        let addresses = ::quic::Addresses { remote, local: None };
+        let addresses = ::quic::Addresses::of(remote);
         let transmit = Transmit { addresses, ecn: units::Ecn::NotEct, len: 1, segment: 1 };
         Self { transmit, data: vec![0], waiting: Vec::new(), retry_at: Some(at), retries: 0 }
     }
@@ -131,8 +131,8 @@ impl EventLoop {
 
     fn transmit(&mut self, handle: Handle, now: Timestamp) {
         let Some(Some(place)) = self.places.get_mut(handle.0 as usize) else { return };
-        let socket = place.socket;
-        let Some(udp) = self.plan.sockets.get_mut(socket) else { return };
+        let Some(connection) = self.endpoint.connection(handle) else { return };
+        let socket = usize::from(connection.addresses().socket);
         let Some(blocked) = self.blocked.get_mut(socket) else { return };
         if let Some(blocked) = blocked {
             if !core::mem::replace(&mut place.waits, true) {
@@ -140,18 +140,24 @@ impl EventLoop {
             }
             return;
         }
-        let segments = udp.max_batch();
         // Most datagrams only acknowledge what waits for nothing.
         let mut fills = core::mem::take(&mut place.woken) || place.session.is_curious();
         for _ in 0..BATCHES {
             if fills && let Some(connection) = self.endpoint.connection(handle) {
                 fills = place.session.fill(now, connection);
             }
+            let segments = self.plan.sockets.get(socket).map_or(1, UdpSocket::max_batch);
             let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, segments);
             let Some(transmit) = transmit else { return };
             let data = &self.batch[..transmit.len];
-            // What is refused for its destination or size counts as lost.
-            if let Err(SendError::Full { sent, full }) = send(udp, &transmit, data) {
+            let index = usize::from(transmit.addresses.socket);
+            let Some(udp) = self.plan.sockets.get_mut(index) else { continue };
+            let outcome = send(udp, &transmit, data);
+            // What is refused for its destination or size counts as lost, and so does the validation
+            // of another path whose socket is full.
+            if let Err(SendError::Full { sent, full }) = outcome
+                && index == socket
+            {
                 let (data, waiting) = (data.to_vec(), vec![handle]);
                 let mut batch = Blocked { transmit, data, waiting, retry_at: None, retries: 0 };
                 batch.note(now, sent, full);

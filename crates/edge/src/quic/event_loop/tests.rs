@@ -78,9 +78,9 @@ fn senders(client: &UdpSocket) -> Vec<SocketAddr> {
     buffer.datagrams().map(|datagram| datagram.from).collect()
 }
 
-fn arrive(edge: &mut EventLoop, socket: usize, remote: SocketAddr, mut datagram: Vec<u8>) {
-    let addresses = Addresses { remote, local: None };
-    edge.deliver(edge.now(), socket, addresses, Ecn::NotEct, &mut datagram);
+fn arrive(edge: &mut EventLoop, socket: u16, remote: SocketAddr, mut datagram: Vec<u8>) {
+    let addresses = Addresses { socket, ..Addresses::of(remote) };
+    edge.deliver(edge.now(), addresses, Ecn::NotEct, &mut datagram);
 }
 
 #[test]
@@ -104,9 +104,9 @@ fn a_port_that_reflects_gets_no_answer_and_port_0_none_at_all() {
 fn a_datagram_from_another_loop_is_answered_by_the_socket_that_it_came_to() {
     let mut edge = event_loop(2);
     let (client, remote) = client();
-    let addresses = Addresses { remote, local: None };
+    let addresses = Addresses { socket: 1, ..Addresses::of(remote) };
     let payload = unknown_version();
-    let datagram = Datagram { socket: 1, addresses, ecn: Ecn::NotEct, payload };
+    let datagram = Datagram { addresses, ecn: Ecn::NotEct, payload };
     assert!(edge.plan.others[0].send(datagram));
     edge.take_mail(edge.now(), true);
     edge.take_handshakes();
@@ -118,7 +118,7 @@ fn a_full_socket_holds_up_its_own_connections_only() {
     let mut edge = event_loop(2);
     let clients = [client(), client()];
     for (n, (_, address)) in clients.iter().enumerate() {
-        arrive(&mut edge, n, *address, first_initial(n as u16));
+        arrive(&mut edge, n as u16, *address, first_initial(n as u16));
     }
     edge.take_handshakes();
     let far = edge.now() + Duration::from_secs(100);

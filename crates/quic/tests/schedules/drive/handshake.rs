@@ -250,7 +250,7 @@ impl Handshake<'_> {
             return;
         }
         self.sent += datagram.len() as u64;
-        let addresses = Addresses { remote: self.address, local: None };
+        let addresses = Addresses::of(self.address);
         let (server, now) = (&mut *self.server, self.now);
         let outcome = counted(|| {
             server.handle_datagram(now, addresses, Ecn::NotEct, datagram, &mut Vec::new())

@@ -184,7 +184,7 @@ impl World {
         *self.from.entry(from).or_default() += datagram.len() as u64;
         self.moved |= from != HOME;
         let size = datagram.len();
-        let addresses = Addresses { remote: from, local: None };
+        let addresses = Addresses::of(from);
         let mut reply = Vec::with_capacity(100);
         let (server, now) = (&mut self.server, self.now);
         let outcome = counted(|| server.handle_datagram(now, addresses, ecn, datagram, &mut reply));
