@@ -143,7 +143,7 @@ impl EventLoop {
 
     /// Serves until the drain is over.
     pub(crate) fn run(mut self) {
-        // Without it the kernel may wake the loop 50 us late, which is a batch at 200 Mbit/s. Where
+        // Without it the kernel may wake the loop 50 us late, which is a packet at 200 Mbit/s. Where
         // it is not allowed, pacing is coarser.
         let _ = nix::sys::prctl::set_timerslack(1);
         let mut buffer = ReceiveBuffer::default();
