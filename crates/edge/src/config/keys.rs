@@ -266,14 +266,14 @@ sections! {
         /// How lost data is repaired. "arq": retransmission alone. "spare": besides, `copies` of what
         /// was lost, a little later and only when nothing else waits. It helps against independent loss
         /// and short bursts wherever there is room, and is of no use in outages longer than that.
-        /// The rest is as papers have it; their copies do not wait for room. "autorec" (AutoRec, journal)
-        /// and "autorec-mm" (MM'24): the fewest late frames under independent loss on a network at least
-        /// twice as wide as the stream, for the most copies; on a narrow one they freeze the stream
-        /// many times as often. "art": nearly as good there for half of the copies, at random within a
-        /// burst's length, and as harmful where it is narrow; its bandits "art-egreedy" and "art-ucb" and its
-        /// network "art-dqn" learn how many. "or3": 2n-2 copies in round n, so none before a
-        /// retransmission is lost too: cheap, and little gained. `mendcast lab run live-default` measures
-        /// them.
+        /// The rest is as papers have it; their copies do not wait for room. "autorec" (AutoRec, journal):
+        /// the fewest late frames under independent loss on a network at least twice as wide as the
+        /// stream, for the most copies; on a narrow one it freezes the stream many times as often.
+        /// "autorec-mm": its version of MM'24, which goes by a utility. "art": nearly as good where there is
+        /// room, for half of the copies, which leave at random within a burst's length; harmful too
+        /// where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its network "art-dqn" learn how
+        /// many. "or3": 2n-2 copies in round n, so none before a retransmission is lost too: cheap, and
+        /// little gained. `mendcast lab run live-default` measures "arq", "spare", "autorec", "art", "or3".
         scheme: Scheme = Scheme::Spare;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
@@ -289,10 +289,10 @@ sections! {
         /// experiments/weights/art-dqn.mdqn in the sources is one.
         dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
         /// What bounds the replicas of each connection, whatever the scheme and the losses: their
-        /// bytes for each byte that is sent first, plus 8 packets. AutoRec as in its paper needs 0.5.
+        /// bytes for each byte that is sent first, plus 8 packets. "autorec" and "art" as in their papers need 0.5.
         max_redundancy: f64 = 0.1, in 0.0..=10.0;
-        /// The same for all connections of the process together. AutoRec as in its paper needs 0.25.
-        max_redundancy_of_all: f64 = 0.05, in 0.0..=10.0;
+        /// The same for all connections of the process together.
+        max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;
     }
 
     /// HTTP hooks: your own server is asked or told by a POST of JSON. Any status from 200 to 299
