@@ -62,6 +62,8 @@ pub struct Client {
     pub received: RangeSet,
     /// Received, and never acknowledged.
     pub held: RangeSet,
+    /// A byte of a stream: no packet that carries it is ever acknowledged.
+    pub withheld: Option<(StreamId, u64)>,
     /// Packets received by their marks.
     pub marks: EcnCounts,
     /// Key updates of the packets that the client sends, modulo 256.
@@ -99,6 +101,7 @@ impl Client {
             expected: 0,
             received: RangeSet::new(),
             held: RangeSet::new(),
+            withheld: None,
             marks: EcnCounts::default(),
             generation: 0,
             challenges: Vec::new(),
@@ -206,6 +209,13 @@ impl Client {
         for frame in Frames::new(payload) {
             let frame = frame.expect("the server's frames are well formed");
             assert!(frame.allowed_in(PacketType::OneRtt), "{frame:?} in a 1-RTT packet");
+            if let Frame::Stream { id, offset, data, .. } = frame
+                && let Some((withheld, byte)) = self.withheld
+                && id == withheld
+                && (offset..offset + data.len() as u64).contains(&byte)
+            {
+                self.held.insert(number..number + 1);
+            }
             self.on_frame(&frame, address);
         }
         Some((number, payload))
@@ -274,6 +284,11 @@ impl Client {
             self.seen.keys().copied().filter(|id| id.initiator() == Side::Server).collect();
         ids.sort();
         ids
+    }
+
+    /// From now on, what comes next on a stream is never acknowledged.
+    pub fn withhold(&mut self, id: StreamId) {
+        self.withheld = Some((id, self.seen.get(&id).map_or(0, |seen| seen.highest)));
     }
 
     /// Whether the server gave a stream up.

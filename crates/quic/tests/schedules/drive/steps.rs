@@ -286,6 +286,10 @@ impl Driver {
     /// Packets that are never acknowledged, though they arrived.
     fn hold(&mut self, script: &mut Script<'_>) {
         let shape = script.byte();
+        if shape & 0x0c == 0x0c {
+            self.tell(|_| "holds back what comes next on stream 0".into());
+            return self.world.client.withhold(StreamId(0));
+        }
         let newest = self.world.client.largest();
         let number = newest.saturating_sub(u64::from(shape >> 4));
         let count = 1 + u64::from(shape & 3);

@@ -24,8 +24,8 @@ use super::shadow::{Bookkeeper, Shadow};
 pub const HOME: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
 /// Time-outs at one moment, until the deadline must have moved on.
 const SAME_MOMENT: u32 = 16;
-/// Time-outs in a second of virtual time after which nothing is sent or told.
-const IDLE_WAKEUPS: u32 = 100;
+/// Time-outs in a second of virtual time after which nothing is sent, told or given up for lost.
+const IDLE_WAKEUPS: u32 = 60;
 /// Datagrams of the server after which a run ends: enough for a few megabytes.
 const MAX_DATAGRAMS: u64 = 6_000;
 /// Bytes that a connection may hold by itself; for each packet that is on the books, the newest 4,096
@@ -367,6 +367,11 @@ impl World {
         counted(|| server.handle_timeout(handle, now));
     }
 
+    /// Packets that the server has given up.
+    fn lost(&self) -> u64 {
+        self.shadow.lock().expect("one thread").counts.lost
+    }
+
     /// Lets time pass, timer by timer: the server may not wake up for nothing, again and again.
     pub fn advance(&mut self, time: Duration) {
         let end = self.now + time;
@@ -382,8 +387,9 @@ impl World {
             if self.now.since(second) >= Duration::from_secs(1) {
                 (second, idle) = (self.now, 0);
             }
+            let lost = self.lost();
             self.time_out();
-            if !self.settle() {
+            if !self.settle() && self.lost() == lost {
                 idle += 1;
                 self.most.idle_wakeups = self.most.idle_wakeups.max(idle);
                 assert!(idle < IDLE_WAKEUPS, "{idle} times within a second awake for nothing");
