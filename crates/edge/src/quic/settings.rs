@@ -122,6 +122,7 @@ impl QuicState {
         let transport = TransportConfig {
             observer,
             idle_timeout: quic.idle_timeout,
+            max_in_flight: quic.max_in_flight.as_usize() as u64,
             keep_alive: Some(quic.keep_alive).filter(|interval| !interval.is_zero()),
             max_ack_delay: quic.max_ack_delay,
             initial_mtu: quic.initial_mtu,
