@@ -24,8 +24,8 @@ use super::shadow::{Bookkeeper, Shadow};
 pub const HOME: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 4_000);
 /// Time-outs at one moment, until the deadline must have moved on.
 const SAME_MOMENT: u32 = 16;
-/// Time-outs in a second of virtual time after which nothing is sent, told or given up for lost.
-const IDLE_WAKEUPS: u32 = 60;
+/// Time-outs in a second of virtual time in which nothing is sent, told or given up for lost.
+const IDLE_WAKEUPS: u32 = 10;
 /// Datagrams of the server after which a run ends: enough for a few megabytes.
 const MAX_DATAGRAMS: u64 = 6_000;
 /// Bytes that a connection may hold by itself; for each packet that is on the books, the newest 4,096
@@ -389,11 +389,13 @@ impl World {
             }
             let lost = self.lost();
             self.time_out();
-            if !self.settle() && self.lost() == lost {
-                idle += 1;
-                self.most.idle_wakeups = self.most.idle_wakeups.max(idle);
-                assert!(idle < IDLE_WAKEUPS, "{idle} times within a second awake for nothing");
+            if self.settle() || self.lost() > lost {
+                (second, idle) = (self.now, 0);
+                continue;
             }
+            idle += 1;
+            self.most.idle_wakeups = self.most.idle_wakeups.max(idle);
+            assert!(idle < IDLE_WAKEUPS, "{idle} times within a second awake for nothing");
         }
         self.now = end;
     }
