@@ -5,17 +5,18 @@
 //! indexed by packet number; a record that was declared lost stays known for a while after the
 //! deque has moved on, so that its late acknowledgement is recognised as spurious.
 
+mod lost;
+
 use crate::rtt::GRANULARITY;
 use crate::streams::{ControlFrame, StreamRange};
 use congestion::RateStamp;
 use core::ops::RangeInclusive;
 use core::time::Duration;
+use lost::Lost;
 use recovery::{CopyKind, UnitKey};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use units::{StreamId, Timestamp};
 
-/// Declared-lost records kept at most, beyond those that the deque still holds.
-const MAX_LOST_KEPT: usize = 4_096;
 /// Capacity that an empty deque may keep.
 const IDLE_CAPACITY: usize = 16;
 
@@ -180,9 +181,8 @@ pub(crate) struct Ledger {
     records: VecDeque<SentPacket>,
     /// Records below this number are settled: loss detection starts here.
     settled: u64,
-    /// Packets declared lost that the deque has moved on from, by number, and until when they are known.
-    /// Ordered, so that an acknowledgement of any of them costs no look at the others.
-    lost: BTreeMap<u64, (Timestamp, Box<SentPacket>)>,
+    /// Packets declared lost that the deque has moved on from.
+    lost: Lost,
     tokens: Vec<Vec<Token>>,
     free_tokens: Vec<u32>,
     pub largest_acked: Option<u64>,
@@ -283,7 +283,7 @@ impl Ledger {
         let mut outcome = AckOutcome::default();
         for range in ranges {
             let (start, end) = (*range.start(), *range.end());
-            let oldest_known = self.lost.first_key_value().map_or(self.base, |(number, _)| *number);
+            let oldest_known = self.lost.oldest().unwrap_or(self.base);
             if end < oldest_known {
                 break;
             }
@@ -309,10 +309,8 @@ impl Ledger {
                     );
                 }
             }
-            while let Some((&number, _)) = self.lost.range(start..=end).next() {
-                if let Some((_, record)) = self.lost.remove(&number) {
-                    self.acknowledged(number, &record, true, largest, &mut outcome, &mut acked);
-                }
+            while let Some((number, record)) = self.lost.take(start, end) {
+                self.acknowledged(number, &record, true, largest, &mut outcome, &mut acked);
             }
         }
         if self.largest_acked.is_none_or(|known| known < largest) {
@@ -443,17 +441,16 @@ impl Ledger {
                 Fate::Acked => {}
                 Fate::Lost => {
                     let record = *front;
-                    self.lost.insert(self.base, (now + keep, Box::new(record)));
+                    self.lost.push(self.base, now + keep, record);
                 }
             }
             self.records.pop_front();
             self.base += 1;
         }
-        while let Some((_, (until, _))) = self.lost.first_key_value()
-            && (*until <= now || self.lost.len() > MAX_LOST_KEPT)
-        {
-            let Some((_, (_, record))) = self.lost.pop_first() else { break };
-            self.release(record.content);
+        while let Some(forgotten) = self.lost.expire(now) {
+            if let Some(record) = forgotten {
+                self.release(record.content);
+            }
         }
         if self.records.is_empty() && self.records.capacity() > IDLE_CAPACITY {
             self.records = VecDeque::new();

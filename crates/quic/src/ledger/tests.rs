@@ -7,7 +7,7 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-fn packet(sent: u64) -> SentPacket {
+pub(super) fn packet(sent: u64) -> SentPacket {
     SentPacket {
         time_sent: at(sent),
         stamp: RateStamp::default(),

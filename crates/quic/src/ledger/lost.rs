@@ -1,0 +1,127 @@
+//! Packets that were declared lost and that the ledger has moved on from: a late acknowledgement is
+//! recognised for a while (RFC 9002, section 6.1: "spurious").
+//!
+//! A peer can acknowledge any of thousands of them, one by one, in any order and again and again, many
+//! times in a datagram. Entries therefore stay where they are until they expire; those that are
+//! settled point over themselves, and pointers are shortened as they are followed, so that finding
+//! the next open one takes a few steps however many are settled.
+
+use super::{Fate, IDLE_CAPACITY, SentPacket};
+use std::collections::VecDeque;
+use units::Timestamp;
+
+/// Packets remembered at most.
+const MAX_KEPT: usize = 4_096;
+
+#[derive(Debug)]
+struct Entry {
+    number: u64,
+    until: Timestamp,
+    record: SentPacket,
+    /// Of a settled one: where the next open one may be, counted over the life of the list.
+    skip: u64,
+}
+
+/// Lost packets, by number.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    entries: VecDeque<Entry>,
+    /// Entries that have left at the front.
+    gone: u64,
+}
+
+impl Lost {
+    /// Remembers a packet until then; its number is higher than all before.
+    pub(super) fn push(&mut self, number: u64, until: Timestamp, record: SentPacket) {
+        self.entries.push_back(Entry { number, until, record, skip: 0 });
+    }
+
+    /// The lowest number that is remembered.
+    pub(super) fn oldest(&self) -> Option<u64> {
+        self.entries.front().map(|entry| entry.number)
+    }
+
+    /// Settles the first open packet of `start..=end`; none if there is none.
+    pub(super) fn take(&mut self, start: u64, end: u64) -> Option<(u64, SentPacket)> {
+        let at = self.next_open(self.entries.partition_point(|entry| entry.number < start));
+        let behind = self.gone + at as u64 + 1;
+        let entry = self.entries.get_mut(at).filter(|entry| entry.number <= end)?;
+        entry.record.fate = Fate::Acked;
+        entry.skip = behind;
+        Some((entry.number, entry.record))
+    }
+
+    /// The first open entry from `from` on, or the end.
+    fn next_open(&mut self, from: usize) -> usize {
+        let target = |entry: &Entry, gone: u64| (entry.skip - gone) as usize;
+        let settled = |entry: &&Entry| entry.record.fate == Fate::Acked;
+        let mut end = from;
+        while let Some(entry) = self.entries.get(end).filter(settled) {
+            end = target(entry, self.gone);
+        }
+        let mut at = from;
+        while at < end {
+            let next = target(&self.entries[at], self.gone);
+            self.entries[at].skip = self.gone + end as u64;
+            at = next;
+        }
+        end
+    }
+
+    /// Forgets the oldest packet if its time is over, or if there are too many: the packet if it was
+    /// open, else nothing of it.
+    pub(super) fn expire(&mut self, now: Timestamp) -> Option<Option<SentPacket>> {
+        let oldest = self.entries.front();
+        if oldest.is_none_or(|oldest| now < oldest.until && self.entries.len() <= MAX_KEPT) {
+            if self.entries.is_empty() && self.entries.capacity() > IDLE_CAPACITY {
+                self.entries = VecDeque::new();
+            }
+            return None;
+        }
+        let Entry { record, .. } = self.entries.pop_front()?;
+        self.gone += 1;
+        Some((record.fate != Fate::Acked).then_some(record))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::packet;
+    use super::*;
+
+    const LATER: Timestamp = Timestamp::from_secs(10);
+
+    fn lost(numbers: impl Iterator<Item = u64>) -> Lost {
+        let mut lost = Lost::default();
+        numbers.for_each(|n| lost.push(n, LATER, packet(n)));
+        lost
+    }
+
+    fn all(lost: &mut Lost, start: u64, end: u64) -> Vec<u64> {
+        core::iter::from_fn(|| lost.take(start, end)).map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn each_is_settled_once_in_whatever_order() {
+        let mut lost = lost((0..300).map(|n| 3 * n));
+        assert_eq!(all(&mut lost, 10, 20), [12, 15, 18]);
+        assert_eq!(all(&mut lost, 0, 30), [0, 3, 6, 9, 21, 24, 27, 30]);
+        assert!(all(&mut lost, 0, 30).is_empty());
+        for n in (11..300).rev() {
+            assert_eq!(all(&mut lost, 3 * n, 3 * n), [3 * n]);
+        }
+        assert!(all(&mut lost, 0, u64::MAX).is_empty());
+    }
+
+    #[test]
+    fn pointers_hold_when_the_oldest_are_forgotten() {
+        let mut lost = lost(0..100);
+        assert_eq!(all(&mut lost, 0, 49).len(), 50);
+        (100..MAX_KEPT as u64 + 40).for_each(|n| lost.push(n, LATER, packet(n)));
+        let forgotten = core::iter::from_fn(|| lost.expire(Timestamp::ZERO)).flatten().count();
+        assert_eq!((forgotten, lost.oldest()), (0, Some(40)), "the settled ones went");
+        assert_eq!(all(&mut lost, 0, 60), (50..=60).collect::<Vec<_>>());
+        let open = core::iter::from_fn(|| lost.expire(LATER)).flatten().count();
+        assert_eq!(open, MAX_KEPT + 40 - 61);
+    }
+}
