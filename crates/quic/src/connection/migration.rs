@@ -105,14 +105,13 @@ impl Connection {
     /// A mark for the packets of a new path. Marks come around: a client that has packets of the first
     /// path open by then is not followed.
     fn free_mark(&self) -> Option<u8> {
-        let mark = (self.generations + 1) % NO_PATH;
         let previous = self.previous.as_ref().and_then(|p| p.path.as_ref());
-        let used = [
-            Some(self.path.generation),
-            previous.map(|path| path.generation),
-            self.data.ledger.oldest_path(NO_PATH),
-        ];
-        (!used.contains(&Some(mark))).then_some(mark)
+        let kept = [Some(self.path.generation), previous.map(|path| path.generation)];
+        let oldest = self.data.ledger.oldest_path(NO_PATH);
+        let after = |n| (u16::from(self.generations) + n) % u16::from(NO_PATH);
+        let mut marks = (1..4).map(|n| after(n) as u8);
+        let mark = marks.find(|mark| oldest == Some(*mark) || !kept.contains(&Some(*mark)))?;
+        (oldest != Some(mark)).then_some(mark)
     }
 
     /// Begins a path of which nothing is known. Returns the one that is left.

@@ -361,3 +361,21 @@ fn an_address_that_is_left_again_gets_no_more_than_three_times_its_bytes() {
     let answered = raw.bytes_to.get(&first).copied().unwrap_or(0);
     assert!(answered <= 3 * packet.len(), "{answered} for {}", packet.len());
 }
+
+#[test]
+fn a_client_that_went_away_and_came_back_many_times_is_followed_still() {
+    // The marks of paths come around while the home path keeps its own.
+    let mut raw = connected();
+    let home = raw.address;
+    for n in 1..=300 {
+        for address in [(elsewhere(n), 4_000).into(), home] {
+            raw.address = address;
+            raw.send(PacketType::OneRtt, &frames(put_ping));
+            let numbers = raw.numbers(PacketType::OneRtt);
+            let recent = numbers[numbers.len().saturating_sub(8)..].to_vec();
+            raw.send(PacketType::OneRtt, &crate::raw::ack_of(&recent));
+            assert_eq!(connection(&mut raw).addresses().remote, address, "move {n}");
+        }
+    }
+    assert_eq!(raw.close, None);
+}
