@@ -3,8 +3,9 @@
 //! One turn: wait until something arrives or is due, take what arrived, serve some of the connections
 //! that this concerns, a bounded number of batches each, so that no connection starves the others.
 //! A turn is short, also when thousands have something to do: what arrives meanwhile is looked at
-//! before the rest is served. Deadlines are kept to the nanosecond; the wait is a `ppoll` without
-//! timer slack, so pacing below a millisecond does not depend on a timer's granularity.
+//! before the rest is served. Deadlines are kept to the nanosecond; the wait is a `ppoll`, which
+//! wakes at most 50 us late (the kernel's timer slack): wake-ups that fall together cost a live
+//! server a fifth less time than exact ones.
 
 mod incoming;
 mod outgoing;
@@ -143,9 +144,6 @@ impl EventLoop {
 
     /// Serves until the drain is over.
     pub(crate) fn run(mut self) {
-        // Without it the kernel may wake the loop 50 us late, which is a packet at 200 Mbit/s. Where
-        // it is not allowed, pacing is coarser.
-        let _ = nix::sys::prctl::set_timerslack(1);
         let mut buffer = ReceiveBuffer::default();
         let mut ready = Vec::new();
         while self.drain_ends.is_none() || !self.endpoint.is_empty() {
