@@ -63,7 +63,7 @@ impl Challenge {
 
 /// The smallest budget of an address that is not validated which anything but path validation may use:
 /// it holds any control frame, and headers do not take most of it.
-const MIN_BUDGET: u64 = 200;
+pub(crate) const MIN_BUDGET: u64 = 200;
 
 /// One path.
 #[derive(Debug)]

@@ -104,7 +104,8 @@ fn seal(
 }
 
 /// Examines the (non-empty) Token field of an Initial packet to the Destination Connection ID `dcid`
-/// that came from `client` at `now` (Unix seconds). `address_lifetime` is how long a NEW_TOKEN token is good, in seconds (86 400 is usual).
+/// that came from `client` at `now` (Unix seconds). `address_lifetime` is how long a NEW_TOKEN token
+/// is good, in seconds (86 400 is usual).
 pub fn open_token(
     keys: &KeyRing,
     token: &[u8],

@@ -11,7 +11,7 @@ use super::{Connection, Context, State};
 use crate::connection::timers::PROBES;
 use crate::ledger::PacketKind;
 use crate::mtud::BASE;
-use crate::path::Addresses;
+use crate::path::{Addresses, MIN_BUDGET};
 use crate::wire::{put_path_challenge, put_path_response, put_ping};
 use recovery::SendOpportunity;
 use units::{Ecn, Timestamp};
@@ -21,8 +21,6 @@ const PING_EVERY: u32 = 32;
 /// Bytes that an acknowledgement leaves to what is to leave with it: a control frame (the longest of a
 /// fixed size is NEW_CONNECTION_ID), or the beginning of stream data.
 const BESIDE_ACK: usize = 80;
-/// The least budget for a further packet of a batch.
-const MIN_ROOM_BEHIND: u64 = 200;
 
 /// Datagrams to send: all of `segment` bytes, but the last, which may be shorter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -105,7 +103,7 @@ impl Connection {
         };
         let mut len = 0;
         for count in 0..max_segments {
-            if budget < MIN_ROOM_BEHIND {
+            if budget < MIN_BUDGET {
                 break;
             }
             let mut room = mtu.min(usize::try_from(budget).unwrap_or(mtu));
