@@ -19,9 +19,12 @@ use crate::transport::Transport;
 /// The event queue gives its memory back when it is empty and has room for more than this.
 const IDLE_EVENTS: usize = 4;
 
-/// How much is kept of field sections that have not arrived whole, of all requests together, in units
-/// of the largest section. Clients send heads whole, so that only lost packets leave parts of them.
-const PARTIAL_SECTIONS: u64 = 2;
+/// How much is kept of field sections that have not arrived whole, of all requests together: half as
+/// much again as the largest section. Clients send heads whole, so that only lost packets leave parts
+/// of them; and one datagram may complete all, which is then decoded at once.
+const fn max_partial(largest: u64) -> u64 {
+    largest.saturating_add(largest / 2)
+}
 
 /// Limits of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -295,7 +298,7 @@ impl Server {
         self.collected -= request.collected();
         let outcome = request.advance(t, id, limit, &mut self.events);
         self.collected += request.collected();
-        let is_much = self.collected as u64 > limit.saturating_mul(PARTIAL_SECTIONS);
+        let is_much = self.collected as u64 > max_partial(limit);
         let outcome = match outcome {
             Ok(_) if is_much => Err(Failure::Stream(code::H3_EXCESSIVE_LOAD)),
             outcome => outcome,

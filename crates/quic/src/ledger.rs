@@ -19,6 +19,9 @@ use units::{StreamId, Timestamp};
 
 /// Capacity that an empty deque may keep.
 const IDLE_CAPACITY: usize = 16;
+/// Packets that one pass of loss detection declares lost at most: whoever lets the server fill a window
+/// and acknowledges the end of it alone shall not hold up everybody else. The rest is due at once.
+const MAX_LOSSES: u32 = 64;
 
 /// One thing that a packet carries and whose loss matters to somebody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -190,6 +193,8 @@ pub(crate) struct Ledger {
     largest_acked_sent: Timestamp,
     /// When early retransmit declares what is left lost.
     early_at: Option<Timestamp>,
+    /// When the first of the lost packets was sent at which the last pass of loss detection broke off.
+    run: Option<Timestamp>,
     /// When the newest ack-eliciting packet left.
     pub last_eliciting: Option<Timestamp>,
     /// Ack-eliciting packets in flight.
@@ -353,7 +358,7 @@ impl Ledger {
 
     /// Declares packets lost by the packet and time thresholds (RFC 9002, section 6.1), sets
     /// [`Ledger::loss_time`], and tells the span of persistent congestion (section 7.6) that this
-    /// pass has seen.
+    /// pass has seen. A pass that breaks off after [`MAX_LOSSES`] wants the next one now.
     pub(crate) fn detect_lost(
         &mut self,
         now: Timestamp,
@@ -371,8 +376,9 @@ impl Ledger {
         if early.is_none() {
             self.early_at = None;
         }
-        let mut run: Option<Timestamp> = None;
+        let mut run = self.run.take();
         let mut longest = None;
+        let mut count = 0;
         let mut settled = self.settled.max(self.base);
         let mut all_settled = true;
         let first = settled;
@@ -391,6 +397,12 @@ impl Ledger {
                     };
                     let is_due = due.is_some_and(|due| due <= now);
                     if is_due || largest - number >= u64::from(thresholds.packets) {
+                        if count == MAX_LOSSES {
+                            self.loss_time = Some(now);
+                            self.run = run;
+                            break;
+                        }
+                        count += 1;
                         record.fate = Fate::Lost;
                         let copy = *record;
                         if copy.ack_eliciting {

@@ -141,12 +141,31 @@ fn a_late_acknowledgement_of_a_lost_packet_is_told_as_such() {
 
 #[test]
 fn persistent_congestion_is_a_run_without_an_acknowledgement_inside() {
-    let mut ledger = ledger(100);
-    ack(&mut ledger, &[99..=99]).expect("honest");
-    assert_eq!(lost(&mut ledger, at(1_000), RTT).1, Some(Duration::from_millis(98)));
-    let mut broken = self::ledger(100);
-    ack(&mut broken, &[99..=99, 50..=50]).expect("honest");
-    assert_eq!(lost(&mut broken, at(1_000), RTT).1, Some(Duration::from_millis(49)));
+    let mut ledger = ledger(60);
+    ack(&mut ledger, &[59..=59]).expect("honest");
+    assert_eq!(lost(&mut ledger, at(1_000), RTT).1, Some(Duration::from_millis(58)));
+    let mut broken = self::ledger(60);
+    ack(&mut broken, &[59..=59, 30..=30]).expect("honest");
+    assert_eq!(lost(&mut broken, at(1_000), RTT).1, Some(Duration::from_millis(29)));
+}
+
+#[test]
+fn a_pass_breaks_off_and_the_next_goes_on() {
+    const MOST: u64 = MAX_LOSSES as u64;
+    let now = at(2_000);
+    let mut ledger = ledger(2 * MOST + 10);
+    ack(&mut ledger, &[2 * MOST + 9..=2 * MOST + 9, 40..=40]).expect("honest");
+    assert_eq!(lost(&mut ledger, now, RTT).0.last(), Some(&MOST), "40 is none of them");
+    assert_eq!(ledger.loss_time, Some(now), "the rest is due");
+    let (numbers, run) = lost(&mut ledger, now, RTT);
+    assert_eq!((numbers.len() as u64, ledger.loss_time), (MOST, Some(now)));
+    assert_eq!(
+        run,
+        Some(Duration::from_millis(2 * MOST - 41)),
+        "since 41, which is of the first pass"
+    );
+    assert_eq!((lost(&mut ledger, now, RTT).0.len(), ledger.loss_time), (8, None));
+    assert!(!ledger.has_eliciting());
 }
 
 #[test]

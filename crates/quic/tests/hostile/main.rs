@@ -75,9 +75,14 @@ pub fn downloading(parameters: &Parameters, len: usize) -> Raw {
 
 /// Makes a request, which is answered with `len` bytes.
 pub fn download(raw: &mut Raw, len: usize) {
+    download_of(raw, Bytes::from(vec![7; len]));
+}
+
+/// Makes a request, which is answered with this.
+pub fn download_of(raw: &mut Raw, body: Bytes) {
     raw.send(PacketType::OneRtt, &frames(|w| put_stream_header(w, StreamId(0), 0, Some(0), true)));
     let handle = raw.handle.expect("a connection");
     let connection = raw.server.connection(handle).expect("open");
-    connection.write(StreamId(0), Bytes::from(vec![7; len])).expect("an open stream");
+    connection.write(StreamId(0), body).expect("an open stream");
     raw.collect();
 }
