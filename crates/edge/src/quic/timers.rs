@@ -2,7 +2,7 @@
 //!
 //! A heap in which each connection has an entry for the earliest deadline that it ever announced
 //! since the entry was last taken. Deadlines mostly move later (every packet moves the loss and
-//! idle timers), and moving later costs nothing: the entry stays, and when its time comes the
+//! idle timers), and moving later costs nothing: the entry stays, and when it is the first of all the
 //! connection is asked again. A deadline that moves earlier leaves a void entry behind; the heap is
 //! rid of those before they are many times the others.
 
@@ -82,9 +82,26 @@ impl Timers {
         None
     }
 
-    /// When the next entry is due.
-    pub(super) fn next(&self) -> Option<Timestamp> {
-        self.heap.peek().map(|Reverse((at, _))| *at)
+    /// The next deadline. `deadline` tells what a connection's is now: entries that are earlier are
+    /// put right first, so that nobody wakes up for them.
+    pub(super) fn next(
+        &mut self,
+        mut deadline: impl FnMut(Handle) -> Option<Timestamp>,
+    ) -> Option<Timestamp> {
+        loop {
+            let &Reverse((at, index)) = self.heap.peek()?;
+            let is_armed = self.armed[index as usize] == Some(at);
+            let now = if is_armed { deadline(Handle(index)) } else { None };
+            if is_armed && now.is_some_and(|now| now <= at) {
+                return Some(at);
+            }
+            self.heap.pop();
+            if is_armed {
+                self.armed[index as usize] = None;
+                self.live -= 1;
+                now.into_iter().for_each(|now| self.set(Handle(index), now));
+            }
+        }
     }
 }
 
@@ -97,12 +114,38 @@ mod tests {
         Timestamp::from_millis(ms)
     }
 
+    /// The next deadline, all entries being right.
+    fn next(timers: &mut Timers) -> Option<Timestamp> {
+        timers.next(|_| Some(Timestamp::ZERO))
+    }
+
+    #[test]
+    fn nobody_wakes_up_for_a_deadline_that_has_moved() {
+        let mut timers = Timers::default();
+        let now = [70, 20, 90].map(at);
+        (0..3).for_each(|n| timers.set(Handle(n), at(10 + u64::from(n))));
+        timers.set(Handle(3), at(5));
+        let mut asked = 0;
+        let mut next = |timers: &mut Timers| {
+            timers.next(|handle| {
+                asked += 1;
+                now.get(handle.0 as usize).copied()
+            })
+        };
+        assert_eq!(next(&mut timers), Some(at(20)), "3 has none any more");
+        assert_eq!(next(&mut timers), Some(at(20)));
+        assert_eq!(asked, 6, "each once, and the first again");
+        assert_eq!(timers.pop(at(80)), Some(Handle(1)));
+        assert_eq!(timers.pop(at(80)), Some(Handle(0)));
+        assert_eq!(timers.pop(at(80)), None);
+    }
+
     #[test]
     fn the_earliest_deadline_comes_first_and_only_when_due() {
         let mut timers = Timers::default();
         timers.set(Handle(3), at(30));
         timers.set(Handle(1), at(10));
-        assert_eq!(timers.next(), Some(at(10)));
+        assert_eq!(next(&mut timers), Some(at(10)));
         assert_eq!(timers.pop(at(9)), None);
         assert_eq!(timers.pop(at(40)), Some(Handle(1)));
         assert_eq!(timers.pop(at(40)), Some(Handle(3)));
@@ -126,7 +169,7 @@ mod tests {
         timers.set(Handle(0), at(20));
         assert_eq!(timers.pop(at(20)), Some(Handle(0)));
         assert_eq!(timers.pop(at(60)), None);
-        assert_eq!(timers.next(), None);
+        assert_eq!(next(&mut timers), None);
     }
 
     #[test]

@@ -209,9 +209,30 @@ impl EventLoop {
         }
     }
 
+    /// How long there is nothing to do, if nothing arrives.
+    fn sleep(&mut self) -> Duration {
+        if !self.dirty.is_empty() || !self.handshakes.is_empty() || self.more_mail {
+            return Duration::ZERO;
+        }
+        let others = [self.next_deadline(), self.drain_ends, self.second_goaway];
+        let retries = self.blocked.iter().flatten().filter_map(|blocked| blocked.retry_at);
+        let next = others.into_iter().flatten().chain(retries).min();
+        let now = self.now();
+        next.map_or(MAX_SLEEP, |at| at.since(now).min(MAX_SLEEP))
+    }
+
+    /// The next deadline of a connection.
+    fn next_deadline(&mut self) -> Option<Timestamp> {
+        let mut timers = core::mem::take(&mut self.timers);
+        let next = timers.next(|handle| self.deadline(handle));
+        self.timers = timers;
+        next
+    }
+
     /// Sleeps until something arrives or is due. `ready` says of each socket, and of the mailbox,
     /// whether there is anything to take: asking in vain costs a system call.
-    fn wait(&self, ready: &mut Vec<bool>) {
+    fn wait(&mut self, ready: &mut Vec<bool>) {
+        let sleep = self.sleep();
         let sockets = self.plan.sockets.iter().zip(&self.blocked).map(|(socket, blocked)| {
             let writable = blocked.as_ref().is_some_and(|blocked| blocked.retry_at.is_none());
             let flags = if writable { PollFlags::POLLOUT } else { PollFlags::empty() };
@@ -219,15 +240,7 @@ impl EventLoop {
         });
         let mut fds: Vec<PollFd<'_>> = sockets.collect();
         fds.push(PollFd::new(self.plan.mailbox.as_fd(), PollFlags::POLLIN));
-        let now = self.now();
-        let retries = self.blocked.iter().flatten().filter_map(|blocked| blocked.retry_at);
-        let next = [self.timers.next(), self.drain_ends, self.second_goaway];
-        let next = next.into_iter().flatten().chain(retries).min();
-        let mut sleep = next.map_or(MAX_SLEEP, |at| at.since(now));
-        if !self.dirty.is_empty() || !self.handshakes.is_empty() || self.more_mail {
-            sleep = Duration::ZERO;
-        }
-        let timeout = TimeSpec::from_duration(sleep.min(MAX_SLEEP));
+        let timeout = TimeSpec::from_duration(sleep);
         // An interrupted wait is a short one.
         let _ = ppoll(&mut fds, Some(timeout), None);
         ready.clear();

@@ -176,7 +176,7 @@ fn timers_wait_for_datagrams_that_are_not_read_yet_but_not_for_ever() {
     assert!(is_alive(&mut edge));
     assert_eq!((edge.counters.timers_postponed, edge.dirty.pop_front()), (1, Some(handle)));
     edge.serve(handle, late);
-    assert_eq!(edge.timers.next(), Some(late + LOOK_AGAIN));
+    assert_eq!(edge.next_deadline(), Some(late + LOOK_AGAIN));
     edge.fire_timers(late + LOOK_AGAIN, late + LOOK_AGAIN);
     assert!(is_alive(&mut edge));
     edge.serve(handle, late + PATIENCE - LOOK_AGAIN);
@@ -210,7 +210,7 @@ fn a_timer_that_became_due_while_the_loop_read_waits_for_another_look() {
     let before = at - Duration::from_millis(1);
     edge.fire_timers(before, at);
     assert!(edge.endpoint.connection(handle).expect("known").is_alive());
-    assert_eq!(edge.timers.next(), Some(at));
+    assert_eq!(edge.next_deadline(), Some(at));
     edge.fire_timers(at, at);
     assert!(!edge.endpoint.connection(handle).expect("known").is_alive());
 }
