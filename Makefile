@@ -13,7 +13,7 @@
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
 #   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
-#   make lint     formatting, clippy, documentation and conformance, with warnings as errors
+#   make lint     formatting, clippy, documentation, conformance and structure (structure/check), with warnings as errors
 
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -102,6 +102,7 @@ h3spec: need-cargo need-cc
 
 lint: need-cargo need-cc
 	conformance/check
+	structure/check
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
