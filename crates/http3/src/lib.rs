@@ -17,6 +17,7 @@
 
 mod control;
 mod error;
+mod event;
 mod frame;
 mod over_quic;
 mod priority;
@@ -32,9 +33,10 @@ mod transport;
 mod tests;
 
 pub use error::{SendError, code};
+pub use event::{BodyRead, Event};
 pub use over_quic::OverQuic;
 pub use priority::Priority;
 pub use qpack::Field;
 pub use request::RequestHead;
-pub use server::{BodyRead, Config, Event, Server};
+pub use server::{Config, Server};
 pub use transport::{Read, StreamGone, Transport};

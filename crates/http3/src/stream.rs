@@ -8,11 +8,11 @@ use bytes::Bytes;
 use units::{StreamId, Timestamp};
 
 use crate::error::{ConnectionError, Failure, code};
+use crate::event::Event;
 use crate::frame::{self, Collect, Input, Pause, Varints};
 use crate::priority::Priority;
 use crate::qpack::{self, DecodeError, Field};
 use crate::request;
-use crate::server::Event;
 use crate::transport::Transport;
 
 /// Bytes that are read of a request's content though nobody wants it: most such requests end

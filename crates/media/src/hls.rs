@@ -6,6 +6,8 @@
 //! playlist. Playlists are written and read by our own code: writing is a page, and the reader has
 //! to bound what a stranger's playlist costs.
 
+mod config;
+mod error;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod flv_tags;

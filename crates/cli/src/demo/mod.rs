@@ -6,6 +6,7 @@
 //! fate. Each viewer comes from a network of its own, because that is what divides viewers who
 //! bring no token.
 
+mod outcome;
 mod publisher;
 mod table;
 
@@ -21,7 +22,6 @@ use clap::Args;
 use edge::cohorts::Unit;
 use edge::config::Config;
 use edge::server::{Edge, Shared};
-use edge::sessions::Record;
 use links::options::{PathOptions, parse_duration, parse_rate};
 use links::{Loss, Queue};
 use serde_json::{Value, json};
@@ -30,14 +30,13 @@ use units::Rate;
 
 use crate::link::{Relay, Setup};
 use crate::watch::{self, Trust};
+use outcome::{Outcome, PLAYER};
 use table::Table;
 
 /// The stream's name.
 const STREAM: &str = "live/demo";
 /// Networks that are tried for a viewer of each cohort: 127.0.N.0/24.
 const NETWORKS: core::ops::Range<u8> = 1..255;
-/// The player whose picture is reported.
-const PLAYER: &str = "low-latency";
 
 #[derive(Debug, Args)]
 pub(crate) struct Arguments {
@@ -339,13 +338,6 @@ impl Viewer {
     }
 }
 
-/// How a viewer does, as it sees it and as the server sees it.
-struct Outcome {
-    cohort: &'static str,
-    seen: Option<watch::Report>,
-    record: Option<Record>,
-}
-
 fn outcomes(shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
     let sessions = shared.state().live.sessions.all();
     viewers
@@ -360,32 +352,4 @@ fn outcomes(shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
             }
         })
         .collect()
-}
-
-impl Outcome {
-    /// The player whose picture is reported.
-    fn player(&self) -> Option<&qoe::Report> {
-        let players = &self.seen.as_ref()?.players;
-        players.iter().find(|player| player.name == PLAYER).map(|player| &player.seen)
-    }
-
-    fn json(&self) -> Value {
-        let player = self.player();
-        let record = self.record.as_ref();
-        let round = |value: f64| (value * 1e3).round() / 1e3;
-        json!({
-            "cohort": self.cohort,
-            "scheme": record.and_then(|r| r.scheme.clone()),
-            "client": "quinn",
-            "protocol": "h3",
-            "first_frame_ms": player.and_then(|p| p.first_frame).map(|t| round(t.as_secs_f64() * 1e3)),
-            "played_s": player.map(|p| round(p.played.as_secs_f64())),
-            "freezes": player.map(|p| p.freezes[0].count),
-            "freeze_s": player.map(|p| round(p.freezes[0].total.as_secs_f64())),
-            "bytes": self.seen.as_ref().map(|seen| seen.bytes),
-            "loss_rate": record.and_then(|r| r.loss_rate).map(round),
-            "recovery_latency_ms": record.and_then(|r| r.recovery_mean_ms).map(round),
-            "redundancy_cost": record.and_then(|r| r.redundancy_cost).map(round),
-        })
-    }
 }

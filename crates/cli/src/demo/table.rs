@@ -3,7 +3,7 @@
 use std::io::{IsTerminal as _, Write as _, stdout};
 use std::time::Duration;
 
-use super::Outcome;
+use super::outcome::Outcome;
 
 /// Where there is no terminal, every so many seconds are enough.
 const SELDOM: u64 = 5;

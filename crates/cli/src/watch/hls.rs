@@ -6,9 +6,8 @@ use bytes::{Bytes, BytesMut};
 use media::hls::pull::{Action, Choice, Pull, Request};
 
 use super::client::{Http, Stream, next_data};
-use super::meter::Meter;
+use super::meter::{Meter, lock};
 use super::target::Target;
-use super::view::lock;
 
 /// Pulls until the stream ends. `first` is the response to the playlist's first request.
 ///

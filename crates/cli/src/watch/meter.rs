@@ -1,6 +1,7 @@
 //! Measures one view while it goes on: when what arrived, and what players with three different
 //! buffers would have made of it.
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use media::{Kind, Role, Tag, flv};
@@ -148,6 +149,11 @@ impl Meter {
         }
         report
     }
+}
+
+/// The meter. Nobody panics while holding it, and nobody waits.
+pub(super) fn lock(meter: &Mutex<Meter>) -> MutexGuard<'_, Meter> {
+    meter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

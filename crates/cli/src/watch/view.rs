@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -11,7 +11,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, tim
 use super::beacon::{self, Sums};
 use super::client::{Client, Http, Stream, next_data};
 use super::hls;
-use super::meter::Meter;
+use super::meter::{Meter, lock};
 use super::report::{End, Report};
 use super::target::{Form, Target};
 use super::trust::Trust;
@@ -143,11 +143,6 @@ async fn body(
         }
     }
     Ok(())
-}
-
-/// The meter. Nobody panics while holding it, and nobody waits.
-pub(super) fn lock(meter: &Mutex<Meter>) -> MutexGuard<'_, Meter> {
-    meter.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

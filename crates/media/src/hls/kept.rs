@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::segmenter::Container;
+use super::config::Container;
 use crate::fmp4;
 use crate::fmp4::config::{Audio, Video};
 

@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use super::pull::Error;
+use super::error::Error;
 
 /// Bytes of a playlist: some 10,000 segments.
 pub(super) const MAX_PLAYLIST: usize = 1 << 20;

@@ -5,7 +5,6 @@
 //! segments from the end (section 6.3.3: "SHOULD NOT choose a segment that starts less than three
 //! target durations from the end"), others at their start. The caller fetches, this decides.
 
-use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use units::Timestamp;
 
+pub use super::error::Error;
 use super::manifest::{self, Entry, MAX_PLAYLIST, Manifest, Media, Resource, Variant};
 use super::{flv_tags, url};
 use crate::flv::{Kind, Tag};
@@ -32,41 +32,6 @@ const MAX_FAILURES: u32 = 4;
 const RETRY: Duration = Duration::from_millis(500);
 /// An origin whose playlist ends this many segments before what was seen has started again.
 const RESTART_SEGMENTS: u64 = 3;
-
-/// Why something fetched is of no use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Error {
-    /// It is no playlist, or one that breaks RFC 8216.
-    Playlist,
-    /// It is larger than what was asked for may be.
-    TooLarge,
-    /// Segments are encrypted (EXT-X-KEY).
-    Encrypted,
-    /// It failed too often.
-    Unreachable,
-    /// A response to no request.
-    Unasked,
-    /// A segment is broken MP4.
-    Mp4(fmp4::read::Error),
-    /// A segment is a broken transport stream.
-    Ts(ts::read::Error),
-}
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Playlist => f.write_str("no HLS playlist"),
-            Self::TooLarge => f.write_str("HLS resource over the limit"),
-            Self::Encrypted => f.write_str("encrypted HLS segments"),
-            Self::Unreachable => f.write_str("HLS playlist cannot be fetched"),
-            Self::Unasked => f.write_str("response without an HLS request"),
-            Self::Mp4(error) => error.fmt(f),
-            Self::Ts(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Which variant of a master playlist to pull.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]

@@ -14,6 +14,7 @@ use core::time::Duration;
 
 use bytes::Bytes;
 
+pub use super::config::{Config, Container};
 use super::kept::{Kept, Part, Segment, Tracks};
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
@@ -37,44 +38,6 @@ const MAX_WALL_STEP_MS: i64 = 10;
 const SPARE_SEGMENTS: usize = 2;
 /// What a sample may cost beside its data: two packets of a transport stream.
 const SAMPLE_COST: usize = 2 * ts::PACKET_LEN;
-
-/// The form of segments.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Container {
-    /// Fragmented MP4: H.264, H.265, AV1; AAC, Opus, MP3 (which hls.js plays from transport
-    /// streams only).
-    #[default]
-    Fmp4,
-    /// MPEG-2 transport stream: H.264, H.265; AAC, MP3. Other tracks are left out.
-    Ts,
-}
-
-/// How to cut, and what to keep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Config {
-    /// The form of segments.
-    pub container: Container,
-    /// A segment ends at the first key frame after about this time; at least 100 ms.
-    pub segment: Duration,
-    /// A part is not longer, unless a frame is; at least 20 ms.
-    pub part: Duration,
-    /// Complete segments in the playlist; at least 1.
-    pub window: usize,
-    /// The hard limit of what is kept, in bytes; up to 1 GiB.
-    pub bytes: usize,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self {
-            container: Container::default(),
-            segment: Duration::from_secs(2),
-            part: Duration::from_millis(333),
-            window: 6,
-            bytes: 32 << 20,
-        }
-    }
-}
 
 /// The segment that is growing.
 #[derive(Clone, Copy, Debug)]

@@ -9,11 +9,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::Error;
+use super::error::{Error, MAX_CHUNK_STREAMS};
 use crate::flv::{HEADER_LEN, MAX_PAYLOAD, Tag};
 
-/// More than any encoder uses; each costs some hundred bytes.
-pub(super) const MAX_CHUNK_STREAMS: usize = 64;
 /// Section 5.4.1: "The maximum chunk size defaults to 128 bytes"
 const DEFAULT_CHUNK_SIZE: usize = 128;
 /// A timestamp field of this value is followed by an extended timestamp.

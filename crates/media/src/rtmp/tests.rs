@@ -3,9 +3,10 @@
 use bytes::{Bytes, BytesMut};
 use proptest::prelude::*;
 
-use super::chunk::{MAX_CHUNK_STREAMS, Message, Reader, Writer};
+use super::chunk::{Message, Reader, Writer};
+use super::error::MAX_CHUNK_STREAMS;
 use super::*;
-use crate::amf0::{Value, object};
+use crate::amf0::{self, Value, object};
 use crate::flv::{Kind, Tag};
 
 const METADATA: &[u8] = b"\x02\x00\x0aonMetaData\x08\x00\x00\x00\x00\x00\x00\x09";
