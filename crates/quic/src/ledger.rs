@@ -6,146 +6,22 @@
 //! deque has moved on, so that its late acknowledgement is recognised as spurious.
 
 mod lost;
+mod record;
 
 use crate::rtt::GRANULARITY;
-use crate::streams::{ControlFrame, StreamRange};
 use congestion::RateStamp;
 use core::ops::RangeInclusive;
 use core::time::Duration;
 use lost::Lost;
-use recovery::{CopyKind, UnitKey};
+use record::IDLE_CAPACITY;
+pub(crate) use record::{Carried, Content, Fate, PacketKind, SentPacket, Token};
+use recovery::UnitKey;
 use std::collections::VecDeque;
-use units::{StreamId, Timestamp};
+use units::Timestamp;
 
-/// Capacity that an empty deque may keep.
-const IDLE_CAPACITY: usize = 16;
 /// Packets that one pass of loss detection declares lost at most: whoever lets the server fill a window
 /// and acknowledges the end of it alone shall not hold up everybody else. The rest is due at once.
 const MAX_LOSSES: u32 = 64;
-
-/// One thing that a packet carries and whose loss matters to somebody.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
-    /// Stream data.
-    Stream(StreamRange),
-    /// A frame of the stream layer, resent with its latest value.
-    Control(ControlFrame),
-    /// Handshake bytes.
-    Crypto { offset: u64, len: u16 },
-    /// An acknowledgement of everything up to `largest`: once it arrived, older ranges may go.
-    Ack { largest: u64 },
-    /// NEW_CONNECTION_ID with this sequence number.
-    NewConnectionId(u64),
-    /// RETIRE_CONNECTION_ID with this sequence number.
-    RetireConnectionId(u64),
-    /// HANDSHAKE_DONE.
-    HandshakeDone,
-    /// The NEW_TOKEN frame in this place of the connection's list.
-    AddressProof(u32),
-}
-
-/// What a packet carries; the common case, one STREAM frame, stands in the record itself.
-///
-/// A range with two impossible values in place of an enumeration around one: the compiler writes
-/// an enumeration's payload in overlapping moves, which the processor cannot forward to the reads
-/// that follow. That cost a tenth of the time of a packet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Content(StreamRange);
-
-/// [`Content`], to be matched.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Carried {
-    /// Nothing that would be sent again.
-    Nothing,
-    /// One STREAM frame.
-    Stream(StreamRange),
-    /// Several things: a key into the ledger's lists.
-    List(u32),
-}
-
-impl Content {
-    /// Nothing that would be sent again: a range without bytes and without an end.
-    pub(crate) const NOTHING: Self =
-        Self(StreamRange { slot: 0, id: StreamId(0), offset: 0, len: 0, fin: false });
-    /// More than a datagram holds.
-    const LIST: u16 = u16::MAX;
-
-    /// One STREAM frame, which has bytes or an end.
-    #[inline]
-    pub(crate) fn stream(range: StreamRange) -> Self {
-        debug_assert!(range.len < Self::LIST && (range.len > 0 || range.fin));
-        Self(range)
-    }
-
-    /// Several things: a key into the ledger's lists.
-    fn list(key: u32) -> Self {
-        Self(StreamRange { slot: key, len: Self::LIST, ..Self::NOTHING.0 })
-    }
-
-    #[inline]
-    pub(crate) fn is_nothing(&self) -> bool {
-        self.0.len == 0 && !self.0.fin
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> Carried {
-        match self.0 {
-            range if range.len == Self::LIST => Carried::List(range.slot),
-            _ if self.is_nothing() => Carried::Nothing,
-            range => Carried::Stream(range),
-        }
-    }
-}
-
-/// What a packet is, apart from what it carries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum PacketKind {
-    /// First transmission, or frames that have no unit.
-    Original,
-    /// A copy of a lost unit.
-    Copy(CopyKind),
-    /// A datagram-size probe (RFC 8899): its loss signals nothing.
-    MtuProbe,
-}
-
-impl PacketKind {
-    /// What it is to its round, if it is a copy.
-    #[inline]
-    pub(crate) fn copy(self) -> Option<CopyKind> {
-        match self {
-            Self::Copy(kind) => Some(kind),
-            Self::Original | Self::MtuProbe => None,
-        }
-    }
-}
-
-/// What is known of a packet's fate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    Outstanding,
-    Acked,
-    Lost,
-    /// A number never used, to catch acknowledgements of packets that were not received.
-    Skipped,
-}
-
-/// A packet on the books.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SentPacket {
-    pub time_sent: Timestamp,
-    pub stamp: RateStamp,
-    pub content: Content,
-    pub unit: Option<UnitKey>,
-    pub kind: PacketKind,
-    /// UDP payload bytes of this packet.
-    pub size: u16,
-    /// Which path of the connection it was sent on.
-    pub path: u8,
-    pub ack_eliciting: bool,
-    /// Sent with an ECN-capable codepoint.
-    pub ect: bool,
-    pub fate: Fate,
-}
 
 /// What an acknowledgement did to the ledger.
 #[derive(Clone, Copy, Debug, Default)]

@@ -6,7 +6,7 @@
 //! settled point over themselves, and pointers are shortened as they are followed, so that finding
 //! the next open one takes a few steps however many are settled.
 
-use super::{Fate, IDLE_CAPACITY, SentPacket};
+use super::record::{Fate, IDLE_CAPACITY, SentPacket};
 use std::collections::VecDeque;
 use units::Timestamp;
 

@@ -1,4 +1,6 @@
 use super::*;
+use crate::streams::StreamRange;
+use units::StreamId;
 
 const RTT: Duration = Duration::from_millis(100);
 const KEEP: Duration = Duration::from_millis(500);

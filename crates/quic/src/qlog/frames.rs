@@ -4,7 +4,7 @@ use core::fmt::Write as _;
 
 use units::Direction;
 
-use super::{hex, string};
+use super::json::{hex, string};
 use crate::wire::{AckFrame, Frame, Frames};
 
 /// The default of `ack_delay_exponent` (RFC 9000, section 18.2): what we send under, and what

@@ -6,6 +6,7 @@
 //! destination ID is written; stream data and tokens never are.
 
 mod frames;
+mod json;
 
 use core::fmt::Write as _;
 use core::time::Duration;
@@ -13,6 +14,7 @@ use std::io;
 
 use units::Timestamp;
 
+use self::json::{hex, string};
 use crate::observer::{Event, Observer, Purpose};
 use crate::wire::PacketType;
 
@@ -125,30 +127,6 @@ impl<W: io::Write> QlogObserver<W> {
 /// Milliseconds with a resolution of a microsecond.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
-}
-
-fn hex(out: &mut String, bytes: &[u8]) {
-    for byte in bytes {
-        let _ = write!(out, "{byte:02x}");
-    }
-}
-
-/// A JSON string (RFC 8259, section 7).
-fn string(out: &mut String, text: &str) {
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => {
-                out.push('\\');
-                out.push(c);
-            }
-            c if u32::from(c) < 0x20 => {
-                let _ = write!(out, "\\u{:04x}", u32::from(c));
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
 }
 
 fn packet_type(ty: PacketType) -> &'static str {
