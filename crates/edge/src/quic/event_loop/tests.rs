@@ -157,15 +157,21 @@ fn a_turn_serves_few_and_leaves_the_others_to_the_next() {
     }
 }
 
-#[test]
-fn timers_wait_for_datagrams_that_are_not_read_yet_but_not_for_ever() {
+/// A loop with a connection in its handshake, and when that has to be complete.
+fn in_handshake() -> (EventLoop, Handle, Timestamp) {
     let mut edge = event_loop(1);
-    let (_client, address) = client();
+    let (_, address) = client();
     arrive(&mut edge, 0, address, first_initial(0));
     edge.take_handshakes();
     let handle = edge.dirty.pop_front().expect("accepted");
     edge.serve(handle, edge.now());
     let at = edge.deadline(handle).expect("the handshake has its time");
+    (edge, handle, at)
+}
+
+#[test]
+fn timers_wait_for_datagrams_that_are_not_read_yet_but_not_for_ever() {
+    let (mut edge, handle, at) = in_handshake();
     let is_alive =
         |edge: &mut EventLoop| edge.endpoint.connection(handle).expect("known").is_alive();
 
@@ -186,13 +192,7 @@ fn timers_wait_for_datagrams_that_are_not_read_yet_but_not_for_ever() {
 
 #[test]
 fn timers_fire_at_once_when_nothing_waits() {
-    let mut edge = event_loop(1);
-    let (_client, address) = client();
-    arrive(&mut edge, 0, address, first_initial(0));
-    edge.take_handshakes();
-    let handle = edge.dirty.pop_front().expect("accepted");
-    edge.serve(handle, edge.now());
-    let at = edge.deadline(handle).expect("the handshake has its time");
+    let (mut edge, handle, at) = in_handshake();
     edge.fire_timers(at, at);
     assert!(!edge.endpoint.connection(handle).expect("known").is_alive());
     assert_eq!(edge.counters.timers_postponed, 0);
@@ -200,13 +200,7 @@ fn timers_fire_at_once_when_nothing_waits() {
 
 #[test]
 fn a_timer_that_became_due_while_the_loop_read_waits_for_another_look() {
-    let mut edge = event_loop(1);
-    let (_client, address) = client();
-    arrive(&mut edge, 0, address, first_initial(0));
-    edge.take_handshakes();
-    let handle = edge.dirty.pop_front().expect("accepted");
-    edge.serve(handle, edge.now());
-    let at = edge.deadline(handle).expect("the handshake has its time");
+    let (mut edge, handle, at) = in_handshake();
     let before = at - Duration::from_millis(1);
     edge.fire_timers(before, at);
     assert!(edge.endpoint.connection(handle).expect("known").is_alive());
