@@ -5,6 +5,7 @@
 //! indexed by packet number; a record that was declared lost stays known for a while after the
 //! deque has moved on, so that its late acknowledgement is recognised as spurious.
 
+mod lists;
 mod lost;
 mod record;
 
@@ -12,6 +13,7 @@ use crate::rtt::GRANULARITY;
 use congestion::RateStamp;
 use core::ops::RangeInclusive;
 use core::time::Duration;
+use lists::Lists;
 use lost::Lost;
 use record::IDLE_CAPACITY;
 pub(crate) use record::{Carried, Content, Fate, PacketKind, SentPacket, Token};
@@ -34,6 +36,20 @@ pub(crate) struct AckOutcome {
     pub raises_largest: bool,
     /// Newly acknowledged packets, those declared lost before included.
     pub newly_acked: u32,
+    /// Of these, ack-eliciting packets that were in flight.
+    eliciting: u32,
+}
+
+impl AckOutcome {
+    #[inline]
+    fn count(&mut self, is_largest: bool, record: &SentPacket, after_loss: bool) {
+        if is_largest {
+            self.newly_largest = Some(SentPacketTime { time: record.time_sent, path: record.path });
+        }
+        self.newly_acked += 1;
+        self.any_eliciting |= record.ack_eliciting;
+        self.eliciting += u32::from(record.ack_eliciting && !after_loss);
+    }
 }
 
 /// When the largest newly acknowledged packet was sent.
@@ -62,8 +78,7 @@ pub(crate) struct Ledger {
     settled: u64,
     /// Packets declared lost that the deque has moved on from.
     lost: Lost,
-    tokens: Vec<Vec<Token>>,
-    free_tokens: Vec<u32>,
+    lists: Lists,
     pub largest_acked: Option<u64>,
     /// When that packet was sent.
     largest_acked_sent: Timestamp,
@@ -122,19 +137,7 @@ impl Ledger {
 
     /// Keeps a list of tokens.
     pub(crate) fn keep(&mut self, tokens: &[Token]) -> Content {
-        let key = self.free_tokens.pop().unwrap_or_else(|| {
-            self.tokens.push(Vec::new());
-            self.tokens.len() as u32 - 1
-        });
-        self.tokens[key as usize].extend_from_slice(tokens);
-        Content::list(key)
-    }
-
-    fn release(&mut self, content: Content) {
-        if let Carried::List(key) = content.get() {
-            self.tokens[key as usize].clear();
-            self.free_tokens.push(key);
-        }
+        self.lists.keep(tokens)
     }
 
     /// The oldest packet that is in flight and asks for an acknowledgement.
@@ -162,6 +165,11 @@ impl Ledger {
             return Err(BadAck::Unsent);
         }
         let mut outcome = AckOutcome::default();
+        let mut take = |number, record: &SentPacket, after_loss, lists: &mut Lists| {
+            outcome.count(number == largest, record, after_loss);
+            acked(number, record, lists.get(record.content), after_loss);
+            lists.release(record.content);
+        };
         for range in ranges {
             let (start, end) = (*range.start(), *range.end());
             let oldest_known = self.lost.oldest().unwrap_or(self.base);
@@ -169,9 +177,9 @@ impl Ledger {
                 break;
             }
             if end >= self.base {
-                for number in start.max(self.base)..=end {
-                    let index = (number - self.base) as usize;
-                    let record = &mut self.records[index];
+                let first = start.max(self.base);
+                let places = (first - self.base) as usize..=(end - self.base) as usize;
+                for (number, record) in (first..).zip(self.records.range_mut(places)) {
                     let after_loss = match record.fate {
                         Fate::Acked => continue,
                         Fate::Skipped => return Err(BadAck::Skipped),
@@ -179,57 +187,32 @@ impl Ledger {
                         Fate::Lost => true,
                     };
                     record.fate = Fate::Acked;
-                    let record = *record;
-                    self.acknowledged(
-                        number,
-                        &record,
-                        after_loss,
-                        largest,
-                        &mut outcome,
-                        &mut acked,
-                    );
+                    take(number, record, after_loss, &mut self.lists);
+                }
+                // Nearly always the oldest packets: they leave at once, so that neither loss detection
+                // nor `trim` reads each of them again.
+                if first == self.base {
+                    self.records.drain(..(end + 1 - self.base) as usize);
+                    self.base = end + 1;
+                    self.run = None;
                 }
             }
             while let Some((number, record)) = self.lost.take(start, end) {
-                self.acknowledged(number, &record, true, largest, &mut outcome, &mut acked);
+                take(number, &record, true, &mut self.lists);
             }
+        }
+        self.eliciting_in_flight -= outcome.eliciting;
+        if outcome.newly_acked > 0 {
+            self.unanswered = 0;
         }
         if self.largest_acked.is_none_or(|known| known < largest) {
             self.largest_acked = Some(largest);
             outcome.raises_largest = true;
+            if let Some(newest) = outcome.newly_largest {
+                self.largest_acked_sent = newest.time;
+            }
         }
         Ok(outcome)
-    }
-
-    #[inline]
-    fn acknowledged(
-        &mut self,
-        number: u64,
-        record: &SentPacket,
-        after_loss: bool,
-        largest: u64,
-        outcome: &mut AckOutcome,
-        acked: &mut impl FnMut(u64, &SentPacket, &[Token], bool),
-    ) {
-        if number == largest {
-            let (time, path) = (record.time_sent, record.path);
-            if self.largest_acked.is_none_or(|known| known < largest) {
-                self.largest_acked_sent = time;
-            }
-            outcome.newly_largest = Some(SentPacketTime { time, path });
-        }
-        outcome.newly_acked += 1;
-        self.unanswered = 0;
-        outcome.any_eliciting |= record.ack_eliciting;
-        if record.ack_eliciting && !after_loss {
-            self.eliciting_in_flight -= 1;
-        }
-        let tokens = match record.content.get() {
-            Carried::List(key) => &self.tokens[key as usize][..],
-            _ => &[],
-        };
-        acked(number, record, tokens, after_loss);
-        self.release(record.content);
     }
 
     /// Declares packets lost by the packet and time thresholds (RFC 9002, section 6.1), sets
@@ -288,12 +271,9 @@ impl Ledger {
                                 longest = longest.max(Some(copy.time_sent - start));
                             }
                         }
-                        let tokens = match copy.content.get() {
-                            Carried::List(key) => &self.tokens[key as usize][..],
-                            _ => &[],
-                        };
                         // A late acknowledgement of this packet finishes the unit that it became.
-                        record.unit = lost(number, &copy, tokens).or(copy.unit);
+                        record.unit =
+                            lost(number, &copy, self.lists.get(copy.content)).or(copy.unit);
                     } else {
                         all_settled = false;
                         self.loss_time = self.loss_time.into_iter().chain(due).min();
@@ -337,16 +317,15 @@ impl Ledger {
         }
         while let Some(forgotten) = self.lost.expire(now) {
             if let Some(record) = forgotten {
-                self.release(record.content);
+                self.lists.release(record.content);
             }
         }
         if self.records.is_empty() && self.records.capacity() > IDLE_CAPACITY {
             self.records = VecDeque::new();
         }
         // Lists are rare after the handshake: while nothing is on the books they take no memory.
-        if self.records.is_empty() && self.free_tokens.len() == self.tokens.len() {
-            self.tokens = Vec::new();
-            self.free_tokens = Vec::new();
+        if self.records.is_empty() {
+            self.lists.shrink();
         }
     }
 

@@ -40,12 +40,28 @@ struct Owners<'a> {
     remote_ids: &'a mut RemoteIds,
     handshake_done_due: &'a mut bool,
     new_tokens: &'a mut Vec<(bool, Vec<u8>)>,
+    /// Acknowledged in this ACK, and not yet told to its stream: packets that follow each other mostly
+    /// carry data that does.
+    run: Option<StreamRange>,
 }
 
 impl Owners<'_> {
+    fn range_acked(&mut self, range: StreamRange) {
+        if !self.run.as_mut().is_some_and(|run| run.join(&range)) {
+            self.end_run();
+            self.run = Some(range);
+        }
+    }
+
+    fn end_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.streams.on_acked(&run);
+        }
+    }
+
     fn acked(&mut self, token: &Token) {
         match *token {
-            Token::Stream(range) => self.streams.on_acked(&range),
+            Token::Stream(range) => self.range_acked(range),
             Token::Control(frame) => self.streams.on_control_acked(frame),
             Token::Crypto { offset, len } => self.crypto.on_acked(offset, len),
             Token::Ack { largest } => self.received.on_ack_acked(largest),
@@ -309,6 +325,7 @@ impl Connection {
             remote_ids: &mut self.remote_ids,
             handshake_done_due: &mut self.handshake_done_due,
             new_tokens: &mut self.new_tokens,
+            run: None,
         };
         Some((&mut space.ledger, &mut self.path, owners))
     }
@@ -334,17 +351,18 @@ impl Connection {
                     }
                 }
                 match record.content.get() {
-                    Carried::Stream(range) => owners.streams.on_acked(&range),
+                    Carried::Stream(range) => owners.range_acked(range),
                     _ => tokens.iter().for_each(|token| owners.acked(token)),
                 }
-                let by = Arrival { sent: record.time_sent, copy: record.kind.copy() };
-                if let Some(key) = record.unit
-                    && !owners.settle_unit(now, key, Some(by))
-                    && !after_loss
-                {
-                    owners.recovery.on_partly_acked(key);
+                if let Some(key) = record.unit {
+                    owners.end_run();
+                    let by = Arrival { sent: record.time_sent, copy: record.kind.copy() };
+                    if !owners.settle_unit(now, key, Some(by)) && !after_loss {
+                        owners.recovery.on_partly_acked(key);
+                    }
                 }
             })?;
+        owners.end_run();
         pass.any_new = outcome.newly_acked > 0;
         pass.any_eliciting = outcome.any_eliciting;
         pass.raises_largest = outcome.raises_largest;

@@ -57,6 +57,20 @@ impl StreamRange {
     fn bytes(&self) -> core::ops::Range<u64> {
         self.offset..self.offset + u64::from(self.len)
     }
+
+    /// Takes the range that follows this one in the stream, if it is that and there is room for it.
+    #[inline]
+    pub(crate) fn join(&mut self, next: &Self) -> bool {
+        let follows = (self.slot, self.id, self.offset + u64::from(self.len), self.fin)
+            == (next.slot, next.id, next.offset, false);
+        match self.len.checked_add(next.len) {
+            Some(len) if follows => {
+                (self.len, self.fin) = (len, next.fin);
+                true
+            }
+            _ => false,
+        }
+    }
 }
 
 /// How far the data of a stream has come, in bytes from its start.

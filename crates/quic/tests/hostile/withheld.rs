@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use mendcast_quic::wire::{Frame, Frames, PacketType, put_ping, put_stream_header};
+use mendcast_quic::wire::{Frame, Frames, PacketType, put_max_data, put_stream_header};
+use mendcast_quic::{Connection, Endpoint, TransportConfig};
 use units::StreamId;
 
-use crate::client;
-use crate::raw::{Raw, ack_of, frames, generous};
+use crate::raw::{Parameters, Raw, ack_of, frames, generous, id};
+use crate::{client, client_tls, config};
 
 /// Bytes whose release is counted.
 struct Counted(Vec<u8>, Arc<AtomicUsize>);
@@ -115,27 +116,53 @@ fn who_acknowledges_everything_but_one_packet_for_long_is_shut_out() {
     assert_eq!(outcome.close, Some(0x0a));
 }
 
+/// A client of a server that lets so many bytes into flight.
+fn client_of(max_in_flight: u64, parameters: &Parameters) -> Raw {
+    let mut config = config();
+    config.transport = Arc::new(TransportConfig { max_in_flight, ..TransportConfig::default() });
+    let mut raw = Raw::new(Endpoint::new(config, [3; 32]), client_tls(b"test"), parameters);
+    raw.connect();
+    raw
+}
+
+fn connection(raw: &mut Raw) -> &mut Connection {
+    let handle = raw.handle.expect("a connection");
+    raw.server.connection(handle).expect("open")
+}
+
 #[test]
 fn late_acknowledgements_let_no_more_than_the_limit_into_flight() {
-    let mut raw = client(&generous());
-    raw.connect();
-    crate::download(&mut raw, 100 << 20);
-    let handle = raw.handle.expect("a connection");
-    let mut most = 0;
-    // A path of ten seconds, which takes whatever comes.
-    for _ in 0..40 {
-        raw.wait(Duration::from_secs(10));
-        let numbers = raw.numbers(PacketType::OneRtt).to_vec();
+    let mut raw = client_of(1 << 20, &generous());
+    crate::download(&mut raw, 20 << 20);
+    // A path that takes whatever comes; an acknowledgement comes after 50 to 100 ms.
+    let (mut most, mut arrived) = (0, 1);
+    while connection(&mut raw).unsent(StreamId(0)) != Some(0) {
+        raw.wait(Duration::from_millis(50));
+        most = most.max(connection(&mut raw).in_flight());
         raw.received.clear();
-        for part in numbers[numbers.len().saturating_sub(40_000)..].chunks(200) {
-            raw.send(PacketType::OneRtt, &ack_of(part));
-        }
-        raw.send(PacketType::OneRtt, &frames(put_ping));
-        let connection = raw.server.connection(handle).expect("open");
-        most = most.max(connection.in_flight());
-        if raw.close_by_server().is_some() {
-            break;
-        }
+        let numbers = raw.numbers(PacketType::OneRtt).to_vec();
+        raw.send(PacketType::OneRtt, &ack_of(&numbers[..arrived]));
+        arrived = numbers.len();
+        assert_eq!(raw.close, None);
     }
-    assert!(most <= 16 << 20, "{most} in flight");
+    assert!((1_000 << 10..=1 << 20).contains(&most), "{most} in flight");
+}
+
+#[test]
+fn credit_byte_by_byte_lets_no_more_packets_into_flight_than_large_ones() {
+    let limit = 100;
+    let mut parameters = generous();
+    parameters.retain(|(parameter, _)| *parameter != id::INITIAL_MAX_DATA);
+    let mut raw = client_of(1_200 * limit, &parameters);
+    crate::download(&mut raw, 1 << 20);
+    for credit in 1..=3 * limit {
+        raw.send(PacketType::OneRtt, &frames(|w| put_max_data(w, credit)));
+        raw.wait(Duration::from_micros(50));
+    }
+    let counts =
+        |frame: Frame<'_>| matches!(frame, Frame::Stream { .. } | Frame::DataBlocked { .. });
+    let sent = raw.opened.iter().filter(|p| Frames::new(&p.payload).flatten().any(counts));
+    let sent = sent.count();
+    assert!((90..=100).contains(&sent), "{sent} packets");
+    assert!(connection(&mut raw).unsent(StreamId(0)) > Some((1 << 20) - limit));
 }

@@ -157,7 +157,8 @@ impl Connection {
         }
         let mtu = u64::from(self.path.mtud.current());
         let in_flight = self.path.in_flight;
-        let window = probing || in_flight == 0 || in_flight + mtu <= allowance.window;
+        let crowded = u64::from(self.data.ledger.eliciting_in_flight) >= self.max_packets();
+        let window = probing || in_flight == 0 || !crowded && in_flight + mtu <= allowance.window;
         let paced = !probing && allowance.pacing < mtu;
         let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
         let may_elicit = window && !paced;
@@ -180,7 +181,8 @@ impl Connection {
             self.path.limited &= self.handshake.is_some();
             self.path.sampler.set_app_limited(in_flight);
         }
-        let beyond = !window && !paced && self.may_pass_window(in_flight, allowance.window, mtu);
+        let beyond =
+            !(window || paced || crowded) && self.may_pass_window(in_flight, allowance.window, mtu);
         // First copies and control frames go first.
         let replica = if !(probing || may_elicit && (waiting || urgent)) && (may_elicit || beyond) {
             self.recovery.poll_replica(now, &SendOpportunity { off_mode })
@@ -230,6 +232,12 @@ impl Connection {
     /// carries: the time-out may be the doing of packets that have become too large.
     fn is_first_probe(&self) -> bool {
         self.pto_count == 1 && self.data.probes == PROBES
+    }
+
+    /// Packets in flight at most: a peer that grants credit byte by byte makes them small, and each has
+    /// its entry in the books.
+    fn max_packets(&self) -> u64 {
+        self.config.max_in_flight / u64::from(BASE)
     }
 
     /// ART's opportunism (section 6.4): a replica may pass the window by 2 packets or a quarter of it,

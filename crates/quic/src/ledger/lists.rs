@@ -1,0 +1,53 @@
+//! What packets carry that hold more than one STREAM frame: lists of tokens, used again and again.
+
+use super::record::{Carried, Content, Token};
+
+/// Lists of tokens, by the key in a packet's [`Content`].
+#[derive(Debug, Default)]
+pub(super) struct Lists {
+    lists: Vec<Vec<Token>>,
+    free: Vec<u32>,
+}
+
+impl Lists {
+    /// Keeps a list until its packet is settled.
+    pub(super) fn keep(&mut self, tokens: &[Token]) -> Content {
+        let key = self.free.pop().unwrap_or_else(|| {
+            self.lists.push(Vec::new());
+            self.lists.len() as u32 - 1
+        });
+        self.lists[key as usize].extend_from_slice(tokens);
+        Content::list(key)
+    }
+
+    /// The list of a packet; none if it carries no list.
+    #[inline]
+    pub(super) fn get(&self, content: Content) -> &[Token] {
+        match content.get() {
+            Carried::List(key) => &self.lists[key as usize],
+            _ => &[],
+        }
+    }
+
+    /// The packet is settled: its list is free for another.
+    #[inline]
+    pub(super) fn release(&mut self, content: Content) {
+        if let Carried::List(key) = content.get() {
+            self.lists[key as usize].clear();
+            self.free.push(key);
+        }
+    }
+
+    /// Gives the memory back if no list is kept.
+    pub(super) fn shrink(&mut self) {
+        if self.free.len() == self.lists.len() {
+            *self = Self::default();
+        }
+    }
+
+    /// Memory that free lists hold.
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.lists.is_empty() && self.free.is_empty()
+    }
+}
