@@ -8,8 +8,9 @@ use units::StreamId;
 use super::Priority;
 
 /// The sendable streams of one urgency.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Level {
+    urgency: u8,
     /// Non-incremental streams, by identifier.
     ordered: VecDeque<(StreamId, u32)>,
     /// Incremental streams, the one to serve next in front.
@@ -19,6 +20,10 @@ struct Level {
 }
 
 impl Level {
+    fn new(urgency: u8) -> Self {
+        Self { urgency, ordered: VecDeque::new(), ring: VecDeque::new(), ring_turn: false }
+    }
+
     fn is_empty(&self) -> bool {
         self.ordered.is_empty() && self.ring.is_empty()
     }
@@ -32,31 +37,38 @@ impl Level {
 /// Streams (as slots of the table) that have something to send, in the order of sending.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
-    levels: [Level; 8],
-    /// Bit n: level n is not empty.
-    occupied: u8,
+    /// By urgency, of those that were ever used: most connections use one or two of the eight.
+    levels: Vec<Level>,
 }
 
 impl Schedule {
+    fn level(&mut self, urgency: u8) -> &mut Level {
+        let place = self.levels.partition_point(|level| level.urgency < urgency);
+        if self.levels.get(place).is_none_or(|level| level.urgency != urgency) {
+            self.levels.reserve_exact(1);
+            self.levels.insert(place, Level::new(urgency));
+        }
+        &mut self.levels[place]
+    }
+
     pub(super) fn is_empty(&self) -> bool {
-        self.occupied == 0
+        self.levels.iter().all(Level::is_empty)
     }
 
     /// Adds a stream that is not in here.
     pub(super) fn insert(&mut self, priority: Priority, id: StreamId, slot: u32) {
-        let level = &mut self.levels[usize::from(priority.urgency)];
+        let level = self.level(priority.urgency);
         if priority.incremental {
             level.ring.push_back((id, slot));
         } else {
             let place = level.ordered.partition_point(|(other, _)| *other < id);
             level.ordered.insert(place, (id, slot));
         }
-        self.occupied |= 1 << priority.urgency;
     }
 
     /// Takes out a stream that was inserted under `priority`.
     pub(super) fn remove(&mut self, priority: Priority, id: StreamId) {
-        let level = &mut self.levels[usize::from(priority.urgency)];
+        let level = self.level(priority.urgency);
         if priority.incremental {
             // From the back: a stream that was just served and has no more to send is there.
             if let Some(place) = level.ring.iter().rposition(|(other, _)| *other == id) {
@@ -65,23 +77,18 @@ impl Schedule {
         } else if let Ok(place) = level.ordered.binary_search_by_key(&id, |(other, _)| *other) {
             level.ordered.remove(place);
         }
-        if level.is_empty() {
-            self.occupied &= !(1 << priority.urgency);
-        }
     }
 
     /// The slot to serve next.
     pub(super) fn front(&self) -> Option<u32> {
-        let level = self.levels.get(self.occupied.trailing_zeros() as usize)?;
+        let level = self.levels.iter().find(|level| !level.is_empty())?;
         let queue = if level.serves_ring() { &level.ring } else { &level.ordered };
         queue.front().map(|(_, slot)| *slot)
     }
 
     /// The stream in front was served: the next one of its level has its turn.
     pub(super) fn advance(&mut self) {
-        let Some(level) = self.levels.get_mut(self.occupied.trailing_zeros() as usize) else {
-            return;
-        };
+        let Some(level) = self.levels.iter_mut().find(|level| !level.is_empty()) else { return };
         let served_ring = level.serves_ring();
         if served_ring && level.ring.len() > 1 {
             level.ring.rotate_left(1);
