@@ -26,7 +26,7 @@ mod metrics;
 mod random;
 mod scheme;
 pub mod spare;
-mod units;
+mod table;
 
 pub use arq::Arq;
 pub use bursts::Bursts;
@@ -38,7 +38,7 @@ pub use scheme::{
     IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter, ReplicaScheduler,
     Scheme, SendOpportunity, View,
 };
-pub use units::{LostUnit, UnitKey, UnitTable};
+pub use table::{LostUnit, UnitKey, UnitTable};
 
 use ::units::Timestamp;
 use core::time::Duration;

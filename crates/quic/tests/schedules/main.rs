@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
@@ -108,8 +108,15 @@ fn try_each(schedules: impl Iterator<Item = (String, Vec<u8>)>) -> Outcome {
     (reports, failures)
 }
 
+/// The tests of this file, and what they say of failures, run one after the other: what another thread
+/// allocates would be taken for the server's.
+fn alone() -> MutexGuard<'static, ()> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// The same on a thread of its own, so that a schedule that hangs is noticed. Meanwhile this thread
-/// allocates nothing: that would be taken for the server's.
+/// allocates nothing.
 fn try_all(schedules: impl Iterator<Item = (String, Vec<u8>)> + Send + 'static) -> Outcome {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();
@@ -118,8 +125,6 @@ fn try_all(schedules: impl Iterator<Item = (String, Vec<u8>)> + Send + 'static) 
             eprintln!("{info}");
         }
     }));
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let named = std::thread::Builder::new().name(QUIET.into());
     let worker = named.spawn(|| try_each(schedules)).expect("a thread");
     let (mut seen, mut since) = (0, Instant::now());
@@ -142,6 +147,7 @@ fn try_all(schedules: impl Iterator<Item = (String, Vec<u8>)> + Send + 'static) 
 
 /// Fails if any of these schedules does.
 fn all_must_pass(schedules: impl Iterator<Item = (String, Vec<u8>)> + Send + 'static) -> u64 {
+    let _alone = alone();
     let (reports, failures) = try_all(schedules);
     let kinds = failures.len();
     for (place, failure) in failures {
@@ -209,6 +215,7 @@ fn schedules_that_failed_once_pass() {
 fn how_far_schedules_get() {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse().ok());
     let cases: u64 = number("MENDCAST_CASES").unwrap_or(CASES);
+    let _alone = alone();
     let begun = Instant::now();
     let (reports, _) = try_all((0..cases).map(|seed| (format!("seed {seed}"), schedule(seed))));
     let time = begun.elapsed();

@@ -391,6 +391,10 @@ impl World {
             }
             let before = self.repairs();
             self.time_out();
+            if self.repairs().0 > before.0 {
+                // Losses are declared in passes, each of which is due at once.
+                same = 0;
+            }
             if self.settle() || self.repairs() != before {
                 (second, idle) = (self.now, 0);
                 continue;
