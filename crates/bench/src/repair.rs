@@ -14,8 +14,8 @@ use quic::SchemeFactory;
 use recovery::art::dqn::Network;
 use recovery::fixed::Reading;
 use recovery::{
-    Arq, CopyKind, Guard, IntervalMetrics, LossCorrelation, PathState, Recovery, RecoveryEvent,
-    Scheme, SharedBudget, UnitKey, UnitTable, View, art, autorec, fixed,
+    Arq, CopyKind, Guard, IntervalMetrics, Packet, PathState, Recovery, RecoveryEvent, Scheme,
+    SharedBudget, UnitKey, UnitTable, View, art, autorec, fixed,
 };
 use units::{Rate, Timestamp};
 
@@ -156,7 +156,6 @@ fn cpu(
 /// What an adapter sees: a path of 40 ms with some loss, which changes from one interval to the next.
 struct Scene {
     units: UnitTable,
-    correlation: LossCorrelation,
     metrics: Vec<IntervalMetrics>,
 }
 
@@ -176,11 +175,7 @@ impl Scene {
             goodput_bytes: 1_200_000 + n * 500,
             replicas: n,
         });
-        Self {
-            units: UnitTable::default(),
-            correlation: LossCorrelation::default(),
-            metrics: metrics.collect(),
-        }
+        Self { units: UnitTable::default(), metrics: metrics.collect() }
     }
 
     fn view(&self) -> View<'_> {
@@ -195,14 +190,13 @@ impl Scene {
             },
             units: &self.units,
             longest_burst: 3,
-            correlation: &self.correlation,
-            player_slack: None,
+            correlation: None,
         }
     }
 }
 
 /// Lets the adapter learn from some hundred units, of which each eighth loses its first round.
-fn teach(scheme: &mut Scheme, key: UnitKey, recovery: &Recovery, scene: &Scene) {
+fn teach(scheme: &mut Scheme, key: UnitKey, recovery: &Recovery<()>, scene: &Scene) {
     let adapter = &mut scheme.adapter;
     let now = Timestamp::ZERO;
     for n in 0..512u64 {
@@ -227,7 +221,9 @@ fn teach(scheme: &mut Scheme, key: UnitKey, recovery: &Recovery, scene: &Scene) 
 fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
     let scene = Scene::new();
     let mut recovery = Recovery::new(Arq::scheme(), None, Timestamp::ZERO);
-    let key = recovery.open(Timestamp::ZERO, Timestamp::ZERO, 1_000);
+    let lost = Packet { number: 1, sent: Timestamp::ZERO, bytes: 1_200, copy: None, unit: None };
+    let opened = recovery.lost(Timestamp::ZERO, &lost, [1_000], &mut ()).opened;
+    let key = opened.expect("all of it is missing");
     let measure = |mut scheme: Scheme| {
         teach(&mut scheme, key, &recovery, &scene);
         let start = ThreadTime::now();

@@ -224,9 +224,9 @@ fn hash(key: &[u8], data: &[u8]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ::units::Timestamp;
+    use ::units::{Mark, Timestamp};
     use core::time::Duration;
-    use recovery::{CopyKind, Recovery};
+    use recovery::{Acked, Content, CopyKind, Fit, Packet, Recovery};
 
     fn cohorts(text: &str) -> Cohorts {
         Cohorts::new(&Config::parse("edge.toml", text).expect("valid")).expect("complete")
@@ -331,6 +331,28 @@ mod tests {
         assert_eq!(scheme.name, "art-dqn");
     }
 
+    /// One byte, lost or not.
+    struct Data {
+        is_acked: bool,
+    }
+
+    impl Content for Data {
+        type Piece = ();
+        fn len((): &()) -> u32 {
+            1
+        }
+        fn missing(&self, (): &(), out: &mut Vec<()>) {
+            out.extend((!self.is_acked).then_some(()));
+        }
+        fn is_abandoned(&self, (): &()) -> bool {
+            false
+        }
+        fn mark(&self, (): &()) -> Option<Mark> {
+            None
+        }
+        fn detach(&mut self, (): &()) {}
+    }
+
     #[test]
     fn the_bandits_of_a_cohort_learn_together() {
         let cohorts = cohorts("recovery.scheme = \"art-ucb\"");
@@ -338,9 +360,13 @@ mod tests {
         let connection =
             |seed| Recovery::new(cohorts.all()[0].repair.scheme(seed), None, Timestamp::ZERO);
         let (mut one, other) = (connection(1), connection(2));
-        let unit = one.open(now, Timestamp::ZERO, 1);
-        one.on_copy_sent(now, unit, CopyKind::Retransmission);
-        one.on_finished(now, unit, None);
+        let (mut data, kind) = (Data { is_acked: false }, CopyKind::Retransmission);
+        let lost = Packet { number: 1, sent: now, bytes: 1_200, copy: None, unit: None };
+        let unit = one.lost(now, &lost, [()], &mut data).opened.expect("it is missing");
+        one.copy(now, unit, kind, &data, |()| Fit::Whole);
+        data.is_acked = true;
+        let copy = Packet { copy: Some(kind), unit: Some(unit), ..lost };
+        one.acked(now, &copy, Acked::InTime, &data);
         let mut told = None;
         other.explain(&mut |name, value| told = told.or((name == "mean_1").then_some(value)));
         assert_eq!(told, Some(1.0));

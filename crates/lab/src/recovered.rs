@@ -6,10 +6,8 @@ use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
 use quic::Connection;
-use recovery::{
-    Arq, Bursts, IntervalMetrics, LAGS, Latencies, RecoveryEvent, RedundancyAdapter, Scheme,
-    Totals, UnitKey, UnitTimes, View,
-};
+use quic::observer::{Event, Observer};
+use recovery::{Arq, Guard, LAGS, Latencies, OffTime, Scheme, Totals, UnitTimes};
 use units::Timestamp;
 
 /// Makes a recovery scheme for a new connection, from the run's seed.
@@ -39,6 +37,17 @@ impl fmt::Debug for SchemeMaker {
     }
 }
 
+/// Runs of consecutive lost packets.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bursts {
+    /// How many.
+    pub runs: u64,
+    /// Their packets.
+    pub packets: u64,
+    /// Packets of the longest.
+    pub longest: u32,
+}
+
 /// The measurements of one connection, or of several added up.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
@@ -48,14 +57,12 @@ pub struct Recovered {
     pub latencies: Latencies,
     /// T_unit.
     pub unit_times: UnitTimes,
-    /// Number and packets of the runs of consecutive lost packets, and the longest.
-    pub bursts: (u64, u64, u32),
+    /// Runs of consecutive lost packets.
+    pub bursts: Bursts,
     /// Of each class of [`LAGS`]: packets sent so long after a lost one, and lost ones of them.
     pub correlation: [(u64, u64); LAGS.len()],
-    /// Time with nothing to send but replicas, and how often it began.
-    pub off_mode: (Duration, u64),
-    /// Of that, time in which flow control held new bytes back.
-    pub blocked: Duration,
+    /// Time with nothing to send but replicas.
+    pub off_mode: OffTime,
     /// Times that the guard began to refuse replicas.
     pub refusals: u64,
     /// Time of the connection.
@@ -65,80 +72,57 @@ pub struct Recovered {
 impl Recovered {
     pub(crate) fn of(connection: &Connection, now: Timestamp) -> Self {
         let recovery = connection.recovery();
-        let bursts: &Bursts = recovery.bursts();
-        let runs = bursts.counts().iter().map(|&count| u64::from(count)).sum();
+        let runs = recovery.bursts.counts().iter().map(|&count| u64::from(count)).sum();
+        let packets = connection.stats().packets_lost;
+        let correlation = recovery.correlation.as_ref();
         Self {
-            totals: *recovery.totals(),
-            latencies: recovery.latencies().clone(),
-            unit_times: *recovery.unit_times(),
-            bursts: (runs, connection.stats().packets_lost, bursts.longest()),
-            correlation: recovery.correlation().counts(),
+            totals: recovery.totals,
+            latencies: recovery.latencies.clone(),
+            unit_times: recovery.unit_times,
+            bursts: Bursts { runs, packets, longest: recovery.bursts.longest() },
+            correlation: correlation.map_or_else(Default::default, |known| known.counts()),
             off_mode: recovery.off_mode(now),
-            blocked: recovery.blocked(now),
-            refusals: recovery.guard().map_or(0, recovery::Guard::refusals),
+            refusals: connection.guard().map_or(0, Guard::refusals),
             time: now.since(Timestamp::ZERO),
         }
     }
 
     /// Adds another connection's.
     pub fn merge(&mut self, other: &Self) {
-        self.combine(other, |sum, more| sum + more);
-        self.totals.rounds_max = self.totals.rounds_max.max(other.totals.rounds_max);
+        self.totals.add(&other.totals);
         self.latencies.merge(&other.latencies);
-        self.unit_times.sum += other.unit_times.sum;
-        self.bursts.2 = self.bursts.2.max(other.bursts.2);
-        self.off_mode.0 += other.off_mode.0;
-        self.blocked += other.blocked;
+        self.unit_times.merge(&other.unit_times);
+        self.bursts.runs += other.bursts.runs;
+        self.bursts.packets += other.bursts.packets;
+        self.bursts.longest = self.bursts.longest.max(other.bursts.longest);
+        for (own, other) in self.correlation.iter_mut().zip(other.correlation) {
+            *own = (own.0 + other.0, own.1 + other.1);
+        }
+        self.off_mode.add(&other.off_mode);
+        self.refusals += other.refusals;
         self.time += other.time;
     }
 
     /// What came after `earlier`, a former state of the same connection. The largest number of rounds
     /// and the longest burst are those of all the time.
     pub fn since(&self, earlier: &Self) -> Self {
-        let mut rest = self.clone();
-        rest.combine(earlier, u64::saturating_sub);
-        rest.latencies = self.latencies.since(&earlier.latencies);
-        rest.unit_times.sum -= earlier.unit_times.sum;
-        rest.off_mode.0 -= earlier.off_mode.0;
-        rest.blocked -= earlier.blocked;
-        rest.time -= earlier.time;
-        rest
-    }
-
-    /// Puts `how` of both in the place of every plain counter.
-    fn combine(&mut self, other: &Self, how: impl Fn(u64, u64) -> u64) {
-        let (a, b) = (&mut self.totals, &other.totals);
-        for (own, other) in [
-            (&mut a.first_transmissions, b.first_transmissions),
-            (&mut a.first_bytes, b.first_bytes),
-            (&mut a.copy_bytes, b.copy_bytes),
-            (&mut a.replica_bytes, b.replica_bytes),
-            (&mut a.acked, b.acked),
-            (&mut a.lost, b.lost),
-            (&mut a.spurious, b.spurious),
-            (&mut a.goodput_bytes, b.goodput_bytes),
-            (&mut a.units, b.units),
-            (&mut a.retransmissions, b.retransmissions),
-            (&mut a.repeated, b.repeated),
-            (&mut a.replicas, b.replicas),
-            (&mut a.replicas_acked, b.replicas_acked),
-            (&mut a.replicas_lost, b.replicas_lost),
-            (&mut a.probes, b.probes),
-            (&mut a.finished, b.finished),
-            (&mut a.finished_late, b.finished_late),
-            (&mut a.rounds, b.rounds),
-            (&mut a.copies, b.copies),
-            (&mut a.abandoned, b.abandoned),
-            (&mut self.unit_times.count, other.unit_times.count),
-            (&mut self.bursts.0, other.bursts.0),
-            (&mut self.bursts.1, other.bursts.1),
-            (&mut self.off_mode.1, other.off_mode.1),
-            (&mut self.refusals, other.refusals),
-        ] {
-            *own = how(*own, other);
+        let mut correlation = self.correlation;
+        for (own, other) in correlation.iter_mut().zip(earlier.correlation) {
+            *own = (own.0.saturating_sub(other.0), own.1.saturating_sub(other.1));
         }
-        for (own, other) in self.correlation.iter_mut().zip(other.correlation) {
-            *own = (how(own.0, other.0), how(own.1, other.1));
+        Self {
+            totals: self.totals.since(&earlier.totals),
+            latencies: self.latencies.since(&earlier.latencies),
+            unit_times: self.unit_times.since(&earlier.unit_times),
+            bursts: Bursts {
+                runs: self.bursts.runs.saturating_sub(earlier.bursts.runs),
+                packets: self.bursts.packets.saturating_sub(earlier.bursts.packets),
+                longest: self.bursts.longest,
+            },
+            correlation,
+            off_mode: self.off_mode.since(&earlier.off_mode),
+            refusals: self.refusals.saturating_sub(earlier.refusals),
+            time: self.time - earlier.time,
         }
     }
 }
@@ -178,72 +162,39 @@ pub struct Pages {
     pub decisions: Vec<Decision>,
 }
 
-/// Keeps what happens inside a scheme, without changing what it does.
+/// Keeps what happens inside a scheme.
 #[derive(Clone, Debug, Default)]
 pub struct Diary(Arc<Mutex<Pages>>);
 
 impl Diary {
-    /// The scheme, watched.
-    pub(crate) fn keep(&self, scheme: Scheme) -> Scheme {
-        let adapter = Box::new(Watched { adapter: scheme.adapter, diary: self.clone() });
-        Scheme { adapter, ..scheme }
-    }
-
     /// Takes what was kept so far.
     pub fn take(&self) -> Pages {
         core::mem::take(&mut *self.0.lock().expect("a run has one thread"))
     }
 }
 
-#[derive(Debug)]
-struct Watched {
-    adapter: Box<dyn RedundancyAdapter>,
-    diary: Diary,
-}
-
-impl RedundancyAdapter for Watched {
-    fn on_event(&mut self, event: &RecoveryEvent) {
-        self.adapter.on_event(event);
-        if let RecoveryEvent::Finished { now, state, .. } = event {
-            self.diary.0.lock().expect("a run has one thread").units.push(FinishedUnit {
-                rounds: state.round,
-                copies: state.copies,
-                wait: now.since(state.first_sent),
-                at: *now,
-            });
+impl Observer for Diary {
+    fn on_event(&mut self, now: Timestamp, event: &Event<'_>) {
+        match event {
+            Event::UnitFinished { unit } => {
+                let finished = FinishedUnit {
+                    rounds: unit.round,
+                    copies: unit.copies,
+                    wait: now.since(unit.first_sent),
+                    at: now,
+                };
+                self.0.lock().expect("a run has one thread").units.push(finished);
+            }
+            Event::RecoveryDecision { metrics, smoothed_rtt, reasons, .. } => {
+                let decision = Decision {
+                    at: metrics.now,
+                    loss_rate: metrics.loss_rate(),
+                    smoothed_rtt: *smoothed_rtt,
+                    reasons: reasons.to_vec(),
+                };
+                self.0.lock().expect("a run has one thread").decisions.push(decision);
+            }
+            _ => {}
         }
-    }
-
-    fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>) {
-        self.adapter.on_interval(metrics, view);
-        let mut reasons = Vec::new();
-        self.adapter.explain(&mut |name, value| reasons.push((name, value)));
-        let decision = Decision {
-            at: metrics.now,
-            loss_rate: metrics.loss_rate(),
-            smoothed_rtt: view.path.smoothed_rtt,
-            reasons,
-        };
-        self.diary.0.lock().expect("a run has one thread").decisions.push(decision);
-    }
-
-    fn on_new_path(&mut self) {
-        self.adapter.on_new_path();
-    }
-
-    fn level(&mut self, unit: UnitKey, round: u32, view: &View<'_>) -> u32 {
-        self.adapter.level(unit, round, view)
-    }
-
-    fn ceiling(&self) -> u32 {
-        self.adapter.ceiling()
-    }
-
-    fn interval_rtts(&self) -> u32 {
-        self.adapter.interval_rtts()
-    }
-
-    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
-        self.adapter.explain(tell);
     }
 }

@@ -7,19 +7,20 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
-use quic::observer::Observer;
+use quic::observer::{self, Observer};
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
     Addresses, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome, RetryPolicy,
     Stats, TransportConfig,
 };
+use recovery::Scheme;
 use units::{Ecn, Rate, StreamId, Timestamp};
 
 use crate::client::IDLE_TIMEOUT;
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::live::Source;
-use crate::recovered::Recovered;
+use crate::recovered::{Diary, Recovered};
 use crate::simulation::{Cipher, Scenario};
 use crate::traffic::{Frames, Traffic};
 
@@ -75,11 +76,15 @@ impl Server {
             },
         })
         .expect("the testbed's certificate is valid");
-        let observer: Option<ObserverFactory> = scenario.log_events.then(|| {
-            let log = log.clone();
+        let watchers = Watchers {
+            log: scenario.log_events.then(|| log.clone()),
+            diary: scenario.diary.clone(),
+        };
+        let is_watched = watchers.log.is_some() || watchers.diary.is_some();
+        let observer = is_watched.then(|| {
             let observe =
                 move |_: Timestamp, _: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
-                    Some(Box::new(log.clone()))
+                    Some(Box::new(watchers.clone()))
                 };
             Arc::new(observe) as ObserverFactory
         });
@@ -89,14 +94,8 @@ impl Server {
             guard: scenario.guard.clone(),
             scheme: {
                 let (maker, seed) = (scenario.scheme.clone(), scenario.seed);
-                let diary = scenario.diary.clone();
-                Arc::new(move || {
-                    let scheme = maker.make(seed);
-                    match &diary {
-                        Some(diary) => diary.keep(scheme),
-                        None => scheme,
-                    }
-                })
+                // How losses come together is a metric of every experiment.
+                Arc::new(move || Scheme { correlation: true, ..maker.make(seed) })
             },
             idle_timeout: IDLE_TIMEOUT,
             handshake_timeout: IDLE_TIMEOUT,
@@ -252,6 +251,24 @@ impl Server {
                 let _ = connection.finish(id);
                 self.answer = None;
             }
+        }
+    }
+}
+
+/// What watches a connection.
+#[derive(Clone)]
+struct Watchers {
+    log: Option<EventLog>,
+    diary: Option<Diary>,
+}
+
+impl Observer for Watchers {
+    fn on_event(&mut self, now: Timestamp, event: &observer::Event<'_>) {
+        if let Some(log) = &mut self.log {
+            log.on_event(now, event);
+        }
+        if let Some(diary) = &mut self.diary {
+            diary.on_event(now, event);
         }
     }
 }

@@ -6,7 +6,8 @@ use crate::ledger::PacketKind;
 use crate::rtt::Rtt;
 use crate::wire::PacketType;
 use congestion::Snapshot;
-use recovery::CopyKind;
+use core::time::Duration;
+use recovery::{CopyKind, IntervalMetrics, LostUnit};
 use units::{Rate, Timestamp};
 
 /// Watches one connection.
@@ -91,10 +92,19 @@ pub enum Event<'a> {
         /// The controller's state.
         controller: &'a Snapshot,
     },
+    /// A lost unit is finished: the peer has all of it.
+    UnitFinished {
+        /// Its last state.
+        unit: &'a LostUnit,
+    },
     /// A decision interval of loss recovery ended.
     RecoveryDecision {
         /// The scheme in force.
         scheme: &'static str,
+        /// What the interval measured.
+        metrics: &'a IntervalMetrics,
+        /// Smoothed round-trip time at its end.
+        smoothed_rtt: Duration,
         /// What it decided, and what that follows from.
         reasons: &'a [(&'static str, f64)],
     },

@@ -1,10 +1,10 @@
 //! Automatic repeat request: one copy per round (level 0), the baseline of every paper.
 
 use crate::{
-    IntervalMetrics, LossSignal, LostUnit, RecoveryEvent, RedundancyAdapter, ReplicaScheduler,
-    Scheme, SendOpportunity, UnitKey, UnitTable, View,
+    IntervalMetrics, LostUnit, RecoveryEvent, RedundancyAdapter, ReplicaScheduler, Scheme,
+    SendOpportunity, UnitKey, UnitTable, View,
 };
-use ::units::Timestamp;
+use units::Timestamp;
 
 /// Retransmission alone, no replica ever.
 #[derive(Clone, Copy, Debug)]
@@ -14,13 +14,7 @@ impl Arq {
     /// Plain retransmission as a scheme.
     pub fn scheme() -> Scheme {
         // Both are zero-sized: boxing them takes no memory.
-        Scheme {
-            name: "arq",
-            adapter: Box::new(Arq),
-            scheduler: Box::new(Arq),
-            signal: LossSignal::Every,
-            opportunism: false,
-        }
+        Scheme::new("arq", Arq, Arq)
     }
 }
 

@@ -2,8 +2,8 @@
 //! has to stay from its siblings to escape (ART, equation 6: B_max "in the past several RTTs (e.g.,
 //! 5 ~ 10 RTTs)").
 
-use ::units::Timestamp;
 use core::time::Duration;
+use units::Timestamp;
 
 /// Sizes that are counted one by one; longer runs are counted together.
 pub const SIZES: usize = 32;

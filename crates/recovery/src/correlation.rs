@@ -2,8 +2,8 @@
 //! whether copies should leave at once or apart (the reference model of correlated loss
 //! replaces R^j by the chance that copies 0 to j are lost given that the packet was).
 
-use ::units::Timestamp;
 use core::time::Duration;
+use units::Timestamp;
 
 /// Upper ends of the classes of lag.
 pub const LAGS: [Duration; 8] = [

@@ -6,7 +6,7 @@
 //! [`crate::art::with_schedule`] puts ART's schedule and signal under them (ART, figure 18(b)).
 
 use crate::art::{Replicas, Spread};
-use crate::{IntervalMetrics, LossSignal, RecoveryEvent, RedundancyAdapter, Scheme, UnitKey, View};
+use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, Scheme, UnitKey, View};
 
 /// What R counts. ART's sections 5.2 and 6.2 count all copies of a round; its section 7.1, which tells
 /// "QUIC" from "QUIC (R = 1)", and its code count those beyond the retransmission.
@@ -51,13 +51,7 @@ impl Fixed {
 
     /// This redundancy as a scheme of its own name, replicas leaving at once.
     pub fn scheme(self, name: &'static str) -> Scheme {
-        Scheme {
-            name,
-            adapter: Box::new(self),
-            scheduler: Box::new(Replicas::new(Spread::AtOnce, 0)),
-            signal: LossSignal::Every,
-            opportunism: false,
-        }
+        Scheme::new(name, self, Replicas::new(Spread::AtOnce, 0))
     }
 }
 
@@ -125,23 +119,23 @@ pub fn odd(reading: Reading) -> Scheme {
 mod tests {
     use super::*;
     use crate::{CopyKind, Recovery, SendOpportunity};
-    use ::units::Timestamp;
+    use units::Timestamp;
 
     /// Replicas that leave at once in each of so many lost rounds.
     fn replicas(scheme: Scheme, rounds: u32) -> Vec<u32> {
-        let mut r = Recovery::new(scheme, None, Timestamp::ZERO);
+        let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
         let now = Timestamp::from_millis(5);
-        let key = r.open(now, Timestamp::ZERO, 1_000);
+        let key = r.opened(now, Timestamp::ZERO, 1_000);
         let mut sent = Vec::new();
         for _ in 0..rounds {
-            r.on_copy_sent(now, key, CopyKind::Retransmission);
+            r.copy_sent(now, key, CopyKind::Retransmission);
             let mut count = 0;
-            while r.poll_replica(now, &SendOpportunity { off_mode: false }) == Some(key) {
-                r.on_copy_sent(now, key, CopyKind::Replica);
+            while r.next_replica(now, &SendOpportunity { off_mode: false }) == Some(key) {
+                r.copy_sent(now, key, CopyKind::Replica);
                 count += 1;
             }
             for left in (0..=count).rev() {
-                assert_eq!(r.on_copy_lost(now, key, CopyKind::Replica), left == 0);
+                assert_eq!(r.copy_lost(now, key, CopyKind::Replica), left == 0);
             }
             sent.push(count);
         }

@@ -1,11 +1,9 @@
 //! Decision intervals (AutoRec, journal version, section V-A): what was counted since the last one.
 
-use crate::{IntervalMetrics, Latencies, Totals, UnitTimes};
-use ::units::Timestamp;
+use crate::scheme::IntervalMetrics;
+use crate::statistics::{Statistics, Totals, UnitTimes};
 use core::time::Duration;
-
-/// All sums that an interval takes its share of.
-type Sums<'a> = (&'a Totals, &'a Latencies, &'a UnitTimes);
+use units::Timestamp;
 
 /// Of the totals, what an interval takes its share of.
 #[derive(Clone, Copy, Debug, Default)]
@@ -58,12 +56,12 @@ impl Interval {
     }
 
     /// Forgets what was counted so far.
-    pub(crate) fn restart(&mut self, now: Timestamp, (totals, latencies, times): Sums<'_>) {
+    pub(crate) fn restart(&mut self, now: Timestamp, sums: &Statistics) {
         *self = Self {
             start: now,
-            base: Base::of(totals),
-            latencies: latencies.sum(),
-            unit_times: *times,
+            base: Base::of(&sums.totals),
+            latencies: sums.latencies.sum(),
+            unit_times: sums.unit_times,
             rounds_max: 0,
         };
     }
@@ -73,29 +71,24 @@ impl Interval {
         &mut self,
         now: Timestamp,
         length: Duration,
-        sums: Sums<'_>,
+        sums: &Statistics,
     ) -> Option<IntervalMetrics> {
         let span = now.since(self.start);
         if span < length {
             return None;
         }
-        let (totals, latencies, times) = sums;
-        let (base, total) = (&self.base, Base::of(totals));
+        let (base, total) = (&self.base, Base::of(&sums.totals));
         let since = |now: u64, then: u64| now.saturating_sub(then);
         let finished = since(total.finished, base.finished);
-        let units = UnitTimes {
-            count: since(times.count, self.unit_times.count),
-            sum: times.sum.saturating_sub(self.unit_times.sum),
-        };
+        let latency = sums.latencies.sum().saturating_sub(self.latencies);
         let metrics = IntervalMetrics {
             now,
             span,
             acked: since(total.acked, base.acked),
             lost: since(total.lost, base.lost),
-            t_unit: units.mean(),
+            t_unit: sums.unit_times.since(&self.unit_times).mean(),
             finished,
-            recovery_latency: (finished > 0)
-                .then(|| latencies.sum().saturating_sub(self.latencies).div_f64(finished as f64)),
+            recovery_latency: (finished > 0).then(|| latency.div_f64(finished as f64)),
             rounds_max: self.rounds_max,
             sent_bytes: since(total.sent_bytes, base.sent_bytes),
             goodput_bytes: since(total.goodput_bytes, base.goodput_bytes),

@@ -6,7 +6,7 @@
 
 use core::time::Duration;
 
-use ::units::Timestamp;
+use units::Timestamp;
 
 /// Latency of the first bucket, in nanoseconds.
 const FIRST: f64 = 100_000.0;
@@ -107,14 +107,41 @@ impl Latencies {
     }
 }
 
-/// The time in which there is nothing to send but replicas.
+/// Time in which there was nothing to send but replicas.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct OffTime {
+    /// All of it.
+    pub total: Duration,
+    /// The part of it in which flow control held new bytes back.
+    pub blocked: Duration,
+    /// How often it began.
+    pub entries: u64,
+}
+
+impl OffTime {
+    /// Adds another connection's.
+    pub fn add(&mut self, other: &Self) {
+        self.total += other.total;
+        self.blocked += other.blocked;
+        self.entries += other.entries;
+    }
+
+    /// What came after `earlier`, a former state of the same time.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            total: self.total.saturating_sub(earlier.total),
+            blocked: self.blocked.saturating_sub(earlier.blocked),
+            entries: self.entries.saturating_sub(earlier.entries),
+        }
+    }
+}
+
+/// Measures [`OffTime`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OffMode {
+    past: OffTime,
     since: Option<Timestamp>,
-    total: Duration,
-    entries: u64,
     blocked_since: Option<Timestamp>,
-    blocked: Duration,
 }
 
 impl OffMode {
@@ -123,7 +150,7 @@ impl OffMode {
         match self.blocked_since {
             None if blocked => self.blocked_since = Some(now),
             Some(since) if !blocked => {
-                self.blocked += now.since(since);
+                self.past.blocked += now.since(since);
                 self.blocked_since = None;
             }
             _ => {}
@@ -131,24 +158,24 @@ impl OffMode {
         match self.since {
             None if off => {
                 self.since = Some(now);
-                self.entries += 1;
+                self.past.entries += 1;
             }
             Some(since) if !off => {
-                self.total += now.since(since);
+                self.past.total += now.since(since);
                 self.since = None;
             }
             _ => {}
         }
     }
 
-    /// Of the time so far, that in which flow control was the reason.
-    pub(crate) fn blocked(&self, now: Timestamp) -> Duration {
-        self.blocked + self.blocked_since.map_or(Duration::ZERO, |since| now.since(since))
-    }
-
-    /// The time so far, and how often it was entered.
-    pub(crate) fn total(&self, now: Timestamp) -> (Duration, u64) {
-        (self.total + self.since.map_or(Duration::ZERO, |since| now.since(since)), self.entries)
+    /// The time so far, a stretch under way included.
+    pub(crate) fn until(&self, now: Timestamp) -> OffTime {
+        let open = |since: Option<Timestamp>| since.map_or(Duration::ZERO, |at| now.since(at));
+        OffTime {
+            total: self.past.total + open(self.since),
+            blocked: self.past.blocked + open(self.blocked_since),
+            entries: self.past.entries,
+        }
     }
 }
 
@@ -201,7 +228,7 @@ mod tests {
         mode.set(at(15), true, true);
         mode.set(at(30), false, false);
         mode.set(at(40), true, false);
-        assert_eq!(mode.total(at(45)), (Duration::from_millis(25), 2));
-        assert_eq!(mode.blocked(at(45)), Duration::from_millis(15));
+        let ms = Duration::from_millis;
+        assert_eq!(mode.until(at(45)), OffTime { total: ms(25), blocked: ms(15), entries: 2 });
     }
 }

@@ -5,10 +5,10 @@
 //! decision intervals. It is never called for a packet of which nothing was lost.
 
 use crate::correlation::LossCorrelation;
-use crate::{CopyKind, LostUnit, UnitKey, UnitTable};
-use ::units::{Rate, Timestamp};
+use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
 use core::fmt::Debug;
 use core::time::Duration;
+use units::{Rate, Timestamp};
 
 /// How many replicas a lost unit may get.
 pub trait RedundancyAdapter: Debug {
@@ -114,10 +114,9 @@ pub struct View<'a> {
     pub units: &'a UnitTable,
     /// Longest run of consecutive lost packets in the last 5 to 10 round-trip times; 0 without loss.
     pub longest_burst: u32,
-    /// How the loss of one packet goes with that of another some time later.
-    pub correlation: &'a LossCorrelation,
-    /// What the player has buffered, as far as the server can tell.
-    pub player_slack: Option<Duration>,
+    /// How the loss of one packet goes with that of another some time later, if
+    /// [`Scheme::correlation`] asks for it.
+    pub correlation: Option<&'a LossCorrelation>,
 }
 
 /// What happened to a unit or a copy.
@@ -239,4 +238,26 @@ pub struct Scheme {
     pub signal: LossSignal,
     /// Whether replicas may pass the congestion window a little (ART's opportunism).
     pub opportunism: bool,
+    /// Whether [`View::correlation`] is measured. It takes 6 KB per connection after the first loss, and
+    /// a few nanoseconds per packet.
+    pub correlation: bool,
+}
+
+impl Scheme {
+    /// A scheme of which every loss is a signal, whose replicas stay within the window, and that does
+    /// not look at how losses come together.
+    pub fn new(
+        name: &'static str,
+        adapter: impl RedundancyAdapter + 'static,
+        scheduler: impl ReplicaScheduler + 'static,
+    ) -> Self {
+        Self {
+            name,
+            adapter: Box::new(adapter),
+            scheduler: Box::new(scheduler),
+            signal: LossSignal::Every,
+            opportunism: false,
+            correlation: false,
+        }
+    }
 }

@@ -14,8 +14,8 @@ use crate::fixed::{Fixed, Reading};
 use crate::{
     IntervalMetrics, LostUnit, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View,
 };
-use ::units::Timestamp;
 use core::time::Duration;
+use units::Timestamp;
 
 /// The most replicas of a round.
 pub const MAX_COPIES: u32 = 10;

@@ -1,13 +1,22 @@
 //! The table of lost units: a slab with generations, and the queue of units whose round waits for
 //! its first copy.
 
-use crate::CopyKind;
-use ::units::Timestamp;
 use core::num::NonZeroU32;
-use core::time::Duration;
 use std::collections::VecDeque;
+use units::{Mark, Timestamp};
 
-/// Names a lost unit; a key outlives its unit harmlessly.
+/// What a copy of a unit's content is to its round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CopyKind {
+    /// The first copy of a round.
+    Retransmission,
+    /// A further copy of the round.
+    Replica,
+    /// A copy sent because of a probe time-out: it opens no round and is no replica.
+    Probe,
+}
+
+/// Names a lost unit. A key that outlives its unit names nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UnitKey {
     index: u32,
@@ -15,8 +24,8 @@ pub struct UnitKey {
 }
 
 impl UnitKey {
-    /// Place of the unit in the table, for the side table of contents that the transport keeps.
-    pub fn index(self) -> usize {
+    /// Slot of the unit, for tables beside this one.
+    pub(crate) fn index(self) -> usize {
         self.index as usize
     }
 }
@@ -42,12 +51,10 @@ pub struct LostUnit {
     pub first_copy: Option<Timestamp>,
     /// When the newest copy was sent; the time of detection before that.
     pub last_copy: Timestamp,
-    /// When the content stops being useful to the player, if the application said so.
-    pub deadline: Option<Timestamp>,
-    /// Place of the content on the media's time line, if the application said so.
-    pub media_time: Option<Duration>,
+    /// What the application said about the first piece when it wrote it.
+    pub mark: Option<Mark>,
     waiting: bool,
-    /// Which packet it is a part of, if that was split.
+    /// The packet that it is a part of, if that was split.
     pub(crate) whole: Option<u32>,
 }
 
@@ -62,7 +69,12 @@ pub(crate) struct Whole {
 }
 
 impl LostUnit {
-    pub(crate) fn new(first_sent: Timestamp, detected: Timestamp, bytes: u32) -> Self {
+    pub(crate) fn new(
+        first_sent: Timestamp,
+        detected: Timestamp,
+        bytes: u32,
+        mark: Option<Mark>,
+    ) -> Self {
         Self {
             round: 1,
             outstanding: 0,
@@ -73,8 +85,7 @@ impl LostUnit {
             detected,
             first_copy: None,
             last_copy: detected,
-            deadline: None,
-            media_time: None,
+            mark,
             waiting: true,
             whole: None,
         }

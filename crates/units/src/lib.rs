@@ -1,5 +1,5 @@
 //! The quantities that every room shares: points in time, rates, packet numbers, stream
-//! identifiers and ECN codepoints, as newtypes that cannot be confused with one another.
+//! identifiers, ECN codepoints and marks of media data, as newtypes that cannot be confused with one another.
 //!
 //! Time is integer nanoseconds and never comes from a clock in here: the caller (a socket loop or
 //! the virtual-time testbed) says what time it is.
@@ -7,9 +7,11 @@
 #![forbid(unsafe_code)]
 
 mod ids;
+mod mark;
 mod rate;
 mod time;
 
 pub use ids::{Direction, Ecn, PacketNumber, Side, StreamId};
+pub use mark::Mark;
 pub use rate::{ParseRateError, Rate};
 pub use time::Timestamp;

@@ -57,14 +57,18 @@ impl Collector for Edge {
             ("skipped_seconds", "Media that they skipped", |t| t.skipped.as_secs_f64()),
             ("resumed_sessions", "Sessions with TLS resumption", |t| t.resumed as f64),
             ("early_data_sessions", "Sessions with 0-RTT data", |t| t.early_data as f64),
-            ("packets_settled", "Packets acknowledged or lost", |t| t.settled as f64),
-            ("packets_lost", "Packets lost", |t| t.lost as f64),
+            ("packets_settled", "Packets acknowledged or lost", |t| t.recovery.settled() as f64),
+            ("packets_lost", "Packets lost", |t| t.recovery.lost as f64),
             ("first_transmissions", "Packets that were no copies", |t| {
-                t.first_transmissions as f64
+                t.recovery.first_transmissions as f64
             }),
-            ("retransmissions", "First copies of each round", |t| t.retransmissions as f64),
-            ("repeated_retransmissions", "Those of round 2 and later", |t| t.repeated as f64),
-            ("replicas", "Further copies", |t| t.replicas as f64),
+            ("retransmissions", "First copies of each round", |t| {
+                t.recovery.retransmissions as f64
+            }),
+            ("repeated_retransmissions", "Those of round 2 and later", |t| {
+                t.recovery.repeated as f64
+            }),
+            ("replicas", "Further copies", |t| t.recovery.replicas as f64),
             ("played_seconds", "Time played, by the players", |t| t.played_s),
             ("freezes", "Freezes, by the players", |t| t.freezes as f64),
             ("freeze_seconds", "Time frozen, by the players", |t| t.freeze_s),
@@ -90,7 +94,7 @@ impl Collector for Edge {
                 &t.player_first_frames
             }),
             ("recovery_latency", "From a loss to the copy that arrived, if not the first", |t| {
-                &t.recovery
+                &t.latencies
             }),
         ];
         for (name, help, latencies) in histograms {

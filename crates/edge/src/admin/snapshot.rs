@@ -154,9 +154,9 @@ fn describe_totals(t: &Totals) -> Value {
         let at = |q| t.first_frames.quantile(q).map(ms);
         json!({ "p50": at(0.5), "p90": at(0.9), "p99": at(0.99) })
     });
-    let recovery = t.recovery.mean().map(|mean| {
-        let p95 = t.recovery.quantile(0.95).map(ms);
-        json!({ "mean": ms(mean), "p95": p95, "max": t.recovery.max().map(ms) })
+    let recovery = t.latencies.mean().map(|mean| {
+        let p95 = t.latencies.quantile(0.95).map(ms);
+        json!({ "mean": ms(mean), "p95": p95, "max": t.latencies.max().map(ms) })
     });
     json!({
         "viewers": t.open,
@@ -164,10 +164,10 @@ fn describe_totals(t: &Totals) -> Value {
         "first_frame_ms": first,
         "freezes_per_hour": hours.map(|hours| t.freezes as f64 / hours),
         "freeze_s_per_hour": hours.map(|hours| t.freeze_s / hours),
-        "loss_rate": ratio(t.lost, t.settled),
-        "retransmission_ratio": ratio(t.retransmissions, t.first_transmissions),
+        "loss_rate": ratio(t.recovery.lost, t.recovery.settled()),
+        "retransmission_ratio": ratio(t.recovery.retransmissions, t.recovery.first_transmissions),
         "recovery_ms": recovery,
-        "redundancy_cost": ratio(t.replicas, t.first_transmissions),
+        "redundancy_cost": ratio(t.recovery.replicas, t.recovery.first_transmissions),
     })
 }
 

@@ -62,7 +62,7 @@ impl ConnectionLog {
             Some(CloseReason::PeerApplication { .. }) => "peer application",
             Some(_) | None => "silence",
         };
-        let recovery = connection.recovery().totals();
+        let recovery = &connection.recovery().totals;
         self.write(&json!({
             "event": "connection_closed",
             "remote": connection.addresses().remote.to_string(),

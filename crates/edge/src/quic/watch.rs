@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::quic::Connection;
-use recovery::{Latencies, Totals};
+use recovery::{Latencies, OffTime, Totals};
 use units::Timestamp;
 
 use crate::sessions::{Session, Transport};
@@ -19,8 +19,8 @@ pub(super) struct Watch {
     session: Weak<Session>,
     due: Timestamp,
     totals: Totals,
-    recovery: Latencies,
-    off_mode: (Duration, u64),
+    latencies: Latencies,
+    off_mode: OffTime,
 }
 
 impl Watch {
@@ -29,8 +29,8 @@ impl Watch {
         Self {
             session: Arc::downgrade(session),
             due: now,
-            totals: *connection.recovery().totals(),
-            recovery: connection.recovery().latencies().clone(),
+            totals: connection.recovery().totals,
+            latencies: connection.recovery().latencies.clone(),
             off_mode: connection.recovery().off_mode(now),
         }
     }
@@ -56,34 +56,19 @@ impl Watch {
     }
 
     fn transport(&self, now: Timestamp, connection: &Connection) -> Transport {
-        let (stats, totals) = (connection.stats(), connection.recovery().totals());
-        let off_mode = connection.recovery().off_mode(now);
-        let since = |now: u64, then: u64| now.saturating_sub(then);
-        let settled = |t: &Totals| t.acked + t.lost;
+        let (stats, recovery) = (connection.stats(), connection.recovery());
+        let mut reasons = Vec::new();
+        connection.explain_recovery(&mut |name, value| reasons.push((name, value)));
         Transport {
             rtt_min: connection.rtt().min(),
             rtt: connection.rtt().smoothed(),
             max_window: stats.max_window,
             max_in_flight: stats.max_in_flight,
-            settled: since(settled(totals), settled(&self.totals)),
-            lost: since(totals.lost, self.totals.lost),
-            first_transmissions: since(totals.first_transmissions, self.totals.first_transmissions),
-            retransmissions: since(totals.retransmissions, self.totals.retransmissions),
-            repeated: since(totals.repeated, self.totals.repeated),
-            replicas: since(totals.replicas, self.totals.replicas),
-            recovery: connection.recovery().latencies().since(&self.recovery),
-            off_mode: (
-                off_mode.0.saturating_sub(self.off_mode.0),
-                since(off_mode.1, self.off_mode.1),
-            ),
-            t_unit: connection.recovery().unit_times().mean(),
-            finished: since(totals.finished, self.totals.finished),
-            finished_late: since(totals.finished_late, self.totals.finished_late),
-            reasons: {
-                let mut reasons = Vec::new();
-                connection.recovery().explain(&mut |name, value| reasons.push((name, value)));
-                reasons
-            },
+            totals: recovery.totals.since(&self.totals),
+            latencies: recovery.latencies.since(&self.latencies),
+            off_mode: recovery.off_mode(now).since(&self.off_mode),
+            t_unit: recovery.unit_times.mean(),
+            reasons,
             resumed: stats.resumed,
             early_data: stats.early_data,
         }

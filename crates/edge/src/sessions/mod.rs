@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use recovery::Latencies;
+use recovery::{Latencies, OffTime};
 
 use crate::cohorts::Unit;
 use crate::front::Protocol;
@@ -44,28 +44,14 @@ pub struct Transport {
     pub max_window: u64,
     /// Most bytes in flight.
     pub max_in_flight: u64,
-    /// Packets whose fate was settled.
-    pub settled: u64,
-    /// Of these, lost ones, corrected for spurious losses.
-    pub lost: u64,
-    /// Packets of new data and control frames: all that were sent but copies.
-    pub first_transmissions: u64,
-    /// First copies of a round.
-    pub retransmissions: u64,
-    /// Of these, those of round 2 and later.
-    pub repeated: u64,
-    /// Further copies.
-    pub replicas: u64,
-    /// How long it took to recover data whose first retransmission was lost.
-    pub recovery: Latencies,
-    /// Time with nothing to send but replicas, and how often it began.
-    pub off_mode: (Duration, u64),
+    /// Loss recovery's counters.
+    pub totals: recovery::Totals,
+    /// Recovery latency of data whose first retransmission was lost.
+    pub latencies: Latencies,
+    /// Time with nothing to send but replicas.
+    pub off_mode: OffTime,
     /// Mean of T_unit: from the first sending of content to its first sending again.
     pub t_unit: Option<Duration>,
-    /// Lost units that arrived in the end.
-    pub finished: u64,
-    /// Of these, units that needed a second round or more.
-    pub finished_late: u64,
     /// Why the recovery scheme sends as many replicas as it does: names and values.
     pub reasons: Vec<(&'static str, f64)>,
     /// The TLS session was resumed.
@@ -181,7 +167,7 @@ impl Session {
         let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
         let rate = |amount: f64| (seconds > 0.0).then(|| amount / seconds);
         // A front without a transport of ours says nothing about it.
-        let known = t.settled > 0;
+        let known = t.totals.settled() > 0;
         let count = |count: u64| known.then_some(count as i64);
         let began = self.began.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut record = Record {
@@ -207,22 +193,22 @@ impl Session {
             rtt_ms: known.then(|| ms(t.rtt)),
             max_window: count(t.max_window),
             max_in_flight: count(t.max_in_flight),
-            loss_rate: ratio(t.lost, t.settled),
-            packets_settled: count(t.settled),
-            packets_lost: count(t.lost),
-            first_transmissions: count(t.first_transmissions),
-            retransmissions: count(t.retransmissions),
-            repeated_retransmissions: count(t.repeated),
-            retransmission_ratio: ratio(t.retransmissions, t.first_transmissions),
-            replicas: count(t.replicas),
-            redundancy_cost: ratio(t.replicas, t.first_transmissions),
-            recovery_mean_ms: t.recovery.mean().map(ms),
-            recovery_p95_ms: t.recovery.quantile(0.95).map(ms),
-            recovery_max_ms: t.recovery.max().map(ms),
+            loss_rate: ratio(t.totals.lost, t.totals.settled()),
+            packets_settled: count(t.totals.settled()),
+            packets_lost: count(t.totals.lost),
+            first_transmissions: count(t.totals.first_transmissions),
+            retransmissions: count(t.totals.retransmissions),
+            repeated_retransmissions: count(t.totals.repeated),
+            retransmission_ratio: ratio(t.totals.retransmissions, t.totals.first_transmissions),
+            replicas: count(t.totals.replicas),
+            redundancy_cost: ratio(t.totals.replicas, t.totals.first_transmissions),
+            recovery_mean_ms: t.latencies.mean().map(ms),
+            recovery_p95_ms: t.latencies.quantile(0.95).map(ms),
+            recovery_max_ms: t.latencies.max().map(ms),
             t_unit_ms: t.t_unit.map(ms),
-            recovery_deterioration: ratio(t.finished_late, t.finished),
-            off_mode_ms_per_s: rate(ms(t.off_mode.0)).filter(|_| known),
-            off_mode_entries_per_s: rate(t.off_mode.1 as f64).filter(|_| known),
+            recovery_deterioration: ratio(t.totals.finished_late, t.totals.finished),
+            off_mode_ms_per_s: rate(ms(t.off_mode.total)).filter(|_| known),
+            off_mode_entries_per_s: rate(t.off_mode.entries as f64).filter(|_| known),
             ..Record::default()
         };
         if let Some(player) = state.player() {

@@ -31,10 +31,13 @@ fn a_record_joins_transport_media_and_player() {
     session.on_first_frame();
     session.on_transport(Transport {
         rtt: Duration::from_millis(60),
-        settled: 1_000,
-        lost: 50,
-        first_transmissions: 950,
-        retransmissions: 57,
+        totals: recovery::Totals {
+            acked: 950,
+            lost: 50,
+            first_transmissions: 950,
+            retransmissions: 57,
+            ..recovery::Totals::default()
+        },
         ..Transport::default()
     });
     sessions.report(beacon("x", 1));

@@ -34,7 +34,7 @@ pub struct Totals {
     pub open: u64,
     /// Sessions altogether.
     pub sessions: u64,
-    /// Of these, resumed ones, and ones with 0-RTT data.
+    /// Sessions on a resumed connection.
     pub resumed: u64,
     /// Sessions that began with 0-RTT data.
     pub early_data: u64,
@@ -46,20 +46,10 @@ pub struct Totals {
     pub skipped: Duration,
     /// From request to acknowledgement of the first frame.
     pub first_frames: Latencies,
-    /// Packets whose fate was settled.
-    pub settled: u64,
-    /// Of these, lost ones.
-    pub lost: u64,
-    /// Packets that were no copies.
-    pub first_transmissions: u64,
-    /// First copies of each round.
-    pub retransmissions: u64,
-    /// Of these, those of round 2 and later.
-    pub repeated: u64,
-    /// Further copies.
-    pub replicas: u64,
+    /// Loss recovery's counters.
+    pub recovery: recovery::Totals,
     /// Recovery latencies.
-    pub recovery: Latencies,
+    pub latencies: Latencies,
     /// Players that reported.
     pub players: u64,
     /// Seconds played, by the players.
@@ -83,13 +73,8 @@ impl Totals {
         let t = &state.transport;
         self.resumed += u64::from(t.resumed);
         self.early_data += u64::from(t.early_data);
-        self.settled += t.settled;
-        self.lost += t.lost;
-        self.first_transmissions += t.first_transmissions;
-        self.retransmissions += t.retransmissions;
-        self.repeated += t.repeated;
-        self.replicas += t.replicas;
-        self.recovery.merge(&t.recovery);
+        self.recovery.add(&t.totals);
+        self.latencies.merge(&t.latencies);
         state.first_frame.into_iter().for_each(|time| self.first_frames.add(time));
         state.player().iter().for_each(|player| self.add_player(player));
     }
@@ -104,13 +89,8 @@ impl Totals {
         self.skips += other.skips;
         self.skipped += other.skipped;
         self.first_frames.merge(&other.first_frames);
-        self.settled += other.settled;
-        self.lost += other.lost;
-        self.first_transmissions += other.first_transmissions;
-        self.retransmissions += other.retransmissions;
-        self.repeated += other.repeated;
-        self.replicas += other.replicas;
-        self.recovery.merge(&other.recovery);
+        self.recovery.add(&other.recovery);
+        self.latencies.merge(&other.latencies);
         self.players += other.players;
         self.played_s += other.played_s;
         self.freezes += other.freezes;

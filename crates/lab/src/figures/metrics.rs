@@ -138,8 +138,8 @@ metrics! {
     "goodput_mbps", "Mbps", None, |m, _| mbps((m.received, m.time));
     "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
     "loss_rate", "1", None, |m, _| loss_rate(m);
-    "off_mode_ms_per_s", "ms/s", None, |m, _| per_second(m, ms(m.recovery.off_mode.0));
-    "off_mode_entries_per_s", "1/s", None, |m, _| per_second(m, m.recovery.off_mode.1 as f64);
+    "off_mode_ms_per_s", "ms/s", None, |m, _| per_second(m, ms(m.recovery.off_mode.total));
+    "off_mode_entries_per_s", "1/s", None, |m, _| per_second(m, m.recovery.off_mode.entries as f64);
     // How often the guard began to refuse replicas.
     "guard_refusals_per_s", "1/s", None, |m, _| per_second(m, m.recovery.refusals as f64);
     "n_max", "1", None, |m, _| Some(m.recovery.totals.rounds_max.into());
@@ -157,8 +157,8 @@ metrics! {
         let totals = &m.recovery.totals;
         ratio(totals.replicas_lost, totals.replicas_lost + totals.replicas_acked)
     };
-    "burst_mean", "1", None, |m, _| ratio(m.recovery.bursts.1, m.recovery.bursts.0);
-    "burst_max", "1", None, |m, _| Some(m.recovery.bursts.2.into());
+    "burst_mean", "1", None, |m, _| ratio(m.recovery.bursts.packets, m.recovery.bursts.runs);
+    "burst_max", "1", None, |m, _| Some(m.recovery.bursts.longest.into());
     "fct_ms", "ms", None, |m, _| mean(&m.completions);
     // From the first sending of lost data to its acknowledgement: T_wait and the way back.
     "wait_mean_ms", "ms", None, |m, _| {

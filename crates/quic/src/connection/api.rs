@@ -10,9 +10,9 @@ use bytes::Bytes;
 use congestion::{Cap, Start};
 use core::time::Duration;
 use rand_chacha::ChaCha12Rng;
-use recovery::{Recovery, Scheme};
+use recovery::{Guard, Scheme, Statistics};
 use std::net::SocketAddr;
-use units::{Direction, Rate, StreamId, Timestamp};
+use units::{Direction, Mark, Rate, StreamId, Timestamp};
 
 /// NEW_TOKEN frames that may wait for their turn.
 const MAX_NEW_TOKENS: usize = 4;
@@ -191,9 +191,29 @@ impl Connection {
         &self.stats
     }
 
-    /// Loss recovery: its counters and measurements.
-    pub fn recovery(&self) -> &Recovery {
-        &self.recovery
+    /// What loss recovery measured since the connection began.
+    pub fn recovery(&self) -> &Statistics {
+        self.recovery.statistics()
+    }
+
+    /// The name of the recovery scheme in force.
+    pub fn scheme(&self) -> &'static str {
+        self.recovery.scheme()
+    }
+
+    /// Tells the values that the scheme's decisions follow from, by name.
+    pub fn explain_recovery(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        self.recovery.explain(tell);
+    }
+
+    /// The bound on replicas, if there is one.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.recovery.guard()
+    }
+
+    /// Number of lost units that are not finished: lost data that the peer has not acknowledged.
+    pub fn lost_units(&self) -> usize {
+        self.recovery.len()
     }
 
     /// Another recovery scheme from now on: that of the viewer's cohort, for example.
@@ -228,6 +248,20 @@ impl Connection {
     /// When the stream is unknown, finished, or the peer wants no more of it.
     pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
         self.streams.write(id, data)
+    }
+
+    /// [`Connection::write`] with a mark. The mark travels with the data: the recovery scheme finds it
+    /// at a lost unit ([`recovery::LostUnit::mark`]).
+    ///
+    /// # Errors
+    /// As [`Connection::write`].
+    pub fn write_marked(
+        &mut self,
+        id: StreamId,
+        data: Bytes,
+        mark: Mark,
+    ) -> Result<(), WriteError> {
+        self.streams.write_marked(id, data, Some(mark))
     }
 
     /// Ends a stream's data.

@@ -5,7 +5,9 @@
 mod acks;
 mod api;
 mod handshake;
+mod losses;
 mod migration;
+mod owners;
 mod receive;
 mod spaces;
 mod timers;
@@ -20,12 +22,12 @@ use crate::ids::{LocalIds, RemoteIds};
 use crate::ledger::Token;
 use crate::observer::{self, Observer};
 use crate::path::{Addresses, Path};
-use crate::streams::{StreamRange, Streams};
+use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use core::time::Duration;
 use migration::{OffPath, Previous};
 use rand_chacha::ChaCha12Rng;
-use recovery::{Recovery, UnitKey};
+use recovery::Recovery;
 use spaces::{Handshake, Space, SpaceId};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -129,12 +131,9 @@ pub struct Connection {
     keys: Option<Box<OneRtt>>,
     data: Space,
     streams: Streams,
-    recovery: Recovery,
+    recovery: Recovery<Streams>,
     /// When the scheme was last asked for replicas.
     replicas_asked: Timestamp,
-    /// Content of each unfinished lost unit, by the place of its key; the memory waits there for the
-    /// next unit.
-    contents: Vec<Vec<StreamRange>>,
     path: Path,
     /// The mark of the newest path.
     generations: u8,
@@ -168,8 +167,6 @@ pub struct Connection {
     stats: Stats,
     observer: Option<Box<dyn Observer + Send>>,
     scratch: Vec<Token>,
-    /// What is missing of a unit, while it is looked at.
-    missing: Vec<StreamRange>,
 }
 
 /// What the endpoint knows when it accepts a connection.
@@ -231,7 +228,6 @@ impl Connection {
             streams: Streams::new(&config.limits),
             replicas_asked: now,
             recovery: Recovery::new((config.scheme)(), config.guard.clone(), now),
-            contents: Vec::new(),
             path,
             generations: 0,
             previous: None,
@@ -255,7 +251,6 @@ impl Connection {
             stats: Stats { token: accepted.token_use, ..Stats::default() },
             observer,
             scratch: Vec::new(),
-            missing: Vec::new(),
         }
     }
 
@@ -277,14 +272,6 @@ impl Connection {
             SpaceId::Initial => self.handshake.as_ref()?.initial.as_ref().map(|e| &e.space),
             SpaceId::Handshake => self.handshake.as_ref()?.handshake.as_ref().map(|e| &e.space),
         }
-    }
-
-    /// Notes what a unit consists of.
-    fn set_content(&mut self, key: UnitKey, content: Vec<StreamRange>) {
-        if self.contents.len() <= key.index() {
-            self.contents.resize(key.index() + 1, Vec::new());
-        }
-        self.contents[key.index()] = content;
     }
 
     /// Tells the observer, if there is one.
@@ -336,9 +323,7 @@ impl Connection {
         self.events.push_back(Event::Closed(reason));
         // Only the keys and the reason are needed from here on.
         self.streams = Streams::new(&self.config.limits);
-        self.recovery.give_up();
-        self.contents = Vec::new();
-        self.missing = Vec::new();
+        self.recovery.close();
         self.off_path = VecDeque::new();
         self.data.ledger.forget();
     }

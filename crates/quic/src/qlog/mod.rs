@@ -12,6 +12,7 @@ use core::fmt::Write as _;
 use core::time::Duration;
 use std::io;
 
+use recovery::LostUnit;
 use units::Timestamp;
 
 use self::json::{hex, string};
@@ -124,6 +125,20 @@ impl<W: io::Write> QlogObserver<W> {
     }
 }
 
+impl<W: io::Write> QlogObserver<W> {
+    fn congestion_state(&mut self, now: Timestamp, new: &'static str) {
+        let old = core::mem::replace(&mut self.state, new);
+        if new != old {
+            self.event(now, "recovery:congestion_state_updated", |line| {
+                if !old.is_empty() {
+                    let _ = write!(line, "\"old\":\"{old}\",");
+                }
+                let _ = write!(line, "\"new\":\"{new}\"");
+            });
+        }
+    }
+}
+
 /// Milliseconds with a resolution of a microsecond.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
@@ -149,6 +164,15 @@ fn packet(line: &mut String, ty: PacketType, number: u64, size: usize, payload: 
     let _ = write!(line, ",\"raw\":{{\"length\":{size}}},\"frames\":[");
     frames::write(line, payload);
     line.push(']');
+}
+
+fn recovered(line: &mut String, now: Timestamp, unit: &LostUnit) {
+    let (bytes, rounds, copies) = (unit.bytes, unit.round, unit.copies);
+    let _ = write!(line, "\"bytes\":{bytes},\"rounds\":{rounds},\"copies\":{copies}");
+    let _ = write!(line, ",\"after\":{}", millis(now.since(unit.first_sent)));
+    if let Some(mark) = unit.mark {
+        let _ = write!(line, ",\"media_time\":{}", millis(mark.media_time));
+    }
 }
 
 /// The draft's triggers, and beyond them `replica` for a further copy of a round.
@@ -198,19 +222,13 @@ impl<W: io::Write> Observer for QlogObserver<W> {
                     ssthresh: controller.ssthresh,
                 };
                 self.metrics(now, new);
-                if controller.state != self.state {
-                    let (old, new) = (self.state, controller.state);
-                    self.state = new;
-                    self.event(now, "recovery:congestion_state_updated", |line| {
-                        if !old.is_empty() {
-                            let _ = write!(line, "\"old\":\"{old}\",");
-                        }
-                        let _ = write!(line, "\"new\":\"{new}\"");
-                    });
-                }
+                self.congestion_state(now, controller.state);
             }
-            // No event of the draft's: a name of our own, as it allows.
-            Event::RecoveryDecision { scheme, reasons } => {
+            // These are no events of the draft: they have names of our own, as it allows.
+            Event::UnitFinished { unit } => {
+                self.event(now, "mendcast:lost_data_recovered", |line| recovered(line, now, unit));
+            }
+            Event::RecoveryDecision { scheme, reasons, .. } => {
                 self.event(now, "mendcast:recovery_decision", |line| {
                     let _ = write!(line, "\"scheme\":\"{scheme}\"");
                     for (name, value) in reasons.iter().filter(|(_, value)| value.is_finite()) {

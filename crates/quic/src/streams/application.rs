@@ -2,7 +2,7 @@
 //! and what happened meanwhile.
 
 use bytes::Bytes;
-use units::{Direction, Side, StreamId};
+use units::{Direction, Mark, Side, StreamId};
 
 use super::control::{of_connection, of_stream};
 use super::recv::End;
@@ -90,13 +90,24 @@ impl Streams {
     /// Appends `data` to stream `id`: the whole chunk, without copying. The caller bounds what it
     /// leaves [unsent](Self::unsent).
     pub fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
+        self.write_marked(id, data, None)
+    }
+
+    /// [`write`](Self::write) with a mark, which loss recovery gets to see should any of the chunk be
+    /// lost.
+    pub fn write_marked(
+        &mut self,
+        id: StreamId,
+        data: Bytes,
+        mark: Option<Mark>,
+    ) -> Result<(), WriteError> {
         let high = self.limits.send_high_water;
         let (slot, send) = self.writable(id)?;
         if data.is_empty() {
             return Ok(());
         }
         let len = data.len() as u64;
-        send.push(data);
+        send.push(data, mark);
         send.was_high |= send.unsent() >= high;
         self.unsent += len;
         self.reschedule(slot);

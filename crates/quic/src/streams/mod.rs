@@ -10,6 +10,7 @@
 
 mod application;
 mod assembler;
+mod content;
 mod control;
 mod flow;
 mod incoming;

@@ -147,40 +147,6 @@ impl Streams {
         }
     }
 
-    /// The bytes of `range` may be missing for long: the chunks around them are no longer kept for their
-    /// sake.
-    pub(crate) fn detach(&mut self, range: &StreamRange) {
-        let stream = self.table.get_mut(range.slot, range.id);
-        if let Some(send) = stream.and_then(|stream| stream.send.as_mut()) {
-            send.detach(range.bytes());
-        }
-    }
-
-    /// Whether the stream of `range` was reset by either side, so that nobody waits for its data.
-    pub fn is_reset(&self, range: &StreamRange) -> bool {
-        let stream = self.table.get(range.slot, range.id);
-        stream.and_then(|s| s.send.as_ref()).is_some_and(|send| send.reset.is_some())
-    }
-
-    /// Appends to `out` what of `range` is not acknowledged, ascending; the FIN, if it is not
-    /// acknowledged, on the last piece, which may be empty. Nothing for a stream that was reset or
-    /// removed.
-    pub fn unacked(&self, range: &StreamRange, out: &mut impl Extend<StreamRange>) {
-        let Some(stream) = self.table.get(range.slot, range.id) else { return };
-        let Some(send) = stream.send.as_ref().filter(|send| send.reset.is_none()) else { return };
-        let bytes = range.bytes();
-        let mut fin = range.fin && send.is_fin_unacked();
-        for gap in send.unacked(bytes.clone()) {
-            let ends = fin && gap.end == bytes.end;
-            fin &= !ends;
-            let len = (gap.end - gap.start) as u16;
-            out.extend([StreamRange { offset: gap.start, len, fin: ends, ..*range }]);
-        }
-        if fin {
-            out.extend([StreamRange { offset: bytes.end, len: 0, ..*range }]);
-        }
-    }
-
     /// The oldest data, at most `max_len` bytes, that was sent and not acknowledged: of the first
     /// stream by urgency and identifier the run with the lowest offset. For probes. Looks at each
     /// stream.

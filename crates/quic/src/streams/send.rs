@@ -7,6 +7,7 @@ use core::ops::Range;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use units::Mark;
 
 use super::SendProgress;
 use crate::ranges::RangeSet;
@@ -18,11 +19,13 @@ struct Chunk {
     end: u64,
     /// Nothing once all of it is acknowledged.
     data: Option<Bytes>,
+    /// What the application said about it.
+    mark: Option<Mark>,
 }
 
 impl Chunk {
-    fn new(start: u64, data: Bytes) -> Self {
-        Self { start, end: start + data.len() as u64, data: Some(data) }
+    fn new(start: u64, data: Bytes, mark: Option<Mark>) -> Self {
+        Self { start, end: start + data.len() as u64, data: Some(data), mark }
     }
 }
 
@@ -157,8 +160,8 @@ impl SendStream {
     }
 
     /// Appends a chunk. The caller has checked [`is_writable`](Self::is_writable).
-    pub(super) fn push(&mut self, data: Bytes) {
-        let chunk = Chunk::new(self.written, data);
+    pub(super) fn push(&mut self, data: Bytes, mark: Option<Mark>) {
+        let chunk = Chunk::new(self.written, data, mark);
         self.written = chunk.end;
         self.chunks.push_back(chunk);
     }
@@ -210,6 +213,13 @@ impl SendStream {
             at = chunk.end;
             index += 1;
         }
+    }
+
+    /// The mark of the chunk that holds the byte at `offset`, while it is kept.
+    pub(super) fn mark(&self, offset: u64) -> Option<Mark> {
+        let first = self.chunks.front().filter(|first| first.start <= offset)?;
+        let chunk = if offset < first.end { first } else { &self.chunks[self.index_of(offset)] };
+        if offset < chunk.end { chunk.mark } else { None }
     }
 
     /// Index of the chunk that holds the byte at `offset`, if one does; else of the one before.
@@ -288,16 +298,16 @@ impl SendStream {
         }
         let index = self.index_of(range.start);
         let chunk = &self.chunks[index];
-        let Some(data) = &chunk.data else { return };
+        let (Some(data), mark) = (&chunk.data, chunk.mark) else { return };
         let (start, end) = (chunk.start, range.end.min(chunk.end));
         if range.start < start || range.start >= end || (range.start == start && end == chunk.end) {
             return;
         }
         let (from, to) = ((range.start - start) as usize, (end - start) as usize);
         let parts = [
-            Chunk::new(start, data.slice(..from)),
-            Chunk::new(range.start, Bytes::copy_from_slice(&data[from..to])),
-            Chunk::new(end, data.slice(to..)),
+            Chunk::new(start, data.slice(..from), mark),
+            Chunk::new(range.start, Bytes::copy_from_slice(&data[from..to]), mark),
+            Chunk::new(end, data.slice(to..), mark),
         ];
         let around = start..chunk.end;
         self.chunks.remove(index);

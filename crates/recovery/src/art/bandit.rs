@@ -167,13 +167,13 @@ impl RedundancyAdapter for Bandit {
 mod tests {
     use super::*;
     use crate::{Arq, CopyKind, Recovery, Scheme};
-    use ::units::Timestamp;
+    use units::Timestamp;
 
     fn options(strategy: Strategy) -> Options {
         Options { strategy, penalty: Penalty::Quotient(1.01), reading: Reading::Extra }
     }
 
-    fn recovery(bandit: Bandit) -> Recovery {
+    fn recovery(bandit: Bandit) -> Recovery<()> {
         let scheme = Scheme { adapter: Box::new(bandit), ..Arq::scheme() };
         Recovery::new(scheme, None, Timestamp::ZERO)
     }
@@ -212,24 +212,24 @@ mod tests {
         let bandit = |seed| Bandit::new(options(Strategy::UpperBound(0.5)), arms.clone(), seed);
         let mut r = recovery(bandit(3));
         let now = Timestamp::from_millis(1);
-        let send = |r: &mut Recovery, key| r.on_copy_sent(now, key, CopyKind::Retransmission);
-        let [a, b, c] = [0; 3].map(|_| r.open(now, Timestamp::ZERO, 1));
+        let send = |r: &mut Recovery<()>, key| r.copy_sent(now, key, CopyKind::Retransmission);
+        let [a, b, c] = [0; 3].map(|_| r.opened(now, Timestamp::ZERO, 1));
         send(&mut r, a);
-        assert!(r.on_copy_lost(now, a, CopyKind::Retransmission));
+        assert!(r.copy_lost(now, a, CopyKind::Retransmission));
         send(&mut r, a);
-        r.on_finished(now, a, None);
+        r.finish(now, a, None);
         send(&mut r, b);
-        r.on_abandoned(now, b);
+        r.abandon(now, b);
         assert_eq!(arms.get().counts[..3], [1, 1, 0]);
         assert_eq!(arms.get().means[..2], [-1.01, 1.0 / (2.0 * 2.0)]);
-        r.on_finished(now, c, None);
+        r.finish(now, c, None);
         assert_eq!(arms.get().counts[..3], [1, 1, 0], "it arrived before a round began");
         drop(r);
         // The third arm is the next that was never rewarded, in another connection too.
         let mut other = recovery(bandit(3));
-        let d = other.open(now, Timestamp::ZERO, 1);
+        let d = other.opened(now, Timestamp::ZERO, 1);
         send(&mut other, d);
-        other.on_finished(now, d, None);
+        other.finish(now, d, None);
         assert_eq!(arms.get().counts[..4], [1, 1, 1, 0]);
         let mut told = 0.0;
         other.explain(&mut |name, value| {

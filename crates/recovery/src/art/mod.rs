@@ -21,7 +21,7 @@ pub use reward::{ETA, GAMMA, Penalty};
 pub use scheduler::{Replicas, Spread};
 
 use crate::fixed::Reading;
-use crate::{LossSignal, RedundancyAdapter, Scheme};
+use crate::{Arq, LossSignal, RedundancyAdapter, Scheme};
 use std::sync::Arc;
 
 /// The paper's escape space, with α = 1.
@@ -33,13 +33,7 @@ fn scheme(
     spread: Spread,
     seed: u64,
 ) -> Scheme {
-    Scheme {
-        name,
-        adapter: Box::new(adapter),
-        scheduler: Box::new(Replicas::new(spread, seed)),
-        signal: LossSignal::WhollyLost,
-        opportunism: true,
-    }
+    with_schedule(Scheme::new(name, adapter, Arq), spread, seed)
 }
 
 /// ART as its paper has it: "art-paper-extra", "art-paper-copies".

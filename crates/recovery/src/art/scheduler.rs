@@ -16,9 +16,9 @@ use crate::{
     IntervalMetrics, LostUnit, PathState, ReplicaScheduler, SendOpportunity, UnitKey, UnitTable,
     View,
 };
-use ::units::Timestamp;
 use core::time::Duration;
 use std::collections::VecDeque;
+use units::Timestamp;
 
 /// Over what time the replicas of a round are spread.
 #[derive(Clone, Copy, PartialEq, Debug)]

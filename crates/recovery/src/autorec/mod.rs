@@ -17,7 +17,7 @@ pub use journal::{FixedLife, FormulaAdapter, Tolerances};
 pub use mm24::{Options, UtilityAdapter};
 pub use scheduler::{Occasions, ReinjectionController};
 
-use crate::{IntervalMetrics, LossSignal, RedundancyAdapter, Scheme};
+use crate::{IntervalMetrics, RedundancyAdapter, Scheme};
 use core::fmt;
 use core::time::Duration;
 
@@ -58,13 +58,7 @@ impl UnitTime {
 }
 
 fn reinjecting(name: &'static str, adapter: impl RedundancyAdapter + 'static) -> Scheme {
-    Scheme {
-        name,
-        adapter: Box::new(adapter),
-        scheduler: Box::new(ReinjectionController::new(Occasions::default())),
-        signal: LossSignal::Every,
-        opportunism: false,
-    }
+    Scheme::new(name, adapter, ReinjectionController::new(Occasions::default()))
 }
 
 /// AutoRec's journal version, "autorec".

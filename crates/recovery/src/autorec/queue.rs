@@ -3,7 +3,7 @@
 //! the price of one, and memory is taken only when the table has grown.
 
 use crate::UnitKey;
-use ::units::Timestamp;
+use units::Timestamp;
 
 /// A unit in the queue, with its status (A_i, T_stmp).
 #[derive(Clone, Copy, Debug)]

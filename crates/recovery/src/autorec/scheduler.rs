@@ -9,8 +9,8 @@ use super::queue::Queue;
 use crate::{
     IntervalMetrics, LostUnit, ReplicaScheduler, SendOpportunity, UnitKey, UnitTable, View,
 };
-use ::units::Timestamp;
 use core::time::Duration;
+use units::Timestamp;
 
 /// When replicas may leave.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -15,25 +15,25 @@ fn at(ms: u64) -> Timestamp {
 }
 
 /// A connection over a path of this round-trip time.
-fn over(scheme: Scheme, smoothed_rtt: Duration) -> Recovery {
-    let mut r = Recovery::new(scheme, None, Timestamp::ZERO);
-    r.on_tick(at(1), PathState { smoothed_rtt, packet: 1_200, ..PathState::default() });
+fn over(scheme: Scheme, smoothed_rtt: Duration) -> Recovery<()> {
+    let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
+    r.decided(at(1), PathState { smoothed_rtt, packet: 1_200, ..PathState::default() });
     r
 }
 
 /// A unit that was detected and retransmitted at this time.
-fn lost(r: &mut Recovery, ms: u64) -> UnitKey {
-    let key = r.open(at(ms), at(ms) - RTT, 1_000);
-    r.on_copy_sent(at(ms), key, CopyKind::Retransmission);
+fn lost(r: &mut Recovery<()>, ms: u64) -> UnitKey {
+    let key = r.opened(at(ms), at(ms) - RTT, 1_000);
+    r.copy_sent(at(ms), key, CopyKind::Retransmission);
     key
 }
 
 /// Replicas that leave between two times if there is a chance every millisecond, and when.
-fn leaving(r: &mut Recovery, chance: SendOpportunity, from: u64, to: u64) -> Vec<u64> {
+fn leaving(r: &mut Recovery<()>, chance: SendOpportunity, from: u64, to: u64) -> Vec<u64> {
     let mut sent = Vec::new();
     for ms in from..to {
-        while let Some(key) = r.poll_replica(at(ms), &chance) {
-            r.on_copy_sent(at(ms), key, CopyKind::Replica);
+        while let Some(key) = r.next_replica(at(ms), &chance) {
+            r.copy_sent(at(ms), key, CopyKind::Replica);
             sent.push(ms);
         }
     }
@@ -89,13 +89,13 @@ fn each_lost_round_gets_as_many_copies_again_and_none_that_is_over() {
     let mut r = over(scheme(2), RTT);
     let key = lost(&mut r, 1_000);
     assert_eq!(leaving(&mut r, OFF, 1_000, 1_060), [1_050]);
-    r.on_copy_lost(at(1_060), key, CopyKind::Retransmission);
+    r.copy_lost(at(1_060), key, CopyKind::Retransmission);
     // The second copy of the round has not left: what is outstanding decides when the round is lost.
-    assert!(r.on_copy_lost(at(1_061), key, CopyKind::Replica));
+    assert!(r.copy_lost(at(1_061), key, CopyKind::Replica));
     assert_eq!(leaving(&mut r, OFF, 1_062, 1_900), [], "the round is over");
-    r.on_copy_sent(at(1_900), key, CopyKind::Retransmission);
+    r.copy_sent(at(1_900), key, CopyKind::Retransmission);
     assert_eq!(leaving(&mut r, OFF, 1_900, 2_100), [1_950, 2_000]);
-    r.on_finished(at(2_100), key, None);
+    r.finish(at(2_100), key, None);
     assert_eq!((r.next_timeout(), r.is_empty()), (None, true));
 }
 
@@ -103,9 +103,9 @@ fn each_lost_round_gets_as_many_copies_again_and_none_that_is_over() {
 fn an_acknowledgement_cancels_a_copy_that_waits() {
     let mut r = over(scheme(1), RTT);
     let (one, other) = (lost(&mut r, 1_000), lost(&mut r, 1_010));
-    r.on_finished(at(1_040), one, None);
+    r.finish(at(1_040), one, None);
     assert_eq!(r.next_timeout(), Some(at(1_060)));
-    assert_eq!(r.poll_replica(at(1_070), &OFF), Some(other));
+    assert_eq!(r.next_replica(at(1_070), &OFF), Some(other));
 }
 
 #[test]

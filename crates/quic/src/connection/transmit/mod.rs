@@ -1,7 +1,7 @@
 //! Sending: which datagrams leave and when, in the order that docs/architecture.md gives: path
 //! validation, the handshake, MTU probes, then batches of 1-RTT packets: probes, control frames and
-//! first copies, due replicas, new data, off-mode replicas. `packet` chooses and writes what one
-//! packet carries, `early` makes the datagrams of the handshake and of the end.
+//! first copies, due replicas, new data, off-mode replicas. `next_turn` chooses what a packet is for,
+//! `packet` writes it, `early` makes the datagrams of the handshake and of the end.
 
 mod early;
 mod packet;
@@ -13,7 +13,7 @@ use crate::ledger::PacketKind;
 use crate::mtud::BASE;
 use crate::path::{Addresses, MIN_BUDGET};
 use crate::wire::{put_path_challenge, put_path_response, put_ping};
-use recovery::SendOpportunity;
+use recovery::UnitKey;
 use units::{Ecn, Timestamp};
 
 /// Packets that only acknowledge before one of them carries a PING.
@@ -33,6 +33,36 @@ pub struct Transmit {
     pub len: usize,
     /// Bytes of each datagram.
     pub segment: usize,
+}
+
+/// What a 1-RTT packet is for, most important first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Turn {
+    /// What the peer has not acknowledged, because a probe time-out fired.
+    Probe,
+    /// Control frames, and new data behind them.
+    Control,
+    /// The first copy of a lost unit's round.
+    Retransmission,
+    /// A further copy; `beyond_window` if it leaves although the congestion window is full.
+    Replica { key: UnitKey, beyond_window: bool },
+    /// New data.
+    Data,
+    /// An acknowledgement, with a PING if need be and if the window lets it go (`may_elicit`).
+    Ack { may_elicit: bool },
+}
+
+/// Whether congestion control lets a packet go that elicits an acknowledgement.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Leave {
+    /// Any packet.
+    Freely,
+    /// A replica alone: the window is full, but not by much.
+    BeyondWindow,
+    /// None before the pacer's time.
+    Paced,
+    /// None before an acknowledgement.
+    No,
 }
 
 /// What congestion control grants to one batch, in bytes.
@@ -111,10 +141,8 @@ impl Connection {
                 room = room.min(usize::from(BASE));
             }
             let Some(slice) = buf.get_mut(len..len + room) else { break };
-            let Some((size, alone)) = self.data_packet(now, slice, allowance, count == 0, ctx)
-            else {
-                break;
-            };
+            let Some(turn) = self.next_turn(now, allowance, count == 0) else { break };
+            let Some((size, alone)) = self.data_packet(now, slice, turn, ctx) else { break };
             len += size;
             budget -= size as u64;
             allowance.pacing = allowance.pacing.saturating_sub(size as u64);
@@ -141,74 +169,94 @@ impl Connection {
         transmit
     }
 
+    /// What the next 1-RTT packet is for, if one may leave; `first` of its batch. This is the order of
+    /// docs/architecture.md ("One transmit opportunity").
+    fn next_turn(&mut self, now: Timestamp, allowance: Allowance, first: bool) -> Option<Turn> {
+        let probing = self.data.probes > 0;
+        if probing && !first {
+            return None;
+        }
+        let (fresh, blocked) = (self.streams.has_sendable(), self.streams.is_flow_blocked());
+        let at = self.recovery.opportunity(now, fresh, blocked);
+        self.replicas_asked = now;
+        if probing {
+            return Some(Turn::Probe);
+        }
+        let waiting = self.recovery.next_waiting().is_some();
+        let urgent = self.has_control();
+        let leave = self.may_leave(allowance);
+        if leave == Leave::Freely {
+            if urgent {
+                return Some(Turn::Control);
+            } else if waiting {
+                return Some(Turn::Retransmission);
+            }
+        }
+        if leave != Leave::Freely && (urgent || waiting || fresh || !self.recovery.is_empty()) {
+            self.hold(now, leave, urgent || waiting || fresh);
+        }
+        if leave == Leave::Freely && !fresh {
+            self.path.limited &= self.handshake.is_some();
+            self.path.sampler.set_app_limited(self.path.in_flight);
+        }
+        let beyond_window = leave == Leave::BeyondWindow;
+        if (leave == Leave::Freely || beyond_window)
+            && let Some(key) = self.recovery.next_replica(now, &at)
+        {
+            // Two copies of a unit never leave in one batch.
+            return first.then_some(Turn::Replica { key, beyond_window });
+        }
+        if leave == Leave::Freely && fresh {
+            return Some(Turn::Data);
+        }
+        let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
+        ack_due.then_some(Turn::Ack { may_elicit: leave == Leave::Freely })
+    }
+
+    /// What congestion control lets go now.
+    fn may_leave(&self, allowance: Allowance) -> Leave {
+        let (mtu, in_flight) = (u64::from(self.path.mtud.current()), self.path.in_flight);
+        let crowded = u64::from(self.data.ledger.eliciting_in_flight) >= self.max_packets();
+        let has_room = !crowded && in_flight + mtu <= allowance.window;
+        if allowance.pacing < mtu {
+            Leave::Paced
+        } else if in_flight == 0 || has_room {
+            Leave::Freely
+        } else if !crowded && self.may_pass_window(in_flight, allowance.window, mtu) {
+            Leave::BeyondWindow
+        } else {
+            Leave::No
+        }
+    }
+
+    /// Congestion control holds something back; `wants` something other than replicas.
+    fn hold(&mut self, now: Timestamp, leave: Leave, wants: bool) {
+        self.path.limited |= wants;
+        if leave == Leave::Paced {
+            let (mtu, rate) = (u64::from(self.path.mtud.current()), self.path.pacing_rate());
+            self.paced_until = Some(self.path.pacer.time_until(mtu, now, rate).unwrap_or(now));
+        }
+    }
+
     /// One 1-RTT packet; `first` of its batch. Returns its size, and whether nothing may follow in
     /// the batch.
     fn data_packet(
         &mut self,
         now: Timestamp,
         buf: &mut [u8],
-        allowance: Allowance,
-        first: bool,
+        turn: Turn,
         ctx: &mut Context<'_>,
     ) -> Option<(usize, bool)> {
-        let probing = self.data.probes > 0;
-        if probing && !first {
-            return None;
-        }
-        let mtu = u64::from(self.path.mtud.current());
-        let in_flight = self.path.in_flight;
-        let crowded = u64::from(self.data.ledger.eliciting_in_flight) >= self.max_packets();
-        let window = probing || in_flight == 0 || !crowded && in_flight + mtu <= allowance.window;
-        let paced = !probing && allowance.pacing < mtu;
-        let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
-        let may_elicit = window && !paced;
-        let urgent = self.has_control();
-        let waiting = self.recovery.next_waiting().is_some();
-        let fresh = self.streams.has_sendable();
-        let wants = probing || urgent || waiting || fresh;
-        let off_mode = !waiting && !fresh;
-        self.recovery.set_off_mode(now, off_mode, off_mode && self.streams.is_flow_blocked());
-        self.replicas_asked = now;
-        if !may_elicit && (wants || !self.recovery.is_empty()) {
-            self.path.limited |= wants;
-            if paced {
-                let rate = self.path.pacing_rate();
-                let at = self.path.pacer.time_until(mtu, now, rate);
-                self.paced_until = Some(at.unwrap_or(now));
-            }
-        }
-        if may_elicit && !wants {
-            self.path.limited &= self.handshake.is_some();
-            self.path.sampler.set_app_limited(in_flight);
-        }
-        let beyond =
-            !(window || paced || crowded) && self.may_pass_window(in_flight, allowance.window, mtu);
-        // First copies and control frames go first.
-        let replica = if !(probing || may_elicit && (waiting || urgent)) && (may_elicit || beyond) {
-            self.recovery.poll_replica(now, &SendOpportunity { off_mode })
-        } else {
-            None
-        };
-        if !(may_elicit && wants || replica.is_some() || ack_due) {
-            return None;
-        }
-        if replica.is_some() && !first {
-            return None;
-        }
-
         self.skip_number(ctx);
         let mut draft = self.begin_short(buf)?;
         // What a packet carried must fit into its copy: there, acknowledgements take what is left.
-        let is_copy = probing || replica.is_some() || may_elicit && waiting && !urgent;
+        let is_copy = matches!(turn, Turn::Probe | Turn::Retransmission | Turn::Replica { .. });
         if self.data.received.wants_ack() && !is_copy {
-            let reserved = if may_elicit && wants { BESIDE_ACK } else { 0 };
+            let reserved = if matches!(turn, Turn::Ack { .. }) { 0 } else { BESIDE_ACK };
             self.write_ack(now, &mut draft, reserved);
         }
-        if may_elicit {
-            self.fill(now, &mut draft, probing, replica, ctx);
-        } else if let Some(key) = replica {
-            self.write_replica(now, &mut draft, key);
-        }
+        self.fill(now, &mut draft, turn, ctx);
+        let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
         if is_copy && self.data.received.wants_ack() && (draft.eliciting || ack_due) {
             self.write_ack(now, &mut draft, 0);
         }
@@ -217,6 +265,10 @@ impl Connection {
         }
         // RFC 9000, section 13.2.4: a PING now and then among packets that only acknowledge, so
         // that the peer's answer lets both sides forget.
+        let may_elicit = !matches!(
+            turn,
+            Turn::Ack { may_elicit: false } | Turn::Replica { beyond_window: true, .. }
+        );
         if may_elicit && !draft.eliciting && self.data.ledger.plain_run >= PING_EVERY {
             draft.write_ping();
         }

@@ -1,12 +1,13 @@
 //! One packet: its header, the frames that it carries, in the order of docs/architecture.md, its
 //! protection (RFC 9001, section 5), and its entry in the books.
 
+use super::Turn;
 use crate::connection::spaces::SpaceId;
 use crate::connection::{Connection, Context};
 use crate::crypto::TAG_LEN;
 use crate::ledger::{Carried, Content, Fate, PacketKind, SentPacket, Token};
 use crate::observer;
-use crate::streams::StreamRange;
+use crate::streams::{StreamRange, Streams};
 use crate::wire::{
     Writer, max_len, new_token_len, packet_number_len, put_handshake_done, put_new_connection_id,
     put_new_token, put_packet_number, put_ping, put_retire_connection_id, put_short_header,
@@ -14,7 +15,7 @@ use crate::wire::{
 };
 use congestion::RateStamp;
 use rand_chacha::rand_core::Rng;
-use recovery::{CopyKind, UnitKey};
+use recovery::{CopyKind, Fit, UnitKey, Written};
 use units::{Ecn, PacketNumber, Timestamp};
 
 /// Exponent of the delay field in our ACK frames (the default of RFC 9000, section 18.2).
@@ -197,10 +198,7 @@ impl Connection {
             }
         }
         if built.eliciting && id == SpaceId::Data {
-            match built.kind.copy() {
-                Some(kind) => self.recovery.on_copy_bytes(kind, size as u16),
-                None => self.recovery.on_first_transmission(size as u16),
-            }
+            self.recovery.sent(size as u16, built.kind.copy());
         }
         if built.eliciting && !self.eliciting_since_received {
             self.eliciting_since_received = true;
@@ -236,49 +234,41 @@ impl Connection {
         self.scratch = tokens;
     }
 
-    /// Writes frames in the order of the house.
+    /// Writes the frames of a packet.
     pub(super) fn fill(
         &mut self,
         now: Timestamp,
         draft: &mut Draft<'_>,
-        probing: bool,
-        replica: Option<UnitKey>,
+        turn: Turn,
         ctx: &mut Context<'_>,
     ) {
-        if probing {
-            draft.alone = true;
-            self.write_probe(now, draft);
-            return;
+        match turn {
+            Turn::Ack { .. } => return,
+            Turn::Probe => return self.write_probe(now, draft),
+            Turn::Control => self.write_control(draft, ctx),
+            Turn::Replica { key, beyond_window } => {
+                if self.write_replica(now, draft, key) == Written::Copy || beyond_window {
+                    return;
+                }
+            }
+            Turn::Retransmission | Turn::Data => {}
         }
-        if self.has_control() {
-            self.write_control(draft, ctx);
-        }
-        // Each turn ends a unit or the loop.
+        // Each pass ends a unit or the loop.
         while let Some(key) = self.recovery.next_waiting() {
             if draft.eliciting {
                 // Control frames leave in a packet of their own: a copy carries no other content.
                 return;
             }
             match self.write_unit(now, draft, key, CopyKind::Retransmission) {
-                UnitWritten::Over => {}
-                UnitWritten::Copy | UnitWritten::NoRoom => return,
+                Written::Over => {}
+                Written::Copy | Written::NoRoom => return,
             }
-        }
-        if let Some(key) = replica
-            && self.write_replica(now, draft, key) == UnitWritten::Copy
-        {
-            return;
         }
         self.write_new_data(draft);
     }
 
     /// Two copies of a unit never leave in one batch: they would be lost together.
-    pub(super) fn write_replica(
-        &mut self,
-        now: Timestamp,
-        draft: &mut Draft<'_>,
-        key: UnitKey,
-    ) -> UnitWritten {
+    fn write_replica(&mut self, now: Timestamp, draft: &mut Draft<'_>, key: UnitKey) -> Written {
         draft.alone = true;
         self.write_unit(now, draft, key, CopyKind::Replica)
     }
@@ -292,105 +282,51 @@ impl Connection {
 
     /// Writes a STREAM frame that is known to fit.
     #[inline]
-    fn write_range(&mut self, draft: &mut Draft<'_>, range: &StreamRange) -> bool {
-        let len = usize::from(range.len);
-        put_stream_header(&mut draft.w, range.id, range.offset, Some(len), range.fin);
-        if !self.streams.copy(range, draft.w.reserve(len)) {
-            return false;
-        }
-        draft.eliciting = true;
-        if draft.content.is_nothing() {
-            draft.content = Content::stream(*range);
-        } else {
-            self.scratch.push(Token::Stream(*range));
-        }
-        true
+    fn write_range(&mut self, draft: &mut Draft<'_>, range: &StreamRange) {
+        put_range(&self.streams, &mut self.scratch, draft, range);
     }
 
-    /// Writes what is still missing of a unit. Of a retransmission, what does not fit becomes a unit of
-    /// its own.
+    /// Writes a copy of what is missing of a unit.
     fn write_unit(
         &mut self,
         now: Timestamp,
         draft: &mut Draft<'_>,
         key: UnitKey,
         kind: CopyKind,
-    ) -> UnitWritten {
-        let mut content = core::mem::take(&mut self.contents[key.index()]);
-        let mut missing = core::mem::take(&mut self.missing);
-        missing.clear();
-        for range in &content {
-            self.streams.unacked(range, &mut missing);
-        }
-        if missing.is_empty() {
-            if content.iter().any(|range| self.streams.is_reset(range)) {
-                self.recovery.on_abandoned(now, key);
-            } else {
-                self.recovery.on_finished(now, key, None);
+    ) -> Written {
+        let Self { recovery, streams, scratch, .. } = self;
+        let written = recovery.copy(now, key, kind, streams, |range| {
+            let fit = fitting(range, draft.w.remaining());
+            match &fit {
+                Fit::Whole => put_range(streams, scratch, draft, range),
+                Fit::Part(head, _) => put_range(streams, scratch, draft, head),
+                Fit::None => {}
             }
-            content.clear();
-            self.contents[key.index()] = content;
-            self.missing = missing;
-            return UnitWritten::Over;
+            fit
+        });
+        if written == Written::Copy {
+            draft.kind = PacketKind::Copy(kind);
+            draft.unit = Some(key);
         }
-        content.clear();
-        let mut kept = content;
-        let mut rest = Vec::new();
-        for range in missing.drain(..) {
-            let fit =
-                if rest.is_empty() { fitting(&range, draft.w.remaining()) } else { Fit::None };
-            match fit {
-                Fit::Whole => kept.push(range),
-                Fit::Part(len) => {
-                    let (head, tail) = split_range(&range, len);
-                    kept.push(head);
-                    rest.push(tail);
-                }
-                Fit::None => {
-                    rest.push(range);
-                    continue;
-                }
-            }
-            if let Some(range) = kept.last() {
-                self.write_range(draft, range);
-            }
-        }
-        self.missing = missing;
-        if kept.is_empty() || kind != CopyKind::Retransmission {
-            // Other copies of the rest may be outstanding under this key: it stays one unit, and
-            // this copy carries a part of it, or nothing yet.
-            kept.append(&mut rest);
-        } else if !rest.is_empty() {
-            let bytes = rest.iter().map(|range| u32::from(range.len)).sum();
-            if let Some(other) = self.recovery.split(key, bytes) {
-                self.set_content(other, rest);
-            }
-        }
-        self.contents[key.index()] = kept;
-        if !draft.eliciting {
-            return UnitWritten::NoRoom;
-        }
-        draft.kind = PacketKind::Copy(kind);
-        draft.unit = Some(key);
-        self.recovery.on_copy_sent(now, key, kind);
-        UnitWritten::Copy
+        written
     }
 
     /// RFC 9002, section 6.2.4: a probe carries the oldest unfinished unit, else the oldest
     /// unacknowledged data, else new data, else a PING.
     fn write_probe(&mut self, now: Timestamp, draft: &mut Draft<'_>) {
+        draft.alone = true;
         if self.data.crypto_send.is_due() || self.handshake_done_due {
             self.write_transport_control(draft);
         }
         while !draft.eliciting
             && let Some(key) = self.recovery.oldest()
-            && self.write_unit(now, draft, key, CopyKind::Probe) == UnitWritten::Over
+            && self.write_unit(now, draft, key, CopyKind::Probe) == Written::Over
         {}
         if !draft.eliciting {
             let room = draft.w.remaining().saturating_sub(MIN_STREAM_ROOM);
             if let Some(range) = self.streams.oldest_unacked(room) {
                 if let Some(oldest) = self.data.ledger.oldest_eliciting() {
-                    self.recovery.on_probed(now, oldest.time_sent);
+                    self.recovery.probed(now, oldest.time_sent);
                 }
                 draft.kind = PacketKind::Copy(CopyKind::Probe);
                 self.write_range(draft, &range);
@@ -462,37 +398,39 @@ impl Connection {
     }
 }
 
-/// What became of a unit that was to be written.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum UnitWritten {
-    /// A copy of it, or of a part of it, is in the packet.
-    Copy,
-    /// The packet has no room for any of it; the unit waits on.
-    NoRoom,
-    /// Nothing of it is missing any more: it is over.
-    Over,
-}
-
-enum Fit {
-    Whole,
-    Part(u16),
-    None,
-}
-
-/// How much of a range fits into `room` bytes, frame header included.
-fn fitting(range: &StreamRange, room: usize) -> Fit {
-    let header = stream_header_len(range.id, range.offset, Some(usize::from(range.len)));
-    match room.checked_sub(header) {
-        Some(room) if room >= usize::from(range.len) => Fit::Whole,
-        Some(room) if room >= MIN_STREAM_ROOM => Fit::Part(room as u16),
-        _ => Fit::None,
+/// Writes a STREAM frame that is known to fit.
+#[inline]
+fn put_range(
+    streams: &Streams,
+    scratch: &mut Vec<Token>,
+    draft: &mut Draft<'_>,
+    range: &StreamRange,
+) {
+    let len = usize::from(range.len);
+    put_stream_header(&mut draft.w, range.id, range.offset, Some(len), range.fin);
+    if !streams.copy(range, draft.w.reserve(len)) {
+        return;
+    }
+    draft.eliciting = true;
+    if draft.content.is_nothing() {
+        draft.content = Content::stream(*range);
+    } else {
+        scratch.push(Token::Stream(*range));
     }
 }
 
-/// The first `len` bytes of a range, and the rest, which keeps the FIN.
-fn split_range(range: &StreamRange, len: u16) -> (StreamRange, StreamRange) {
-    let head = StreamRange { len, fin: false, ..*range };
-    let tail =
-        StreamRange { offset: range.offset + u64::from(len), len: range.len - len, ..*range };
-    (head, tail)
+/// How much of a range fits into `room` bytes, frame header included. A part is the first bytes; the
+/// rest keeps the FIN.
+fn fitting(range: &StreamRange, room: usize) -> Fit<StreamRange> {
+    let header = stream_header_len(range.id, range.offset, Some(usize::from(range.len)));
+    match room.checked_sub(header) {
+        Some(room) if room >= usize::from(range.len) => Fit::Whole,
+        Some(room) if room >= MIN_STREAM_ROOM => {
+            let len = room as u16;
+            let head = StreamRange { len, fin: false, ..*range };
+            let offset = range.offset + u64::from(len);
+            Fit::Part(head, StreamRange { offset, len: range.len - len, ..*range })
+        }
+        _ => Fit::None,
+    }
 }

@@ -8,6 +8,7 @@ mod sending;
 
 use bytes::Bytes;
 use proptest::test_runner::{Config as ProptestConfig, RngSeed};
+use recovery::Content;
 
 use super::*;
 use crate::wire::{Frame, Frames, TransportError, TransportErrorCode, Writer};
@@ -99,7 +100,7 @@ fn send_all(streams: &mut Streams, room: usize) -> Vec<StreamRange> {
 
 fn unacked(streams: &Streams, range: &StreamRange) -> Vec<StreamRange> {
     let mut out = Vec::new();
-    streams.unacked(range, &mut out);
+    streams.missing(range, &mut out);
     out
 }
 

@@ -1,6 +1,7 @@
 //! Writing, scheduling, flow control, copies and acknowledgements.
 
 use super::*;
+use recovery::Content;
 
 fn write(streams: &mut Streams, id: StreamId, len: usize) {
     let written = streams.table.find(id).map(|slot| {

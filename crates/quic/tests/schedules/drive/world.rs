@@ -371,7 +371,7 @@ impl World {
     /// Packets that the server has given up for lost, and what of them it still has to repair.
     fn repairs(&mut self) -> (u64, usize) {
         let lost = self.shadow.lock().expect("one thread").counts.lost;
-        (lost, self.connection().map_or(0, |connection| connection.recovery().len()))
+        (lost, self.connection().map_or(0, |connection| connection.lost_units()))
     }
 
     /// Lets time pass, timer by timer: the server may not wake up for nothing, again and again.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::random::Random;
-use crate::{Arq, LossCorrelation, PathState, Recovery, Scheme, UnitTable};
-use ::units::Timestamp;
+use crate::{Arq, PathState, Recovery, Scheme, UnitTable};
+use units::Timestamp;
 
 const NOW: Timestamp = Timestamp::from_millis(1);
 
@@ -67,16 +67,10 @@ fn converged(queue: usize, loss: f64) -> (f64, u32, u32) {
     let options = Options { queue, ..Options::paper(Reading::Extra) };
     let (mut adapter, mut random) = (TestAndVerify::new(options), Random::new(11));
     let units = UnitTable::default();
-    let correlation = LossCorrelation::default();
-    let view = View {
-        path: PathState::default(),
-        units: &units,
-        longest_burst: 0,
-        correlation: &correlation,
-        player_slack: None,
-    };
-    let mut source = Recovery::new(Arq::scheme(), None, NOW);
-    let unit = source.open(NOW, NOW, 1);
+    let view =
+        View { path: PathState::default(), units: &units, longest_burst: 0, correlation: None };
+    let mut source = Recovery::<()>::new(Arq::scheme(), None, NOW);
+    let unit = source.opened(NOW, NOW, 1);
     let (mut sum, mut least, mut most) = (0, u32::MAX, 0);
     for turn in 0..21_000 {
         let r = adapter.level(unit, 1, &view);
@@ -110,12 +104,12 @@ fn under_independent_loss_the_mean_of_r_is_that_of_the_rule() {
     assert!((2.8..3.8).contains(&mean) && most <= 10, "{mean} {most}");
 }
 
-fn recovery(options: Options) -> Recovery {
+fn recovery(options: Options) -> Recovery<()> {
     let adapter = Box::new(TestAndVerify::new(options));
-    Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, NOW)
+    Recovery::<()>::new(Scheme { adapter, ..Arq::scheme() }, None, NOW)
 }
 
-fn told(r: &Recovery, wanted: &str) -> f64 {
+fn told(r: &Recovery<()>, wanted: &str) -> f64 {
     let mut found = f64::NAN;
     r.explain(&mut |name, value| {
         if name == wanted {
@@ -126,21 +120,21 @@ fn told(r: &Recovery, wanted: &str) -> f64 {
 }
 
 /// Rounds of a retransmission and two replicas, of which these arrive; then the unit is over.
-fn one_round(r: &mut Recovery, arrived: [bool; 3]) {
+fn one_round(r: &mut Recovery<()>, arrived: [bool; 3]) {
     use CopyKind::{Replica, Retransmission};
-    let key = r.open(NOW, NOW, 1);
+    let key = r.opened(NOW, NOW, 1);
     let kinds = [Retransmission, Replica, Replica];
-    kinds.iter().for_each(|&kind| r.on_copy_sent(NOW, key, kind));
+    kinds.iter().for_each(|&kind| r.copy_sent(NOW, key, kind));
     for (kind, arrived) in kinds.into_iter().zip(arrived) {
         if arrived {
-            r.on_copy_acked(NOW, key, kind, NOW);
-            r.on_finished(NOW, key, None);
+            r.copy_acked(NOW, key, kind, NOW);
+            r.finish(NOW, key, None);
         } else {
-            r.on_copy_lost(NOW, key, kind);
+            r.copy_lost(NOW, key, kind);
         }
     }
-    r.on_ack_taken();
-    r.on_abandoned(NOW, key);
+    r.counted();
+    r.abandon(NOW, key);
 }
 
 #[test]
@@ -164,8 +158,8 @@ fn which_fates_the_bitmap_holds_differs_between_readings_and_between_paper_and_c
     // … and after a round that is wholly lost, whose last loss the code passes over.
     for (options, fates) in [(paper(Extra), 2), (paper(Copies), 3), (code(Extra), 2)] {
         let mut adapter = TestAndVerify::new(options);
-        let mut source = Recovery::new(Arq::scheme(), None, NOW);
-        let unit = source.open(NOW, NOW, 1);
+        let mut source = Recovery::<()>::new(Arq::scheme(), None, NOW);
+        let unit = source.opened(NOW, NOW, 1);
         let kinds = [CopyKind::Retransmission, CopyKind::Replica, CopyKind::Replica];
         for kind in kinds {
             adapter.on_event(&RecoveryEvent::CopySent { now: NOW, unit, kind, round: 1 });
@@ -181,17 +175,17 @@ fn which_fates_the_bitmap_holds_differs_between_readings_and_between_paper_and_c
 fn probes_are_no_copies_of_a_round() {
     for options in [Options::paper(Reading::Copies), Options::code(Reading::Copies)] {
         let mut r = recovery(options);
-        let key = r.open(NOW, NOW, 1);
-        r.on_copy_sent(NOW, key, CopyKind::Retransmission);
-        r.on_copy_sent(NOW, key, CopyKind::Probe);
-        r.on_copy_lost(NOW, key, CopyKind::Probe);
+        let key = r.opened(NOW, NOW, 1);
+        r.copy_sent(NOW, key, CopyKind::Retransmission);
+        r.copy_sent(NOW, key, CopyKind::Probe);
+        r.copy_lost(NOW, key, CopyKind::Probe);
         assert_eq!(told(&r, "p_r"), 0.0, "{options:?}");
     }
 }
 
 /// Levels of the rounds of one unit that loses all its copies, replicas sent as wanted.
 fn levels(options: Options, rounds: u32) -> Vec<u32> {
-    let mut r = Recovery::new(
+    let mut r = Recovery::<()>::new(
         Scheme {
             adapter: Box::new(TestAndVerify::new(options)),
             ..crate::fixed::or3(Reading::Extra)
@@ -199,17 +193,17 @@ fn levels(options: Options, rounds: u32) -> Vec<u32> {
         None,
         NOW,
     );
-    let key = r.open(NOW, NOW, 1);
+    let key = r.opened(NOW, NOW, 1);
     let mut levels = Vec::new();
     for _ in 0..rounds {
-        r.on_copy_sent(NOW, key, CopyKind::Retransmission);
+        r.copy_sent(NOW, key, CopyKind::Retransmission);
         let mut level = 0;
-        while r.poll_replica(NOW, &crate::SendOpportunity { off_mode: true }).is_some() {
-            r.on_copy_sent(NOW, key, CopyKind::Replica);
+        while r.next_replica(NOW, &crate::SendOpportunity { off_mode: true }).is_some() {
+            r.copy_sent(NOW, key, CopyKind::Replica);
             level += 1;
         }
         (0..=level).for_each(|_| {
-            r.on_copy_lost(NOW, key, CopyKind::Replica);
+            r.copy_lost(NOW, key, CopyKind::Replica);
         });
         levels.push(level);
     }

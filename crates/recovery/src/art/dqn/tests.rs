@@ -3,8 +3,8 @@ use super::train::{Learner, Options, Phase};
 use super::*;
 use crate::random::Random;
 use crate::{Arq, CopyKind, PathState, Recovery, Scheme};
-use ::units::Timestamp;
 use std::sync::Mutex;
+use units::Timestamp;
 
 fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -33,7 +33,7 @@ fn by_round() -> Arc<Network> {
     Arc::new(network)
 }
 
-fn told(r: &Recovery, wanted: &str) -> f64 {
+fn told(r: &Recovery<()>, wanted: &str) -> f64 {
     let mut found = f64::NAN;
     r.explain(&mut |name, value| {
         if name == wanted {
@@ -54,24 +54,24 @@ fn values_are_scaled_to_about_one_and_stay_finite() {
 #[test]
 fn r_is_decided_per_interval_and_round_and_is_1_before() {
     let adapter = Box::new(adapter(by_round(), Reading::Extra));
-    let mut r = Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
-    let lose = |r: &mut Recovery, rounds: u32| {
-        let key = r.open(at(1), at(0), 1);
+    let mut r = Recovery::<()>::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
+    let lose = |r: &mut Recovery<()>, rounds: u32| {
+        let key = r.opened(at(1), at(0), 1);
         for _ in 0..rounds {
-            r.on_copy_sent(at(1), key, CopyKind::Retransmission);
-            r.on_copy_lost(at(1), key, CopyKind::Retransmission);
+            r.copy_sent(at(1), key, CopyKind::Retransmission);
+            r.copy_lost(at(1), key, CopyKind::Retransmission);
         }
-        r.on_abandoned(at(1), key);
+        r.abandon(at(1), key);
     };
     lose(&mut r, 1);
     assert_eq!(told(&r, "r_1"), 0.0, "undecided");
-    assert!(r.on_tick(at(50), path(10)));
+    assert!(r.decided(at(50), path(10)));
     lose(&mut r, 4);
     // Round n is worth n/20: 0.05 and 0.10 are less than 0.11, and 0.15 is more.
     assert_eq!(["r_1", "r_2", "r_3"].map(|name| told(&r, name)), [2.0, 2.0, 7.0]);
     assert!((told(&r, "min_rtt") - 11_f64.ln() / 1_001_f64.ln()).abs() < 1e-6);
     assert!((told(&r, "in_flight") - told(&r, "min_rtt")).abs() < 1e-6, "10 packets");
-    assert!(r.on_tick(at(100), path(10)));
+    assert!(r.decided(at(100), path(10)));
     assert_eq!(told(&r, "r_3"), 0.0, "undecided again");
 }
 
@@ -86,21 +86,21 @@ fn train(seed: u64, turns: u32) -> Learner {
         ..Options::default()
     };
     let learner = Arc::new(Mutex::new(Learner::new(options, seed).expect("good sizes")));
-    let mut r = Recovery::new(train::scheme(learner.clone(), Reading::Extra, 1), None, at(0));
+    let mut r = Recovery::<()>::new(train::scheme(learner.clone(), Reading::Extra, 1), None, at(0));
     let mut now = 0;
     for turn in 0..turns {
         let long = turn % 2 == 1;
         now += 2_000;
-        assert!(r.on_tick(at(now), path(if long { 200 } else { 10 })));
-        let key = r.open(at(now), at(now), 1);
-        r.on_copy_sent(at(now), key, CopyKind::Retransmission);
+        assert!(r.decided(at(now), path(if long { 200 } else { 10 })));
+        let key = r.opened(at(now), at(now), 1);
+        r.copy_sent(at(now), key, CopyKind::Retransmission);
         let r_1 = told(&r, "r_1");
         if long && r_1 < 4.0 {
-            r.on_copy_lost(at(now), key, CopyKind::Retransmission);
-            r.on_abandoned(at(now), key);
+            r.copy_lost(at(now), key, CopyKind::Retransmission);
+            r.abandon(at(now), key);
         } else {
-            r.on_finished(at(now), key, None);
-            r.on_ack_taken();
+            r.finish(at(now), key, None);
+            r.counted();
         }
     }
     drop(r);
@@ -113,13 +113,13 @@ fn training_finds_the_redundancy_that_each_state_asks_for() {
     assert_eq!(learner.steps(), 6_000 - 31);
     let network = Network::from_bytes(&learner.network().to_bytes("")).expect("its own file");
     let adapter = Box::new(adapter(Arc::new(network), Reading::Copies));
-    let mut r = Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
+    let mut r = Recovery::<()>::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
     for (now, rtt, expected) in [(2_000, 10, 1.0), (4_000, 200, 4.0)] {
-        assert!(r.on_tick(at(now), path(rtt)));
-        let key = r.open(at(now), at(now), 1);
-        r.on_copy_sent(at(now), key, CopyKind::Retransmission);
+        assert!(r.decided(at(now), path(rtt)));
+        let key = r.opened(at(now), at(now), 1);
+        r.copy_sent(at(now), key, CopyKind::Retransmission);
         assert_eq!(told(&r, "r_1"), expected, "round trips of {rtt} ms");
-        r.on_abandoned(at(now), key);
+        r.abandon(at(now), key);
     }
 }
 
@@ -141,18 +141,19 @@ fn episodes_that_were_recorded_by_chance_teach_as_well() {
     let mut now = 0;
     // Single copies arrive every other time, more copies always.
     let mut episode = |turns: u32| {
-        let mut r = Recovery::new(train::scheme(learner.clone(), Reading::Extra, 1), None, at(0));
+        let mut r =
+            Recovery::<()>::new(train::scheme(learner.clone(), Reading::Extra, 1), None, at(0));
         for turn in 0..turns {
             now += 2_000;
-            assert!(r.on_tick(at(now), path(10)));
-            let key = r.open(at(now), at(now), 1);
-            r.on_copy_sent(at(now), key, CopyKind::Retransmission);
+            assert!(r.decided(at(now), path(10)));
+            let key = r.opened(at(now), at(now), 1);
+            r.copy_sent(at(now), key, CopyKind::Retransmission);
             if told(&r, "r_1") == 1.0 && turn % 2 == 0 {
-                r.on_copy_lost(at(now), key, CopyKind::Retransmission);
-                r.on_abandoned(at(now), key);
+                r.copy_lost(at(now), key, CopyKind::Retransmission);
+                r.abandon(at(now), key);
             } else {
-                r.on_finished(at(now), key, None);
-                r.on_ack_taken();
+                r.finish(at(now), key, None);
+                r.counted();
             }
         }
     };
@@ -198,13 +199,13 @@ fn a_lost_round_is_followed_by_the_next_and_an_arrival_by_a_first() {
     }
     let notes = Notes::default();
     let adapter = Box::new(Decider::new(notes.clone(), Reading::Extra));
-    let mut r = Recovery::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
-    r.on_tick(at(50), path(10));
-    let key = r.open(at(51), at(50), 1);
-    r.on_copy_sent(at(51), key, CopyKind::Retransmission);
-    r.on_copy_lost(at(60), key, CopyKind::Retransmission);
-    r.on_copy_sent(at(61), key, CopyKind::Retransmission);
-    r.on_finished(at(70), key, None);
+    let mut r = Recovery::<()>::new(Scheme { adapter, ..Arq::scheme() }, None, at(0));
+    r.decided(at(50), path(10));
+    let key = r.opened(at(51), at(50), 1);
+    r.copy_sent(at(51), key, CopyKind::Retransmission);
+    r.copy_lost(at(60), key, CopyKind::Retransmission);
+    r.copy_sent(at(61), key, CopyKind::Retransmission);
+    r.finish(at(70), key, None);
     let notes = notes.0.lock().expect("not poisoned");
     let round = |input: &Input| (input[6] * 20.0).round();
     let found: Vec<_> = notes

@@ -1,6 +1,6 @@
 use super::*;
-use crate::{Arq, CopyKind, LossCorrelation, Recovery, Scheme};
-use ::units::Rate;
+use crate::{Arq, CopyKind, Recovery, Scheme};
+use units::Rate;
 
 const START: Timestamp = Timestamp::from_millis(100);
 const RTT: Duration = Duration::from_millis(60);
@@ -22,17 +22,17 @@ fn path() -> PathState {
 
 /// Gives `see` a view of this path with a longest burst of so many packets.
 fn viewing<T>(path: PathState, longest_burst: u32, see: impl FnOnce(&View<'_>) -> T) -> T {
-    let (units, correlation) = (UnitTable::default(), LossCorrelation::default());
-    see(&View { path, units: &units, longest_burst, correlation: &correlation, player_slack: None })
+    let units = UnitTable::default();
+    see(&View { path, units: &units, longest_burst, correlation: None })
 }
 
 fn keys(count: usize) -> Vec<UnitKey> {
-    let mut source = Recovery::new(Arq::scheme(), None, START);
-    (0..count).map(|_| source.open(START, START, 1)).collect()
+    let mut source = Recovery::<()>::new(Arq::scheme(), None, START);
+    (0..count).map(|_| source.opened(START, START, 1)).collect()
 }
 
 fn unit() -> LostUnit {
-    LostUnit::new(START, START, 1)
+    LostUnit::new(START, START, 1, None)
 }
 
 fn plan(replicas: &mut Replicas, key: UnitKey, level: u32, burst: u32) {
@@ -189,32 +189,32 @@ fn a_new_round_starts_afresh() {
         scheduler: Box::new(Replicas::new(ESCAPE, 3)),
         ..crate::fixed::or3_code(crate::fixed::Reading::Extra)
     };
-    let mut r = Recovery::new(scheme, None, Timestamp::ZERO);
-    r.on_tick(Timestamp::from_millis(1), path());
-    (0..30).for_each(|number| r.on_packet_lost(START, number, Timestamp::ZERO));
-    let key = r.open(START, Timestamp::ZERO, 1);
-    r.on_copy_sent(START, key, CopyKind::Retransmission);
+    let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
+    r.decided(Timestamp::from_millis(1), path());
+    (0..30).for_each(|number| r.packet_lost(START, number, Timestamp::ZERO));
+    let key = r.opened(START, Timestamp::ZERO, 1);
+    r.copy_sent(START, key, CopyKind::Retransmission);
     let at = SendOpportunity { off_mode: false };
     let due = r.next_timeout().expect("three replicas");
-    assert_eq!(r.poll_replica(due, &at), Some(key));
-    r.on_copy_sent(due, key, CopyKind::Replica);
+    assert_eq!(r.next_replica(due, &at), Some(key));
+    r.copy_sent(due, key, CopyKind::Replica);
     assert!(r.next_timeout().is_some_and(|next| next >= due));
     // Both are lost before the other two replicas left: they never do.
-    r.on_copy_lost(due, key, CopyKind::Retransmission);
-    assert!(r.on_copy_lost(due, key, CopyKind::Replica));
+    r.copy_lost(due, key, CopyKind::Retransmission);
+    assert!(r.copy_lost(due, key, CopyKind::Replica));
     assert_eq!(r.next_timeout(), None);
     let later = START + RTT * 3;
-    assert_eq!(r.poll_replica(later, &at), None);
-    r.on_copy_sent(later, key, CopyKind::Retransmission);
+    assert_eq!(r.next_replica(later, &at), None);
+    r.copy_sent(later, key, CopyKind::Retransmission);
     let mut sent = 0;
     while let Some(due) = r.next_timeout() {
         assert!(due >= later);
-        assert_eq!(r.poll_replica(due, &at), Some(key));
-        r.on_copy_sent(due, key, CopyKind::Replica);
+        assert_eq!(r.next_replica(due, &at), Some(key));
+        r.copy_sent(due, key, CopyKind::Replica);
         sent += 1;
     }
     assert_eq!(sent, 3);
-    r.on_finished(later, key, None);
+    r.finish(later, key, None);
     assert!(r.is_empty());
 }
 

@@ -1,6 +1,7 @@
 use super::super::tests::{at, interval, ms, path, told, with_view};
 use super::*;
-use crate::{Arq, Arrival, CopyKind, PathState, Recovery};
+use crate::recovery::arrival;
+use crate::{Arq, CopyKind, PathState, Recovery};
 
 #[test]
 fn options_out_of_range_are_refused_by_name() {
@@ -21,8 +22,8 @@ fn options_out_of_range_are_refused_by_name() {
 
 #[test]
 fn no_replicas_beyond_round_1() {
-    let mut recovery = Recovery::new(Arq::scheme(), None, at(0));
-    let key = recovery.open(at(1), at(0), 1);
+    let mut recovery = Recovery::<()>::new(Arq::scheme(), None, at(0));
+    let key = recovery.opened(at(1), at(0), 1);
     let mut adapter = UtilityAdapter { level: 3, ..UtilityAdapter::new(free(), 1) };
     with_view(path(), |view| {
         assert_eq!([1, 2, 3].map(|round| adapter.level(key, round, view)), [3, 0, 0]);
@@ -231,23 +232,23 @@ fn intervals_that_measure_nothing_change_nothing() {
 fn interval_with(again: usize) -> f64 {
     let adapter = UtilityAdapter::new(free(), 1);
     let scheme = crate::Scheme { adapter: Box::new(adapter), ..Arq::scheme() };
-    let mut r = Recovery::new(scheme, None, at(0));
-    r.on_tick(at(0), path());
+    let mut r = Recovery::<()>::new(scheme, None, at(0));
+    r.decided(at(0), path());
     for n in 0..10 {
-        r.on_first_transmission(1_000);
-        let key = r.open(at(60), at(0), 1_000);
-        r.on_copy_sent(at(60), key, CopyKind::Retransmission);
+        r.sent(1_000, None);
+        let key = r.opened(at(60), at(0), 1_000);
+        r.copy_sent(at(60), key, CopyKind::Retransmission);
         let mut sent = at(60);
         if n < again {
             sent = at(130);
-            assert!(r.on_copy_lost(sent, key, CopyKind::Retransmission));
-            r.on_copy_sent(sent, key, CopyKind::Retransmission);
+            assert!(r.copy_lost(sent, key, CopyKind::Retransmission));
+            r.copy_sent(sent, key, CopyKind::Retransmission);
         }
-        let by = Arrival { sent, copy: Some(CopyKind::Retransmission) };
-        r.on_finished(at(190), key, Some(by));
-        r.on_ack_taken();
+        let by = arrival(sent, CopyKind::Retransmission);
+        r.finish(at(190), key, by);
+        r.counted();
     }
-    assert!(!r.on_tick(at(10), path()) && r.on_tick(at(10_000), path()));
+    assert!(!r.decided(at(10), path()) && r.decided(at(10_000), path()));
     let mut told = 0.0;
     r.explain(&mut |name, value| told += if name == "utility" { value } else { 0.0 });
     told
@@ -265,9 +266,9 @@ fn a_decision_interval_is_as_long_as_the_options_say() {
     for (interval_rtts, before) in [(2, 99), (20, 999)] {
         let adapter = UtilityAdapter::new(Options { interval_rtts, ..free() }, 1);
         let scheme = crate::Scheme { adapter: Box::new(adapter), ..Arq::scheme() };
-        let mut r = Recovery::new(scheme, None, at(0));
+        let mut r = Recovery::<()>::new(scheme, None, at(0));
         let path = PathState { smoothed_rtt: ms(50), ..path() };
-        assert!(!r.on_tick(at(before), path) && r.on_tick(at(before + 1), path));
+        assert!(!r.decided(at(before), path) && r.decided(at(before + 1), path));
     }
     let refused = Options { interval_rtts: 0, ..Options::default() }.checked();
     assert!(refused.is_err_and(|e| e.key == "interval_rtts"));

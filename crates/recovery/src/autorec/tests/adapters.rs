@@ -50,8 +50,8 @@ fn the_level_is_the_least_that_is_asked_and_allowed_and_0_after_an_interval_with
 
 #[test]
 fn no_replicas_beyond_round_1() {
-    let mut recovery = crate::Recovery::new(crate::Arq::scheme(), None, at(0));
-    let key = recovery.open(at(1), at(0), 1);
+    let mut recovery = crate::Recovery::<()>::new(crate::Arq::scheme(), None, at(0));
+    let key = recovery.opened(at(1), at(0), 1);
     let mut adapters: [Box<dyn RedundancyAdapter>; 2] =
         [Box::new(formula(0, 0.2, 0.2)), Box::new(FixedLife::new(4).expect("in range"))];
     with_view(path(), |view| {

@@ -1,5 +1,6 @@
 use super::*;
-use crate::{Arrival, CopyKind, LostUnit, Recovery, RecoveryEvent, SendOpportunity, UnitKey};
+use crate::recovery::arrival;
+use crate::{Acked, CopyKind, LostUnit, Recovery, RecoveryEvent, SendOpportunity, UnitKey};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use std::collections::HashMap;
@@ -7,26 +8,26 @@ use std::collections::HashMap;
 const ON: SendOpportunity = SendOpportunity { off_mode: false };
 const OFF: SendOpportunity = SendOpportunity { off_mode: true };
 
-fn fixed_at(level: u32, occasions: Occasions) -> Recovery {
+fn fixed_at(level: u32, occasions: Occasions) -> Recovery<()> {
     let scheme = fixed(FixedLife::new(level).expect("in range"));
     let scheduler = Box::new(ReinjectionController::new(occasions));
-    let mut recovery = Recovery::new(Scheme { scheduler, ..scheme }, None, at(0));
+    let mut recovery = Recovery::<()>::new(Scheme { scheduler, ..scheme }, None, at(0));
     // No interval is over by this: the round-trip time stands in for T_unit.
-    assert!(!recovery.on_tick(at(0), path()));
+    assert!(!recovery.decided(at(0), path()));
     recovery
 }
 
 /// A unit whose loss was found and whose retransmission was sent at `now`.
-fn retransmitted(recovery: &mut Recovery, now: Timestamp) -> UnitKey {
-    let key = recovery.open(now, now - ms(60), 1_200);
-    recovery.on_copy_sent(now, key, CopyKind::Retransmission);
+fn retransmitted(recovery: &mut Recovery<()>, now: Timestamp) -> UnitKey {
+    let key = recovery.opened(now, now - ms(60), 1_200);
+    recovery.copy_sent(now, key, CopyKind::Retransmission);
     key
 }
 
 /// Sends the replica that is due, which has to be the unit's.
-fn reinject(recovery: &mut Recovery, now: Timestamp, at: &SendOpportunity, key: UnitKey) {
-    assert_eq!(recovery.poll_replica(now, at), Some(key), "at {now:?}");
-    recovery.on_copy_sent(now, key, CopyKind::Replica);
+fn reinject(recovery: &mut Recovery<()>, now: Timestamp, at: &SendOpportunity, key: UnitKey) {
+    assert_eq!(recovery.next_replica(now, at), Some(key), "at {now:?}");
+    recovery.copy_sent(now, key, CopyKind::Replica);
 }
 
 #[test]
@@ -35,23 +36,23 @@ fn two_replicas_then_none_and_after_the_last_is_lost_plain_retransmission() {
     let mut r = fixed_at(2, Occasions::default());
     let key = retransmitted(&mut r, at(100));
     assert_eq!(r.next_timeout(), Some(at(120)), "T_thres = 60 ms / 3");
-    assert_eq!(r.poll_replica(at(119), &ON), None);
+    assert_eq!(r.next_replica(at(119), &ON), None);
     reinject(&mut r, at(120), &ON, key);
     assert_eq!(r.next_timeout(), Some(at(140)));
     reinject(&mut r, at(140), &ON, key);
     // "Upon a third trigger, AutoRec skips reinjection of P4."
     assert_eq!(r.next_timeout(), None);
-    assert_eq!((r.poll_replica(at(160), &ON), r.poll_replica(at(160), &OFF)), (None, None));
-    assert!(!r.on_copy_lost(at(190), key, CopyKind::Retransmission));
-    assert!(!r.on_copy_lost(at(210), key, CopyKind::Replica));
-    assert!(r.on_copy_lost(at(230), key, CopyKind::Replica), "P4 is the one that is watched");
+    assert_eq!((r.next_replica(at(160), &ON), r.next_replica(at(160), &OFF)), (None, None));
+    assert!(!r.copy_lost(at(190), key, CopyKind::Retransmission));
+    assert!(!r.copy_lost(at(210), key, CopyKind::Replica));
+    assert!(r.copy_lost(at(230), key, CopyKind::Replica), "P4 is the one that is watched");
     assert_eq!(r.next_waiting(), Some(key));
-    r.on_copy_sent(at(230), key, CopyKind::Retransmission);
-    assert_eq!((r.next_timeout(), r.poll_replica(at(400), &OFF)), (None, None), "P5 is alone");
-    assert!(r.on_copy_lost(at(500), key, CopyKind::Retransmission));
-    r.on_copy_sent(at(500), key, CopyKind::Retransmission);
-    assert_eq!(r.poll_replica(at(900), &OFF), None);
-    assert_eq!((r.totals().replicas, r.totals().repeated), (2, 2));
+    r.copy_sent(at(230), key, CopyKind::Retransmission);
+    assert_eq!((r.next_timeout(), r.next_replica(at(400), &OFF)), (None, None), "P5 is alone");
+    assert!(r.copy_lost(at(500), key, CopyKind::Retransmission));
+    r.copy_sent(at(500), key, CopyKind::Retransmission);
+    assert_eq!(r.next_replica(at(900), &OFF), None);
+    assert_eq!((r.statistics().totals.replicas, r.statistics().totals.repeated), (2, 2));
 }
 
 #[test]
@@ -61,14 +62,14 @@ fn silence_then_off_mode_then_the_limit_then_an_acknowledgement() {
     let (t1, t2, t3, t5, t6) = (at(100), at(125), at(130), at(150), at(190));
     let key = retransmitted(&mut r, t1);
     reinject(&mut r, t2, &ON, key);
-    assert_eq!(r.poll_replica(at(129), &ON), None);
+    assert_eq!(r.next_replica(at(129), &ON), None);
     reinject(&mut r, t3, &OFF, key);
-    assert_eq!(r.poll_replica(t5, &OFF), None, "no more than the level");
-    r.on_copy_acked(t6, key, CopyKind::Replica, t2);
-    r.on_finished(t6, key, Some(Arrival { sent: t2, copy: Some(CopyKind::Replica) }));
-    r.on_ack_taken();
-    assert_eq!(r.poll_replica(t6, &OFF), None);
-    assert_eq!(r.latencies().max(), Some(t2 - t1));
+    assert_eq!(r.next_replica(t5, &OFF), None, "no more than the level");
+    r.copy_acked(t6, key, CopyKind::Replica, t2);
+    r.finish(t6, key, arrival(t2, CopyKind::Replica));
+    r.counted();
+    assert_eq!(r.next_replica(t6, &OFF), None);
+    assert_eq!(r.statistics().latencies.max(), Some(t2 - t1));
 }
 
 #[test]
@@ -79,7 +80,7 @@ fn what_was_sent_longest_ago_is_sent_first() {
     reinject(&mut r, at(111), &OFF, b);
     // c is the oldest sending now, and b is gone before its time.
     assert_eq!(r.next_timeout(), Some(at(128)));
-    r.on_finished(at(120), b, None);
+    r.finish(at(120), b, None);
     reinject(&mut r, at(128), &ON, c);
     reinject(&mut r, at(130), &ON, a);
     reinject(&mut r, at(148), &ON, c);
@@ -90,10 +91,10 @@ fn what_was_sent_longest_ago_is_sent_first() {
 fn a_probe_counts_as_a_sending() {
     let mut r = fixed_at(2, Occasions::default());
     let [a, b] = [100, 105].map(|n| retransmitted(&mut r, at(n)));
-    r.on_copy_sent(at(115), a, CopyKind::Probe);
+    r.copy_sent(at(115), a, CopyKind::Probe);
     assert_eq!(r.next_timeout(), Some(at(125)));
     reinject(&mut r, at(125), &ON, b);
-    assert_eq!(r.poll_replica(at(134), &ON), None);
+    assert_eq!(r.next_replica(at(134), &ON), None);
     reinject(&mut r, at(135), &ON, a);
 }
 
@@ -101,34 +102,34 @@ fn a_probe_counts_as_a_sending() {
 fn occasions_can_be_taken_away() {
     let mut calm = fixed_at(3, Occasions { off_mode: true, opportunistic: false });
     let key = retransmitted(&mut calm, at(100));
-    assert_eq!((calm.next_timeout(), calm.poll_replica(at(500), &ON)), (None, None));
+    assert_eq!((calm.next_timeout(), calm.next_replica(at(500), &ON)), (None, None));
     (0..3).for_each(|_| reinject(&mut calm, at(500), &OFF, key));
-    assert_eq!(calm.poll_replica(at(500), &OFF), None);
+    assert_eq!(calm.next_replica(at(500), &OFF), None);
 
     let mut spaced = fixed_at(3, Occasions { off_mode: false, opportunistic: true });
     let key = retransmitted(&mut spaced, at(100));
-    assert_eq!(spaced.poll_replica(at(114), &OFF), None);
+    assert_eq!(spaced.next_replica(at(114), &OFF), None);
     [115, 130, 145].into_iter().for_each(|n| reinject(&mut spaced, at(n), &OFF, key));
-    assert_eq!(spaced.poll_replica(at(500), &OFF), None);
+    assert_eq!(spaced.next_replica(at(500), &OFF), None);
 }
 
 /// Ends an interval with this loss, in percent.
-fn end_interval(recovery: &mut Recovery, now: Timestamp, lost: u64) {
-    (lost..100).for_each(|_| recovery.on_packet_acked(now, now, 1_200, false, false));
-    (0..lost).for_each(|n| recovery.on_packet_lost(now, n, now));
-    assert!(recovery.on_tick(now, path()));
+fn end_interval(recovery: &mut Recovery<()>, now: Timestamp, lost: u64) {
+    (lost..100).for_each(|_| recovery.packet_acked(now, now, 1_200, false, Acked::InTime));
+    (0..lost).for_each(|n| recovery.packet_lost(now, n, now));
+    assert!(recovery.decided(now, path()));
 }
 
 /// AutoRec at 5 % loss with four replicas and a T_unit of 60 ms, after the interval that ended at
 /// 1 s.
-fn autorec_at_level_4() -> Recovery {
+fn autorec_at_level_4() -> Recovery<()> {
     let tolerances = Tolerances { latency: ms(0), cost: 0.2, goodput: 0.2 };
-    let mut r = Recovery::new(scheme(tolerances), None, at(0));
+    let mut r = Recovery::<()>::new(scheme(tolerances), None, at(0));
     assert_eq!(r.scheme(), "autorec");
     let known = retransmitted(&mut r, at(500));
-    assert_eq!(r.poll_replica(at(900), &OFF), None, "nothing is decided before the first interval");
-    r.on_finished(at(900), known, None);
-    r.on_ack_taken();
+    assert_eq!(r.next_replica(at(900), &OFF), None, "nothing is decided before the first interval");
+    r.finish(at(900), known, None);
+    r.counted();
     end_interval(&mut r, at(1_000), 5);
     r
 }
@@ -143,15 +144,15 @@ fn a_unit_that_had_enough_does_not_come_back_when_the_level_rises() {
     reinject(&mut r, at(1_022), &OFF, had_two);
     end_interval(&mut r, at(1_300), 10);
     reinject(&mut r, at(1_310), &OFF, had_one);
-    assert_eq!(r.poll_replica(at(1_311), &OFF), None, "K_θ = 2 at 10 % loss");
+    assert_eq!(r.next_replica(at(1_311), &OFF), None, "K_θ = 2 at 10 % loss");
     end_interval(&mut r, at(1_600), 5);
-    assert_eq!((r.poll_replica(at(1_610), &OFF), r.next_timeout()), (None, None));
+    assert_eq!((r.next_replica(at(1_610), &OFF), r.next_timeout()), (None, None));
     // Nor when it is retransmitted in the same round.
-    (0..3).for_each(|_| r.on_partly_acked(had_two));
+    (0..3).for_each(|_| r.partly_acked(had_two));
     assert_eq!(r.next_waiting(), Some(had_two));
-    r.on_copy_sent(at(1_620), had_two, CopyKind::Retransmission);
+    r.copy_sent(at(1_620), had_two, CopyKind::Retransmission);
     assert_eq!(r.unit(had_two).map(|unit| unit.round), Some(1));
-    assert_eq!(r.poll_replica(at(1_700), &OFF), None);
+    assert_eq!(r.next_replica(at(1_700), &OFF), None);
 }
 
 #[test]
@@ -160,11 +161,11 @@ fn an_interval_without_loss_empties_the_queue() {
     retransmitted(&mut r, at(1_010));
     assert_eq!(r.next_timeout(), Some(at(1_022)), "60 ms / 5");
     end_interval(&mut r, at(1_300), 0);
-    assert_eq!((r.poll_replica(at(1_400), &OFF), r.next_timeout()), (None, None));
+    assert_eq!((r.next_replica(at(1_400), &OFF), r.next_timeout()), (None, None));
     retransmitted(&mut r, at(1_410));
-    assert_eq!(r.poll_replica(at(1_500), &OFF), None);
+    assert_eq!(r.next_replica(at(1_500), &OFF), None);
     end_interval(&mut r, at(1_600), 5);
-    assert_eq!(r.poll_replica(at(1_700), &OFF), None, "what left the queue stays away");
+    assert_eq!(r.next_replica(at(1_700), &OFF), None, "what left the queue stays away");
 }
 
 /// A level that a test sets.
@@ -238,9 +239,9 @@ proptest! {
     fn whatever_happens_the_queue_is_the_papers(steps in steps()) {
         let level = std::rc::Rc::new(std::cell::Cell::new(3));
         let adapter = Box::new(Dial(level.clone()));
-        let mut r = Recovery::new(Scheme { adapter, ..scheme(Tolerances::default()) }, None, at(0));
+        let mut r = Recovery::<()>::new(Scheme { adapter, ..scheme(Tolerances::default()) }, None, at(0));
         let mut now = at(100);
-        r.on_tick(now, path());
+        r.decided(now, path());
         let mut told = Told::default();
         let mut alive: Vec<UnitKey> = Vec::new();
         let pick = |alive: &mut Vec<UnitKey>, n: usize, out: bool| {
@@ -254,8 +255,8 @@ proptest! {
             let due = told.0.first().map(|entry| entry.2 + threshold);
             prop_assert_eq!(r.next_timeout(), due);
             if let Some(due) = due {
-                prop_assert!(r.poll_replica(due, &ON).is_some());
-                prop_assert!(r.poll_replica(due - Duration::from_nanos(1), &ON).is_none());
+                prop_assert!(r.next_replica(due, &ON).is_some());
+                prop_assert!(r.next_replica(due - Duration::from_nanos(1), &ON).is_none());
             }
             now += ms(wait);
             match step {
@@ -265,33 +266,33 @@ proptest! {
                     if level.get() > 0 { told.0.push((key, 0, now)); }
                 }
                 Step::Probe(n) => if let Some(key) = pick(&mut alive, n, false) {
-                    r.on_copy_sent(now, key, CopyKind::Probe);
+                    r.copy_sent(now, key, CopyKind::Probe);
                     told.sent(key, 0, now, level.get());
                 },
                 Step::Finish(n) => if let Some(key) = pick(&mut alive, n, true) {
-                    r.on_finished(now, key, None);
+                    r.finish(now, key, None);
                     // First copies before `now` were not in vain.
-                    r.on_ack_taken();
+                    r.counted();
                     told.left(key);
                 },
                 Step::LoseRound(n) => if let Some(key) = pick(&mut alive, n, false) {
-                    while !r.on_copy_lost(now, key, CopyKind::Replica) {}
-                    r.on_copy_sent(now, key, CopyKind::Retransmission);
+                    while !r.copy_lost(now, key, CopyKind::Replica) {}
+                    r.copy_sent(now, key, CopyKind::Retransmission);
                     told.left(key);
                 },
                 Step::Offer(off_mode) => {
                     let head = told.0.first().filter(|entry| off_mode || entry.2 + threshold <= now);
                     let key = head.map(|entry| entry.0);
-                    prop_assert_eq!(r.poll_replica(now, &SendOpportunity { off_mode }), key);
+                    prop_assert_eq!(r.next_replica(now, &SendOpportunity { off_mode }), key);
                     if let Some(key) = key {
-                        r.on_copy_sent(now, key, CopyKind::Replica);
+                        r.copy_sent(now, key, CopyKind::Replica);
                         told.sent(key, 1, now, level.get());
                     }
                 }
                 Step::Interval(next) => {
                     now += ms(300);
                     level.set(next);
-                    prop_assert!(r.on_tick(now, path()));
+                    prop_assert!(r.decided(now, path()));
                     told.0.retain(|entry| entry.1 < next);
                 }
             }
@@ -304,12 +305,12 @@ fn memory_grows_with_the_table_only() {
     let mut queue = queue::Queue::default();
     let mut r = fixed_at(4, Occasions::default());
     for round in 0..1_000 {
-        let keys: Vec<_> = (0..10).map(|_| r.open(at(round), at(round), 1)).collect();
+        let keys: Vec<_> = (0..10).map(|_| r.opened(at(round), at(round), 1)).collect();
         keys.iter().for_each(|&key| queue.push(key, 0, at(round)));
         keys.iter().rev().step_by(2).for_each(|&key| assert!(queue.remove(key)));
         keys.iter().step_by(2).for_each(|&key| assert!(queue.remove(key)));
         assert!(!queue.remove(keys[0]) && queue.front().is_none());
-        keys.iter().for_each(|&key| r.on_finished(at(round), key, None));
+        keys.iter().for_each(|&key| r.finish(at(round), key, None));
     }
     assert_eq!(queue.places(), 10);
 }
@@ -319,9 +320,9 @@ fn a_scheme_that_takes_over_is_not_disturbed_by_units_of_the_former() {
     let mut r = fixed_at(4, Occasions::default());
     let old = retransmitted(&mut r, at(100));
     r.set_scheme(fixed(FixedLife::new(1).expect("in range")));
-    assert_eq!(r.poll_replica(at(200), &OFF), None);
-    r.on_copy_sent(at(210), old, CopyKind::Probe);
-    r.on_finished(at(220), old, None);
+    assert_eq!(r.next_replica(at(200), &OFF), None);
+    r.copy_sent(at(210), old, CopyKind::Probe);
+    r.finish(at(220), old, None);
     let new = retransmitted(&mut r, at(230));
     assert_eq!(old.index(), new.index());
     reinject(&mut r, at(260), &ON, new);
@@ -331,7 +332,7 @@ fn a_scheme_that_takes_over_is_not_disturbed_by_units_of_the_former() {
 #[test]
 fn utility_and_controller_work_together() {
     let options = Options { gate: false, ..Options::default() };
-    let mut r = Recovery::new(scheme_mm24(options, 7), None, at(0));
+    let mut r = Recovery::<()>::new(scheme_mm24(options, 7), None, at(0));
     assert_eq!(r.scheme(), "autorec-mm24");
     let mut replicas = HashMap::new();
     // Eleven intervals of nothing new make it try a level that is not 0.
@@ -339,12 +340,12 @@ fn utility_and_controller_work_together() {
         end_interval(&mut r, at(n * 400), 5);
         let key = retransmitted(&mut r, at(n * 400 + 1));
         let mut sent = 0;
-        while r.poll_replica(at(n * 400 + 2), &OFF) == Some(key) {
-            r.on_copy_sent(at(n * 400 + 2), key, CopyKind::Replica);
+        while r.next_replica(at(n * 400 + 2), &OFF) == Some(key) {
+            r.copy_sent(at(n * 400 + 2), key, CopyKind::Replica);
             sent += 1;
         }
-        r.on_finished(at(n * 400 + 60), key, None);
-        r.on_ack_taken();
+        r.finish(at(n * 400 + 60), key, None);
+        r.counted();
         replicas.insert(n, sent);
     }
     assert!((1..=10).all(|n| replicas[&n] == 0), "{replicas:?}");
@@ -356,10 +357,10 @@ fn utility_and_controller_work_together() {
 fn the_state_that_a_scheduler_is_shown_is_the_units() {
     // Splitting gives a unit of its own, with the counts of the first.
     let mut r = fixed_at(1, Occasions::default());
-    let a = r.open(at(100), at(40), 1_000);
+    let a = r.opened(at(100), at(40), 1_000);
     let b = r.split(a, 400).expect("it waits");
-    r.on_copy_sent(at(100), a, CopyKind::Retransmission);
-    r.on_copy_sent(at(101), b, CopyKind::Retransmission);
+    r.copy_sent(at(100), a, CopyKind::Retransmission);
+    r.copy_sent(at(101), b, CopyKind::Retransmission);
     reinject(&mut r, at(130), &ON, a);
     reinject(&mut r, at(131), &ON, b);
     assert_eq!(r.next_timeout(), None);

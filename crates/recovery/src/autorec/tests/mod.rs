@@ -5,8 +5,8 @@ mod controller;
 mod formulas;
 
 use super::*;
-use crate::{LossCorrelation, PathState, UnitTable, View};
-use ::units::Timestamp;
+use crate::{PathState, UnitTable, View};
+use units::Timestamp;
 
 pub(super) fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -34,14 +34,8 @@ pub(super) fn interval(lost: u64, packets: u64) -> IntervalMetrics {
 }
 
 pub(super) fn with_view<T>(path: PathState, look: impl FnOnce(&View<'_>) -> T) -> T {
-    let (units, correlation) = (UnitTable::default(), LossCorrelation::default());
-    look(&View {
-        path,
-        units: &units,
-        longest_burst: 0,
-        correlation: &correlation,
-        player_slack: None,
-    })
+    let units = UnitTable::default();
+    look(&View { path, units: &units, longest_burst: 0, correlation: None })
 }
 
 /// What the adapter explains under this name.

@@ -1,0 +1,152 @@
+//! Losses (RFC 9002, sections 6.1 and 7): what loss detection does to the path, to lost units and to the
+//! congestion controller.
+
+use super::spaces::SpaceId;
+use super::{Connection, violation};
+use crate::detection::TimeRule;
+use crate::ledger::{PacketKind, Patience, Thresholds};
+use crate::mtud::BASE;
+use crate::observer;
+use crate::wire::types;
+use congestion::{CongestionEvent, CongestionKind};
+use core::time::Duration;
+use recovery::Loss;
+use units::{PacketNumber, Timestamp};
+
+/// Persistent congestion: this many probe time-outs (RFC 9002, section 7.6.1).
+const PERSISTENT_THRESHOLD: u32 = 3;
+
+/// What a pass of loss detection found on the present path.
+#[derive(Default)]
+struct LossPass {
+    bytes: u64,
+    packets: u64,
+    /// Of these, packets whose loss signals congestion.
+    signals: u32,
+    /// Number and time of the newest lost packet whose loss signals congestion.
+    newest: Option<(u64, Timestamp)>,
+    persistent: Option<Duration>,
+    any: bool,
+    /// Number and time of each lost packet, if there is an observer.
+    lost: Vec<(u64, Timestamp)>,
+    /// A packet was lost that is larger than every path must carry.
+    any_large: bool,
+    /// A unit was lost in so many rounds that the peer does not want it acknowledged.
+    hopeless: bool,
+}
+
+impl Connection {
+    fn thresholds(&self) -> Thresholds {
+        let rtt = &self.path.rtt;
+        let rules = self.path.reordering.adapt(self.config.detection);
+        Thresholds {
+            packets: rules.packets,
+            time: match rules.time {
+                TimeRule::SinceSent { eighths } => {
+                    Patience::Since(rtt.conservative() * eighths / 8)
+                }
+                TimeRule::BetweenSendings => Patience::Between(rtt.smoothed()),
+            },
+            first_rtt_sample: rtt.first_sample(),
+        }
+    }
+
+    /// Declares packets lost and tells everybody. Returns the bytes that left flight.
+    pub(super) fn detect_lost(&mut self, now: Timestamp, id: SpaceId) -> u64 {
+        let thresholds = self.thresholds();
+        let pass = self.book_losses(now, id, &thresholds);
+        if !pass.any {
+            return 0;
+        }
+        let ty = id.packet_type();
+        for &(number, sent) in &pass.lost {
+            self.observe(now, &observer::Event::PacketLost { ty, number, sent });
+        }
+        self.stats.packets_lost += pass.packets;
+        if pass.hopeless {
+            self.fail(now, violation(types::ACK, "never acknowledges a part of a stream"));
+            return pass.bytes;
+        }
+        if pass.any_large && self.path.mtud.on_suspicion(now) {
+            self.path.controller.on_mtu(BASE);
+        }
+        if pass.bytes > 0 {
+            let in_flight = self.path.in_flight;
+            self.path.controller.on_packets_lost(now, pass.bytes, in_flight);
+        }
+        if let Some((number, sent)) = pass.newest {
+            let pto = self.path.rtt.pto_base() + self.peer.max_ack_delay;
+            let persistent = pass.persistent.is_some_and(|d| d >= pto * PERSISTENT_THRESHOLD);
+            self.path.reordering.on_congestion(now, sent, pass.signals);
+            self.signal(now, CongestionKind::Loss, pass.bytes, number, sent);
+            if persistent {
+                self.path.reordering.forget_episode();
+                self.signal(now, CongestionKind::Persistent, pass.bytes, number, sent);
+            }
+        }
+        pass.bytes
+    }
+
+    fn book_losses(&mut self, now: Timestamp, id: SpaceId, thresholds: &Thresholds) -> LossPass {
+        let mut pass = LossPass::default();
+        let observed = self.observer.is_some();
+        let Some((ledger, path, mut owners)) = self.split(id) else { return pass };
+        let data = id == SpaceId::Data;
+        pass.persistent = ledger.detect_lost(now, thresholds, |number, record, tokens| {
+            pass.any = true;
+            if observed {
+                pass.lost.push((number, record.time_sent));
+            }
+            let on_path = record.path == path.generation;
+            if record.kind == PacketKind::MtuProbe {
+                // RFC 9000, section 14.4: the loss of a probe is no sign of congestion.
+                if on_path {
+                    path.in_flight -= u64::from(record.size);
+                    path.mtud.on_probe_lost();
+                }
+                return None;
+            }
+            if record.ack_eliciting {
+                pass.packets += 1;
+                if on_path {
+                    path.in_flight -= u64::from(record.size);
+                    pass.bytes += u64::from(record.size);
+                    pass.any_large |= record.size > BASE;
+                }
+            }
+            tokens.iter().for_each(|token| owners.lost(token));
+            let loss = if data && record.ack_eliciting {
+                owners.packet_lost(now, number, record, tokens)
+            } else {
+                Loss { signals: true, ..Loss::default() }
+            };
+            pass.hopeless |= loss.round_lost.is_some_and(|key| owners.is_hopeless(now, key));
+            if record.ack_eliciting && on_path && loss.signals {
+                pass.newest = Some((number, record.time_sent));
+                pass.signals += 1;
+            }
+            loss.opened
+        });
+        pass
+    }
+
+    pub(super) fn signal(
+        &mut self,
+        now: Timestamp,
+        kind: CongestionKind,
+        lost_bytes: u64,
+        largest_lost: u64,
+        largest_lost_sent_time: Timestamp,
+    ) {
+        self.stats.congestion_events += 1;
+        let in_flight = self.path.in_flight;
+        self.path.controller.on_congestion_event(&CongestionEvent {
+            now,
+            lost_bytes,
+            largest_lost_sent_time,
+            largest_lost: PacketNumber(largest_lost),
+            in_flight,
+            kind,
+        });
+    }
+}

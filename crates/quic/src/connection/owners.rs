@@ -1,0 +1,144 @@
+//! Who is told what became of a packet: the owners of what it carried, and loss recovery.
+
+use super::Connection;
+use super::spaces::SpaceId;
+use crate::crypto_stream::CryptoSend;
+use crate::ids::{LocalIds, RemoteIds};
+use crate::ledger::{Carried, Ledger, SentPacket, Token};
+use crate::path::Path;
+use crate::received::Received;
+use crate::streams::{StreamRange, Streams};
+use core::time::Duration;
+use recovery::{Loss, Packet, Recovery, UnitKey};
+use units::Timestamp;
+
+/// A unit that was lost in more rounds than this, over a longer time than this, ends the connection:
+/// in each of the rounds the peer acknowledged something later, and with 70 % loss one unit in ten
+/// million gets here. An outage makes no rounds.
+const MAX_ROUNDS: u32 = 45;
+const MAX_UNIT_AGE: Duration = Duration::from_secs(30);
+
+/// The rooms that care about what a packet carried.
+pub(super) struct Owners<'a> {
+    pub(super) streams: &'a mut Streams,
+    pub(super) recovery: &'a mut Recovery<Streams>,
+    crypto: &'a mut CryptoSend,
+    received: &'a mut Received,
+    local_ids: &'a mut LocalIds,
+    remote_ids: &'a mut RemoteIds,
+    handshake_done_due: &'a mut bool,
+    new_tokens: &'a mut Vec<(bool, Vec<u8>)>,
+    /// Acknowledged in this ACK, and not yet told to its stream: packets that follow each other mostly
+    /// carry data that does.
+    run: Option<StreamRange>,
+}
+
+impl Owners<'_> {
+    pub(super) fn range_acked(&mut self, range: StreamRange) {
+        if !self.run.as_mut().is_some_and(|run| run.join(&range)) {
+            self.end_run();
+            self.run = Some(range);
+        }
+    }
+
+    pub(super) fn end_run(&mut self) {
+        if let Some(run) = self.run.take() {
+            self.streams.on_acked(&run);
+        }
+    }
+
+    pub(super) fn acked(&mut self, token: &Token) {
+        match *token {
+            Token::Stream(range) => self.range_acked(range),
+            Token::Control(frame) => self.streams.on_control_acked(frame),
+            Token::Crypto { offset, len } => self.crypto.on_acked(offset, len),
+            Token::Ack { largest } => self.received.on_ack_acked(largest),
+            Token::RetireConnectionId(_) => self.remote_ids.on_acked(),
+            Token::AddressProof(place) => {
+                if let Some(slot) = self.new_tokens.get_mut(place as usize) {
+                    *slot = (false, Vec::new());
+                }
+            }
+            Token::NewConnectionId(_) | Token::HandshakeDone => {}
+        }
+    }
+
+    pub(super) fn lost(&mut self, token: &Token) {
+        match *token {
+            Token::Control(frame) => self.streams.on_control_lost(frame),
+            Token::Crypto { offset, len } => self.crypto.on_lost(offset, len),
+            Token::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
+            Token::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
+            Token::HandshakeDone => *self.handshake_done_due = true,
+            Token::AddressProof(place) => {
+                if let Some(slot) = self.new_tokens.get_mut(place as usize) {
+                    slot.0 = !slot.1.is_empty();
+                }
+            }
+            // Stream data becomes a unit; an acknowledgement is never repeated as it was.
+            Token::Stream(_) | Token::Ack { .. } => {}
+        }
+    }
+
+    /// A packet that asked for an acknowledgement was lost.
+    pub(super) fn packet_lost(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        record: &SentPacket,
+        tokens: &[Token],
+    ) -> Loss {
+        let own = match record.content.get() {
+            Carried::Stream(range) => Some(range),
+            Carried::List(_) | Carried::Nothing => None,
+        };
+        let listed = tokens.iter().filter_map(|token| match token {
+            Token::Stream(range) => Some(*range),
+            _ => None,
+        });
+        let pieces = own.into_iter().chain(listed);
+        self.recovery.lost(now, &packet(number, record), pieces, self.streams)
+    }
+
+    /// Whether the peer acknowledges everything but this unit, of which another round was lost.
+    pub(super) fn is_hopeless(&self, now: Timestamp, key: UnitKey) -> bool {
+        self.recovery
+            .unit(key)
+            .is_some_and(|unit| unit.round > MAX_ROUNDS && now.since(unit.detected) > MAX_UNIT_AGE)
+    }
+}
+
+/// A packet as loss recovery sees it.
+pub(super) fn packet(number: u64, record: &SentPacket) -> Packet {
+    Packet {
+        number,
+        sent: record.time_sent,
+        bytes: record.size,
+        copy: record.kind.copy(),
+        unit: record.unit,
+    }
+}
+
+impl Connection {
+    /// The ledger of a space, the path, and everybody who cares about content.
+    pub(super) fn split(&mut self, id: SpaceId) -> Option<(&mut Ledger, &mut Path, Owners<'_>)> {
+        let handshake = self.handshake.as_mut();
+        let space = match id {
+            SpaceId::Data => &mut self.data,
+            SpaceId::Initial => &mut handshake?.initial.as_mut()?.space,
+            SpaceId::Handshake => &mut handshake?.handshake.as_mut()?.space,
+        };
+        let owners = Owners {
+            streams: &mut self.streams,
+            recovery: &mut self.recovery,
+            crypto: &mut space.crypto_send,
+            received: &mut space.received,
+            local_ids: &mut self.local_ids,
+            remote_ids: &mut self.remote_ids,
+            handshake_done_due: &mut self.handshake_done_due,
+            new_tokens: &mut self.new_tokens,
+            run: None,
+        };
+        Some((&mut space.ledger, &mut self.path, owners))
+    }
+}

@@ -1,0 +1,367 @@
+//! The engine: what happens to lost units from the loss of a packet to the acknowledgement of the
+//! last missing byte. [`Recovery`]'s calls and their order stand in the crate's documentation. What
+//! leaves at a transmit opportunity is in `sending`.
+
+mod sending;
+
+use crate::contents::{Content, Contents};
+use crate::correlation::LossCorrelation;
+use crate::guard::Guard;
+use crate::interval::Interval;
+use crate::packet::{Acked, Arrival, Loss, Packet};
+use crate::recent::RecentLoss;
+use crate::scheme::{IntervalMetrics, LossSignal, PathState, RecoveryEvent, Scheme, View};
+use crate::statistics::Statistics;
+use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
+use units::Timestamp;
+
+/// A unit that the acknowledgement under way finished.
+#[derive(Debug)]
+struct Finished {
+    key: UnitKey,
+    unit: LostUnit,
+    at: Timestamp,
+    /// The earliest-sent packet that is known to have arrived.
+    by: Option<Arrival>,
+}
+
+/// The recovery of one connection: its lost units, what they consist of, and the scheme that decides
+/// about their copies.
+#[derive(Debug)]
+pub struct Recovery<C: Content> {
+    table: UnitTable,
+    contents: Contents<C::Piece>,
+    scheme: Scheme,
+    guard: Option<Guard>,
+    path: PathState,
+    statistics: Statistics,
+    interval: Interval,
+    recent: RecentLoss,
+    finished: Vec<Finished>,
+}
+
+/// What a scheme may look at.
+fn view<'a>(
+    now: Timestamp,
+    path: PathState,
+    units: &'a UnitTable,
+    statistics: &'a mut Statistics,
+) -> View<'a> {
+    View {
+        path,
+        units,
+        longest_burst: statistics.bursts.recent(now, path.smoothed_rtt),
+        correlation: statistics.correlation.as_ref(),
+    }
+}
+
+impl<C: Content> Recovery<C> {
+    /// A recovery without lost units. `guard` bounds the replicas of `scheme`; without one, a hostile
+    /// peer can make the scheme send as many as it likes.
+    pub fn new(scheme: Scheme, guard: Option<Guard>, now: Timestamp) -> Self {
+        let correlation = scheme.correlation.then(LossCorrelation::default);
+        Self {
+            table: UnitTable::default(),
+            contents: Contents::default(),
+            scheme,
+            guard,
+            path: PathState::default(),
+            statistics: Statistics { correlation, ..Statistics::default() },
+            interval: Interval::new(now),
+            recent: RecentLoss::new(now),
+            finished: Vec::new(),
+        }
+    }
+
+    /// Changes the scheme. Unfinished units go on under the new one; the old one's plans for them are
+    /// dropped.
+    pub fn set_scheme(&mut self, scheme: Scheme) {
+        if scheme.correlation != self.statistics.correlation.is_some() {
+            self.statistics.correlation = scheme.correlation.then(LossCorrelation::default);
+        }
+        self.scheme = scheme;
+    }
+
+    /// The name of the scheme in force.
+    pub fn scheme(&self) -> &'static str {
+        self.scheme.name
+    }
+
+    /// What was measured since the connection began.
+    pub fn statistics(&self) -> &Statistics {
+        &self.statistics
+    }
+
+    /// The bound on replicas, if there is one.
+    pub fn guard(&self) -> Option<&Guard> {
+        self.guard.as_ref()
+    }
+
+    /// Tells the values that the scheme's decisions follow from, by name.
+    pub fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        self.scheme.adapter.explain(tell);
+        if let Some(guard) = &self.guard {
+            tell("guard_budget_bytes", guard.budget() as f64);
+        }
+    }
+
+    /// The unit of `key` while it is unfinished.
+    pub fn unit(&self, key: UnitKey) -> Option<&LostUnit> {
+        self.table.get(key)
+    }
+
+    /// Number of unfinished units.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether no unit is unfinished.
+    pub fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// A packet was declared lost that carried `pieces`. What of them is missing becomes a unit, unless
+    /// the packet was a copy; then its unit may have lost its round.
+    pub fn lost(
+        &mut self,
+        now: Timestamp,
+        packet: &Packet,
+        pieces: impl IntoIterator<Item = C::Piece>,
+        content: &mut C,
+    ) -> Loss {
+        self.count_loss(now, packet);
+        let Some(kind) = packet.copy else {
+            let opened = self.open(now, packet.sent, pieces, content);
+            return Loss { opened, round_lost: None, signals: true };
+        };
+        // A probe may have carried data of no unit: the data's own packet speaks for it.
+        let round_lost = packet.unit.filter(|&key| {
+            self.settle(now, key, None, &*content);
+            self.copy_lost(now, key, kind)
+        });
+        if let Some(key) = round_lost
+            && self.table.get(key).is_some_and(|unit| unit.round == 2)
+        {
+            for piece in self.contents.get(key) {
+                content.detach(piece);
+            }
+        }
+        // A round's loss is one signal, and where more than 20 % is lost, each copy's is.
+        let signals = match self.scheme.signal {
+            LossSignal::Every => true,
+            LossSignal::WhollyLost => round_lost.is_some() || self.recent.is_heavy(),
+        };
+        Loss { opened: None, round_lost, signals }
+    }
+
+    pub(crate) fn count_loss(&mut self, now: Timestamp, packet: &Packet) {
+        let statistics = &mut self.statistics;
+        statistics.totals.lost += 1;
+        statistics.bursts.on_lost(now, self.path.smoothed_rtt, packet.number);
+        if let Some(correlation) = &mut statistics.correlation {
+            correlation.on_settled(packet.sent, true);
+        }
+        self.recent.count(now, 0, 1);
+    }
+
+    fn open(
+        &mut self,
+        now: Timestamp,
+        first_sent: Timestamp,
+        pieces: impl IntoIterator<Item = C::Piece>,
+        content: &C,
+    ) -> Option<UnitKey> {
+        let missing = self.contents.missing_of(content, pieces);
+        let mark = content.mark(missing.first()?);
+        let bytes = missing.iter().map(C::len).sum();
+        let key = self.table.insert(LostUnit::new(first_sent, now, bytes, mark));
+        self.contents.open(key);
+        self.statistics.totals.units += 1;
+        self.scheme.adapter.on_event(&RecoveryEvent::Opened { now, unit: key });
+        Some(key)
+    }
+
+    /// The unit, which may be over, has lost a copy. Returns whether its round is lost with it: the
+    /// unit then waits for the first copy of the next round.
+    pub(crate) fn copy_lost(&mut self, now: Timestamp, key: UnitKey, kind: CopyKind) -> bool {
+        self.statistics.totals.replicas_lost += u64::from(kind == CopyKind::Replica);
+        let event = RecoveryEvent::CopySettled { now, unit: key, kind, acked: false };
+        self.scheme.adapter.on_event(&event);
+        let Some((round, is_lost)) = self.table.on_copy_lost(key) else { return false };
+        if is_lost {
+            self.scheme.scheduler.on_finished(key);
+            let event = RecoveryEvent::RoundLost { now, unit: key, round };
+            self.scheme.adapter.on_event(&event);
+        }
+        is_lost
+    }
+
+    /// A packet was acknowledged, and `content` knows it.
+    #[inline]
+    pub fn acked(&mut self, now: Timestamp, packet: &Packet, acked: Acked, content: &C) {
+        let statistics = &mut self.statistics;
+        statistics.totals.acked += 1;
+        if packet.copy.is_none() {
+            statistics.totals.goodput_bytes += u64::from(packet.bytes);
+        }
+        if acked == Acked::AfterLoss {
+            statistics.totals.lost = statistics.totals.lost.saturating_sub(1);
+            statistics.totals.spurious += 1;
+        } else if let Some(correlation) = &mut statistics.correlation {
+            correlation.on_settled(packet.sent, false);
+        }
+        self.recent.count(now, 1, 0);
+        if let Some(key) = packet.unit {
+            self.unit_acked(now, key, packet, acked, content);
+        }
+    }
+
+    fn unit_acked(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        packet: &Packet,
+        acked: Acked,
+        content: &C,
+    ) {
+        let arrival = Arrival { sent: packet.sent, copy: packet.copy };
+        if let (Some(kind), Acked::InTime) = (packet.copy, acked) {
+            self.copy_acked(now, key, kind, packet.sent);
+        }
+        if !self.settle(now, key, Some(arrival), content) && acked == Acked::InTime {
+            // The copy carried only a part of what is missing.
+            self.table.on_partly_acked(key);
+        }
+    }
+
+    pub(crate) fn copy_acked(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        kind: CopyKind,
+        sent: Timestamp,
+    ) {
+        let arrival = Arrival { sent, copy: Some(kind) };
+        self.statistics.totals.replicas_acked += u64::from(kind == CopyKind::Replica);
+        // One ACK may acknowledge several copies, and not in the order of their sending.
+        if let Some(Finished { unit, by, .. }) = self.finished.iter_mut().find(|f| f.key == key)
+            && by.is_some_and(|by| arrival.sent < by.sent || arrival.is_first(unit))
+        {
+            *by = Some(arrival);
+        }
+        let event = RecoveryEvent::CopySettled { now, unit: key, kind, acked: true };
+        self.scheme.adapter.on_event(&event);
+    }
+
+    /// Finishes the unit if nothing of it is missing. Returns whether it is over.
+    fn settle(&mut self, now: Timestamp, key: UnitKey, by: Option<Arrival>, content: &C) -> bool {
+        if self.table.get(key).is_none() {
+            return true;
+        }
+        let missing = self.contents.take_missing(content, key);
+        let is_over = missing.is_empty();
+        self.contents.give_back(missing);
+        if is_over {
+            self.finish(now, key, by);
+        }
+        is_over
+    }
+
+    pub(crate) fn finish(&mut self, now: Timestamp, key: UnitKey, by: Option<Arrival>) {
+        self.contents.slot(key).clear();
+        if let Some(unit) = self.table.remove(key) {
+            self.scheme.scheduler.on_finished(key);
+            let state = unit.clone();
+            self.scheme.adapter.on_event(&RecoveryEvent::Finished { now, unit: key, state });
+            self.finished.push(Finished { key, unit, at: now, by });
+        }
+    }
+
+    /// All packets of an ACK were told with [`Recovery::acked`], and the losses that it revealed with
+    /// [`Recovery::lost`]. Counts the units that are finished; `each` gets to see them and when it
+    /// happened. A decision interval ends after some smoothed round-trip times ([`RedundancyAdapter::interval_rtts`]): then
+    /// the scheme decides anew, and the interval's measurements are returned.
+    ///
+    /// [`RedundancyAdapter::interval_rtts`]: crate::RedundancyAdapter::interval_rtts
+    pub fn ack_done(
+        &mut self,
+        now: Timestamp,
+        path: PathState,
+        mut each: impl FnMut(Timestamp, &LostUnit),
+    ) -> Option<IntervalMetrics> {
+        self.count_finished(&mut each);
+        self.decide(now, path)
+    }
+
+    /// Ends the decision interval if it has lasted long enough.
+    fn decide(&mut self, now: Timestamp, path: PathState) -> Option<IntervalMetrics> {
+        self.path = path;
+        let length = path.smoothed_rtt * self.scheme.adapter.interval_rtts();
+        let metrics = self.interval.close(now, length, &self.statistics)?;
+        let view = view(now, path, &self.table, &mut self.statistics);
+        self.scheme.adapter.on_interval(&metrics, &view);
+        self.scheme.scheduler.on_interval(&metrics, self.scheme.adapter.ceiling());
+        Some(metrics)
+    }
+
+    fn count_finished(&mut self, each: &mut impl FnMut(Timestamp, &LostUnit)) {
+        let mut all = core::mem::take(&mut self.finished);
+        for finished in all.drain(..) {
+            each(finished.at, &finished.unit);
+            self.count(&finished.unit, finished.by);
+        }
+        self.finished = all;
+    }
+
+    fn count(&mut self, unit: &LostUnit, by: Option<Arrival>) {
+        let statistics = &mut self.statistics;
+        if let Some((round, copies)) = self.table.complete(unit) {
+            let totals = &mut statistics.totals;
+            totals.finished += 1;
+            totals.finished_late += u64::from(round > 1);
+            totals.rounds += u64::from(round);
+            totals.copies += u64::from(copies);
+            totals.rounds_max = totals.rounds_max.max(round);
+            self.interval.on_finished(round);
+        }
+        match by {
+            // What had been declared lost has arrived: the loss was none.
+            Some(Arrival { copy: None, .. }) => {
+                if let Some(first) = unit.first_copy {
+                    statistics.unit_times.remove(first.since(unit.first_sent));
+                }
+                return;
+            }
+            Some(by) if !by.is_first(unit) => {
+                statistics.latencies.add(by.sent.since(unit.detected));
+            }
+            _ => {}
+        }
+        statistics.totals.goodput_bytes += u64::from(unit.bytes);
+    }
+
+    /// The connection moved to a new path: estimates start afresh, unfinished units survive.
+    pub fn on_new_path(&mut self, now: Timestamp) {
+        self.interval.restart(now, &self.statistics);
+        if let Some(correlation) = &mut self.statistics.correlation {
+            *correlation = LossCorrelation::default();
+        }
+        self.recent = RecentLoss::new(now);
+        self.scheme.adapter.on_new_path();
+        self.scheme.scheduler.on_new_path();
+    }
+
+    /// The connection is over: nobody waits for any unit. The statistics stay.
+    pub fn close(&mut self) {
+        self.table = UnitTable::default();
+        self.contents = Contents::default();
+        self.finished.clear();
+    }
+}
+
+#[cfg(test)]
+mod testing;
+#[cfg(test)]
+pub(crate) use testing::arrival;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,178 @@
+//! The sending side of the engine: which unit has a turn, and the copies that are written of it.
+
+use super::{Recovery, view};
+use crate::contents::{Content, Fit};
+use crate::packet::Written;
+use crate::scheme::{RecoveryEvent, SendOpportunity};
+use crate::table::{CopyKind, UnitKey};
+use units::Timestamp;
+
+impl<C: Content> Recovery<C> {
+    /// The state of the sender at a transmit opportunity: whether new data may leave (`fresh`), and
+    /// whether flow control holds it back (`blocked`). With neither first copies nor new data to
+    /// send, the sender is in off-mode.
+    #[inline]
+    pub fn opportunity(&mut self, now: Timestamp, fresh: bool, blocked: bool) -> SendOpportunity {
+        let off_mode = !fresh && self.table.next_waiting().is_none();
+        self.statistics.off_mode.set(now, off_mode, off_mode && blocked);
+        SendOpportunity { off_mode }
+    }
+
+    /// The unit that has waited longest for the first copy of its round.
+    #[inline]
+    pub fn next_waiting(&mut self) -> Option<UnitKey> {
+        self.table.next_waiting()
+    }
+
+    /// The unfinished unit that was detected first: what a probe carries.
+    pub fn oldest(&self) -> Option<UnitKey> {
+        self.table.oldest()
+    }
+
+    /// The unit of which a replica is due at this opportunity, if the scheme wants one sent now and the
+    /// guard allows it. The answer stays the same until another call changes it.
+    #[inline]
+    pub fn next_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
+        if self.table.is_empty() {
+            return None;
+        }
+        let key = self.scheme.scheduler.poll(now, at, &self.table)?;
+        let packet = self.path.packet;
+        self.guard.as_mut().is_none_or(|guard| guard.allows(packet)).then_some(key)
+    }
+
+    /// When [`Recovery::next_replica`] wants to be asked again.
+    pub fn next_timeout(&self) -> Option<Timestamp> {
+        if self.table.is_empty() { None } else { self.scheme.scheduler.next_timeout() }
+    }
+
+    /// Whether replicas may pass the congestion window: by 2 packets or a quarter of it.
+    pub fn passes_window(&self) -> bool {
+        self.scheme.opportunism && !self.table.is_empty()
+    }
+
+    /// Writes a copy of what is missing of a unit into a packet: `write` gets piece after piece, until
+    /// one does not fit. What does not fit of a retransmission becomes a unit of its own; of other
+    /// copies it stays in the unit, of which other copies may be outstanding.
+    pub fn copy(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        kind: CopyKind,
+        content: &C,
+        mut write: impl FnMut(&C::Piece) -> Fit<C::Piece>,
+    ) -> Written {
+        let mut missing = self.contents.take_missing(content, key);
+        if missing.is_empty() {
+            self.contents.give_back(missing);
+            self.end_unwritten(now, key, content);
+            return Written::Over;
+        }
+        let kept = self.contents.slot(key);
+        kept.clear();
+        let mut rest = Vec::new();
+        for piece in missing.drain(..) {
+            match if rest.is_empty() { write(&piece) } else { Fit::None } {
+                Fit::Whole => kept.push(piece),
+                Fit::Part(head, tail) => {
+                    kept.push(head);
+                    rest.push(tail);
+                }
+                Fit::None => rest.push(piece),
+            }
+        }
+        let is_written = !kept.is_empty();
+        if !is_written || kind != CopyKind::Retransmission {
+            kept.append(&mut rest);
+        } else if !rest.is_empty() {
+            let bytes = rest.iter().map(C::len).sum();
+            if let Some(other) = self.table.split(key, bytes) {
+                *self.contents.slot(other) = rest;
+            }
+        }
+        self.contents.give_back(missing);
+        if !is_written {
+            return Written::NoRoom;
+        }
+        self.copy_sent(now, key, kind);
+        Written::Copy
+    }
+
+    /// Nothing of a unit is missing at the moment when it would be sent.
+    fn end_unwritten(&mut self, now: Timestamp, key: UnitKey, content: &C) {
+        if self.contents.get(key).iter().any(|piece| content.is_abandoned(piece)) {
+            self.drop_unit(now, key);
+        } else {
+            self.finish(now, key, None);
+        }
+    }
+
+    /// The unit's stream was reset.
+    pub(super) fn drop_unit(&mut self, now: Timestamp, key: UnitKey) {
+        self.contents.slot(key).clear();
+        if let Some(unit) = self.table.remove(key) {
+            self.table.complete(&unit);
+            self.statistics.totals.abandoned += 1;
+            self.scheme.scheduler.on_finished(key);
+            self.scheme.adapter.on_event(&RecoveryEvent::Abandoned { now, unit: key });
+        }
+    }
+
+    pub(crate) fn copy_sent(&mut self, now: Timestamp, key: UnitKey, kind: CopyKind) {
+        let Some(unit) = self.table.on_copy_sent(now, key, kind) else { return };
+        let (round, is_first) = (unit.round, unit.copies == 1);
+        let totals = &mut self.statistics.totals;
+        if is_first {
+            self.statistics.unit_times.add(now.since(unit.first_sent));
+        }
+        match kind {
+            CopyKind::Retransmission => {
+                totals.retransmissions += 1;
+                totals.repeated += u64::from(round > 1);
+                let view = view(now, self.path, &self.table, &mut self.statistics);
+                let level = self.scheme.adapter.level(key, round, &view);
+                if let Some(unit) = self.table.get(key) {
+                    self.scheme.scheduler.on_retransmitted(now, key, unit, level, &view);
+                }
+            }
+            CopyKind::Replica => {
+                totals.replicas += 1;
+                self.scheme.scheduler.on_replica_sent(now, key, unit);
+            }
+            CopyKind::Probe => {
+                totals.probes += 1;
+                self.scheme.scheduler.on_probe_sent(now, key, unit);
+            }
+        }
+        self.scheme.adapter.on_event(&RecoveryEvent::CopySent { now, unit: key, kind, round });
+    }
+
+    /// A probe sent data again that is in no unit, first sent at `first_sent`.
+    pub fn probed(&mut self, now: Timestamp, first_sent: Timestamp) {
+        self.statistics.unit_times.add(now.since(first_sent));
+    }
+
+    /// A packet of `bytes` left; `copy` says what it was to its round, if it was a copy.
+    #[inline]
+    pub fn sent(&mut self, bytes: u16, copy: Option<CopyKind>) {
+        let (size, totals) = (u64::from(bytes), &mut self.statistics.totals);
+        match copy {
+            None => {
+                totals.first_transmissions += 1;
+                totals.first_bytes += size;
+                if let Some(guard) = &mut self.guard {
+                    guard.on_first_transmission(size, self.path.packet);
+                }
+            }
+            Some(kind) => {
+                totals.copy_bytes += size;
+                if kind == CopyKind::Replica {
+                    totals.replica_bytes += size;
+                    if let Some(guard) = &mut self.guard {
+                        guard.on_replica(size);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Steps of a unit's life, for tests of schemes: without packets around them.
+
+use super::{Acked, Arrival, Packet, Recovery};
+use crate::scheme::PathState;
+use crate::table::{CopyKind, UnitKey};
+use units::Timestamp;
+
+/// A copy that was sent at that time and arrived.
+pub(crate) fn arrival(sent: Timestamp, kind: CopyKind) -> Option<Arrival> {
+    Some(Arrival { sent, copy: Some(kind) })
+}
+
+fn packet(number: u64, sent: Timestamp, bytes: u16, copy: Option<CopyKind>) -> Packet {
+    Packet { number, sent, bytes, copy, unit: None }
+}
+
+impl Recovery<()> {
+    pub(crate) fn opened(&mut self, now: Timestamp, first_sent: Timestamp, bytes: u32) -> UnitKey {
+        self.open(now, first_sent, [bytes], &()).expect("all of it is missing")
+    }
+
+    pub(crate) fn split(&mut self, key: UnitKey, bytes: u32) -> Option<UnitKey> {
+        let part = self.table.split(key, bytes)?;
+        *self.contents.slot(part) = vec![bytes];
+        Some(part)
+    }
+
+    pub(crate) fn packet_lost(&mut self, now: Timestamp, number: u64, sent: Timestamp) {
+        self.count_loss(now, &packet(number, sent, 1_200, None));
+    }
+
+    pub(crate) fn packet_acked(
+        &mut self,
+        now: Timestamp,
+        sent: Timestamp,
+        bytes: u16,
+        copy: bool,
+        acked: Acked,
+    ) {
+        let copy = copy.then_some(CopyKind::Retransmission);
+        self.acked(now, &packet(0, sent, bytes, copy), acked, &());
+    }
+
+    /// A copy arrived with a part of what is missing.
+    pub(crate) fn partly_acked(&mut self, key: UnitKey) {
+        self.table.on_partly_acked(key);
+    }
+
+    pub(crate) fn abandon(&mut self, now: Timestamp, key: UnitKey) {
+        self.drop_unit(now, key);
+    }
+
+    /// The units that were finished are counted.
+    pub(crate) fn counted(&mut self) {
+        self.count_finished(&mut |_, _| {});
+    }
+
+    /// Whether a decision interval ended.
+    pub(crate) fn decided(&mut self, now: Timestamp, path: PathState) -> bool {
+        self.decide(now, path).is_some()
+    }
+}

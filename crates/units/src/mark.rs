@@ -1,0 +1,13 @@
+use crate::Timestamp;
+use core::time::Duration;
+
+/// What an application says about a piece of data when it writes it. The mark stays with the data while
+/// it waits, is sent, is lost and is sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Mark {
+    /// Where the data stands on the media's time line.
+    pub media_time: Duration,
+    /// When the data stops being useful to the player; `None` while the server knows nothing of the
+    /// player's buffer.
+    pub deadline: Option<Timestamp>,
+}
