@@ -120,6 +120,16 @@ function frameCounts() {
   };
 }
 
+/** Media ahead of the picture: how late data may come without a freeze. */
+function bufferMs() {
+  const { buffered, currentTime } = video;
+  for (let i = 0; i < buffered.length; i += 1) {
+    const ahead = buffered.end(i) - currentTime;
+    if (buffered.start(i) <= currentTime && ahead >= 0) return Math.round(ahead * 1000);
+  }
+  return null;
+}
+
 /** What the server gets: sums since the page was opened, so that the latest beacon tells it all. */
 function beacon(final) {
   const { freezes, freezeMs, playedMs } = counter.snapshot(performance.now());
@@ -132,6 +142,7 @@ function beacon(final) {
     played_s: Math.round(playedMs) / 1000,
     freezes,
     freeze_s: Math.round(freezeMs) / 1000,
+    buffer_ms: bufferMs(),
     ...frameCounts(),
     final,
   };

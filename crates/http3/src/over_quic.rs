@@ -3,17 +3,30 @@
 use bytes::Bytes;
 use quic::Connection;
 use quic::streams::{self, ReadOutcome, StreamEvent};
-use units::{Direction, StreamId, Timestamp};
+use units::{Direction, Mark, StreamId, Timestamp};
 
 use crate::server::Server;
 use crate::transport::{Read, StreamGone, Transport};
 
 /// A connection, for the time of one call.
 pub struct OverQuic<'a> {
-    /// The connection.
-    pub connection: &'a mut Connection,
-    /// The time of the call.
-    pub now: Timestamp,
+    connection: &'a mut Connection,
+    now: Timestamp,
+    mark: Option<Mark>,
+}
+
+impl<'a> OverQuic<'a> {
+    /// `connection` at the time `now`.
+    pub fn new(connection: &'a mut Connection, now: Timestamp) -> Self {
+        Self { connection, now, mark: None }
+    }
+
+    /// All that is written through this gets a mark, which loss recovery finds at what is lost of it
+    /// ([`Connection::write_marked`]).
+    #[must_use]
+    pub fn marked(self, mark: Option<Mark>) -> Self {
+        Self { mark, ..self }
+    }
 }
 
 impl Transport for OverQuic<'_> {
@@ -30,7 +43,11 @@ impl Transport for OverQuic<'_> {
     }
 
     fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), StreamGone> {
-        self.connection.write(id, data).map_err(|_| StreamGone)
+        let written = match self.mark {
+            Some(mark) => self.connection.write_marked(id, data, mark),
+            None => self.connection.write(id, data),
+        };
+        written.map_err(|_| StreamGone)
     }
 
     // A stream that is gone needs no more words: the three calls below change nothing then.

@@ -148,7 +148,7 @@ impl Pair {
         let mut http = Server::new(Config::default());
         let (now, handle) = (raw.now, raw.handle.expect("a connection"));
         let connection = raw.server.connection(handle).expect("open");
-        http.start(&mut OverQuic { connection, now });
+        http.start(&mut OverQuic::new(connection, now));
         raw.received.clear();
         Self { raw, http, requests: 0 }
     }
@@ -165,7 +165,7 @@ impl Pair {
         while let Some(event) = self.raw.server.poll_event(handle) {
             let QuicEvent::Stream(event) = event else { continue };
             let connection = self.raw.server.connection(handle).expect("open");
-            self.http.on_stream_event(&mut OverQuic { connection, now }, event);
+            self.http.on_stream_event(&mut OverQuic::new(connection, now), event);
         }
         while let Some(event) = self.http.poll_event() {
             self.requests += usize::from(matches!(event, Event::Request { .. }));

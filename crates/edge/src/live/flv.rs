@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use media::{Role, flv};
 use relay::Viewer;
+use units::{Mark, Timestamp};
 
 use crate::sessions::Session;
 
@@ -17,12 +19,21 @@ pub struct FlvBody {
     started: bool,
     sound_alone: bool,
     has_frame: bool,
+    /// Where the tag that was handed out last stands on the media's time line.
+    media_time: Option<Duration>,
 }
 
 impl FlvBody {
     /// The whole body for this viewer.
     pub fn new(viewer: Viewer, session: Arc<Session>) -> Self {
-        Self { viewer, session, started: false, sound_alone: false, has_frame: false }
+        Self {
+            viewer,
+            session,
+            started: false,
+            sound_alone: false,
+            has_frame: false,
+            media_time: None,
+        }
     }
 
     /// The file header, then a tag at a time; `None` when the stream is over.
@@ -39,6 +50,7 @@ impl FlvBody {
         let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
         let progress = self.viewer.progress();
         self.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
+        self.media_time = Some(Duration::from_millis(tag.timestamp().into()));
         // In a stream of sound alone, that is a frame of sound.
         self.has_frame |= match tag.role() {
             Role::KeyFrame => true,
@@ -46,6 +58,13 @@ impl FlvBody {
             _ => false,
         };
         Poll::Ready(Some(tag.bytes().clone()))
+    }
+
+    /// What loss recovery gets to know of the data that was handed out last: its place on the time line,
+    /// and until when it is of use, which is known from players that report their buffer.
+    pub fn mark(&self, now: Timestamp) -> Option<Mark> {
+        let deadline = self.session.slack().map(|slack| now + slack);
+        self.media_time.map(|media_time| Mark { media_time, deadline })
     }
 
     /// Whether the first frame was handed out.

@@ -84,17 +84,19 @@ pub(super) fn fill(
             return Filled::Enough;
         }
         let Poll::Ready(next) = response.body.poll_fill(context) else { return Filled::Waits };
+        let mark = response.body.live().and_then(|live| live.mark(now));
         let gone = match (&mut *protocol, next) {
             (Protocol::Http3(server), Ok(Some(data))) => {
-                server.send_data(&mut OverQuic { connection, now }, id, data).is_err()
+                let t = &mut OverQuic::new(connection, now).marked(mark);
+                server.send_data(t, id, data).is_err()
             }
             (Protocol::Http3(server), Ok(None)) => {
                 // A stream that the client gave up is over as well.
-                let _ = server.finish(&mut OverQuic { connection, now }, id);
+                let _ = server.finish(&mut OverQuic::new(connection, now), id);
                 true
             }
             (Protocol::Http3(server), Err(_)) => {
-                let t = &mut OverQuic { connection, now };
+                let t = &mut OverQuic::new(connection, now);
                 server.cancel(t, id, code::H3_INTERNAL_ERROR);
                 true
             }

@@ -124,7 +124,7 @@ impl Session {
             ..http3::Config::default()
         };
         let mut server = Box::new(http3::Server::new(config));
-        server.start(&mut OverQuic { connection, now });
+        server.start(&mut OverQuic::new(connection, now));
         self.protocol = Protocol::Http3(server);
     }
 
@@ -151,7 +151,7 @@ impl Session {
             Protocol::Pending => {}
             Protocol::Http09(requests) => requests.on_timeout(now, connection),
             Protocol::Http3(server) if server.deadline().is_some_and(|at| at <= now) => {
-                server.on_timeout(&mut OverQuic { connection, now });
+                server.on_timeout(&mut OverQuic::new(connection, now));
                 self.take_events(now, connection);
             }
             Protocol::Http3(_) => {}
@@ -168,7 +168,7 @@ impl Session {
             Protocol::Pending => {}
             Protocol::Http09(_) => self.on_line(now, connection, event),
             Protocol::Http3(server) => {
-                server.on_stream_event(&mut OverQuic { connection, now }, event);
+                server.on_stream_event(&mut OverQuic::new(connection, now), event);
                 self.take_events(now, connection);
             }
         }
@@ -183,7 +183,7 @@ impl Session {
                     let max = with_head(&head, connection, None, &[], |head| head.max_body());
                     if end || max == 0 {
                         // Without a body, this changes nothing.
-                        server.discard_body(&mut OverQuic { connection, now }, id);
+                        server.discard_body(&mut OverQuic::new(connection, now), id);
                         self.answer_in_time(now, connection, id, head, BytesMut::new());
                     } else if self.uploads.len() < MAX_KEPT {
                         self.uploads.push(Upload { id, head, body: BytesMut::new(), max });
@@ -217,7 +217,7 @@ impl Session {
     fn take_body(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
         let Protocol::Http3(server) = &mut self.protocol else { return };
         let Some(upload) = self.uploads.iter_mut().find(|upload| upload.id == id) else { return };
-        let t = &mut OverQuic { connection, now };
+        let t = &mut OverQuic::new(connection, now);
         while let http3::BodyRead::Data(data) = server.read_body(t, id, 65_536) {
             upload.body.extend_from_slice(&data);
             if upload.body.len() > upload.max {
@@ -233,7 +233,7 @@ impl Session {
     /// Leaves a request to the client to repeat.
     fn reject(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
         if let Protocol::Http3(server) = &mut self.protocol {
-            server.cancel(&mut OverQuic { connection, now }, id, code::H3_REQUEST_REJECTED);
+            server.cancel(&mut OverQuic::new(connection, now), id, code::H3_REQUEST_REJECTED);
         }
     }
 
@@ -299,7 +299,7 @@ impl Session {
             Protocol::Http3(server) => {
                 let headers: Vec<(&str, &str)> =
                     response.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
-                let t = &mut OverQuic { connection, now };
+                let t = &mut OverQuic::new(connection, now);
                 // A request that the client gave up meanwhile needs no answer.
                 server.respond(t, id, response.status, &headers, empty).is_ok() && !empty
             }
@@ -416,7 +416,7 @@ impl Session {
     /// Tells the client that no more requests are taken.
     pub(super) fn go_away(&mut self, now: Timestamp, connection: &mut Connection) {
         if let Protocol::Http3(server) = &mut self.protocol {
-            server.go_away(&mut OverQuic { connection, now });
+            server.go_away(&mut OverQuic::new(connection, now));
         }
     }
 }

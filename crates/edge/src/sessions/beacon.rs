@@ -24,6 +24,8 @@ pub struct Beacon {
     pub freezes: u64,
     /// Seconds that it was frozen.
     pub freeze_s: f64,
+    /// Media that the player holds and has not played yet, in milliseconds, when it reported.
+    pub buffer_ms: Option<f64>,
 }
 
 impl Beacon {
@@ -49,7 +51,9 @@ impl Beacon {
         let first = beacon.first_frame_ms.is_none_or(|ms| seconds(ms * 1e-3));
         let sound = seconds(beacon.played_s) && seconds(beacon.freeze_s) && first;
         // More than a thousand freezes a second cannot be counted.
+        let buffered = beacon.buffer_ms.is_none_or(|ms| seconds(ms * 1e-3));
         let freezes = beacon.freezes as f64 <= (beacon.played_s + beacon.freeze_s + 1.0) * 1e3;
-        (sound && freezes && named(&beacon.viewer) && beacon.stream.len() <= 256).then_some(beacon)
+        (sound && buffered && freezes && named(&beacon.viewer) && beacon.stream.len() <= 256)
+            .then_some(beacon)
     }
 }

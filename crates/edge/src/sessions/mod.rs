@@ -29,6 +29,8 @@ pub use writer::RecordWriter;
 
 /// How long a session that ended waits for what its player still has to say.
 const LAST_WORDS: Duration = Duration::from_secs(5);
+/// The most that a player is believed to have buffered.
+const MAX_SLACK: Duration = Duration::from_secs(60);
 /// Sessions that may wait so at the same time.
 const MAX_ENDED: usize = 10_000;
 
@@ -106,6 +108,9 @@ pub struct Session {
     bytes: AtomicU64,
     skips: AtomicU64,
     skipped_ms: AtomicU64,
+    /// What the player had buffered when it last reported, in milliseconds and one more; 0 if it never
+    /// said so. Its connection reads this on another thread.
+    slack_ms: AtomicU64,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
 }
@@ -141,6 +146,21 @@ impl Session {
     /// So many more bytes of media were handed to the transport.
     pub fn add_media(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
+    }
+
+    /// What the player has buffered: how late data may arrive without a freeze. `None` if it does not
+    /// report that. A player may claim anything; more than [`MAX_SLACK`] is not believed.
+    pub fn slack(&self) -> Option<Duration> {
+        let known = self.slack_ms.load(Ordering::Relaxed).checked_sub(1)?;
+        Some(Duration::from_millis(known))
+    }
+
+    fn on_report(&self, beacon: Beacon) {
+        if let Some(ms) = beacon.buffer_ms {
+            let known = Duration::from_secs_f64(ms * 1e-3).min(MAX_SLACK).as_millis() as u64;
+            self.slack_ms.store(known + 1, Ordering::Relaxed);
+        }
+        self.state().player = Some(beacon);
     }
 
     /// The first frame was acknowledged.
@@ -279,6 +299,7 @@ impl Sessions {
             bytes: AtomicU64::new(0),
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
+            slack_ms: AtomicU64::new(0),
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),
         });
@@ -302,7 +323,7 @@ impl Sessions {
         let same = |opening: &Opening| opening.stream == beacon.stream;
         let open = self.of_viewer(&beacon.viewer);
         if let Some(session) = open.filter(|session| same(&session.opening)) {
-            session.state().player = Some(beacon);
+            session.on_report(beacon);
             return;
         }
         let mut places = self.places();

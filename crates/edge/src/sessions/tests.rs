@@ -53,6 +53,24 @@ fn a_record_joins_transport_media_and_player() {
 }
 
 #[test]
+fn what_a_player_has_buffered_comes_back_to_its_connection() {
+    let sessions = Arc::new(Sessions::new(None));
+    let session = sessions.open(opening(Some("x")));
+    let report = |buffer: &str| {
+        let text = format!(
+            r#"{{"viewer":"x","stream":"live/demo","played_s":1,"freezes":0,"freeze_s":0{buffer}}}"#
+        );
+        Beacon::parse(text.as_bytes()).map(|beacon| sessions.report(beacon)).is_some()
+    };
+    assert!(report("") && session.slack().is_none(), "not every player says it");
+    assert!(report(r#","buffer_ms":0"#) && session.slack() == Some(Duration::ZERO));
+    assert!(report(r#","buffer_ms":1234.5"#));
+    assert!(report("") && session.slack() == Some(Duration::from_millis(1_234)));
+    assert!(report(r#","buffer_ms":1e9"#) && session.slack() == Some(MAX_SLACK));
+    assert!(!report(r#","buffer_ms":-1"#) && !report(r#","buffer_ms":1e300"#));
+}
+
+#[test]
 fn the_last_word_comes_after_the_end() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let writer = RecordWriter::start(directory.path(), Duration::from_secs(60)).expect("started");

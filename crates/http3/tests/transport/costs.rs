@@ -87,7 +87,7 @@ impl Pair {
         while let Some(event) = self.raw.server.poll_event(handle) {
             let QuicEvent::Stream(event) = event else { continue };
             let connection = self.raw.server.connection(handle).expect("open");
-            let t = &mut OverQuic { connection, now };
+            let t = &mut OverQuic::new(connection, now);
             self.server.on_stream_event(t, event);
             while let Some(event) = self.server.poll_event() {
                 match event {

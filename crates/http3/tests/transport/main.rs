@@ -76,7 +76,7 @@ impl Pair {
         let handle = self.raw.handle.expect("a connection");
         let now = self.raw.now;
         let connection = self.raw.server.connection(handle).expect("open");
-        act(&mut self.server, &mut OverQuic { connection, now })
+        act(&mut self.server, &mut OverQuic::new(connection, now))
     }
 
     /// Hands the transport's events to HTTP/3, and takes what the server sends.

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use units::{Ecn, Timestamp};
+use units::{Ecn, Mark, Timestamp};
 
 use mendcast_quic as quic;
 
@@ -95,6 +95,8 @@ pub struct Pair {
     pub client_events: Vec<String>,
     /// Bytes that the server answers to each request stream.
     pub answer: Bytes,
+    /// Bytes of each chunk in which it writes them; a chunk's mark is its number, in milliseconds.
+    pub marked: usize,
     pub on_connected: Option<OnConnected>,
     pub datagrams_to_client: u64,
     pub bytes: [u64; 2],
@@ -156,6 +158,7 @@ impl Pair {
             server_events: Vec::new(),
             client_events: Vec::new(),
             answer: Bytes::new(),
+            marked: usize::MAX,
             on_connected: None,
             datagrams_to_client: 0,
             bytes: [0; 2],
@@ -258,7 +261,12 @@ impl Pair {
                 Ok(quic::streams::ReadOutcome::Data(_)) => {}
                 Ok(quic::streams::ReadOutcome::Finished) => {
                     if id.direction() == units::Direction::Bidirectional {
-                        connection.write(*id, self.answer.clone()).expect("a writable stream");
+                        for (number, chunk) in (0..).zip(self.answer.chunks(self.marked)) {
+                            let chunk = self.answer.slice_ref(chunk);
+                            let media_time = Duration::from_millis(number);
+                            let mark = Mark { media_time, deadline: None };
+                            connection.write_marked(*id, chunk, mark).expect("a writable stream");
+                        }
                         connection.finish(*id).expect("a writable stream");
                     }
                     break;

@@ -8,7 +8,7 @@ use recovery::autorec::{self, FixedLife, Tolerances};
 use recovery::{Arq, Guard, Scheme};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use units::Timestamp;
+use units::{Mark, Timestamp};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -21,9 +21,9 @@ struct Sent {
     bytes: Option<(u64, usize)>,
 }
 
-/// What the server sent in 1-RTT packets.
+/// What the server sent in 1-RTT packets, and the marks of the lost units that it finished.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<Sent>>>);
+struct Log(Arc<Mutex<Vec<Sent>>>, Arc<Mutex<Vec<Option<Mark>>>>);
 
 impl Log {
     fn all(&self) -> Vec<Sent> {
@@ -40,6 +40,9 @@ impl Log {
 
 impl Observer for Log {
     fn on_event(&mut self, at: Timestamp, event: &Event<'_>) {
+        if let Event::UnitFinished { unit } = event {
+            self.1.lock().expect("one thread").push(unit.mark);
+        }
         let Event::PacketSent { ty: PacketType::OneRtt, number, payload, purpose, .. } = event
         else {
             return;
@@ -123,6 +126,20 @@ fn lost_data_goes_out_again_in_renumbered_packets_as_often_as_the_level_says() {
     let latency = copies[4].at.since(copies[1].at);
     assert_eq!(recovery.latencies.max(), Some(latency));
     assert_eq!(recovery.unit_times.mean(), Some(copies[1].at.since(copies[0].at)));
+}
+
+#[test]
+fn a_mark_travels_with_written_data_to_the_lost_unit() {
+    let lost_byte = 200_000;
+    let (mut pair, log) = pair(3, fixed(2), None, move |packet| {
+        let (at, len) = packet.bytes.expect("data");
+        (at..at + len as u64).contains(&lost_byte) && packet.purpose == Purpose::Original
+    });
+    pair.marked = 7_000;
+    download(&mut pair, 1_000_000, "one loss");
+    let (first, _) = log.with_byte(lost_byte)[0].bytes.expect("data");
+    let mark = Mark { media_time: Duration::from_millis(first / 7_000), deadline: None };
+    assert_eq!(*log.1.lock().expect("one thread"), [Some(mark)]);
 }
 
 #[test]
