@@ -12,10 +12,10 @@ use std::time::Duration;
 use cpu_time::ThreadTime;
 use quic::SchemeFactory;
 use recovery::art::dqn::Network;
-use recovery::fixed::Reading;
+use recovery::catalog::{Parameters, SchemeSpec, UnknownScheme};
 use recovery::{
     Arq, CopyKind, Guard, IntervalMetrics, Packet, PathState, Recovery, RecoveryEvent, Scheme,
-    SharedBudget, UnitKey, UnitTable, View, art, autorec, fixed,
+    SharedBudget, UnitKey, UnitTable, View,
 };
 use units::{Rate, Timestamp};
 
@@ -43,18 +43,16 @@ struct Scale {
 
 /// The schemes by name, plain retransmission first: beside itself it tells what chance does.
 fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
-    let network = Arc::new(Network::untrained(&[32, 32], SEED).map_err(|e| e.to_string())?);
-    let ucb = || art::ucb(Reading::Extra, <_>::default(), art::Penalty::Quotient(art::ETA), SEED);
-    Ok(vec![
-        ("arq", Arc::new(Arq::scheme)),
-        ("autorec", Arc::new(|| autorec::scheme(autorec::Tolerances::default()))),
-        ("autorec-mm", Arc::new(|| autorec::scheme_mm24(autorec::Options::default(), SEED))),
-        ("art-paper-extra", Arc::new(|| art::paper(Reading::Extra, SEED))),
-        ("art-code-extra", Arc::new(|| art::code(Reading::Extra, SEED))),
-        ("or3-extra", Arc::new(|| fixed::or3(Reading::Extra))),
-        ("art-ucb", Arc::new(ucb)),
-        ("art-dqn", Arc::new(move || art::dqn(network.clone(), Reading::Extra, SEED))),
-    ])
+    let network = Network::untrained(&[32, 32], SEED).map_err(|e| e.to_string())?;
+    let parameters = Parameters { network: Some(Arc::new(network)), ..Parameters::default() };
+    let names =
+        ["arq", "autorec", "autorec-mm24", "art-paper", "art-code", "or3", "art-ucb", "art-dqn"];
+    let named = names.map(|name| {
+        let choice = name.parse().map_err(|e: UnknownScheme| e.to_string())?;
+        let spec = SchemeSpec::new(choice, parameters.clone()).map_err(|e| e.to_string())?;
+        Ok((name, Arc::new(move || spec.build(SEED)) as SchemeFactory))
+    });
+    named.into_iter().collect()
 }
 
 /// All benchmarks whose name is `wanted`.

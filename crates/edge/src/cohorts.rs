@@ -13,13 +13,11 @@ use std::sync::Arc;
 
 use aws_lc_rs::hmac;
 use recovery::art::dqn::Network;
-use recovery::art::{ETA, Penalty, SharedArms};
 use recovery::autorec::Tolerances;
-use recovery::fixed::Reading;
-use recovery::{Arq, art, autorec, fixed, spare};
+use recovery::catalog::{Parameters, SchemeSpec};
 
 use crate::Error;
-use crate::config::{self, Config, Scheme};
+use crate::config::{self, Config};
 use crate::sessions::prefix;
 
 /// A viewer, as far as cohorts are concerned.
@@ -65,81 +63,34 @@ pub struct Cohort {
     /// Its share of the viewers, against the other weights.
     pub weight: u32,
     /// How its viewers' lost data is repaired.
-    pub repair: Repair,
+    pub scheme: SchemeSpec,
 }
 
-/// What a lost round costs a bandit.
-const PAPER: Penalty = Penalty::Quotient(ETA);
-
-/// A recovery scheme with all that it needs.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Repair {
-    scheme: Scheme,
-    method: Method,
-}
-
-/// How a scheme is made for a connection, and what of.
-#[derive(Clone, PartialEq, Debug)]
-enum Method {
-    Arq,
-    Spare { copies: u32 },
-    AutoRec(Tolerances),
-    AutoRecMm,
-    Art,
-    // What the bandits of a cohort's connections learn, from the start or the last reload on.
-    ArtEgreedy(SharedArms),
-    ArtUcb(SharedArms),
-    ArtDqn(Arc<Network>),
-    Or3,
-}
-
-impl Repair {
-    /// The scheme of one cohort; what that does not say is as for all.
-    fn new(
-        all: &config::Recovery,
-        own: &config::Cohort,
-        network: Option<&Arc<Network>>,
-    ) -> Result<Self, Error> {
-        let scheme = own.scheme.unwrap_or(all.scheme);
-        let method = match scheme {
-            Scheme::Arq => Method::Arq,
-            Scheme::Spare => Method::Spare { copies: own.copies.unwrap_or(all.copies) },
-            Scheme::AutoRec => Method::AutoRec(Tolerances {
-                latency: own.latency.unwrap_or(all.latency),
-                cost: own.cost.unwrap_or(all.cost),
-                goodput: own.goodput.unwrap_or(all.goodput),
-            }),
-            Scheme::AutoRecMm => Method::AutoRecMm,
-            Scheme::Art => Method::Art,
-            Scheme::ArtEgreedy => Method::ArtEgreedy(SharedArms::default()),
-            Scheme::ArtUcb => Method::ArtUcb(SharedArms::default()),
-            Scheme::ArtDqn => Method::ArtDqn(network.cloned().ok_or_else(|| {
-                Error::new("the scheme \"art-dqn\" needs [recovery] dqn, a file of weights")
-            })?),
-            Scheme::Or3 => Method::Or3,
-        };
-        Ok(Self { scheme, method })
-    }
-
-    /// The scheme's name in configurations, records and metrics.
-    pub fn name(&self) -> &'static str {
-        self.scheme.word()
-    }
-
-    /// A scheme for a new connection; `seed` is for what it leaves to chance.
-    pub fn scheme(&self, seed: u64) -> recovery::Scheme {
-        match &self.method {
-            Method::Arq => Arq::scheme(),
-            Method::Spare { copies } => spare::scheme(*copies),
-            Method::AutoRec(tolerances) => autorec::scheme(*tolerances),
-            Method::AutoRecMm => autorec::scheme_mm24(autorec::Options::default(), seed),
-            Method::Art => art::paper(Reading::Extra, seed),
-            Method::ArtEgreedy(arms) => art::egreedy(Reading::Extra, arms.clone(), PAPER, seed),
-            Method::ArtUcb(arms) => art::ucb(Reading::Extra, arms.clone(), PAPER, seed),
-            Method::ArtDqn(network) => art::dqn(network.clone(), Reading::Extra, seed),
-            Method::Or3 => fixed::or3(Reading::Copies),
-        }
-    }
+/// The scheme of one cohort; what that does not say is as for all. What bandits learn, all connections
+/// of the cohort learn, from the start or the last reload on.
+fn scheme_of(
+    all: &config::Recovery,
+    own: &config::Cohort,
+    network: Option<&Arc<Network>>,
+) -> Result<SchemeSpec, Error> {
+    let choice = own.scheme.unwrap_or(all.scheme);
+    let parameters = Parameters {
+        copies: own.copies.unwrap_or(all.copies),
+        tolerances: Tolerances {
+            latency: own.latency.unwrap_or(all.latency),
+            cost: own.cost.unwrap_or(all.cost),
+            goodput: own.goodput.unwrap_or(all.goodput),
+        },
+        network: network.cloned(),
+        ..Parameters::default()
+    };
+    SchemeSpec::new(choice, parameters).map_err(|e| match e.key {
+        "network" => Error::new(format!(
+            "the scheme {:?} needs [recovery] dqn, a file of weights",
+            choice.name()
+        )),
+        _ => Error::new(format!("the scheme {:?}: {e}", choice.name())),
+    })
 }
 
 /// The network in a file of weights.
@@ -166,8 +117,8 @@ impl Cohorts {
         let all = &config.recovery;
         let network = all.dqn.as_deref().map(load).transpose()?;
         let cohort = |own: &config::Cohort| {
-            let repair = Repair::new(all, own, network.as_ref())?;
-            Ok(Cohort { name: own.name.clone(), weight: own.weight, repair })
+            let scheme = scheme_of(all, own, network.as_ref())?;
+            Ok(Cohort { name: own.name.clone(), weight: own.weight, scheme })
         };
         let mut cohorts: Vec<Cohort> =
             config.cohort.iter().map(cohort).collect::<Result<_, Error>>()?;
@@ -177,8 +128,8 @@ impl Cohorts {
         }
         if config.experiment.aa {
             // The same for everybody, so that the difference between cohorts is chance alone.
-            let repair = cohorts[0].repair.clone();
-            cohorts.iter_mut().for_each(|cohort| cohort.repair = repair.clone());
+            let scheme = cohorts[0].scheme.clone();
+            cohorts.iter_mut().for_each(|cohort| cohort.scheme = scheme.clone());
         }
         Ok(Self { salt: config.experiment.salt.clone(), cohorts })
     }
@@ -275,19 +226,18 @@ mod tests {
             "recovery.latency = \"50ms\"\nrecovery.scheme = \"arq\"\n{TWO}cost = 0.1"
         ));
         let [control, treatment] = cohorts.all() else { panic!("two") };
-        assert_eq!((control.repair.name(), treatment.repair.name()), ("arq", "autorec"));
+        assert_eq!((control.scheme.name(), treatment.scheme.name()), ("arq", "autorec"));
         let tolerances = Tolerances { latency: Duration::from_millis(50), cost: 0.1, goodput: 0.2 };
-        assert_eq!(treatment.repair.method, Method::AutoRec(tolerances));
+        assert_eq!(treatment.scheme.parameters().tolerances, tolerances);
     }
 
     #[test]
     fn without_a_word_in_the_file_everybody_gets_one_spare_copy_and_a_cohort_may_ask_for_more() {
-        let repair = |text: &str| cohorts(text).all()[0].repair.clone();
-        let (default, more) = (repair(""), repair("[[cohort]]\nname = \"more\"\ncopies = 3"));
-        assert_eq!((default.name(), default.scheme(1).name), ("spare", "spare"));
-        assert_eq!(default.method, Method::Spare { copies: 1 });
-        assert_eq!(more.method, Method::Spare { copies: 3 });
-        assert_eq!(repair("recovery.copies = 2").method, Method::Spare { copies: 2 });
+        let scheme = |text: &str| cohorts(text).all()[0].scheme.clone();
+        let copies = |text: &str| scheme(text).parameters().copies;
+        assert_eq!((scheme("").name(), scheme("").build(1).name), ("spare", "spare"));
+        assert_eq!((copies(""), copies("recovery.copies = 2")), (1, 2));
+        assert_eq!(copies("[[cohort]]\nname = \"more\"\ncopies = 3"), 3);
         for bad in ["recovery.copies = 11", "recovery.copies = -1"] {
             let line = Config::parse("edge.toml", bad).expect_err("refused").to_string();
             assert!(line.contains("copies"), "{line}");
@@ -296,14 +246,12 @@ mod tests {
 
     #[test]
     fn every_scheme_of_the_configuration_is_made() {
-        for word in
-            ["arq", "spare", "autorec", "autorec-mm", "art", "art-egreedy", "art-ucb", "or3"]
-        {
-            let cohorts = cohorts(&format!("recovery.scheme = \"{word}\""));
-            let repair = &cohorts.all()[0].repair;
-            assert_eq!(repair.name(), word);
-            assert!(repair.scheme(1).name.starts_with(word), "{}", repair.scheme(1).name);
+        for entry in recovery::catalog::ALL.iter().filter(|entry| entry.name != "art-dqn") {
+            let cohorts = cohorts(&format!("recovery.scheme = \"{}\"", entry.name));
+            assert_eq!(cohorts.all()[0].scheme.build(1).name, entry.name);
         }
+        let line = Config::parse("edge.toml", "recovery.scheme = \"fec\"").expect_err("refused");
+        assert!(line.to_string().contains("\"autorec-mm24\""), "{line}");
     }
 
     #[test]
@@ -327,7 +275,7 @@ mod tests {
             assert!(line.starts_with("[recovery] dqn: ") && !line.contains('\n'), "{line}");
         }
         std::fs::write(file.path(), network).expect("written");
-        let scheme = cohorts(&text).all()[0].repair.scheme(1);
+        let scheme = cohorts(&text).all()[0].scheme.build(1);
         assert_eq!(scheme.name, "art-dqn");
     }
 
@@ -358,7 +306,7 @@ mod tests {
         let cohorts = cohorts("recovery.scheme = \"art-ucb\"");
         let now = Timestamp::from_millis(1);
         let connection =
-            |seed| Recovery::new(cohorts.all()[0].repair.scheme(seed), None, Timestamp::ZERO);
+            |seed| Recovery::new(cohorts.all()[0].scheme.build(seed), None, Timestamp::ZERO);
         let (mut one, other) = (connection(1), connection(2));
         let (mut data, kind) = (Data { is_acked: false }, CopyKind::Retransmission);
         let lost = Packet { number: 1, sent: now, bytes: 1_200, copy: None, unit: None };
@@ -375,7 +323,7 @@ mod tests {
     #[test]
     fn in_an_a_a_experiment_cohorts_differ_in_name_only() {
         let cohorts = cohorts(&format!("experiment.aa = true\n{TWO}"));
-        assert_eq!(cohorts.all()[1].repair, cohorts.all()[0].repair);
+        assert_eq!(cohorts.all()[1].scheme, cohorts.all()[0].scheme);
         assert_eq!(cohorts.all()[1].name, "treatment");
     }
 

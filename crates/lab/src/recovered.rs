@@ -1,41 +1,13 @@
 //! What loss recovery was like in a run: the connection's own counters, and a diary of single units and
 //! decisions for the experiments that need them.
 
-use core::fmt;
 use core::time::Duration;
 use std::sync::{Arc, Mutex};
 
 use quic::Connection;
 use quic::observer::{Event, Observer};
-use recovery::{Arq, Guard, LAGS, Latencies, OffTime, Scheme, Totals, UnitTimes};
+use recovery::{Guard, LAGS, Latencies, OffTime, Totals, UnitTimes};
 use units::Timestamp;
-
-/// Makes a recovery scheme for a new connection, from the run's seed.
-#[derive(Clone)]
-pub struct SchemeMaker(Arc<dyn Fn(u64) -> Scheme + Send + Sync>);
-
-impl SchemeMaker {
-    /// The schemes that `make` makes.
-    pub fn new(make: impl Fn(u64) -> Scheme + Send + Sync + 'static) -> Self {
-        Self(Arc::new(make))
-    }
-
-    pub(crate) fn make(&self, seed: u64) -> Scheme {
-        (self.0)(seed)
-    }
-}
-
-impl Default for SchemeMaker {
-    fn default() -> Self {
-        Self::new(|_| Arq::scheme())
-    }
-}
-
-impl fmt::Debug for SchemeMaker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.make(0).name)
-    }
-}
 
 /// Runs of consecutive lost packets.
 #[derive(Clone, Copy, Debug, Default)]

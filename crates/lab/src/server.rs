@@ -89,7 +89,7 @@ impl Server {
             Arc::new(observe) as ObserverFactory
         });
         let transport = TransportConfig {
-            congestion: scenario.congestion,
+            congestion: scenario.congestion.factory(),
             detection: scenario.detection,
             guard: scenario.guard.clone(),
             scheme: {

@@ -14,7 +14,8 @@ use units::{Ecn, Rate, Timestamp};
 use crate::client::{self, ClientKind, Request, Viewer};
 use crate::event_log::EventLog;
 use crate::live::LiveOutcome;
-use crate::recovered::{Diary, Recovered, SchemeMaker};
+use crate::makers::{ControllerMaker, SchemeMaker};
+use crate::recovered::{Diary, Recovered};
 use crate::server::Server;
 use crate::traffic::Traffic;
 
@@ -46,7 +47,7 @@ pub struct Scenario {
     /// Protection of 1-RTT packets, at both ends.
     pub cipher: Cipher,
     /// The server's congestion controller.
-    pub congestion: Algorithm,
+    pub congestion: ControllerMaker,
     /// The server's rules of loss detection.
     pub detection: Detection,
     /// The server's recovery scheme.
@@ -60,7 +61,7 @@ pub struct Scenario {
     pub times: u32,
     /// A second server and client on the same path: this controller, scheme and traffic, otherwise
     /// as the first.
-    pub rival: Option<(Algorithm, SchemeMaker, Traffic)>,
+    pub rival: Option<(ControllerMaker, SchemeMaker, Traffic)>,
     /// The client's flow-control window in bytes.
     pub window: u64,
     /// Of everything random.
@@ -93,7 +94,7 @@ impl Default for Scenario {
             path: PathConfig::default(),
             client: ClientKind::Quinn,
             cipher: Cipher::Real,
-            congestion: Algorithm::Cubic,
+            congestion: Algorithm::Cubic.into(),
             detection: Detection::default(),
             scheme: SchemeMaker::default(),
             guard: None,
@@ -320,7 +321,7 @@ pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
     let mut flows = vec![Flow::new(scenario, CLIENTS[0], &log)?];
     if let Some((congestion, scheme, traffic)) = &scenario.rival {
         let rival = Scenario {
-            congestion: *congestion,
+            congestion: congestion.clone(),
             scheme: scheme.clone(),
             traffic: *traffic,
             seed: scenario.seed.wrapping_add(1 << 32),

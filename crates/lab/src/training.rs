@@ -17,8 +17,8 @@ use recovery::fixed::Reading;
 
 use crate::experiments::{statistics, write_file, write_page};
 use crate::figures::Settings;
+use crate::makers::SchemeMaker;
 use crate::plot::{Chart, Scale, Series};
-use crate::recovered::SchemeMaker;
 use crate::simulation::{Outcome, run as simulate};
 
 /// How to train.

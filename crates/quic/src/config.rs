@@ -5,7 +5,7 @@ use crate::crypto::{KeyRing, TlsConfig};
 use crate::detection::Detection;
 use crate::observer::Observer;
 use crate::streams::Limits;
-use congestion::Algorithm;
+use congestion::{Algorithm, Controller};
 use core::fmt;
 use core::time::Duration;
 use recovery::{Arq, Guard, Scheme};
@@ -23,6 +23,15 @@ pub enum RetryPolicy {
     /// While more handshakes than this begin in a second without proof of an address, or eight times as
     /// many are unfinished: a flood from forged addresses then costs no state.
     Above(u32),
+}
+
+/// Makes a congestion controller for a new path, from its first datagram size in bytes and a seed for
+/// what the controller leaves to chance. [`controller`] makes one of a known algorithm.
+pub type ControllerFactory = Arc<dyn Fn(u16, u64) -> Box<dyn Controller> + Send + Sync>;
+
+/// The factory of a known algorithm.
+pub fn controller(algorithm: Algorithm) -> ControllerFactory {
+    Arc::new(move |mtu, seed| algorithm.build(mtu, seed))
 }
 
 /// Makes a recovery scheme for a new connection.
@@ -62,8 +71,8 @@ pub struct TransportConfig {
     /// packets in flight take about a tenth of this on top, and an acknowledgement of all of them 12 ns
     /// for each. Packets count 1,200 bytes at least. 8 MiB by default: 670 Mbps at 100 ms.
     pub max_in_flight: u64,
-    /// Congestion controller.
-    pub congestion: Algorithm,
+    /// Congestion controller; BBR by default.
+    pub congestion: ControllerFactory,
     /// Recovery scheme.
     pub scheme: SchemeFactory,
     /// What bounds the replicas of each connection, whatever its scheme wants.
@@ -93,7 +102,7 @@ impl Default for TransportConfig {
             max_mtu: 1_452,
             ecn: true,
             max_in_flight: 8 << 20,
-            congestion: Algorithm::Bbr,
+            congestion: controller(Algorithm::Bbr),
             scheme: Arc::new(Arq::scheme),
             guard: None,
             limits: Limits::default(),
@@ -107,7 +116,6 @@ impl Default for TransportConfig {
 impl fmt::Debug for TransportConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TransportConfig")
-            .field("congestion", &self.congestion)
             .field("idle_timeout", &self.idle_timeout)
             .finish_non_exhaustive()
     }

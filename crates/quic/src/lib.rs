@@ -28,7 +28,10 @@ mod rtt;
 pub mod streams;
 pub mod wire;
 
-pub use config::{EndpointConfig, ObserverFactory, RetryPolicy, SchemeFactory, TransportConfig};
+pub use config::{
+    ControllerFactory, EndpointConfig, ObserverFactory, RetryPolicy, SchemeFactory,
+    TransportConfig, controller,
+};
 pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};
 pub use endpoint::{DropReason, Endpoint, EndpointStats, Handle, Outcome};
 pub use path::Addresses;

@@ -95,7 +95,7 @@ impl Path {
         generation: u8,
         seed: u64,
     ) -> Self {
-        let mut controller = config.congestion.build(config.initial_mtu, seed);
+        let mut controller = (config.congestion)(config.initial_mtu, seed);
         controller.cap(Cap { in_flight: Some(config.max_in_flight), rate: None });
         Self {
             generation,

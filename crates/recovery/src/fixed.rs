@@ -6,6 +6,7 @@
 //! [`crate::art::with_schedule`] puts ART's schedule and signal under them (ART, figure 18(b)).
 
 use crate::art::{Replicas, Spread};
+use crate::range::OutOfRange;
 use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, Scheme, UnitKey, View};
 
 /// What R counts. ART's sections 5.2 and 6.2 count all copies of a round; its section 7.1, which tells
@@ -71,48 +72,30 @@ impl RedundancyAdapter for Fixed {
     }
 }
 
-/// "fixed-R-extra" and "fixed-R-copies" from R = 1.
-const NAMES: [[&str; 2]; 10] = [
-    ["fixed-1-extra", "fixed-1-copies"],
-    ["fixed-2-extra", "fixed-2-copies"],
-    ["fixed-3-extra", "fixed-3-copies"],
-    ["fixed-4-extra", "fixed-4-copies"],
-    ["fixed-5-extra", "fixed-5-copies"],
-    ["fixed-6-extra", "fixed-6-copies"],
-    ["fixed-7-extra", "fixed-7-copies"],
-    ["fixed-8-extra", "fixed-8-copies"],
-    ["fixed-9-extra", "fixed-9-copies"],
-    ["fixed-10-extra", "fixed-10-copies"],
-];
-
-fn either(reading: Reading, [extra, copies]: [&'static str; 2]) -> &'static str {
-    match reading {
-        Reading::Extra => extra,
-        Reading::Copies => copies,
+/// "fixed": the same R in every round, 1 to 10.
+///
+/// # Errors
+/// When R is out of range.
+pub fn fixed(r: u32, reading: Reading) -> Result<Scheme, OutOfRange> {
+    if !(1..=10).contains(&r) {
+        return Err(OutOfRange { key: "level", allowed: "1 to 10, R of `fixed`" });
     }
+    Ok(Fixed { slope: 0, offset: r.cast_signed(), reading }.scheme("fixed"))
 }
 
-/// The same R in every round, "fixed-3-extra" for example; none unless R is 1 to 10.
-pub fn fixed(r: u32, reading: Reading) -> Option<Scheme> {
-    let names = NAMES.get((r as usize).checked_sub(1)?)?;
-    let offset = r as i32;
-    Some(Fixed { slope: 0, offset, reading }.scheme(either(reading, *names)))
-}
-
-/// OR3's R = 2n − 1: "or3-extra", "or3-copies".
+/// "or3": OR3's R = 2n − 1.
 pub fn or3(reading: Reading) -> Scheme {
-    Fixed { slope: 2, offset: -1, reading }.scheme(either(reading, ["or3-extra", "or3-copies"]))
+    Fixed { slope: 2, offset: -1, reading }.scheme("or3")
 }
 
-/// The 3 of OR3's published code, where it counts further copies: "or3-code-extra", "or3-code-copies".
+/// "or3-code": the 3 of OR3's published code, where it counts further copies.
 pub fn or3_code(reading: Reading) -> Scheme {
-    let names = ["or3-code-extra", "or3-code-copies"];
-    Fixed { slope: 0, offset: 3, reading }.scheme(either(reading, names))
+    Fixed { slope: 0, offset: 3, reading }.scheme("or3-code")
 }
 
-/// R = 2n + 1: "2n+1-extra", "2n+1-copies".
+/// "2n+1": R = 2n + 1.
 pub fn odd(reading: Reading) -> Scheme {
-    Fixed { slope: 2, offset: 1, reading }.scheme(either(reading, ["2n+1-extra", "2n+1-copies"]))
+    Fixed { slope: 2, offset: 1, reading }.scheme("2n+1")
 }
 
 #[cfg(test)]
@@ -153,12 +136,10 @@ mod tests {
         assert_eq!(replicas(or3_code(Copies), 2), [2, 2]);
         for r in 1..=10 {
             let [extra, copies] = [Extra, Copies].map(|reading| fixed(r, reading).expect("known"));
-            assert_eq!((extra.name, copies.name), NAMES[r as usize - 1].into());
-            assert!(extra.name.contains(&format!("-{r}-")));
             assert_eq!(replicas(extra, 2), [r, r]);
             assert_eq!(replicas(copies, 2), [r - 1, r - 1]);
         }
-        assert!(fixed(0, Extra).is_none() && fixed(11, Extra).is_none());
+        assert!(fixed(0, Extra).is_err() && fixed(11, Extra).is_err());
     }
 
     #[test]

@@ -8,6 +8,8 @@
 //! the last of its outstanding copies is declared lost. *Level* is the number of copies beyond the
 //! retransmission: plain ARQ is level 0.
 //!
+//! All schemes stand in the [`catalog`], each under one name.
+//!
 //! This crate knows no packets and no streams: the transport says what became of each packet, and
 //! lends its data as a [`Content`] to whoever asks what is still missing. [`Recovery`] is the whole
 //! interface between the two. The transport calls it in this order:
@@ -40,6 +42,7 @@ mod arq;
 pub mod art;
 pub mod autorec;
 mod bursts;
+pub mod catalog;
 mod contents;
 mod correlation;
 pub mod fixed;
@@ -48,6 +51,7 @@ mod interval;
 mod metrics;
 mod packet;
 mod random;
+mod range;
 mod recent;
 mod recovery;
 mod scheme;
@@ -63,6 +67,7 @@ pub use guard::{Guard, SharedBudget};
 pub use metrics::{Latencies, OffTime};
 pub use packet::{Acked, Loss, Packet, Written};
 pub use random::Random;
+pub use range::OutOfRange;
 pub use recovery::Recovery;
 pub use scheme::{
     IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter, ReplicaScheduler,

@@ -11,6 +11,7 @@
 
 use crate::art::{Replicas, Spread};
 use crate::fixed::{Fixed, Reading};
+use crate::range::OutOfRange;
 use crate::{
     IntervalMetrics, LostUnit, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View,
 };
@@ -81,19 +82,18 @@ impl Scheme {
     }
 }
 
-/// "spare": `copies` replicas of each round, at most [`MAX_COPIES`], [`APART`] and only when nothing
-/// else waits; with 0 it is plain retransmission.
-pub fn scheme(copies: u32) -> Scheme {
-    spaced(copies, APART)
-}
-
-/// The same with another schedule under it.
-pub fn spaced(copies: u32, spread: Spread) -> Scheme {
-    let copies = copies.min(MAX_COPIES);
+/// "spare": `copies` replicas of each round, 0 to [`MAX_COPIES`], spread like this, for example [`APART`],
+/// and only when nothing else waits. With 0 copies it is plain retransmission.
+///
+/// # Errors
+/// When `copies` is out of range.
+pub fn scheme(copies: u32, spread: Spread) -> Result<Scheme, OutOfRange> {
+    if copies > MAX_COPIES {
+        return Err(OutOfRange { key: "copies", allowed: "0 to 10" });
+    }
     let fixed = Fixed { slope: 0, offset: copies.cast_signed(), reading: Reading::Extra };
     // Nothing is drawn: the seed decides nothing.
-    let scheduler = Box::new(Replicas::new(spread, 0));
-    Scheme { scheduler, ..fixed.scheme("spare") }.when_idle()
+    Ok(Scheme::new("spare", fixed, Replicas::new(spread, 0)).when_idle())
 }
 
 #[cfg(test)]

@@ -53,7 +53,7 @@ impl Ours {
         })
         .expect("certificate and key belong together");
         let transport = TransportConfig {
-            congestion: setup.congestion,
+            congestion: quic::controller(setup.congestion),
             scheme: setup.scheme.clone(),
             guard: setup.guard.clone(),
             idle_timeout: Duration::from_secs(600),

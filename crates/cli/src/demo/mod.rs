@@ -65,7 +65,7 @@ pub(crate) struct Arguments {
 
 /// The cohorts, and the schemes that they are to have.
 const COHORTS: [(&str, &str); 4] =
-    [("arq", "arq"), ("spare", "spare"), ("autorec", "autorec"), ("art", "art")];
+    [("arq", "arq"), ("spare", "spare"), ("autorec", "autorec"), ("art", "art-paper")];
 
 /// A viewer of one cohort behind its link.
 struct Viewer {

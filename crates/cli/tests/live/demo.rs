@@ -42,7 +42,7 @@ fn the_demo_ends_with_what_its_viewers_saw() {
             // 5 % loss; one replica for each, hardly any for what is lost twice.
             Some("spare") => assert!((0.005..0.12).contains(&cost), "{viewer}"),
             // At most ten replicas for each, and the guard's half.
-            Some("autorec" | "art") => assert!((0.005..0.55).contains(&cost), "{viewer}"),
+            Some("autorec" | "art-paper") => assert!((0.005..0.55).contains(&cost), "{viewer}"),
             other => panic!("{other:?}"),
         }
     }

@@ -78,7 +78,7 @@ impl Sampler {
                 mine.for_each(|(_, totals)| sum.merge(totals));
                 let mut value = describe_totals(&sum);
                 value["name"] = cohort.name.clone().into();
-                value["scheme"] = cohort.repair.name().into();
+                value["scheme"] = cohort.scheme.name().into();
                 value["weight"] = cohort.weight.into();
                 value
             })

@@ -6,10 +6,16 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use congestion::Algorithm;
+use recovery::catalog::Choice;
 use toml::de::DeValue;
 
 use super::value::{Size, Value, words};
 use super::{Problem, Section, assign, describe_key};
+
+/// The scheme that a server begins with.
+fn spare() -> Choice {
+    "spare".parse().expect("a scheme of the catalogue")
+}
 
 words! {
     /// When a client must prove its address by a Retry (RFC 9000, section 8.1.2).
@@ -65,32 +71,6 @@ words! {
         Refuse = "refuse",
         /// Yes.
         Allow = "allow",
-    }
-}
-
-words! {
-    /// How lost data is repaired.
-    Scheme {
-        /// Retransmission alone.
-        Arq = "arq",
-        /// A spare copy of what was lost, in spare time: so many per loss, a little after the
-        /// retransmission, and only when nothing else waits to be sent.
-        Spare = "spare",
-        /// AutoRec of the journal: as many replicas as the tolerances allow and ask for.
-        AutoRec = "autorec",
-        /// AutoRec of MM'24: as many as a utility of latency, cost and goodput finds best.
-        AutoRecMm = "autorec-mm",
-        /// ART: as many per round as get one through, at random within a loss burst's length.
-        Art = "art",
-        /// ART with a bandit that tries levels and keeps to the best, with a share of random tries;
-        /// all connections of a cohort teach it.
-        ArtEgreedy = "art-egreedy",
-        /// ART with a bandit that goes by upper confidence bounds; all connections of a cohort teach it.
-        ArtUcb = "art-ucb",
-        /// ART with a trained network: [recovery] dqn.
-        ArtDqn = "art-dqn",
-        /// OR3: 2n-1 copies in round n, whatever the network does.
-        Or3 = "or3",
     }
 }
 
@@ -270,15 +250,17 @@ sections! {
         /// How lost data is repaired. "arq": retransmission alone. "spare": besides, `copies` of what
         /// was lost, a little later and only when nothing else waits. It helps against independent loss
         /// and short bursts wherever there is room, and is of no use in outages longer than that.
-        /// The rest is as papers have it; their copies do not wait for room. "autorec" (AutoRec, journal):
-        /// the fewest late frames under independent loss on a network at least twice as wide as the
-        /// stream, for the most copies; on a narrow one it freezes the stream many times as often.
-        /// "autorec-mm": its version of MM'24, which goes by a utility. "art": nearly as good where there is
-        /// room, for half of the copies, which leave at random within a burst's length; harmful too
-        /// where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its network "art-dqn" learn how
-        /// many. "or3": 2n-2 copies in round n, so none before a retransmission is lost too: cheap, and
-        /// little gained. `mendcast lab run live-default` measures "arq", "spare", "autorec", "art", "or3".
-        scheme: Scheme = Scheme::Spare;
+        /// The others are the papers' schemes; their copies do not wait for room. "autorec" (AutoRec,
+        /// journal): the fewest late frames under independent loss on a network at least twice as wide
+        /// as the stream, for the most copies; on a narrow one it freezes the stream many times as
+        /// often. "autorec-mm24": its version of MM'24, which goes by a utility. "art-paper": nearly as
+        /// good where there is room, for half of the copies, which leave at random within a burst's
+        /// length; harmful too where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its
+        /// network "art-dqn" learn how many. "or3-copies": 2n-2 copies in round n, so none before a
+        /// retransmission is lost too: cheap, and little gained. The rest ("art-code", "or3", ...) is for
+        /// comparison. `mendcast lab run live-default` measures "arq", "spare", "autorec", "art-paper",
+        /// "or3-copies".
+        scheme: Choice = spare();
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
         /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
@@ -293,7 +275,7 @@ sections! {
         /// experiments/weights/art-dqn.mdqn in the sources is one.
         dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
         /// What bounds the replicas of each connection, whatever the scheme and the losses: their
-        /// bytes for each byte that is sent first, plus 8 packets. "autorec" and "art" as in their papers need 0.5.
+        /// bytes for each byte that is sent first, plus 8 packets. "autorec" and "art-paper" as in their papers need 0.5.
         max_redundancy: f64 = 0.1, in 0.0..=10.0;
         /// The same for all connections of the process together.
         max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;
@@ -363,7 +345,7 @@ sections! {
         /// Its share of the viewers, against the other weights.
         weight: u32 = 1, in 1..=1_000_000;
         /// How lost data is repaired.
-        scheme: Option<Scheme> = None, example "\"arq\"";
+        scheme: Option<Choice> = None, example "\"arq\"";
         /// Spare: replicas of lost data.
         copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";
         /// AutoRec: recovery latency that is tolerated.

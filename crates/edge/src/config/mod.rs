@@ -28,20 +28,7 @@ impl Config {
         let name = path.display();
         let text = std::fs::read_to_string(path).map_err(|e| Error::new(format!("{name}: {e}")))?;
         let mut config = Self::parse(&name.to_string(), &text)?;
-        let base = path.parent().unwrap_or(Path::new(""));
-        let Self { server, quic, log, records, .. } = &mut config;
-        let paths = [
-            &mut server.certificate,
-            &mut server.key,
-            &mut server.root,
-            &mut server.key_file,
-            &mut quic.qlog_dir,
-            &mut log.connections,
-            &mut records.directory,
-        ];
-        for path in paths.into_iter().flatten() {
-            *path = base.join(&*path);
-        }
+        config.resolve(path.parent().unwrap_or(Path::new("")));
         Ok(config)
     }
 
@@ -174,6 +161,8 @@ trait Section {
     /// Whether every key that has to be there is; else that key, and what was expected.
     fn check(&self) -> Result<(), (&'static str, String)>;
     fn describe(&self, out: &mut String);
+    /// Lets relative paths start at `base`.
+    fn resolve(&mut self, base: &Path);
 }
 
 /// Puts what the file says into `slot`, if it is of the right type and in `range`.
@@ -265,6 +254,11 @@ macro_rules! sections {
                 ].join(", ")
             }
 
+            pub(super) fn resolve(&mut self, base: &std::path::Path) {
+                $(self.$section.resolve(base);)+
+                $(self.$list.iter_mut().for_each(|item| item.resolve(base));)+
+            }
+
             pub(super) fn describe(&self, out: &mut String) {
                 $(
                     out.push('\n');
@@ -336,6 +330,10 @@ macro_rules! sections {
                     optional!($($range)?),
                     optional!($($example)? $($required)?),
                 );)+
+            }
+
+            fn resolve(&mut self, base: &std::path::Path) {
+                $(self.$key.resolve(base);)+
             }
         }
     };

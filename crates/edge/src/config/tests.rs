@@ -208,10 +208,12 @@ fn a_long_wrong_value_is_quoted_in_short() {
 fn relative_paths_start_at_the_directory_of_the_file() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let path = dir.path().join("edge.toml");
-    std::fs::write(&path, "[server]\nroot = \"www\"\nkey_file = \"/k\"").expect("written");
+    std::fs::write(&path, "[server]\nroot = \"www\"\nkey_file = \"/k\"\n[recovery]\ndqn = \"w\"")
+        .expect("written");
     let config = Config::load(&path).expect("valid");
     assert_eq!(config.server.root, Some(dir.path().join("www")));
     assert_eq!(config.server.key_file, Some(PathBuf::from("/k")));
+    assert_eq!(config.recovery.dqn, Some(dir.path().join("w")));
 }
 
 #[test]

@@ -4,8 +4,9 @@
 use core::fmt;
 use core::net::SocketAddr;
 use core::time::Duration;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use recovery::catalog::{self, Choice};
 use toml::de::DeValue;
 
 /// A type that a key can have.
@@ -16,6 +17,8 @@ pub(super) trait Value: Sized {
     fn read(value: &DeValue<'_>) -> Option<Self>;
     /// The value as TOML; `None` for a key that is better left out.
     fn toml(&self) -> Option<String>;
+    /// Lets a relative path start at `base`; other types hold none.
+    fn resolve(&mut self, _base: &Path) {}
 }
 
 /// A number of bytes, written `64kB` (thousands) or `1MiB` (powers of 1,024).
@@ -188,6 +191,9 @@ impl Value for PathBuf {
     fn toml(&self) -> Option<String> {
         quoted(self.to_str()?)
     }
+    fn resolve(&mut self, base: &Path) {
+        *self = base.join(&*self);
+    }
 }
 
 impl Value for SocketAddr {
@@ -215,6 +221,9 @@ impl<T: Value> Value for Vec<T> {
         let items: Option<Vec<_>> = self.iter().map(Value::toml).collect();
         Some(format!("[{}]", items?.join(", ")))
     }
+    fn resolve(&mut self, base: &Path) {
+        self.iter_mut().for_each(|item| item.resolve(base));
+    }
 }
 
 impl<T: Value> Value for Option<T> {
@@ -227,6 +236,11 @@ impl<T: Value> Value for Option<T> {
     fn toml(&self) -> Option<String> {
         self.as_ref()?.toml()
     }
+    fn resolve(&mut self, base: &Path) {
+        if let Some(value) = self {
+            value.resolve(base);
+        }
+    }
 }
 
 /// An enumeration whose variants are words in the file.
@@ -236,6 +250,18 @@ pub(super) fn one_of(words: &[&str]) -> String {
     match words.split_last() {
         Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
         _ => words.concat(),
+    }
+}
+
+impl Value for Choice {
+    fn expected() -> String {
+        one_of(&catalog::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>())
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(self.name())
     }
 }
 

@@ -116,7 +116,7 @@ fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening 
         viewer: viewer_name(head.parameter("viewer")),
         unit: head.cohort.map(|(unit, _)| unit),
         cohort: head.cohort.map_or_else(String::new, |(_, cohort)| cohort.name.clone()),
-        scheme: head.cohort.map_or("", |(_, cohort)| cohort.repair.name()),
+        scheme: head.cohort.map_or("", |(_, cohort)| cohort.scheme.name()),
     }
 }
 

@@ -108,7 +108,7 @@ impl Session {
         self.unit = known.unwrap_or_else(|| Unit::of_network(remote));
         self.is_known = known.is_some();
         let cohort = self.state.cohorts.of(self.unit).clone();
-        connection.set_scheme(cohort.repair.scheme(self.unit.0 ^ now.as_nanos()));
+        connection.set_scheme(cohort.scheme.build(self.unit.0 ^ now.as_nanos()));
         self.cohort = Some(cohort);
         let quic = &self.state.config.quic;
         if self.alpn == b"hq-interop" {

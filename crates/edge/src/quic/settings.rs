@@ -127,7 +127,7 @@ impl QuicState {
             max_ack_delay: quic.max_ack_delay,
             initial_mtu: quic.initial_mtu,
             max_mtu: quic.max_mtu,
-            congestion: quic.congestion,
+            congestion: ::quic::controller(quic.congestion),
             limits,
             early_data: quic.early_data,
             key_update_after: quic.key_update_after,

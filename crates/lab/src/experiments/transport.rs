@@ -144,7 +144,7 @@ impl Spec {
         };
         Ok(Scenario {
             path: PathConfig { down: link(loss), up: link(None) },
-            congestion: point.congestion,
+            congestion: point.congestion.into(),
             traffic: Traffic::Download { bytes },
             window: (4 * bdp + 2 * queue).max(1 << 20).min(point.client.largest_window()),
             client: point.client,

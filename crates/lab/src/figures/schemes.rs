@@ -6,14 +6,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase};
 use recovery::art::{self, Penalty, SharedArms, Spread};
-use recovery::autorec::{
-    self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
-};
-use recovery::fixed::{self, Reading};
-use recovery::{Arq, Scheme, spare};
+use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
+use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
+use recovery::fixed::Reading;
 
 use super::settings::Settings;
-use crate::recovered::SchemeMaker;
+use crate::makers::SchemeMaker;
 
 /// The trained network of the project, made by `mendcast lab train`.
 const WEIGHTS: &[u8] = include_bytes!("../../../../experiments/weights/art-dqn.mdqn");
@@ -35,35 +33,40 @@ impl Learnt {
     }
 }
 
-/// The schemes, and the keys that mean something to each.
-pub(super) const SCHEMES: &[(&str, &[&str])] = &[
-    ("arq", &[]),
-    ("spare", &["copies", "apart_ms", "apart_rtts"]),
-    ("autorec", &["alpha_ms", "beta_percent", "gamma_percent", "off_mode", "opportunistic"]),
-    ("autorec-fixed", &["level", "off_mode", "opportunistic"]),
-    (
-        "autorec-mm24",
-        &[
-            "sigmoid",
-            "theta_ms",
-            "r_nor_percent",
-            "max_level",
-            "gate",
-            "interval_rtts",
-            "off_mode",
-            "opportunistic",
-        ],
-    ),
-    ("fixed", &["level", "reading", "spread", "escape_alpha"]),
-    ("or3", &["reading", "spread", "escape_alpha"]),
-    ("or3-code", &["reading", "spread", "escape_alpha"]),
-    ("2n+1", &["reading", "spread", "escape_alpha"]),
-    ("art-paper", &["reading", "queue_length", "spread", "escape_alpha"]),
-    ("art-code", &["reading", "queue_length", "spread", "escape_alpha"]),
-    ("art-egreedy", &["reading", "spread", "escape_alpha", "warm_up", "penalty"]),
-    ("art-ucb", &["reading", "spread", "escape_alpha", "warm_up", "penalty"]),
-    ("art-dqn", &["reading", "spread", "escape_alpha", "warm_up", "penalty", "dqn"]),
+/// The keys that only schemes look at, and the parameter that each belongs to.
+pub(super) const KEYS: &[(&str, Takes)] = &[
+    ("copies", Takes::Copies),
+    ("apart_ms", Takes::Apart),
+    ("apart_rtts", Takes::Apart),
+    ("alpha_ms", Takes::Tolerances),
+    ("beta_percent", Takes::Tolerances),
+    ("gamma_percent", Takes::Tolerances),
+    ("off_mode", Takes::Occasions),
+    ("opportunistic", Takes::Occasions),
+    ("level", Takes::Level),
+    ("sigmoid", Takes::Utility),
+    ("theta_ms", Takes::Utility),
+    ("r_nor_percent", Takes::Utility),
+    ("max_level", Takes::Utility),
+    ("gate", Takes::Utility),
+    ("interval_rtts", Takes::Utility),
+    ("reading", Takes::Reading),
+    ("queue_length", Takes::Queue),
+    ("spread", Takes::Spread),
+    ("escape_alpha", Takes::Spread),
+    ("warm_up", Takes::Arms),
+    ("penalty", Takes::Arms),
+    ("dqn", Takes::Network),
 ];
+
+/// Whether a scheme looks at this key.
+pub(super) fn is_used(scheme: &str, key: &str) -> bool {
+    let Ok(choice) = scheme.parse::<Choice>() else { return false };
+    let learns =
+        choice.entry.takes.contains(&Takes::Network) && ["warm_up", "penalty"].contains(&key);
+    let mut own = KEYS.iter().filter(|(known, _)| *known == key);
+    learns || own.any(|(_, takes)| choice.entry.takes.contains(takes))
+}
 
 impl Settings {
     fn reading(&self) -> Result<Reading, String> {
@@ -125,79 +128,65 @@ impl Settings {
         Ok(learnt)
     }
 
+    /// The scheme called `name`; what R counts is in the name or in `reading`.
+    fn choice(&self, name: &str) -> Result<Choice, String> {
+        let choice: Choice = name.parse().map_err(|e| format!("`scheme`: {e}"))?;
+        let reading = self.reading()?;
+        Ok(if reading == Reading::Copies { Choice { reading, ..choice } } else { choice })
+    }
+
+    fn parameters(&self, choice: Choice, learnt: &Learnt) -> Result<Parameters, String> {
+        let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
+        Ok(Parameters {
+            copies: self.copies,
+            apart: Spread::Apart { least: ms(self.apart_ms), rtts: self.apart_rtts },
+            tolerances: Tolerances {
+                latency: ms(self.alpha_ms),
+                cost: self.beta_percent / 100.0,
+                goodput: self.gamma_percent / 100.0,
+            },
+            occasions: Occasions { off_mode: self.off_mode, opportunistic: self.opportunistic },
+            level: self.level,
+            utility: UtilityOptions {
+                a: self.sigmoid,
+                theta: ms(self.theta_ms),
+                r_nor: self.r_nor_percent / 100.0,
+                max: self.max_level,
+                gate: self.gate,
+                off_above: None,
+                interval_rtts: self.interval_rtts,
+            },
+            queue: self.queue_length as usize,
+            spread: self.spread()?,
+            escape_alpha: self.escape_alpha,
+            penalty: self.penalty(art::ETA)?,
+            arms: learnt.arms.clone(),
+            network: match choice.entry.takes.contains(&Takes::Network) {
+                true => Some(Arc::new(self.network()?)),
+                false => None,
+            },
+            when_idle: self.when_idle,
+        })
+    }
+
     /// The scheme called `name` with these parameters and this knowledge.
     pub(super) fn maker(&self, name: &str, learnt: &Learnt) -> Result<SchemeMaker, String> {
-        if !SCHEMES.iter().any(|(known, _)| *known == name) {
-            let known: Vec<&str> = SCHEMES.iter().map(|(known, _)| *known).collect();
-            return Err(format!("`scheme` is `{name}`; it may be {}", known.join(", ")));
-        }
-        let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
-        let (reading, spread) = (self.reading()?, self.spread()?);
-        let escape_space = self.escape_space();
-        let occasions = Occasions { off_mode: self.off_mode, opportunistic: self.opportunistic };
-        let tolerances = Tolerances {
-            latency: ms(self.alpha_ms),
-            cost: self.beta_percent / 100.0,
-            goodput: self.gamma_percent / 100.0,
-        };
-        let tolerances = tolerances.checked().map_err(|e| e.to_string())?;
-        let level = self.level;
-        let life = FixedLife::new(level).map_err(|e| e.to_string())?;
-        let options = UtilityOptions {
-            a: self.sigmoid,
-            theta: ms(self.theta_ms),
-            r_nor: self.r_nor_percent / 100.0,
-            max: self.max_level,
-            gate: self.gate,
-            off_above: None,
-            interval_rtts: self.interval_rtts,
-        };
-        let options = options.checked().map_err(|e| e.to_string())?;
-        if name == "fixed" && fixed::fixed(level, reading).is_none() {
-            return Err(format!("`level` is {level}; R of `fixed` may be 1 to 10"));
-        }
-        let queue = self.queue_length as usize;
-        let (copies, when_idle) = (self.copies, self.when_idle);
-        let apart = Spread::Apart { least: ms(self.apart_ms), rtts: self.apart_rtts };
-        let network = Arc::new(self.network()?);
-        let (penalty, learnt) = (self.penalty(art::ETA)?, learnt.clone());
-        let name = name.to_owned();
+        let choice = self.choice(name)?;
+        let spec =
+            SchemeSpec::new(choice, self.parameters(choice, learnt)?).map_err(|e| e.to_string())?;
+        let (learner, spread) = (learnt.learner.clone(), self.spread()?);
         Ok(SchemeMaker::new(move |seed| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            let reinjecting = |scheme: Scheme| Scheme {
-                scheduler: Box::new(ReinjectionController::new(occasions)),
-                ..scheme
-            };
-            let spreading = |scheme: Scheme| match spread {
-                Some(spread) => art::with_schedule(scheme, spread, seed),
-                None => scheme,
-            };
-            let art = |options: art::Options, own: Spread| {
-                let options = art::Options { queue, ..options };
-                art::with_options("art", options, spread.unwrap_or(own), seed)
-            };
-            let scheme = match &*name {
-                "spare" => spare::spaced(copies, apart),
-                "autorec" => reinjecting(autorec::scheme(tolerances)),
-                "autorec-fixed" => reinjecting(autorec::fixed(life)),
-                "autorec-mm24" => reinjecting(autorec::scheme_mm24(options, seed)),
-                "fixed" => spreading(fixed::fixed(level, reading).unwrap_or_else(Arq::scheme)),
-                "or3" => spreading(fixed::or3(reading)),
-                "or3-code" => spreading(fixed::or3_code(reading)),
-                "2n+1" => spreading(fixed::odd(reading)),
-                "art-paper" => art(art::Options::paper(reading), escape_space),
-                "art-code" => art(art::Options::code(reading), Spread::RoundTrip),
-                "art-egreedy" => {
-                    spreading(art::egreedy(reading, learnt.arms.clone(), penalty, seed))
+            match &learner {
+                Some(learner) if choice.entry.name == "art-dqn" => {
+                    let scheme = train::scheme(learner.clone(), choice.reading, seed);
+                    match spread {
+                        Some(spread) => art::with_schedule(scheme, spread, seed),
+                        None => scheme,
+                    }
                 }
-                "art-ucb" => spreading(art::ucb(reading, learnt.arms.clone(), penalty, seed)),
-                "art-dqn" => spreading(match &learnt.learner {
-                    Some(learner) => train::scheme(learner.clone(), reading, seed),
-                    None => art::dqn(network.clone(), reading, seed),
-                }),
-                _ => Arq::scheme(),
-            };
-            if when_idle { scheme.when_idle() } else { scheme }
+                _ => spec.build(seed),
+            }
         }))
     }
 }

@@ -11,7 +11,7 @@ use recovery::{Guard, spare};
 use serde::{Deserialize, Serialize};
 use units::Rate;
 
-use super::schemes::{Learnt, SCHEMES};
+use super::schemes::{self, Learnt};
 use crate::live::Live;
 use crate::simulation::{Cipher, Scenario};
 use crate::traffic::Traffic;
@@ -66,7 +66,7 @@ pub(crate) struct Settings {
     pub rival: String,
     /// The rival's congestion controller; the first one's if empty.
     pub rival_congestion: String,
-    /// How losses are recovered from; see [`SCHEMES`].
+    /// How losses are recovered from; see `recovery::catalog`.
     pub scheme: String,
     /// Whether the scheme's replicas leave only when nothing else waits.
     pub when_idle: bool,
@@ -189,13 +189,10 @@ impl Settings {
     pub(crate) fn normalised(&self) -> Self {
         let mut table = serde_json::to_value(self).expect("plain values");
         let default = serde_json::to_value(Self::default()).expect("plain values");
-        let is_used = |key: &str| {
-            let mut own =
-                SCHEMES.iter().filter(|(name, _)| *name == self.scheme || *name == self.rival);
-            own.any(|(_, keys)| keys.contains(&key))
-        };
-        for key in SCHEMES.iter().flat_map(|(_, keys)| *keys).filter(|key| !is_used(key)) {
-            table[*key] = default[*key].clone();
+        for (key, _) in schemes::KEYS {
+            if !schemes::is_used(&self.scheme, key) && !schemes::is_used(&self.rival, key) {
+                table[*key] = default[*key].clone();
+            }
         }
         serde_json::from_value(table).expect("the keys are known")
     }
@@ -364,13 +361,13 @@ impl Settings {
                     "" => congestion,
                     name => Self::algorithm(name, "rival_congestion")?,
                 };
-                Some((congestion, self.maker(name, &Learnt::default())?, traffic))
+                Some((congestion.into(), self.maker(name, &Learnt::default())?, traffic))
             }
         };
         Ok(Scenario {
             path: self.path()?,
             cipher: Cipher::Null,
-            congestion,
+            congestion: congestion.into(),
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
@@ -416,10 +413,16 @@ mod tests {
         assert!(refused(&|s| s.level = 11).contains("`level`"));
         assert!(refused(&|s| s.scheme = "x".to_owned()).contains("`scheme`"));
         assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
-        assert!(refused(&|s| s.sigmoid = -1.0).contains("`a`"));
+        let mm24 = |s: &mut Settings| {
+            (s.scheme, s.sigmoid) = ("autorec-mm24".to_owned(), -1.0);
+        };
+        assert!(refused(&mm24).contains("`a`"));
         assert!(refused(&|s| s.same_connection = true).contains("`same_connection`"));
         assert!(refused(&|s| s.penalty = "x".to_owned()).contains("`penalty`"));
-        assert!(refused(&|s| s.dqn = "/nowhere".to_owned()).contains("`dqn`: /nowhere"));
+        let dqn = |s: &mut Settings| {
+            (s.scheme, s.dqn) = ("art-dqn".to_owned(), "/nowhere".to_owned());
+        };
+        assert!(refused(&dqn).contains("`dqn`: /nowhere"));
         assert!(refused(&|s| s.trace_up = "/nowhere".to_owned()).contains("`trace_up`"));
         assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
     }

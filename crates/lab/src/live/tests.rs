@@ -16,7 +16,7 @@ fn scenario(rate: Rate, loss: &str) -> Scenario {
     };
     Scenario {
         path: PathConfig { up, down },
-        congestion: congestion::Algorithm::Bbr,
+        congestion: congestion::Algorithm::Bbr.into(),
         traffic: Traffic::Live(Live::default()),
         limit: Duration::from_secs(60),
         ..Scenario::default()

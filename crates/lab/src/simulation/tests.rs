@@ -16,7 +16,7 @@ fn scenario(seed: u64) -> Scenario {
     };
     Scenario {
         path: PathConfig { up: down.clone(), down },
-        congestion: Algorithm::Bbr,
+        congestion: Algorithm::Bbr.into(),
         traffic: Traffic::Download { bytes: 500_000 },
         window: 4 << 20,
         seed,
@@ -89,7 +89,7 @@ fn a_path_without_loss_is_used_fully() {
     long.traffic = Traffic::Download { bytes: 30_000_000 };
     long.measure_from = Duration::from_secs(10);
     for congestion in Algorithm::ALL {
-        long.congestion = congestion;
+        long.congestion = congestion.into();
         let outcome = run(&long).expect("it runs");
         assert!(outcome.completed && outcome.intact, "{outcome:?}");
         let (bytes, span) = outcome.measured;
@@ -156,7 +156,7 @@ fn random_scenario(seed: u64) -> Scenario {
     Scenario {
         path,
         client: if rng.random_bool(0.5) { ClientKind::Quinn } else { ClientKind::Noq },
-        congestion: Algorithm::ALL[rng.random_range(0..Algorithm::ALL.len())],
+        congestion: Algorithm::ALL[rng.random_range(0..Algorithm::ALL.len())].into(),
         traffic: Traffic::Download { bytes: rng.random_range(1..300_000) },
         seed,
         rebind_every: rng

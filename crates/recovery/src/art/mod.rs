@@ -36,24 +36,16 @@ fn scheme(
     with_schedule(Scheme::new(name, adapter, Arq), spread, seed)
 }
 
-/// ART as its paper has it: "art-paper-extra", "art-paper-copies".
+/// "art-paper": ART as its paper has it.
 pub fn paper(reading: Reading, seed: u64) -> Scheme {
-    let name = match reading {
-        Reading::Extra => "art-paper-extra",
-        Reading::Copies => "art-paper-copies",
-    };
-    scheme(name, TestAndVerify::new(Options::paper(reading)), ESCAPE, seed)
+    with_options("art-paper", Options::paper(reading), ESCAPE, seed)
 }
 
-/// ART as its published code has it: "art-code-extra", which it is, and "art-code-copies". In the
-/// latter R_1 hardly ever rises: the loss of a round's only copy is the last one's, which its bitmap
-/// does not learn of.
+/// "art-code": ART as its published code has it, which counts extra copies. With [`Reading::Copies`] R_1
+/// hardly ever rises: the loss of a round's only copy is the last one's, which its bitmap does not
+/// learn of.
 pub fn code(reading: Reading, seed: u64) -> Scheme {
-    let name = match reading {
-        Reading::Extra => "art-code-extra",
-        Reading::Copies => "art-code-copies",
-    };
-    scheme(name, TestAndVerify::new(Options::code(reading)), Spread::RoundTrip, seed)
+    with_options("art-code", Options::code(reading), Spread::RoundTrip, seed)
 }
 
 /// Test and verification by any options over any spread: the sensitivity to L_queue (figure 15), to α,

@@ -2,7 +2,8 @@
 //! latency below α if it can, and never costs more than β and γ allow; and an adapter whose level
 //! never changes.
 
-use super::{MAX_LEVEL, OutOfRange, UnitTime, formulas};
+use super::{MAX_LEVEL, UnitTime, formulas};
+use crate::range::OutOfRange;
 use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 

@@ -23,8 +23,9 @@
 //! - The length of decision intervals is not stated. 5 round-trip times, as in the journal version, is
 //!   the default here; the fewer data are lost twice in an interval, the more is R_Δ noise.
 
-use super::{MAX_LEVEL, OutOfRange};
+use super::MAX_LEVEL;
 use crate::random::Random;
+use crate::range::OutOfRange;
 use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 

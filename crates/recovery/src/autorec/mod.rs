@@ -18,28 +18,10 @@ pub use mm24::{Options, UtilityAdapter};
 pub use scheduler::{Occasions, ReinjectionController};
 
 use crate::{IntervalMetrics, RedundancyAdapter, Scheme};
-use core::fmt;
 use core::time::Duration;
 
 /// "We limit the value range of the redundancy level to [0, 10]" (journal, section VII).
 pub const MAX_LEVEL: u32 = 10;
-
-/// A parameter that makes no sense.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OutOfRange {
-    /// Its name: that of the field.
-    pub key: &'static str,
-    /// What it may be.
-    pub allowed: &'static str,
-}
-
-impl fmt::Display for OutOfRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` must be {}", self.key, self.allowed)
-    }
-}
-
-impl core::error::Error for OutOfRange {}
 
 /// T_unit as it is known: that of the last interval that has one. Before the first, the smoothed
 /// round-trip time stands in for it; detection takes at least that long, so the latency is taken for

@@ -15,6 +15,10 @@ fn at(ms: u64) -> Timestamp {
 }
 
 /// A connection over a path of this round-trip time.
+fn spare(copies: u32) -> Scheme {
+    scheme(copies, APART).expect("in range")
+}
+
 fn over(scheme: Scheme, smoothed_rtt: Duration) -> Recovery<()> {
     let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
     r.decided(at(1), PathState { smoothed_rtt, packet: 1_200, ..PathState::default() });
@@ -42,7 +46,7 @@ fn leaving(r: &mut Recovery<()>, chance: SendOpportunity, from: u64, to: u64) ->
 
 #[test]
 fn no_replica_leaves_while_anything_else_waits_however_long_that_lasts() {
-    let mut r = over(scheme(MAX_COPIES), RTT);
+    let mut r = over(spare(MAX_COPIES), RTT);
     lost(&mut r, 1_000);
     assert_eq!(leaving(&mut r, ON, 1_000, 4_000), []);
     assert_eq!(leaving(&mut r, OFF, 4_000, 4_001).len(), 10, "all were due long ago");
@@ -73,20 +77,20 @@ fn any_schedule_becomes_one_that_waits_until_nothing_else_does() {
 #[test]
 fn a_copy_leaves_a_quarter_of_a_round_trip_after_the_retransmission_and_20_ms_at_least() {
     for (rtt, step) in [(200, STEP), (400, 100), (80, 20), (10, 20)] {
-        let mut r = over(scheme(1), Duration::from_millis(rtt));
+        let mut r = over(spare(1), Duration::from_millis(rtt));
         lost(&mut r, 1_000);
         assert_eq!(r.next_timeout(), Some(at(1_000 + step)));
         assert_eq!(leaving(&mut r, OFF, 1_000, 4_000), [1_000 + step]);
         assert_eq!(r.next_timeout(), None);
     }
-    let mut r = over(scheme(3), RTT);
+    let mut r = over(spare(3), RTT);
     lost(&mut r, 1_000);
     assert_eq!(leaving(&mut r, OFF, 1_000, 4_000), [1_050, 1_100, 1_150]);
 }
 
 #[test]
 fn each_lost_round_gets_as_many_copies_again_and_none_that_is_over() {
-    let mut r = over(scheme(2), RTT);
+    let mut r = over(spare(2), RTT);
     let key = lost(&mut r, 1_000);
     assert_eq!(leaving(&mut r, OFF, 1_000, 1_060), [1_050]);
     r.copy_lost(at(1_060), key, CopyKind::Retransmission);
@@ -101,7 +105,7 @@ fn each_lost_round_gets_as_many_copies_again_and_none_that_is_over() {
 
 #[test]
 fn an_acknowledgement_cancels_a_copy_that_waits() {
-    let mut r = over(scheme(1), RTT);
+    let mut r = over(spare(1), RTT);
     let (one, other) = (lost(&mut r, 1_000), lost(&mut r, 1_010));
     r.finish(at(1_040), one, None);
     assert_eq!(r.next_timeout(), Some(at(1_060)));
@@ -109,9 +113,10 @@ fn an_acknowledgement_cancels_a_copy_that_waits() {
 }
 
 #[test]
-fn without_copies_it_is_plain_retransmission_and_above_ten_it_is_ten() {
-    for (copies, sent) in [(0, 0), (1, 1), (10, 10), (u32::MAX, 10)] {
-        let mut r = over(scheme(copies), RTT);
+fn without_copies_it_is_plain_retransmission_and_more_than_ten_are_refused() {
+    assert!(scheme(MAX_COPIES + 1, APART).is_err());
+    for (copies, sent) in [(0, 0), (1, 1), (10, 10)] {
+        let mut r = over(spare(copies), RTT);
         lost(&mut r, 1_000);
         assert_eq!(leaving(&mut r, OFF, 1_000, 9_000).len(), sent, "{copies}");
     }

@@ -157,7 +157,7 @@ impl Setup {
         let ms = Duration::from_millis;
         let first = script.byte();
         let mut transport = TransportConfig {
-            congestion: script.pick(&Algorithm::ALL),
+            congestion: quic::controller(script.pick(&Algorithm::ALL)),
             keep_alive: script.pick(&[None, None, Some(ms(5_000)), Some(ms(200))]),
             early_data: false,
             ..TransportConfig::default()
@@ -298,6 +298,6 @@ pub fn scheme(which: u8, seed: u64) -> Scheme {
         8 => art::dqn(Arc::new(Network::always(1 + seed as u32 % 10)), Reading::Extra, seed),
         9 => fixed::or3(Reading::Copies),
         10 => fixed::odd(Reading::Extra),
-        _ => fixed::fixed(1 + seed as u32 % 10, Reading::Extra).unwrap_or_else(Arq::scheme),
+        _ => fixed::fixed(1 + seed as u32 % 10, Reading::Extra).expect("1 to 10"),
     }
 }
