@@ -5,15 +5,15 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use serde::Deserialize;
-use units::{Rate, Timestamp};
+use units::Rate;
 
 use crate::delay::{Jitter, Reorder};
 use crate::loss::Loss;
-use crate::options::{self, parse_duration};
 use crate::queue::Queue;
 use crate::random::Probability;
-use crate::text::{ParseError, deserialize_from_text};
-use crate::trace::{Rows, Trace};
+use crate::text::{ParseError, optional_duration, optional_rate};
+use crate::trace::{Rows, Trace, optional_trace};
+use crate::window::Window;
 
 /// One direction of a path. Everything left out is perfect: no limit, no delay, no loss.
 ///
@@ -37,12 +37,12 @@ use crate::trace::{Rows, Trace};
 #[serde(default, deny_unknown_fields)]
 pub struct LinkConfig {
     /// Rate of the bottleneck; [`Rate::MAX`] (`unlimited`) for none, and then no queue either.
-    #[serde(deserialize_with = "options::optional_rate")]
+    #[serde(deserialize_with = "optional_rate")]
     pub rate: Option<Rate>,
     /// What waits for the bottleneck. At least one packet must fit.
     pub queue: Queue,
     /// Propagation delay, one way.
-    #[serde(deserialize_with = "options::optional_duration")]
+    #[serde(deserialize_with = "optional_duration")]
     pub delay: Option<Duration>,
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
@@ -61,7 +61,7 @@ pub struct LinkConfig {
     /// Times at which whatever is offered vanishes.
     pub blackhole: Vec<Window>,
     /// Recorded conditions; in a file of settings, the path of the trace's file.
-    #[serde(deserialize_with = "options::optional_trace")]
+    #[serde(deserialize_with = "optional_trace")]
     pub trace: Option<Trace>,
 }
 
@@ -94,35 +94,3 @@ impl FromStr for LossPlace {
         }
     }
 }
-
-/// A span of time, from `at` up to but not including `at + length`. As text: `2s,500ms`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    /// Start.
-    pub at: Timestamp,
-    /// How long.
-    pub length: Duration,
-}
-
-impl Window {
-    /// Whether `now` is inside.
-    #[inline]
-    pub fn contains(&self, now: Timestamp) -> bool {
-        now >= self.at && now.since(self.at) < self.length
-    }
-}
-
-impl FromStr for Window {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let read = || {
-            let (at, length) = text.split_once(',')?;
-            let at = Timestamp::ZERO + parse_duration(at).ok()?;
-            Some(Self { at, length: parse_duration(length).ok()? })
-        };
-        read().ok_or_else(|| ParseError::new(text, "when and for how long: `2s,500ms`"))
-    }
-}
-
-deserialize_from_text!(Window);

@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use units::Timestamp;
 
-use crate::link::Item;
-use crate::options::parse_duration;
+use crate::packet::Item;
 use crate::random::{Probability, Stream};
-use crate::text::{ParseError, deserialize_from_text};
+use crate::text::{ParseError, deserialize_from_text, parse_duration};
 use crate::trace::Rows;
 
 /// Variation of the delay from packet to packet; the sum with the propagation delay is never below

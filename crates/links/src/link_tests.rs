@@ -3,6 +3,7 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
+use units::Ecn;
 
 use super::*;
 use crate::{Jitter, Loss, Queue, Reorder};

@@ -9,11 +9,10 @@ use std::sync::Arc;
 
 use units::Timestamp;
 
-use crate::config::Window;
-use crate::options::parse_duration;
 use crate::random::{Probability, Stream};
-use crate::text::{Fields, ParseError, deserialize_from_text};
+use crate::text::{Fields, ParseError, deserialize_from_text, parse_duration};
 use crate::trace::Rows;
+use crate::window::Window;
 
 /// How packets are lost.
 ///

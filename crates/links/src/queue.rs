@@ -10,9 +10,8 @@ use std::collections::VecDeque;
 
 use units::Timestamp;
 
-use crate::link::{Books, Discard, Item, Observer};
-use crate::options::{parse_bytes, parse_duration};
-use crate::text::{Fields, ParseError, deserialize_from_text};
+use crate::packet::{Books, Discard, Item, Observer};
+use crate::text::{Fields, ParseError, deserialize_from_text, parse_bytes, parse_duration};
 
 /// How packets wait for the bottleneck, and which ones are refused.
 ///

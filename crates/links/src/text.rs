@@ -3,6 +3,10 @@
 
 use core::fmt;
 use core::str::FromStr;
+use core::time::Duration;
+
+use serde::{Deserialize, Deserializer};
+use units::Rate;
 
 /// A setting that could not be read: what was given and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,6 +25,80 @@ impl fmt::Display for ParseError {
 }
 
 impl core::error::Error for ParseError {}
+
+/// Reads a time: `60ms`, `5s`, `1.5s`, `250us`, `100ns`, `2min`, or `0`.
+///
+/// # Errors
+/// Without a unit, and for negative times or times beyond a year.
+pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
+    const UNITS: [(&str, f64); 6] =
+        [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 6e10), ("s", 1e9)];
+    let nanos = quantity(text, &UNITS).filter(|nanos| *nanos <= 365.0 * 86_400.0 * 1e9);
+    nanos
+        .map(|nanos| Duration::from_nanos(nanos.round() as u64))
+        .ok_or_else(|| ParseError::new(text, "a time like `60ms`, `5s` or `250us`"))
+}
+
+/// Reads a size in bytes: `500kB` (1,000 each), `64KiB` (1,024 each), `2MB`, `1MiB`, `1500B`, or
+/// `unlimited`.
+///
+/// # Errors
+/// Without a unit, and for negative sizes or sizes beyond 2^53.
+pub fn parse_bytes(text: &str) -> Result<u64, ParseError> {
+    const UNITS: [(&str, f64); 5] =
+        [("kib", 1024.0), ("mib", 1_048_576.0), ("kb", 1e3), ("mb", 1e6), ("b", 1.0)];
+    if text.trim() == "unlimited" {
+        return Ok(u64::MAX / 2);
+    }
+    let bytes = quantity(&text.to_ascii_lowercase(), &UNITS).filter(|bytes| *bytes <= 9e15);
+    bytes
+        .map(|bytes| bytes.round() as u64)
+        .ok_or_else(|| ParseError::new(text, "a size like `500kB`, `64KiB` or `1500B`"))
+}
+
+/// Reads a rate: what [`Rate`] reads, or `unlimited`.
+///
+/// # Errors
+/// Without a unit, and for negative rates.
+pub fn parse_rate(text: &str) -> Result<Rate, ParseError> {
+    match text.trim() {
+        "unlimited" => Ok(Rate::MAX),
+        rate => {
+            rate.parse().map_err(|_| ParseError::new(text, "a rate like `12mbps` or `unlimited`"))
+        }
+    }
+}
+
+/// A number that is not negative, times the unit behind it; zero needs no unit.
+fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
+    let text = text.trim();
+    if text == "0" {
+        return Some(0.0);
+    }
+    let (number, unit) =
+        units.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, unit)))?;
+    let number: f64 = number.trim().parse().ok()?;
+    (number.is_finite() && number >= 0.0).then_some(number * unit)
+}
+
+/// Reads an optional setting from a string in a file.
+pub(crate) fn optional<'de, D: Deserializer<'de>, V, E: fmt::Display>(
+    from: D,
+    read: impl FnOnce(&str) -> Result<V, E>,
+) -> Result<Option<V>, D::Error> {
+    let text = Option::<String>::deserialize(from)?;
+    text.map(|text| read(&text).map_err(serde::de::Error::custom)).transpose()
+}
+
+pub(crate) fn optional_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
+    optional(from, parse_rate)
+}
+
+pub(crate) fn optional_duration<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Duration>, D::Error> {
+    optional(from, parse_duration)
+}
 
 /// The `key=value` pairs of a setting, taken one by one.
 pub(crate) struct Fields<'a> {

@@ -10,9 +10,11 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::sync::Arc;
 
+use serde::Deserializer;
 use units::{Rate, Timestamp};
 
 use crate::random::Probability;
+use crate::text::optional;
 
 /// A trace of either format.
 #[derive(Clone, Debug)]
@@ -122,6 +124,12 @@ impl FromStr for Trace {
             .collect::<Result<_, _>>()?;
         Rows::new(rows).map(Arc::new).map(Self::Rows)
     }
+}
+
+pub(crate) fn optional_trace<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<Trace>, D::Error> {
+    optional(from, Trace::load)
 }
 
 fn read_row(line: &str) -> Option<Row> {

@@ -1,0 +1,40 @@
+//! Spans of time, as blackholes and scripts of losses name them.
+
+use core::str::FromStr;
+use core::time::Duration;
+
+use units::Timestamp;
+
+use crate::text::{ParseError, deserialize_from_text, parse_duration};
+
+/// A span of time, from `at` up to but not including `at + length`. As text: `2s,500ms`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    /// Start.
+    pub at: Timestamp,
+    /// How long.
+    pub length: Duration,
+}
+
+impl Window {
+    /// Whether `now` is inside.
+    #[inline]
+    pub fn contains(&self, now: Timestamp) -> bool {
+        now >= self.at && now.since(self.at) < self.length
+    }
+}
+
+impl FromStr for Window {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let read = || {
+            let (at, length) = text.split_once(',')?;
+            let at = Timestamp::ZERO + parse_duration(at).ok()?;
+            Some(Self { at, length: parse_duration(length).ok()? })
+        };
+        read().ok_or_else(|| ParseError::new(text, "when and for how long: `2s,500ms`"))
+    }
+}
+
+deserialize_from_text!(Window);
