@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+mod algorithm;
 mod bbr;
 mod controller;
 mod copa;
@@ -26,10 +27,11 @@ mod hystart;
 mod pacer;
 mod rate;
 
+pub use algorithm::{Algorithm, ParseAlgorithmError};
 pub use bbr::Bbr;
 pub use controller::{
-    AckBatch, Algorithm, Cap, CongestionEvent, CongestionKind, Controller, ParseAlgorithmError,
-    RttSnapshot, Snapshot, Start, initial_window, minimum_window,
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, RttSnapshot, Snapshot, Start,
+    initial_window, minimum_window,
 };
 pub use copa::Copa;
 pub use cubic::Cubic;

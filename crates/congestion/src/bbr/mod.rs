@@ -40,6 +40,7 @@
 //! an overflowing queue for bandwidth.
 
 mod filter;
+mod full_pipe;
 mod recovery;
 
 use core::ops::Range;
@@ -53,6 +54,7 @@ use crate::controller::{
 };
 use crate::pacer::burst;
 use filter::MaxFilter;
+use full_pipe::FullPipe;
 use recovery::{Recovery, RoundEffect};
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
@@ -68,9 +70,6 @@ const RTPROP_FILTER_LEN: Duration = Duration::from_secs(10);
 const SIMILAR_RTT_DIVISOR: u32 = 8;
 /// `ProbeRTTDuration`.
 const PROBE_RTT_DURATION: Duration = Duration::from_millis(200);
-/// Startup ends after this many rounds that did not raise the bandwidth by a quarter.
-const FULL_PIPE_ROUNDS: u8 = 3;
-const FULL_PIPE_GROWTH: f64 = 1.25;
 
 /// The state machine of section 4.3.
 #[derive(Clone, Copy, Debug)]
@@ -103,9 +102,7 @@ pub struct Bbr {
     round_start: bool,
     /// The round ends with the ACK of a packet that was sent when this much was delivered.
     next_round_delivered: u64,
-    full_bandwidth: Rate,
-    full_bandwidth_count: u8,
-    filled_pipe: bool,
+    full_pipe: FullPipe,
     /// Samples of packets sent at these delivery counts are ProbeRTT's doing, not the path's.
     probe_rtt_limited: Range<u64>,
     /// Whether the newest sample is of a sender that had nothing more to send.
@@ -140,9 +137,7 @@ impl Bbr {
             round_count: 0,
             round_start: false,
             next_round_delivered: 0,
-            full_bandwidth: Rate::ZERO,
-            full_bandwidth_count: 0,
-            filled_pipe: false,
+            full_pipe: FullPipe::default(),
             probe_rtt_limited: 0..0,
             is_app_limited: false,
             idle_restart: false,
@@ -237,24 +232,9 @@ impl Bbr {
         }
     }
 
-    /// `BBRCheckFullPipe` (section 4.3.2.2).
-    fn check_full_pipe(&mut self, batch: &AckBatch) {
-        if self.filled_pipe || !self.round_start || self.is_limited(batch) {
-            return;
-        }
-        let bandwidth = self.bandwidth.get().unwrap_or(Rate::ZERO);
-        if bandwidth >= self.full_bandwidth.scale(FULL_PIPE_GROWTH) {
-            self.full_bandwidth = bandwidth;
-            self.full_bandwidth_count = 0;
-        } else {
-            self.full_bandwidth_count += 1;
-            self.filled_pipe = self.full_bandwidth_count >= FULL_PIPE_ROUNDS;
-        }
-    }
-
     /// `BBRCheckDrain` (section 4.3.3).
     fn check_drain(&mut self, batch: &AckBatch) {
-        if matches!(self.state, State::Startup) && self.filled_pipe {
+        if matches!(self.state, State::Startup) && self.full_pipe.is_filled() {
             self.state = State::Drain;
         }
         if matches!(self.state, State::Drain) && batch.in_flight <= self.inflight(1.0) {
@@ -317,7 +297,7 @@ impl Bbr {
         }
         self.rtprop_stamp = now;
         self.restore_window();
-        if self.filled_pipe {
+        if self.full_pipe.is_filled() {
             self.enter_probe_bw(now);
         } else {
             self.state = State::Startup;
@@ -341,7 +321,8 @@ impl Bbr {
         });
         if let Some(bandwidth) = self.bandwidth.get() {
             let rate = bandwidth.scale(gain);
-            self.pacing_rate = Some(if self.filled_pipe { rate } else { rate.max(floor) });
+            self.pacing_rate =
+                Some(if self.full_pipe.is_filled() { rate } else { rate.max(floor) });
         }
     }
 
@@ -354,7 +335,7 @@ impl Bbr {
         let grown = self.window.saturating_add(batch.acked_bytes);
         if self.recovery.conserves() {
             self.window = self.window.max(batch.in_flight.saturating_add(batch.acked_bytes));
-        } else if self.filled_pipe {
+        } else if self.full_pipe.is_filled() {
             self.window = grown.min(target);
         } else if self.window < target || self.delivered < self.initial_window {
             self.window = grown;
@@ -385,7 +366,9 @@ impl Controller for Bbr {
         self.start_rate.on_ack(batch);
         self.update_bandwidth(batch);
         self.check_cycle_phase(batch);
-        self.check_full_pipe(batch);
+        if self.round_start && !self.is_limited(batch) {
+            self.full_pipe.on_round(self.bandwidth.get());
+        }
         self.check_drain(batch);
         self.update_rtprop_and_check_probe_rtt(batch);
         self.set_pacing_rate(self.pacing_gain(), batch.rtt.smoothed);
@@ -450,9 +433,7 @@ impl Controller for Bbr {
     /// measurements: a supposed value would live in it for ten rounds.
     fn start(&mut self, start: Start) {
         self.state = State::Startup;
-        self.filled_pipe = false;
-        self.full_bandwidth = Rate::ZERO;
-        self.full_bandwidth_count = 0;
+        self.full_pipe = FullPipe::default();
         self.recovery = Recovery::NONE;
         if let Some(window) = start.window {
             self.window = window.max(self.min_pipe_window());

@@ -1,0 +1,95 @@
+//! The congestion control algorithms by name, and how each is built.
+
+use core::fmt;
+use core::str::FromStr;
+
+use crate::bbr::Bbr;
+use crate::controller::Controller;
+use crate::copa::Copa;
+use crate::cubic::Cubic;
+
+/// The algorithms by name: `cubic`, `bbr`, `copa`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Algorithm {
+    /// RFC 9438 with RFC 9406.
+    Cubic,
+    /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00.
+    Bbr,
+    /// Copa, NSDI 2018.
+    Copa,
+}
+
+impl Algorithm {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Cubic, Self::Bbr, Self::Copa];
+
+    /// A controller for a path with datagrams of `mtu` bytes. `seed` decides what the algorithm
+    /// leaves to chance (BBR: the first phase of its gain cycle).
+    pub fn build(self, mtu: u16, seed: u64) -> Box<dyn Controller> {
+        match self {
+            Self::Cubic => Box::new(Cubic::new(mtu)),
+            Self::Bbr => Box::new(Bbr::new(mtu, seed)),
+            Self::Copa => Box::new(Copa::new(mtu)),
+        }
+    }
+
+    /// Its name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Cubic => "cubic",
+            Self::Bbr => "bbr",
+            Self::Copa => "copa",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// A text that names no algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseAlgorithmError(String);
+
+impl fmt::Display for ParseAlgorithmError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no congestion control algorithm; expected one of", self.0)?;
+        Algorithm::ALL.iter().try_for_each(|algorithm| write!(f, " {algorithm}"))
+    }
+}
+
+impl core::error::Error for ParseAlgorithmError {}
+
+impl FromStr for Algorithm {
+    type Err = ParseAlgorithmError;
+
+    /// Reads a name in lower case.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let named = Self::ALL.into_iter().find(|algorithm| algorithm.name() == text);
+        named.ok_or_else(|| ParseAlgorithmError(text.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_back_and_others_refused() {
+        for algorithm in Algorithm::ALL {
+            assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
+            assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());
+        }
+        let error = "reno".parse::<Algorithm>().expect_err("no such algorithm");
+        assert!(error.to_string().ends_with("cubic bbr copa"), "{error}");
+    }
+
+    #[test]
+    fn an_idle_connection_stays_small() {
+        assert!(size_of::<Cubic>() < 500, "{}", size_of::<Cubic>());
+        assert!(size_of::<Bbr>() < 500, "{}", size_of::<Bbr>());
+        assert!(size_of::<Copa>() < 600, "{}", size_of::<Copa>());
+    }
+}
