@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use edge::config::Config;
 use edge::server::Edge;
+use stats_alloc::INSTRUMENTED_SYSTEM;
 
 use super::media::GROUP;
 use super::{quinn_relay, servers};
-use crate::ALLOCATOR;
 
 /// What is kept of the stream grows and shrinks with its groups: whole ones are averaged over.
 const AVERAGED: Duration = Duration::from_secs(2 * GROUP.as_secs());
@@ -42,7 +42,7 @@ impl Heap {
 fn in_use() -> f64 {
     let (end, mut sum, mut samples) = (Instant::now() + AVERAGED, 0.0, 0u32);
     while Instant::now() < end {
-        let stats = ALLOCATOR.stats();
+        let stats = INSTRUMENTED_SYSTEM.stats();
         sum += stats.bytes_allocated as f64 - stats.bytes_deallocated as f64;
         samples += 1;
         std::thread::sleep(Duration::from_millis(1));

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::publisher::Ingest;
+use crate::client::MTU;
 
 /// A child that ends with this value.
 pub(super) struct Process(pub Child);
@@ -95,12 +96,17 @@ impl Contestant {
 
 /// The configuration of the edge, in `dir`.
 pub(super) fn edge_config(dir: &Path) -> Result<PathBuf, String> {
-    let path = dir.join("live.toml");
+    let quic = format!("congestion = \"cubic\"\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n");
+    write_config(dir, &format!("cores = 1\n[quic]\n{quic}"))
+}
+
+/// Writes a configuration with free ports for viewers and RTMP. `settings` are the rest of
+/// `[server]`, and further sections.
+fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, String> {
+    let path = dir.join("edge.toml");
     let text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
-         cores = 1\n[rtmp]\nlisten = \"127.0.0.1:0\"\n[quic]\ncongestion = \"cubic\"\n\
-         initial_mtu = {mtu}\nmax_mtu = {mtu}\n",
-        mtu = crate::client::MTU
+        "[rtmp]\nlisten = \"127.0.0.1:0\"\n[server]\nlisten = \"127.0.0.1:0\"\n\
+         certificate = \"chain.pem\"\nkey = \"key.pem\"\n{settings}"
     );
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(path)
@@ -136,21 +142,29 @@ pub(super) fn read_line(from: &mut impl Read) -> String {
 }
 
 fn edge(programs: &Programs) -> Result<Server, String> {
-    edge_with(programs, &edge_config(&programs.dir)?).map(|(server, _)| server)
+    start_edge(&programs.mendcast, &edge_config(&programs.dir)?).map(|(server, _)| server)
+}
+
+/// An edge that is inspected: it has an admin listener, and is given a second to drain. `dir` holds
+/// its certificate and key; for `settings` see [`write_config`].
+pub(super) fn inspected_edge(
+    mendcast: &Path,
+    dir: &Path,
+    settings: &str,
+) -> Result<(Server, Option<SocketAddr>), String> {
+    let inspected = "[admin]\nlisten = \"127.0.0.1:0\"\n[drain]\ntimeout = \"1s\"\n";
+    start_edge(mendcast, &write_config(dir, &format!("{settings}{inspected}"))?)
 }
 
 /// An edge with this configuration, which has RTMP; and its admin listener.
-pub(super) fn edge_with(
-    programs: &Programs,
-    config: &Path,
-) -> Result<(Server, Option<SocketAddr>), String> {
-    let mut child = Command::new(&programs.mendcast)
+fn start_edge(mendcast: &Path, config: &Path) -> Result<(Server, Option<SocketAddr>), String> {
+    let mut child = Command::new(mendcast)
         .args(["edge", "--config"])
         .arg(config)
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
-        .map_err(|e| format!("{}: {e}", programs.mendcast.display()))?;
+        .map_err(|e| format!("{}: {e}", mendcast.display()))?;
     let log = child.stderr.take();
     let process = Process(child);
     let (mut address, mut rtmp, mut admin, mut text) = (None, None, None, String::new());
@@ -158,7 +172,7 @@ pub(super) fn edge_with(
     while let Some(log) = &mut lines {
         let start = text.len();
         if log.read_line(&mut text).map_or(true, |read| read == 0) {
-            return Err(format!("{} did not start: {text}", programs.mendcast.display()));
+            return Err(format!("{} did not start: {text}", mendcast.display()));
         }
         if let Some((_, place)) = text[start..].trim_end().rsplit_once("dashboard on http://") {
             admin = place.trim_end_matches('/').parse().ok();

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use rand_chacha::ChaCha8Rng;
@@ -14,7 +15,7 @@ use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use tokio::time::{sleep, timeout};
 
 use super::publisher::Publisher;
-use super::servers::{self, Process, Programs};
+use super::servers::{self, Process};
 use super::watch::endpoints;
 use crate::client;
 use crate::identity::NAME;
@@ -62,43 +63,73 @@ struct Look {
 
 impl Soak {
     pub(crate) fn run(self, mendcast: PathBuf) -> Result<(), String> {
-        let error = |e: std::io::Error| e.to_string();
-        let dir = tempfile::tempdir().map_err(error)?;
+        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
         super::identity(dir.path())?;
-        let config = dir.path().join("soak.toml");
-        let text = "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
-                    [rtmp]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n\
-                    [records]\ndirectory = \"records\"\nperiod = \"10m\"\n[drain]\ntimeout = \"1s\"\n";
-        std::fs::write(&config, text).map_err(error)?;
-        let programs = Programs {
-            mendcast,
-            relay: PathBuf::new(),
-            dir: dir.path().to_owned(),
-            memory: PathBuf::new(),
-        };
-        let (server, admin) = servers::edge_with(&programs, &config)?;
+        let settings = "[records]\ndirectory = \"records\"\nperiod = \"10m\"\n";
+        let (server, admin) = servers::inspected_edge(&mendcast, dir.path(), settings)?;
         let admin = admin.ok_or("the edge has no admin listener")?;
-        let (_link, address) = link(&programs.mendcast, server.address, &self.loss)?;
+        let (_link, address) = link(&mendcast, server.address, &self.loss)?;
         let publisher = Publisher::start(server.ingest.clone())?;
         std::thread::sleep(super::LEAD);
 
+        let crowd = Crowd::start(&self, address, dir.path());
+        let observed = Observed { admin, pid: server.process.0.id(), start: Instant::now() };
+        println!("{} viewers for {} min, {} loss, 40 ms", self.viewers, self.minutes, self.loss);
+        let looks = observed.look_for(Duration::from_secs(self.minutes * 60))?;
+        let tally = crowd.leave()?;
+        let last = observed.look_until_empty()?;
+        publisher.stop()?;
+        drop(server);
+        let records = records(&dir.path().join("records"))?;
+        judge(&tally, &looks, &last, records)
+    }
+}
+
+/// The viewers, in threads of their own.
+struct Crowd {
+    threads: Vec<JoinHandle<Result<(), String>>>,
+    tally: Arc<Tally>,
+    ends: Arc<AtomicBool>,
+}
+
+impl Crowd {
+    fn start(soak: &Soak, address: SocketAddr, dir: &Path) -> Self {
         let (tally, ends) = (Arc::new(Tally::default()), Arc::new(AtomicBool::new(false)));
-        let threads: Vec<_> = (0..2u64)
+        let threads = (0..2u64)
             .map(|thread| {
-                let (tally, ends, dir) = (tally.clone(), ends.clone(), dir.path().to_owned());
-                let (slots, stay) = (self.viewers.div_ceil(2), self.stay);
+                let (tally, ends, dir) = (tally.clone(), ends.clone(), dir.to_owned());
+                let (slots, stay) = (soak.viewers.div_ceil(2), soak.stay);
                 std::thread::spawn(move || view(thread, slots, stay, address, &dir, &tally, &ends))
             })
             .collect();
+        Self { threads, tally, ends }
+    }
 
-        let pid = server.process.0.id();
-        let (start, length) = (Instant::now(), Duration::from_secs(self.minutes * 60));
-        println!("{} viewers for {} min, {} loss, 40 ms", self.viewers, self.minutes, self.loss);
+    /// Ends all views; returns what they were.
+    fn leave(self) -> Result<Arc<Tally>, String> {
+        self.ends.store(true, Ordering::Relaxed);
+        for thread in self.threads {
+            thread.join().map_err(|_| "a viewers' thread panicked")??;
+        }
+        Ok(self.tally)
+    }
+}
+
+/// The server, seen from outside.
+struct Observed {
+    admin: SocketAddr,
+    pid: u32,
+    start: Instant,
+}
+
+impl Observed {
+    /// Looks at the server until `length` after the start; prints each sixth look.
+    fn look_for(&self, length: Duration) -> Result<Vec<Look>, String> {
         println!("    min  viewers  sessions  connections  resident MB  CPU s");
         let mut looks = Vec::new();
-        while start.elapsed() < length {
-            std::thread::sleep(LOOK.min(length.saturating_sub(start.elapsed())));
-            let look = look(admin, pid, start)?;
+        while self.start.elapsed() < length {
+            std::thread::sleep(LOOK.min(length.saturating_sub(self.start.elapsed())));
+            let look = self.look()?;
             if looks.len() % 6 == 5 {
                 println!(
                     "{:>7.1}  {:>7}  {:>8}  {:>11}  {:>11.1}  {:>5.0}",
@@ -107,63 +138,78 @@ impl Soak {
                     look.sessions,
                     look.connections,
                     look.resident as f64 * 1e-6,
-                    servers::cpu(pid)?.as_secs_f64()
+                    servers::cpu(self.pid)?.as_secs_f64()
                 );
             }
             looks.push(look);
         }
-        ends.store(true, Ordering::Relaxed);
-        for thread in threads {
-            thread.join().map_err(|_| "a viewers' thread panicked")??;
-        }
+        Ok(looks)
+    }
+
+    /// The first look that shows no viewer, or the last one in the time for forgetting them.
+    fn look_until_empty(&self) -> Result<Look, String> {
         let gone = Instant::now();
-        let last = loop {
-            let last = look(admin, pid, start)?;
-            if (last.viewers == 0.0 && last.connections == 0.0) || gone.elapsed() > FORGETTING {
-                break last;
+        loop {
+            let look = self.look()?;
+            let is_empty = look.viewers == 0.0 && look.connections == 0.0;
+            if is_empty || gone.elapsed() > FORGETTING {
+                return Ok(look);
             }
             std::thread::sleep(Duration::from_secs(1));
-        };
-        publisher.stop()?;
-        drop(server);
-        let records = records(&dir.path().join("records"))?;
-
-        let came = tally.came.load(Ordering::Relaxed);
-        let half = &looks[looks.len() / 2..];
-        let drift = slope(half);
-        let resident = |looks: &[Look]| {
-            let megabytes = looks.iter().map(|look| look.resident as f64 * 1e-6);
-            (megabytes.clone().fold(f64::MAX, f64::min), megabytes.fold(0.0, f64::max))
-        };
-        let (least, most) = resident(half);
-        let mut passed = true;
-        let mut check = |good: bool, text: String| {
-            println!("{}  {text}", if good { "PASS" } else { "FAIL" });
-            passed &= good;
-        };
-        let failed = tally.failed.load(Ordering::Relaxed);
-        check(failed == 0, format!("{came} views, {failed} failed"));
-        let bytes = tally.bytes.load(Ordering::Relaxed) as f64 * 1e-9;
-        check(
-            drift < DRIFT,
-            format!(
-                "resident memory of the second half: {least:.1} to {most:.1} MB, {:+.2} MB an hour; \
-                 {bytes:.1} GB were delivered",
-                drift * 1e-6
-            ),
-        );
-        let (viewers, connections) = (last.viewers, last.connections);
-        check(
-            viewers == 0.0 && connections == 0.0,
-            format!("left after the last one went: {viewers} sessions, {connections} connections"),
-        );
-        let sessions = last.sessions;
-        check(
-            sessions == came as f64 && records == came,
-            format!("{came} views, {sessions} sessions, {records} records"),
-        );
-        if passed { Ok(()) } else { Err("the soak failed".to_owned()) }
+        }
     }
+
+    /// Asks the server's admin listener, and the system.
+    fn look(&self) -> Result<Look, String> {
+        let text = get(self.admin, "/metrics").map_err(|e| format!("{}: {e}", self.admin))?;
+        let sum = |name: &str| -> f64 {
+            let lines = text.lines().filter(|line| line.starts_with(name));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        };
+        Ok(Look {
+            at: self.start.elapsed(),
+            resident: servers::resident(self.pid),
+            viewers: sum("mendcast_viewers{"),
+            sessions: sum("mendcast_sessions_total{"),
+            connections: sum("mendcast_quic_connections "),
+        })
+    }
+}
+
+/// Prints what was required and whether it held; an error if something did not.
+fn judge(tally: &Tally, looks: &[Look], last: &Look, records: u64) -> Result<(), String> {
+    let mut passed = true;
+    let mut check = |good: bool, text: String| {
+        println!("{}  {text}", if good { "PASS" } else { "FAIL" });
+        passed &= good;
+    };
+    let came = tally.came.load(Ordering::Relaxed);
+    let failed = tally.failed.load(Ordering::Relaxed);
+    check(failed == 0, format!("{came} views, {failed} failed"));
+    let half = &looks[looks.len() / 2..];
+    let drift = slope(half);
+    let megabytes = half.iter().map(|look| look.resident as f64 * 1e-6);
+    let (least, most) = (megabytes.clone().fold(f64::MAX, f64::min), megabytes.fold(0.0, f64::max));
+    let bytes = tally.bytes.load(Ordering::Relaxed) as f64 * 1e-9;
+    check(
+        drift < DRIFT,
+        format!(
+            "resident memory of the second half: {least:.1} to {most:.1} MB, {:+.2} MB an hour; \
+             {bytes:.1} GB were delivered",
+            drift * 1e-6
+        ),
+    );
+    let (viewers, connections) = (last.viewers, last.connections);
+    check(
+        viewers == 0.0 && connections == 0.0,
+        format!("left after the last one went: {viewers} sessions, {connections} connections"),
+    );
+    let sessions = last.sessions;
+    check(
+        sessions == came as f64 && records == came,
+        format!("{came} views, {sessions} sessions, {records} records"),
+    );
+    if passed { Ok(()) } else { Err("the soak failed".to_owned()) }
 }
 
 /// The lossy link, and where viewers connect.
@@ -265,22 +311,6 @@ async fn once(
     connection.close(0x100u16.into(), b"");
     driving.abort();
     result.unwrap_or(Ok(()))
-}
-
-/// Asks the server's admin listener, and the system.
-fn look(admin: SocketAddr, pid: u32, start: Instant) -> Result<Look, String> {
-    let text = get(admin, "/metrics").map_err(|e| format!("{admin}: {e}"))?;
-    let sum = |name: &str| -> f64 {
-        let lines = text.lines().filter(|line| line.starts_with(name));
-        lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
-    };
-    Ok(Look {
-        at: start.elapsed(),
-        resident: servers::resident(pid),
-        viewers: sum("mendcast_viewers{"),
-        sessions: sum("mendcast_sessions_total{"),
-        connections: sum("mendcast_quic_connections "),
-    })
 }
 
 fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::media::Source;
 use super::publisher::Publisher;
-use super::servers::{self, Contestant, Process, Programs};
+use super::servers::{self, Contestant, Process};
 use super::{SETTLE, Viewers, identity};
 use crate::client::MTU;
 use crate::loopback::receive_errors;
@@ -46,21 +46,11 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
     let viewers = if quick { VIEWERS / 10 } else { VIEWERS };
     let dir = tempfile::tempdir().map_err(error)?;
     identity(dir.path())?;
-    let config = dir.path().join("wake.toml");
-    let text = format!(
-        "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
-         cores = 1\n[rtmp]\nlisten = \"127.0.0.1:0\"\n[quic]\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n\
-         [admin]\nlisten = \"127.0.0.1:0\"\n[log]\nconnections = \"connections.jsonl\"\n\
-         [drain]\ntimeout = \"1s\"\n"
+    let settings = format!(
+        "cores = 1\n[quic]\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n\
+         [log]\nconnections = \"connections.jsonl\"\n"
     );
-    std::fs::write(&config, text).map_err(error)?;
-    let programs = Programs {
-        mendcast,
-        relay: PathBuf::new(),
-        dir: dir.path().to_owned(),
-        memory: PathBuf::new(),
-    };
-    let (server, _) = servers::edge_with(&programs, &config)?;
+    let (server, _) = servers::inspected_edge(&mendcast, dir.path(), &settings)?;
     let pid = server.process.0.id();
     let publisher = Publisher::start_with(server.ingest.clone(), Source::thin())?;
     std::thread::sleep(LEAD);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};
 use quinn_udp::{RecvMeta, Transmit, UdpSocketState};
 
-use super::ANSWER;
 use crate::client::{self, MTU};
 
 /// Datagrams of a batch.
@@ -20,8 +19,8 @@ const PAYLOAD: usize = MTU as usize - HEADER - TAG;
 /// Batches on the way at most.
 const WINDOW: u64 = 8;
 
-/// Answers each request, which is the number of bytes that are wanted.
-pub(super) fn serve() -> Result<(), String> {
+/// Answers each request, the number of bytes that are wanted, with `content` over and over.
+pub(super) fn serve(content: &[u8]) -> Result<(), String> {
     let error = |e: io::Error| e.to_string();
     let socket = UdpSocket::bind("127.0.0.1:0").map_err(error)?;
     let state = UdpSocketState::new((&socket).into()).map_err(error)?;
@@ -29,7 +28,6 @@ pub(super) fn serve() -> Result<(), String> {
     println!("listening {}", socket.local_addr().map_err(error)?);
     let key = UnboundKey::new(&AES_128_GCM, &[7; 16]).map_err(|e| e.to_string())?;
     let key = LessSafeKey::new(key);
-    let content = vec![0x5a; ANSWER];
     let mut batch = vec![0; SEGMENTS * usize::from(MTU)];
     let mut request = [0; 64];
     let mut client = SocketAddr::from(([0, 0, 0, 0], 0));
@@ -37,7 +35,7 @@ pub(super) fn serve() -> Result<(), String> {
     loop {
         if sent < wanted && sent < arrived + WINDOW * (SEGMENTS * PAYLOAD) as u64 {
             for packet in batch.chunks_mut(usize::from(MTU)) {
-                let at = sent as usize % (ANSWER - PAYLOAD);
+                let at = sent as usize % (content.len() - PAYLOAD);
                 let (header, rest) = packet.split_at_mut(HEADER);
                 let (payload, tag) = rest.split_at_mut(PAYLOAD);
                 header[..8].copy_from_slice(&number.to_le_bytes());

@@ -28,6 +28,11 @@ const ANSWER: usize = 1 << 20;
 /// Requests under way at a time.
 const PARALLEL: usize = 4;
 
+/// What every server answers.
+fn answer() -> Vec<u8> {
+    vec![0x5a; ANSWER]
+}
+
 /// Runs a server until it is killed; prints its address once it listens.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Serve {
@@ -40,8 +45,8 @@ pub(crate) struct Serve {
 impl Serve {
     pub(crate) fn run(self) -> Result<(), String> {
         match self.name.as_str() {
-            "quinn" => quinn_server::run(&self.dir),
-            "floor" => floor::serve(),
+            "quinn" => quinn_server::run(&self.dir, answer().into()),
+            "floor" => floor::serve(&answer()),
             other => Err(format!("no server `{other}`")),
         }
     }
@@ -151,7 +156,7 @@ fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, String> {
 fn edge(program: &Path, dir: &Path) -> Result<Server, String> {
     let root = dir.join("www");
     std::fs::create_dir_all(&root)
-        .and_then(|()| std::fs::write(root.join("chunk"), vec![0x5a; ANSWER]))
+        .and_then(|()| std::fs::write(root.join("chunk"), answer()))
         .map_err(|e| format!("{}: {e}", root.display()))?;
     let config = dir.join("edge.toml");
     let text = format!(

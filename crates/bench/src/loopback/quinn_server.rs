@@ -8,19 +8,19 @@ use bytes::Bytes;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 
-use super::ANSWER;
 use crate::client::MTU;
 use crate::identity::server_tls;
 
-pub(super) fn run(dir: &Path) -> Result<(), String> {
+/// Answers each request with `answer`.
+pub(super) fn run(dir: &Path, answer: Bytes) -> Result<(), String> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|e| e.to_string())?;
-    runtime.block_on(serve(dir))
+    runtime.block_on(serve(dir, answer))
 }
 
-async fn serve(dir: &Path) -> Result<(), String> {
+async fn serve(dir: &Path, answer: Bytes) -> Result<(), String> {
     let certificate =
         CertificateDer::from_pem_file(dir.join("chain.pem")).map_err(|e| e.to_string())?;
     let key = PrivatePkcs8KeyDer::from_pem_file(dir.join("key.pem")).map_err(|e| e.to_string())?;
@@ -33,7 +33,6 @@ async fn serve(dir: &Path) -> Result<(), String> {
     let endpoint = quinn::Endpoint::server(config, SocketAddr::from(([127, 0, 0, 1], 0)))
         .map_err(|e| e.to_string())?;
     println!("listening {}", endpoint.local_addr().map_err(|e| e.to_string())?);
-    let answer = Bytes::from(vec![0x5a; ANSWER]);
     while let Some(incoming) = endpoint.accept().await {
         let answer = answer.clone();
         tokio::spawn(async move {

@@ -4,6 +4,7 @@
 
 mod ours;
 mod quinn_proto;
+mod server;
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -11,87 +12,26 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ::quinn_proto as quinn;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use cpu_time::ThreadTime;
-use quic::SchemeFactory;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
-use recovery::Guard;
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
 use crate::identity::{Identity, NAME, client_tls};
 use crate::report::{Report, Samples, Target};
 use ours::Ours;
 use quinn_proto::Quinn;
+use server::{Pool, Server};
+
+pub(crate) use server::Setup;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
-/// Of all datagrams; neither side looks for a larger size.
-const MTU: u16 = 1_200;
 /// The client's window of stream and connection in bytes.
 const WINDOW: u32 = 1 << 20;
-/// Bytes of the shared chunk that answers consist of.
-const CHUNK: usize = 1 << 16;
-/// Bytes that a server's application keeps unsent.
-const HIGH_WATER: usize = 2 * CHUNK;
 /// One turn of the loop.
 const TURN: Duration = Duration::from_millis(1);
-/// Room of a batch.
-const BATCH: usize = 1 << 16;
-
-/// Datagrams of one size, one after the other; the last may be shorter.
-pub(super) struct Batch {
-    pub data: Vec<u8>,
-    /// Bytes of `data` that are in use.
-    pub len: usize,
-    pub segment: usize,
-    pub to: SocketAddr,
-}
-
-/// Buffers that go round, so that no side pays for allocating them.
-#[derive(Default)]
-pub(super) struct Pool(VecDeque<Vec<u8>>);
-
-impl Pool {
-    /// With as many buffers as a turn takes, touched already: what memory costs at first is no server's
-    /// doing. They go round: were the last one back the next one taken, a buffer that only large turns
-    /// need would be in no cache, and a server whose turns differ in size would pay for it. (One that
-    /// sends each batch before it builds the next, as the edge does, has one buffer.)
-    fn filled() -> Self {
-        Self(vec![vec![0; BATCH]; 64].into())
-    }
-
-    fn get(&mut self) -> Vec<u8> {
-        self.0.pop_front().unwrap_or_else(|| Vec::with_capacity(BATCH))
-    }
-}
-
-/// A server under test. It answers any request with `answer` bytes, made of one shared chunk.
-pub(super) trait Server {
-    fn on_datagram(&mut self, now: Duration, from: SocketAddr, data: &mut [u8]);
-    /// Timers, application, and datagrams into `out`.
-    fn drive(&mut self, now: Duration, pool: &mut Pool, out: &mut Vec<Batch>);
-}
-
-/// What may differ between two servers of ours.
-#[derive(Clone)]
-pub(crate) struct Setup {
-    pub congestion: congestion::Algorithm,
-    pub scheme: SchemeFactory,
-    pub guard: Option<Guard>,
-}
-
-impl Default for Setup {
-    /// As like `quinn-proto` as can be.
-    fn default() -> Self {
-        Self {
-            congestion: congestion::Algorithm::Cubic,
-            scheme: Arc::new(recovery::Arq::scheme),
-            guard: None,
-        }
-    }
-}
-
 /// The transports that are compared.
 #[derive(Clone)]
 pub(crate) enum Contestant {
@@ -152,11 +92,6 @@ impl Pipe {
         self.flying.front().filter(|(at, _)| *at <= now)?;
         self.flying.pop_front().map(|(_, datagram)| datagram)
     }
-}
-
-/// What the servers send.
-fn chunk() -> Bytes {
-    Bytes::from(vec![0x5a; CHUNK])
 }
 
 /// The viewer.

@@ -12,7 +12,7 @@ use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig};
 use units::{Ecn, StreamId, Timestamp};
 
-use super::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, Setup, chunk};
+use super::server::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, Setup, chunk};
 use crate::identity::Identity;
 
 /// Datagrams of a batch.

@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::{Bytes, BytesMut};
 use quinn_proto as quinn;
 
-use super::{Batch, MTU, Pool, Server, chunk};
+use super::server::{Batch, MTU, Pool, Server, chunk};
 use crate::identity::{Identity, server_tls};
 
 /// Datagrams of a batch, as its own socket layer asks for.
