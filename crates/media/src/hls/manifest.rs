@@ -3,6 +3,7 @@
 //! RFC 8216, section 4. Only what a client without rendition groups and trick play needs is looked
 //! at. Memory is bounded by the text, and that by [`MAX_PLAYLIST`].
 
+use core::mem::take;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -66,80 +67,114 @@ pub(super) fn parse(text: &[u8]) -> Result<Manifest, Error> {
     if lines.next().is_none_or(|line| !line.starts_with("#EXTM3U")) {
         return Err(Error::Playlist);
     }
-    let mut media = Media::default();
-    let mut variants = Vec::new();
-    let mut bandwidth = None;
-    let (mut timed, mut discontinuity, mut gap) = (false, false, false);
-    let mut range: Option<(u64, Option<u64>)> = None;
-    let mut map = None;
-    let mut range_end: Option<(String, u64)> = None;
+    let mut parser = Parser::default();
     for line in lines {
-        let Some(tag) = line.strip_prefix("#EXT") else {
-            if line.starts_with('#') {
-                continue;
-            }
-            if let Some(bandwidth) = bandwidth.take() {
-                variants.push(Variant { uri: line.to_owned(), bandwidth });
-            } else if core::mem::take(&mut timed) {
-                let range = match range.take() {
-                    None => None,
-                    Some((length, offset)) => {
-                        // "If o is not present, the sub-range begins at the next byte following
-                        // the sub-range of the previous Media Segment." (section 4.3.2.2)
-                        let before = range_end.take().filter(|(uri, _)| uri == line);
-                        let offset =
-                            offset.or(before.map(|(_, end)| end)).ok_or(Error::Playlist)?;
-                        let end = length.checked_add(offset).ok_or(Error::Playlist)?;
-                        range_end = Some((line.to_owned(), end));
-                        Some((offset, length))
-                    }
-                };
-                media.entries.push(Entry {
-                    resource: Resource { uri: line.to_owned(), range },
-                    discontinuity: core::mem::take(&mut discontinuity),
-                    gap: core::mem::take(&mut gap),
-                    map: map.clone(),
-                });
-            }
-            continue;
-        };
+        match line.strip_prefix("#EXT") {
+            Some(tag) => parser.on_tag(tag)?,
+            None if line.starts_with('#') => {}
+            None => parser.on_uri(line)?,
+        }
+    }
+    parser.finish()
+}
+
+/// The playlist so far, and what its tags say of the URIs that follow.
+#[derive(Default)]
+struct Parser {
+    media: Media,
+    variants: Vec<Variant>,
+    /// Of the variant that the next URI names.
+    bandwidth: Option<u64>,
+    /// Whether the next URI is a segment's.
+    timed: bool,
+    discontinuity: bool,
+    gap: bool,
+    /// Length, and first byte if it is told.
+    range: Option<(u64, Option<u64>)>,
+    /// Holds for all segments until the next one.
+    map: Option<Arc<Resource>>,
+    /// Where the last range ended, and of which resource.
+    range_end: Option<(String, u64)>,
+}
+
+impl Parser {
+    /// Takes a line that begins with `#EXT`, without that.
+    fn on_tag(&mut self, tag: &str) -> Result<(), Error> {
         let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
         match name {
-            "INF" => timed = true,
+            "INF" => self.timed = true,
             "-X-TARGETDURATION" => {
                 let target = number(value).filter(|target| *target > 0).ok_or(Error::Playlist)?;
-                media.target = Duration::from_secs(target).min(MAX_DURATION);
+                self.media.target = Duration::from_secs(target).min(MAX_DURATION);
             }
             "-X-MEDIA-SEQUENCE" => {
                 let sequence = number(value).filter(|sequence| *sequence < 1 << 62);
-                media.sequence = sequence.ok_or(Error::Playlist)?;
+                self.media.sequence = sequence.ok_or(Error::Playlist)?;
             }
-            "-X-DISCONTINUITY" => discontinuity = true,
-            "-X-GAP" => gap = true,
-            "-X-BYTERANGE" => range = Some(byte_range(value).ok_or(Error::Playlist)?),
-            "-X-ENDLIST" => media.ended = true,
+            "-X-DISCONTINUITY" => self.discontinuity = true,
+            "-X-GAP" => self.gap = true,
+            "-X-BYTERANGE" => self.range = Some(byte_range(value).ok_or(Error::Playlist)?),
+            "-X-ENDLIST" => self.media.ended = true,
             "-X-KEY" if attribute(value, "METHOD") != Some("NONE") => return Err(Error::Encrypted),
-            "-X-MAP" => {
-                let uri = attribute(value, "URI").ok_or(Error::Playlist)?.to_owned();
-                let range = match attribute(value, "BYTERANGE") {
-                    None => None,
-                    Some(range) => {
-                        let (length, offset) = byte_range(range).ok_or(Error::Playlist)?;
-                        Some((offset.unwrap_or(0), length))
-                    }
-                };
-                map = Some(Arc::new(Resource { uri, range }));
-            }
+            "-X-MAP" => self.map = Some(Arc::new(map(value)?)),
             "-X-STREAM-INF" => {
-                bandwidth = Some(attribute(value, "BANDWIDTH").and_then(number).unwrap_or(0));
+                self.bandwidth = Some(attribute(value, "BANDWIDTH").and_then(number).unwrap_or(0));
             }
             _ => {}
         }
+        Ok(())
     }
-    if !variants.is_empty() {
-        return Ok(Manifest::Master(variants));
+
+    /// Takes the URI of a variant or a segment; one that no tag announced is left out.
+    fn on_uri(&mut self, uri: &str) -> Result<(), Error> {
+        if let Some(bandwidth) = self.bandwidth.take() {
+            self.variants.push(Variant { uri: uri.to_owned(), bandwidth });
+        } else if take(&mut self.timed) {
+            let range = self.take_range(uri)?;
+            self.media.entries.push(Entry {
+                resource: Resource { uri: uri.to_owned(), range },
+                discontinuity: take(&mut self.discontinuity),
+                gap: take(&mut self.gap),
+                map: self.map.clone(),
+            });
+        }
+        Ok(())
     }
-    if media.target.is_zero() { Err(Error::Playlist) } else { Ok(Manifest::Media(media)) }
+
+    /// The range of the segment at `uri`, if it has one.
+    fn take_range(&mut self, uri: &str) -> Result<Option<(u64, u64)>, Error> {
+        let Some((length, offset)) = self.range.take() else { return Ok(None) };
+        // "If o is not present, the sub-range begins at the next byte following the sub-range of
+        // the previous Media Segment." (section 4.3.2.2)
+        let before = self.range_end.take().filter(|(before, _)| before == uri);
+        let offset = offset.or(before.map(|(_, end)| end)).ok_or(Error::Playlist)?;
+        let end = length.checked_add(offset).ok_or(Error::Playlist)?;
+        self.range_end = Some((uri.to_owned(), end));
+        Ok(Some((offset, length)))
+    }
+
+    fn finish(self) -> Result<Manifest, Error> {
+        if !self.variants.is_empty() {
+            return Ok(Manifest::Master(self.variants));
+        }
+        if self.media.target.is_zero() {
+            return Err(Error::Playlist);
+        }
+        Ok(Manifest::Media(self.media))
+    }
+}
+
+/// The resource that EXT-X-MAP names.
+fn map(value: &str) -> Result<Resource, Error> {
+    let uri = attribute(value, "URI").ok_or(Error::Playlist)?.to_owned();
+    let range = match attribute(value, "BYTERANGE") {
+        None => None,
+        Some(range) => {
+            let (length, offset) = byte_range(range).ok_or(Error::Playlist)?;
+            Some((offset.unwrap_or(0), length))
+        }
+    };
+    Ok(Resource { uri, range })
 }
 
 fn number(text: &str) -> Option<u64> {
