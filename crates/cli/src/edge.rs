@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use edge::Error;
+use edge::State;
 use edge::ab;
 use edge::config::{self, Config, Level};
-use edge::ingest::matches;
-use edge::server::{self, State};
+use edge::matches;
 use edge::signing;
 use tracing::level_filters::LevelFilter;
 
@@ -164,6 +164,6 @@ impl Arguments {
             .with_ansi(stderr().is_terminal())
             .with_target(false)
             .init();
-        server::run(&path, config)
+        edge::run(&path, config)
     }
 }

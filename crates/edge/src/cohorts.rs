@@ -7,53 +7,19 @@
 //! viewers anew. The number that a new viewer is given is one of the cohort that it is in already.
 
 use core::fmt;
-use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
-use aws_lc_rs::hmac;
 use recovery::art::dqn::Network;
 use recovery::autorec::Tolerances;
 use recovery::catalog::{Parameters, SchemeSpec};
 
 use crate::Error;
 use crate::config::{self, Config};
-use crate::sessions::prefix;
-
-/// A viewer, as far as cohorts are concerned.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Unit(pub u64);
+use crate::viewer::{Unit, hash};
 
 /// Draws of a unit in the cohort of a network.
 const MAX_TRIES: u64 = 500;
-/// The version of what our tokens carry.
-const VERSION: u8 = 1;
-
-impl fmt::Display for Unit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:016x}", self.0)
-    }
-}
-
-impl Unit {
-    /// The unit of a viewer who brings no token.
-    pub fn of_network(address: IpAddr) -> Self {
-        Self(hash(b"mendcast network", prefix(address).as_bytes()))
-    }
-
-    /// The unit that a token carried here.
-    pub fn from_token(own: &[u8]) -> Option<Self> {
-        match own {
-            [VERSION, unit @ ..] => Some(Self(u64::from_be_bytes(unit.try_into().ok()?))),
-            _ => None,
-        }
-    }
-
-    /// What a token carries.
-    pub fn to_token(self) -> Vec<u8> {
-        [&[VERSION][..], &self.0.to_be_bytes()].concat()
-    }
-}
 
 /// One cohort.
 #[derive(Clone, PartialEq, Debug)]
@@ -165,11 +131,6 @@ impl Cohorts {
     pub fn all(&self) -> &[Cohort] {
         &self.cohorts
     }
-}
-
-fn hash(key: &[u8], data: &[u8]) -> u64 {
-    let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);
-    tag.as_ref().iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
 }
 
 #[cfg(test)]

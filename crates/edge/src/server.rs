@@ -1,220 +1,32 @@
-//! The process: state from a configuration, listeners, signals, reload and drain.
+//! The process: listeners, threads, signals, reload and drain.
 
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::admin;
-use crate::cohorts::Cohorts;
 use crate::config::Config;
-use crate::files::Files;
-use crate::front::tcp;
+use crate::entropy::random;
+use crate::fronts::{rtmp, tcp};
 use crate::hooks::Hook;
-use crate::identity::Identity;
-use crate::ingest;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener};
-use crate::live::{Live, hls};
-use crate::quic::QuicState;
-use crate::quic::event_loop::{EventLoop, Plan};
-use crate::quic::log::ConnectionLog;
-use crate::quic::mailbox::{Sender, mailbox};
-use crate::quic::pulse::Pulse;
-use crate::quic::report::Report;
-use crate::quic::settings::random;
-use crate::quic::supervisor::{self, End};
-use crate::sync::lock;
+use crate::loops::event_loop::{EventLoop, Plan};
+use crate::loops::log::ConnectionLog;
+use crate::loops::mailbox::{Sender, mailbox};
+use crate::loops::supervisor::{self, End};
+use crate::state::{Shared, State};
 
 /// Where operators look if the configuration says nothing.
 const ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9433);
-
-/// Everything that follows from one configuration; replaced as a whole by a reload.
-#[derive(Debug)]
-pub struct State {
-    /// The configuration.
-    pub config: Config,
-    /// Certificate and key.
-    pub identity: Arc<Identity>,
-    /// TLS of the TCP front.
-    pub tcp_tls: Arc<rustls::ServerConfig>,
-    /// The static files, if there are any.
-    pub files: Option<Arc<Files>>,
-    /// The live streams.
-    pub live: Arc<Live>,
-    /// How viewers are divided.
-    pub cohorts: Cohorts,
-    /// What the QUIC loops take from it.
-    pub quic: QuicState,
-}
-
-impl State {
-    /// Reads what `config` names. Where `previous` has a development certificate and `config`
-    /// names none, that one stays: browsers were told its hash.
-    ///
-    /// # Errors
-    /// One line: a file or directory that cannot be read or is not what it should be.
-    pub fn new(config: Config, previous: Option<&Self>) -> Result<Self, Error> {
-        let server = &config.server;
-        let identity = match (&server.certificate, &server.key) {
-            (Some(certificate), Some(key)) => Arc::new(Identity::load(certificate, key)?),
-            _ => match previous.map(|state| &state.identity) {
-                Some(identity) if identity.development.is_some() => identity.clone(),
-                _ => Arc::new(Identity::development()?),
-            },
-        };
-        let read = |what: &str, path: &Path, e: std::io::Error| {
-            Error::new(format!("{what} {}: {e}", path.display()))
-        };
-        let files = match &server.root {
-            Some(root) => {
-                let memory = config.files.memory.as_usize();
-                let files = Files::new(root, &config.files.cache_control, memory);
-                Some(Arc::new(files.map_err(|e| read("root", root, e))?))
-            }
-            None => None,
-        };
-        let secrets = match &server.key_file {
-            Some(path) => {
-                Some(std::fs::read_to_string(path).map_err(|e| read("key file", path, e))?)
-            }
-            None => None,
-        };
-        let live = match previous {
-            Some(previous) => previous.live.clone(),
-            None => Arc::new(Live::new(&config)?),
-        };
-        let previous = previous.map(|state| &state.quic);
-        let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
-        let cohorts = Cohorts::new(&config)?;
-        Ok(Self { tcp_tls: identity.tcp()?, config, identity, files, live, cohorts, quic })
-    }
-}
-
-/// What all threads of the process share.
-#[derive(Debug)]
-pub struct Shared {
-    state: ArcSwap<State>,
-    life: watch::Sender<Life>,
-    started: Instant,
-    /// The UDP ports.
-    ports: Vec<u16>,
-    /// What each event loop last told of itself.
-    loops: Mutex<Vec<Report>>,
-    /// The signs of life of the event loops.
-    pulses: Vec<Arc<Pulse>>,
-    /// The log of closed connections, if there is one.
-    log: Option<Arc<ConnectionLog>>,
-}
-
-/// Where the process is in its life.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Life {
-    Serving,
-    Draining,
-    Finished,
-}
-
-impl Shared {
-    /// The state of the moment. A connection takes it once and keeps it.
-    pub fn state(&self) -> Arc<State> {
-        self.state.load_full()
-    }
-
-    /// Gives new connections the values of `config`; running ones keep theirs.
-    ///
-    /// # Errors
-    /// As [`State::new`]; the old state stays.
-    pub fn reload(&self, config: Config) -> Result<(), Error> {
-        let old = self.state();
-        let fixed = |c: &Config| (c.server.listen.clone(), c.server.cores, c.tcp.max_connections);
-        if fixed(&config) != fixed(&old.config) {
-            tracing::warn!("listen, cores and [tcp] max_connections change at the next start");
-        }
-        self.state.store(Arc::new(State::new(config, Some(&old))?));
-        Ok(())
-    }
-
-    /// Starts the drain: no new connections, and the running ones end with their open requests.
-    pub fn drain(&self) {
-        self.life.send_replace(Life::Draining);
-    }
-
-    /// Waits until the drain starts.
-    pub async fn drained(&self) {
-        self.reaches(Life::Draining).await;
-    }
-
-    /// Waits until the drain is over.
-    pub async fn finished(&self) {
-        self.reaches(Life::Finished).await;
-    }
-
-    async fn reaches(&self, life: Life) {
-        // The sender lives in `self`, so the only outcome is the value.
-        let _ = self.life.subscribe().wait_for(|now| *now >= life).await;
-    }
-
-    /// Whether the drain has started.
-    pub fn is_draining(&self) -> bool {
-        *self.life.borrow() >= Life::Draining
-    }
-
-    /// Time since the start.
-    pub fn uptime(&self) -> Duration {
-        self.started.elapsed()
-    }
-
-    /// The UDP ports that QUIC is served on.
-    pub fn ports(&self) -> &[u16] {
-        &self.ports
-    }
-
-    /// An event loop tells of itself.
-    pub(crate) fn report(&self, core: u8, report: Report) {
-        let mut loops = lock(&self.loops);
-        let core = usize::from(core);
-        if loops.len() <= core {
-            loops.resize(core + 1, Report::default());
-        }
-        loops[core] = report;
-    }
-
-    /// The signs of life of the event loops.
-    pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
-        &self.pulses
-    }
-
-    /// Lines of the log of closed connections that were lost.
-    pub(crate) fn log_lines_lost(&self) -> u64 {
-        self.log.as_ref().map_or(0, |log| log.lost())
-    }
-
-    /// What keeps the process from serving as it should, as one line each.
-    pub(crate) fn ailments(&self) -> Vec<String> {
-        let silences = self.pulses.iter().map(|pulse| pulse.silence()).enumerate();
-        let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY);
-        let hangs = silent.map(|(core, silence)| {
-            format!("event loop {core}: no turn for {:.1} s", silence.as_secs_f64())
-        });
-        hangs.chain(self.is_draining().then(|| "draining".to_owned())).collect()
-    }
-
-    /// All event loops together, about a second ago.
-    pub(crate) fn loops(&self) -> Report {
-        let mut sum = Report::default();
-        lock(&self.loops).iter().for_each(|report| sum.add(report));
-        sum
-    }
-}
 
 /// A server with its sockets bound.
 #[derive(Debug)]
@@ -255,16 +67,8 @@ impl Edge {
             Some(path) => Some(Arc::new(ConnectionLog::open(path)?)),
             None => None,
         };
-        let (life, _) = watch::channel(Life::Serving);
-        let shared = Arc::new(Shared {
-            state: ArcSwap::from_pointee(state),
-            life,
-            started: Instant::now(),
-            ports: listeners.iter().map(|listener| listener.address.port()).collect(),
-            loops: Mutex::default(),
-            pulses: (0..cores).map(|_| Arc::new(Pulse::new())).collect(),
-            log,
-        });
+        let ports = listeners.iter().map(|listener| listener.address.port()).collect();
+        let shared = Arc::new(Shared::new(state, ports, cores, log));
         Ok(Self { shared, listeners, rtmp, admin })
     }
 
@@ -295,7 +99,7 @@ impl Edge {
     pub async fn serve(self) -> Result<(), Error> {
         let Self { shared, listeners, rtmp, admin } = self;
         // Requests on other threads start tasks here.
-        let _ = shared.state().live.runtime.set(tokio::runtime::Handle::current());
+        let _ = shared.state().runtime.set(tokio::runtime::Handle::current());
         let limit = shared.state().config.tcp.max_connections as usize;
         let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
         let mut fronts = JoinSet::new();
@@ -315,7 +119,7 @@ impl Edge {
         for listener in rtmp {
             let listener = tokio::net::TcpListener::from_std(listener)
                 .map_err(|e| Error::new(format!("RTMP: {e}")))?;
-            fronts.spawn(ingest::rtmp::serve(listener, shared.clone(), slots.clone()));
+            fronts.spawn(rtmp::serve(listener, shared.clone(), slots.clone()));
         }
         fronts.spawn(housekeeping(shared.clone()));
         let admin = match admin {
@@ -332,15 +136,15 @@ impl Edge {
             // One that panicked has ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
         }
-        if let Some(log) = &shared.log {
+        if let Some(log) = shared.log() {
             log.flush();
         }
-        shared.life.send_replace(Life::Finished);
+        shared.finish();
         if let Some(admin) = admin {
             // What it still had to say is said or not.
             let _ = admin.await;
         }
-        shared.state().live.sessions.flush(true);
+        shared.state().sessions.flush(true);
         Ok(())
     }
 }
@@ -353,10 +157,10 @@ async fn housekeeping(shared: Arc<Shared>) {
             () = &mut drained => return,
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
-                hls::tidy(&state);
-                for record in state.live.sessions.flush(false) {
+                state.live.outlets.tidy();
+                for record in state.sessions.flush(false) {
                     let what = record.object().into();
-                    state.live.hooks.tell(&state.config.hooks, Hook::Close, what);
+                    state.hooks.tell(&state.config.hooks, Hook::Close, what);
                 }
             }
         }
@@ -387,7 +191,7 @@ fn start_loops(
             shared: shared.clone(),
             mailbox,
             others: senders.clone(),
-            log: shared.log.clone(),
+            log: shared.log().cloned(),
             draining: draining.clone(),
             pulse: pulse.clone(),
         };

@@ -11,7 +11,7 @@ use aws_lc_rs::hmac;
 
 use crate::config::Config;
 use crate::hooks::hex;
-use crate::ingest::matches;
+use crate::names::matches;
 
 /// The query that lets somebody play `name` until `expires`.
 pub fn sign(key: &str, name: &str, expires: u64) -> String {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use edge::config::Config;
-use edge::server::Edge;
+use edge::Edge;
 use stats_alloc::INSTRUMENTED_SYSTEM;
 
 use super::media::GROUP;

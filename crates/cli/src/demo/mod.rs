@@ -19,9 +19,9 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use clap::Args;
-use edge::cohorts::Unit;
+use edge::Unit;
 use edge::config::Config;
-use edge::server::{Edge, Shared};
+use edge::{Edge, Shared};
 use links::options::{PathOptions, parse_duration, parse_rate};
 use links::{Loss, Queue};
 use serde_json::{Value, json};
@@ -339,7 +339,7 @@ impl Viewer {
 }
 
 fn outcomes(shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
-    let sessions = shared.state().live.sessions.all();
+    let sessions = shared.state().sessions.all();
     viewers
         .iter()
         .map(|viewer| {

@@ -13,10 +13,10 @@ use prometheus_client::registry::{Registry, Unit};
 use recovery::Latencies;
 
 use super::process;
-use crate::quic::pulse::Pulse;
-use crate::quic::report::Report;
-use crate::server::Shared;
+use crate::loops::pulse::Pulse;
+use crate::loops::report::Report;
 use crate::sessions::{Key, Totals};
+use crate::state::Shared;
 
 /// Upper ends of the buckets of latencies, in seconds.
 const BUCKETS: [f64; 12] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0];
@@ -48,7 +48,7 @@ impl Collector for Edge {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let state = self.0.state();
         let live = &state.live;
-        let totals = live.sessions.totals();
+        let totals = state.sessions.totals();
 
         let counters: [(&str, &str, Count); 15] = [
             ("sessions", "Viewer sessions", |t| t.sessions as f64),
@@ -124,7 +124,7 @@ impl Collector for Edge {
         for (name, help, value) in gauges {
             encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
         }
-        let (records_dropped, beacons_unmatched) = live.sessions.losses();
+        let (records_dropped, beacons_unmatched) = state.sessions.losses();
         let singles: [(&str, &str, f64); 9] = [
             ("cpu_seconds", "CPU time of the process", process::usage().cpu.as_secs_f64()),
             (

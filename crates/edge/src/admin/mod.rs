@@ -28,9 +28,10 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use crate::front::{self, Protocol, RequestHead};
-use crate::pages;
-use crate::server::Shared;
+use crate::http::{self, RequestHead};
+use crate::routes::pages;
+use crate::state::Shared;
+use crate::viewer::Protocol;
 use snapshot::Sampler;
 
 /// How often the dashboard is told.
@@ -178,9 +179,9 @@ fn with_type(mut response: Response<Content>, kind: &'static str) -> Response<Co
 }
 
 /// A page in hyper's form.
-fn written(page: front::Response) -> Response<Content> {
+fn written(page: http::Response) -> Response<Content> {
     let body = match page.body {
-        front::Body::Bytes(bytes) => Some(bytes),
+        http::Body::Bytes(bytes) => Some(bytes),
         _ => None,
     };
     let mut response = Response::new(Content::Whole(body));

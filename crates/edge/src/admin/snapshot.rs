@@ -8,8 +8,8 @@ use relay::{Status, Stream};
 use serde_json::{Value, json};
 
 use super::process::{self, Usage};
-use crate::server::Shared;
 use crate::sessions::{Record, Session, Totals};
+use crate::state::Shared;
 
 /// Sessions that the dashboard lists: the newest.
 const MAX_SESSIONS: usize = 200;
@@ -24,9 +24,9 @@ pub(super) struct Sampler {
 
 impl Sampler {
     pub(super) fn new(shared: &Shared) -> Self {
-        let live = &shared.state().live;
-        let bytes = live.sessions.totals().values().map(|totals| totals.bytes).sum();
-        let streams = live.streams.all();
+        let state = shared.state();
+        let bytes = state.sessions.totals().values().map(|totals| totals.bytes).sum();
+        let streams = state.live.streams.all();
         let streams = streams.iter().map(|s| (s.name().to_owned(), s.stats().bytes)).collect();
         Self { at: Instant::now(), usage: process::usage(), bytes, streams }
     }
@@ -37,7 +37,7 @@ impl Sampler {
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
         let usage = process::usage();
-        let totals = live.sessions.totals();
+        let totals = state.sessions.totals();
         let mut all = Totals::default();
         totals.values().for_each(|totals| all.merge(totals));
 
@@ -47,7 +47,7 @@ impl Sampler {
             viewers[key.protocol.name()] = (known + totals.open).into();
         }
 
-        let sessions = live.sessions.all();
+        let sessions = state.sessions.all();
         let streams: Vec<Value> = live
             .streams
             .all()
@@ -87,7 +87,7 @@ impl Sampler {
         let newest = sessions.iter().rev().take(MAX_SESSIONS);
         let (reused, h3) = totals
             .iter()
-            .filter(|(key, _)| key.protocol == crate::front::Protocol::Http3)
+            .filter(|(key, _)| key.protocol == crate::viewer::Protocol::Http3)
             .fold((0, 0), |(early, all), (_, t)| (early + t.early_data, all + t.sessions));
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let value = json!({
@@ -103,7 +103,7 @@ impl Sampler {
             "streams": streams,
             "cohorts": cohorts,
             "sessions": newest.map(describe_session).collect::<Vec<_>>(),
-            "hooks": state.live.hooks.describe(),
+            "hooks": state.hooks.describe(),
         });
         (self.at, self.usage, self.bytes) = (Instant::now(), usage, all.bytes);
         value

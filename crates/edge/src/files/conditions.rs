@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::front::RequestHead;
+use crate::http::RequestHead;
 
 /// What a response says about the version of a file (RFC 9110, section 8.8).
 #[derive(Debug)]
@@ -114,7 +114,7 @@ fn position(digits: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::front::Protocol;
+    use crate::viewer::Protocol;
 
     const MODIFIED: SystemTime = UNIX_EPOCH;
 

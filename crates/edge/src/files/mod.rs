@@ -19,7 +19,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::disk::pool::Pool;
-use crate::front::{Answer, Body, RequestHead, Response};
+use crate::http::{Answer, Body, RequestHead, Response};
 use crate::sync::lock;
 use cache::Cache;
 use conditions::{Outcome, Validators};

@@ -4,8 +4,8 @@ use std::os::unix::fs::symlink;
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::front::Protocol;
-use crate::front::tests::drained;
+use crate::http::tests::drained;
+use crate::viewer::Protocol;
 
 const NOW: Duration = Duration::from_secs(2_000_000_000);
 

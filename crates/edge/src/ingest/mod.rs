@@ -1,7 +1,6 @@
 //! How streams come in: published to us over RTMP, or pulled from an upstream.
 
-pub mod pull;
-pub mod rtmp;
+pub(crate) mod pull;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,25 +11,7 @@ use tokio::time::sleep;
 
 use crate::config::Config;
 use crate::live::{Live, settings};
-
-/// The longest name of a stream.
-const MAX_NAME: usize = 128;
-
-/// Whether a stream may be called so: what can stand in a URL's path without being encoded, and
-/// means itself there.
-pub fn is_name(name: &str) -> bool {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let good = |part: &str| !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain);
-    name.len() <= MAX_NAME && name.split('/').all(good)
-}
-
-/// Whether `pattern`, a name or the start of names and `*`, means `name`.
-pub fn matches(pattern: &str, name: &str) -> bool {
-    match pattern.strip_suffix('*') {
-        Some(start) => name.starts_with(start),
-        None => name == pattern,
-    }
-}
+use crate::names::{is_name, matches};
 
 /// Whether `remote` may publish `name` with this key.
 ///
@@ -121,16 +102,5 @@ mod tests {
         assert_eq!(allowed(KEYS, "live/a", Some("two"), local), Err("wrong key"));
         assert!(allowed(KEYS, "live/a", None, local).is_err());
         assert!(allowed(KEYS, "other/a", Some("one"), local).is_err());
-    }
-
-    #[test]
-    fn names_mean_themselves_in_a_path() {
-        for name in ["live/demo", "a", "live/a-b_c.d~1", "x/y/z"] {
-            assert!(is_name(name), "{name}");
-        }
-        let long = "a".repeat(MAX_NAME + 1);
-        for name in ["", "/a", "a/", "a//b", "a/../b", ".a", "a b", "a?b", "ü", "a%20b", &long] {
-            assert!(!is_name(name), "{name}");
-        }
     }
 }

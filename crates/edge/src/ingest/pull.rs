@@ -5,9 +5,9 @@
 //! growing wait while there are viewers. A stream none of whose upstreams ever gave a frame ends
 //! at once, and is not asked for again for a while.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
@@ -22,92 +22,43 @@ use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 use units::Timestamp;
 
-use super::{is_name, matches, rtmp::noise};
 use crate::client;
 use crate::config;
-use crate::live::settings;
-use crate::server::State;
-use crate::sync::lock;
+use crate::entropy::noise;
+use crate::live::{Pull, settings};
+use crate::names::{is_name, matches};
+use crate::state::State;
 
 /// Waits between rounds of all upstreams, doubling from the first to the last.
 const BACK_OFF: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(15)];
-/// How long a stream that could not be had is not asked for again.
-const REFUSED_FOR: Duration = Duration::from_secs(3);
-/// Names that are remembered.
-const MAX_NAMES: usize = 10_000;
 /// A viewer is given this long to arrive after the pull began.
 const GRACE: Duration = Duration::from_secs(2);
 /// Media of an HLS upstream that waits for its time.
 const AHEAD_MS: u32 = 6_000;
 
-/// How a pull does.
-#[derive(Clone, Debug)]
-pub struct PullStatus {
-    /// The upstream that is tried or used.
-    pub upstream: String,
-    /// The last failure.
-    pub error: Option<String>,
-    /// When it ended without a frame; `None` while it goes on.
-    failed: Option<Instant>,
+/// The stream, pulled from now on if it is not already; `None` if no rule names it, or it could not be had
+/// a moment ago.
+pub fn start(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
+    let rule = rule(state, name)?;
+    let runtime = state.runtime.get()?;
+    let (live, settings) = (&state.live, settings(&state.config.live));
+    let (stream, found) = live.pulls.begin(name, || live.streams.open(name, settings).ok())?;
+    if found == Pull::Free {
+        let pull = Puller { state: state.clone(), rule: rule.clone(), stream: stream.clone() };
+        runtime.spawn(pull.run());
+    }
+    Some(stream)
 }
 
-/// All pulls, by stream.
-#[derive(Debug, Default)]
-pub struct Pulls(Mutex<HashMap<String, PullStatus>>);
-
-impl Pulls {
-    /// The stream, pulled from now on if it is not already; `None` if no rule names it, or it could
-    /// not be had a moment ago.
-    pub fn start(&self, state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
-        let rule = rule(state, name)?;
-        let runtime = state.live.runtime.get()?;
-        let mut pulls = self.lock();
-        let running = has_room(&mut pulls, name)?;
-        let stream = state.live.streams.open(name, settings(&state.config.live)).ok()?;
-        if !running {
-            let status = PullStatus { upstream: String::new(), error: None, failed: None };
-            pulls.insert(name.to_owned(), status);
-            let pull = Puller { state: state.clone(), rule: rule.clone(), stream: stream.clone() };
-            runtime.spawn(pull.run());
-        }
-        Some(stream)
-    }
-
-    /// Whether [`Pulls::start`] would have a stream.
-    pub fn may_start(&self, state: &State, name: &str) -> bool {
-        rule(state, name).is_some() && has_room(&mut self.lock(), name).is_some()
-    }
-
-    /// How the pull of this stream does, if there is one.
-    pub fn status(&self, name: &str) -> Option<PullStatus> {
-        self.lock().get(name).cloned()
-    }
-
-    fn update(&self, name: &str, update: impl FnOnce(&mut PullStatus)) {
-        if let Some(status) = self.lock().get_mut(name) {
-            update(status);
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, PullStatus>> {
-        lock(&self.0)
-    }
+/// Whether [`start`] would have a stream.
+pub fn may_start(state: &State, name: &str) -> bool {
+    rule(state, name).is_some() && state.live.pulls.may_begin(name)
 }
 
 /// The rule that names the stream.
 fn rule<'a>(state: &'a State, name: &str) -> Option<&'a config::Pull> {
     let rules = &mut state.config.pull.iter();
     rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_name(name))
-}
-
-/// Whether the stream is being pulled; `None` if it cannot be: because it could not a moment ago, or
-/// there are too many.
-fn has_room(pulls: &mut HashMap<String, PullStatus>, name: &str) -> Option<bool> {
-    pulls.retain(|_, pull| pull.failed.is_none_or(|at| at.elapsed() < REFUSED_FOR));
-    match pulls.get(name) {
-        Some(pull) => pull.failed.is_none().then_some(true),
-        None => (pulls.len() < MAX_NAMES).then_some(false),
-    }
 }
 
 struct Puller {
@@ -141,11 +92,7 @@ impl Puller {
             }
         };
         // Before the stream's end, so that nobody finds a stream that has no pull.
-        let failed = (!lives).then(Instant::now);
-        match failed {
-            Some(_) => self.state.live.pulls.update(&name, |pull| pull.failed = failed),
-            None => drop(self.state.live.pulls.lock().remove(&name)),
-        }
+        self.state.live.pulls.end(&name, lives);
         // A publisher of our own who took over keeps it.
         self.state.live.streams.end_after(&self.stream, self.stream.stats().publishers);
     }

@@ -18,9 +18,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use recovery::{Latencies, OffTime};
 
-use crate::cohorts::Unit;
-use crate::front::Protocol;
 use crate::sync::lock;
+use crate::viewer::{Protocol, Unit, prefix};
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use record::{Field, Record};
@@ -423,20 +422,6 @@ impl Sessions {
 
     fn places(&self) -> MutexGuard<'_, Places> {
         lock(&self.places)
-    }
-}
-
-/// The network of an address: its first 24 or 48 bits, which say where somebody is and not who.
-pub fn prefix(address: IpAddr) -> String {
-    match address.to_canonical() {
-        IpAddr::V4(v4) => {
-            let [a, b, c, _] = v4.octets();
-            format!("{a}.{b}.{c}.0/24")
-        }
-        IpAddr::V6(v6) => {
-            let [a, b, c, ..] = v6.segments();
-            format!("{}/48", std::net::Ipv6Addr::new(a, b, c, 0, 0, 0, 0, 0))
-        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use recovery::Latencies;
 
 use super::{Beacon, Opening, Record, Session};
-use crate::front::Protocol;
+use crate::viewer::Protocol;
 
 /// What sessions are told apart by. Few values each, whoever connects.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -5,31 +5,19 @@
 //! viewer of the stream itself. Requests for what comes next wait for it (draft-pantos-hls-
 //! rfc8216bis, section 6.2.5.2).
 
-use std::collections::HashMap;
-use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll, Waker};
-use std::time::{Duration, Instant, SystemTime};
+use std::sync::Arc;
+use std::time::SystemTime;
 
 use bytes::Bytes;
-use media::hls::segmenter::{self, Container, MEDIA_PLAYLIST};
+use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Segmenter, When};
-use relay::{Start, Stream, Viewer};
 
-use super::{ask_hook, check, find, opening};
-use crate::config;
-use crate::front::{Answer, Body, RequestHead, Response};
-use crate::server::State;
+use super::viewing::{check, opening};
+use crate::http::{Answer, Body, RequestHead, Response};
+use crate::live::Outlet;
+use crate::play::{ask_hook, find};
 use crate::sessions::Session;
-use crate::sync::lock;
-
-/// A stream is no longer packed when for this long nobody asked for it.
-const IDLE: Duration = Duration::from_secs(60);
-/// A viewer who asks for nothing for this long is gone.
-const SESSION_IDLE: Duration = Duration::from_secs(20);
-/// Longest wait for what comes next. A new stream needs a whole segment first.
-const MAX_WAIT: Duration = Duration::from_secs(12);
+use crate::state::State;
 
 /// What a URL of a stream names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -70,142 +58,6 @@ impl Resource {
     }
 }
 
-/// The settings of new outlets.
-fn segmenter_config(config: &config::Hls) -> segmenter::Config {
-    segmenter::Config {
-        container: match config.container {
-            config::Container::Fmp4 => Container::Fmp4,
-            config::Container::Ts => Container::Ts,
-        },
-        segment: config.segment,
-        part: config.part,
-        window: config.window.into(),
-        bytes: config.cache.as_usize(),
-    }
-}
-
-/// A stream as HLS.
-#[derive(Debug)]
-pub struct Outlet {
-    stream: Arc<Stream>,
-    segmenter: Mutex<Segmenter>,
-    wakers: Mutex<Vec<Waker>>,
-    asked: Mutex<Instant>,
-    over: AtomicBool,
-    viewers: Mutex<HashMap<String, (Arc<Session>, Instant)>>,
-}
-
-impl Outlet {
-    /// The outlet of this name, unless it is an old one of a stream that began anew.
-    fn known(state: &State, name: &str) -> Option<Arc<Self>> {
-        let outlet = lock(&state.live.outlets).get(name)?.clone();
-        let now = state.live.streams.get(name);
-        if now.is_some_and(|stream| !Arc::ptr_eq(&outlet.stream, &stream)) {
-            return None;
-        }
-        *lock(&outlet.asked) = Instant::now();
-        Some(outlet)
-    }
-
-    /// The outlet of the stream, packed from now on; `None` if it has no room for another viewer.
-    fn of(state: &Arc<State>, stream: &Arc<Stream>) -> Option<Arc<Self>> {
-        let mut outlets = lock(&state.live.outlets);
-        if let Some(outlet) = outlets.get(stream.name())
-            && Arc::ptr_eq(&outlet.stream, stream)
-        {
-            return Some(outlet.clone());
-        }
-        let runtime = state.live.runtime.get()?;
-        let viewer = Viewer::new(stream.clone(), Start::Oldest)?;
-        let outlet = Arc::new(Self {
-            stream: stream.clone(),
-            segmenter: Mutex::new(Segmenter::new(segmenter_config(&state.config.hls))),
-            wakers: Mutex::default(),
-            asked: Mutex::new(Instant::now()),
-            over: AtomicBool::new(false),
-            viewers: Mutex::default(),
-        });
-        runtime.spawn(outlet.clone().pack(viewer));
-        outlets.insert(stream.name().to_owned(), outlet.clone());
-        Some(outlet)
-    }
-
-    /// Packs the stream until it is over or nobody asks any more.
-    async fn pack(self: Arc<Self>, mut viewer: Viewer) {
-        while let Some(tag) = poll_fn(|context| {
-            if self.over.load(Ordering::Relaxed) {
-                return Poll::Ready(None);
-            }
-            viewer.poll_next(context)
-        })
-        .await
-        {
-            // What was there before packing began came earlier, by as much as it lies behind.
-            let lag = Duration::from_millis(viewer.lag_ms().into());
-            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            if lock(&self.segmenter).push(&tag, now.saturating_sub(lag).as_millis() as u64) {
-                self.wake();
-            }
-        }
-        lock(&self.segmenter).end();
-        self.over.store(true, Ordering::Relaxed);
-        self.wake();
-    }
-
-    fn wake(&self) {
-        core::mem::take(&mut *lock(&self.wakers)).into_iter().for_each(Waker::wake);
-    }
-
-    /// What `look` finds, as soon as it finds something; `None` when it is too late for that.
-    async fn wait<T>(&self, look: impl Fn(&Segmenter) -> Option<T>) -> Option<T> {
-        let until = Instant::now() + MAX_WAIT;
-        poll_fn(|context: &mut Context<'_>| {
-            let segmenter = lock(&self.segmenter);
-            let found = look(&segmenter);
-            if found.is_some() || self.over.load(Ordering::Relaxed) || Instant::now() >= until {
-                return Poll::Ready(found);
-            }
-            // Before the lock goes: nothing is missed. Housekeeping wakes whoever waits too long.
-            lock(&self.wakers).push(context.waker().clone());
-            Poll::Pending
-        })
-        .await
-    }
-
-    /// The session of a viewer who asks, if it goes on.
-    fn session(&self, who: &str) -> Option<Arc<Session>> {
-        let mut viewers = lock(&self.viewers);
-        let (session, asked) = viewers.get_mut(who)?;
-        *asked = Instant::now();
-        Some(session.clone())
-    }
-}
-
-/// Forgets viewers who are gone, and streams that nobody asks for; to be called each second.
-pub fn tidy(state: &State) {
-    let mut gone: Vec<Arc<Session>> = Vec::new();
-    lock(&state.live.outlets).retain(|_, outlet| {
-        lock(&outlet.viewers).retain(|_, (session, asked)| {
-            let stays = asked.elapsed() < SESSION_IDLE;
-            if !stays {
-                gone.push(session.clone());
-            }
-            stays
-        });
-        let idle = lock(&outlet.asked).elapsed() >= IDLE;
-        if idle {
-            outlet.over.store(true, Ordering::Relaxed);
-        }
-        outlet.wake();
-        !idle
-    });
-}
-
-/// A stream that is over, as long as its players may still ask for its end.
-pub(super) fn ended(state: &State, name: &str) -> Option<Arc<Stream>> {
-    Some(lock(&state.live.outlets).get(name)?.stream.clone())
-}
-
 /// Who asks: the player's own name, else its address.
 fn who(head: &RequestHead<'_>) -> String {
     match head.parameter("viewer") {
@@ -228,7 +80,7 @@ pub(super) fn respond(
     }
     let request = Request::new(head, resource, now);
     let who = who(head);
-    let outlet = Outlet::known(state, name);
+    let outlet = state.live.outlets.known(&state.live.streams, name);
     let session = outlet.as_ref().and_then(|outlet| outlet.session(&who));
     match outlet {
         None if !is_playlist => return Response::plain(404, now).into(),
@@ -244,15 +96,16 @@ pub(super) fn respond(
         if !ask_hook(state.clone(), opening.clone(), query).await {
             return Response::plain(403, now);
         }
-        let stream = find(&state, &opening.stream).or_else(|| ended(&state, &opening.stream));
+        let stream =
+            find(&state, &opening.stream).or_else(|| state.live.outlets.ended(&opening.stream));
         let Some(stream) = stream else { return Response::plain(404, now) };
         let full = || Response::plain(503, now).with("retry-after", "5");
-        let Some(outlet) = Outlet::of(&state, &stream) else { return full() };
-        if lock(&outlet.viewers).len() as u64 >= stream.settings().max_viewers {
-            return full();
-        }
-        let session = state.live.sessions.open(opening);
-        lock(&outlet.viewers).insert(who, (session.clone(), Instant::now()));
+        let outlets = &state.live.outlets;
+        let runtime = state.runtime.get();
+        let outlet = runtime.and_then(|runtime| outlets.of(&stream, &state.config.hls, runtime));
+        let Some(outlet) = outlet else { return full() };
+        let session = outlet.enter(who, || state.sessions.open(opening));
+        let Some(session) = session else { return full() };
         request.answer(&outlet, Some(session)).await
     }))
 }
@@ -318,7 +171,7 @@ impl Request {
                 }
             }
             Resource::Init(version) => {
-                let init = lock(&outlet.segmenter).init(version);
+                let init = outlet.look(|s| s.init(version));
                 self.media(init.map(|bytes| vec![bytes]), session)
             }
             Resource::Segment(msn) => {

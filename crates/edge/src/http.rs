@@ -1,11 +1,9 @@
-//! What a request is answered with, the same for HTTP/1.1, HTTP/2 and HTTP/3.
+//! Requests and answers, the same for HTTP/1.1, HTTP/2 and HTTP/3.
 //!
-//! A front turns its request into a [`RequestHead`], asks [`respond`], writes status and headers,
-//! and then pulls the body through a [`Responder`] whenever its transport has room. Nothing is
+//! A front turns its request into a [`RequestHead`], asks [`routes`](crate::routes), writes status and
+//! headers, and then pulls the body through a [`Responder`] whenever its transport has room. Nothing is
 //! pushed: a slow viewer costs no task, and no memory but a chunk of a file. What has to wait, an
 //! answer or the next part of a body, waits as futures do: a [`Context`] says whom to wake.
-
-pub mod tcp;
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,43 +15,14 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 
-use crate::cohorts::{Cohort, Unit};
+use crate::cohorts::Cohort;
 use crate::files::FileBody;
-use crate::live::{self, FlvBody};
-use crate::pages;
-use crate::server::State;
-use crate::sessions::{Beacon, MAX_BEACON, Session};
+use crate::live::FlvBody;
+use crate::sessions::{MAX_BEACON, Session};
+use crate::viewer::{Protocol, Unit};
 
 /// Where players report.
-const BEACON: &str = "/beacon";
-
-/// The protocol of a request.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Protocol {
-    /// HTTP/0.9 over QUIC, for interoperability tests.
-    Http09,
-    /// HTTP/1.1.
-    Http1,
-    /// HTTP/2.
-    Http2,
-    /// HTTP/3.
-    Http3,
-    /// RTMP.
-    Rtmp,
-}
-
-impl Protocol {
-    /// As it stands in records and metrics.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Http09 => "h09",
-            Self::Http1 => "h1",
-            Self::Http2 => "h2",
-            Self::Http3 => "h3",
-            Self::Rtmp => "rtmp",
-        }
-    }
-}
+pub(crate) const BEACON: &str = "/beacon";
 
 /// A request (RFC 9110, section 6).
 #[derive(Clone, Debug)]
@@ -248,40 +217,6 @@ impl From<Response> for Answer {
     fn from(response: Response) -> Self {
         Self::Now(response)
     }
-}
-
-/// Answers a request, whatever the HTTP version: live streams first, then the player, then files.
-pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
-    if let Some(answer) = live::respond(state, head, now) {
-        return answer;
-    }
-    if head.path() == BEACON {
-        return beacon(state, head, now).into();
-    }
-    let page = head.path().strip_prefix('/').filter(|name| name.starts_with("player"));
-    if let Some(page) = page.and_then(|name| pages::respond(name, head, now)) {
-        return page.into();
-    }
-    match &state.files {
-        Some(files) => files.answer(head, now),
-        None => Response::plain(404, now).into(),
-    }
-}
-
-/// A player's report.
-fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
-    let response = match head.method {
-        "POST" => match Beacon::parse(head.body) {
-            Some(beacon) => {
-                state.live.sessions.report(beacon);
-                let headers = vec![("date", httpdate::fmt_http_date(now))];
-                Response { status: 204, headers, body: Body::Empty }
-            }
-            None => Response::plain(400, now),
-        },
-        _ => Response::plain(405, now).with("allow", "POST"),
-    };
-    live::with_cors(state, response)
 }
 
 /// The value of the parameter `name` in a query.

@@ -9,8 +9,8 @@ use units::{Ecn, Timestamp};
 use super::{EventLoop, Place};
 use crate::io::ports;
 use crate::io::socket::ReceiveBuffer;
-use crate::quic::mailbox::Datagram;
-use crate::quic::session::Session;
+use crate::loops::mailbox::Datagram;
+use crate::loops::session::Session;
 
 /// Receives from one socket before connections are served, and the time that they may take: a
 /// receive may hold thousands of small datagrams.

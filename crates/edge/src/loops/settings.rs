@@ -12,6 +12,7 @@ use recovery::{Guard, SharedBudget};
 use super::qlog;
 use crate::Error;
 use crate::config::{self, Config};
+use crate::entropy::random;
 use crate::identity::Identity;
 
 /// Unfinished handshakes of one loop above which `retry = "auto"` asks for a Retry.
@@ -171,11 +172,4 @@ fn remembered(limits: &Limits) -> u64 {
     values.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, value| {
         (hash ^ value).wrapping_mul(0x0100_0000_01b3)
     })
-}
-
-/// 32 bytes from the operating system's generator.
-pub(crate) fn random() -> Result<[u8; 32], Error> {
-    let mut bytes = [0; 32];
-    aws_lc_rs::rand::fill(&mut bytes).map_err(|_| Error::new("no randomness from the system"))?;
-    Ok(bytes)
 }

@@ -15,11 +15,13 @@ use units::{StreamId, Timestamp};
 
 use super::http09::{Http09, Told};
 use super::response::{Filled, Response, fill};
-use super::settings::random;
 use super::watch::Watch;
-use crate::cohorts::{Cohort, Unit};
-use crate::front::{self, Answer, Body, RequestHead, Responder};
-use crate::server::State;
+use crate::cohorts::Cohort;
+use crate::entropy::random;
+use crate::http::{self, Answer, Body, RequestHead, Responder};
+use crate::routes;
+use crate::state::State;
+use crate::viewer::Unit;
 
 /// Requests that may be kept for their body, and as many for the end of the handshake. Players send
 /// their reports one by one.
@@ -45,7 +47,7 @@ struct Held {
 /// An answer that is not there yet.
 struct Waiting {
     id: StreamId,
-    answer: Pin<Box<dyn Future<Output = front::Response> + Send>>,
+    answer: Pin<Box<dyn Future<Output = http::Response> + Send>>,
 }
 
 #[derive(Debug)]
@@ -223,7 +225,7 @@ impl Session {
             if upload.body.len() > upload.max {
                 server.discard_body(t, id);
                 self.take_upload(id);
-                let response = front::Response::plain(413, SystemTime::now());
+                let response = http::Response::plain(413, SystemTime::now());
                 self.respond(now, connection, id, response);
                 return;
             }
@@ -266,7 +268,7 @@ impl Session {
     ) {
         let cohort = self.cohort.as_ref().map(|cohort| (self.unit, cohort));
         let answer = with_head(head, connection, cohort, body, |head| {
-            front::respond(&self.state, head, SystemTime::now())
+            routes::respond(&self.state, head, SystemTime::now())
         });
         self.take_answer(now, connection, id, answer);
     }
@@ -292,7 +294,7 @@ impl Session {
         now: Timestamp,
         connection: &mut Connection,
         id: StreamId,
-        response: front::Response,
+        response: http::Response,
     ) {
         let empty = matches!(response.body, Body::Empty);
         let taken = match &mut self.protocol {
@@ -339,11 +341,11 @@ impl Session {
                     target: &target,
                     fields: Vec::new(),
                     remote: connection.addresses().remote,
-                    protocol: front::Protocol::Http09,
+                    protocol: crate::viewer::Protocol::Http09,
                     cohort,
                     body: &[],
                 };
-                let answer = front::respond(&self.state, &head, SystemTime::now());
+                let answer = routes::respond(&self.state, &head, SystemTime::now());
                 self.take_answer(now, connection, id, answer);
             }
         }
@@ -438,7 +440,7 @@ fn with_head<T>(
         target: &target,
         fields: fields.map(|(name, field)| (name.as_str(), &field.value[..])).collect(),
         remote: connection.addresses().remote,
-        protocol: front::Protocol::Http3,
+        protocol: crate::viewer::Protocol::Http3,
         cohort,
         body,
     })

@@ -32,7 +32,7 @@ use super::session::Session;
 use super::settings::unix_now;
 use super::timers::Timers;
 use crate::io::socket::{ReceiveBuffer, SendStats, UdpSocket};
-use crate::server::{Shared, State};
+use crate::state::{Shared, State};
 use outgoing::Blocked;
 
 /// Bytes of a batch: what a UDP datagram, and so a GSO send, can hold.

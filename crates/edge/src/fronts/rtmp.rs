@@ -21,15 +21,16 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::{authorize, lose, publish};
-use crate::front::Protocol;
-use crate::front::parameter;
+use crate::entropy::noise;
 use crate::hooks::Hook;
-use crate::live;
-use crate::quic::settings::random;
-use crate::server::{Shared, State};
+use crate::http::parameter;
+use crate::ingest::{authorize, lose, publish};
+use crate::play;
 use crate::sessions::{Opening, Session};
 use crate::signing::may_play;
+use crate::state::{Shared, State};
+use crate::viewer::Protocol;
+use crate::viewer::viewer_name;
 
 /// Bytes that are read at once.
 const READ: usize = 64 * 1024;
@@ -250,7 +251,7 @@ impl Connection {
                 "remote": self.remote.ip().to_string(),
                 "query": request.query,
             });
-            live.hooks.ask(&config.hooks, Hook::Publish, what).await?;
+            self.state.hooks.ask(&config.hooks, Hook::Publish, what).await?;
             publish(live, config, &name)
         };
         match granted.await {
@@ -290,7 +291,7 @@ impl Connection {
         if !may_play(&self.state.config, name, expires, signature, SystemTime::now()) {
             return Err("no valid signature");
         }
-        if !live::is_known(&self.state, name) {
+        if !play::is_known(&self.state, name) {
             return Err("no such stream");
         }
         let opening = Opening {
@@ -298,19 +299,19 @@ impl Connection {
             protocol: Protocol::Rtmp,
             format: "rtmp",
             remote: self.remote.ip(),
-            viewer: live::viewer_name(parameter("viewer")),
+            viewer: viewer_name(parameter("viewer")),
             unit: None,
             cohort: String::new(),
             scheme: "",
         };
-        if !live::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
+        if !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
             return Err("refused");
         }
-        let stream = live::find(&self.state, name).ok_or("no such stream")?;
-        let mut viewer = live::watch(&self.state, stream).ok_or("too many viewers")?;
+        let stream = play::find(&self.state, name).ok_or("no such stream")?;
+        let mut viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
         let kinds = poll_fn(|context| viewer.poll_kinds(context)).await;
         kinds.ok_or("the upstream has no such stream")?;
-        let session = self.state.live.sessions.open(opening);
+        let session = self.state.sessions.open(opening);
         Ok(Player { viewer, session, paused: false })
     }
 
@@ -329,12 +330,4 @@ impl Connection {
             }
         }
     }
-}
-
-/// Bytes for a handshake. Nothing secret depends on them: they only have to differ.
-pub(super) fn noise() -> rtmp::Random {
-    let mut noise = [0; 1_528];
-    let seed = random().unwrap_or_default();
-    noise.iter_mut().zip(seed.iter().cycle()).for_each(|(byte, seed)| *byte = *seed);
-    noise
 }

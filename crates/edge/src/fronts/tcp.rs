@@ -24,8 +24,10 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::{Answer, Protocol, RequestHead, Responder, Response, respond};
-use crate::server::{Shared, State};
+use crate::http::{Answer, RequestHead, Responder, Response};
+use crate::routes::respond;
+use crate::state::{Shared, State};
+use crate::viewer::Protocol;
 
 /// Bytes of headers in one request, as in HTTP/3.
 const MAX_HEADERS: u32 = 16 * 1024;

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use bytes::Bytes;
 
 use crate::files::content_type;
-use crate::front::{Body, RequestHead, Response};
+use crate::http::{Body, RequestHead, Response};
 
 /// Name below `web/dist`, entity tag, content.
 static PAGES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/pages.rs"));

@@ -10,7 +10,7 @@ use units::Ecn;
 use super::*;
 use crate::config::Config;
 use crate::io::socket::Buffers;
-use crate::quic::mailbox::{Datagram, mailbox};
+use crate::loops::mailbox::{Datagram, mailbox};
 use crate::server::Edge;
 
 const BUFFERS: Buffers = Buffers { receive: 1 << 20, send: 1 << 20 };

@@ -7,7 +7,7 @@ use http3::{OverQuic, code};
 use units::{StreamId, Timestamp};
 
 use super::session::Protocol;
-use crate::front::Responder;
+use crate::http::Responder;
 
 /// Bytes of a stream that may be unsent before its responder has to wait; a live one waits earlier.
 const HIGH_WATER: u64 = 128 * 1024;

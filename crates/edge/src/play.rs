@@ -1,0 +1,50 @@
+//! Who gets to watch a stream, whatever the protocol: whether there is one, where it comes from, whether the
+//! operator's server grants it, and where the viewer starts.
+
+use std::sync::Arc;
+
+use relay::{Stream, Viewer};
+use serde_json::json;
+
+use crate::hooks::Hook;
+use crate::ingest::pull;
+use crate::live::start;
+use crate::sessions::Opening;
+use crate::state::State;
+
+/// Whether there is a stream of this name, or an upstream that may have it.
+pub(crate) fn is_known(state: &State, name: &str) -> bool {
+    state.live.streams.get(name).is_some() || pull::may_start(state, name)
+}
+
+/// The stream of this name for one who may play it: what is not there is asked of an upstream.
+pub(crate) fn find(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
+    state.live.streams.get(name).or_else(|| pull::start(state, name))
+}
+
+/// A new viewer of the stream, who starts where the configuration of the moment says; `None` if
+/// there are too many.
+pub(crate) fn watch(state: &State, stream: Arc<Stream>) -> Option<Viewer> {
+    Viewer::new(stream, start(&state.config.live))
+}
+
+/// Asks the hook whether a viewer may play. Runs where hooks run, whoever waits for it.
+pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String) -> bool {
+    if state.config.hooks.on_play.is_none() {
+        return true;
+    }
+    let Some(runtime) = state.runtime.get().cloned() else { return false };
+    let what = json!({
+        "stream": opening.stream,
+        "protocol": opening.protocol.name(),
+        "format": opening.format,
+        "remote": opening.remote.to_string(),
+        "viewer": opening.viewer,
+        "query": query,
+    });
+    let task = runtime.spawn(async move {
+        let granted = state.hooks.ask(&state.config.hooks, Hook::Play, what).await;
+        granted.map_err(|why| tracing::info!("{}: viewer refused: {why}", opening.stream)).is_ok()
+    });
+    task.await.unwrap_or(false)
+}

@@ -1,0 +1,87 @@
+//! Live streams over HTTP: which request is for which stream, and what the answer is.
+//!
+//! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that goes on while the
+//! stream does; `/live/demo/index.m3u8` is the same as HLS. A stream that nobody publishes here is
+//! pulled from an upstream if the configuration names one.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use relay::Status;
+
+use super::hls;
+use super::viewing::{check, opening, with_cors};
+use crate::http::{Answer, Body, RequestHead, Response};
+use crate::live::FlvBody;
+use crate::play::{ask_hook, find, is_known, watch};
+use crate::state::State;
+
+/// Answers a request for a live stream; `None` if it is for something else.
+pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Option<Answer> {
+    let path = head.path().strip_prefix('/')?;
+    let (name, file) = match path.strip_suffix(".flv") {
+        Some(name) => (name, None),
+        None => {
+            let (name, file) = path.rsplit_once('/')?;
+            (name, Some(hls::Resource::parse(file)?))
+        }
+    };
+    let had = || file.is_some() && state.live.outlets.ended(name).is_some();
+    if !is_known(state, name) && !had() {
+        return None;
+    }
+    let answer = match (head.method, file) {
+        ("GET" | "HEAD", None) => flv(state, head, name, now),
+        ("GET" | "HEAD", Some(file)) => hls::respond(state, head, name, file, now),
+        // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
+        _ => Response::plain(405, now).with("allow", "GET, HEAD").into(),
+    };
+    Some(match answer {
+        Answer::Now(response) => with_cors(state, response).into(),
+        Answer::Later(response) => {
+            let state = state.clone();
+            Answer::Later(Box::pin(async move { with_cors(&state, response.await) }))
+        }
+    })
+}
+
+fn flv(state: &Arc<State>, head: &RequestHead<'_>, name: &str, now: SystemTime) -> Answer {
+    if let Err(refusal) = check(state, head, name, now) {
+        return Answer::Now(*refusal);
+    }
+    let headers = vec![
+        ("date", httpdate::fmt_http_date(now)),
+        ("content-type", "video/x-flv".into()),
+        ("cache-control", "no-store".into()),
+    ];
+    if head.method == "HEAD" {
+        return Response { status: 200, headers, body: Body::Empty }.into();
+    }
+    let opening = opening(head, name, "flv");
+    let full = move || Response::plain(503, now).with("retry-after", "5");
+    let live = state.live.streams.get(name).filter(|stream| stream.status() == Status::Live);
+    if let Some(stream) = live
+        && state.config.hooks.on_play.is_none()
+    {
+        let Some(viewer) = watch(state, stream) else { return full().into() };
+        let session = state.sessions.open(opening);
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        return Response { status: 200, headers, body }.into();
+    }
+    let (state, query) = (state.clone(), head.query().to_owned());
+    Answer::Later(Box::pin(async move {
+        if !ask_hook(state.clone(), opening.clone(), query).await {
+            return Response::plain(403, now);
+        }
+        let Some(stream) = find(&state, &opening.stream) else { return Response::plain(404, now) };
+        let Some(mut viewer) = watch(&state, stream) else { return full() };
+        // An upstream that has nothing to give is found out before anything is promised.
+        if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {
+            return Response::plain(502, now);
+        }
+        let session = state.sessions.open(opening);
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        Response { status: 200, headers, body }
+    }))
+}

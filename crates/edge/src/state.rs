@@ -1,0 +1,254 @@
+//! What follows from a configuration, and what all threads of the process share.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::watch;
+
+use crate::Error;
+use crate::cohorts::Cohorts;
+use crate::config::Config;
+use crate::files::Files;
+use crate::hooks::Hooks;
+use crate::identity::Identity;
+use crate::live::Live;
+use crate::loops::QuicState;
+use crate::loops::log::ConnectionLog;
+use crate::loops::pulse::Pulse;
+use crate::loops::report::Report;
+use crate::loops::supervisor;
+use crate::sessions::{RecordWriter, Sessions};
+use crate::sync::lock;
+
+/// Everything that follows from one configuration; replaced as a whole by a reload.
+#[derive(Debug)]
+pub struct State {
+    /// The configuration.
+    pub config: Config,
+    /// Certificate and key.
+    pub identity: Arc<Identity>,
+    /// TLS of the TCP front.
+    pub tcp_tls: Arc<rustls::ServerConfig>,
+    /// The static files, if there are any.
+    pub files: Option<Arc<Files>>,
+    /// The live streams.
+    pub live: Arc<Live>,
+    /// Who watches them.
+    pub sessions: Arc<Sessions>,
+    /// The operator's servers that are asked and told.
+    pub hooks: Arc<Hooks>,
+    /// Where tasks run that a request on another thread asks for.
+    pub runtime: Arc<OnceLock<Handle>>,
+    /// How viewers are divided.
+    pub cohorts: Cohorts,
+    /// What the QUIC loops take from it.
+    pub quic: QuicState,
+}
+
+impl State {
+    /// Reads what `config` names. Where `previous` has a development certificate and `config`
+    /// names none, that one stays: browsers were told its hash.
+    ///
+    /// # Errors
+    /// One line: a file or directory that cannot be read or is not what it should be.
+    pub fn new(config: Config, previous: Option<&Self>) -> Result<Self, Error> {
+        let server = &config.server;
+        let identity = match (&server.certificate, &server.key) {
+            (Some(certificate), Some(key)) => Arc::new(Identity::load(certificate, key)?),
+            _ => match previous.map(|state| &state.identity) {
+                Some(identity) if identity.development.is_some() => identity.clone(),
+                _ => Arc::new(Identity::development()?),
+            },
+        };
+        let read = |what: &str, path: &Path, e: std::io::Error| {
+            Error::new(format!("{what} {}: {e}", path.display()))
+        };
+        let files = match &server.root {
+            Some(root) => {
+                let memory = config.files.memory.as_usize();
+                let files = Files::new(root, &config.files.cache_control, memory);
+                Some(Arc::new(files.map_err(|e| read("root", root, e))?))
+            }
+            None => None,
+        };
+        let secrets = match &server.key_file {
+            Some(path) => {
+                Some(std::fs::read_to_string(path).map_err(|e| read("key file", path, e))?)
+            }
+            None => None,
+        };
+        // These outlive every configuration.
+        let (live, sessions, hooks, runtime) = match previous {
+            Some(Self { live, sessions, hooks, runtime, .. }) => {
+                (live.clone(), sessions.clone(), hooks.clone(), runtime.clone())
+            }
+            None => {
+                let sessions = Sessions::new(records(&config)?);
+                (Arc::new(Live::new(&config)), Arc::new(sessions), Arc::default(), Arc::default())
+            }
+        };
+        let previous = previous.map(|state| &state.quic);
+        let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
+        let cohorts = Cohorts::new(&config)?;
+        let tcp_tls = identity.tcp()?;
+        Ok(Self { config, identity, tcp_tls, files, live, sessions, hooks, runtime, cohorts, quic })
+    }
+}
+
+/// The writer of records, if the configuration names a directory for them.
+fn records(config: &Config) -> Result<Option<Arc<RecordWriter>>, Error> {
+    let records = &config.records;
+    match &records.directory {
+        Some(directory) => Ok(Some(RecordWriter::start(directory, records.period)?)),
+        None => Ok(None),
+    }
+}
+
+/// What all threads of the process share.
+#[derive(Debug)]
+pub struct Shared {
+    state: ArcSwap<State>,
+    life: watch::Sender<Life>,
+    started: Instant,
+    /// The UDP ports.
+    ports: Vec<u16>,
+    /// What each event loop last told of itself.
+    loops: Mutex<Vec<Report>>,
+    /// The signs of life of the event loops.
+    pulses: Vec<Arc<Pulse>>,
+    /// The log of closed connections, if there is one.
+    log: Option<Arc<ConnectionLog>>,
+}
+
+/// Where the process is in its life.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Life {
+    Serving,
+    Draining,
+    Finished,
+}
+
+impl Shared {
+    /// A process that begins to serve with this state, with `loops` event loops.
+    pub(crate) fn new(
+        state: State,
+        ports: Vec<u16>,
+        loops: usize,
+        log: Option<Arc<ConnectionLog>>,
+    ) -> Self {
+        let (life, _) = watch::channel(Life::Serving);
+        Self {
+            state: ArcSwap::from_pointee(state),
+            life,
+            started: Instant::now(),
+            ports,
+            loops: Mutex::default(),
+            pulses: (0..loops).map(|_| Arc::new(Pulse::new())).collect(),
+            log,
+        }
+    }
+
+    /// The state of the moment. A connection takes it once and keeps it.
+    pub fn state(&self) -> Arc<State> {
+        self.state.load_full()
+    }
+
+    /// Gives new connections the values of `config`; running ones keep theirs.
+    ///
+    /// # Errors
+    /// As [`State::new`]; the old state stays.
+    pub fn reload(&self, config: Config) -> Result<(), Error> {
+        let old = self.state();
+        let fixed = |c: &Config| (c.server.listen.clone(), c.server.cores, c.tcp.max_connections);
+        if fixed(&config) != fixed(&old.config) {
+            tracing::warn!("listen, cores and [tcp] max_connections change at the next start");
+        }
+        self.state.store(Arc::new(State::new(config, Some(&old))?));
+        Ok(())
+    }
+
+    /// Starts the drain: no new connections, and the running ones end with their open requests.
+    pub fn drain(&self) {
+        self.life.send_replace(Life::Draining);
+    }
+
+    /// The drain is over.
+    pub(crate) fn finish(&self) {
+        self.life.send_replace(Life::Finished);
+    }
+
+    /// The log of closed connections, if there is one.
+    pub(crate) fn log(&self) -> Option<&Arc<ConnectionLog>> {
+        self.log.as_ref()
+    }
+
+    /// Waits until the drain starts.
+    pub async fn drained(&self) {
+        self.reaches(Life::Draining).await;
+    }
+
+    /// Waits until the drain is over.
+    pub async fn finished(&self) {
+        self.reaches(Life::Finished).await;
+    }
+
+    async fn reaches(&self, life: Life) {
+        // The sender lives in `self`, so the only outcome is the value.
+        let _ = self.life.subscribe().wait_for(|now| *now >= life).await;
+    }
+
+    /// Whether the drain has started.
+    pub fn is_draining(&self) -> bool {
+        *self.life.borrow() >= Life::Draining
+    }
+
+    /// Time since the start.
+    pub fn uptime(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// The UDP ports that QUIC is served on.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+
+    /// An event loop tells of itself.
+    pub(crate) fn report(&self, core: u8, report: Report) {
+        let mut loops = lock(&self.loops);
+        let core = usize::from(core);
+        if loops.len() <= core {
+            loops.resize(core + 1, Report::default());
+        }
+        loops[core] = report;
+    }
+
+    /// The signs of life of the event loops.
+    pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
+        &self.pulses
+    }
+
+    /// Lines of the log of closed connections that were lost.
+    pub(crate) fn log_lines_lost(&self) -> u64 {
+        self.log.as_ref().map_or(0, |log| log.lost())
+    }
+
+    /// What keeps the process from serving as it should, as one line each.
+    pub(crate) fn ailments(&self) -> Vec<String> {
+        let silences = self.pulses.iter().map(|pulse| pulse.silence()).enumerate();
+        let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY);
+        let hangs = silent.map(|(core, silence)| {
+            format!("event loop {core}: no turn for {:.1} s", silence.as_secs_f64())
+        });
+        hangs.chain(self.is_draining().then(|| "draining".to_owned())).collect()
+    }
+
+    /// All event loops together, about a second ago.
+    pub(crate) fn loops(&self) -> Report {
+        let mut sum = Report::default();
+        lock(&self.loops).iter().for_each(|report| sum.add(report));
+        sum
+    }
+}
