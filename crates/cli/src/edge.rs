@@ -8,7 +8,6 @@ use std::time::{Duration, SystemTime};
 use clap::{Args, Subcommand};
 use edge::Error;
 use edge::State;
-use edge::ab;
 use edge::config::{self, Config, Level};
 use edge::matches;
 use edge::signing;
@@ -101,7 +100,7 @@ impl Sign {
 
 impl Ab {
     fn run(self) -> Result<(), Error> {
-        let report = ab::compare(&ab::Options {
+        let report = analysis::compare(&analysis::Options {
             files: self.files,
             metrics: self.metrics,
             baseline: self.baseline,

@@ -8,14 +8,12 @@
 
 #![forbid(unsafe_code)]
 
-pub mod ab;
 mod admin;
 mod client;
 mod cohorts;
 pub mod config;
 mod disk;
 mod entropy;
-mod error;
 mod files;
 mod fronts;
 mod hooks;
@@ -35,8 +33,8 @@ mod state;
 mod sync;
 mod viewer;
 
-pub use error::Error;
 pub use names::matches;
+pub use records::Error;
 pub use server::{Edge, run};
 pub use state::{Shared, State};
 pub use viewer::Unit;

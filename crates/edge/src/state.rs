@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use records::RecordWriter;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -20,7 +21,7 @@ use crate::loops::log::ConnectionLog;
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
 use crate::loops::supervisor;
-use crate::sessions::{RecordWriter, Sessions};
+use crate::sessions::Sessions;
 use crate::sync::lock;
 
 /// Everything that follows from one configuration; replaced as a whole by a reload.

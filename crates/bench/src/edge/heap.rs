@@ -5,8 +5,8 @@ use std::io::{BufRead as _, stdin};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use edge::config::Config;
 use edge::Edge;
+use edge::config::Config;
 use stats_alloc::INSTRUMENTED_SYSTEM;
 
 use super::media::GROUP;

@@ -1,6 +1,6 @@
 //! What the demo shows of a viewer.
 
-use edge::sessions::Record;
+use records::Record;
 use serde_json::{Value, json};
 
 use crate::watch;

@@ -8,7 +8,9 @@ use relay::{Status, Stream};
 use serde_json::{Value, json};
 
 use super::process::{self, Usage};
-use crate::sessions::{Record, Session, Totals};
+use records::Record;
+
+use crate::sessions::{Session, Totals};
 use crate::state::Shared;
 
 /// Sessions that the dashboard lists: the newest.

@@ -182,7 +182,7 @@ mod tests {
             ("process_with_a_loop_that_panics", "mendcast: event loop 0 panicked: on purpose"),
             ("process_with_a_loop_that_hangs", "mendcast: event loop 0 hangs: no turn for 0 s"),
         ] {
-            let name = format!("quic::supervisor::tests::{name}");
+            let name = format!("loops::supervisor::tests::{name}");
             let mut command = Command::new(std::env::current_exe().expect("this program"));
             command.args([&name, "--exact", "--ignored", "--nocapture"]);
             let output = command.output().expect("run");

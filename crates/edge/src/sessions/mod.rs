@@ -6,9 +6,7 @@
 //! viewers, the records by a queue in front of the writer.
 
 mod beacon;
-mod record;
 mod totals;
-mod writer;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -16,15 +14,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use records::{Record, RecordWriter};
 use recovery::{Latencies, OffTime};
 
 use crate::sync::lock;
 use crate::viewer::{Protocol, Unit, prefix};
 
 pub use beacon::{Beacon, MAX_BEACON};
-pub use record::{Field, Record};
 pub use totals::{Key, Totals};
-pub use writer::RecordWriter;
 
 /// How long a session that ended waits for what its player still has to say.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -231,7 +228,7 @@ impl Session {
             ..Record::default()
         };
         if let Some(player) = state.player() {
-            record.take_player(&player);
+            player.write_to(&mut record);
         }
         record
     }
@@ -335,7 +332,7 @@ impl Sessions {
                 ended.player = Some(beacon.clone());
                 let words = beacon.since(ended.before.as_ref());
                 lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, &words);
-                ended.record.take_player(&words);
+                words.write_to(&mut ended.record);
             }
             None => drop(self.beacons_unmatched.fetch_add(1, Ordering::Relaxed)),
         }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use recovery::Latencies;
 
-use super::{Beacon, Opening, Record, Session};
+use records::Record;
+
+use super::{Beacon, Opening, Session};
 use crate::viewer::Protocol;
 
 /// What sessions are told apart by. Few values each, whoever connects.

@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use super::compare::{ALPHA, Comparison, Difference, MetricReport, Power, Report, STATISTICS};
+use crate::compare::{ALPHA, Comparison, Difference, MetricReport, Power, Report, STATISTICS};
 
 impl Report {
     /// One JSON object in one line.

@@ -1,7 +1,7 @@
 //! What cohorts are compared by.
 
-use crate::Error;
-use crate::sessions::{Field, Record};
+use records::Error;
+use records::{Field, Record};
 
 /// One number per session.
 #[derive(Clone, Copy, PartialEq, Debug)]

@@ -1,10 +1,8 @@
-//! The one kind of error that stops the process from starting or reloading: a line of text for
-//! the operator.
+//! Errors for people: a line of text that names the file, key or address at fault.
 
 use core::fmt;
 
-/// Why the server cannot start or reload, as one line that names the file, key or address at
-/// fault.
+/// Why something cannot be done, as one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(String);
 

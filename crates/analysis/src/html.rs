@@ -3,8 +3,8 @@
 
 use core::fmt::Write as _;
 
-use super::compare::{MetricReport, Report};
-use super::text::figure;
+use crate::compare::{MetricReport, Report};
+use crate::text::figure;
 
 /// Colours that can be told apart with any kind of colour vision (Okabe and Ito, 2008), without
 /// the yellow, which paper swallows.

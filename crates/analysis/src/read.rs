@@ -14,8 +14,8 @@ use parquet::record;
 use parquet::schema::types::Type;
 use serde_json::{Map, Value};
 
-use super::Options;
-use crate::Error;
+use crate::options::Options;
+use records::Error;
 
 /// The longest line that is taken for a record.
 const MAX_LINE: u64 = 64 * 1024;

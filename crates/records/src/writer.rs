@@ -9,7 +9,7 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -22,9 +22,8 @@ use parquet::schema::types::Type;
 
 use serde_json::{Map, Value};
 
-use super::record::{Field, Record};
-use crate::Error;
-use crate::sync::lock;
+use crate::error::Error;
+use crate::record::{Field, Record};
 
 /// Records that may wait for the disk.
 const QUEUE: usize = 4_096;
@@ -295,6 +294,11 @@ fn stamp(time: SystemTime) -> String {
     const MONTHS: &str = "JanFebMarAprMayJunJulAugSepOctNovDec";
     let month = MONTHS.find(month).unwrap_or(0) / 3 + 1;
     format!("{year}{month:02}{day}T{hour}{minute}{second}Z")
+}
+
+/// What a panic left behind is whole: each change is one statement.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

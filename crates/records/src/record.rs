@@ -2,8 +2,6 @@
 
 use serde_json::{Map, Value};
 
-use super::Beacon;
-
 /// A value of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Field {
@@ -138,14 +136,6 @@ record! {
 }
 
 impl Record {
-    /// Puts in what the player reported.
-    pub fn take_player(&mut self, player: &Beacon) {
-        self.player_first_frame_ms = player.first_frame_ms;
-        self.player_played_s = Some(player.played_s);
-        self.player_freezes = i64::try_from(player.freezes).ok();
-        self.player_freeze_s = Some(player.freeze_s);
-    }
-
     /// The row as one line of JSON.
     pub fn json(&self) -> String {
         Value::from(self.object()).to_string()

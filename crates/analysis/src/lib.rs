@@ -6,61 +6,27 @@
 //! went as configured is tested first (Fabijan et al., "Diagnosing Sample Ratio Mismatch in Online
 //! Controlled Experiments", KDD 2019): if not, nothing else is worth reading.
 
+#![forbid(unsafe_code)]
+
 mod compare;
 mod html;
 mod metric;
+mod options;
 mod read;
 mod text;
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::time::Duration;
 
-use crate::Error;
 use compare::analyse;
 use metric::{METRICS, Metric};
 use read::Table;
+use records::Error;
 
 pub use compare::{
     Comparison, Difference, MetricReport, OfCohort, Power, Report, SampleRatio, Statistics, Totals,
 };
+pub use options::Options;
 pub use read::Counts;
-
-/// What is compared, and how.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Files of session records, and directories of them.
-    pub files: Vec<PathBuf>,
-    /// Names of metrics; none for the usual ones.
-    pub metrics: Vec<String>,
-    /// The cohort that others are compared with; absent for `control`, or else the first by name.
-    pub baseline: Option<String>,
-    /// Where the bootstrap's random draws begin.
-    pub seed: u64,
-    /// How many draws.
-    pub resamples: usize,
-    /// Shorter sessions are left out.
-    pub min_duration: Duration,
-    /// Only sessions of this protocol: "h3", for example.
-    pub protocol: Option<String>,
-    /// Cohorts with their configured weights, for the check of the sample ratio; may be empty.
-    pub weights: Vec<(String, u32)>,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            files: Vec::new(),
-            metrics: Vec::new(),
-            baseline: None,
-            seed: 1,
-            resamples: 2_000,
-            min_duration: Duration::ZERO,
-            protocol: None,
-            weights: Vec::new(),
-        }
-    }
-}
 
 /// Reads the records and compares their cohorts.
 ///

@@ -10,10 +10,10 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use serde::Serialize;
 
-use super::Options;
-use super::metric::Metric;
-use super::read::{CohortSeen, Counts, Table};
-use crate::Error;
+use crate::metric::Metric;
+use crate::options::Options;
+use crate::read::{CohortSeen, Counts, Table};
+use records::Error;
 
 /// The orders of the quantiles that are reported; their names are in [`STATISTICS`].
 const ORDERS: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
