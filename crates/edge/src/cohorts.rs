@@ -7,6 +7,7 @@
 //! viewers anew. The number that a new viewer is given is one of the cohort that it is in already.
 
 use core::fmt;
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,6 +68,26 @@ fn load(path: &Path) -> Result<Arc<Network>, Error> {
     Network::from_bytes(&bytes).map(Arc::new).map_err(|e| bad(&e))
 }
 
+/// What is known of a viewer when its connection begins.
+#[derive(Clone, Copy, Debug)]
+pub struct Facts<'a> {
+    /// What our address token carried, if the client brought one.
+    pub token: Option<&'a [u8]>,
+    /// The client's address.
+    pub remote: IpAddr,
+}
+
+/// How a viewer is served.
+#[derive(Clone, Debug)]
+pub struct Chosen {
+    /// What divided the viewer into its cohort.
+    pub unit: Unit,
+    /// Whether the viewer brought its own unit; else it has that of its network.
+    pub is_known: bool,
+    /// The cohort, whose scheme repairs what the viewer loses.
+    pub cohort: Cohort,
+}
+
 /// The cohorts of a configuration.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Cohorts {
@@ -98,6 +119,23 @@ impl Cohorts {
             cohorts.iter_mut().for_each(|cohort| cohort.scheme = scheme.clone());
         }
         Ok(Self { salt: config.experiment.salt.clone(), cohorts })
+    }
+
+    /// How a viewer is served, from what is known of it when its connection begins. This is the one
+    /// place that decides about a new connection's parameters.
+    pub fn choose(&self, facts: &Facts<'_>) -> Chosen {
+        let known = facts.token.and_then(Unit::from_token);
+        let unit = known.unwrap_or_else(|| Unit::of_network(facts.remote));
+        Chosen { unit, is_known: known.is_some(), cohort: self.of(unit).clone() }
+    }
+
+    /// What the viewer's next address token carries back to us. `random` makes the unit of one who is
+    /// new unique.
+    pub fn token(&self, viewer: &Chosen, random: u64) -> Vec<u8> {
+        match viewer.is_known {
+            true => viewer.unit.to_token(),
+            false => self.own_unit(viewer.unit, random).to_token(),
+        }
     }
 
     /// The cohort of a viewer.

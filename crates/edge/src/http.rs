@@ -46,13 +46,7 @@ pub struct RequestHead<'a> {
 impl<'a> RequestHead<'a> {
     /// The target's path, without the query.
     pub fn path(&self) -> &'a str {
-        self.target.split_once('?').map_or(self.target, |(path, _)| path)
-    }
-
-    /// The most bytes of body that the answer depends on. More are refused; where it is 0, the body
-    /// is not looked at.
-    pub fn max_body(&self) -> usize {
-        if self.method == "POST" && self.path() == BEACON { MAX_BEACON } else { 0 }
+        path(self.target)
     }
 
     /// The target's query, as sent; empty if there is none.
@@ -76,6 +70,16 @@ impl<'a> RequestHead<'a> {
         let only = values.next().filter(|_| values.next().is_none())?;
         core::str::from_utf8(only).ok().map(str::trim)
     }
+}
+
+fn path(target: &str) -> &str {
+    target.split_once('?').map_or(target, |(path, _)| path)
+}
+
+/// The most bytes of body that the answer to a request depends on. More are refused; where it is 0, the
+/// body is not looked at.
+pub(crate) fn max_body(method: &str, target: &str) -> usize {
+    if method == "POST" && path(target) == BEACON { MAX_BEACON } else { 0 }
 }
 
 /// An answer: what every HTTP version writes, in its own form.

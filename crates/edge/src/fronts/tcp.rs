@@ -24,7 +24,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use crate::http::{Answer, RequestHead, Responder, Response};
+use crate::http::{Answer, RequestHead, Responder, Response, max_body};
 use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
@@ -203,7 +203,7 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>, remote: SocketAd
     let (method, fields) = (parts.method.as_str(), fields.collect());
     let mut head =
         RequestHead { method, target, fields, remote, protocol, cohort: None, body: &[] };
-    let body = match head.max_body() {
+    let body = match max_body(head.method, head.target) {
         0 => Bytes::new(),
         max => match Limited::new(incoming, max).collect().await {
             Ok(body) => body.to_bytes(),

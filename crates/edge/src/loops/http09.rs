@@ -3,11 +3,17 @@
 //! the connection, as one does that makes no requests.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 
 use ::quic::Connection;
 use ::quic::streams::{ReadOutcome, StreamEvent};
+use bytes::{Bytes, BytesMut};
 use http3::code;
-use units::{Direction, StreamId, Timestamp};
+use units::{Direction, Mark, StreamId, Timestamp};
+
+use super::application::{Application, Asked, Request};
+use crate::http::Response;
+use crate::viewer::Protocol;
 
 /// Longest request line, in bytes.
 const MAX_LINE: usize = 4_096;
@@ -22,20 +28,11 @@ struct Line {
     text: Vec<u8>,
 }
 
-/// What an event of the transport means.
-pub(super) enum Told {
-    Nothing,
-    /// A request for this target.
-    Request(StreamId, String),
-    /// The client gave a request up.
-    Over(StreamId),
-}
-
 /// The requests of a connection.
-#[derive(Debug)]
 pub(super) struct Http09 {
     /// In the order in which they began.
     lines: Vec<Line>,
+    asked: VecDeque<Asked>,
     /// Streams of requests that the transport knows.
     open: usize,
     last_use: Timestamp,
@@ -50,6 +47,7 @@ impl Http09 {
     pub(super) fn new(now: Timestamp, request_timeout: Duration, unused_timeout: Duration) -> Self {
         Self {
             lines: Vec::new(),
+            asked: VecDeque::new(),
             open: 0,
             last_use: now,
             request_timeout,
@@ -58,35 +56,7 @@ impl Http09 {
         }
     }
 
-    /// Takes what happened on a stream.
-    pub(super) fn on_stream(
-        &mut self,
-        now: Timestamp,
-        connection: &mut Connection,
-        event: StreamEvent,
-    ) -> Told {
-        match event {
-            _ if self.is_closed => {}
-            StreamEvent::Opened(id) if id.direction() == Direction::Bidirectional => self.open += 1,
-            StreamEvent::Closed(id) if id.direction() == Direction::Bidirectional => {
-                self.open = self.open.saturating_sub(1);
-                self.last_use = now;
-            }
-            StreamEvent::Readable(id) if id.direction() == Direction::Bidirectional => {
-                return self.on_readable(now, connection, id);
-            }
-            StreamEvent::Reset { id, .. } | StreamEvent::Stopped { id, .. } => {
-                self.lines.retain(|line| line.id != id);
-                // Without a whole request there is no answer that would end our part.
-                let _ = connection.reset(id, code::H3_REQUEST_CANCELLED);
-                return Told::Over(id);
-            }
-            _ => {}
-        }
-        Told::Nothing
-    }
-
-    fn on_readable(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) -> Told {
+    fn on_readable(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
         let place = self.lines.iter().position(|line| line.id == id).unwrap_or_else(|| {
             self.lines.push(Line { id, since: now, text: Vec::new() });
             self.lines.len() - 1
@@ -97,31 +67,24 @@ impl Http09 {
                 Ok(ReadOutcome::Data(data)) => text.extend_from_slice(&data),
                 Ok(ReadOutcome::Finished) => break,
                 // What ended otherwise is told by an event of its own.
-                Ok(ReadOutcome::Blocked | ReadOutcome::Reset(_)) | Err(_) => return Told::Nothing,
+                Ok(ReadOutcome::Blocked | ReadOutcome::Reset(_)) | Err(_) => return,
             }
             let is_long = text.len() > MAX_LINE;
             if is_long || self.lines.iter().map(|line| line.text.len()).sum::<usize>() > MAX_LINES {
                 self.close(now, connection, code::H3_EXCESSIVE_LOAD, "request lines are too long");
-                return Told::Nothing;
+                return;
             }
         }
         let line = self.lines.remove(place);
         let line = String::from_utf8_lossy(&line.text);
-        Told::Request(id, line.trim_end().strip_prefix("GET ").unwrap_or("/").to_owned())
-    }
-
-    /// When [`Http09::on_timeout`] is due.
-    pub(super) fn deadline(&self) -> Option<Timestamp> {
-        let line = self.lines.first().map(|line| line.since + self.request_timeout);
-        let unused = (self.open == 0).then(|| self.last_use + self.unused_timeout);
-        [line, unused].into_iter().flatten().min().filter(|_| !self.is_closed)
-    }
-
-    /// Closes the connection if it is time.
-    pub(super) fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection) {
-        if self.deadline().is_some_and(|at| at <= now) {
-            self.close(now, connection, code::H3_NO_ERROR, "there was no request for too long");
-        }
+        let request = Request {
+            method: "GET".to_owned(),
+            target: line.trim_end().strip_prefix("GET ").unwrap_or("/").to_owned(),
+            fields: Vec::new(),
+            body: BytesMut::new(),
+            protocol: Protocol::Http09,
+        };
+        self.asked.push_back(Asked::Request(id, request));
     }
 
     fn close(
@@ -133,5 +96,81 @@ impl Http09 {
     ) {
         self.is_closed = true;
         connection.close(now, code, reason);
+    }
+}
+
+impl Application for Http09 {
+    fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent) {
+        match event {
+            _ if self.is_closed => {}
+            StreamEvent::Opened(id) if id.direction() == Direction::Bidirectional => self.open += 1,
+            StreamEvent::Closed(id) if id.direction() == Direction::Bidirectional => {
+                self.open = self.open.saturating_sub(1);
+                self.last_use = now;
+            }
+            StreamEvent::Readable(id) if id.direction() == Direction::Bidirectional => {
+                self.on_readable(now, connection, id);
+            }
+            StreamEvent::Reset { id, .. } | StreamEvent::Stopped { id, .. } => {
+                self.lines.retain(|line| line.id != id);
+                // Without a whole request there is no answer that would end our part.
+                let _ = connection.reset(id, code::H3_REQUEST_CANCELLED);
+                self.asked.push_back(Asked::Over(id));
+            }
+            _ => {}
+        }
+    }
+
+    fn poll(&mut self) -> Option<Asked> {
+        self.asked.pop_front()
+    }
+
+    fn deadline(&self) -> Option<Timestamp> {
+        let line = self.lines.first().map(|line| line.since + self.request_timeout);
+        let unused = (self.open == 0).then(|| self.last_use + self.unused_timeout);
+        [line, unused].into_iter().flatten().min().filter(|_| !self.is_closed)
+    }
+
+    fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection) {
+        if self.deadline().is_some_and(|at| at <= now) {
+            self.close(now, connection, code::H3_NO_ERROR, "there was no request for too long");
+        }
+    }
+
+    /// There are no status codes: what is no success is a reset. An empty body is one to finish.
+    fn respond(
+        &mut self,
+        _: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        response: &Response,
+        _is_empty: bool,
+    ) -> bool {
+        if response.status != 200 {
+            let _ = connection.reset(id, code::H3_REQUEST_REJECTED);
+        }
+        response.status == 200
+    }
+
+    fn send(
+        &mut self,
+        _: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        data: Bytes,
+        mark: Option<Mark>,
+    ) -> bool {
+        match mark {
+            Some(mark) => connection.write_marked(id, data, mark).is_ok(),
+            None => connection.write(id, data).is_ok(),
+        }
+    }
+
+    fn finish(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
+        let _ = connection.finish(id);
+    }
+
+    fn abort(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
+        let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
     }
 }

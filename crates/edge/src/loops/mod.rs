@@ -1,8 +1,11 @@
-//! QUIC in the edge: one event loop per core (`event_loop`), what a connection's requests are
-//! answered with (`session`, `response`; `http09` for tests), the log of closed connections (`log`)
-//! and the files of sampled ones (`qlog`), and what happens when a loop dies or hangs (`supervisor`).
+//! QUIC in the edge: one event loop per core (`event_loop`), the requests of a connection and their answers
+//! (`requests`, `response`) over an application protocol (`application`: `h3`, and `http09` for tests), the
+//! log of closed connections (`log`) and the files of sampled ones (`qlog`), and what happens when a loop
+//! dies or hangs (`supervisor`).
 
+mod application;
 pub(crate) mod event_loop;
+mod h3;
 mod handshakes;
 mod http09;
 pub(crate) mod log;
@@ -10,8 +13,8 @@ pub(crate) mod mailbox;
 pub(crate) mod pulse;
 mod qlog;
 pub(crate) mod report;
+mod requests;
 mod response;
-mod session;
 pub(crate) mod settings;
 pub(crate) mod supervisor;
 mod timers;

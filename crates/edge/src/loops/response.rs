@@ -3,10 +3,9 @@
 use std::task::{Context, Poll};
 
 use ::quic::Connection;
-use http3::{OverQuic, code};
 use units::{StreamId, Timestamp};
 
-use super::session::Protocol;
+use super::application::Application;
 use crate::http::Responder;
 
 /// Bytes of a stream that may be unsent before its responder has to wait; a live one waits earlier.
@@ -55,7 +54,7 @@ pub(super) enum Filled {
 
 /// Fills one stream.
 pub(super) fn fill(
-    protocol: &mut Protocol,
+    application: &mut dyn Application,
     response: &mut Response,
     now: Timestamp,
     connection: &mut Connection,
@@ -85,32 +84,18 @@ pub(super) fn fill(
         }
         let Poll::Ready(next) = response.body.poll_fill(context) else { return Filled::Waits };
         let mark = response.body.live().and_then(|live| live.mark(now));
-        let gone = match (&mut *protocol, next) {
-            (Protocol::Http3(server), Ok(Some(data))) => {
-                let t = &mut OverQuic::new(connection, now).marked(mark);
-                server.send_data(t, id, data).is_err()
+        let goes_on = match next {
+            Ok(Some(data)) => application.send(now, connection, id, data, mark),
+            Ok(None) => {
+                application.finish(now, connection, id);
+                false
             }
-            (Protocol::Http3(server), Ok(None)) => {
-                // A stream that the client gave up is over as well.
-                let _ = server.finish(&mut OverQuic::new(connection, now), id);
-                true
-            }
-            (Protocol::Http3(server), Err(_)) => {
-                let t = &mut OverQuic::new(connection, now);
-                server.cancel(t, id, code::H3_INTERNAL_ERROR);
-                true
-            }
-            (_, Ok(Some(data))) => connection.write(id, data).is_err(),
-            (_, Ok(None)) => {
-                let _ = connection.finish(id);
-                true
-            }
-            (_, Err(_)) => {
-                let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
-                true
+            Err(_) => {
+                application.abort(now, connection, id);
+                false
             }
         };
-        if gone {
+        if !goes_on {
             return Filled::Over;
         }
     }

@@ -10,7 +10,7 @@ use super::{EventLoop, Place};
 use crate::io::ports;
 use crate::io::socket::ReceiveBuffer;
 use crate::loops::mailbox::Datagram;
-use crate::loops::session::Session;
+use crate::loops::requests::Requests;
 
 /// Receives from one socket before connections are served, and the time that they may take: a
 /// receive may hold thousands of small datagrams.
@@ -140,9 +140,9 @@ impl EventLoop {
                     self.places.resize_with(index + 1, || None);
                 }
                 let waker = self.plan.mailbox.waker(handle);
-                let session = Session::new(self.state.clone(), waker);
+                let requests = Requests::new(self.state.clone(), waker);
                 let place =
-                    Place { session, dirty: false, woken: false, waits: false, postponed: None };
+                    Place { requests, dirty: false, woken: false, waits: false, postponed: None };
                 self.places[index] = Some(Box::new(place));
                 self.mark(handle);
             }

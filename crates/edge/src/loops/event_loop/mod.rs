@@ -7,6 +7,7 @@
 //! wakes at most 50 us late (the kernel's timer slack): wake-ups that fall together cost a live
 //! server a fifth less time than exact ones.
 
+mod blocked;
 mod incoming;
 mod outgoing;
 #[cfg(test)]
@@ -28,12 +29,12 @@ use super::log::ConnectionLog;
 use super::mailbox::{Mailbox, Sender};
 use super::pulse::Pulse;
 use super::report::{Counters, Report};
-use super::session::Session;
+use super::requests::Requests;
 use super::settings::unix_now;
 use super::timers::Timers;
 use crate::io::socket::{ReceiveBuffer, SendStats, UdpSocket};
 use crate::state::{Shared, State};
-use outgoing::Blocked;
+use blocked::Blocked;
 
 /// Bytes of a batch: what a UDP datagram, and so a GSO send, can hold.
 const BATCH: usize = 65_507;
@@ -75,7 +76,7 @@ pub(crate) struct Plan {
 
 /// A connection's place in the loop.
 struct Place {
-    session: Session,
+    requests: Requests,
     dirty: bool,
     /// Its bell rang: an answer or a body can go on.
     woken: bool,
@@ -255,7 +256,7 @@ impl EventLoop {
             if let Some(connection) = self.endpoint.connection(handle)
                 && let Some(Some(place)) = self.places.get_mut(handle.0 as usize)
             {
-                place.session.go_away(now, connection);
+                place.requests.go_away(now, connection);
             }
             self.mark(handle);
         }
@@ -325,7 +326,7 @@ impl EventLoop {
 
     fn deadline(&mut self, handle: Handle) -> Option<Timestamp> {
         let deadline = self.endpoint.connection(handle)?.deadline();
-        let session = self.places.get(handle.0 as usize)?.as_ref()?.session.deadline();
+        let session = self.places.get(handle.0 as usize)?.as_ref()?.requests.deadline();
         [deadline, session].into_iter().flatten().min()
     }
 

@@ -1,56 +1,14 @@
 //! What a loop sends: serving its connections, and waiting for sockets that are full.
 
-use core::time::Duration;
-
 use ::quic::{Event, Handle, Transmit};
 use units::Timestamp;
 
+use super::blocked::{Blocked, DEVICE_RETRIES};
 use super::{EventLoop, LOOK_AGAIN, NO_ERROR};
-use crate::io::socket::{Full, SendError, UdpSocket};
+use crate::io::socket::{SendError, UdpSocket};
 
 /// Batches that a connection may send before the others have their turn.
 const BATCHES: usize = 4;
-/// The queue of a network device is tried again after this time, and so often: it drains within
-/// milliseconds, or something else is wrong.
-const DEVICE_RETRY: Duration = Duration::from_millis(1);
-const DEVICE_RETRIES: u32 = 20;
-
-/// A batch for which there was no room, and who waits behind it.
-pub(super) struct Blocked {
-    transmit: Transmit,
-    /// What has not left.
-    data: Vec<u8>,
-    /// Connections with something for the same socket.
-    waiting: Vec<Handle>,
-    /// When to try again; `None` if the socket tells by becoming writable.
-    pub(super) retry_at: Option<Timestamp>,
-    /// How often the device was full.
-    retries: u32,
-}
-
-impl Blocked {
-    /// `full` has no room for the batch, of which so many bytes have left.
-    fn note(&mut self, now: Timestamp, sent: usize, full: Full) {
-        self.data.drain(..sent);
-        self.retry_at = None;
-        if full == Full::Device {
-            self.retries += 1;
-            self.retry_at = Some(now + DEVICE_RETRY);
-        }
-    }
-}
-
-#[cfg(test)]
-impl Blocked {
-    /// A batch of nothing that holds up its socket until then.
-    pub(super) fn waiting_until(at: Timestamp) -> Self {
-        let remote = ([127, 0, 0, 1], 9).into();
-        let addresses = ::quic::Addresses::of(remote);
-        let transmit = Transmit { addresses, ecn: units::Ecn::NotEct, len: 1, segment: 1 };
-        Self { transmit, data: vec![0], waiting: Vec::new(), retry_at: Some(at), retries: 0 }
-    }
-}
-
 impl EventLoop {
     /// Serves a connection: events, responses, datagrams, the next deadline.
     pub(super) fn serve(&mut self, handle: Handle, now: Timestamp) {
@@ -60,42 +18,43 @@ impl EventLoop {
             match event {
                 Event::Connected => {
                     if let Some(connection) = self.endpoint.connection(handle) {
-                        place.session.on_connected(now, connection);
+                        place.requests.on_connected(now, connection);
                         // Browsers keep a token only if it comes after the ticket, and soon.
-                        place.session.token_due = Some(now + connection.rtt().smoothed());
+                        place.requests.token_due = Some(now + connection.rtt().smoothed());
                     }
                     self.endpoint.release_ticket(handle, now, &[]);
                 }
                 Event::Ready => {
                     if let Some(connection) = self.endpoint.connection(handle) {
-                        place.session.on_ready(now, connection);
+                        place.requests.on_ready(now, connection);
                     }
                 }
                 Event::Stream(event) => {
                     if let Some(connection) = self.endpoint.connection(handle) {
-                        place.session.on_stream(now, connection, event);
+                        place.requests.on_stream(now, connection, event);
                     }
                 }
                 Event::Migrated(_) => {}
                 Event::Closed(_) => {
                     let Some(connection) = self.endpoint.connection(handle) else { continue };
-                    place.session.on_last_chance(now, connection);
+                    place.requests.on_last_chance(now, connection);
                     if let Some(log) = &self.plan.log {
-                        log.closed(connection, &place.session.alpn);
+                        log.closed(connection, &place.requests.alpn);
                     }
                 }
             }
         }
         if let Some(connection) = self.endpoint.connection(handle) {
-            place.session.on_timeout(now, connection);
+            place.requests.on_timeout(now, connection);
         }
-        if place.session.token_due.is_some_and(|at| at <= now) {
-            place.session.token_due = None;
-            let token = place.session.token();
-            self.endpoint.send_new_token(handle, now, &token);
+        if place.requests.token_due.is_some_and(|at| at <= now) {
+            place.requests.token_due = None;
+            if let Some(token) = place.requests.token() {
+                self.endpoint.send_new_token(handle, now, &token);
+            }
         }
         if self.drain_ends.is_some()
-            && place.session.is_idle()
+            && place.requests.is_idle()
             && let Some(connection) = self.endpoint.connection(handle)
         {
             connection.close(now, NO_ERROR, "the server is going away");
@@ -141,10 +100,10 @@ impl EventLoop {
             return;
         }
         // Most datagrams only acknowledge what waits for nothing.
-        let mut fills = core::mem::take(&mut place.woken) || place.session.is_curious();
+        let mut fills = core::mem::take(&mut place.woken) || place.requests.wants_acks();
         for _ in 0..BATCHES {
             if fills && let Some(connection) = self.endpoint.connection(handle) {
-                fills = place.session.fill(now, connection);
+                fills = place.requests.fill(now, connection);
             }
             let segments = self.plan.sockets.get(socket).map_or(1, UdpSocket::max_batch);
             let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, segments);

@@ -1,0 +1,249 @@
+//! The requests of one QUIC connection and their answers, whatever the application protocol. Bodies are
+//! pulled: a responder is asked for more when its stream has little unsent.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::SystemTime;
+
+use ::quic::Connection;
+use ::quic::streams::StreamEvent;
+use units::{StreamId, Timestamp};
+
+use super::application::{Application, Asked};
+use super::h3::H3;
+use super::http09::Http09;
+use super::response::{Filled, Response, fill};
+use super::watch::Watch;
+use crate::cohorts::{Chosen, Facts};
+use crate::entropy::random;
+use crate::http::{self, Answer, Body, Responder};
+use crate::routes;
+use crate::state::State;
+
+/// Viewers of one connection who are told how it does: one, as a rule.
+const MAX_WATCHES: usize = 32;
+
+/// An answer that is not there yet.
+struct Waiting {
+    id: StreamId,
+    answer: Pin<Box<dyn Future<Output = http::Response> + Send>>,
+}
+
+/// What the edge keeps of a connection beside the transport's state.
+pub(super) struct Requests {
+    state: Arc<State>,
+    /// `None` until the protocol is agreed.
+    application: Option<Box<dyn Application>>,
+    /// Has these requests served when an answer or a body can go on.
+    waker: Waker,
+    waiting: Vec<Waiting>,
+    responses: Vec<Response>,
+    /// Whether these requests are to be served even if only an acknowledgement arrived.
+    wants_acks: bool,
+    /// The viewers' sessions on this connection.
+    watches: Vec<Watch>,
+    viewer: Option<Chosen>,
+    pub alpn: Vec<u8>,
+    /// When the NEW_TOKEN frame goes out, once the session ticket has.
+    pub token_due: Option<Timestamp>,
+}
+
+impl Requests {
+    pub(super) fn new(state: Arc<State>, waker: Waker) -> Self {
+        Self {
+            state,
+            application: None,
+            waker,
+            waiting: Vec::new(),
+            responses: Vec::new(),
+            wants_acks: false,
+            watches: Vec::new(),
+            viewer: None,
+            alpn: Vec::new(),
+            token_due: None,
+        }
+    }
+
+    /// The protocol is agreed: the policy says how the viewer is served.
+    pub(super) fn on_ready(&mut self, now: Timestamp, connection: &mut Connection) {
+        let info = connection.take_handshake_info().unwrap_or_default();
+        self.alpn = info.alpn;
+        let chosen = self.state.cohorts.choose(&Facts {
+            token: info.returned_token.as_deref(),
+            remote: connection.addresses().remote.ip(),
+        });
+        connection.set_scheme(chosen.cohort.scheme.build(chosen.unit.0 ^ now.as_nanos()));
+        self.viewer = Some(chosen);
+        let quic = &self.state.config.quic;
+        self.application = Some(match &self.alpn[..] {
+            b"hq-interop" => Box::new(Http09::new(now, quic.request_timeout, quic.unused_timeout)),
+            _ => Box::new(H3::start(now, connection, quic)),
+        });
+    }
+
+    /// The handshake is confirmed.
+    pub(super) fn on_connected(&mut self, now: Timestamp, connection: &mut Connection) {
+        if let Some(application) = &mut self.application {
+            application.on_connected();
+        }
+        self.take_asked(now, connection);
+    }
+
+    /// When [`Requests::on_timeout`] is due, or the address token.
+    pub(super) fn deadline(&self) -> Option<Timestamp> {
+        let application = self.application.as_ref().and_then(|a| a.deadline());
+        [self.token_due, application].into_iter().flatten().min()
+    }
+
+    /// Ends requests, or the connection, that have taken too long by now.
+    pub(super) fn on_timeout(&mut self, now: Timestamp, connection: &mut Connection) {
+        if let Some(application) = &mut self.application {
+            application.on_timeout(now, connection);
+        }
+        self.take_asked(now, connection);
+    }
+
+    pub(super) fn on_stream(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        event: StreamEvent,
+    ) {
+        if let Some(application) = &mut self.application {
+            application.on_stream(now, connection, event);
+        }
+        self.take_asked(now, connection);
+    }
+
+    fn take_asked(&mut self, now: Timestamp, connection: &mut Connection) {
+        while let Some(asked) = self.application.as_mut().and_then(|a| a.poll()) {
+            match asked {
+                Asked::Request(id, request) => {
+                    let mut head = request.head(connection);
+                    head.cohort = self.viewer.as_ref().map(|viewer| (viewer.unit, &viewer.cohort));
+                    let answer = routes::respond(&self.state, &head, SystemTime::now());
+                    self.take_answer(now, connection, id, answer);
+                }
+                Asked::Refused(id, status) => {
+                    let response = http::Response::plain(status, SystemTime::now());
+                    self.respond(now, connection, id, response);
+                }
+                Asked::Over(id) => {
+                    self.on_last_chance(now, connection);
+                    self.responses.retain(|response| response.id != id);
+                    self.waiting.retain(|waiting| waiting.id != id);
+                }
+            }
+        }
+    }
+
+    fn take_answer(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        answer: Answer,
+    ) {
+        match answer {
+            Answer::Now(response) => self.respond(now, connection, id, response),
+            Answer::Later(answer) => {
+                self.waiting.push(Waiting { id, answer });
+                self.wants_acks = true;
+            }
+        }
+    }
+
+    fn respond(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        response: http::Response,
+    ) {
+        let Some(application) = &mut self.application else { return };
+        let is_empty = matches!(response.body, Body::Empty);
+        if application.respond(now, connection, id, &response, is_empty) {
+            let body = Responder::from(response.body);
+            if let Some(session) = body.session() {
+                self.watches.retain(Watch::is_open);
+                let is_known = self.watches.iter().any(|watch| watch.is_of(session));
+                if !is_known && self.watches.len() < MAX_WATCHES {
+                    self.watches.push(Watch::new(session, now, connection));
+                }
+            }
+            self.responses.push(Response::new(id, body));
+            self.wants_acks = true;
+        }
+    }
+
+    /// Sends answers that have come, and hands more of the bodies over where streams have room.
+    /// Returns whether there may be more as soon as some of that has left; otherwise the waker will be
+    /// woken.
+    pub(super) fn fill(&mut self, now: Timestamp, connection: &mut Connection) -> bool {
+        let mut index = 0;
+        while let Some(waiting) = self.waiting.get_mut(index) {
+            match waiting.answer.as_mut().poll(&mut Context::from_waker(&self.waker)) {
+                Poll::Ready(response) => {
+                    let id = self.waiting.swap_remove(index).id;
+                    self.respond(now, connection, id, response);
+                }
+                Poll::Pending => index += 1,
+            }
+        }
+        for watch in &mut self.watches {
+            watch.look(now, connection, false);
+        }
+        let context = &mut Context::from_waker(&self.waker);
+        let mut more = false;
+        let mut expects = false;
+        index = 0;
+        let Some(application) = &mut self.application else { return false };
+        while let Some(response) = self.responses.get_mut(index) {
+            match fill(&mut **application, response, now, connection, context) {
+                Filled::Over => {
+                    let last = |watch: &mut Watch| watch.look(now, connection, true);
+                    self.watches.iter_mut().for_each(last);
+                    self.responses.swap_remove(index);
+                }
+                filled => {
+                    more |= filled == Filled::Enough;
+                    expects |= response.expects_first_frame();
+                    index += 1;
+                }
+            }
+        }
+        self.wants_acks = more || expects;
+        more
+    }
+
+    /// Whether [`Requests::fill`] has to be called although nothing woke these requests.
+    pub(super) fn wants_acks(&self) -> bool {
+        self.wants_acks
+    }
+
+    /// Viewers may be about to leave: their sessions get the last numbers.
+    pub(super) fn on_last_chance(&mut self, now: Timestamp, connection: &Connection) {
+        self.watches.iter_mut().for_each(|watch| watch.look(now, connection, true));
+    }
+
+    /// What an address token carries back to us; `None` before the handshake.
+    pub(super) fn token(&self) -> Option<Vec<u8>> {
+        let viewer = self.viewer.as_ref()?;
+        let random = random().unwrap_or_default();
+        let random = random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte));
+        Some(self.state.cohorts.token(viewer, random))
+    }
+
+    /// Whether no response is under way.
+    pub(super) fn is_idle(&self) -> bool {
+        self.responses.is_empty() && self.waiting.is_empty()
+    }
+
+    /// Tells the client that no more requests are taken.
+    pub(super) fn go_away(&mut self, now: Timestamp, connection: &mut Connection) {
+        if let Some(application) = &mut self.application {
+            application.go_away(now, connection);
+        }
+    }
+}
