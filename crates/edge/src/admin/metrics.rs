@@ -1,6 +1,7 @@
 //! Metrics for Prometheus (OpenMetrics text). Labels have few values, whoever connects: cohort,
 //! protocol, format, reason. What is per stream or per viewer is on the dashboard and in the records.
 
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::process;
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
 use crate::sessions::{Key, Totals};
-use crate::state::Shared;
+use crate::state::{Shared, State};
 
 /// Upper ends of the buckets of latencies, in seconds.
 const BUCKETS: [f64; 12] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0];
@@ -43,132 +44,138 @@ fn labels(key: &Key) -> Labels<'_> {
 
 type Count = fn(&Totals) -> f64;
 type Distribution = fn(&Totals) -> &Latencies;
+type BySession = BTreeMap<Key, Totals>;
+
+/// Sums over sessions: name, help and value.
+const COUNTERS: [(&str, &str, Count); 15] = [
+    ("sessions", "Viewer sessions", |t| t.sessions as f64),
+    ("media_bytes", "Media handed to transports", |t| t.bytes as f64),
+    ("skips", "Skips of viewers who were too slow", |t| t.skips as f64),
+    ("skipped_seconds", "Media that they skipped", |t| t.skipped.as_secs_f64()),
+    ("resumed_sessions", "Sessions with TLS resumption", |t| t.resumed as f64),
+    ("early_data_sessions", "Sessions with 0-RTT data", |t| t.early_data as f64),
+    ("packets_settled", "Packets acknowledged or lost", |t| t.recovery.settled() as f64),
+    ("packets_lost", "Packets lost", |t| t.recovery.lost as f64),
+    ("first_transmissions", "Packets that were no copies", |t| {
+        t.recovery.first_transmissions as f64
+    }),
+    ("retransmissions", "First copies of each round", |t| t.recovery.retransmissions as f64),
+    ("repeated_retransmissions", "Those of round 2 and later", |t| t.recovery.repeated as f64),
+    ("replicas", "Further copies", |t| t.recovery.replicas as f64),
+    ("played_seconds", "Time played, by the players", |t| t.played_s),
+    ("freezes", "Freezes, by the players", |t| t.freezes as f64),
+    ("freeze_seconds", "Time frozen, by the players", |t| t.freeze_s),
+];
+
+/// Distributions over sessions, in seconds.
+const HISTOGRAMS: [(&str, &str, Distribution); 3] = [
+    ("first_frame", "From the request to the acknowledged first frame", |t| &t.first_frames),
+    ("player_first_frame", "From the request to the first picture", |t| &t.player_first_frames),
+    ("recovery_latency", "From a loss to the copy that arrived, if not the first", |t| {
+        &t.latencies
+    }),
+];
 
 impl Collector for Edge {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         let state = self.0.state();
-        let live = &state.live;
-        let totals = state.sessions.totals();
-
-        let counters: [(&str, &str, Count); 15] = [
-            ("sessions", "Viewer sessions", |t| t.sessions as f64),
-            ("media_bytes", "Media handed to transports", |t| t.bytes as f64),
-            ("skips", "Skips of viewers who were too slow", |t| t.skips as f64),
-            ("skipped_seconds", "Media that they skipped", |t| t.skipped.as_secs_f64()),
-            ("resumed_sessions", "Sessions with TLS resumption", |t| t.resumed as f64),
-            ("early_data_sessions", "Sessions with 0-RTT data", |t| t.early_data as f64),
-            ("packets_settled", "Packets acknowledged or lost", |t| t.recovery.settled() as f64),
-            ("packets_lost", "Packets lost", |t| t.recovery.lost as f64),
-            ("first_transmissions", "Packets that were no copies", |t| {
-                t.recovery.first_transmissions as f64
-            }),
-            ("retransmissions", "First copies of each round", |t| {
-                t.recovery.retransmissions as f64
-            }),
-            ("repeated_retransmissions", "Those of round 2 and later", |t| {
-                t.recovery.repeated as f64
-            }),
-            ("replicas", "Further copies", |t| t.recovery.replicas as f64),
-            ("played_seconds", "Time played, by the players", |t| t.played_s),
-            ("freezes", "Freezes, by the players", |t| t.freezes as f64),
-            ("freeze_seconds", "Time frozen, by the players", |t| t.freeze_s),
-        ];
-        for (name, help, value) in counters {
-            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-            for (key, totals) in &totals {
-                let none: NoExemplar<'_> = None;
-                family.encode_family(&labels(key))?.encode_counter(&value(totals), none)?;
-            }
-        }
-        let mut open =
-            encoder.encode_descriptor("viewers", "Viewers now", None, MetricType::Gauge)?;
-        for (key, totals) in &totals {
-            open.encode_family(&labels(key))?.encode_gauge(&(totals.open as i64))?;
-        }
-
-        let histograms: [(&str, &str, Distribution); 3] = [
-            ("first_frame", "From the request to the acknowledged first frame", |t| {
-                &t.first_frames
-            }),
-            ("player_first_frame", "From the request to the first picture", |t| {
-                &t.player_first_frames
-            }),
-            ("recovery_latency", "From a loss to the copy that arrived, if not the first", |t| {
-                &t.latencies
-            }),
-        ];
-        for (name, help, latencies) in histograms {
-            let unit = Some(&Unit::Seconds);
-            let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
-            for (key, totals) in &totals {
-                let latencies = latencies(totals);
-                let none: Option<&std::collections::HashMap<usize, Exemplar<Labels<'_>, f64>>> =
-                    None;
-                family.encode_family(&labels(key))?.encode_histogram(
-                    latencies.sum().as_secs_f64(),
-                    latencies.count(),
-                    &buckets(latencies),
-                    none,
-                )?;
-            }
-        }
-
-        let streams = live.streams.totals();
         let loops = self.0.loops();
-        let gauges: [(&str, &str, f64); 4] = [
-            ("streams", "Streams now", live.streams.len() as f64),
-            ("resident_memory_bytes", "Resident memory", process::usage().resident as f64),
-            ("quic_connections", "QUIC connections now", loops.connections as f64),
-            ("uptime_seconds", "Time since the start", self.0.uptime().as_secs_f64()),
-        ];
-        for (name, help, value) in gauges {
-            encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
-        }
-        let (records_dropped, beacons_unmatched) = state.sessions.losses();
-        let singles: [(&str, &str, f64); 9] = [
-            ("cpu_seconds", "CPU time of the process", process::usage().cpu.as_secs_f64()),
-            (
-                "udp_receive_drops",
-                "Datagrams that found a full buffer",
-                process::udp_drops(self.0.ports()) as f64,
-            ),
-            ("ingest_bytes", "Media taken in", streams.bytes as f64),
-            ("ingest_jumps", "Jumps of publishers' clocks", streams.jumps as f64),
-            (
-                "cache_overflows",
-                "Groups of pictures that were too large for the cache",
-                streams.overflows as f64,
-            ),
-            ("viewers_refused", "Viewers turned away by full streams", streams.refused as f64),
-            (
-                "records_dropped",
-                "Session records that could not be written",
-                records_dropped as f64,
-            ),
-            (
-                "connection_log_lines_lost",
-                "Lines of the connection log that could not be written",
-                self.0.log_lines_lost() as f64,
-            ),
-            ("beacons_unmatched", "Players' reports without a session", beacons_unmatched as f64),
-        ];
-        for (name, help, value) in singles {
-            encode_counter(&mut encoder, name, help, value)?;
-        }
+        encode_sessions(&mut encoder, &state.sessions.totals())?;
+        encode_process(&mut encoder, &self.0, &state, &loops)?;
         encode_loops(&mut encoder, &loops)?;
         encode_pulses(&mut encoder, self.0.pulses())?;
-        let mut family = encoder.encode_descriptor(
-            "ingest_events",
-            "What happened to publishers and upstreams",
-            None,
-            MetricType::Counter,
-        )?;
-        for (event, count) in live.events.all() {
-            let none: NoExemplar<'_> = None;
-            family.encode_family(&[("event", event)])?.encode_counter(&(count as f64), none)?;
-        }
-        Ok(())
+        let help = "What happened to publishers and upstreams";
+        let events = state.live.events.all();
+        encode_family(&mut encoder, "ingest_events", help, "event", events)
     }
+}
+
+fn encode_sessions(encoder: &mut DescriptorEncoder<'_>, all: &BySession) -> Result<(), Error> {
+    for (name, help, value) in COUNTERS {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+        for (key, totals) in all {
+            let none: NoExemplar<'_> = None;
+            family.encode_family(&labels(key))?.encode_counter(&value(totals), none)?;
+        }
+    }
+    let mut open = encoder.encode_descriptor("viewers", "Viewers now", None, MetricType::Gauge)?;
+    for (key, totals) in all {
+        open.encode_family(&labels(key))?.encode_gauge(&(totals.open as i64))?;
+    }
+    for (name, help, latencies) in HISTOGRAMS {
+        let unit = Some(&Unit::Seconds);
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+        for (key, totals) in all {
+            let latencies = latencies(totals);
+            let none: Option<&HashMap<usize, Exemplar<Labels<'_>, f64>>> = None;
+            family.encode_family(&labels(key))?.encode_histogram(
+                latencies.sum().as_secs_f64(),
+                latencies.count(),
+                &buckets(latencies),
+                none,
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// The process, and what came in.
+fn encode_process(
+    encoder: &mut DescriptorEncoder<'_>,
+    shared: &Shared,
+    state: &State,
+    loops: &Report,
+) -> Result<(), Error> {
+    let (usage, live) = (process::usage(), &state.live);
+    for (name, help, value) in [
+        ("streams", "Streams now", live.streams.len() as f64),
+        ("resident_memory_bytes", "Resident memory", usage.resident as f64),
+        ("quic_connections", "QUIC connections now", loops.connections as f64),
+        ("uptime_seconds", "Time since the start", shared.uptime().as_secs_f64()),
+    ] {
+        encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
+    }
+    let streams = live.streams.totals();
+    let (records_dropped, beacons_unmatched) = state.sessions.losses();
+    let udp_drops = process::udp_drops(shared.ports());
+    encode_counter(encoder, "cpu_seconds", "CPU time of the process", usage.cpu.as_secs_f64())?;
+    for (name, help, value) in [
+        ("udp_receive_drops", "Datagrams that found a full buffer", udp_drops),
+        ("ingest_bytes", "Media taken in", streams.bytes),
+        ("ingest_jumps", "Jumps of publishers' clocks", streams.jumps),
+        (
+            "cache_overflows",
+            "Groups of pictures that were too large for the cache",
+            streams.overflows,
+        ),
+        ("viewers_refused", "Viewers turned away by full streams", streams.refused),
+        ("records_dropped", "Session records that could not be written", records_dropped),
+        (
+            "connection_log_lines_lost",
+            "Lines of the connection log that could not be written",
+            shared.log_lines_lost(),
+        ),
+        ("beacons_unmatched", "Players' reports without a session", beacons_unmatched),
+    ] {
+        encode_counter(encoder, name, help, value as f64)?;
+    }
+    Ok(())
+}
+
+/// Counts that one label tells apart.
+fn encode_family(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    label: &'static str,
+    counts: impl IntoIterator<Item = (&'static str, u64)>,
+) -> Result<(), Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (value, count) in counts {
+        let none: NoExemplar<'_> = None;
+        family.encode_family(&[(label, value)])?.encode_counter(&(count as f64), none)?;
+    }
+    Ok(())
 }
 
 fn encode_counter(
@@ -232,13 +239,7 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
         ("handshake_queue", counters.handshakes_dropped),
     ];
     let help = "Datagrams dropped before they reached a connection";
-    let mut family =
-        encoder.encode_descriptor("quic_dropped_datagrams", help, None, MetricType::Counter)?;
-    for (reason, count) in reasons {
-        let none: NoExemplar<'_> = None;
-        family.encode_family(&[("reason", reason)])?.encode_counter(&(count as f64), none)?;
-    }
-    Ok(())
+    encode_family(encoder, "quic_dropped_datagrams", help, "reason", reasons)
 }
 
 /// Whether the event loops live, and how long their turns take.
@@ -256,7 +257,7 @@ fn encode_pulses(encoder: &mut DescriptorEncoder<'_>, pulses: &[Arc<Pulse>]) -> 
     for (core, pulse) in pulses.iter().enumerate() {
         let (buckets, sum) = pulse.turns();
         let count = buckets.iter().map(|(_, count)| count).sum();
-        let none: Option<&std::collections::HashMap<usize, Exemplar<Labels<'_>, f64>>> = None;
+        let none: Option<&HashMap<usize, Exemplar<Labels<'_>, f64>>> = None;
         let labels = [("loop", core)];
         family.encode_family(&labels)?.encode_histogram(sum, count, &buckets, none)?;
     }

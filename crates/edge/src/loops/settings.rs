@@ -74,69 +74,18 @@ impl QuicState {
                 Arc::new(SingleUseLog::new(unix_now(), window, TICKET_LOG))
             }
         };
-        let quic = &config.quic;
-        let limits = Limits {
-            max_data: quic.connection_window.0,
-            max_stream_data_bidi_local: quic.stream_window.0,
-            max_stream_data_bidi_remote: quic.stream_window.0,
-            max_stream_data_uni: quic.stream_window.0,
-            max_streams_bidi: quic.max_streams.into(),
-            ..Limits::default()
-        };
-        let mut alpn = vec![b"h3".to_vec()];
-        if quic.hq_interop {
-            alpn.push(b"hq-interop".to_vec());
-        }
-        let tls = TlsConfig::new(TlsSettings {
-            certificate_chain: identity.chain.iter().map(|c| c.to_vec()).collect(),
-            private_key: identity.key.secret_der().to_vec(),
-            alpn,
-            keys: keys.clone(),
-            single_use: single_use.clone(),
-            time: Arc::new(SystemTime),
-            early_data: quic.early_data,
-            early_data_context: remembered(&limits),
-            tickets: 1,
-            ticket_lifetime: TICKET_LIFETIME,
-            ciphers: quic
-                .ciphers
-                .iter()
-                .map(|cipher| match cipher {
-                    config::Cipher::Aes128 => Cipher::Aes128Gcm,
-                    config::Cipher::Aes256 => Cipher::Aes256Gcm,
-                    config::Cipher::ChaCha20 => Cipher::ChaCha20Poly1305,
-                })
-                .collect(),
-            one_rtt: OneRttProtection::Real,
-        })
-        .map_err(|e| Error::new(e.to_string()))?;
-        let observer = match &quic.qlog_dir {
-            Some(dir) if quic.qlog_sample > 0.0 => {
-                Some(qlog::observers(dir.clone(), quic.qlog_sample)?)
-            }
-            _ => None,
-        };
         // Running connections go on drawing from the budget that they know: it is kept while it may be.
         let share = config.recovery.max_redundancy_of_all;
         let known = previous.map(|previous| &previous.budget).filter(|b| b.share() == share);
         let budget = known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, BURST)));
-        let transport = TransportConfig {
-            observer,
-            idle_timeout: quic.idle_timeout,
-            max_in_flight: quic.max_in_flight.as_usize() as u64,
-            keep_alive: Some(quic.keep_alive).filter(|interval| !interval.is_zero()),
-            max_ack_delay: quic.max_ack_delay,
-            initial_mtu: quic.initial_mtu,
-            max_mtu: quic.max_mtu,
-            congestion: ::quic::controller(quic.congestion),
-            limits,
-            early_data: quic.early_data,
-            key_update_after: quic.key_update_after,
-            guard: Some(Guard::new(config.recovery.max_redundancy, Some(budget.clone()))),
-            ..TransportConfig::default()
-        };
-        let transport = Arc::new(transport);
-        Ok(Self { tls: Arc::new(tls), keys, transport, single_use, budget })
+        let tls = TlsConfig::new(tls(&config.quic, identity, &keys, &single_use));
+        Ok(Self {
+            tls: Arc::new(tls.map_err(|e| Error::new(e.to_string()))?),
+            transport: Arc::new(transport(config, &budget)?),
+            keys,
+            single_use,
+            budget,
+        })
     }
 
     /// The settings of the loop on `core`, whose clock's origin was at `unix_origin`.
@@ -157,6 +106,73 @@ impl QuicState {
             unix_origin,
         }
     }
+}
+
+fn limits(quic: &config::Quic) -> Limits {
+    Limits {
+        max_data: quic.connection_window.0,
+        max_stream_data_bidi_local: quic.stream_window.0,
+        max_stream_data_bidi_remote: quic.stream_window.0,
+        max_stream_data_uni: quic.stream_window.0,
+        max_streams_bidi: quic.max_streams.into(),
+        ..Limits::default()
+    }
+}
+
+fn tls(
+    quic: &config::Quic,
+    identity: &Identity,
+    keys: &Arc<KeyRing>,
+    single_use: &Arc<SingleUseLog>,
+) -> TlsSettings {
+    let mut alpn = vec![b"h3".to_vec()];
+    if quic.hq_interop {
+        alpn.push(b"hq-interop".to_vec());
+    }
+    let cipher = |cipher: &config::Cipher| match cipher {
+        config::Cipher::Aes128 => Cipher::Aes128Gcm,
+        config::Cipher::Aes256 => Cipher::Aes256Gcm,
+        config::Cipher::ChaCha20 => Cipher::ChaCha20Poly1305,
+    };
+    TlsSettings {
+        certificate_chain: identity.chain.iter().map(|c| c.to_vec()).collect(),
+        private_key: identity.key.secret_der().to_vec(),
+        alpn,
+        keys: keys.clone(),
+        single_use: single_use.clone(),
+        time: Arc::new(SystemTime),
+        early_data: quic.early_data,
+        early_data_context: remembered(&limits(quic)),
+        tickets: 1,
+        ticket_lifetime: TICKET_LIFETIME,
+        ciphers: quic.ciphers.iter().map(cipher).collect(),
+        one_rtt: OneRttProtection::Real,
+    }
+}
+
+fn transport(config: &Config, budget: &Arc<SharedBudget>) -> Result<TransportConfig, Error> {
+    let quic = &config.quic;
+    let observer = match &quic.qlog_dir {
+        Some(dir) if quic.qlog_sample > 0.0 => {
+            Some(qlog::observers(dir.clone(), quic.qlog_sample)?)
+        }
+        _ => None,
+    };
+    Ok(TransportConfig {
+        observer,
+        idle_timeout: quic.idle_timeout,
+        max_in_flight: quic.max_in_flight.as_usize() as u64,
+        keep_alive: Some(quic.keep_alive).filter(|interval| !interval.is_zero()),
+        max_ack_delay: quic.max_ack_delay,
+        initial_mtu: quic.initial_mtu,
+        max_mtu: quic.max_mtu,
+        congestion: ::quic::controller(quic.congestion),
+        limits: limits(quic),
+        early_data: quic.early_data,
+        key_update_after: quic.key_update_after,
+        guard: Some(Guard::new(config.recovery.max_redundancy, Some(budget.clone()))),
+        ..TransportConfig::default()
+    })
 }
 
 /// A number that changes with the limits that clients remember for 0-RTT (RFC 9000, section
