@@ -73,7 +73,7 @@ pub(crate) fn write_frame(
     put_varint(&mut free, kind);
     put_varint(&mut free, payload.len() as u64);
     let length = 16 - free.len();
-    t.write_small(id, &header[..length])?;
+    t.write(id, Bytes::copy_from_slice(&header[..length]))?;
     if payload.is_empty() { Ok(()) } else { t.write(id, payload) }
 }
 

@@ -86,7 +86,7 @@ impl Transport for OverQuic<'_> {
         self.connection.close(self.now, code, reason);
     }
 
-    fn is_early(&self, _: StreamId) -> bool {
+    fn is_early(&self) -> bool {
         self.connection.is_early()
     }
 }

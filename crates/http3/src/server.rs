@@ -4,7 +4,7 @@
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
-use bytes::BufMut;
+use bytes::{BufMut, Bytes};
 use units::{Direction, Side, StreamId, Timestamp};
 
 use crate::control::{self, Signal, UniStreams};
@@ -156,8 +156,9 @@ impl Server {
         }
         for (place, kind) in [(1, control::ENCODER_STREAM), (2, control::DECODER_STREAM)] {
             // RFC 9204, section 4.2: a stream that would not be used may be left out.
-            self.critical[place] =
-                t.open_uni().filter(|&id| t.write_small(id, &[kind as u8]).is_ok());
+            self.critical[place] = t
+                .open_uni()
+                .filter(|&id| t.write(id, Bytes::copy_from_slice(&[kind as u8])).is_ok());
         }
     }
 

@@ -309,7 +309,7 @@ impl RequestStream {
         })?;
         if self.phase == Phase::Head {
             let mut head = Box::new(request::parse(fields)?);
-            head.early = t.is_early(id);
+            head.early = t.is_early();
             head.priority = self.priority_update.unwrap_or(head.priority);
             t.set_priority(id, head.priority.urgency, head.priority.incremental);
             self.content_length = head.content_length;

@@ -50,15 +50,6 @@ pub trait Transport {
     /// [`StreamGone`] if the sending part is closed.
     fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), StreamGone>;
 
-    /// Appends a few bytes (a frame header, at most 16). A transport that keeps small chunks
-    /// inline overrides this and saves the allocation.
-    ///
-    /// # Errors
-    /// [`StreamGone`] if the sending part is closed.
-    fn write_small(&mut self, id: StreamId, data: &[u8]) -> Result<(), StreamGone> {
-        self.write(id, Bytes::copy_from_slice(data))
-    }
-
     /// Ends the sending part after what has been written.
     fn finish(&mut self, id: StreamId);
 
@@ -82,7 +73,6 @@ pub trait Transport {
     /// Closes the connection with an application error.
     fn close(&mut self, code: u64, reason: &'static str);
 
-    /// Whether any of the data read from this stream came in 0-RTT packets, so that it may be a
-    /// replay (RFC 8470).
-    fn is_early(&self, id: StreamId) -> bool;
+    /// Whether data that is read now may have come in 0-RTT packets and be a replay (RFC 8470).
+    fn is_early(&self) -> bool;
 }

@@ -226,12 +226,6 @@ impl<T: Clone, O: Observer<T>> Link<T, O> {
         self.bottleneck.as_ref().map_or(0, |b| b.queue.bytes())
     }
 
-    /// How long the packet at the head of the queue has waited at `now`.
-    pub fn queue_delay(&self, now: Timestamp) -> Duration {
-        let head = self.bottleneck.as_ref().and_then(|b| b.queue.front());
-        head.map_or(Duration::ZERO, |item| now.since(item.at))
-    }
-
     /// What is inside the link: waiting, in transmission or on the way.
     pub fn in_flight(&self) -> Tally {
         let mut inside = Tally::default();

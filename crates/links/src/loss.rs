@@ -84,13 +84,6 @@ pub enum Loss {
     },
 }
 
-impl Loss {
-    /// Bursts as ART measured them, with this mean loss rate, cut at 1,000 packets.
-    pub const fn art_bursts(rate: Probability) -> Self {
-        Self::Lomax { rate, alpha: 1.08, sigma: 1.78, max: 1_000 }
-    }
-}
-
 const EXPECTED: &str = "none, a probability like `5%`, or one of `corr:rate=5%,correlation=25%`, \
     `gauss:mean=5%,sd=2%,every=1s`, `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms`, \
     `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `script:0,7-9,1s+200ms`";

@@ -1,5 +1,5 @@
 //! The catalogue: every scheme under its one name, which is the same in configurations, records, qlog,
-//! experiments and figures. To add a scheme, write its file and add an entry to [`ALL`].
+//! experiments and figures. To add a scheme, write its file and add a line to [`ALL`].
 //!
 //! A [`SchemeSpec`] is an entry with parameters that were checked, so that making a scheme of it for
 //! a connection cannot fail.
@@ -122,11 +122,9 @@ pub struct Entry {
     /// Its name. With [`Reading::Copies`], `-copies` follows.
     pub name: &'static str,
     copies_name: &'static str,
-    /// One line for operators: how many replicas it sends, and when.
-    pub about: &'static str,
     /// The parameters that mean something to it.
     pub takes: &'static [Takes],
-    build: fn(&Parameters, Reading, u64) -> Result<Scheme, OutOfRange>,
+    build: Build,
 }
 
 use Takes::{Apart, Arms, Copies, Level, Network as Weights, Queue, Utility};
@@ -134,120 +132,58 @@ use Takes::{Apart, Arms, Copies, Level, Network as Weights, Queue, Utility};
 const ART: &[Takes] = &[Takes::Reading, Queue, Takes::Spread];
 const BANDIT: &[Takes] = &[Takes::Reading, Takes::Spread, Arms];
 const FIXED: &[Takes] = &[Takes::Reading, Takes::Spread];
+const DQN: &[Takes] = &[Takes::Reading, Takes::Spread, Weights];
+
+type Build = fn(&Parameters, Reading, u64) -> Result<Scheme, OutOfRange>;
+
+/// The entry of a scheme in which R counts nothing.
+const fn plain(name: &'static str, takes: &'static [Takes], build: Build) -> Entry {
+    Entry { name, copies_name: name, takes, build }
+}
+
+/// The entry of a scheme whose R counts extra copies, or, under its second name, all copies.
+const fn counting(names: [&'static str; 2], takes: &'static [Takes], build: Build) -> Entry {
+    Entry { name: names[0], copies_name: names[1], takes, build }
+}
 
 /// All schemes.
 pub const ALL: &[Entry] = &[
-    Entry {
-        name: "arq",
-        copies_name: "arq",
-        about: "retransmission alone",
-        takes: &[],
-        build: |_, _, _| Ok(Arq::scheme()),
-    },
-    Entry {
-        name: "spare",
-        copies_name: "spare",
-        about: "some copies of each loss, a little later and only when nothing else waits",
-        takes: &[Copies, Apart],
-        build: |p, _, _| spare::scheme(p.copies, p.apart),
-    },
-    Entry {
-        name: "autorec",
-        copies_name: "autorec",
-        about: "AutoRec, journal: as many as tolerances of latency, cost and goodput ask for",
-        takes: &[Takes::Tolerances, Takes::Occasions],
-        build: |p, _, _| Ok(p.on_occasion(autorec::scheme(p.tolerances.checked()?))),
-    },
-    Entry {
-        name: "autorec-fixed",
-        copies_name: "autorec-fixed",
-        about: "AutoRec's moments with the same number always",
-        takes: &[Level, Takes::Occasions],
-        build: |p, _, _| Ok(p.on_occasion(autorec::fixed(FixedLife::new(p.level)?))),
-    },
-    Entry {
-        name: "autorec-mm24",
-        copies_name: "autorec-mm24",
-        about: "AutoRec, MM'24: as many as a utility of latency and cost finds best",
-        takes: &[Utility, Takes::Occasions],
-        build: |p, _, seed| Ok(p.on_occasion(autorec::scheme_mm24(p.utility.checked()?, seed))),
-    },
-    Entry {
-        name: "fixed",
-        copies_name: "fixed-copies",
-        about: "the same number in every round",
-        takes: &[Level, Takes::Reading, Takes::Spread],
-        build: |p, reading, seed| Ok(p.spread_over(fixed::fixed(p.level, reading)?, seed)),
-    },
-    Entry {
-        name: "or3",
-        copies_name: "or3-copies",
-        about: "OR3: 2n-1 in round n",
-        takes: FIXED,
-        build: |p, reading, seed| Ok(p.spread_over(fixed::or3(reading), seed)),
-    },
-    Entry {
-        name: "or3-code",
-        copies_name: "or3-code-copies",
-        about: "the 3 of OR3's published code",
-        takes: FIXED,
-        build: |p, reading, seed| Ok(p.spread_over(fixed::or3_code(reading), seed)),
-    },
-    Entry {
-        name: "2n+1",
-        copies_name: "2n+1-copies",
-        about: "2n+1 in round n",
-        takes: FIXED,
-        build: |p, reading, seed| Ok(p.spread_over(fixed::odd(reading), seed)),
-    },
-    Entry {
-        name: "art-paper",
-        copies_name: "art-paper-copies",
-        about: "ART: as many per round as bring one through, within a loss burst's length",
-        takes: ART,
-        build: |p, reading, seed| {
-            let own = Spread::EscapeSpace { alpha: p.escape_alpha };
-            Ok(p.art(art::Options::paper(reading), own, seed))
-        },
-    },
-    Entry {
-        name: "art-code",
-        copies_name: "art-code-copies",
-        about: "ART as its published code has it",
-        takes: ART,
-        build: |p, reading, seed| Ok(p.art(art::Options::code(reading), Spread::RoundTrip, seed)),
-    },
-    Entry {
-        name: "art-egreedy",
-        copies_name: "art-egreedy-copies",
-        about: "ART with an epsilon-greedy bandit that learns how many",
-        takes: BANDIT,
-        build: |p, reading, seed| {
-            let scheme = art::egreedy(reading, p.arms.clone(), p.penalty, seed);
-            Ok(p.spread_over(scheme, seed))
-        },
-    },
-    Entry {
-        name: "art-ucb",
-        copies_name: "art-ucb-copies",
-        about: "ART with a bandit of upper confidence bounds that learns how many",
-        takes: BANDIT,
-        build: |p, reading, seed| {
-            let scheme = art::ucb(reading, p.arms.clone(), p.penalty, seed);
-            Ok(p.spread_over(scheme, seed))
-        },
-    },
-    Entry {
-        name: "art-dqn",
-        copies_name: "art-dqn-copies",
-        about: "ART with a trained network that says how many",
-        takes: &[Takes::Reading, Takes::Spread, Weights],
-        build: |p, reading, seed| {
-            let missing = OutOfRange { key: "network", allowed: "a trained network" };
-            let network = p.network.clone().ok_or(missing)?;
-            Ok(p.spread_over(art::dqn(network, reading, seed), seed))
-        },
-    },
+    plain("arq", &[], |_, _, _| Ok(Arq::scheme())),
+    plain("spare", &[Copies, Apart], |p, _, _| spare::scheme(p.copies, p.apart)),
+    plain("autorec", &[Takes::Tolerances, Takes::Occasions], |p, _, _| {
+        Ok(p.on_occasion(autorec::scheme(p.tolerances.checked()?)))
+    }),
+    plain("autorec-fixed", &[Level, Takes::Occasions], |p, _, _| {
+        Ok(p.on_occasion(autorec::fixed(FixedLife::new(p.level)?)))
+    }),
+    plain("autorec-mm24", &[Utility, Takes::Occasions], |p, _, seed| {
+        Ok(p.on_occasion(autorec::scheme_mm24(p.utility.checked()?, seed)))
+    }),
+    counting(["fixed", "fixed-copies"], &[Level, Takes::Reading, Takes::Spread], |p, r, seed| {
+        Ok(p.spread_over(fixed::fixed(p.level, r)?, seed))
+    }),
+    counting(["or3", "or3-copies"], FIXED, |p, r, seed| Ok(p.spread_over(fixed::or3(r), seed))),
+    counting(["or3-code", "or3-code-copies"], FIXED, |p, r, seed| {
+        Ok(p.spread_over(fixed::or3_code(r), seed))
+    }),
+    counting(["2n+1", "2n+1-copies"], FIXED, |p, r, seed| Ok(p.spread_over(fixed::odd(r), seed))),
+    counting(["art-paper", "art-paper-copies"], ART, |p, r, seed| {
+        let own = Spread::EscapeSpace { alpha: p.escape_alpha };
+        Ok(p.art(art::Options::paper(r), own, seed))
+    }),
+    counting(["art-code", "art-code-copies"], ART, |p, r, seed| {
+        Ok(p.art(art::Options::code(r), Spread::RoundTrip, seed))
+    }),
+    counting(["art-egreedy", "art-egreedy-copies"], BANDIT, |p, r, seed| {
+        Ok(p.spread_over(art::egreedy(r, p.arms.clone(), p.penalty, seed), seed))
+    }),
+    counting(["art-ucb", "art-ucb-copies"], BANDIT, |p, r, seed| {
+        Ok(p.spread_over(art::ucb(r, p.arms.clone(), p.penalty, seed), seed))
+    }),
+    counting(["art-dqn", "art-dqn-copies"], DQN, |p, r, seed| {
+        let missing = OutOfRange { key: "network", allowed: "a trained network" };
+        Ok(p.spread_over(art::dqn(p.network.clone().ok_or(missing)?, r, seed), seed))
+    }),
 ];
 
 /// A name that no scheme has.

@@ -183,7 +183,7 @@ impl Transport for Mock {
         self.closed = Some((code, reason));
     }
 
-    fn is_early(&self, _: StreamId) -> bool {
+    fn is_early(&self) -> bool {
         self.early
     }
 }
