@@ -14,9 +14,6 @@ use recovery::{Guard, Scheme, Statistics};
 use std::net::SocketAddr;
 use units::{Direction, Mark, Rate, StreamId, Timestamp};
 
-/// NEW_TOKEN frames that may wait for their turn.
-const MAX_NEW_TOKENS: usize = 4;
-
 /// What happened on a connection.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -344,14 +341,8 @@ impl Connection {
 
     /// Sends a NEW_TOKEN frame with this token.
     pub(crate) fn send_new_token(&mut self, token: Vec<u8>) {
-        if !self.is_open() {
-            return;
-        }
-        // A place is free once its frame was acknowledged; the oldest one gives way otherwise.
-        match self.new_tokens.iter().position(|(_, token)| token.is_empty()) {
-            Some(free) => self.new_tokens[free] = (true, token),
-            None if self.new_tokens.len() < MAX_NEW_TOKENS => self.new_tokens.push((true, token)),
-            None => self.new_tokens[0] = (true, token),
+        if self.is_open() {
+            self.new_tokens.issue(token);
         }
     }
 }

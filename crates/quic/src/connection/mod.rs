@@ -7,6 +7,7 @@ mod api;
 mod handshake;
 mod losses;
 mod migration;
+mod new_tokens;
 mod owners;
 mod receive;
 mod spaces;
@@ -26,6 +27,7 @@ use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use core::time::Duration;
 use migration::{OffPath, Previous};
+use new_tokens::NewTokens;
 use rand_chacha::ChaCha12Rng;
 use recovery::Recovery;
 use spaces::{Handshake, Space, SpaceId};
@@ -145,9 +147,9 @@ pub struct Connection {
     remote_ids: RemoteIds,
     peer: Peer,
     events: VecDeque<Event>,
-    /// Frames owed besides those of other rooms.
+    /// Control frames that the connection itself has to send.
     handshake_done_due: bool,
-    new_tokens: Vec<(bool, Vec<u8>)>,
+    new_tokens: NewTokens,
     ticket: Option<Box<PendingTicket>>,
     ping_due: bool,
     pto_count: u32,
@@ -237,7 +239,7 @@ impl Connection {
             peer: Peer::default(),
             events: VecDeque::new(),
             handshake_done_due: false,
-            new_tokens: Vec::new(),
+            new_tokens: NewTokens::default(),
             ticket: None,
             ping_due: false,
             pto_count: 0,

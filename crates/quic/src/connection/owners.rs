@@ -1,6 +1,7 @@
 //! Who is told what became of a packet: the owners of what it carried, and loss recovery.
 
 use super::Connection;
+use super::new_tokens::NewTokens;
 use super::spaces::SpaceId;
 use crate::crypto_stream::CryptoSend;
 use crate::ids::{LocalIds, RemoteIds};
@@ -27,7 +28,7 @@ pub(super) struct Owners<'a> {
     local_ids: &'a mut LocalIds,
     remote_ids: &'a mut RemoteIds,
     handshake_done_due: &'a mut bool,
-    new_tokens: &'a mut Vec<(bool, Vec<u8>)>,
+    new_tokens: &'a mut NewTokens,
     /// Acknowledged in this ACK, and not yet told to its stream: packets that follow each other mostly
     /// carry data that does.
     run: Option<StreamRange>,
@@ -54,11 +55,7 @@ impl Owners<'_> {
             Token::Crypto { offset, len } => self.crypto.on_acked(offset, len),
             Token::Ack { largest } => self.received.on_ack_acked(largest),
             Token::RetireConnectionId(_) => self.remote_ids.on_acked(),
-            Token::AddressProof(place) => {
-                if let Some(slot) = self.new_tokens.get_mut(place as usize) {
-                    *slot = (false, Vec::new());
-                }
-            }
+            Token::NewToken { slot, generation } => self.new_tokens.on_acked(slot, generation),
             Token::NewConnectionId(_) | Token::HandshakeDone => {}
         }
     }
@@ -70,11 +67,7 @@ impl Owners<'_> {
             Token::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
             Token::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
             Token::HandshakeDone => *self.handshake_done_due = true,
-            Token::AddressProof(place) => {
-                if let Some(slot) = self.new_tokens.get_mut(place as usize) {
-                    slot.0 = !slot.1.is_empty();
-                }
-            }
+            Token::NewToken { slot, generation } => self.new_tokens.on_lost(slot, generation),
             // Stream data becomes a unit; an acknowledgement is never repeated as it was.
             Token::Stream(_) | Token::Ack { .. } => {}
         }

@@ -25,8 +25,8 @@ pub(crate) enum Token {
     RetireConnectionId(u64),
     /// HANDSHAKE_DONE.
     HandshakeDone,
-    /// The NEW_TOKEN frame in this place of the connection's list.
-    AddressProof(u32),
+    /// NEW_TOKEN with the token of this slot and generation.
+    NewToken { slot: u8, generation: u32 },
 }
 
 /// What a packet carries; the common case, one STREAM frame, stands in the record itself.

@@ -80,6 +80,26 @@ fn a_resumed_session_sends_its_request_in_0_rtt() {
 }
 
 #[test]
+fn each_of_many_tokens_arrives_also_when_its_packet_was_lost() {
+    let mut pair = Pair::new(&Setup::new(14));
+    pair.connect();
+    pair.run_until(SECOND, |_| false);
+    let issue = |pair: &mut Pair, tokens| {
+        let (handle, now) = (pair.handle.expect("a connection"), pair.now);
+        (0..tokens).for_each(|_| pair.server.send_new_token(handle, now, b"own"));
+        // They leave, and nothing has come back yet.
+        pair.run_until(Duration::from_millis(5), |_| false);
+    };
+    issue(&mut pair, 4);
+    // The fifth takes the slot of one that is on its way, whose acknowledgement says nothing of it.
+    pair.fate = Box::new(|to_client, _, _| if to_client { Fate::Drop } else { Fate::Deliver });
+    issue(&mut pair, 1);
+    pair.fate = Box::new(|_, _, _| Fate::Deliver);
+    pair.run_until(5 * SECOND, |_| false);
+    assert_eq!(pair.client.stats().frame_rx.new_token, 5);
+}
+
+#[test]
 fn a_new_port_of_the_client_is_validated_and_served() {
     let setup = Setup::new(5);
     let mut pair = Pair::new(&setup);

@@ -309,7 +309,7 @@ impl Connection {
             || self.data.crypto_send.is_due()
             || self.local_ids.is_due()
             || self.remote_ids.is_due()
-            || self.new_tokens.iter().any(|(due, _)| *due)
+            || self.new_tokens.is_due()
             || self.streams.has_control()
     }
 

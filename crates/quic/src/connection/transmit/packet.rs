@@ -2,6 +2,7 @@
 //! protection (RFC 9001, section 5), and its entry in the books.
 
 use super::Turn;
+use crate::connection::new_tokens::Due;
 use crate::connection::spaces::SpaceId;
 use crate::connection::{Connection, Context};
 use crate::crypto::TAG_LEN;
@@ -385,12 +386,13 @@ impl Connection {
             self.remote_ids.sent();
             self.scratch.push(Token::RetireConnectionId(sequence));
         }
-        for (place, (due, token)) in self.new_tokens.iter_mut().enumerate() {
-            if *due && draft.w.remaining() >= new_token_len(token.len()) {
-                put_new_token(&mut draft.w, token);
-                *due = false;
-                self.scratch.push(Token::AddressProof(place as u32));
-            }
+        while let Some(due) =
+            self.new_tokens.next_due(|token| new_token_len(token.len()) <= draft.w.remaining())
+        {
+            let Due { slot, generation, token } = due;
+            put_new_token(&mut draft.w, token);
+            self.new_tokens.on_sent(slot);
+            self.scratch.push(Token::NewToken { slot, generation });
         }
         let scratch = &mut self.scratch;
         self.streams.write_control(&mut draft.w, &mut |frame| scratch.push(Token::Control(frame)));

@@ -1,0 +1,138 @@
+//! The NEW_TOKEN frames of a connection (RFC 9000, sections 8.1.3 and 19.7), each kept until the peer
+//! has acknowledged it.
+
+/// Tokens that may wait for their acknowledgement; the oldest gives way to the next one.
+const MAX_TOKENS: usize = 4;
+
+/// A slot is used again. A generation tells its token from the earlier ones: their frames may be
+/// acknowledged or lost at any time later.
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    /// Nothing once the peer has acknowledged the frame.
+    token: Option<Vec<u8>>,
+    /// The frame is to be sent (again).
+    due: bool,
+}
+
+/// A frame that is to be sent.
+pub(super) struct Due<'a> {
+    pub(super) slot: u8,
+    pub(super) generation: u32,
+    pub(super) token: &'a [u8],
+}
+
+/// The tokens of one connection.
+#[derive(Debug, Default)]
+pub(super) struct NewTokens {
+    slots: Vec<Slot>,
+    /// Tokens issued so far, of which each takes its generation.
+    issued: u32,
+}
+
+impl NewTokens {
+    /// Sends a token with the next control frames.
+    pub(super) fn issue(&mut self, token: Vec<u8>) {
+        let new = Slot { generation: self.issued, token: Some(token), due: true };
+        self.issued += 1;
+        if let Some(free) = self.slots.iter_mut().find(|slot| slot.token.is_none()) {
+            *free = new;
+        } else if self.slots.len() < MAX_TOKENS {
+            self.slots.push(new);
+        } else if let Some(oldest) = self.slots.iter_mut().min_by_key(|slot| slot.generation) {
+            *oldest = new;
+        }
+    }
+
+    /// Whether a frame is to be sent.
+    pub(super) fn is_due(&self) -> bool {
+        self.slots.iter().any(|slot| slot.due)
+    }
+
+    /// A frame to send whose token `fits`.
+    pub(super) fn next_due(&self, fits: impl Fn(&[u8]) -> bool) -> Option<Due<'_>> {
+        (0..).zip(&self.slots).filter(|(_, slot)| slot.due).find_map(|(index, slot)| {
+            let token = slot.token.as_deref().filter(|token| fits(token))?;
+            Some(Due { slot: index, generation: slot.generation, token })
+        })
+    }
+
+    /// The frame of this slot left.
+    pub(super) fn on_sent(&mut self, slot: u8) {
+        if let Some(slot) = self.slots.get_mut(usize::from(slot)) {
+            slot.due = false;
+        }
+    }
+
+    /// The peer has the token.
+    pub(super) fn on_acked(&mut self, slot: u8, generation: u32) {
+        if let Some(slot) = self.get_mut(slot, generation) {
+            (slot.token, slot.due) = (None, false);
+        }
+    }
+
+    /// A packet with the frame was lost.
+    pub(super) fn on_lost(&mut self, slot: u8, generation: u32) {
+        if let Some(slot) = self.get_mut(slot, generation) {
+            slot.due = slot.token.is_some();
+        }
+    }
+
+    fn get_mut(&mut self, slot: u8, generation: u32) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(slot)).filter(|slot| slot.generation == generation)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Takes the next frame of at most `room` bytes: its slot, generation and token.
+    fn send(tokens: &mut NewTokens, room: usize) -> Option<(u8, u32, Vec<u8>)> {
+        let Due { slot, generation, token } = tokens.next_due(|token| token.len() <= room)?;
+        let sent = (slot, generation, token.to_vec());
+        tokens.on_sent(slot);
+        Some(sent)
+    }
+
+    #[test]
+    fn a_lost_frame_is_sent_again_until_it_is_acknowledged() {
+        let mut tokens = NewTokens::default();
+        tokens.issue(vec![1; 50]);
+        assert!(tokens.is_due() && send(&mut tokens, 49).is_none());
+        let (slot, generation, token) = send(&mut tokens, 50).unwrap();
+        assert!(token == [1; 50] && !tokens.is_due());
+        tokens.on_lost(slot, generation);
+        assert_eq!(send(&mut tokens, 50), Some((slot, generation, token)));
+        tokens.on_acked(slot, generation);
+        tokens.on_lost(slot, generation);
+        assert!(!tokens.is_due());
+    }
+
+    #[test]
+    fn a_token_that_does_not_fit_holds_up_no_other() {
+        let mut tokens = NewTokens::default();
+        tokens.issue(vec![1; 50]);
+        tokens.issue(vec![2; 10]);
+        assert_eq!(send(&mut tokens, 20).unwrap().2, [2; 10]);
+        assert!(tokens.is_due() && send(&mut tokens, 20).is_none());
+    }
+
+    #[test]
+    fn the_oldest_token_gives_way_and_its_acknowledgement_concerns_no_other() {
+        let mut tokens = NewTokens::default();
+        (0..MAX_TOKENS as u8).for_each(|n| tokens.issue(vec![n]));
+        let old: Vec<_> = core::iter::from_fn(|| send(&mut tokens, 1)).collect();
+        for n in [10, 11] {
+            tokens.issue(vec![n]);
+            let (slot, generation, token) = send(&mut tokens, 1).unwrap();
+            let (before, earlier, _) = old[usize::from(n - 10)];
+            assert_eq!((before, token), (slot, vec![n]));
+            tokens.on_acked(before, earlier);
+            tokens.on_lost(before, earlier);
+            assert!(!tokens.is_due(), "the frame of the new token was not lost");
+            tokens.on_lost(slot, generation);
+            assert_eq!(send(&mut tokens, 1), Some((slot, generation, vec![n])));
+        }
+    }
+}
