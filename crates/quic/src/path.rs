@@ -91,12 +91,13 @@ pub(crate) struct Path {
 impl Path {
     pub(crate) fn new(
         config: &TransportConfig,
+        cap: Cap,
         addresses: Addresses,
         generation: u8,
         seed: u64,
     ) -> Self {
         let mut controller = (config.congestion)(config.initial_mtu, seed);
-        controller.cap(Cap { in_flight: Some(config.max_in_flight), rate: None });
+        controller.cap(cap);
         Self {
             generation,
             addresses,

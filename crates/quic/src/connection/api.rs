@@ -223,9 +223,13 @@ impl Connection {
         self.path.controller.start(start);
     }
 
-    /// Caps for the congestion controller.
+    /// Caps for the congestion controllers of the present path and of all that follow. They come on
+    /// top of [`TransportConfig::max_in_flight`](crate::TransportConfig::max_in_flight).
     pub fn cap(&mut self, cap: Cap) {
-        self.path.controller.cap(cap);
+        let most = self.config.max_in_flight;
+        let in_flight = cap.in_flight.map_or(most, |bytes| bytes.min(most));
+        self.cap = Cap { in_flight: Some(in_flight), ..cap };
+        self.path.controller.cap(self.cap);
     }
 
     /// How many streams of this direction the peer was allowed to open so far (RFC 9000, section

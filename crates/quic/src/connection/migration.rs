@@ -123,7 +123,7 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Box<Path> {
         self.generations = mark;
-        let mut path = Path::new(&self.config, addresses, mark, ctx.rng.next_u64());
+        let mut path = Path::new(&self.config, self.cap, addresses, mark, ctx.rng.next_u64());
         path.mtud.limit(self.peer.max_udp_payload_size);
         path.ecn.count_on_from(&self.path.ecn);
         self.recovery.on_new_path(now);
@@ -141,6 +141,7 @@ impl Connection {
             // What became of its packets meanwhile was not booked on it.
             path.in_flight = self.data.ledger.in_flight(path.generation);
             path.ecn.count_on_from(&self.path.ecn);
+            path.controller.cap(self.cap);
             self.path = *path;
             self.recovery.on_new_path(now);
         }

@@ -25,6 +25,7 @@ use crate::observer::{self, Observer};
 use crate::path::{Addresses, Path};
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
+use congestion::Cap;
 use core::time::Duration;
 use migration::{OffPath, Previous};
 use new_tokens::NewTokens;
@@ -137,6 +138,8 @@ pub struct Connection {
     /// When the scheme was last asked for replicas.
     replicas_asked: Timestamp,
     path: Path,
+    /// The caps of every path's congestion controller.
+    cap: Cap,
     /// The mark of the newest path.
     generations: u8,
     /// The last validated path, while the present one is not.
@@ -215,7 +218,8 @@ impl Connection {
         let mut encoded = Vec::with_capacity(160);
         parameters.encode_server(&mut encoded, accepted.seed % 64 * 31 + 27);
 
-        let mut path = Path::new(config, addresses, 0, accepted.seed);
+        let cap = Cap { in_flight: Some(config.max_in_flight), rate: None };
+        let mut path = Path::new(config, cap, addresses, 0, accepted.seed);
         path.validated = matches!(accepted.token_use, TokenUse::Retry | TokenUse::NewToken);
         let observer =
             config.observer.as_ref().and_then(|make| make(now, addresses.remote, dcid.as_slice()));
@@ -231,6 +235,7 @@ impl Connection {
             replicas_asked: now,
             recovery: Recovery::new((config.scheme)(), config.guard.clone(), now),
             path,
+            cap,
             generations: 0,
             previous: None,
             off_path: VecDeque::new(),

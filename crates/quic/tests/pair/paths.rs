@@ -4,7 +4,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use units::{Ecn, Timestamp};
+use congestion::Cap;
+use units::{Ecn, Rate, Timestamp};
 
 use crate::common::{Fate, Pair, Setup, content};
 
@@ -147,4 +148,42 @@ fn a_path_that_reorders_is_learned() {
     let (learned, more) = (early.spurious_losses, late.spurious_losses - early.spurious_losses);
     println!("spurious losses: {learned} in the first quarter, {more} in the rest");
     assert!(more < learned, "{learned} and then {more}");
+}
+
+#[test]
+fn caps_hold_on_every_path_and_never_lift_the_limit_of_bytes_in_flight() {
+    let mut setup = Setup::with_keep_alive(7, Some(Duration::from_millis(50)));
+    setup.transport(|transport| transport.max_in_flight = 100_000);
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(3_000_000);
+    pair.connect();
+    let rate = Rate::from_kbps(8_000);
+    pair.connection().cap(Cap { rate: Some(rate), in_flight: Some(20_000) });
+    let home = pair.client_address;
+    for ip in [[10, 0, 0, 9], [10, 0, 0, 10]] {
+        pair.client_address.set_ip(ip.into());
+        pair.run_until(SECOND, |_| false);
+        assert_eq!(pair.connection().addresses().remote, pair.client_address);
+        let begin = pair.now;
+        assert_eq!(pair.download(60 * SECOND), pair.answer);
+        // 24 million bits, of which a burst may leave at once.
+        let span = pair.now.since(begin);
+        assert!(span > 5 * SECOND / 2, "{span:?}");
+        assert_eq!(pair.connection().window(), 20_000);
+        assert!(pair.connection().pacing_rate().is_some_and(|now| now <= rate));
+    }
+    // Lifted on a path that proves to be none: the path before knows of it as well.
+    pair.fate = Box::new(|to_client, _, _| if to_client { Fate::Drop } else { Fate::Deliver });
+    let last = pair.client_address;
+    pair.client_address = home;
+    pair.run_until(SECOND / 5, |_| false);
+    assert_eq!(pair.connection().addresses().remote, home);
+    pair.connection().cap(Cap::default());
+    pair.client_address = last;
+    pair.fate = Box::new(|_, _, _| Fate::Deliver);
+    pair.run_until(SECOND, |_| false);
+    assert_eq!(pair.connection().addresses().remote, last);
+    assert_eq!(pair.download(60 * SECOND), pair.answer);
+    let window = pair.connection().window();
+    assert!((20_001..=100_000).contains(&window), "{window}");
 }
