@@ -1,7 +1,7 @@
 //! The CRYPTO stream of one packet-number space (RFC 9000, sections 7.5 and 19.6): handshake bytes
 //! out with retransmission, and in with bounded reassembly.
 
-use crate::ledger::Token;
+use crate::ledger::SentFrame;
 use crate::ranges::RangeSet;
 use crate::wire::{TransportError, TransportErrorCode, Writer, put_crypto, types};
 
@@ -40,7 +40,7 @@ impl CryptoSend {
     }
 
     /// Writes one CRYPTO frame, lost bytes first; none if nothing waits or fits.
-    pub(crate) fn write_frame(&mut self, w: &mut Writer<'_>) -> Option<Token> {
+    pub(crate) fn write_frame(&mut self, w: &mut Writer<'_>) -> Option<SentFrame> {
         let room = w.remaining().checked_sub(FRAME_OVERHEAD).filter(|&room| room >= 16)?;
         let (start, end) = match self.lost.first() {
             Some(range) => (range.start, range.end),
@@ -54,7 +54,7 @@ impl CryptoSend {
         self.next = self.next.max(end);
         let data = &self.data[(start - self.base) as usize..(end - self.base) as usize];
         put_crypto(w, start, data);
-        Some(Token::Crypto { offset: start, len: data.len() as u16 })
+        Some(SentFrame::Crypto { offset: start, len: data.len() as u16 })
     }
 
     /// A frame was acknowledged; all bytes up to the first gap are freed.
@@ -166,17 +166,17 @@ mod tests {
         s.write(&[7; 100]);
         let mut buf = [0; 60];
         let first = s.write_frame(&mut Writer::new(&mut buf));
-        assert_eq!(first, Some(Token::Crypto { offset: 0, len: 49 }));
+        assert_eq!(first, Some(SentFrame::Crypto { offset: 0, len: 49 }));
         let second = s.write_frame(&mut Writer::new(&mut buf));
-        assert_eq!(second, Some(Token::Crypto { offset: 49, len: 49 }));
+        assert_eq!(second, Some(SentFrame::Crypto { offset: 49, len: 49 }));
         s.on_acked(10, 10);
         s.on_lost(0, 49);
         let again = s.write_frame(&mut Writer::new(&mut buf));
-        assert_eq!(again, Some(Token::Crypto { offset: 0, len: 10 }));
+        assert_eq!(again, Some(SentFrame::Crypto { offset: 0, len: 10 }));
         let again = s.write_frame(&mut Writer::new(&mut buf));
-        assert_eq!(again, Some(Token::Crypto { offset: 20, len: 29 }));
+        assert_eq!(again, Some(SentFrame::Crypto { offset: 20, len: 29 }));
         let last = s.write_frame(&mut Writer::new(&mut buf));
-        assert_eq!(last, Some(Token::Crypto { offset: 98, len: 2 }));
+        assert_eq!(last, Some(SentFrame::Crypto { offset: 98, len: 2 }));
         s.on_acked(0, 49);
         s.on_acked(49, 49);
         s.on_acked(98, 2);

@@ -16,7 +16,7 @@ use core::time::Duration;
 use lists::Lists;
 use lost::Lost;
 use record::IDLE_CAPACITY;
-pub(crate) use record::{Carried, Content, Fate, PacketKind, SentPacket, Token};
+pub(crate) use record::{Carried, Content, Fate, PacketKind, SentFrame, SentPacket};
 use recovery::UnitKey;
 use std::collections::VecDeque;
 use units::Timestamp;
@@ -135,9 +135,9 @@ impl Ledger {
         self.records.push_back(record);
     }
 
-    /// Keeps a list of tokens.
-    pub(crate) fn keep(&mut self, tokens: &[Token]) -> Content {
-        self.lists.keep(tokens)
+    /// Keeps a list of frames.
+    pub(crate) fn keep(&mut self, frames: &[SentFrame]) -> Content {
+        self.lists.keep(frames)
     }
 
     /// The oldest packet that is in flight and asks for an acknowledgement.
@@ -152,12 +152,12 @@ impl Ledger {
     }
 
     /// Takes an acknowledgement, ranges in descending order. `acked` is called for each newly
-    /// acknowledged packet with its number, record, tokens, and whether it had been declared lost.
+    /// acknowledged packet with its number, record, frames, and whether it had been declared lost.
     pub(crate) fn on_ack(
         &mut self,
         largest: u64,
         ranges: impl Iterator<Item = RangeInclusive<u64>>,
-        mut acked: impl FnMut(u64, &SentPacket, &[Token], bool),
+        mut acked: impl FnMut(u64, &SentPacket, &[SentFrame], bool),
     ) -> Result<AckOutcome, BadAck> {
         // RFC 9000, section 13.1: acknowledging a packet that was not sent is a
         // PROTOCOL_VIOLATION.
@@ -222,7 +222,7 @@ impl Ledger {
         &mut self,
         now: Timestamp,
         thresholds: &Thresholds,
-        mut lost: impl FnMut(u64, &SentPacket, &[Token]) -> Option<UnitKey>,
+        mut lost: impl FnMut(u64, &SentPacket, &[SentFrame]) -> Option<UnitKey>,
     ) -> Option<Duration> {
         self.loss_time = None;
         let largest = self.largest_acked?;

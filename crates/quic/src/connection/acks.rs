@@ -162,11 +162,11 @@ impl Connection {
         let mut pass = AckPass::default();
         let Some((ledger, path, mut owners)) = self.split(id) else { return Ok(pass) };
         let outcome =
-            ledger.on_ack(ack.largest, ack.ranges(), |number, record, tokens, after_loss| {
+            ledger.on_ack(ack.largest, ack.ranges(), |number, record, frames, after_loss| {
                 on_path_acked(now, number, record, after_loss, path, &mut pass);
                 match record.content.get() {
                     Carried::Stream(range) => owners.range_acked(range),
-                    _ => tokens.iter().for_each(|token| owners.acked(token)),
+                    _ => frames.iter().for_each(|frame| owners.acked(frame)),
                 }
                 if id == SpaceId::Data && record.ack_eliciting {
                     if record.unit.is_some() {

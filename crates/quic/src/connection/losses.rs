@@ -92,7 +92,7 @@ impl Connection {
         let observed = self.observer.is_some();
         let Some((ledger, path, mut owners)) = self.split(id) else { return pass };
         let data = id == SpaceId::Data;
-        pass.persistent = ledger.detect_lost(now, thresholds, |number, record, tokens| {
+        pass.persistent = ledger.detect_lost(now, thresholds, |number, record, frames| {
             pass.any = true;
             if observed {
                 pass.lost.push((number, record.time_sent));
@@ -114,9 +114,9 @@ impl Connection {
                     pass.any_large |= record.size > BASE;
                 }
             }
-            tokens.iter().for_each(|token| owners.lost(token));
+            frames.iter().for_each(|frame| owners.lost(frame));
             let loss = if data && record.ack_eliciting {
-                owners.packet_lost(now, number, record, tokens)
+                owners.packet_lost(now, number, record, frames)
             } else {
                 Loss { signals: true, ..Loss::default() }
             };

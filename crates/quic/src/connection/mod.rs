@@ -20,7 +20,7 @@ pub use transmit::Transmit;
 use crate::config::TransportConfig;
 use crate::crypto::{CidPlain, KeyRing, OneRtt, PendingTicket, TlsConfig};
 use crate::ids::{LocalIds, RemoteIds};
-use crate::ledger::Token;
+use crate::ledger::SentFrame;
 use crate::observer::{self, Observer};
 use crate::path::{Addresses, Path};
 use crate::streams::Streams;
@@ -171,7 +171,7 @@ pub struct Connection {
     info: Option<Box<HandshakeInfo>>,
     stats: Stats,
     observer: Option<Box<dyn Observer + Send>>,
-    scratch: Vec<Token>,
+    scratch: Vec<SentFrame>,
 }
 
 /// What the endpoint knows when it accepts a connection.

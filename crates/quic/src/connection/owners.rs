@@ -5,7 +5,7 @@ use super::new_tokens::NewTokens;
 use super::spaces::SpaceId;
 use crate::crypto_stream::CryptoSend;
 use crate::ids::{LocalIds, RemoteIds};
-use crate::ledger::{Carried, Ledger, SentPacket, Token};
+use crate::ledger::{Carried, Ledger, SentFrame, SentPacket};
 use crate::path::Path;
 use crate::received::Received;
 use crate::streams::{StreamRange, Streams};
@@ -48,28 +48,28 @@ impl Owners<'_> {
         }
     }
 
-    pub(super) fn acked(&mut self, token: &Token) {
-        match *token {
-            Token::Stream(range) => self.range_acked(range),
-            Token::Control(frame) => self.streams.on_control_acked(frame),
-            Token::Crypto { offset, len } => self.crypto.on_acked(offset, len),
-            Token::Ack { largest } => self.received.on_ack_acked(largest),
-            Token::RetireConnectionId(_) => self.remote_ids.on_acked(),
-            Token::NewToken { slot, generation } => self.new_tokens.on_acked(slot, generation),
-            Token::NewConnectionId(_) | Token::HandshakeDone => {}
+    pub(super) fn acked(&mut self, frame: &SentFrame) {
+        match *frame {
+            SentFrame::Stream(range) => self.range_acked(range),
+            SentFrame::Control(frame) => self.streams.on_control_acked(frame),
+            SentFrame::Crypto { offset, len } => self.crypto.on_acked(offset, len),
+            SentFrame::Ack { largest } => self.received.on_ack_acked(largest),
+            SentFrame::RetireConnectionId(_) => self.remote_ids.on_acked(),
+            SentFrame::NewToken { slot, generation } => self.new_tokens.on_acked(slot, generation),
+            SentFrame::NewConnectionId(_) | SentFrame::HandshakeDone => {}
         }
     }
 
-    pub(super) fn lost(&mut self, token: &Token) {
-        match *token {
-            Token::Control(frame) => self.streams.on_control_lost(frame),
-            Token::Crypto { offset, len } => self.crypto.on_lost(offset, len),
-            Token::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
-            Token::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
-            Token::HandshakeDone => *self.handshake_done_due = true,
-            Token::NewToken { slot, generation } => self.new_tokens.on_lost(slot, generation),
+    pub(super) fn lost(&mut self, frame: &SentFrame) {
+        match *frame {
+            SentFrame::Control(frame) => self.streams.on_control_lost(frame),
+            SentFrame::Crypto { offset, len } => self.crypto.on_lost(offset, len),
+            SentFrame::NewConnectionId(sequence) => self.local_ids.on_lost(sequence),
+            SentFrame::RetireConnectionId(sequence) => self.remote_ids.on_lost(sequence),
+            SentFrame::HandshakeDone => *self.handshake_done_due = true,
+            SentFrame::NewToken { slot, generation } => self.new_tokens.on_lost(slot, generation),
             // Stream data becomes a unit; an acknowledgement is never repeated as it was.
-            Token::Stream(_) | Token::Ack { .. } => {}
+            SentFrame::Stream(_) | SentFrame::Ack { .. } => {}
         }
     }
 
@@ -79,14 +79,14 @@ impl Owners<'_> {
         now: Timestamp,
         number: u64,
         record: &SentPacket,
-        tokens: &[Token],
+        frames: &[SentFrame],
     ) -> Loss {
         let own = match record.content.get() {
             Carried::Stream(range) => Some(range),
             Carried::List(_) | Carried::Nothing => None,
         };
-        let listed = tokens.iter().filter_map(|token| match token {
-            Token::Stream(range) => Some(*range),
+        let listed = frames.iter().filter_map(|frame| match frame {
+            SentFrame::Stream(range) => Some(*range),
             _ => None,
         });
         let pieces = own.into_iter().chain(listed);

@@ -1,28 +1,28 @@
-//! What packets carry that hold more than one STREAM frame: lists of tokens, used again and again.
+//! What packets carry that hold more than one STREAM frame: lists of frames, used again and again.
 
-use super::record::{Carried, Content, Token};
+use super::record::{Carried, Content, SentFrame};
 
-/// Lists of tokens, by the key in a packet's [`Content`].
+/// Lists of frames, by the key in a packet's [`Content`].
 #[derive(Debug, Default)]
 pub(super) struct Lists {
-    lists: Vec<Vec<Token>>,
+    lists: Vec<Vec<SentFrame>>,
     free: Vec<u32>,
 }
 
 impl Lists {
     /// Keeps a list until its packet is settled.
-    pub(super) fn keep(&mut self, tokens: &[Token]) -> Content {
+    pub(super) fn keep(&mut self, frames: &[SentFrame]) -> Content {
         let key = self.free.pop().unwrap_or_else(|| {
             self.lists.push(Vec::new());
             self.lists.len() as u32 - 1
         });
-        self.lists[key as usize].extend_from_slice(tokens);
+        self.lists[key as usize].extend_from_slice(frames);
         Content::list(key)
     }
 
     /// The list of a packet; none if it carries no list.
     #[inline]
-    pub(super) fn get(&self, content: Content) -> &[Token] {
+    pub(super) fn get(&self, content: Content) -> &[SentFrame] {
         match content.get() {
             Carried::List(key) => &self.lists[key as usize],
             _ => &[],

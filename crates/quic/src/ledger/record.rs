@@ -8,9 +8,9 @@ use units::{StreamId, Timestamp};
 /// Capacity that an empty deque of packets may keep.
 pub(super) const IDLE_CAPACITY: usize = 16;
 
-/// One thing that a packet carries and whose loss matters to somebody.
+/// A frame of a sent packet whose arrival or loss matters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Token {
+pub(crate) enum SentFrame {
     /// Stream data.
     Stream(StreamRange),
     /// A frame of the stream layer, resent with its latest value.

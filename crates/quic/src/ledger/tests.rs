@@ -173,13 +173,13 @@ fn a_pass_breaks_off_and_the_next_goes_on() {
 #[test]
 fn lists_are_handed_out_with_their_packet_and_given_back() {
     let mut ledger = Ledger::default();
-    let content = ledger.keep(&[Token::HandshakeDone, Token::RetireConnectionId(3)]);
+    let content = ledger.keep(&[SentFrame::HandshakeDone, SentFrame::RetireConnectionId(3)]);
     ledger.push(SentPacket { content, ..packet(1) });
     let mut seen = Vec::new();
     ledger
-        .on_ack(0, [0..=0].into_iter(), |_, _, tokens, _| seen.extend_from_slice(tokens))
+        .on_ack(0, [0..=0].into_iter(), |_, _, frames, _| seen.extend_from_slice(frames))
         .expect("honest");
-    assert_eq!(seen, [Token::HandshakeDone, Token::RetireConnectionId(3)]);
+    assert_eq!(seen, [SentFrame::HandshakeDone, SentFrame::RetireConnectionId(3)]);
     ledger.trim(at(2), KEEP);
     assert!(ledger.lists.is_empty());
 }

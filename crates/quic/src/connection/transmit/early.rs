@@ -7,7 +7,7 @@ use super::packet::{ACK_DELAY_EXPONENT, Built, MIN_ROOM, MIN_SAMPLE};
 use crate::connection::spaces::SpaceId;
 use crate::connection::{CloseReason, Connection, Context};
 use crate::crypto::TAG_LEN;
-use crate::ledger::{Content, PacketKind, Token};
+use crate::ledger::{Content, PacketKind, SentFrame};
 use crate::mtud::BASE;
 use crate::wire::{
     TransportError, TransportErrorCode as Code, Writer, put_application_close,
@@ -96,7 +96,7 @@ impl Connection {
             && let Some(largest) =
                 space.received.write_ack(now, ACK_DELAY_EXPONENT, &mut w, usize::MAX)
         {
-            self.scratch.push(Token::Ack { largest });
+            self.scratch.push(SentFrame::Ack { largest });
         }
         let mut eliciting = false;
         if may_elicit {
@@ -105,8 +105,8 @@ impl Connection {
                 // either of two is enough.
                 space.crypto_send.resend();
             }
-            while let Some(token) = space.crypto_send.write_frame(&mut w) {
-                self.scratch.push(token);
+            while let Some(frame) = space.crypto_send.write_frame(&mut w) {
+                self.scratch.push(frame);
                 eliciting = true;
             }
             if space.probes > 0 && !eliciting && w.remaining() > 0 {

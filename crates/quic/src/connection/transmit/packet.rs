@@ -6,7 +6,7 @@ use crate::connection::new_tokens::Due;
 use crate::connection::spaces::SpaceId;
 use crate::connection::{Connection, Context};
 use crate::crypto::TAG_LEN;
-use crate::ledger::{Carried, Content, Fate, PacketKind, SentPacket, Token};
+use crate::ledger::{Carried, Content, Fate, PacketKind, SentFrame, SentPacket};
 use crate::observer;
 use crate::streams::{StreamRange, Streams};
 use crate::wire::{
@@ -223,16 +223,16 @@ impl Connection {
             }
             return;
         }
-        let mut tokens = core::mem::take(&mut self.scratch);
+        let mut frames = core::mem::take(&mut self.scratch);
         if let Carried::Stream(range) = built.content.get() {
-            tokens.push(Token::Stream(range));
+            frames.push(SentFrame::Stream(range));
         }
         if let Some(space) = self.space_mut(id) {
-            let content = space.ledger.keep(&tokens);
+            let content = space.ledger.keep(&frames);
             space.ledger.push(record(content));
         }
-        tokens.clear();
-        self.scratch = tokens;
+        frames.clear();
+        self.scratch = frames;
     }
 
     /// Writes the frames of a packet.
@@ -346,7 +346,7 @@ impl Connection {
         let limit = draft.w.remaining().saturating_sub(reserved);
         let received = &mut self.data.received;
         if let Some(largest) = received.write_ack(now, ACK_DELAY_EXPONENT, &mut draft.w, limit) {
-            self.scratch.push(Token::Ack { largest });
+            self.scratch.push(SentFrame::Ack { largest });
         }
     }
 
@@ -355,11 +355,11 @@ impl Connection {
         if self.handshake_done_due && draft.w.remaining() >= max_len::HANDSHAKE_DONE {
             put_handshake_done(&mut draft.w);
             self.handshake_done_due = false;
-            self.scratch.push(Token::HandshakeDone);
+            self.scratch.push(SentFrame::HandshakeDone);
             draft.eliciting = true;
         }
-        while let Some(token) = self.data.crypto_send.write_frame(&mut draft.w) {
-            self.scratch.push(token);
+        while let Some(frame) = self.data.crypto_send.write_frame(&mut draft.w) {
+            self.scratch.push(frame);
             draft.eliciting = true;
         }
     }
@@ -377,14 +377,14 @@ impl Connection {
             let reset_token = ctx.keys.cids().reset_token(id.as_slice());
             put_new_connection_id(&mut draft.w, sequence, 0, &id, &reset_token);
             self.local_ids.sent();
-            self.scratch.push(Token::NewConnectionId(sequence));
+            self.scratch.push(SentFrame::NewConnectionId(sequence));
         }
         while draft.w.remaining() >= max_len::RETIRE_CONNECTION_ID
             && let Some(sequence) = self.remote_ids.next_due()
         {
             put_retire_connection_id(&mut draft.w, sequence);
             self.remote_ids.sent();
-            self.scratch.push(Token::RetireConnectionId(sequence));
+            self.scratch.push(SentFrame::RetireConnectionId(sequence));
         }
         while let Some(due) =
             self.new_tokens.next_due(|token| new_token_len(token.len()) <= draft.w.remaining())
@@ -392,10 +392,11 @@ impl Connection {
             let Due { slot, generation, token } = due;
             put_new_token(&mut draft.w, token);
             self.new_tokens.on_sent(slot);
-            self.scratch.push(Token::NewToken { slot, generation });
+            self.scratch.push(SentFrame::NewToken { slot, generation });
         }
         let scratch = &mut self.scratch;
-        self.streams.write_control(&mut draft.w, &mut |frame| scratch.push(Token::Control(frame)));
+        self.streams
+            .write_control(&mut draft.w, &mut |frame| scratch.push(SentFrame::Control(frame)));
         draft.eliciting |= self.scratch.len() > before;
     }
 }
@@ -404,7 +405,7 @@ impl Connection {
 #[inline]
 fn put_range(
     streams: &Streams,
-    scratch: &mut Vec<Token>,
+    scratch: &mut Vec<SentFrame>,
     draft: &mut Draft<'_>,
     range: &StreamRange,
 ) {
@@ -417,7 +418,7 @@ fn put_range(
     if draft.content.is_nothing() {
         draft.content = Content::stream(*range);
     } else {
-        scratch.push(Token::Stream(*range));
+        scratch.push(SentFrame::Stream(*range));
     }
 }
 
