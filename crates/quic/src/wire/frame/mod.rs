@@ -340,82 +340,101 @@ impl<'a> Frames<'a> {
         if r.position() - start != varint_len(ty) {
             return Err(FrameErrorKind::NonMinimalType);
         }
-        Ok(match ty {
+        match ty {
             types::STREAM..=types::STREAM_LAST => {
                 let id = StreamId(r.varint()?);
                 let offset = if ty & OFF_BIT != 0 { r.varint()? } else { 0 };
                 let data = if ty & LEN_BIT != 0 { r.prefixed()? } else { r.rest() };
                 check_end(offset, data)?;
-                Frame::Stream { id, offset, data, fin: ty & FIN_BIT != 0 }
+                Ok(Frame::Stream { id, offset, data, fin: ty & FIN_BIT != 0 })
             }
-            types::ACK | types::ACK_ECN => Frame::Ack(AckFrame::parse(r, ty == types::ACK_ECN)?),
+            types::ACK | types::ACK_ECN => {
+                Ok(Frame::Ack(AckFrame::parse(r, ty == types::ACK_ECN)?))
+            }
             types::PADDING => {
                 r.skip_zeros();
-                Frame::Padding
+                Ok(Frame::Padding)
             }
-            types::PING => Frame::Ping,
-            types::RESET_STREAM => Frame::ResetStream {
-                id: StreamId(r.varint()?),
-                error_code: r.varint()?,
-                final_size: r.varint()?,
-            },
-            types::STOP_SENDING => {
-                Frame::StopSending { id: StreamId(r.varint()?), error_code: r.varint()? }
-            }
+            types::PING => Ok(Frame::Ping),
             types::CRYPTO => {
                 let offset = r.varint()?;
                 let data = r.prefixed()?;
                 check_end(offset, data)?;
-                Frame::Crypto { offset, data }
+                Ok(Frame::Crypto { offset, data })
             }
-            types::NEW_TOKEN => {
-                let token = r.prefixed()?;
-                // RFC 9000, section 19.7: an empty token MUST be a FRAME_ENCODING_ERROR.
-                check(!token.is_empty())?;
-                Frame::NewToken { token }
-            }
-            types::MAX_DATA => Frame::MaxData(r.varint()?),
-            types::MAX_STREAM_DATA => {
-                Frame::MaxStreamData { id: StreamId(r.varint()?), max: r.varint()? }
-            }
-            types::MAX_STREAMS_BIDI | types::MAX_STREAMS_UNI => Frame::MaxStreams {
-                direction: direction(ty, types::MAX_STREAMS_BIDI),
-                max: stream_count(r)?,
-            },
-            types::DATA_BLOCKED => Frame::DataBlocked(r.varint()?),
-            types::STREAM_DATA_BLOCKED => {
-                Frame::StreamDataBlocked { id: StreamId(r.varint()?), limit: r.varint()? }
-            }
-            types::STREAMS_BLOCKED_BIDI | types::STREAMS_BLOCKED_UNI => Frame::StreamsBlocked {
-                direction: direction(ty, types::STREAMS_BLOCKED_BIDI),
-                limit: stream_count(r)?,
-            },
-            types::NEW_CONNECTION_ID => {
-                let sequence = r.varint()?;
-                let retire_prior_to = r.varint()?;
-                let len = r.u8()?;
-                // RFC 9000, section 19.15: lengths below 1 or above 20, and a Retire Prior To
-                // above the Sequence Number, MUST be FRAME_ENCODING_ERRORs.
-                check(retire_prior_to <= sequence && len != 0)?;
-                let id =
-                    ConnectionId::new(r.bytes(usize::from(len))?).ok_or(FrameErrorKind::Invalid)?;
-                Frame::NewConnectionId { sequence, retire_prior_to, id, reset_token: r.array()? }
-            }
-            types::RETIRE_CONNECTION_ID => Frame::RetireConnectionId { sequence: r.varint()? },
-            types::PATH_CHALLENGE => Frame::PathChallenge(r.array()?),
-            types::PATH_RESPONSE => Frame::PathResponse(r.array()?),
-            types::CONNECTION_CLOSE => Frame::ConnectionClose {
-                error_code: r.varint()?,
-                frame_type: r.varint()?,
-                reason: r.prefixed()?,
-            },
-            types::APPLICATION_CLOSE => {
-                Frame::ApplicationClose { error_code: r.varint()?, reason: r.prefixed()? }
-            }
-            types::HANDSHAKE_DONE => Frame::HandshakeDone,
-            _ => return Err(FrameErrorKind::Unknown),
-        })
+            types::RESET_STREAM
+            | types::STOP_SENDING
+            | types::MAX_DATA..=types::STREAMS_BLOCKED_UNI => parse_stream_control(r, ty),
+            _ => parse_connection_control(r, ty),
+        }
     }
+}
+
+/// The frames that end streams, and those of flow control.
+fn parse_stream_control<'a>(r: &mut Reader<'a>, ty: u64) -> Result<Frame<'a>, FrameErrorKind> {
+    Ok(match ty {
+        types::RESET_STREAM => Frame::ResetStream {
+            id: StreamId(r.varint()?),
+            error_code: r.varint()?,
+            final_size: r.varint()?,
+        },
+        types::STOP_SENDING => {
+            Frame::StopSending { id: StreamId(r.varint()?), error_code: r.varint()? }
+        }
+        types::MAX_DATA => Frame::MaxData(r.varint()?),
+        types::MAX_STREAM_DATA => {
+            Frame::MaxStreamData { id: StreamId(r.varint()?), max: r.varint()? }
+        }
+        types::MAX_STREAMS_BIDI | types::MAX_STREAMS_UNI => Frame::MaxStreams {
+            direction: direction(ty, types::MAX_STREAMS_BIDI),
+            max: stream_count(r)?,
+        },
+        types::DATA_BLOCKED => Frame::DataBlocked(r.varint()?),
+        types::STREAM_DATA_BLOCKED => {
+            Frame::StreamDataBlocked { id: StreamId(r.varint()?), limit: r.varint()? }
+        }
+        types::STREAMS_BLOCKED_BIDI | types::STREAMS_BLOCKED_UNI => Frame::StreamsBlocked {
+            direction: direction(ty, types::STREAMS_BLOCKED_BIDI),
+            limit: stream_count(r)?,
+        },
+        _ => return Err(FrameErrorKind::Unknown),
+    })
+}
+
+/// The frames of tokens, connection IDs, paths, and the beginning and end of the connection.
+fn parse_connection_control<'a>(r: &mut Reader<'a>, ty: u64) -> Result<Frame<'a>, FrameErrorKind> {
+    Ok(match ty {
+        types::NEW_TOKEN => {
+            let token = r.prefixed()?;
+            // RFC 9000, section 19.7: an empty token MUST be a FRAME_ENCODING_ERROR.
+            check(!token.is_empty())?;
+            Frame::NewToken { token }
+        }
+        types::NEW_CONNECTION_ID => {
+            let sequence = r.varint()?;
+            let retire_prior_to = r.varint()?;
+            let len = r.u8()?;
+            // RFC 9000, section 19.15: lengths below 1 or above 20, and a Retire Prior To
+            // above the Sequence Number, MUST be FRAME_ENCODING_ERRORs.
+            check(retire_prior_to <= sequence && len != 0)?;
+            let id =
+                ConnectionId::new(r.bytes(usize::from(len))?).ok_or(FrameErrorKind::Invalid)?;
+            Frame::NewConnectionId { sequence, retire_prior_to, id, reset_token: r.array()? }
+        }
+        types::RETIRE_CONNECTION_ID => Frame::RetireConnectionId { sequence: r.varint()? },
+        types::PATH_CHALLENGE => Frame::PathChallenge(r.array()?),
+        types::PATH_RESPONSE => Frame::PathResponse(r.array()?),
+        types::CONNECTION_CLOSE => Frame::ConnectionClose {
+            error_code: r.varint()?,
+            frame_type: r.varint()?,
+            reason: r.prefixed()?,
+        },
+        types::APPLICATION_CLOSE => {
+            Frame::ApplicationClose { error_code: r.varint()?, reason: r.prefixed()? }
+        }
+        types::HANDSHAKE_DONE => Frame::HandshakeDone,
+        _ => return Err(FrameErrorKind::Unknown),
+    })
 }
 
 impl<'a> Iterator for Frames<'a> {
