@@ -1,8 +1,8 @@
 //! What the application sees of a connection and does with it.
 
-use super::receive::Dropped;
+use super::stats::Stats;
 use super::{CloseReason, Connection, State};
-use crate::crypto::{Cipher, KeyRing};
+use crate::crypto::KeyRing;
 use crate::path::Addresses;
 use crate::rtt::Rtt;
 use crate::streams::{Priority, ReadOutcome, SendProgress, StreamEvent, UnknownStream, WriteError};
@@ -44,71 +44,6 @@ pub struct HandshakeInfo {
     /// The round-trip time that the client suggests (Chromium's parameter 0x3127); an unproven
     /// claim.
     pub rtt_hint: Option<Duration>,
-}
-
-/// What the token of a client's first Initial was (RFC 9000, section 8.1).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum TokenUse {
-    /// There was none.
-    #[default]
-    None,
-    /// From our Retry.
-    Retry,
-    /// From a NEW_TOKEN frame of an earlier connection.
-    NewToken,
-    /// It proved nothing.
-    Invalid,
-}
-
-/// Counters and facts of a connection.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats {
-    /// UDP payload bytes sent and received.
-    pub bytes_sent: u64,
-    /// UDP payload bytes received.
-    pub bytes_received: u64,
-    /// Datagrams sent.
-    pub datagrams_sent: u64,
-    /// Datagrams received.
-    pub datagrams_received: u64,
-    /// Packets sent.
-    pub packets_sent: u64,
-    /// Packets declared lost, datagram-size probes left out.
-    pub packets_lost: u64,
-    /// Packets declared lost that were acknowledged later.
-    pub spurious_losses: u64,
-    /// Congestion events raised.
-    pub congestion_events: u64,
-    /// Of these, events of which every loss turned out to be none.
-    pub congestion_undone: u64,
-    /// Largest congestion window so far, in bytes.
-    pub max_window: u64,
-    /// Most bytes in flight so far.
-    pub max_in_flight: u64,
-    /// Probe time-outs.
-    pub pto_count: u64,
-    /// Key updates by either side.
-    pub key_updates: u32,
-    /// Changes of the peer's address.
-    pub migrations: u32,
-    /// From the first Initial to the confirmation.
-    pub handshake: Duration,
-    /// The session was resumed.
-    pub resumed: bool,
-    /// 0-RTT data was accepted.
-    pub early_data: bool,
-    /// What the token of the client's first Initial was.
-    pub token: TokenUse,
-    /// The cipher suite, once the handshake is confirmed.
-    pub cipher: Option<Cipher>,
-    /// Received packets dropped: without keys, not authentic, duplicates, with bad headers.
-    pub dropped: [u64; 4],
-}
-
-impl Stats {
-    pub(super) fn drop(&mut self, why: Dropped) {
-        self.dropped[why as usize] += 1;
-    }
 }
 
 impl Connection {

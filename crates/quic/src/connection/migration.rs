@@ -1,7 +1,7 @@
 //! The peer's address changes: NAT rebinding and connection migration, with path validation
 //! (RFC 9000, sections 8.2 and 9).
 
-use super::receive::Arrival;
+use super::arrival::Arrival;
 use super::{Connection, Context, Event};
 use crate::observer;
 use crate::path::{Addresses, Challenge, Path};

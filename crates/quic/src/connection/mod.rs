@@ -1,20 +1,24 @@
 //! One connection: its state, what the application does with it, and how the parts work together.
-//! Receiving is in `receive`, acknowledgements and timers in `acks` and `timers`, sending in
+//! Receiving is in `opening` and `receive`, acknowledgements and timers in `acks` and `timers`, sending in
 //! `transmit`, address changes in `migration`.
 
 mod acks;
 mod api;
+mod arrival;
 mod handshake;
 mod losses;
 mod migration;
 mod new_tokens;
+mod opening;
 mod owners;
 mod receive;
 mod spaces;
+mod stats;
 mod timers;
 mod transmit;
 
-pub use api::{Event, HandshakeInfo, Stats, TokenUse};
+pub use api::{Event, HandshakeInfo};
+pub use stats::{Stats, TokenUse};
 pub use transmit::Transmit;
 
 use crate::config::TransportConfig;

@@ -1,18 +1,21 @@
 //! Receiving: from a datagram to frames to the rooms that they concern (RFC 9000, sections 12 and
 //! 13; RFC 9001, section 5).
 
+use super::arrival::{Arrival, EarlyPacket};
 use super::migration::{OffPath, OffPathFrame};
-use super::spaces::{Handshake, SpaceId};
+use super::opening::{Opened, Unopened, open_early, open_long, open_short};
+use super::spaces::SpaceId;
+use super::stats::Dropped;
 use super::{CloseReason, Connection, Context, State, violation};
-use crate::crypto::{OpenError, TAG_LEN};
 use crate::ids::{LOCAL_LEN, RemoteId};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Addresses;
 use crate::wire::{
     ConnectionId, Frame, FrameErrorKind, Frames, Header, PacketType, TransportError,
-    TransportErrorCode as Code, expand_packet_number, parse_header,
+    TransportErrorCode as Code, parse_header,
 };
+use core::time::Duration;
 use units::{Ecn, Timestamp};
 
 /// Bytes kept of a peer's reason phrase.
@@ -20,20 +23,6 @@ const MAX_REASON: usize = 128;
 /// Reserved bits of long and short headers (RFC 9000, sections 17.2 and 17.3.1).
 const RESERVED_LONG: u8 = 0x0c;
 const RESERVED_SHORT: u8 = 0x18;
-const KEY_PHASE: u8 = 0x04;
-
-/// Why a packet was dropped without a consequence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dropped {
-    /// No keys for this type of packet (any more, or yet).
-    NoKeys,
-    /// It did not authenticate.
-    Decrypt,
-    /// Its number was seen before.
-    Duplicate,
-    /// Its header makes no sense here.
-    Header,
-}
 
 /// What a packet did beyond its frames.
 #[derive(Clone, Copy, Default)]
@@ -44,43 +33,9 @@ struct Effects {
     crypto: bool,
 }
 
-/// The circumstances of a packet.
-#[derive(Clone, Copy)]
-pub(super) struct Arrival {
-    pub now: Timestamp,
-    pub addresses: Addresses,
-    pub ecn: Ecn,
-    /// Bytes of the whole datagram.
-    pub datagram: usize,
-    /// Sequence number of our connection ID that the packet was addressed to.
-    pub local_id: u64,
-}
-
-/// Bytes of 1-RTT packets that are kept until the handshake ends: a request or two.
-const MAX_EARLY: usize = 6_000;
-
 /// Packets that only acknowledge, and that the peer does not acknowledge in turn: more than a round
 /// trip's worth of them at the largest receive window.
 const MAX_UNANSWERED: u32 = 8_192;
-
-/// A 1-RTT packet that waits for the end of the handshake.
-pub(crate) struct EarlyPacket {
-    arrival: Arrival,
-    pn_offset: usize,
-    packet: Vec<u8>,
-}
-
-impl Handshake {
-    fn keep(&mut self, arrival: &Arrival, pn_offset: usize, packet: &[u8]) -> Result<(), Dropped> {
-        let kept: usize = self.early_packets.iter().map(|early| early.packet.len()).sum();
-        if kept + packet.len() > MAX_EARLY {
-            return Err(Dropped::NoKeys);
-        }
-        let early = EarlyPacket { arrival: *arrival, pn_offset, packet: packet.to_vec() };
-        self.early_packets.push(early);
-        Ok(())
-    }
-}
 
 impl Connection {
     /// Takes a datagram that the endpoint has found to be ours. `local_id` is the sequence number
@@ -197,17 +152,10 @@ impl Connection {
         let State::Closing { until, .. } = self.state else { return };
         let Ok(Header::Short { pn_offset, .. }) = parse_header(datagram, LOCAL_LEN) else { return };
         let Some(keys) = &mut self.keys else { return };
-        let Ok((first, truncated, len)) = keys.remote_header().unprotect(datagram, pn_offset)
-        else {
-            return;
-        };
-        let expected = self.data.received.largest().map_or(0, |l| l + 1);
-        let number = expand_packet_number(truncated, len, expected);
-        let (header, payload) = datagram.split_at_mut(pn_offset + len);
-        let phase = first & KEY_PHASE != 0;
-        let opened = keys.open(number, phase, header, payload, until, core::time::Duration::ZERO);
+        let opened =
+            open_short(keys, &self.data.received, datagram, pn_offset, until, Duration::ZERO);
         if let Ok(opened) = opened {
-            let closes = Frames::new(&payload[..opened.len]).flatten().any(|frame| {
+            let closes = Frames::new(&datagram[opened.payload]).flatten().any(|frame| {
                 matches!(frame, Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. })
             });
             if closes {
@@ -226,82 +174,23 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<(), Dropped> {
         let now = arrival.now;
-        let size = packet.len();
-        let retain = self.linger();
-        let (space, header_key) = match ty {
-            PacketType::OneRtt => {
-                let keys = self.keys.as_ref().ok_or(Dropped::NoKeys)?;
-                // RFC 9001, section 5.7: a server "MUST NOT process incoming 1-RTT protected
-                // packets before the TLS handshake is complete" and "MAY" keep them.
-                if let Some(handshake) = &mut self.handshake {
-                    return handshake.keep(arrival, pn_offset, packet);
-                }
-                (SpaceId::Data, keys.remote_header())
-            }
-            PacketType::ZeroRtt => {
-                let handshake = self.handshake.as_ref().ok_or(Dropped::NoKeys)?;
-                let keys = handshake.zero_rtt.as_ref().ok_or(Dropped::NoKeys)?;
-                (SpaceId::Data, &keys.header)
-            }
-            PacketType::Initial => {
-                let handshake = self.handshake.as_ref().ok_or(Dropped::NoKeys)?;
-                let early = handshake.initial.as_ref().ok_or(Dropped::NoKeys)?;
-                (SpaceId::Initial, &early.keys.remote.header)
-            }
-            PacketType::Handshake => {
-                let handshake = self.handshake.as_ref().ok_or(Dropped::NoKeys)?;
-                let early = handshake.handshake.as_ref().ok_or(Dropped::NoKeys)?;
-                (SpaceId::Handshake, &early.keys.remote.header)
-            }
-        };
-        let unprotected = header_key.unprotect(packet, pn_offset);
-        let (first, truncated, pn_len) = unprotected.map_err(|_| Dropped::Header)?;
-        let received = self.space(space).map(|s| &s.received).ok_or(Dropped::NoKeys)?;
-        let expected = received.largest().map_or(0, |largest| largest + 1);
-        let number = expand_packet_number(truncated, pn_len, expected);
-        let duplicate = received.is_duplicate(number);
-
-        let (header, payload) = packet.split_at_mut(pn_offset + pn_len);
-        if payload.len() < TAG_LEN {
-            return Err(Dropped::Header);
+        // RFC 9001, section 5.7: a server "MUST NOT process incoming 1-RTT protected packets before the
+        // TLS handshake is complete" and "MAY" keep them.
+        if ty == PacketType::OneRtt
+            && self.keys.is_some()
+            && let Some(handshake) = &mut self.handshake
+        {
+            return handshake.keep(arrival, pn_offset, packet);
         }
-        let mut key_updated = false;
-        let len = match (ty, &mut self.keys, &self.handshake) {
-            (PacketType::OneRtt, Some(keys), _) => {
-                let phase = first & KEY_PHASE != 0;
-                match keys.open(number, phase, header, payload, now, retain) {
-                    Ok(opened) => {
-                        key_updated = opened.key_updated;
-                        opened.len
-                    }
-                    Err(OpenError::Decrypt) => return Err(Dropped::Decrypt),
-                    Err(OpenError::KeyUpdateError) => {
-                        let reason = "key update out of turn";
-                        self.fail(now, TransportError::new(Code::KEY_UPDATE_ERROR, 0, reason));
-                        return Ok(());
-                    }
-                    Err(OpenError::IntegrityLimit) => {
-                        // RFC 9001, section 6.6: "MUST immediately close the connection".
-                        let reason = "too many packets failed to authenticate";
-                        self.fail(now, TransportError::new(Code::AEAD_LIMIT_REACHED, 0, reason));
-                        return Ok(());
-                    }
+        let Opened { first, number, payload, key_updated } =
+            match self.open_packet(now, ty, packet, pn_offset) {
+                Ok(opened) => opened,
+                Err(Unopened::Dropped(reason)) => return Err(reason),
+                Err(Unopened::Fatal(error)) => {
+                    self.fail(now, error);
+                    return Ok(());
                 }
-            }
-            (_, _, Some(handshake)) => {
-                let key = match ty {
-                    PacketType::Initial => handshake.initial.as_ref().map(|e| &e.keys.remote),
-                    PacketType::Handshake => handshake.handshake.as_ref().map(|e| &e.keys.remote),
-                    _ => handshake.zero_rtt.as_ref(),
-                };
-                let key = &key.ok_or(Dropped::NoKeys)?.packet;
-                key.open(number, header, payload).map_err(|_| Dropped::Decrypt)?
-            }
-            _ => return Err(Dropped::NoKeys),
-        };
-        if duplicate {
-            return Err(Dropped::Duplicate);
-        }
+            };
         // RFC 9000, section 17.2: nonzero reserved bits, seen after both protections are removed,
         // are a PROTOCOL_VIOLATION.
         let reserved = if ty == PacketType::OneRtt { RESERVED_SHORT } else { RESERVED_LONG };
@@ -313,7 +202,7 @@ impl Connection {
             self.stats.key_updates += 1;
             self.observe(now, &observer::Event::KeyUpdated);
         }
-        let payload = &payload[..len];
+        let (space, size, payload) = (SpaceId::of(ty), packet.len(), &packet[payload]);
         self.observe(now, &observer::Event::PacketReceived { ty, number, size, payload });
         self.idle_reference = now;
         self.eliciting_since_received = false;
@@ -325,6 +214,36 @@ impl Connection {
             Err(error) => self.fail(now, error),
         }
         Ok(())
+    }
+
+    /// Removes a packet's protection with the keys of its type.
+    #[inline]
+    fn open_packet(
+        &mut self,
+        now: Timestamp,
+        ty: PacketType,
+        packet: &mut [u8],
+        pn_offset: usize,
+    ) -> Result<Opened, Unopened> {
+        let (retain, handshake) = (self.linger(), self.handshake.as_ref());
+        let received = &self.data.received;
+        let opened = match ty {
+            PacketType::OneRtt => {
+                let keys = self.keys.as_mut().ok_or(Dropped::NoKeys)?;
+                return open_short(keys, received, packet, pn_offset, now, retain);
+            }
+            PacketType::ZeroRtt => {
+                let keys = handshake.and_then(|handshake| handshake.zero_rtt.as_ref());
+                open_long(keys, received, packet, pn_offset)
+            }
+            PacketType::Initial => {
+                open_early(handshake.and_then(|h| h.initial.as_ref()), packet, pn_offset)
+            }
+            PacketType::Handshake => {
+                open_early(handshake.and_then(|h| h.handshake.as_ref()), packet, pn_offset)
+            }
+        };
+        Ok(opened?)
     }
 
     fn on_frames(
@@ -453,7 +372,7 @@ impl Connection {
         // RFC 9000, section 13.2.1: Initial and Handshake packets are acknowledged immediately.
         let (every, delay) = match space {
             SpaceId::Data => (self.config.ack_every, self.config.max_ack_delay),
-            _ => (1, core::time::Duration::ZERO),
+            _ => (1, Duration::ZERO),
         };
         let newest = self
             .space(space)

@@ -1,13 +1,17 @@
 //! Packet-number spaces (RFC 9000, section 12.3) and what exists only until the handshake is
 //! confirmed.
 
-use super::receive::EarlyPacket;
+use super::arrival::{Arrival, EarlyPacket};
+use super::stats::Dropped;
 use crate::crypto::{DirectionKeys, Keys, Tls};
 use crate::crypto_stream::{CryptoReceive, CryptoSend};
 use crate::ledger::Ledger;
 use crate::received::Received;
 use crate::wire::{ConnectionId, LongType, PacketType};
 use units::Timestamp;
+
+/// Bytes of 1-RTT packets that are kept until the handshake ends: a request or two.
+const MAX_EARLY: usize = 6_000;
 
 /// Which packet-number space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +23,16 @@ pub(crate) enum SpaceId {
 
 impl SpaceId {
     pub(crate) const ALL: [Self; 3] = [Self::Initial, Self::Handshake, Self::Data];
+
+    /// The space of a packet's number.
+    #[inline]
+    pub(crate) fn of(ty: PacketType) -> Self {
+        match ty {
+            PacketType::Initial => Self::Initial,
+            PacketType::Handshake => Self::Handshake,
+            PacketType::ZeroRtt | PacketType::OneRtt => Self::Data,
+        }
+    }
 
     pub(crate) fn packet_type(self) -> PacketType {
         match self {
@@ -66,4 +80,22 @@ pub(crate) struct Handshake {
     pub has_parameters: bool,
     /// 1-RTT packets that overtook the client's last handshake message.
     pub early_packets: Vec<EarlyPacket>,
+}
+
+impl Handshake {
+    /// Keeps a 1-RTT packet until the handshake is complete.
+    pub(super) fn keep(
+        &mut self,
+        arrival: &Arrival,
+        pn_offset: usize,
+        packet: &[u8],
+    ) -> Result<(), Dropped> {
+        let kept: usize = self.early_packets.iter().map(|early| early.packet.len()).sum();
+        if kept + packet.len() > MAX_EARLY {
+            return Err(Dropped::NoKeys);
+        }
+        let early = EarlyPacket { arrival: *arrival, pn_offset, packet: packet.to_vec() };
+        self.early_packets.push(early);
+        Ok(())
+    }
 }

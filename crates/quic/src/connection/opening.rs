@@ -1,0 +1,109 @@
+//! Removes the protection of received packets (RFC 9001, section 5).
+
+use super::spaces::EarlySpace;
+use super::stats::Dropped;
+use crate::crypto::{DirectionKeys, HeaderKey, OneRtt, OpenError};
+use crate::received::Received;
+use crate::wire::{TransportError, TransportErrorCode as Code, expand_packet_number};
+use core::ops::Range;
+use core::time::Duration;
+use units::Timestamp;
+
+/// The Key Phase bit of short headers (RFC 9000, section 17.3.1).
+const KEY_PHASE: u8 = 0x04;
+
+/// A packet that authenticated.
+pub(super) struct Opened {
+    /// First byte of the header, without protection.
+    pub(super) first: u8,
+    pub(super) number: u64,
+    /// Where in the packet its frames are.
+    pub(super) payload: Range<usize>,
+    /// It was the peer's first of a new key phase.
+    pub(super) key_updated: bool,
+}
+
+/// Why a packet did not open.
+pub(super) enum Unopened {
+    Dropped(Dropped),
+    /// The connection is to be closed.
+    Fatal(TransportError),
+}
+
+impl From<Dropped> for Unopened {
+    fn from(reason: Dropped) -> Self {
+        Self::Dropped(reason)
+    }
+}
+
+/// Opens a 1-RTT packet; previous keys are kept for `retain`.
+#[inline]
+pub(super) fn open_short(
+    keys: &mut OneRtt,
+    received: &Received,
+    packet: &mut [u8],
+    pn_offset: usize,
+    now: Timestamp,
+    retain: Duration,
+) -> Result<Opened, Unopened> {
+    let (first, number, at) = unprotect(keys.remote_header(), received, packet, pn_offset)?;
+    let (header, payload) = packet.split_at_mut(at);
+    let opened = keys.open(number, first & KEY_PHASE != 0, header, payload, now, retain);
+    let opened = opened.map_err(|error| {
+        let (code, reason) = match error {
+            OpenError::Decrypt => return Dropped::Decrypt.into(),
+            OpenError::KeyUpdateError => (Code::KEY_UPDATE_ERROR, "key update out of turn"),
+            // RFC 9001, section 6.6: "MUST immediately close the connection".
+            OpenError::IntegrityLimit => {
+                (Code::AEAD_LIMIT_REACHED, "too many packets failed to authenticate")
+            }
+        };
+        Unopened::Fatal(TransportError::new(code, 0, reason))
+    })?;
+    if received.is_duplicate(number) {
+        return Err(Dropped::Duplicate.into());
+    }
+    let payload = at..at + opened.len;
+    Ok(Opened { first, number, payload, key_updated: opened.key_updated })
+}
+
+/// Opens a packet of the Initial or Handshake space.
+pub(super) fn open_early(
+    early: Option<&EarlySpace>,
+    packet: &mut [u8],
+    pn_offset: usize,
+) -> Result<Opened, Dropped> {
+    let early = early.ok_or(Dropped::NoKeys)?;
+    open_long(Some(&early.keys.remote), &early.space.received, packet, pn_offset)
+}
+
+/// Opens a packet with a long header.
+pub(super) fn open_long(
+    keys: Option<&DirectionKeys>,
+    received: &Received,
+    packet: &mut [u8],
+    pn_offset: usize,
+) -> Result<Opened, Dropped> {
+    let keys = keys.ok_or(Dropped::NoKeys)?;
+    let (first, number, at) = unprotect(&keys.header, received, packet, pn_offset)?;
+    let (header, payload) = packet.split_at_mut(at);
+    let len = keys.packet.open(number, header, payload).map_err(|_| Dropped::Decrypt)?;
+    if received.is_duplicate(number) {
+        return Err(Dropped::Duplicate);
+    }
+    Ok(Opened { first, number, payload: at..at + len, key_updated: false })
+}
+
+/// Removes header protection. Returns the first byte, the packet number, and the end of the header.
+#[inline]
+fn unprotect(
+    key: &HeaderKey,
+    received: &Received,
+    packet: &mut [u8],
+    pn_offset: usize,
+) -> Result<(u8, u64, usize), Dropped> {
+    let unprotected = key.unprotect(packet, pn_offset);
+    let (first, truncated, pn_len) = unprotected.map_err(|_| Dropped::Header)?;
+    let expected = received.largest().map_or(0, |largest| largest + 1);
+    Ok((first, expand_packet_number(truncated, pn_len, expected), pn_offset + pn_len))
+}
