@@ -1,50 +1,17 @@
 //! What the application sees of a connection and does with it.
 
+use super::event::{CloseReason, Event, HandshakeInfo};
 use super::stats::Stats;
-use super::{CloseReason, Connection, State};
+use super::{Connection, State};
 use crate::crypto::KeyRing;
 use crate::path::Addresses;
 use crate::rtt::Rtt;
-use crate::streams::{Priority, ReadOutcome, SendProgress, StreamEvent, UnknownStream, WriteError};
+use crate::streams::{Priority, ReadOutcome, SendProgress, UnknownStream, WriteError};
 use bytes::Bytes;
 use congestion::{Cap, Start};
-use core::time::Duration;
 use rand_chacha::ChaCha12Rng;
 use recovery::{Guard, Scheme, Statistics};
-use std::net::SocketAddr;
 use units::{Direction, Mark, Rate, StreamId, Timestamp};
-
-/// What happened on a connection.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Event {
-    /// 1-RTT packets can be sent: the protocol is agreed, and early requests may be answered. The
-    /// peer's identity and liveness are not proven yet.
-    Ready,
-    /// The handshake is confirmed.
-    Connected,
-    /// Something happened on a stream.
-    Stream(StreamEvent),
-    /// The peer's new address was validated.
-    Migrated(SocketAddr),
-    /// The connection is over; nothing follows.
-    Closed(CloseReason),
-}
-
-/// What the handshake told, until the application takes it.
-#[derive(Clone, Debug, Default)]
-pub struct HandshakeInfo {
-    /// The protocol agreed on.
-    pub alpn: Vec<u8>,
-    /// The name that the client asked for.
-    pub server_name: Option<String>,
-    /// Our own bytes of the session ticket that the client resumed with.
-    pub returned_ticket: Option<Vec<u8>>,
-    /// Our own bytes of the NEW_TOKEN token that the client brought.
-    pub returned_token: Option<Vec<u8>>,
-    /// The round-trip time that the client suggests (Chromium's parameter 0x3127); an unproven
-    /// claim.
-    pub rtt_hint: Option<Duration>,
-}
 
 impl Connection {
     /// The next event.

@@ -1,7 +1,7 @@
 //! The TLS handshake's way through the packet-number spaces (RFC 9001, section 4), and what its
 //! completion changes.
 
-use super::api::Event;
+use super::event::Event;
 use super::spaces::{EarlySpace, Handshake, SpaceId};
 use super::{Connection, Peer};
 use crate::crypto::{KeyChange, Level, Tls, TlsConfig, initial_keys};

@@ -2,39 +2,14 @@
 //! (RFC 9000, sections 8.2 and 9).
 
 use super::arrival::Arrival;
-use super::{Connection, Context, Event};
+use super::event::Event;
+use super::off_path::{NO_PATH, OffPath, OffPathFrame, Previous};
+use super::{Connection, Context};
 use crate::observer;
 use crate::path::{Addresses, Challenge, Path};
 use core::time::Duration;
 use rand_chacha::rand_core::Rng;
 use units::Timestamp;
-
-/// A frame owed on a path that need not be the present one.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OffPath {
-    pub addresses: Addresses,
-    pub frame: OffPathFrame,
-    /// UDP payload bytes that may be sent there for it.
-    pub limit: u64,
-}
-
-/// Which frame.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum OffPathFrame {
-    Challenge([u8; 8]),
-    Response([u8; 8]),
-}
-
-/// Where to go back to when the new address does not answer.
-#[derive(Debug)]
-pub(super) struct Previous {
-    addresses: Addresses,
-    /// The whole path, unless the new one has taken its estimates over.
-    path: Option<Box<Path>>,
-}
-
-/// Generations wrap before this value, which marks packets of no path in particular.
-pub(super) const NO_PATH: u8 = u8::MAX;
 
 impl Connection {
     /// A 1-RTT packet was processed; `newest` if it has the largest number so far and carries

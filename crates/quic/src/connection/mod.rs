@@ -1,14 +1,16 @@
-//! One connection: its state, what the application does with it, and how the parts work together.
-//! Receiving is in `opening` and `receive`, acknowledgements and timers in `acks` and `timers`, sending in
-//! `transmit`, address changes in `migration`.
+//! One connection: its state, what the application does with it (`api`), and how the parts work
+//! together. Receiving is in `opening` and `receive`, acknowledgements and timers in `acks` and
+//! `timers`, sending in `transmit`, address changes in `migration`.
 
 mod acks;
 mod api;
 mod arrival;
+mod event;
 mod handshake;
 mod losses;
 mod migration;
 mod new_tokens;
+mod off_path;
 mod opening;
 mod owners;
 mod receive;
@@ -17,7 +19,7 @@ mod stats;
 mod timers;
 mod transmit;
 
-pub use api::{Event, HandshakeInfo};
+pub use event::{CloseReason, Event, HandshakeInfo};
 pub use stats::{Stats, TokenUse};
 pub use transmit::Transmit;
 
@@ -31,8 +33,8 @@ use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use congestion::Cap;
 use core::time::Duration;
-use migration::{OffPath, Previous};
 use new_tokens::NewTokens;
+use off_path::{OffPath, Previous};
 use rand_chacha::ChaCha12Rng;
 use recovery::Recovery;
 use spaces::{Handshake, Space, SpaceId};
@@ -68,40 +70,6 @@ enum State {
     },
     /// Nothing is left.
     Drained,
-}
-
-/// Why and by whom a connection was closed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CloseReason {
-    /// We found an error.
-    Transport(TransportError),
-    /// The application on our side closed it.
-    Application {
-        /// Application error code.
-        code: u64,
-        /// Why.
-        reason: &'static str,
-    },
-    /// The peer closed it with a transport error.
-    PeerTransport {
-        /// RFC 9000, section 20.1.
-        code: u64,
-        /// What the peer said, at most 128 bytes of it.
-        reason: String,
-    },
-    /// The peer's application closed it.
-    PeerApplication {
-        /// Application error code.
-        code: u64,
-        /// What the peer said, at most 128 bytes of it.
-        reason: String,
-    },
-    /// Nothing was received for the idle time-out.
-    IdleTimeout,
-    /// The handshake took too long.
-    HandshakeTimeout,
-    /// The peer has lost the connection's state.
-    StatelessReset,
 }
 
 /// What we need to know of the peer's transport parameters.
@@ -347,22 +315,6 @@ impl Connection {
     /// Whether the application may use the connection.
     fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
-    }
-}
-
-impl CloseReason {
-    /// Error code and text, for logs.
-    pub fn code_and_text(&self) -> (u64, &str) {
-        match self {
-            Self::Transport(error) => (error.code.0, error.reason),
-            Self::Application { code, reason } => (*code, reason),
-            Self::PeerTransport { code, reason } | Self::PeerApplication { code, reason } => {
-                (*code, reason)
-            }
-            Self::IdleTimeout => (0, "idle time-out"),
-            Self::HandshakeTimeout => (0, "the handshake took too long"),
-            Self::StatelessReset => (0, "stateless reset"),
-        }
     }
 }
 

@@ -2,11 +2,12 @@
 //! 13; RFC 9001, section 5).
 
 use super::arrival::{Arrival, EarlyPacket};
-use super::migration::{OffPath, OffPathFrame};
+use super::event::CloseReason;
+use super::off_path::{OffPath, OffPathFrame};
 use super::opening::{Opened, Unopened, open_early, open_long, open_short};
 use super::spaces::SpaceId;
 use super::stats::Dropped;
-use super::{CloseReason, Connection, Context, State, violation};
+use super::{Connection, Context, State, violation};
 use crate::ids::{LOCAL_LEN, RemoteId};
 use crate::mtud::BASE;
 use crate::observer;

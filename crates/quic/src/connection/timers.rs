@@ -1,8 +1,9 @@
 //! Timers (RFC 9002, section 6.2 and appendix A.8; RFC 9000, section 10): one deadline per
 //! connection, found by asking who waits for what.
 
+use super::event::CloseReason;
 use super::spaces::SpaceId;
-use super::{CloseReason, Connection, State};
+use super::{Connection, State};
 use crate::detection::ProbeRule;
 use crate::mtud::BASE;
 use core::time::Duration;

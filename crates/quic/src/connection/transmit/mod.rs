@@ -6,7 +6,7 @@
 mod early;
 mod packet;
 
-use super::migration::{NO_PATH, OffPath, OffPathFrame};
+use super::off_path::{NO_PATH, OffPath, OffPathFrame};
 use super::{Connection, Context, State};
 use crate::connection::timers::PROBES;
 use crate::ledger::PacketKind;
