@@ -4,14 +4,14 @@
 use bytes::Bytes;
 use units::{Direction, Mark, Side, StreamId};
 
-use super::control::{of_connection, of_stream};
-use super::recv::End;
+use super::flags::{event, of_connection, of_stream};
+use super::interface::{
+    Priority, SendProgress, StreamEvent, StreamStats, UnknownStream, WriteError,
+};
+use super::recv::{End, ReadOutcome};
 use super::send::SendStream;
 use super::table::Stream;
-use super::{
-    Priority, ReadOutcome, SendProgress, StreamEvent, StreamStats, Streams, UnknownStream,
-    WriteError, event, lane,
-};
+use super::{Streams, lane};
 
 impl Streams {
     /// Opens a stream. `None` when the peer's limit of streams is reached: STREAMS_BLOCKED becomes

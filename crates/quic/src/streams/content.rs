@@ -3,8 +3,9 @@
 use recovery::Content;
 use units::Mark;
 
+use super::Streams;
+use super::range::StreamRange;
 use super::send::SendStream;
-use super::{StreamRange, Streams};
 
 impl Streams {
     fn sender(&self, range: &StreamRange) -> Option<&SendStream> {

@@ -9,6 +9,7 @@ use crate::wire::{
     put_reset_stream, put_stop_sending, put_stream_data_blocked, put_streams_blocked,
 };
 
+use super::flags::{of_connection, of_stream};
 use super::recv::End;
 use super::table::Stream;
 use super::{Streams, lane};
@@ -32,22 +33,6 @@ pub enum ControlFrame {
     StreamDataBlocked(StreamId),
     /// STREAMS_BLOCKED.
     StreamsBlocked(Direction),
-}
-
-/// Frames of a stream that are due, as bits of [`Stream::control`].
-pub(super) mod of_stream {
-    pub(in super::super) const RESET_STREAM: u8 = 1 << 0;
-    pub(in super::super) const STOP_SENDING: u8 = 1 << 1;
-    pub(in super::super) const MAX_STREAM_DATA: u8 = 1 << 2;
-    pub(in super::super) const STREAM_DATA_BLOCKED: u8 = 1 << 3;
-}
-
-/// Frames of the connection that are due, as bits of [`Streams::due`]; arrays by direction.
-pub(super) mod of_connection {
-    pub(in super::super) const MAX_DATA: u8 = 1 << 0;
-    pub(in super::super) const MAX_STREAMS: [u8; 2] = [1 << 1, 1 << 2];
-    pub(in super::super) const DATA_BLOCKED: u8 = 1 << 3;
-    pub(in super::super) const STREAMS_BLOCKED: [u8; 2] = [1 << 4, 1 << 5];
 }
 
 impl Streams {

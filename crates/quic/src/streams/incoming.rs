@@ -7,9 +7,9 @@ use units::{Direction, Side, StreamId, Timestamp};
 
 use crate::wire::{MAX_STREAMS_LIMIT, TransportError, TransportErrorCode, types};
 
-use super::control::{of_connection, of_stream};
+use super::flags::{event, of_connection, of_stream};
 use super::recv::{End, Violation};
-use super::{Streams, event, lane};
+use super::{Streams, lane};
 
 impl Streams {
     /// The stream that a frame is about, opened if need be; `None` if it is over. `sends` says

@@ -5,9 +5,10 @@ use units::StreamId;
 
 use crate::wire::stream_header_len;
 
-use super::control::{of_connection, of_stream};
+use super::Streams;
+use super::flags::{event, of_connection, of_stream};
+use super::range::StreamRange;
 use super::send::Sendable;
-use super::{StreamRange, Streams, event};
 
 /// How many bytes of data fit, behind a STREAM header with a Length field, into `room` bytes.
 fn data_room(id: StreamId, offset: u64, room: usize) -> Option<u64> {

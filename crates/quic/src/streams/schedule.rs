@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use units::StreamId;
 
-use super::Priority;
+use super::interface::Priority;
 
 /// The sendable streams of one urgency.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use units::Mark;
 
-use super::SendProgress;
+use super::interface::SendProgress;
 use crate::ranges::RangeSet;
 
 /// A chunk as the application wrote it, or a part of one, and its place in the stream.

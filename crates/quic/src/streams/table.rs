@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use units::StreamId;
 
-use super::Priority;
+use super::interface::Priority;
 use super::recv::RecvStream;
 use super::send::{SendStream, Sendable};
 
@@ -21,10 +21,10 @@ pub(super) struct Stream {
     pub(super) recv: Option<RecvStream>,
     /// How the stream stands in the schedule, if it does.
     pub(super) scheduled: Option<Sendable>,
-    /// Events that wait for the application (bits of `event`). The stream is in the queue of events
+    /// Events that wait for the application (bits of `flags::event`). The stream is in the queue of events
     /// exactly while this is not zero.
     pub(super) events: u8,
-    /// Control frames that are due (bits of `control`). The stream is in the queue of control
+    /// Control frames that are due (bits of `flags::of_stream`). The stream is in the queue of control
     /// frames exactly while this is not zero.
     pub(super) control: u8,
 }
