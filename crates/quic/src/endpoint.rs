@@ -9,12 +9,11 @@ mod per_second;
 use crate::config::EndpointConfig;
 use crate::connection::{Connection, Context, Event, Transmit};
 use crate::crypto::{AddressToken, SingleUseLog};
+use crate::drops::{Counts, DropReason};
 use crate::ids::LOCAL_LEN;
 use crate::mtud::BASE;
 use crate::path::Addresses;
-use crate::wire::{
-    ConnectionId, Header, HeaderError, LongType, VERSION_1, parse_header, version_negotiation,
-};
+use crate::wire::{ConnectionId, Header, LongType, VERSION_1, parse_header, version_negotiation};
 use first_ids::FirstIds;
 use per_second::PerSecond;
 use rand_chacha::ChaCha12Rng;
@@ -51,25 +50,6 @@ pub enum Outcome {
     Dropped(DropReason),
 }
 
-/// Why a datagram was dropped.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum DropReason {
-    /// Its header could not be read.
-    Header(HeaderError),
-    /// It names no connection, and is no first Initial.
-    UnknownConnection,
-    /// A first Initial in less than 1,200 bytes (RFC 9000, section 14.1).
-    SmallInitial,
-    /// A first Initial whose destination ID has less than 8 bytes (RFC 9000, section 7.2).
-    ShortConnectionId,
-    /// A first Initial that did not authenticate.
-    Decrypt,
-    /// No place for another connection.
-    Full,
-    /// The limit on answers without state was reached.
-    RateLimited,
-}
-
 /// Counters of an endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EndpointStats {
@@ -85,8 +65,8 @@ pub struct EndpointStats {
     pub resets: u64,
     /// First Initials with a token that proved nothing.
     pub invalid_tokens: u64,
-    /// Datagrams dropped: headers, unknown, small, short IDs, not authentic, full, rate-limited.
-    pub dropped: [u64; 7],
+    /// Datagrams dropped.
+    pub dropped: Counts<DropReason, { DropReason::ALL.len() }>,
 }
 
 impl EndpointStats {
@@ -107,7 +87,7 @@ impl EndpointStats {
         *version_negotiations += other.version_negotiations;
         *resets += other.resets;
         *invalid_tokens += other.invalid_tokens;
-        dropped.iter_mut().zip(other.dropped).for_each(|(sum, more)| *sum += more);
+        dropped.add(&other.dropped);
     }
 }
 
@@ -190,16 +170,7 @@ impl Endpoint {
     ) -> Outcome {
         let outcome = self.route(now, addresses, ecn, datagram, reply);
         if let Outcome::Dropped(reason) = outcome {
-            let place = match reason {
-                DropReason::Header(_) => 0,
-                DropReason::UnknownConnection => 1,
-                DropReason::SmallInitial => 2,
-                DropReason::ShortConnectionId => 3,
-                DropReason::Decrypt => 4,
-                DropReason::Full => 5,
-                DropReason::RateLimited => 6,
-            };
-            self.stats.dropped[place] += 1;
+            self.stats.dropped.count(reason);
         }
         outcome
     }
@@ -214,7 +185,7 @@ impl Endpoint {
     ) -> Outcome {
         let header = match parse_header(datagram, LOCAL_LEN) {
             Ok(header) => header,
-            Err(error) => return Outcome::Dropped(DropReason::Header(error)),
+            Err(_) => return Outcome::Dropped(DropReason::Header),
         };
         let (dcid, long) = match header {
             Header::Short { dcid, .. } => (dcid, None),

@@ -13,6 +13,7 @@ mod connection;
 pub mod crypto;
 mod crypto_stream;
 pub mod detection;
+mod drops;
 mod ecn;
 mod endpoint;
 mod ids;
@@ -33,6 +34,7 @@ pub use config::{
     TransportConfig, controller,
 };
 pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};
-pub use endpoint::{DropReason, Endpoint, EndpointStats, Handle, Outcome};
+pub use drops::{Counts, DropReason, PacketDropReason};
+pub use endpoint::{Endpoint, EndpointStats, Handle, Outcome};
 pub use path::Addresses;
 pub use rtt::Rtt;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
 use std::sync::Arc;
 
+use ::quic::DropReason;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode as encode_text;
@@ -224,21 +225,15 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
     for (name, help, value) in singles {
         encode_counter(encoder, name, help, value as f64)?;
     }
-    let [header, unknown, small, short_id, forged, full, rate_limited] = quic.dropped;
-    let reasons = [
-        ("header", header),
-        ("unknown_connection", unknown),
-        ("small_initial", small),
-        ("short_id", short_id),
-        ("not_authentic", forged),
-        ("full", full),
-        ("rate_limited", rate_limited),
+    let by_endpoint = DropReason::ALL.map(|reason| (reason.name(), quic.dropped[reason]));
+    let by_loop = [
         ("port_0", counters.from_port_0),
         ("reflector", counters.from_reflectors),
         ("forward_queue", counters.forwards_dropped),
         ("handshake_queue", counters.handshakes_dropped),
     ];
     let help = "Datagrams dropped before they reached a connection";
+    let reasons = by_endpoint.into_iter().chain(by_loop);
     encode_family(encoder, "quic_dropped_datagrams", help, "reason", reasons)
 }
 

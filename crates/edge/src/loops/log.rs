@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::quic::crypto::Cipher;
-use ::quic::{CloseReason, Connection, EndpointStats, TokenUse};
+use ::quic::{CloseReason, Connection, DropReason, EndpointStats, TokenUse};
 use serde_json::json;
 
 use crate::Error;
@@ -103,7 +103,7 @@ impl ConnectionLog {
 
     /// Notes a loop's counters at its end.
     pub(super) fn ended(&self, core: u8, stats: &EndpointStats) {
-        let [header, unknown, small, short_id, forged, full, rate_limited] = stats.dropped;
+        let dropped = |reason: DropReason| stats.dropped[reason];
         self.write(&json!({
             "event": "endpoint_stats",
             "core": core,
@@ -114,13 +114,13 @@ impl ConnectionLog {
             "resets": stats.resets,
             "invalid_tokens": stats.invalid_tokens,
             "dropped": {
-                "header": header,
-                "unknown_connection": unknown,
-                "small_initial": small,
-                "short_connection_id": short_id,
-                "not_authentic": forged,
-                "full": full,
-                "rate_limited": rate_limited,
+                "header": dropped(DropReason::Header),
+                "unknown_connection": dropped(DropReason::UnknownConnection),
+                "small_initial": dropped(DropReason::SmallInitial),
+                "short_connection_id": dropped(DropReason::ShortConnectionId),
+                "not_authentic": dropped(DropReason::Decrypt),
+                "full": dropped(DropReason::Full),
+                "rate_limited": dropped(DropReason::RateLimited),
             },
         }));
     }

@@ -1,8 +1,8 @@
 //! Removes the protection of received packets (RFC 9001, section 5).
 
 use super::spaces::EarlySpace;
-use super::stats::Dropped;
 use crate::crypto::{DirectionKeys, HeaderKey, OneRtt, OpenError};
+use crate::drops::PacketDropReason;
 use crate::received::Received;
 use crate::wire::{TransportError, TransportErrorCode as Code, expand_packet_number};
 use core::ops::Range;
@@ -25,13 +25,13 @@ pub(super) struct Opened {
 
 /// Why a packet did not open.
 pub(super) enum Unopened {
-    Dropped(Dropped),
+    Dropped(PacketDropReason),
     /// The connection is to be closed.
     Fatal(TransportError),
 }
 
-impl From<Dropped> for Unopened {
-    fn from(reason: Dropped) -> Self {
+impl From<PacketDropReason> for Unopened {
+    fn from(reason: PacketDropReason) -> Self {
         Self::Dropped(reason)
     }
 }
@@ -51,7 +51,7 @@ pub(super) fn open_short(
     let opened = keys.open(number, first & KEY_PHASE != 0, header, payload, now, retain);
     let opened = opened.map_err(|error| {
         let (code, reason) = match error {
-            OpenError::Decrypt => return Dropped::Decrypt.into(),
+            OpenError::Decrypt => return PacketDropReason::Decrypt.into(),
             OpenError::KeyUpdateError => (Code::KEY_UPDATE_ERROR, "key update out of turn"),
             // RFC 9001, section 6.6: "MUST immediately close the connection".
             OpenError::IntegrityLimit => {
@@ -61,7 +61,7 @@ pub(super) fn open_short(
         Unopened::Fatal(TransportError::new(code, 0, reason))
     })?;
     if received.is_duplicate(number) {
-        return Err(Dropped::Duplicate.into());
+        return Err(PacketDropReason::Duplicate.into());
     }
     let payload = at..at + opened.len;
     Ok(Opened { first, number, payload, key_updated: opened.key_updated })
@@ -72,8 +72,8 @@ pub(super) fn open_early(
     early: Option<&EarlySpace>,
     packet: &mut [u8],
     pn_offset: usize,
-) -> Result<Opened, Dropped> {
-    let early = early.ok_or(Dropped::NoKeys)?;
+) -> Result<Opened, PacketDropReason> {
+    let early = early.ok_or(PacketDropReason::NoKeys)?;
     open_long(Some(&early.keys.remote), &early.space.received, packet, pn_offset)
 }
 
@@ -83,13 +83,13 @@ pub(super) fn open_long(
     received: &Received,
     packet: &mut [u8],
     pn_offset: usize,
-) -> Result<Opened, Dropped> {
-    let keys = keys.ok_or(Dropped::NoKeys)?;
+) -> Result<Opened, PacketDropReason> {
+    let keys = keys.ok_or(PacketDropReason::NoKeys)?;
     let (first, number, at) = unprotect(&keys.header, received, packet, pn_offset)?;
     let (header, payload) = packet.split_at_mut(at);
-    let len = keys.packet.open(number, header, payload).map_err(|_| Dropped::Decrypt)?;
+    let len = keys.packet.open(number, header, payload).map_err(|_| PacketDropReason::Decrypt)?;
     if received.is_duplicate(number) {
-        return Err(Dropped::Duplicate);
+        return Err(PacketDropReason::Duplicate);
     }
     Ok(Opened { first, number, payload: at..at + len, key_updated: false })
 }
@@ -101,9 +101,9 @@ fn unprotect(
     received: &Received,
     packet: &mut [u8],
     pn_offset: usize,
-) -> Result<(u8, u64, usize), Dropped> {
+) -> Result<(u8, u64, usize), PacketDropReason> {
     let unprotected = key.unprotect(packet, pn_offset);
-    let (first, truncated, pn_len) = unprotected.map_err(|_| Dropped::Header)?;
+    let (first, truncated, pn_len) = unprotected.map_err(|_| PacketDropReason::Header)?;
     let expected = received.largest().map_or(0, |largest| largest + 1);
     Ok((first, expand_packet_number(truncated, pn_len, expected), pn_offset + pn_len))
 }

@@ -6,8 +6,8 @@ use super::event::CloseReason;
 use super::off_path::{OffPath, OffPathFrame};
 use super::opening::{Opened, Unopened, open_early, open_long, open_short};
 use super::spaces::SpaceId;
-use super::stats::Dropped;
 use super::{Connection, Context, State, violation};
+use crate::drops::PacketDropReason;
 use crate::ids::{LOCAL_LEN, RemoteId};
 use crate::mtud::BASE;
 use crate::observer;
@@ -84,7 +84,7 @@ impl Connection {
                     && let Err(dropped) =
                         self.on_packet(&arrival, PacketType::OneRtt, &mut packet, pn_offset, ctx)
                 {
-                    self.stats.drop(dropped);
+                    self.stats.dropped.count(dropped);
                 }
             }
         }
@@ -104,25 +104,25 @@ impl Connection {
                     (PacketType::OneRtt, dcid, None, pn_offset, rest.len())
                 }
                 Ok(Header::UnknownVersion { .. }) | Err(_) => {
-                    self.stats.drop(Dropped::Header);
+                    self.stats.dropped.count(PacketDropReason::Header);
                     return;
                 }
             };
             // RFC 9000, section 12.2: packets with another destination ID "MUST be ignored".
             if *first_dcid.get_or_insert(dcid) != dcid {
-                self.stats.drop(Dropped::Header);
+                self.stats.dropped.count(PacketDropReason::Header);
                 return;
             }
             if ty == PacketType::Initial && !self.takes_initial(arrival, scid) {
-                self.stats.drop(Dropped::Header);
+                self.stats.dropped.count(PacketDropReason::Header);
                 at += end;
                 continue;
             }
             let packet = &mut rest[..end];
             if let Err(dropped) = self.on_packet(arrival, ty, packet, pn_offset, ctx) {
-                self.stats.drop(dropped);
+                self.stats.dropped.count(dropped);
                 // Of an undecryptable 1-RTT packet the tail may be a stateless reset.
-                if ty == PacketType::OneRtt && dropped != Dropped::Duplicate {
+                if ty == PacketType::OneRtt && dropped != PacketDropReason::Duplicate {
                     self.look_for_reset(arrival.now, &datagram[at..]);
                 }
             }
@@ -173,7 +173,7 @@ impl Connection {
         packet: &mut [u8],
         pn_offset: usize,
         ctx: &mut Context<'_>,
-    ) -> Result<(), Dropped> {
+    ) -> Result<(), PacketDropReason> {
         let now = arrival.now;
         // RFC 9001, section 5.7: a server "MUST NOT process incoming 1-RTT protected packets before the
         // TLS handshake is complete" and "MAY" keep them.
@@ -230,7 +230,7 @@ impl Connection {
         let received = &self.data.received;
         let opened = match ty {
             PacketType::OneRtt => {
-                let keys = self.keys.as_mut().ok_or(Dropped::NoKeys)?;
+                let keys = self.keys.as_mut().ok_or(PacketDropReason::NoKeys)?;
                 return open_short(keys, received, packet, pn_offset, now, retain);
             }
             PacketType::ZeroRtt => {
@@ -382,7 +382,7 @@ impl Connection {
             space.received.on_packet(now, number, effects.eliciting, arrival.ecn, every, delay);
         }
         // RFC 9000, section 13.2.1: ack-eliciting packets "MUST be acknowledged"; every few of ours
-        // are. Whoever makes us send on and acknowledges nothing would fill our books.
+        // are. A peer that elicits packets and acknowledges none would fill the ledger.
         if self.space(space).is_some_and(|s| s.ledger.unanswered > MAX_UNANSWERED) {
             self.fail(now, violation(0, "acknowledges nothing"));
             return;

@@ -2,9 +2,9 @@
 //! confirmed.
 
 use super::arrival::{Arrival, EarlyPacket};
-use super::stats::Dropped;
 use crate::crypto::{DirectionKeys, Keys, Tls};
 use crate::crypto_stream::{CryptoReceive, CryptoSend};
+use crate::drops::PacketDropReason;
 use crate::ledger::Ledger;
 use crate::received::Received;
 use crate::wire::{ConnectionId, LongType, PacketType};
@@ -89,10 +89,10 @@ impl Handshake {
         arrival: &Arrival,
         pn_offset: usize,
         packet: &[u8],
-    ) -> Result<(), Dropped> {
+    ) -> Result<(), PacketDropReason> {
         let kept: usize = self.early_packets.iter().map(|early| early.packet.len()).sum();
         if kept + packet.len() > MAX_EARLY {
-            return Err(Dropped::NoKeys);
+            return Err(PacketDropReason::NoKeys);
         }
         let early = EarlyPacket { arrival: *arrival, pn_offset, packet: packet.to_vec() };
         self.early_packets.push(early);

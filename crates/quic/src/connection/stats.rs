@@ -1,20 +1,8 @@
 //! What is counted of a connection.
 
 use crate::crypto::Cipher;
+use crate::drops::{Counts, PacketDropReason};
 use core::time::Duration;
-
-/// Why a packet was dropped without a consequence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Dropped {
-    /// No keys for this type of packet (any more, or yet).
-    NoKeys,
-    /// It did not authenticate.
-    Decrypt,
-    /// Its number was seen before.
-    Duplicate,
-    /// Its header makes no sense here.
-    Header,
-}
 
 /// What the token of a client's first Initial was (RFC 9000, section 8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +21,7 @@ pub enum TokenUse {
 /// Counters and facts of a connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
-    /// UDP payload bytes sent and received.
+    /// UDP payload bytes sent.
     pub bytes_sent: u64,
     /// UDP payload bytes received.
     pub bytes_received: u64,
@@ -71,12 +59,6 @@ pub struct Stats {
     pub token: TokenUse,
     /// The cipher suite, once the handshake is confirmed.
     pub cipher: Option<Cipher>,
-    /// Received packets dropped: without keys, not authentic, duplicates, with bad headers.
-    pub dropped: [u64; 4],
-}
-
-impl Stats {
-    pub(super) fn drop(&mut self, why: Dropped) {
-        self.dropped[why as usize] += 1;
-    }
+    /// Received packets dropped.
+    pub dropped: Counts<PacketDropReason, { PacketDropReason::ALL.len() }>,
 }

@@ -1,12 +1,13 @@
 //! Admission of clients: what the token of a first Initial proves, who is sent a Retry, who is refused,
 //! and the slot of a new connection (RFC 9000, sections 5.2.2 and 8.1).
 
-use super::{DropReason, Endpoint, Handle, MAX_SLOT, Outcome};
+use super::{Endpoint, Handle, MAX_SLOT, Outcome};
 use crate::config::RetryPolicy;
 use crate::connection::{Accepted, Connection, Context, TokenUse};
 use crate::crypto::{
     CidPlain, InvalidToken, RetryToken, TAG_LEN, Token, initial_keys, open_token, retry_tag,
 };
+use crate::drops::DropReason;
 use crate::ids::{LOCAL_LEN, LocalIds};
 use crate::mtud::BASE;
 use crate::path::Addresses;

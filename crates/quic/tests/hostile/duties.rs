@@ -620,6 +620,6 @@ fn connection_ids_above_20_bytes_are_of_no_version_1_packet() {
     let mut raw = Raw::without_tls(endpoint());
     for (dcid, scid) in [(&[1; 21][..], &[2; 8][..]), (&[1; 8], &[2; 21])] {
         let outcome = raw.outcome(&mut long(1, dcid, scid, 1_200));
-        assert!(matches!(outcome, Outcome::Dropped(DropReason::Header(_))), "{outcome:?}");
+        assert_eq!(outcome, Outcome::Dropped(DropReason::Header));
     }
 }
