@@ -1,12 +1,12 @@
 //! Streams and flow control of a server's connection (RFC 9000, sections 2 to 4), with the priorities
-//! of RFC 9218: what the application reads and writes (`application`), what frames bring in (`incoming`), what
-//! packets carry away and what becomes of it (`outgoing`), and the control frames that go with it
-//! (`control`).
+//! of RFC 9218: what the application reads and writes (`application`), what frames bring in
+//! (`incoming`), what packets carry away (`outgoing`), what loss recovery asks (`content`), and the
+//! control frames that go with it (`control`).
 //!
 //! Packets are described by [`StreamRange`]s, never by copies: payload stays in the chunks that the
 //! application wrote until a packet is written, and each first send, retransmission or replica of
-//! the same bytes names the same range. An acknowledged, reset or removed range simply has nothing
-//! [unacknowledged](Streams::unacked) left.
+//! the same bytes names the same range. Of an acknowledged, reset or removed range nothing is
+//! [missing](recovery::Content::missing).
 
 mod application;
 mod assembler;
