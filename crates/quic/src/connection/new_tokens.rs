@@ -1,5 +1,5 @@
-//! The NEW_TOKEN frames of a connection (RFC 9000, sections 8.1.3 and 19.7), each kept until the peer
-//! has acknowledged it.
+//! The NEW_TOKEN frames of a connection (RFC 9000, sections 8.1.3 and 19.7), each kept until the
+//! peer has acknowledged it.
 
 /// Tokens that may wait for their acknowledgement; the oldest gives way to the next one.
 const MAX_TOKENS: usize = 4;
@@ -26,7 +26,7 @@ pub(super) struct Due<'a> {
 #[derive(Debug, Default)]
 pub(super) struct NewTokens {
     slots: Vec<Slot>,
-    /// Tokens issued so far, of which each takes its generation.
+    /// Tokens issued so far: the generation of the next one.
     issued: u32,
 }
 

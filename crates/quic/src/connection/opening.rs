@@ -17,6 +17,8 @@ pub(super) struct Opened {
     /// First byte of the header, without protection.
     pub(super) first: u8,
     pub(super) number: u64,
+    /// A packet of this number was taken before.
+    pub(super) duplicate: bool,
     /// Where in the packet its frames are.
     pub(super) payload: Range<usize>,
     /// It was the peer's first of a new key phase.
@@ -60,11 +62,8 @@ pub(super) fn open_short(
         };
         Unopened::Fatal(TransportError::new(code, 0, reason))
     })?;
-    if received.is_duplicate(number) {
-        return Err(PacketDropReason::Duplicate.into());
-    }
-    let payload = at..at + opened.len;
-    Ok(Opened { first, number, payload, key_updated: opened.key_updated })
+    let (duplicate, payload) = (received.is_duplicate(number), at..at + opened.len);
+    Ok(Opened { first, number, duplicate, payload, key_updated: opened.key_updated })
 }
 
 /// Opens a packet of the Initial or Handshake space.
@@ -88,10 +87,8 @@ pub(super) fn open_long(
     let (first, number, at) = unprotect(&keys.header, received, packet, pn_offset)?;
     let (header, payload) = packet.split_at_mut(at);
     let len = keys.packet.open(number, header, payload).map_err(|_| PacketDropReason::Decrypt)?;
-    if received.is_duplicate(number) {
-        return Err(PacketDropReason::Duplicate);
-    }
-    Ok(Opened { first, number, payload: at..at + len, key_updated: false })
+    let (duplicate, payload) = (received.is_duplicate(number), at..at + len);
+    Ok(Opened { first, number, duplicate, payload, key_updated: false })
 }
 
 /// Removes header protection. Returns the first byte, the packet number, and the end of the header.

@@ -175,15 +175,15 @@ impl Connection {
         ctx: &mut Context<'_>,
     ) -> Result<(), PacketDropReason> {
         let now = arrival.now;
-        // RFC 9001, section 5.7: a server "MUST NOT process incoming 1-RTT protected packets before the
-        // TLS handshake is complete" and "MAY" keep them.
+        // RFC 9001, section 5.7: a server "MUST NOT process incoming 1-RTT protected packets
+        // before the TLS handshake is complete" and "MAY" keep them.
         if ty == PacketType::OneRtt
             && self.keys.is_some()
             && let Some(handshake) = &mut self.handshake
         {
             return handshake.keep(arrival, pn_offset, packet);
         }
-        let Opened { first, number, payload, key_updated } =
+        let Opened { first, number, duplicate, payload, key_updated } =
             match self.open_packet(now, ty, packet, pn_offset) {
                 Ok(opened) => opened,
                 Err(Unopened::Dropped(reason)) => return Err(reason),
@@ -192,6 +192,9 @@ impl Connection {
                     return Ok(());
                 }
             };
+        if duplicate {
+            return Err(PacketDropReason::Duplicate);
+        }
         // RFC 9000, section 17.2: nonzero reserved bits, seen after both protections are removed,
         // are a PROTOCOL_VIOLATION.
         let reserved = if ty == PacketType::OneRtt { RESERVED_SHORT } else { RESERVED_LONG };

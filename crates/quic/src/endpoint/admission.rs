@@ -1,5 +1,5 @@
-//! Admission of clients: what the token of a first Initial proves, who is sent a Retry, who is refused,
-//! and the slot of a new connection (RFC 9000, sections 5.2.2 and 8.1).
+//! Admission of clients: what the token of a first Initial proves, who is sent a Retry, who is
+//! refused, and the slot of a new connection (RFC 9000, sections 5.2.2 and 8.1).
 
 use super::{Endpoint, Handle, MAX_SLOT, Outcome};
 use crate::config::RetryPolicy;
@@ -19,8 +19,8 @@ use crate::wire::{
 use rand_chacha::rand_core::Rng;
 use units::{Ecn, Timestamp};
 
-/// Handshakes without proof of an address that may be unfinished before [`RetryPolicy::Above`] asks for
-/// one, as a multiple of those that may begin in a second.
+/// Handshakes without proof of an address that may be unfinished before [`RetryPolicy::Above`] asks
+/// for one, as a multiple of those that may begin in a second.
 const UNFINISHED_PER_BEGUN: usize = 8;
 
 /// Where a first Initial came from, and the IDs in its header.

@@ -21,11 +21,11 @@ pub(super) struct Stream {
     pub(super) recv: Option<RecvStream>,
     /// How the stream stands in the schedule, if it does.
     pub(super) scheduled: Option<Sendable>,
-    /// Events that wait for the application (bits of `flags::event`). The stream is in the queue of events
-    /// exactly while this is not zero.
+    /// Events that wait for the application (bits of `flags::event`). The stream is in the queue
+    /// of events exactly while this is not zero.
     pub(super) events: u8,
-    /// Control frames that are due (bits of `flags::of_stream`). The stream is in the queue of control
-    /// frames exactly while this is not zero.
+    /// Control frames that are due (bits of `flags::of_stream`). The stream is in the queue of
+    /// control frames exactly while this is not zero.
     pub(super) control: u8,
 }
 
