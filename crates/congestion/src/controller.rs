@@ -173,7 +173,7 @@ impl StartRate {
 
 /// A controller's state for logs (qlog's `recovery:metrics_updated` and
 /// `recovery:congestion_state_updated`).
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Snapshot {
     /// Name of the state: `slow_start`, `conservative_slow_start`, `recovery` or
     /// `congestion_avoidance` for CUBIC; `startup`, `drain`, `probe_bw` or `probe_rtt` for BBR;
@@ -236,10 +236,6 @@ pub trait Controller: fmt::Debug + Send {
 
     /// The maximum datagram size is now `mtu` bytes.
     fn on_mtu(&mut self, mtu: u16);
-
-    /// The path is a new one, with datagrams of `mtu` bytes: back to the initial state. Caps stay.
-    /// The caller reports no packet of the old path from here on (RFC 9000, section 9.4).
-    fn reset(&mut self, mtu: u16);
 
     /// The algorithm's name, as [`Algorithm`](crate::Algorithm) spells it.
     fn name(&self) -> &'static str;

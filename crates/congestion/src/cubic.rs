@@ -296,10 +296,6 @@ impl Controller for Cubic {
         self.window = self.window.max(self.minimum());
     }
 
-    fn reset(&mut self, mtu: u16) {
-        *self = Self { cap: self.cap, next: self.next, ..Self::new(mtu) };
-    }
-
     fn name(&self) -> &'static str {
         "cubic"
     }

@@ -95,10 +95,6 @@ impl Controller for Aimd {
         self.mtu = mtu.into();
     }
 
-    fn reset(&mut self, mtu: u16) {
-        *self = Self { cap: self.cap, ..Self::new(mtu) };
-    }
-
     fn name(&self) -> &'static str {
         "aimd"
     }
@@ -108,12 +104,7 @@ impl Controller for Aimd {
             state: if self.in_slow_start { "slow_start" } else { "congestion_avoidance" },
             window: self.window(),
             pacing_rate: self.pacing_rate(),
-            ssthresh: None,
-            bandwidth: None,
-            min_rtt: None,
-            standing_rtt: None,
-            delta: None,
-            velocity: None,
+            ..Snapshot::default()
         }
     }
 }

@@ -91,7 +91,33 @@ impl EndpointStats {
     }
 }
 
-/// All connections of one socket loop.
+/// All connections of one socket loop. The loop brings datagrams and the time:
+///
+/// ```
+/// use std::net::SocketAddr;
+///
+/// use mendcast_quic::{Addresses, Endpoint, Outcome};
+/// use units::{Ecn, Timestamp};
+///
+/// fn on_datagram(endpoint: &mut Endpoint, now: Timestamp, from: SocketAddr, datagram: &mut [u8]) {
+///     let (mut reply, mut batch) = (Vec::new(), vec![0; 65_507]);
+///     let from = Addresses::of(from);
+///     match endpoint.handle_datagram(now, from, Ecn::NotEct, datagram, &mut reply) {
+///         Outcome::Connection(handle) | Outcome::Accepted(handle) => {
+///             while let Some(event) = endpoint.poll_event(handle) {
+///                 println!("{event:?}");
+///             }
+///             while let Some(sent) = endpoint.poll_transmit(handle, now, &mut batch, 10) {
+///                 println!("{} bytes for {}", sent.len, sent.addresses.remote);
+///             }
+///         }
+///         Outcome::Reply(len) => println!("{len} bytes of {reply:?} go back"),
+///         Outcome::Foreign(_) | Outcome::Dropped(_) => {}
+///     }
+/// }
+/// ```
+///
+/// A whole server stands in `crates/http3/examples/serve_files.rs`.
 pub struct Endpoint {
     config: EndpointConfig,
     rng: ChaCha12Rng,

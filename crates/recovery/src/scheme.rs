@@ -226,6 +226,16 @@ pub enum LossSignal {
 }
 
 /// A scheme: one answer to *how many*, one to *when*, and what its copies mean to congestion control.
+///
+/// ```
+/// use mendcast_recovery::catalog::{Parameters, SchemeSpec};
+///
+/// let parameters = Parameters { copies: 2, ..Parameters::default() };
+/// let spec = SchemeSpec::new("spare".parse()?, parameters)?;
+/// let scheme = spec.build(1);
+/// assert_eq!(scheme.name, "spare");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct Scheme {
     /// Its name in configurations and reports.

@@ -9,6 +9,17 @@ use media::Tag;
 use crate::stream::{Settings, Stats, Status, Stream};
 
 /// All streams of a server.
+///
+/// ```
+/// use mendcast_relay::{Registry, Settings, Start, Viewer};
+///
+/// let streams = Registry::new(100);
+/// let publisher = streams.publish("live/demo", Settings::default()).expect("nobody publishes it");
+/// let stream = streams.get("live/demo").expect("it is there now");
+/// let viewer = Viewer::new(stream, Start::LatestGop).expect("there is room");
+/// assert_eq!(viewer.progress().tags, 0);
+/// # drop(publisher);
+/// ```
 #[derive(Debug)]
 pub struct Registry {
     max_streams: usize,

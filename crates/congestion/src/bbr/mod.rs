@@ -458,10 +458,6 @@ impl Controller for Bbr {
         self.window = self.window.max(self.min_pipe_window());
     }
 
-    fn reset(&mut self, mtu: u16) {
-        *self = Self { cap: self.cap, ..Self::new(mtu, self.random) };
-    }
-
     fn name(&self) -> &'static str {
         "bbr"
     }

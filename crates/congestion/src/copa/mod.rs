@@ -325,11 +325,6 @@ impl Controller for Copa {
         self.window = self.window.max(self.minimum());
     }
 
-    fn reset(&mut self, mtu: u16) {
-        let (cap, next) = (self.cap, self.next);
-        *self = Self { cap, next, round_end: next, ..Self::new(mtu) };
-    }
-
     fn name(&self) -> &'static str {
         "copa"
     }

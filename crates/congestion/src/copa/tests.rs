@@ -250,16 +250,15 @@ fn packets_leave_at_twice_the_window_per_standing_round_trip() {
 }
 
 #[test]
-fn a_new_path_forgets_everything_but_the_cap() {
-    let mut d = Driver::new(100);
-    d.copa.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None });
-    d.copa.reset(1_452);
-    let s = d.copa.snapshot();
+fn a_cap_bounds_what_a_start_asks_for() {
+    let mut copa = Copa::new(1_452);
+    copa.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None });
+    let s = copa.snapshot();
     assert_eq!((s.state, s.window, s.min_rtt), ("slow_start", 14_520, None));
-    d.copa.on_mtu(1_200);
-    assert_eq!(d.copa.window(), 12_000);
-    d.copa.start(Start { rate: Some(Rate::from_mbps(5)), ..Start::default() });
-    assert_eq!(d.copa.pacing_rate(), Some(Rate::from_mbps(1)));
+    copa.on_mtu(1_200);
+    assert_eq!(copa.window(), 12_000);
+    copa.start(Start { rate: Some(Rate::from_mbps(5)), ..Start::default() });
+    assert_eq!(copa.pacing_rate(), Some(Rate::from_mbps(1)));
 }
 
 proptest! {

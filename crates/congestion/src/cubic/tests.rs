@@ -193,10 +193,9 @@ fn a_new_datagram_size_rescales_only_an_untouched_initial_window() {
 }
 
 #[test]
-fn a_new_path_starts_anew_under_the_old_cap() {
-    let mut c = after_loss(100);
+fn a_cap_holds_until_it_is_lifted() {
+    let mut c = Cubic::new(MTU);
     c.cap(Cap { rate: None, in_flight: Some(6_000) });
-    c.reset(MTU);
     assert_eq!(c.window(), 6_000);
     c.cap(Cap::default());
     assert_eq!(c.window(), 12_000);
