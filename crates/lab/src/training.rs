@@ -9,13 +9,14 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard};
 
+use qoe::stats::Estimate;
 use recovery::Random;
 use recovery::art::Penalty;
 use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
-use crate::experiments::{statistics, write_file, write_page};
+use crate::experiments::{write_file, write_page};
 use crate::figures::Settings;
 use crate::makers::SchemeMaker;
 use crate::plot::{Chart, Scale, Series};
@@ -197,6 +198,11 @@ impl Measures {
     }
 }
 
+/// The mean of what was measured in each episode; 0 without episodes.
+fn mean(values: &[f64]) -> f64 {
+    Estimate::of(values.iter().copied()).map_or(0.0, |estimate| estimate.mean)
+}
+
 /// A point of the learning curve.
 #[derive(Clone, Debug, PartialEq)]
 struct Point {
@@ -273,8 +279,8 @@ fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Schoo
             "{phase:8} {steps:8} steps  error {error:.4}  held out: reward {:.4}  R {:.3}  cost {:.4}  N_max {:.3}",
             judged.reward(),
             judged.r(),
-            statistics(&judged.cost).0,
-            statistics(&judged.n_max).0,
+            mean(&judged.cost),
+            mean(&judged.n_max),
         ));
         all.push(Point { phase, steps, error, judged });
         Ok(())
@@ -283,16 +289,16 @@ fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Schoo
     school.learner().set_phase(Phase::Record);
     school.attend(RECORDED, 0..options.record)?;
     let recorded = school.learner().remembered();
-    let mean = |tally: Tally| tally.error / tally.steps.max(1) as f64;
+    let error = |tally: Tally| tally.error / tally.steps.max(1) as f64;
     for part in shares(options.steps) {
         school.learner().study(part.end - part.start);
-        let error = mean(school.learner().take_tally());
-        point("offline", error)?;
+        let tally = school.learner().take_tally();
+        point("offline", error(tally))?;
     }
     for part in shares(options.online) {
         school.learner().set_phase(Phase::Learn);
         let lived = school.attend(LIVED, part)?;
-        point("online", mean(lived.tally))?;
+        point("online", error(lived.tally))?;
     }
     Ok((untrained, school, Curve { all, recorded }))
 }
@@ -306,7 +312,7 @@ fn shares(all: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
 fn csv(points: &[Point]) -> String {
     let mut text = "phase,steps,error,reward,r,cost,n_max,rounds_mean\n".to_owned();
     for Point { phase, steps, error, judged } in points {
-        let (cost, n_max) = (statistics(&judged.cost).0, statistics(&judged.n_max).0);
+        let (cost, n_max) = (mean(&judged.cost), mean(&judged.n_max));
         let rounds = judged.rounds.0 as f64 / judged.rounds.1.max(1) as f64;
         let (reward, r) = (judged.reward(), judged.r());
         let _ = writeln!(text, "{phase},{steps},{error},{reward},{r},{cost},{n_max},{rounds}");
@@ -318,7 +324,7 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
     type Value = fn(&Measures) -> f64;
     let of: [(&str, &str, Value); 2] = [
         ("reward.svg", "Mean reward of a round on held-out paths", Measures::reward),
-        ("cost.svg", "Redundancy cost on held-out paths", |m| statistics(&m.cost).0),
+        ("cost.svg", "Redundancy cost on held-out paths", |m| mean(&m.cost)),
     ];
     let plot = |(name, title, value): (&'static str, &str, Value)| {
         let x = |point: &Point| (point.steps as f64 + 1.0).log2();
@@ -388,10 +394,12 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
             }
         }
         for (own, other) in [(&row.cost, &art.cost), (&row.n_max, &art.n_max)] {
-            let pairs: Vec<f64> = own.iter().zip(other).map(|(a, b)| a - b).collect();
-            let (difference, _, _, half) = statistics(&pairs);
-            let half = half.unwrap_or_default();
-            let _ = write!(text, ",{:.4},{difference:.4},{half:.4}", statistics(own).0);
+            let pairs = own.iter().zip(other).map(|(a, b)| a - b);
+            let (difference, half) = match Estimate::of(pairs) {
+                Some(Estimate { mean, half }) => (mean, half.unwrap_or_default()),
+                None => (0.0, 0.0),
+            };
+            let _ = write!(text, ",{:.4},{difference:.4},{half:.4}", mean(own));
         }
         let _ = writeln!(text, ",{:.4}", row.rounds.0 as f64 / row.rounds.1.max(1) as f64);
     }

@@ -1,5 +1,5 @@
 //! The statistics of reports: samples with their quantiles, mean and variance, Student's interval
-//! of a mean ([`Sample::mean_ci95`]), bootstrap intervals of anything, also of the difference
+//! of a mean ([`Estimate`]), bootstrap intervals of anything, also of the difference
 //! between two samples ([`Bootstrap`]) whose values come in clusters ([`Clustered`]), and what
 //! many or categorical comparisons need ([`holm`], [`chi_square_tail`]).
 //!
@@ -14,5 +14,5 @@ mod significance;
 
 pub use bootstrap::Bootstrap;
 pub use clustered::{Clustered, Observation};
-pub use sample::{Interval, Sample, Summary};
+pub use sample::{Estimate, Interval, Sample};
 pub use significance::{chi_square_tail, holm};

@@ -1,20 +1,19 @@
 //! Experiments: what to sweep comes from `experiments/*.toml`, what comes out are `results.csv` (a
 //! row per run), `summary.json`, plots and one `report.html`.
 
+pub(crate) mod output;
 mod report;
 mod speed;
 mod transport;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-pub(crate) use report::{write_file, write_page};
+pub(crate) use output::{Statistics, Summary, write_file, write_page};
 
 use crate::figures;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::Serialize;
 
 /// How experiments are run.
 #[derive(Clone, Copy, Debug)]
@@ -116,36 +115,6 @@ pub(crate) struct Row {
     pub error: String,
 }
 
-/// A line of `summary.json`; the names are the testbed's interface to scripts.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct Summary {
-    pub experiment: String,
-    pub scheme: String,
-    pub point: BTreeMap<&'static str, f64>,
-    pub metric: &'static str,
-    pub unit: &'static str,
-    pub mean: f64,
-    pub p50: f64,
-    pub p95: f64,
-    /// Half the width of the 95 % confidence interval of the mean; null for a single run.
-    pub ci95: Option<f64>,
-    pub runs: usize,
-    pub paper: Option<f64>,
-    pub expected: Option<f64>,
-}
-
-/// Mean, median, 95th percentile and half the 95 % confidence interval (normal approximation).
-pub(crate) fn statistics(values: &[f64]) -> (f64, f64, f64, Option<f64>) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let n = sorted.len().max(1) as f64;
-    let mean = sorted.iter().sum::<f64>() / n;
-    let at = |q: f64| sorted.get(((n - 1.0) * q).round() as usize).copied().unwrap_or(f64::NAN);
-    let variance = sorted.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / (n - 1.0);
-    let half = (sorted.len() > 1).then(|| 1.96 * (variance / n).sqrt());
-    (mean, at(0.5), at(0.95), half)
-}
-
 /// Works through `items` on several threads, with a progress bar; results in the items' order.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
@@ -181,14 +150,6 @@ pub(crate) fn in_parallel<T: Sync, R: Send>(
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn statistics_of_known_values() {
-        let (mean, p50, p95, ci95) = statistics(&[1.0, 2.0, 3.0, 4.0, 10.0]);
-        assert_eq!((mean, p50, p95), (4.0, 3.0, 10.0));
-        assert!((ci95.expect("several values") - 3.099).abs() < 0.01);
-        assert_eq!(statistics(&[7.0]).3, None);
-    }
 
     #[test]
     fn parallel_work_keeps_the_order() {

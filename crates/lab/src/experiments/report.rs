@@ -4,15 +4,12 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use super::Row;
+use super::output::{write_file, write_page};
 use super::transport::{Spec, verdicts};
 use crate::plot::{Chart, Scale, Series};
 
 const COLUMNS: &str = "rtt_ms,rate_mbps,loss_percent,queue_bdp,congestion,client,seed,completed,intact,\
 same_log_twice,fct_ms,goodput_mbps,utilisation,packets_lost,event_log,error";
-
-pub(crate) fn write_file(path: &Path, text: &str) -> Result<(), String> {
-    std::fs::write(path, text).map_err(|e| format!("{}: {e}", path.display()))
-}
 
 pub(super) fn write_rows(path: &Path, rows: &[Row]) -> Result<(), String> {
     let mut text = format!("{COLUMNS}\n");
@@ -174,17 +171,4 @@ pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
         body.push_str(&drawn(&chart, all)?);
     }
     write_page(out, &spec.title, &body)
-}
-
-/// Writes `report.html` with `body` as its content.
-pub(crate) fn write_page(out: &Path, title: &str, body: &str) -> Result<(), String> {
-    let html = format!(
-        "<!doctype html>\n<meta charset=\"utf-8\">\n<title>{title}</title>\n<style>\
-         body{{font:16px system-ui;max-width:60em;margin:2em auto;padding:0 1em}}\
-         table{{border-collapse:collapse}}td,th{{padding:.2em .8em;border-bottom:1px solid #ddd;\
-         text-align:left}}\
-         .PASS td:first-child{{color:#197a2b}}.FAIL td:first-child{{color:#b3261e;font-weight:bold}}\
-         svg{{max-width:100%;height:auto}}</style>\n<h1>{title}</h1>\n{body}"
-    );
-    write_file(&out.join("report.html"), &html)
 }

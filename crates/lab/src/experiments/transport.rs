@@ -8,7 +8,8 @@ use links::{LinkConfig, PathConfig, Queue};
 use serde::Deserialize;
 use units::Rate;
 
-use super::{Options, Row, Summary, in_parallel, report, statistics};
+use super::output::{Statistics, Summary, write_summary};
+use super::{Options, Row, in_parallel, report};
 use crate::client::ClientKind;
 use crate::simulation::{Scenario, run as simulate};
 use crate::traffic::Traffic;
@@ -203,8 +204,7 @@ pub(super) fn run(spec: &Spec, options: Options, out: &Path) -> Result<bool, Str
     std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
     let rows = in_parallel(&points, options.jobs, |point| spec.work(point));
     report::write_rows(&out.join("results.csv"), &rows)?;
-    let text = serde_json::to_string_pretty(&summary(spec, &rows)).map_err(|e| e.to_string())?;
-    report::write_file(&out.join("summary.json"), &text)?;
+    write_lines(out, spec, &rows)?;
     report::write(out, spec, &rows)?;
     for row in rows.iter().filter(|row| !row.error.is_empty()) {
         eprintln!(
@@ -249,7 +249,7 @@ pub(super) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<(String, usize, usize)>
     verdicts
 }
 
-fn summary(spec: &Spec, rows: &[Row]) -> Vec<Summary> {
+fn write_lines(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
     let mut groups: BTreeMap<String, Vec<&Row>> = BTreeMap::new();
     for row in rows {
         let key = format!(
@@ -258,40 +258,39 @@ fn summary(spec: &Spec, rows: &[Row]) -> Vec<Summary> {
         );
         groups.entry(key).or_default().push(row);
     }
+    let schemes: Vec<String> = groups
+        .values()
+        .map(|group| format!("{}, {} client", group[0].congestion, group[0].client))
+        .collect();
     let mut all = Vec::new();
-    for group in groups.values() {
-        let Some(first) = group.first() else { continue };
-        let mut metric = |metric, unit, expected, value: &dyn Fn(&Row) -> Option<f64>| {
-            let values: Vec<f64> = group.iter().filter_map(|row| value(row)).collect();
-            if values.is_empty() {
+    for (group, scheme) in groups.values().zip(&schemes) {
+        let first = group[0];
+        let mut metric = |metric, unit, expected, value: fn(&Row) -> Option<f64>| {
+            let Some(statistics) = Statistics::of(group.iter().filter_map(|row| value(row))) else {
                 return;
-            }
-            let (mean, p50, p95, ci95) = statistics(&values);
+            };
             all.push(Summary {
-                experiment: spec.name.clone(),
-                scheme: format!("{}, {} client", first.congestion, first.client),
+                experiment: &spec.name,
+                sweep: None,
+                scheme,
                 point: BTreeMap::from([
-                    ("rtt_ms", first.rtt_ms as f64),
-                    ("rate_mbps", first.rate_mbps as f64),
-                    ("loss_percent", first.loss_percent),
-                    ("queue_bdp", first.queue_bdp),
+                    ("rtt_ms", (first.rtt_ms as f64).into()),
+                    ("rate_mbps", (first.rate_mbps as f64).into()),
+                    ("loss_percent", first.loss_percent.into()),
+                    ("queue_bdp", first.queue_bdp.into()),
                 ]),
                 metric,
                 unit,
-                mean,
-                p50,
-                p95,
-                ci95,
-                runs: values.len(),
+                statistics,
                 paper: None,
                 expected,
             });
         };
-        metric("fct_ms", "ms", None, &|row| Some(row.fct_ms));
-        metric("goodput_mbps", "Mbps", None, &|row| Some(row.goodput_mbps));
-        metric("utilisation", "1", Some(spec.claim.utilisation), &|row| row.utilisation);
+        metric("fct_ms", "ms", None, |row| Some(row.fct_ms));
+        metric("goodput_mbps", "Mbps", None, |row| Some(row.goodput_mbps));
+        metric("utilisation", "1", Some(spec.claim.utilisation), |row| row.utilisation);
     }
-    all
+    write_summary(out, &all)
 }
 
 #[cfg(test)]

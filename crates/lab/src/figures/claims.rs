@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use qoe::stats::Sample;
+use qoe::stats::Estimate;
 
 use super::engine::{Group, describe, groups, other, values};
 use super::metrics::Term;
@@ -57,15 +57,9 @@ struct Judged {
     half: Option<f64>,
 }
 
-/// Mean, and half the width of its 95 % confidence interval (Student's).
-pub(crate) fn mean_ci(values: impl IntoIterator<Item = f64>) -> Option<(f64, Option<f64>)> {
-    let summary = Sample::new(values)?.summary();
-    Some((summary.mean, summary.ci95.map(|ci| (ci.high - ci.low) / 2.0)))
-}
-
 /// `12.34 ± 0.56`: the interval with two digits and the mean with as many decimals; the mean alone
 /// where there is no interval.
-pub(crate) fn with_ci((mean, half): (f64, Option<f64>)) -> String {
+pub(crate) fn with_ci(Estimate { mean, half }: Estimate) -> String {
     match half {
         None => short(mean),
         Some(half) if half >= 1e-4 => {
@@ -137,7 +131,7 @@ impl Judge<'_> {
     }
 
     fn mean(&self, group: &Group<'_>, term: &Term) -> Option<f64> {
-        mean_ci(self.values(group, term).into_values()).map(|(mean, _)| mean)
+        Some(Estimate::of(self.values(group, term).into_values())?.mean)
     }
 
     /// The bound in each run of a group.
@@ -165,7 +159,7 @@ impl Judge<'_> {
         let Some(given) = &claim.given else { return true };
         let Some(mean) = self.mean(group, &given.metric) else { return false };
         let bound = |bound: &Bound| {
-            mean_ci(self.bounds(group, bound).into_values()).map_or(f64::NAN, |(mean, _)| mean)
+            Estimate::of(self.bounds(group, bound).into_values()).map_or(f64::NAN, |all| all.mean)
         };
         given.at_most.as_ref().is_none_or(|most| mean <= bound(most))
             && given.at_least.as_ref().is_none_or(|least| mean >= bound(least))
@@ -183,11 +177,11 @@ impl Judge<'_> {
                     };
                     if let (Some(a), Some(b)) = (difference(first), difference(last)) {
                         let told = format!("{name} {} to {}", with_ci(a), with_ci(b));
-                        let good = a.0 * b.0 < 0.0;
+                        let good = a.mean * b.mean < 0.0;
                         // The end that is nearer to zero decides.
-                        let (near, half) = if a.0.abs() < b.0.abs() { a } else { b };
-                        let by = if good { -near.abs() } else { near.abs() };
-                        judged.push(Judged { good, told, by, half });
+                        let near = if a.mean.abs() < b.mean.abs() { a } else { b };
+                        let by = if good { -near.mean.abs() } else { near.mean.abs() };
+                        judged.push(Judged { good, told, by, half: near.half });
                     }
                 }
             }
@@ -195,10 +189,10 @@ impl Judge<'_> {
                 for (name, line) in self.lines(claim) {
                     let rises = line.windows(2);
                     let rises = rises.filter_map(|w| self.difference(&claim.metric, w[1], w[0]));
-                    if let Some((rise, half)) = rises.max_by(|a, b| a.0.total_cmp(&b.0)) {
-                        let told = format!("{name} rises by {}", with_ci((rise, half)));
-                        let by = rise - margin;
-                        judged.push(Judged { good: by <= 0.0, told, by, half });
+                    if let Some(rise) = rises.max_by(|a, b| a.mean.total_cmp(&b.mean)) {
+                        let told = format!("{name} rises by {}", with_ci(rise));
+                        let by = rise.mean - margin;
+                        judged.push(Judged { good: by <= 0.0, told, by, half: rise.half });
                     }
                 }
             }
@@ -253,19 +247,14 @@ impl Judge<'_> {
     }
 
     /// By how much a metric is larger in one group than in another, run by run.
-    fn difference(
-        &self,
-        metric: &Term,
-        group: &Group<'_>,
-        rival: &Group<'_>,
-    ) -> Option<(f64, Option<f64>)> {
+    fn difference(&self, metric: &Term, group: &Group<'_>, rival: &Group<'_>) -> Option<Estimate> {
         differences(&self.values(group, metric), &self.values(rival, metric))
     }
 
     /// What the claim comes to at a point.
     fn judge(&self, claim: &Claim, group: &Group<'_>) -> Option<Judged> {
         let own = self.values(group, &claim.metric);
-        let (mean, spread) = mean_ci(own.values().copied())?;
+        let estimate = Estimate::of(own.values().copied())?;
         let (sign, bounds) = match &claim.is {
             Comparison::AtMost { bound, .. } => ("against at most", self.bounds(group, bound)),
             Comparison::AtLeast { bound, .. } => ("against at least", self.bounds(group, bound)),
@@ -276,8 +265,9 @@ impl Judge<'_> {
             }
             Comparison::Crosses { .. } | Comparison::Falls { .. } => return None,
         };
-        let (more, half) = differences(&own, &bounds)?;
-        let bound = mean - more;
+        let difference = differences(&own, &bounds)?;
+        let Estimate { mean: more, half } = difference;
+        let bound = estimate.mean - more;
         let by = match &claim.is {
             Comparison::AtMost { margin, .. } => more - margin,
             Comparison::AtLeast { margin, .. } => -more - margin,
@@ -297,7 +287,7 @@ impl Judge<'_> {
         let place = [sweep, group.scheme, &describe(group.point)];
         let place: Vec<&str> = place.into_iter().filter(|part| !part.is_empty()).collect();
         let place = place.join(", ");
-        let own = with_ci((mean, spread));
+        let own = with_ci(estimate);
         let bound = match &claim.is {
             Comparison::Near { .. } => {
                 format!("{} to {}", short(bound - more.abs() + by), short(bound + more.abs() - by))
@@ -312,7 +302,7 @@ impl Judge<'_> {
         let is_fixed = bounds.values().all(|value| Some(value) == bounds.values().next());
         let told = match is_fixed {
             true => told,
-            false => format!("{told}, difference {}", with_ci((more, half))),
+            false => format!("{told}, difference {}", with_ci(difference)),
         };
         // A claim that counts the interval itself is not nearer to failing for it.
         let half = half.filter(|_| !matches!(claim.is, Comparison::Near { ci: true, .. }));
@@ -321,11 +311,8 @@ impl Judge<'_> {
 }
 
 /// The mean of the differences of runs with the same seed, and half its interval.
-fn differences(
-    own: &BTreeMap<u64, f64>,
-    others: &BTreeMap<u64, f64>,
-) -> Option<(f64, Option<f64>)> {
-    mean_ci(own.iter().filter_map(|(seed, value)| Some(value - others.get(seed)?)))
+fn differences(own: &BTreeMap<u64, f64>, others: &BTreeMap<u64, f64>) -> Option<Estimate> {
+    Estimate::of(own.iter().filter_map(|(seed, value)| Some(value - others.get(seed)?)))
 }
 
 #[cfg(test)]
@@ -340,7 +327,7 @@ mod tests {
             ["0", "123", "-12.3", "1.23", "0.123", "-0.0123", "0.00123", "1.2e-5", "0.100"];
         assert_eq!(told, expected);
         let told = [(12.345, 0.056), (3357.4, 10.5), (0.05, 6.5e-4), (7e-5, 2e-5), (1.5, 0.0)];
-        let told = told.map(|(mean, half)| with_ci((mean, Some(half))));
+        let told = told.map(|(mean, half)| with_ci(Estimate { mean, half: Some(half) }));
         let expected =
             ["12.345 ± 0.056", "3357 ± 10", "0.05000 ± 0.00065", "7.0e-5 ± 2.0e-5", "1.50 ± 0"];
         assert_eq!(told, expected);

@@ -1,7 +1,6 @@
 //! Files of results: `results.csv` with a row per run, `curves.csv`, `summary.json`, and `run.json`
 //! that says what made them. All but the summary are read again to rewrite a report.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use units::{Rate, Timestamp};
 use super::engine::{Curve, Row, describe, groups, values};
 use super::metrics::{ALL, Term};
 use super::spec::{Paper, Point, Spec, plain};
-use crate::experiments::{statistics, write_file};
+use crate::experiments::{Statistics, Summary, output, write_file};
 use crate::simulation::Sample;
 
 /// What made the results.
@@ -68,26 +67,6 @@ impl Made {
     }
 }
 
-/// A line of `summary.json`; the names are the testbed's interface to scripts.
-#[derive(Clone, Debug, Serialize)]
-struct Summary<'a> {
-    experiment: &'a str,
-    sweep: &'a str,
-    scheme: &'a str,
-    point: BTreeMap<&'a str, &'a Value>,
-    metric: &'a str,
-    unit: &'a str,
-    mean: f64,
-    p50: f64,
-    p95: f64,
-    /// Half the width of the 95 % confidence interval of the mean; null for a single run.
-    ci95: Option<f64>,
-    runs: usize,
-    /// A number of the paper, or both ends of a range.
-    paper: Option<Vec<f64>>,
-    expected: Option<f64>,
-}
-
 /// What the paper says of this, if it does.
 pub(crate) fn stated<'a>(
     spec: &'a Spec,
@@ -129,41 +108,32 @@ pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(),
                 .is_some_and(|settings| settings.scheme == "autorec-fixed")
         });
         for term in &every {
-            let values: Vec<f64> = values(spec, &groups, group, term).into_values().collect();
-            if values.is_empty() {
-                continue;
-            }
+            let of = |term: &Term| Statistics::of(values(spec, &groups, group, term).into_values());
+            let Some(statistics) = of(term) else { continue };
             let formula = term.expected().filter(|_| is_fixed);
-            let expected = formula.and_then(|name| {
-                let term = Term::parse(name).ok()?;
-                let all: Vec<f64> =
-                    super::engine::values(spec, &groups, group, &term).into_values().collect();
-                (!all.is_empty()).then(|| statistics(&all).0)
-            });
-            let (mean, p50, p95, ci95) = statistics(&values);
+            let formula = formula.map(Term::parse).transpose()?;
             let paper = stated(spec, group.sweep, group.scheme, group.point, term);
             all.push(Summary {
                 experiment: &spec.name,
-                sweep: &spec.sweeps[group.sweep].title,
+                sweep: Some(&spec.sweeps[group.sweep].title),
                 scheme: group.scheme,
-                point: group.point.iter().map(|(key, value)| (key.as_str(), value)).collect(),
+                point: group
+                    .point
+                    .iter()
+                    .map(|(key, value)| (key.as_str(), value.clone()))
+                    .collect(),
                 metric: &term.text,
                 unit: term.unit(),
-                mean,
-                p50,
-                p95,
-                ci95,
-                runs: values.len(),
+                statistics,
                 paper: paper.map(|paper| match paper.value.ends() {
                     (low, high) if low == high => vec![low],
                     (low, high) => vec![low, high],
                 }),
-                expected,
+                expected: formula.and_then(|term| Some(of(&term)?.mean)),
             });
         }
     }
-    let text = serde_json::to_string_pretty(&all).map_err(|e| e.to_string())?;
-    write_file(&out.join("summary.json"), &text)
+    output::write_summary(out, &all)
 }
 
 fn head() -> String {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::claims::{Verdict, mean_ci, short, with_ci};
+use qoe::stats::Estimate;
+
+use super::claims::{Verdict, short, with_ci};
 use super::engine::{Curve, Group, Row, groups, values};
 use super::files::{Made, stated, terms, words};
 use super::metrics::{Metric, Term};
@@ -82,10 +84,8 @@ impl Report<'_> {
         let mut lines: BTreeMap<(usize, String), (Series, Series)> = BTreeMap::new();
         for group in groups.iter().filter(|g| g.sweep == place && self.spec.is_shown(g.scheme)) {
             let Some(x) = x_of(sweep, group) else { continue };
-            let Some((mean, half)) = mean_ci(values(self.spec, groups, group, term).into_values())
-            else {
-                continue;
-            };
+            let own = Estimate::of(values(self.spec, groups, group, term).into_values());
+            let Some(Estimate { mean, half }) = own else { continue };
             let key = sweep.x().map(|axis| axis.key.get_ref());
             let rest = group.point.iter().filter(|(name, _)| Some(name) != key);
             let mut name = group.scheme.to_owned();
@@ -169,7 +169,7 @@ impl Report<'_> {
                 let mut cells = vec![words(group.point), group.scheme.to_owned()];
                 for term in &terms {
                     let own = values(self.spec, &groups, group, term).into_values();
-                    let own = mean_ci(own).map_or("–".to_owned(), with_ci);
+                    let own = Estimate::of(own).map_or("–".to_owned(), with_ci);
                     let paper = of_paper(stated(self.spec, place, group.scheme, group.point, term));
                     cells.push(match paper.is_empty() {
                         true => own,
@@ -192,13 +192,13 @@ impl Report<'_> {
         };
         let told = |(place, sweep): (usize, &Sweep)| {
             let rows = || self.rows.iter().filter(|row| row.sweep == place);
-            let of = |metric: usize| mean_ci(rows().filter_map(|row| row.values[metric]));
+            let of = |metric: usize| Estimate::of(rows().filter_map(|row| row.values[metric]));
             Some(format!(
                 "{}: {} ms of off-mode a second in {} entries (464 ms and 20 in the paper's live \
                  streams)",
                 sweep.title,
-                short(of(time)?.0),
-                short(of(entries)?.0)
+                short(of(time)?.mean),
+                short(of(entries)?.mean)
             ))
         };
         self.spec.sweeps.iter().enumerate().filter_map(told).collect()

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use links::{Link, LinkConfig, Packet};
+use qoe::stats::Estimate;
 use units::{Ecn, Timestamp};
 
 use super::*;
@@ -308,4 +309,23 @@ fn noise_makes_no_claim_hold_unless_the_claim_allows_for_it() {
     };
     assert!(!claim(""), "0.11 is not 0.08");
     assert!(claim(", ci = true"), "it is within the interval");
+}
+
+#[test]
+fn summary_and_page_agree_on_the_interval_of_five_runs() {
+    let folder = Folder::new("intervals");
+    run(TINY, &[], Some(5), options(), &folder.0).expect("it runs");
+    let lines: Vec<serde_json::Value> =
+        serde_json::from_str(&folder.read("summary.json")).expect("JSON");
+    let shown = ["recovery_latency_ms", "redundancy_cost", "goodput_reduction"];
+    let text = markdown(&[&folder.0]).expect("text");
+    let mut seen = 0;
+    for line in lines.iter().filter(|line| shown.iter().any(|name| line["metric"] == *name)) {
+        assert_eq!(line["runs"], 5);
+        let mean = line["mean"].as_f64().expect("a mean");
+        let told = claims::with_ci(Estimate { mean, half: line["ci95"].as_f64() });
+        assert!(text.contains(&told), "{told} of {line} in {text}");
+        seen += 1;
+    }
+    assert_eq!(seen, 2 * 2 * shown.len(), "levels, schemes and metrics");
 }

@@ -198,6 +198,7 @@ pub(super) fn acceleration_of(left_out: impl IntoIterator<Item = Vec<f64>>) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::stats::Estimate;
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng;
 
@@ -231,7 +232,11 @@ mod tests {
         let bca = coverage(1.0, |rng| bootstrap(rng).bca(0.95));
         let percentile = coverage(1.0, |rng| bootstrap(rng).percentile(0.95));
         let wide = coverage(1.0, |rng| bootstrap(rng).percentile(0.5));
-        let student = coverage(1.0, |rng| draw(60, rng, exponential).mean_ci95().unwrap());
+        let student = coverage(1.0, |rng| {
+            let Estimate { mean, half } = draw(60, rng, exponential).estimate();
+            let half = half.unwrap();
+            Interval { low: mean - half, high: mean + half }
+        });
         assert!((0.91..=0.98).contains(&bca), "BCa {bca}");
         assert!((0.90..=0.98).contains(&percentile), "percentile {percentile}");
         assert!((0.43..=0.57).contains(&wide), "50 % {wide}");

@@ -25,19 +25,22 @@ impl Interval {
     }
 }
 
-/// What a report says of a metric's runs.
+/// The mean of some values, and how far that of others like them may be from it.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Summary {
+pub struct Estimate {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Median.
-    pub p50: f64,
-    /// 95th percentile.
-    pub p95: f64,
-    /// Student's 95 % interval of the mean; `None` for one run.
-    pub ci95: Option<Interval>,
-    /// How many values.
-    pub runs: usize,
+    /// Half the width of Student's 95 % interval of the mean: t √(variance / n), t being the 97.5 %
+    /// point with n − 1 degrees of freedom. Exact for normal values; with few and skewed ones, prefer
+    /// [`Bootstrap`](super::Bootstrap). `None` for one value.
+    pub half: Option<f64>,
+}
+
+impl Estimate {
+    /// `None` where there is no [`Sample`].
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        Sample::new(values).map(|sample| sample.estimate())
+    }
 }
 
 impl Sample {
@@ -98,26 +101,11 @@ impl Sample {
         (n > 1).then(|| squares / (n - 1) as f64)
     }
 
-    /// Student's 95 % interval of the mean: mean ± t √(variance / n), t being the 97.5 % point
-    /// with n − 1 degrees of freedom. Exact for normal values; with few and skewed ones, prefer
-    /// [`Bootstrap`](super::Bootstrap). `None` for one value.
-    pub fn mean_ci95(&self) -> Option<Interval> {
+    /// The mean with Student's interval.
+    pub fn estimate(&self) -> Estimate {
         let n = self.values.len();
-        let error = (self.variance()? / n as f64).sqrt();
-        let half = student_t_975(n - 1) * error;
-        let mean = self.mean();
-        Some(Interval { low: mean - half, high: mean + half })
-    }
-
-    /// The line of a report.
-    pub fn summary(&self) -> Summary {
-        Summary {
-            mean: self.mean(),
-            p50: self.median(),
-            p95: self.quantile(0.95),
-            ci95: self.mean_ci95(),
-            runs: self.values.len(),
-        }
+        let half = |variance: f64| student_t_975(n - 1) * (variance / n as f64).sqrt();
+        Estimate { mean: self.mean(), half: self.variance().map(half) }
     }
 
     /// The empirical distribution function: each different value with the share of values that
@@ -178,9 +166,9 @@ mod tests {
         assert_eq!(sample.mean(), 5.0);
         assert!((sample.variance().unwrap() - 32.0 / 7.0).abs() < 1e-12);
         // 5 ± 2.364624 √(32/7/8)
-        let interval = sample.mean_ci95().unwrap();
-        assert!((interval.low - 3.212_512).abs() < 1e-6, "{interval:?}");
-        assert!((interval.high - 6.787_488).abs() < 1e-6, "{interval:?}");
+        let estimate = sample.estimate();
+        assert_eq!(estimate.mean, 5.0);
+        assert!((estimate.half.unwrap() - 1.787_488).abs() < 1e-6, "{estimate:?}");
     }
 
     #[test]
@@ -196,8 +184,8 @@ mod tests {
         assert_eq!(Sample::new([f64::INFINITY]), None);
         let one = sample(&[3.0]);
         assert_eq!((one.mean(), one.quantile(0.3), one.variance()), (3.0, 3.0, None));
-        let summary = Summary { mean: 3.0, p50: 3.0, p95: 3.0, ci95: None, runs: 1 };
-        assert_eq!(one.summary(), summary);
+        assert_eq!(one.estimate(), Estimate { mean: 3.0, half: None });
+        assert_eq!(Estimate::of([]), None);
     }
 
     #[test]
