@@ -13,6 +13,15 @@ use units::Timestamp;
 #[derive(Clone)]
 pub struct EventLog(Arc<Mutex<State>>);
 
+/// What identifies the lines of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Digest {
+    /// Their SHA-256 in hexadecimal.
+    pub sha256: String,
+    /// How many there are.
+    pub lines: u64,
+}
+
 struct State {
     hash: Context,
     lines: u64,
@@ -25,11 +34,12 @@ impl Default for EventLog {
 }
 
 impl EventLog {
-    /// The SHA-256 of all lines so far in hexadecimal, and how many there are.
-    pub fn digest(&self) -> (String, u64) {
+    /// The digest of all lines so far.
+    pub fn digest(&self) -> Digest {
         let state = self.0.lock().expect("a run has one thread");
-        let digest = state.hash.clone().finish();
-        (digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect(), state.lines)
+        let hash = state.hash.clone().finish();
+        let sha256 = hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        Digest { sha256, lines: state.lines }
     }
 
     fn line(&self, values: &[u64]) {

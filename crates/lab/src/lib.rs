@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod ends;
 mod event_log;
 pub mod experiments;
 mod figures;
@@ -22,9 +23,10 @@ mod traffic;
 pub mod training;
 
 pub use client::ClientKind;
-pub use event_log::EventLog;
-pub use live::{Arrival, Live, LiveOutcome};
+pub use ends::Cipher;
+pub use event_log::{Digest, EventLog};
+pub use live::{Arrival, Live, LiveOutcome, Skips};
 pub use makers::{ControllerMaker, SchemeMaker};
-pub use recovered::{Decision, Diary, FinishedUnit, Pages, Recovered};
-pub use simulation::{Cipher, Outcome, Sample, Scenario, run};
+pub use recovered::{AfterLoss, Bursts, Decision, Diary, FinishedUnit, Pages, Recovered};
+pub use simulation::{Outcome, Received, Rival, Sample, Scenario, run};
 pub use traffic::Traffic;

@@ -88,15 +88,32 @@ pub struct Arrival {
     pub at: Timestamp,
 }
 
-/// What came of a live view.
+/// How often a viewer skipped to a key frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skips {
+    /// Times.
+    pub count: u64,
+    /// Milliseconds of media that were left out.
+    pub ms: u64,
+}
+
+/// What a client saw of a live stream.
 #[derive(Clone, Debug, Default)]
 pub struct LiveOutcome {
     /// The frames that arrived, in order.
     pub arrivals: Vec<Arrival>,
-    /// Times that the viewer skipped, and milliseconds of media that it skipped.
-    pub skips: (u64, u64),
+    /// What it was not sent because it was too far behind.
+    pub skips: Skips,
     /// The most bytes that waited unsent inside the transport.
     pub most_unsent: u64,
+}
+
+/// A viewer on its stream.
+struct Watching {
+    id: StreamId,
+    viewer: Viewer,
+    /// Whether the head of the file has been written.
+    has_head: bool,
 }
 
 /// The publisher, and the viewer's end of the relay.
@@ -105,9 +122,9 @@ pub(crate) struct Source {
     registry: Registry,
     publisher: Publisher,
     next: u32,
-    viewer: Option<(StreamId, Viewer, bool)>,
+    viewer: Option<Watching>,
     pub most_unsent: u64,
-    pub skips: (u64, u64),
+    pub skips: Skips,
 }
 
 impl Source {
@@ -115,7 +132,15 @@ impl Source {
         let registry = Registry::new(1);
         let publisher = registry.publish("live/lab", live.settings).expect("the first stream");
         publisher.push(Live::header());
-        Self { live, registry, publisher, next: 0, viewer: None, most_unsent: 0, skips: (0, 0) }
+        Self {
+            live,
+            registry,
+            publisher,
+            next: 0,
+            viewer: None,
+            most_unsent: 0,
+            skips: Skips::default(),
+        }
     }
 
     /// When the next frame is due; `None` at the end.
@@ -139,12 +164,12 @@ impl Source {
     pub(crate) fn join(&mut self, id: StreamId) {
         let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
             .expect("the first viewer");
-        self.viewer = Some((id, viewer, false));
+        self.viewer = Some(Watching { id, viewer, has_head: false });
     }
 
     /// Hands over what the stream has room for.
     pub(crate) fn fill(&mut self, connection: &mut Connection) {
-        let Some((id, viewer, started)) = &mut self.viewer else { return };
+        let Some(Watching { id, viewer, has_head }) = &mut self.viewer else { return };
         let ahead = connection.pacing_rate().map_or(FIRST_AHEAD, send_ahead);
         let context = &mut Context::from_waker(Waker::noop());
         while let Some(unsent) = connection.unsent(*id) {
@@ -152,17 +177,17 @@ impl Source {
             if unsent >= ahead {
                 return;
             }
-            let bytes: Option<Bytes> = if *started {
+            let bytes: Option<Bytes> = if *has_head {
                 match viewer.poll_next(context) {
                     Poll::Ready(tag) => tag.map(|tag| tag.bytes().clone()),
                     Poll::Pending => return,
                 }
             } else {
-                *started = true;
+                *has_head = true;
                 Some(flv::file_header(false, true))
             };
             let progress = viewer.progress();
-            self.skips = (progress.skips, progress.skipped_ms);
+            self.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
             let written = bytes.map(|bytes| connection.write(*id, bytes));
             if !matches!(written, Some(Ok(_))) {
                 // A stream that the client gave up needs no end.

@@ -20,6 +20,15 @@ pub struct Bursts {
     pub longest: u32,
 }
 
+/// Packets that were sent some time after a lost one.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AfterLoss {
+    /// How many.
+    pub sent: u64,
+    /// How many of them were lost.
+    pub lost: u64,
+}
+
 /// The measurements of one connection, or of several added up.
 #[derive(Clone, Debug, Default)]
 pub struct Recovered {
@@ -31,8 +40,8 @@ pub struct Recovered {
     pub unit_times: UnitTimes,
     /// Runs of consecutive lost packets.
     pub bursts: Bursts,
-    /// Of each class of [`LAGS`]: packets sent so long after a lost one, and lost ones of them.
-    pub correlation: [(u64, u64); LAGS.len()],
+    /// Packets sent after a lost one, by the classes of [`LAGS`].
+    pub correlation: [AfterLoss; LAGS.len()],
     /// Time with nothing to send but replicas.
     pub off_mode: OffTime,
     /// Times that the guard began to refuse replicas.
@@ -52,7 +61,9 @@ impl Recovered {
             latencies: recovery.latencies.clone(),
             unit_times: recovery.unit_times,
             bursts: Bursts { runs, packets, longest: recovery.bursts.longest() },
-            correlation: correlation.map_or_else(Default::default, |known| known.counts()),
+            correlation: correlation.map_or_else(Default::default, |known| {
+                known.counts().map(|(sent, lost)| AfterLoss { sent, lost })
+            }),
             off_mode: recovery.off_mode(now),
             refusals: connection.guard().map_or(0, Guard::refusals),
             time: now.since(Timestamp::ZERO),
@@ -68,7 +79,8 @@ impl Recovered {
         self.bursts.packets += other.bursts.packets;
         self.bursts.longest = self.bursts.longest.max(other.bursts.longest);
         for (own, other) in self.correlation.iter_mut().zip(other.correlation) {
-            *own = (own.0 + other.0, own.1 + other.1);
+            own.sent += other.sent;
+            own.lost += other.lost;
         }
         self.off_mode.add(&other.off_mode);
         self.refusals += other.refusals;
@@ -80,7 +92,8 @@ impl Recovered {
     pub fn since(&self, earlier: &Self) -> Self {
         let mut correlation = self.correlation;
         for (own, other) in correlation.iter_mut().zip(earlier.correlation) {
-            *own = (own.0.saturating_sub(other.0), own.1.saturating_sub(other.1));
+            own.sent = own.sent.saturating_sub(other.sent);
+            own.lost = own.lost.saturating_sub(other.lost);
         }
         Self {
             totals: self.totals.since(&earlier.totals),

@@ -10,41 +10,42 @@ use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettin
 use quic::observer::{self, Observer};
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
-    Addresses, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome, RetryPolicy,
-    Stats, TransportConfig,
+    Addresses, Connection, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome,
+    RetryPolicy, Stats, TransportConfig,
 };
 use recovery::Scheme;
-use units::{Ecn, Rate, StreamId, Timestamp};
+use units::{Ecn, StreamId, Timestamp};
 
-use crate::client::IDLE_TIMEOUT;
+use crate::ends::{Cipher, IDLE_TIMEOUT, PATTERN, pattern};
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::live::Source;
 use crate::recovered::{Diary, Recovered};
-use crate::simulation::{Cipher, Scenario};
+use crate::simulation::Scenario;
 use crate::traffic::{Frames, Traffic};
 
-/// Bytes of the pattern; it repeats.
-const PATTERN: usize = 65_521;
 /// Unsent bytes that the application keeps in the transport.
 const HIGH_WATER: u64 = 128 << 10;
 /// Datagrams of one transmission.
 const BATCH: usize = 10;
 
-/// The pattern: a prime length and no short period, so that misplaced bytes show.
-pub(crate) fn pattern() -> Bytes {
-    (0..PATTERN as u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect()
+/// An answer on its way.
+struct Answer {
+    id: StreamId,
+    /// Bytes of all of it.
+    total: u64,
+    /// Bytes handed over to the transport.
+    sent: u64,
 }
 
 pub(crate) struct Server {
     endpoint: Endpoint,
     handle: Option<Handle>,
     request: Vec<u8>,
-    answer: Option<(StreamId, u64)>,
+    answer: Option<Answer>,
     /// When each request was there.
     pub asked: Vec<Timestamp>,
-    sent: u64,
-    /// What of the answer is there to be sent yet, if it comes in frames.
+    /// The source of the answer, if it comes in frames.
     frames: Option<Frames>,
     /// The live stream, if it is one that is asked for.
     pub source: Option<Source>,
@@ -56,55 +57,10 @@ pub(crate) struct Server {
 
 impl Server {
     pub(crate) fn new(scenario: &Scenario, log: &EventLog) -> Self {
-        let (certificate, private_key) = certificate();
         let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [2; 32])]));
-        let tls = TlsConfig::new(TlsSettings {
-            certificate_chain: vec![certificate.to_vec()],
-            private_key,
-            alpn: vec![b"hq-interop".to_vec()],
-            keys: keys.clone(),
-            single_use: Arc::new(SingleUseLog::new(UNIX_ORIGIN, 120, 1_024)),
-            time: wall_clock(),
-            early_data: false,
-            early_data_context: 0,
-            tickets: 1,
-            ticket_lifetime: 3_600,
-            ciphers: Vec::new(),
-            one_rtt: match scenario.cipher {
-                Cipher::Real => OneRttProtection::Real,
-                Cipher::Null => OneRttProtection::Null,
-            },
-        })
-        .expect("the testbed's certificate is valid");
-        let watchers = Watchers {
-            log: scenario.log_events.then(|| log.clone()),
-            diary: scenario.diary.clone(),
-        };
-        let is_watched = watchers.log.is_some() || watchers.diary.is_some();
-        let observer = is_watched.then(|| {
-            let observe =
-                move |_: Timestamp, _: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
-                    Some(Box::new(watchers.clone()))
-                };
-            Arc::new(observe) as ObserverFactory
-        });
-        let transport = TransportConfig {
-            congestion: scenario.congestion.factory(),
-            detection: scenario.detection,
-            guard: scenario.guard.clone(),
-            scheme: {
-                let (maker, seed) = (scenario.scheme.clone(), scenario.seed);
-                // How losses come together is a metric of every experiment.
-                Arc::new(move || Scheme { correlation: true, ..maker.make(seed) })
-            },
-            idle_timeout: IDLE_TIMEOUT,
-            handshake_timeout: IDLE_TIMEOUT,
-            observer,
-            ..TransportConfig::default()
-        };
         let config = EndpointConfig {
-            transport: Arc::new(transport),
-            tls: Arc::new(tls),
+            transport: Arc::new(transport(scenario, log)),
+            tls: Arc::new(tls(scenario.cipher, keys.clone())),
             keys,
             retry: RetryPolicy::Never,
             token_lifetime: Duration::from_secs(3_600),
@@ -121,7 +77,6 @@ impl Server {
             request: Vec::new(),
             answer: None,
             asked: Vec::new(),
-            sent: 0,
             frames: match scenario.traffic {
                 Traffic::Frames { rate, fps, cached } => Some(Frames::new(rate, fps, cached)),
                 _ => None,
@@ -137,8 +92,13 @@ impl Server {
         }
     }
 
+    /// The connection, as soon as there is one.
+    pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
+        self.endpoint.connection(self.handle?)
+    }
+
     pub(crate) fn deadline(&mut self) -> Option<Timestamp> {
-        let connection = self.endpoint.connection(self.handle?)?.deadline();
+        let connection = self.connection()?.deadline();
         let source = self.source.as_ref().and_then(Source::deadline);
         let frame = self.frames.as_ref().and_then(Frames::deadline);
         connection.into_iter().chain(source).chain(frame).min()
@@ -146,19 +106,11 @@ impl Server {
 
     /// What loss recovery was like until `now`.
     pub(crate) fn recovered(&mut self, now: Timestamp) -> Recovered {
-        let connection = self.handle.and_then(|handle| self.endpoint.connection(handle));
-        connection.map(|connection| Recovered::of(connection, now)).unwrap_or_default()
+        self.connection().map(|connection| Recovered::of(connection, now)).unwrap_or_default()
     }
 
     pub(crate) fn smoothed_rtt(&mut self) -> Duration {
-        let connection = self.handle.and_then(|handle| self.endpoint.connection(handle));
-        connection.map(|connection| connection.rtt().smoothed()).unwrap_or_default()
-    }
-
-    /// The congestion window and the bytes in flight, and the pacing rate.
-    pub(crate) fn sending(&mut self) -> Option<(u64, u64, Option<Rate>)> {
-        let connection = self.endpoint.connection(self.handle?)?;
-        Some((connection.window(), connection.in_flight(), connection.pacing_rate()))
+        self.connection().map(|connection| connection.rtt().smoothed()).unwrap_or_default()
     }
 
     pub(crate) fn on_timeout(&mut self, now: Timestamp) {
@@ -221,10 +173,9 @@ impl Server {
                 source.join(id);
             }
             let bytes = line.trim().strip_prefix("GET ").and_then(|n| n.parse().ok());
-            self.answer = Some((id, bytes.unwrap_or(0)));
+            self.answer = Some(Answer { id, total: bytes.unwrap_or(0), sent: 0 });
             self.asked.push(now);
             self.request.clear();
-            self.sent = 0;
             if let Some(frames) = &mut self.frames {
                 frames.begin(now);
             }
@@ -232,26 +183,67 @@ impl Server {
     }
 
     fn fill(&mut self, handle: Handle) {
-        let Some((id, total)) = self.answer else { return };
+        let Some(Answer { id, total, sent }) = &mut self.answer else { return };
+        let (id, total) = (*id, *total);
         let Some(connection) = self.endpoint.connection(handle) else { return };
         if let Some(source) = &mut self.source {
             return source.fill(connection);
         }
         let there = self.frames.as_ref().map_or(total, |frames| frames.bytes().min(total));
-        while self.sent < there && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {
-            let at = (self.sent % PATTERN as u64) as usize;
-            let len = ((PATTERN - at) as u64).min(there - self.sent);
+        while *sent < there && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {
+            let at = (*sent % PATTERN as u64) as usize;
+            let len = ((PATTERN - at) as u64).min(there - *sent);
             if connection.write(id, self.pattern.slice(at..at + len as usize)).is_err() {
                 self.answer = None;
                 return;
             }
-            self.sent += len;
-            if self.sent == total {
+            *sent += len;
+            if *sent == total {
                 // A stream that the client gave up needs no end.
                 let _ = connection.finish(id);
                 self.answer = None;
+                return;
             }
         }
+    }
+}
+
+fn tls(cipher: Cipher, keys: Arc<KeyRing>) -> TlsConfig {
+    let (certificate, private_key) = certificate();
+    TlsConfig::new(TlsSettings {
+        certificate_chain: vec![certificate.to_vec()],
+        private_key,
+        alpn: vec![b"hq-interop".to_vec()],
+        keys,
+        single_use: Arc::new(SingleUseLog::new(UNIX_ORIGIN, 120, 1_024)),
+        time: wall_clock(),
+        early_data: false,
+        early_data_context: 0,
+        tickets: 1,
+        ticket_lifetime: 3_600,
+        ciphers: Vec::new(),
+        one_rtt: match cipher {
+            Cipher::Real => OneRttProtection::Real,
+            Cipher::Null => OneRttProtection::Null,
+        },
+    })
+    .expect("the testbed's certificate is valid")
+}
+
+fn transport(scenario: &Scenario, log: &EventLog) -> TransportConfig {
+    let (maker, seed) = (scenario.scheme.clone(), scenario.seed);
+    let watchers =
+        Watchers { log: scenario.log_events.then(|| log.clone()), diary: scenario.diary.clone() };
+    TransportConfig {
+        congestion: scenario.congestion.factory(),
+        detection: scenario.detection,
+        guard: scenario.guard.clone(),
+        // How losses come together is a metric of every experiment.
+        scheme: Arc::new(move || Scheme { correlation: true, ..maker.make(seed) }),
+        idle_timeout: IDLE_TIMEOUT,
+        handshake_timeout: IDLE_TIMEOUT,
+        observer: watchers.factory(),
+        ..TransportConfig::default()
     }
 }
 
@@ -260,6 +252,20 @@ impl Server {
 struct Watchers {
     log: Option<EventLog>,
     diary: Option<Diary>,
+}
+
+impl Watchers {
+    /// Makes each connection's watchers; `None` if nobody watches.
+    fn factory(self) -> Option<ObserverFactory> {
+        let is_watched = self.log.is_some() || self.diary.is_some();
+        is_watched.then(|| {
+            let observe =
+                move |_: Timestamp, _: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
+                    Some(Box::new(self.clone()))
+                };
+            Arc::new(observe) as ObserverFactory
+        })
+    }
 }
 
 impl Observer for Watchers {

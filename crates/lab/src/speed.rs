@@ -7,7 +7,8 @@ use cpu_time::ThreadTime;
 use links::{LinkConfig, PathConfig, Queue};
 use units::Rate;
 
-use crate::simulation::{Cipher, Scenario, run};
+use crate::ends::Cipher;
+use crate::simulation::{Scenario, run};
 use crate::traffic::Traffic;
 
 /// What a run took.

@@ -9,7 +9,9 @@ use bytes::BytesMut;
 use noq_proto as noq;
 use units::{Ecn, Timestamp};
 
-use super::{Download, IDLE_TIMEOUT, Request, Viewer, tls_config};
+use super::download::Download;
+use super::viewer::{Request, Viewer, tls_config};
+use crate::ends::IDLE_TIMEOUT;
 use crate::identity::SERVER_NAME;
 
 pub(super) struct Client {

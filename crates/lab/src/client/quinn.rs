@@ -7,9 +7,11 @@ use bytes::BytesMut;
 use quinn_proto as quinn;
 use units::{Ecn, Timestamp};
 
-use super::{Download, IDLE_TIMEOUT, Request, Viewer, null, tls_config};
+use super::download::Download;
+use super::null;
+use super::viewer::{Request, Viewer, tls_config};
+use crate::ends::{Cipher, IDLE_TIMEOUT};
 use crate::identity::SERVER_NAME;
-use crate::simulation::Cipher;
 
 pub(super) struct Client {
     epoch: Instant,

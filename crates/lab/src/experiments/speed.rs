@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::Options;
 use super::output::{Statistics, Summary, write_file, write_page, write_summary};
-use crate::simulation::Cipher;
+use crate::ends::Cipher;
 use crate::speed::{Measured, measure};
 
 pub(super) const NAME: &str = "speed";

@@ -176,14 +176,12 @@ impl Spec {
             Ok(runs) => runs,
             Err(error) => return Row { error, ..row },
         };
-        let (bytes, span) = outcome.measured;
         let share = outcome.received as f64 / outcome.wire_bytes.max(1) as f64;
         // Where the client's window, not the path, is the limit, there is nothing to judge.
         let bdp = Rate::from_mbps(point.rate_mbps).bytes_in(Duration::from_millis(point.rtt_ms));
         let is_judged = point.loss_percent == 0.0 && window >= bdp + bdp / 2;
-        let utilisation = is_judged.then(|| {
-            Rate::from_bytes_in(bytes, span).as_mbps_f64() / (point.rate_mbps as f64 * share)
-        });
+        let utilisation = is_judged
+            .then(|| outcome.measured.rate().as_mbps_f64() / (point.rate_mbps as f64 * share));
         Row {
             completed: outcome.completed,
             intact: outcome.intact,
@@ -192,7 +190,7 @@ impl Spec {
             goodput_mbps: Rate::from_bytes_in(outcome.received, outcome.duration).as_mbps_f64(),
             utilisation,
             packets_lost: outcome.stats.packets_lost,
-            event_log: outcome.event_log.0,
+            event_log: outcome.event_log.sha256,
             error: outcome.failed.unwrap_or_default(),
             ..row
         }

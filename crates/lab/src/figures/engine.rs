@@ -220,10 +220,10 @@ fn work(job: &Job) -> Done {
         }
         for decision in pages.decisions {
             all.round_trips.push(decision.smoothed_rtt.as_secs_f64() * 1e3);
-            all.decisions.0 += 1;
-            all.decisions.1 += u64::from(decision.loss_rate == 0.0);
+            all.decisions.intervals += 1;
+            all.decisions.lossless += u64::from(decision.loss_rate == 0.0);
             let level = decision.reasons.iter().find(|(name, _)| *name == "level");
-            all.decisions.2 += level.map_or(0.0, |(_, level)| *level);
+            all.decisions.levels += level.map_or(0.0, |(_, level)| *level);
         }
         samples.extend(outcome.samples);
     }
@@ -243,8 +243,8 @@ fn rounds_max(asked: &[Timestamp], units: &[FinishedUnit]) -> Vec<f64> {
 
 fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
     all.recovery.merge(&outcome.recovery);
-    all.received += outcome.measured.0;
-    all.time += outcome.measured.1;
+    all.received.bytes += outcome.measured.bytes;
+    all.received.time += outcome.measured.time;
     if matches!(traffic, Traffic::Download { .. }) {
         let mut start = Timestamp::ZERO;
         for &end in &outcome.answered {
@@ -252,9 +252,8 @@ fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
             start = end;
         }
     }
-    all.link.0 += outcome.down.sent.packets;
-    all.link.1 += outcome.down.queue_dropped.packets;
-    all.link.2 += outcome.down.lost.packets;
+    all.queue.offered += outcome.down.sent.packets;
+    all.queue.refused += outcome.down.queue_dropped.packets;
     if let Some(rival) = &outcome.rival {
         all.rival = Some(rival.measured);
     }
@@ -279,12 +278,12 @@ fn watch(
         in_time += u64::from(is_counted(arrival.frame) && arrival.delay <= LATE);
     }
     let report = player.report(end);
-    all.freezes.0.count += report.freezes[0].count;
-    all.freezes.0.total += report.freezes[0].total;
-    all.freezes.1 += report.watched();
+    all.viewing.freezes.count += report.freezes[0].count;
+    all.viewing.freezes.total += report.freezes[0].total;
+    all.viewing.time += report.watched();
     let published = (0..live.before + live.frames).filter(|&n| is_counted(n)).count() as u64;
-    all.frames.0 += published;
-    all.frames.1 += published - in_time;
+    all.viewing.frames += published;
+    all.viewing.late += published - in_time;
 }
 
 /// Rows of one point and scheme, and those of the baseline with the same seeds.

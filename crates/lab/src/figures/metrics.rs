@@ -8,31 +8,57 @@ use recovery::autorec::formulas;
 
 use super::settings::Settings;
 use crate::recovered::{FinishedUnit, Recovered};
+use crate::simulation::Received;
 
 /// What the metrics of a run (of all its requests together) are made of.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Measured {
     pub recovery: Recovered,
-    /// Stream bytes received, and in how much time.
-    pub received: u64,
-    pub time: Duration,
+    /// What the client received while it was measured.
+    pub received: Received,
     /// Completion times of the requests, in milliseconds.
     pub completions: Vec<f64>,
-    /// Packets towards the client: offered, refused by the queue, lost.
-    pub link: (u64, u64, u64),
-    /// Of the rival: bytes received, and in how much time.
-    pub rival: Option<(u64, Duration)>,
+    /// Packets towards the client.
+    pub queue: QueueCounts,
+    /// What the rival's client received.
+    pub rival: Option<Received>,
     pub units: Vec<FinishedUnit>,
     /// Highest round of each request.
     pub rounds_max: Vec<f64>,
-    /// Decision intervals, those of them without loss, and the sum of the levels decided.
-    pub decisions: (u64, u64, f64),
+    pub decisions: Decisions,
     /// Smoothed round-trip times at the ends of the decision intervals, in milliseconds.
     pub round_trips: Vec<f64>,
-    /// Freezes of the players of a stream, and the time watched, freezes included.
-    pub freezes: (Freezes, Duration),
-    /// Frames published, and those of them that came later than [`LATE`] or never.
-    pub frames: (u64, u64),
+    pub viewing: Viewing,
+}
+
+/// Packets at the bottleneck.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct QueueCounts {
+    pub offered: u64,
+    /// Refused, because the queue was full.
+    pub refused: u64,
+}
+
+/// The decision intervals of a scheme.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Decisions {
+    pub intervals: u64,
+    /// Intervals in which nothing was lost.
+    pub lossless: u64,
+    /// Sum of the levels decided.
+    pub levels: f64,
+}
+
+/// What the players of a stream saw.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Viewing {
+    pub freezes: Freezes,
+    /// Time watched, freezes included.
+    pub time: Duration,
+    /// Frames published.
+    pub frames: u64,
+    /// Frames that came later than [`LATE`] or never.
+    pub late: u64,
 }
 
 /// A frame that takes longer from its publication to the arrival of its last byte is late.
@@ -69,7 +95,7 @@ fn per_second(m: &Measured, value: f64) -> Option<f64> {
     (seconds > 0.0).then(|| value / seconds)
 }
 
-fn mbps((bytes, time): (u64, Duration)) -> Option<f64> {
+fn mbps(Received { bytes, time }: Received) -> Option<f64> {
     (!time.is_zero()).then(|| bytes as f64 * 8.0 / time.as_secs_f64() / 1e6)
 }
 
@@ -88,7 +114,12 @@ fn mean(values: &[f64]) -> Option<f64> {
 }
 
 fn freezes(m: &Measured) -> Option<FreezeRates> {
-    FreezeRates::of(m.freezes.0, m.freezes.1)
+    FreezeRates::of(m.viewing.freezes, m.viewing.time)
+}
+
+/// The share of packets lost of this class of distances from a lost one.
+fn after_loss(m: &Measured, class: usize) -> Option<f64> {
+    ratio(m.recovery.correlation[class].lost, m.recovery.correlation[class].sent)
 }
 
 fn round_trip(m: &Measured) -> Option<Duration> {
@@ -134,8 +165,8 @@ metrics! {
     "freeze_ms_per_100s", "ms", None, |m, _| freezes(m).map(|rates| rates.freeze_s_per_100s * 1e3);
     // Share of the frames published from `measure_from_seconds` on that came more than 400 ms later, or
     // never.
-    "late_frames", "1", None, |m, _| ratio(m.frames.1, m.frames.0);
-    "goodput_mbps", "Mbps", None, |m, _| mbps((m.received, m.time));
+    "late_frames", "1", None, |m, _| ratio(m.viewing.late, m.viewing.frames);
+    "goodput_mbps", "Mbps", None, |m, _| mbps(m.received);
     "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
     "loss_rate", "1", None, |m, _| loss_rate(m);
     "off_mode_ms_per_s", "ms/s", None, |m, _| per_second(m, ms(m.recovery.off_mode.total));
@@ -167,11 +198,11 @@ metrics! {
     "wait_p50_ms", "ms", None, |m, _| waits(m, 0.5);
     "wait_p95_ms", "ms", None, |m, _| waits(m, 0.95);
     "wait_p99_ms", "ms", None, |m, _| waits(m, 0.99);
-    "queue_loss", "1", None, |m, _| ratio(m.link.1, m.link.0);
+    "queue_loss", "1", None, |m, _| ratio(m.queue.refused, m.queue.offered);
     "rival_goodput_mbps", "Mbps", None, |m, _| mbps(m.rival?);
     // Jain's index of the goodputs of two senders.
     "fairness", "1", None, |m, _| {
-        let (a, b) = (mbps((m.received, m.time))?, mbps(m.rival?)?);
+        let (a, b) = (mbps(m.received)?, mbps(m.rival?)?);
         (a + b > 0.0).then(|| (a + b).powi(2) / (2.0 * (a * a + b * b)))
     };
     // Mean of the smoothed round-trip time.
@@ -200,18 +231,19 @@ metrics! {
     };
     // Share of decision intervals in which nothing was lost, that of independent losses, and the mean
     // level decided.
-    "lossless_intervals", "1", None, |m, _| ratio(m.decisions.1, m.decisions.0);
+    "lossless_intervals", "1", None, |m, _| ratio(m.decisions.lossless, m.decisions.intervals);
     "lossless_model", "1", None, |m, _| {
         let totals = &m.recovery.totals;
-        let packets = ratio(totals.acked + totals.lost, m.decisions.0)?;
+        let packets = ratio(totals.acked + totals.lost, m.decisions.intervals)?;
         Some((1.0 - loss_rate(m)?).powf(packets))
     };
     "level_mean", "1", None, |m, _| {
-        (m.decisions.0 > 0).then(|| m.decisions.2 / m.decisions.0 as f64)
+        let Decisions { intervals, levels, .. } = m.decisions;
+        (intervals > 0).then(|| levels / intervals as f64)
     };
     // The share of packets lost that are sent up to 1 ms after a lost one, and 20 to 50 ms after.
-    "loss_after_1ms", "1", None, |m, _| ratio(m.recovery.correlation[0].1, m.recovery.correlation[0].0);
-    "loss_after_50ms", "1", None, |m, _| ratio(m.recovery.correlation[5].1, m.recovery.correlation[5].0);
+    "loss_after_1ms", "1", None, |m, _| after_loss(m, 0);
+    "loss_after_50ms", "1", None, |m, _| after_loss(m, 5);
 }
 
 impl Metric {
@@ -335,7 +367,10 @@ mod tests {
 
     #[test]
     fn a_run_without_loss_has_no_latency_and_no_cost() {
-        let measured = Measured { received: 1_000, time: Duration::from_secs(1), ..<_>::default() };
+        let measured = Measured {
+            received: Received { bytes: 1_000, time: Duration::from_secs(1) },
+            ..<_>::default()
+        };
         let values = evaluate(&measured, &Settings::default());
         let of = |name| values[Metric::place(name).expect("known")];
         assert_eq!(of("recovery_latency_ms"), None);

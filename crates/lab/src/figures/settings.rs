@@ -12,8 +12,9 @@ use serde::{Deserialize, Serialize};
 use units::Rate;
 
 use super::schemes::{self, Learnt};
+use crate::ends::Cipher;
 use crate::live::Live;
-use crate::simulation::{Cipher, Scenario};
+use crate::simulation::{Rival, Scenario};
 use crate::traffic::Traffic;
 
 /// All keys, with their defaults: the set-up of AutoRec's testbed where its paper states it.
@@ -361,7 +362,11 @@ impl Settings {
                     "" => congestion,
                     name => Self::algorithm(name, "rival_congestion")?,
                 };
-                Some((congestion.into(), self.maker(name, &Learnt::default())?, traffic))
+                Some(Rival {
+                    congestion: congestion.into(),
+                    scheme: self.maker(name, &Learnt::default())?,
+                    traffic,
+                })
             }
         };
         Ok(Scenario {

@@ -43,7 +43,7 @@ fn over_a_good_path_every_frame_comes_in_about_the_time_of_the_path() {
     // From the newest key frame, number 50, to the last.
     let frames: Vec<u32> = outcome.arrivals.iter().map(|arrival| arrival.frame).collect();
     assert_eq!(frames, (50..575).collect::<Vec<_>>());
-    assert_eq!(outcome.skips, (0, 0));
+    assert_eq!(outcome.skips, Skips::default());
     let late = outcome.arrivals.iter().skip(50).map(|arrival| arrival.delay).max();
     assert!(late < Some(Duration::from_millis(60)), "{late:?}");
     // Handshake, request, and the key frame within the initial window and its first growth.
@@ -54,7 +54,7 @@ fn over_a_good_path_every_frame_comes_in_about_the_time_of_the_path() {
 #[test]
 fn through_loss_every_frame_comes_a_little_later() {
     let outcome = view(&scenario(Rate::from_mbps(12), "5%"));
-    assert_eq!((gaps(&outcome), outcome.skips.0), (0, 0));
+    assert_eq!((gaps(&outcome), outcome.skips.count), (0, 0));
     assert_eq!(outcome.arrivals.len(), 525);
     let late = outcome.arrivals.iter().filter(|a| a.delay > Duration::from_millis(400)).count();
     assert!(late < 60, "{late} of 525 frames after more than 400 ms");
@@ -64,8 +64,8 @@ fn through_loss_every_frame_comes_a_little_later() {
 fn a_viewer_on_a_path_that_is_too_slow_skips_to_key_frames_and_stays_near() {
     // Two thirds of what the stream needs.
     let outcome = view(&scenario(Rate::from_mbps(1), "0%"));
-    assert!(outcome.skips.0 >= 1 && outcome.skips.1 >= 2_000, "{:?}", outcome.skips);
-    assert_eq!(gaps(&outcome) as u64, outcome.skips.0);
+    assert!(outcome.skips.count >= 1 && outcome.skips.ms >= 2_000, "{:?}", outcome.skips);
+    assert_eq!(gaps(&outcome) as u64, outcome.skips.count);
     // Not more than the lag that is borne, a group, and what is under way.
     let late = outcome.arrivals.iter().map(|arrival| arrival.delay).max();
     assert!(late < Some(Duration::from_secs(9)), "{late:?}");
@@ -80,7 +80,7 @@ fn after_the_network_was_dead_the_viewer_goes_on_at_the_live_edge() {
     dead.path.down.blackhole = vec![window];
     dead.path.up.blackhole = vec![window];
     let outcome = view(&dead);
-    assert_eq!((gaps(&outcome), outcome.skips.0), (1, 1));
+    assert_eq!((gaps(&outcome), outcome.skips.count), (1, 1));
     let last = outcome.arrivals.last().expect("frames");
     assert!(last.delay < Duration::from_millis(200), "{last:?}");
     let back = outcome.arrivals.iter().find(|a| a.at > Timestamp::from_millis(11_000));

@@ -1,0 +1,98 @@
+//! What a client has received, compared byte by byte with what it should be.
+
+use bytes::Bytes;
+use units::Timestamp;
+
+use crate::ends::pattern;
+use crate::live::{Arrival, Live, Reception};
+
+/// What a client expects.
+enum Expected {
+    Pattern(Bytes),
+    Live(Box<Reception>),
+}
+
+/// What a client has received.
+pub(crate) struct Download {
+    expected: Expected,
+    /// All of it was what was expected.
+    pub intact: bool,
+    pub received: u64,
+    /// When each answer was complete.
+    pub completed: Vec<Timestamp>,
+    /// Bytes received before the present answer.
+    before: u64,
+    pub finished: bool,
+    pub failed: Option<String>,
+}
+
+impl Download {
+    /// Of a live stream, or of the pattern.
+    pub(crate) fn of(live: Option<Live>) -> Self {
+        let expected = match live {
+            Some(live) => Expected::Live(Box::new(Reception::new(live))),
+            None => Expected::Pattern(pattern()),
+        };
+        Self {
+            expected,
+            intact: true,
+            received: 0,
+            completed: Vec::new(),
+            before: 0,
+            finished: false,
+            failed: None,
+        }
+    }
+
+    /// An answer of `times` is complete. Returns whether there is more to ask for.
+    pub(crate) fn complete(&mut self, now: Timestamp, times: u32) -> bool {
+        self.completed.push(now);
+        self.before = self.received;
+        self.finished = self.completed.len() >= times as usize;
+        !self.finished
+    }
+
+    /// Compares what came with what was asked for, byte by byte.
+    pub(crate) fn take(&mut self, now: Timestamp, mut data: &[u8]) {
+        let pattern = match &mut self.expected {
+            Expected::Pattern(pattern) => pattern,
+            Expected::Live(reception) => {
+                self.intact &= reception.take(now, data);
+                self.received += data.len() as u64;
+                return;
+            }
+        };
+        while !data.is_empty() {
+            let at = ((self.received - self.before) % pattern.len() as u64) as usize;
+            let length = data.len().min(pattern.len() - at);
+            let (head, rest) = data.split_at(length);
+            self.intact &= head == &pattern[at..at + length];
+            self.received += length as u64;
+            data = rest;
+        }
+    }
+
+    /// The frames of a live stream that arrived.
+    pub(crate) fn arrivals(&self) -> &[Arrival] {
+        match &self.expected {
+            Expected::Pattern(_) => &[],
+            Expected::Live(reception) => &reception.arrivals,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_byte_is_seen() {
+        let mut download = Download::of(None);
+        let mut answer = pattern().repeat(2);
+        download.take(Timestamp::ZERO, &answer[..70_000]);
+        assert!(download.intact && download.received == 70_000);
+        answer[70_001] ^= 1;
+        download.take(Timestamp::ZERO, &answer[70_000..]);
+        assert!(!download.intact);
+    }
+}

@@ -1,0 +1,77 @@
+//! What a viewer is asked to do, and what each library's has to answer.
+
+use core::time::Duration;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use units::{Ecn, Timestamp};
+
+use super::download::Download;
+use super::kind::ClientKind;
+use crate::ends::Cipher;
+use crate::identity::{certificate, wall_clock};
+use crate::live::Live;
+use crate::traffic::Traffic;
+
+/// What a client is to do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub kind: ClientKind,
+    pub cipher: Cipher,
+    pub server: SocketAddr,
+    pub traffic: Traffic,
+    /// How often the same is asked for, one after the other on the same connection.
+    pub times: u32,
+    /// Flow-control window of stream and connection, in bytes.
+    pub window: u64,
+    pub seed: u64,
+    /// How often the client speaks when it has nothing to say.
+    pub keep_alive: Option<Duration>,
+}
+
+impl Request {
+    /// The generator's seed of the client's library.
+    pub(super) fn rng_seed(&self) -> [u8; 32] {
+        let mut seed = [0x5a; 32];
+        seed[..8].copy_from_slice(&self.seed.to_le_bytes());
+        seed
+    }
+
+    pub(super) fn line(&self) -> String {
+        match self.traffic {
+            Traffic::Live(_) => "LIVE\n".to_owned(),
+            _ => format!("GET {}\n", self.traffic.bytes()),
+        }
+    }
+
+    pub(super) fn live(&self) -> Option<Live> {
+        match self.traffic {
+            Traffic::Live(live) => Some(live),
+            _ => None,
+        }
+    }
+}
+
+/// A client in virtual time.
+pub(crate) trait Viewer {
+    fn download(&self) -> &Download;
+    fn deadline(&mut self) -> Option<Timestamp>;
+    fn on_timeout(&mut self, now: Timestamp);
+    fn on_datagram(&mut self, now: Timestamp, ecn: Ecn, data: &[u8]);
+    /// Lets the client act; `send` gets each datagram.
+    fn drive(&mut self, now: Timestamp, send: &mut dyn FnMut(Ecn, &[u8]));
+}
+
+/// TLS that trusts the testbed's certificate and lives at its wall clock.
+pub(super) fn tls_config() -> rustls::ClientConfig {
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(certificate().0).expect("a certificate is a root");
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    let mut tls = rustls::ClientConfig::builder_with_details(provider, wall_clock())
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("the provider has TLS 1.3")
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    tls.alpn_protocols = vec![b"hq-interop".to_vec()];
+    tls
+}

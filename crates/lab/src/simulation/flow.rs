@@ -1,0 +1,199 @@
+//! One server and its client. An end acts only after something happened to it.
+
+use core::time::Duration;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+use units::Timestamp;
+
+use super::outcome::{Outcome, Received};
+use super::scenario::Scenario;
+use super::stopwatch::Stopwatch;
+use super::wire::Wire;
+use crate::client::{self, Request, Viewer};
+use crate::event_log::EventLog;
+use crate::live::LiveOutcome;
+use crate::recovered::Recovered;
+use crate::server::Server;
+use crate::traffic::Traffic;
+
+const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
+/// The client's first port; each rebinding takes the next.
+const FIRST_PORT: u16 = 40_000;
+
+/// The state at which measuring begins.
+#[derive(Default)]
+struct Mark {
+    at: Timestamp,
+    received: u64,
+    recovered: Recovered,
+}
+
+pub(super) struct Flow {
+    pub server: Server,
+    pub client: Box<dyn Viewer>,
+    traffic: Traffic,
+    times: u32,
+    pub address: SocketAddr,
+    rebind_every: Option<Duration>,
+    rebind_at: Option<Timestamp>,
+    timer_granularity: Duration,
+    pub is_client_due: bool,
+    pub is_server_due: bool,
+    pub client_at: Option<Timestamp>,
+    pub server_at: Option<Timestamp>,
+    mark: Option<Mark>,
+}
+
+fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
+    let step = granularity.as_nanos() as u64;
+    if step <= 1 { at } else { Timestamp::from_nanos(at.as_nanos().div_ceil(step) * step) }
+}
+
+impl Flow {
+    pub(super) fn new(
+        scenario: &Scenario,
+        address: IpAddr,
+        log: &EventLog,
+    ) -> Result<Self, String> {
+        let client = client::start(Request {
+            kind: scenario.client,
+            cipher: scenario.cipher,
+            server: SERVER,
+            traffic: scenario.traffic,
+            times: scenario.times,
+            window: scenario.window,
+            seed: scenario.seed,
+            // A viewer that only receives has nothing to say from its new address otherwise.
+            keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
+        })?;
+        Ok(Self {
+            server: Server::new(scenario, log),
+            client,
+            traffic: scenario.traffic,
+            times: scenario.times,
+            address: SocketAddr::new(address, FIRST_PORT),
+            rebind_every: scenario.rebind_every,
+            rebind_at: None,
+            timer_granularity: scenario.timer_granularity,
+            is_client_due: true,
+            is_server_due: false,
+            client_at: None,
+            server_at: None,
+            mark: None,
+        })
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        let download = self.client.download();
+        download.finished || download.failed.is_some()
+    }
+
+    /// Whether the run's limit ends it.
+    pub(super) fn is_endless(&self) -> bool {
+        self.traffic.is_endless()
+    }
+
+    /// Gives the client another port when it is time.
+    fn rebind(&mut self, now: Timestamp) {
+        let Some(every) = self.rebind_every else { return };
+        if self.client.download().received == 0 {
+            self.rebind_at = Some(now + every);
+        } else if self.rebind_at.is_some_and(|at| now >= at) {
+            let port = self.address.port().checked_add(1).unwrap_or(FIRST_PORT);
+            self.address.set_port(port);
+            self.rebind_at = Some(now + every);
+        }
+    }
+
+    /// Lets the ends act that something happened to.
+    pub(super) fn act(&mut self, now: Timestamp, wire: &mut Wire, stopwatch: &mut Stopwatch) {
+        self.rebind(now);
+        if self.is_client_due {
+            let Self { client, address, .. } = self;
+            stopwatch.time(|| {
+                client.drive(now, &mut |ecn, data| wire.queue_up(*address, ecn, data));
+            });
+            wire.flush(now);
+            self.client_at = client.deadline().map(|at| round_up(at, self.timer_granularity));
+        }
+        if self.is_server_due {
+            let server = &mut self.server;
+            server.drive(now, |remote, ecn, data| wire.send_down(now, remote, ecn, data));
+            self.server_at = server.deadline().map(|at| round_up(at, self.timer_granularity));
+        }
+        (self.is_client_due, self.is_server_due) = (false, false);
+    }
+
+    /// Measuring begins now, if it has not begun.
+    pub(super) fn begin_measuring(&mut self, now: Timestamp) {
+        if self.mark.is_none() {
+            let received = self.client.download().received;
+            self.mark = Some(Mark { at: now, received, recovered: self.server.recovered(now) });
+        }
+    }
+
+    /// Fires the timers that are due.
+    pub(super) fn fire_timers(&mut self, now: Timestamp, stopwatch: &mut Stopwatch) {
+        if self.client_at.is_some_and(|at| at <= now) {
+            stopwatch.time(|| self.client.on_timeout(now));
+            self.is_client_due = true;
+        }
+        if self.server_at.is_some_and(|at| at <= now) {
+            self.server.on_timeout(now);
+            self.is_server_due = true;
+        }
+    }
+
+    fn is_complete(&self) -> bool {
+        let download = self.client.download();
+        match self.traffic {
+            Traffic::Download { bytes } => {
+                download.finished && download.received == bytes * u64::from(self.times)
+            }
+            Traffic::Live(_) => download.finished,
+            Traffic::Frames { .. } | Traffic::Unbounded => download.failed.is_none(),
+        }
+    }
+
+    /// What the flow came to.
+    pub(super) fn outcome(
+        &mut self,
+        now: Timestamp,
+        wire: &Wire,
+        log: &EventLog,
+        client_time: Duration,
+    ) -> Outcome {
+        let (recovered, smoothed_rtt) = (self.server.recovered(now), self.server.smoothed_rtt());
+        let mark = self.mark.take().unwrap_or_default();
+        let (download, path) = (self.client.download(), wire.path());
+        let live = self.server.source.as_ref().map(|source| LiveOutcome {
+            arrivals: download.arrivals().to_vec(),
+            skips: source.skips,
+            most_unsent: source.most_unsent,
+        });
+        Outcome {
+            completed: self.is_complete(),
+            intact: download.intact,
+            failed: download.failed.clone(),
+            duration: now.since(Timestamp::ZERO),
+            received: download.received,
+            asked: self.server.asked.clone(),
+            answered: download.completed.clone(),
+            measured: Received {
+                bytes: download.received - mark.received,
+                time: now.since(mark.at),
+            },
+            wire_bytes: path.down.counters().delivered.bytes,
+            packets: path.down.counters().sent.packets + path.up.counters().sent.packets,
+            down: *path.down.counters(),
+            event_log: log.digest(),
+            stats: self.server.stats,
+            recovery: recovered.since(&mark.recovered),
+            smoothed_rtt,
+            client_time,
+            live,
+            rival: None,
+            samples: Vec::new(),
+        }
+    }
+}

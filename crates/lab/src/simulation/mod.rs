@@ -1,0 +1,27 @@
+//! One run: server, path and client on one virtual clock.
+
+mod flow;
+mod outcome;
+mod scenario;
+mod stopwatch;
+mod wire;
+mod world;
+
+pub use outcome::{Outcome, Received, Sample};
+pub use scenario::{Rival, Scenario};
+
+use world::{Step, World};
+
+/// Runs a scenario.
+///
+/// # Errors
+/// The client cannot do what is asked, the clock stands still (a loop in one of the ends), or the
+/// links' books do not balance.
+pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
+    let mut world = World::new(scenario)?;
+    while world.step()? == Step::Moved {}
+    world.finish()
+}
+
+#[cfg(test)]
+mod tests;

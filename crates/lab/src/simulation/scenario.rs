@@ -1,0 +1,118 @@
+//! What is run: path, ends and traffic.
+
+use core::time::Duration;
+
+use congestion::Algorithm;
+use links::PathConfig;
+use quic::detection::Detection;
+use recovery::Guard;
+
+use crate::client::ClientKind;
+use crate::ends::Cipher;
+use crate::makers::{ControllerMaker, SchemeMaker};
+use crate::recovered::Diary;
+use crate::traffic::Traffic;
+
+/// What is run.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Both directions.
+    pub path: PathConfig,
+    /// The viewer's library.
+    pub client: ClientKind,
+    /// Protection of 1-RTT packets, at both ends.
+    pub cipher: Cipher,
+    /// The server's congestion controller.
+    pub congestion: ControllerMaker,
+    /// The server's rules of loss detection.
+    pub detection: Detection,
+    /// The server's recovery scheme.
+    pub scheme: SchemeMaker,
+    /// What bounds its replicas.
+    pub guard: Option<Guard>,
+    /// What the client asks for.
+    pub traffic: Traffic,
+    /// How often the client asks for it, one after the other on the same connection: from 1, and more
+    /// only for downloads.
+    pub times: u32,
+    /// A second server and client on the same path.
+    pub rival: Option<Rival>,
+    /// The client's flow-control window in bytes.
+    pub window: u64,
+    /// Of everything random.
+    pub seed: u64,
+    /// From the first byte on, a NAT before the client gives it another port each time that this
+    /// much has passed, and forgets the old one. During the handshake addresses are stable: "The
+    /// design of QUIC relies on endpoints retaining a stable address for the duration of the
+    /// handshake" (RFC 9000, section 9).
+    pub rebind_every: Option<Duration>,
+    /// Timers of both ends fire at multiples of this: what sockets would do to short schedules.
+    pub timer_granularity: Duration,
+    /// Virtual time at which the run is given up, or at which it ends if its traffic is endless.
+    pub limit: Duration,
+    /// Start of the span over which goodput is taken, after the slow start.
+    pub measure_from: Duration,
+    /// Keeps the event log; without it [`Outcome::event_log`](crate::Outcome::event_log) is that of no events.
+    pub log_events: bool,
+    /// Takes the time that the client's code needs, at the price of reading clocks.
+    pub time_client: bool,
+    /// Keeps the first server's units and decisions.
+    pub diary: Option<Diary>,
+    /// Takes a [`Sample`](crate::Sample) this often.
+    pub sample_every: Option<Duration>,
+}
+
+/// The sender that shares a path with the first, where it differs from that.
+#[derive(Clone, Debug)]
+pub struct Rival {
+    /// Its congestion controller.
+    pub congestion: ControllerMaker,
+    /// Its recovery scheme.
+    pub scheme: SchemeMaker,
+    /// What its client asks for.
+    pub traffic: Traffic,
+}
+
+impl Default for Scenario {
+    /// 1 MB over an ideal path.
+    fn default() -> Self {
+        Self {
+            path: PathConfig::default(),
+            client: ClientKind::Quinn,
+            cipher: Cipher::Real,
+            congestion: Algorithm::Cubic.into(),
+            detection: Detection::default(),
+            scheme: SchemeMaker::default(),
+            guard: None,
+            traffic: Traffic::Download { bytes: 1_000_000 },
+            times: 1,
+            rival: None,
+            window: 16 << 20,
+            seed: 1,
+            rebind_every: None,
+            timer_granularity: Duration::ZERO,
+            limit: Duration::from_secs(3_600),
+            measure_from: Duration::ZERO,
+            log_events: true,
+            time_client: false,
+            diary: None,
+            sample_every: None,
+        }
+    }
+}
+
+impl Scenario {
+    /// The scenario of the rival's server and client.
+    pub(super) fn of_rival(&self) -> Option<Self> {
+        let Rival { congestion, scheme, traffic } = self.rival.clone()?;
+        Some(Self {
+            congestion,
+            scheme,
+            traffic,
+            seed: self.seed.wrapping_add(1 << 32),
+            diary: None,
+            rival: None,
+            ..self.clone()
+        })
+    }
+}

@@ -1,0 +1,89 @@
+//! The path as the ends see it: the one place where datagrams enter and leave it. What is to stand between
+//! an end and the path stands here.
+
+use std::net::SocketAddr;
+
+use links::{Link, Packet, Path, PathConfig, UDP_IPV4_HEADERS};
+use units::{Ecn, Timestamp};
+
+/// A datagram with the client's address as the NAT shows it to the server.
+#[derive(Clone)]
+pub(super) struct Datagram {
+    client: SocketAddr,
+    data: Vec<u8>,
+}
+
+/// A datagram at the end of the path. [`Wire::recycle`] takes its buffer.
+pub(super) struct Arrival {
+    pub client: SocketAddr,
+    pub ecn: Ecn,
+    pub data: Vec<u8>,
+}
+
+pub(super) struct Wire {
+    path: Path<Datagram>,
+    /// Datagrams of clients that wait for [`Wire::flush`].
+    queued: Vec<Packet<Datagram>>,
+    /// Buffers of datagrams that have arrived.
+    spare: Vec<Vec<u8>>,
+}
+
+impl Wire {
+    pub(super) fn new(config: &PathConfig, seed: u64) -> Self {
+        let path = Path::new(config, seed, "path");
+        Self { path, queued: Vec::new(), spare: Vec::new() }
+    }
+
+    pub(super) fn path(&self) -> &Path<Datagram> {
+        &self.path
+    }
+
+    fn packet(&mut self, client: SocketAddr, ecn: Ecn, data: &[u8]) -> Packet<Datagram> {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(data);
+        let size = data.len() as u32 + UDP_IPV4_HEADERS;
+        Packet { size, ecn, payload: Datagram { client, data: buffer } }
+    }
+
+    /// Sends a datagram to a client.
+    pub(super) fn send_down(&mut self, now: Timestamp, client: SocketAddr, ecn: Ecn, data: &[u8]) {
+        let packet = self.packet(client, ecn, data);
+        self.path.down.send(now, packet);
+    }
+
+    /// Takes a datagram of a client. Links have no part in the time that is taken of clients' code, so it
+    /// leaves with the next [`Wire::flush`].
+    pub(super) fn queue_up(&mut self, client: SocketAddr, ecn: Ecn, data: &[u8]) {
+        let packet = self.packet(client, ecn, data);
+        self.queued.push(packet);
+    }
+
+    /// Sends what clients have queued to the server.
+    pub(super) fn flush(&mut self, now: Timestamp) {
+        self.queued.drain(..).for_each(|packet| self.path.up.send(now, packet));
+    }
+
+    /// The next datagram that is at a client.
+    pub(super) fn poll_down(&mut self, now: Timestamp) -> Option<Arrival> {
+        poll(&mut self.path.down, now)
+    }
+
+    /// The next datagram that is at the server.
+    pub(super) fn poll_up(&mut self, now: Timestamp) -> Option<Arrival> {
+        poll(&mut self.path.up, now)
+    }
+
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        self.spare.push(buffer);
+    }
+}
+
+fn poll(link: &mut Link<Datagram>, now: Timestamp) -> Option<Arrival> {
+    let delivered = link.poll(now)?;
+    let Datagram { client, mut data } = delivered.packet.payload;
+    if let Some(corruption) = delivered.corruption {
+        corruption.apply(&mut data);
+    }
+    Some(Arrival { client, ecn: delivered.packet.ecn, data })
+}

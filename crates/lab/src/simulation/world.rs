@@ -1,0 +1,194 @@
+//! All flows and their path on one virtual clock, which jumps from event to event.
+
+use core::time::Duration;
+use std::net::{IpAddr, Ipv4Addr};
+
+use quic::Addresses;
+use units::{Ecn, Timestamp};
+
+use super::flow::Flow;
+use super::outcome::{Outcome, Sample};
+use super::scenario::Scenario;
+use super::stopwatch::Stopwatch;
+use super::wire::{Arrival, Wire};
+use crate::event_log::EventLog;
+
+/// The clients' addresses.
+const CLIENTS: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3))];
+/// Steps without progress of the clock after which a run counts as stuck.
+const MAX_IDLE_STEPS: u32 = 200_000;
+
+/// What a step came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Everything due was done, and there is more to do.
+    Moved,
+    /// All flows are over, nothing is due any more, or what is due comes after the limit.
+    Over,
+}
+
+/// Takes a sample of the first flow now and then.
+struct Sampler {
+    every: Duration,
+    at: Timestamp,
+    samples: Vec<Sample>,
+}
+
+pub(super) struct World<'a> {
+    scenario: &'a Scenario,
+    log: EventLog,
+    /// The first, and its rival if there is one.
+    flows: Vec<Flow>,
+    wire: Wire,
+    /// Times the clients' code.
+    stopwatch: Stopwatch,
+    sampler: Option<Sampler>,
+    now: Timestamp,
+    /// Steps since the clock last moved.
+    idle_steps: u32,
+}
+
+impl<'a> World<'a> {
+    /// # Errors
+    /// The client cannot do what is asked.
+    pub(super) fn new(scenario: &'a Scenario) -> Result<Self, String> {
+        let log = EventLog::default();
+        let mut flows = vec![Flow::new(scenario, CLIENTS[0], &log)?];
+        if let Some(rival) = scenario.of_rival() {
+            flows.push(Flow::new(&rival, CLIENTS[1], &log)?);
+        }
+        Ok(Self {
+            scenario,
+            log,
+            flows,
+            wire: Wire::new(&scenario.path, scenario.seed),
+            stopwatch: Stopwatch { is_on: scenario.time_client, total: Duration::ZERO },
+            sampler: scenario.sample_every.map(|every| Sampler {
+                every,
+                at: Timestamp::ZERO,
+                samples: Vec::new(),
+            }),
+            now: Timestamp::ZERO,
+            idle_steps: 0,
+        })
+    }
+
+    /// Lets the ends act, sets the clock to the next event, and does what is due then.
+    ///
+    /// # Errors
+    /// The clock stands still.
+    pub(super) fn step(&mut self) -> Result<Step, String> {
+        for flow in &mut self.flows {
+            flow.act(self.now, &mut self.wire, &mut self.stopwatch);
+        }
+        self.sample();
+        let next = self.next_event().filter(|&at| at <= self.end());
+        let (Some(next), false) = (next, self.flows.iter().all(Flow::is_over)) else {
+            return Ok(Step::Over);
+        };
+        self.advance(next)?;
+        if self.now >= Timestamp::ZERO + self.scenario.measure_from {
+            self.flows.iter_mut().for_each(|flow| flow.begin_measuring(self.now));
+        }
+        for flow in &mut self.flows {
+            flow.fire_timers(self.now, &mut self.stopwatch);
+        }
+        self.deliver_up();
+        self.deliver_down();
+        Ok(Step::Moved)
+    }
+
+    fn end(&self) -> Timestamp {
+        Timestamp::ZERO + self.scenario.limit
+    }
+
+    fn sample(&mut self) {
+        let now = self.now;
+        let Some(sampler) = self.sampler.as_mut().filter(|sampler| now >= sampler.at) else {
+            return;
+        };
+        sampler.at += sampler.every;
+        let flow = &mut self.flows[0];
+        if let Some(connection) = flow.server.connection() {
+            sampler.samples.push(Sample {
+                at: now,
+                window: connection.window(),
+                in_flight: connection.in_flight(),
+                pacing_rate: connection.pacing_rate(),
+                received: flow.client.download().received,
+                queued: self.wire.path().down.queued_bytes(),
+            });
+        }
+    }
+
+    fn next_event(&self) -> Option<Timestamp> {
+        let timers = self.flows.iter().flat_map(|flow| [flow.server_at, flow.client_at]);
+        timers.chain([self.wire.path().next_event()]).flatten().min()
+    }
+
+    /// Sets the clock; ends that make each other act for ever without it are an error.
+    fn advance(&mut self, next: Timestamp) -> Result<(), String> {
+        self.idle_steps = if next > self.now { 0 } else { self.idle_steps + 1 };
+        if self.idle_steps > MAX_IDLE_STEPS {
+            return Err(format!(
+                "the clock stands still at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
+                self.now,
+                self.scenario.seed,
+                self.wire.path().next_event(),
+                self.flows[0].server_at,
+                self.flows[0].client_at,
+            ));
+        }
+        self.now = self.now.max(next);
+        Ok(())
+    }
+
+    /// Hands the server what has arrived there.
+    fn deliver_up(&mut self) {
+        let now = self.now;
+        while let Some(Arrival { client, ecn, mut data }) = self.wire.poll_up(now) {
+            let ip = client.ip();
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address.ip() == ip) {
+                let reply = flow.server.on_datagram(now, Addresses::of(client), ecn, &mut data);
+                if let Some(reply) = reply {
+                    self.wire.send_down(now, client, Ecn::NotEct, reply);
+                }
+                flow.is_server_due = true;
+            }
+            self.wire.recycle(data);
+        }
+    }
+
+    /// Hands clients what has arrived there; what goes to a port that the NAT has forgotten is gone.
+    fn deliver_down(&mut self) {
+        let now = self.now;
+        while let Some(Arrival { client, ecn, data }) = self.wire.poll_down(now) {
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address == client) {
+                self.stopwatch.time(|| flow.client.on_datagram(now, ecn, &data));
+                flow.is_client_due = true;
+            }
+            self.wire.recycle(data);
+        }
+    }
+
+    /// What the run came to.
+    ///
+    /// # Errors
+    /// The links' books do not balance.
+    pub(super) fn finish(mut self) -> Result<Outcome, String> {
+        let path = self.wire.path();
+        path.up.check_conservation().map_err(|e| e.to_string())?;
+        path.down.check_conservation().map_err(|e| e.to_string())?;
+        if self.flows.iter().any(Flow::is_endless) {
+            self.now = self.now.max(self.end());
+        }
+        let Self { flows, wire, log, now, stopwatch, .. } = &mut self;
+        let time = stopwatch.total;
+        let mut outcomes = flows.iter_mut().map(|flow| flow.outcome(*now, wire, log, time));
+        let first = outcomes.next().expect("there is a first flow");
+        let rival = outcomes.next().map(Box::new);
+        let samples = self.sampler.map_or_else(Vec::new, |sampler| sampler.samples);
+        Ok(Outcome { rival, samples, ..first })
+    }
+}
