@@ -138,8 +138,8 @@ impl Arguments {
                     }
                     for name in matching {
                         let folder = out.join(name);
-                        let options = Options { runs: runs.unwrap_or(1), jobs, seed };
-                        if !experiments::run(name, spec.as_deref(), &set, runs, options, &folder)? {
+                        let options = Options { spec: spec.as_deref(), set: &set, runs, jobs, seed };
+                        if !experiments::run(name, &options, &folder)? {
                             failed.push(name);
                         }
                         eprintln!("{name}: {}", folder.join("report.html").display());

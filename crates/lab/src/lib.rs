@@ -10,7 +10,6 @@ mod client;
 mod ends;
 mod event_log;
 pub mod experiments;
-mod figures;
 mod identity;
 mod live;
 mod makers;

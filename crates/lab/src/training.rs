@@ -16,8 +16,8 @@ use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
-use crate::experiments::{write_file, write_page};
-use crate::figures::Settings;
+use crate::experiments::output::{write_file, write_page};
+use crate::experiments::settings::Settings;
 use crate::makers::SchemeMaker;
 use crate::plot::{Chart, Scale, Series};
 use crate::simulation::{Outcome, run as simulate};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
-use super::Options;
+use super::options::Options;
 use super::output::{Statistics, Summary, write_file, write_page, write_summary};
 use crate::ends::Cipher;
 use crate::speed::{Measured, measure};
@@ -31,9 +31,8 @@ const CONTESTANTS: [Contestant; 2] = [
     Contestant { name: "null", label: "null cipher", cipher: Cipher::Null, claim: 1.0e6 },
 ];
 
-pub(super) fn run(options: Options, out: &Path) -> Result<bool, String> {
-    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
-    let rounds = options.runs.max(ROUNDS);
+pub(super) fn run(options: &Options<'_>, out: &Path) -> Result<bool, String> {
+    let rounds = options.runs.map_or(ROUNDS, |runs| runs.max(ROUNDS));
     let mut results: [Vec<Measured>; CONTESTANTS.len()] = Default::default();
     let mut csv = "cipher,round,packets,cpu_s,packets_per_cpu_s,client_share\n".to_owned();
     for round in 0..rounds {

@@ -6,8 +6,6 @@ use links::Counters;
 use quic::Stats;
 use units::{Rate, Timestamp};
 
-#[cfg(doc)]
-use super::scenario::Scenario;
 use crate::event_log::Digest;
 use crate::live::LiveOutcome;
 use crate::recovered::Recovered;
@@ -62,7 +60,7 @@ pub struct Outcome {
     pub asked: Vec<Timestamp>,
     /// When the client had each answer.
     pub answered: Vec<Timestamp>,
-    /// Stream bytes received after [`Scenario::measure_from`].
+    /// Stream bytes received after [`Scenario::measure_from`](crate::Scenario::measure_from).
     pub measured: Received,
     /// Bytes on the wire towards the clients, headers included, that were delivered.
     pub wire_bytes: u64,
@@ -74,16 +72,16 @@ pub struct Outcome {
     pub event_log: Digest,
     /// The server's counters.
     pub stats: Stats,
-    /// The server's loss recovery after [`Scenario::measure_from`].
+    /// The server's loss recovery after [`Scenario::measure_from`](crate::Scenario::measure_from).
     pub recovery: Recovered,
     /// The server's smoothed round-trip time.
     pub smoothed_rtt: Duration,
-    /// Wall time spent in the clients' code, if [`Scenario::time_client`].
+    /// Wall time spent in the clients' code, if [`Scenario::time_client`](crate::Scenario::time_client).
     pub client_time: Duration,
     /// What the client saw of a live stream.
     pub live: Option<LiveOutcome>,
     /// The second server and client; packets and links are counted in the first only.
     pub rival: Option<Box<Outcome>>,
-    /// The first sender over time, if [`Scenario::sample_every`].
+    /// The first sender over time, if [`Scenario::sample_every`](crate::Scenario::sample_every).
     pub samples: Vec<Sample>,
 }

@@ -6,27 +6,18 @@
 //! Once a scheme has sent a replica, its n-th packet is another one than without it, so what is
 //! paired is the path's behaviour and not the loss of a byte. Differences are taken run by run.
 
-mod claims;
-mod engine;
-mod files;
-mod metrics;
-mod page;
-mod schemes;
-mod settings;
-mod spec;
-
-pub(crate) use settings::Settings;
-
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use claims::verdicts;
-use files::Made;
-use page::Report;
-use spec::Spec;
-
-use crate::experiments::{Options, write_file, write_page};
+use super::claims::{announce, verdicts};
+use super::engine;
+use super::files::{self, Made};
+use super::options::Options;
+use super::output::{write_file, write_page};
+use super::page::Report;
+use super::rows::{Row, describe};
+use super::spec::Spec;
 
 macro_rules! built_in {
     ($($name:literal),* $(,)?) => {
@@ -64,7 +55,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
 ];
 
 /// Names and titles.
-pub(crate) fn list() -> impl Iterator<Item = (&'static str, String)> {
+pub(super) fn list() -> impl Iterator<Item = (&'static str, String)> {
     BUILT_IN.iter().map(|(name, text)| {
         // The title is the first line after the name.
         let title = text.lines().find_map(|line| line.strip_prefix("title = "));
@@ -73,41 +64,30 @@ pub(crate) fn list() -> impl Iterator<Item = (&'static str, String)> {
 }
 
 /// The text of a built-in specification.
-pub(crate) fn built_in(name: &str) -> Option<&'static str> {
+pub(super) fn built_in(name: &str) -> Option<&'static str> {
     BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// Runs a specification and writes its results into `out`. Without `runs`, as many as it says. Returns
-/// whether its claims hold.
-pub(crate) fn run(
-    text: &str,
-    set: &[(String, String)],
-    runs: Option<u64>,
-    options: Options,
-    out: &Path,
-) -> Result<bool, String> {
-    run_for(text, set, runs, options, out, None)
+/// Runs a specification and writes its results into `out`. Returns whether its claims hold.
+pub(super) fn run(text: &str, options: &Options<'_>, out: &Path) -> Result<bool, String> {
+    run_for(text, options, out, None)
 }
 
 /// As [`run`], with runs cut to so many seconds.
 fn run_for(
     text: &str,
-    set: &[(String, String)],
-    runs: Option<u64>,
-    options: Options,
+    options: &Options<'_>,
     out: &Path,
     seconds: Option<f64>,
 ) -> Result<bool, String> {
     let mut spec = Spec::parse(text)?;
-    spec.set(set)?;
-    std::fs::create_dir_all(out).map_err(|e| format!("{}: {e}", out.display()))?;
+    spec.set(options.set)?;
     let start = Instant::now();
-    let options = Options { runs: runs.unwrap_or(spec.runs), ..options };
     let results = engine::run(&spec, options, seconds)?;
     let made = Made {
         name: spec.name.clone(),
-        set: set.to_vec(),
-        runs: options.runs,
+        set: options.set.to_vec(),
+        runs: options.runs.unwrap_or(spec.runs),
         seed: options.seed,
         cpu_seconds: results.cpu.as_secs_f64(),
         wall_seconds: start.elapsed().as_secs_f64(),
@@ -117,7 +97,7 @@ fn run_for(
     files::write_rows(out, &results.rows)?;
     files::write_curves(out, &results.curves)?;
     for row in results.rows.iter().filter(|row| !row.error.is_empty()) {
-        let place = engine::describe(&row.point);
+        let place = describe(&row.point);
         eprintln!("{}: {} {place} seed {}: {}", spec.name, row.scheme, row.seed, row.error);
     }
     let holds = report(out)?;
@@ -126,12 +106,12 @@ fn run_for(
 }
 
 /// Whether a folder has results of this engine.
-pub(crate) fn is_of(out: &Path) -> bool {
+pub(super) fn is_of(out: &Path) -> bool {
     out.join("run.json").is_file()
 }
 
 /// Rewrites plots, report and summary from the results in a folder. Returns whether the claims hold.
-pub(crate) fn report(out: &Path) -> Result<bool, String> {
+pub(super) fn report(out: &Path) -> Result<bool, String> {
     with_report(out, |report, rows| {
         files::write_summary(out, report.spec, rows)?;
         let plots = report.plots()?;
@@ -139,11 +119,7 @@ pub(crate) fn report(out: &Path) -> Result<bool, String> {
             write_file(&out.join(name), svg)?;
         }
         write_page(out, &report.spec.title, &report.html(&plots))?;
-        for verdict in report.verdicts {
-            let (word, count) = (verdict.word(), verdict.count());
-            eprintln!("{word}  {} ({count}; {})", verdict.text, verdict.detail);
-        }
-        Ok(report.verdicts.iter().all(claims::Verdict::holds))
+        Ok(announce(report.verdicts))
     })
 }
 
@@ -157,7 +133,7 @@ fn with_results(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// The results of several folders as docs/results.md has them.
-pub(crate) fn markdown(folders: &[&Path]) -> Result<String, String> {
+pub(super) fn markdown(folders: &[&Path]) -> Result<String, String> {
     let mut text = "# Results\n\nMade by `mendcast lab results DIR…` from the folders of `mendcast lab run`. Each number is a \
                     mean over runs with half its 95 % confidence interval; what a paper states stands behind a \
                     stroke. Runs are paired by seed: the fate of the n-th packet that is offered to a link \
@@ -187,7 +163,7 @@ pub(crate) fn markdown(folders: &[&Path]) -> Result<String, String> {
 
 fn with_report<R>(
     out: &Path,
-    use_it: impl FnOnce(&Report<'_>, &[engine::Row]) -> Result<R, String>,
+    use_it: impl FnOnce(&Report<'_>, &[Row]) -> Result<R, String>,
 ) -> Result<R, String> {
     let (made, text) = files::read_made(out)?;
     let mut spec = Spec::parse(&text)?;

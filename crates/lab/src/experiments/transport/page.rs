@@ -1,81 +1,42 @@
-//! Files of results: `results.csv`, and `report.html` with its plots inside.
+//! The claims and the report.
 
-use std::fmt::Write as _;
 use std::path::Path;
 
-use super::Row;
-use super::output::{write_file, write_page};
-use super::transport::{Spec, verdicts};
+use super::super::claims::Verdict;
+use super::super::output::write_page;
+use super::super::page::claims_table;
+use super::grid::Spec;
+use super::rows::Row;
 use crate::plot::{Chart, Scale, Series};
 
-const COLUMNS: &str = "rtt_ms,rate_mbps,loss_percent,queue_bdp,congestion,client,seed,completed,intact,\
-same_log_twice,fct_ms,goodput_mbps,utilisation,packets_lost,event_log,error";
-
-pub(super) fn write_rows(path: &Path, rows: &[Row]) -> Result<(), String> {
-    let mut text = format!("{COLUMNS}\n");
-    for row in rows {
-        let utilisation = row.utilisation.map_or(String::new(), |u| format!("{u:.4}"));
-        let _ = writeln!(
-            text,
-            "{},{},{},{},{},{},{},{},{},{},{:.3},{:.4},{utilisation},{},{},{}",
-            row.rtt_ms,
-            row.rate_mbps,
-            row.loss_percent,
-            row.queue_bdp,
-            row.congestion,
-            row.client,
-            row.seed,
-            row.completed,
-            row.intact,
-            row.same_log_twice,
-            row.fct_ms,
-            row.goodput_mbps,
-            row.packets_lost,
-            row.event_log,
-            row.error.replace([',', '\n'], ";"),
-        );
+/// Each claim that applies to any run.
+pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
+    let count = |claim: &str, holds: &dyn Fn(&Row) -> Option<bool>| {
+        let all: Vec<bool> = rows.iter().filter_map(holds).collect();
+        Verdict {
+            text: claim.to_owned(),
+            good: all.iter().filter(|&&good| good).count(),
+            all: all.len(),
+            close: 0,
+            detail: String::new(),
+            why: None,
+        }
+    };
+    let mut verdicts = vec![
+        count("completed", &|row| Some(row.completed)),
+        count("content intact", &|row| Some(row.intact)),
+        count("same event log twice", &|row| Some(row.same_log_twice)),
+    ];
+    for congestion in &spec.sweep.congestion {
+        let claim = format!("{congestion}: utilisation ≥ {}", spec.claim.utilisation);
+        verdicts.push(count(&claim, &|row| {
+            let applies =
+                row.queue_bdp >= spec.claim.utilisation_queue_bdp && row.congestion == *congestion;
+            row.utilisation.filter(|_| applies).map(|u| u >= spec.claim.utilisation)
+        }));
     }
-    write_file(path, &text)
-}
-
-pub(super) fn read_rows(path: &Path) -> Result<Vec<Row>, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let mut lines = text.lines();
-    if lines.next() != Some(COLUMNS) {
-        return Err(format!("{}: not the results of this version", path.display()));
-    }
-    lines
-        .enumerate()
-        .map(|(index, line)| {
-            parse(line).ok_or_else(|| format!("{}:{}: malformed", path.display(), index + 2))
-        })
-        .collect()
-}
-
-fn parse(line: &str) -> Option<Row> {
-    let mut fields = line.split(',');
-    let mut next = || fields.next();
-    Some(Row {
-        rtt_ms: next()?.parse().ok()?,
-        rate_mbps: next()?.parse().ok()?,
-        loss_percent: next()?.parse().ok()?,
-        queue_bdp: next()?.parse().ok()?,
-        congestion: next()?.to_owned(),
-        client: next()?.to_owned(),
-        seed: next()?.parse().ok()?,
-        completed: next()?.parse().ok()?,
-        intact: next()?.parse().ok()?,
-        same_log_twice: next()?.parse().ok()?,
-        fct_ms: next()?.parse().ok()?,
-        goodput_mbps: next()?.parse().ok()?,
-        utilisation: match next()? {
-            "" => None,
-            number => Some(number.parse().ok()?),
-        },
-        packets_lost: next()?.parse().ok()?,
-        event_log: next()?.to_owned(),
-        error: next()?.to_owned(),
-    })
+    verdicts.retain(|verdict| verdict.all > 0);
+    verdicts
 }
 
 /// Mean of `y` over the rows that `select` keeps, by `x`.
@@ -106,16 +67,9 @@ fn drawn(chart: &Chart, mut all: Vec<Series>) -> Result<String, String> {
     if all.is_empty() { Ok(String::new()) } else { chart.svg(&all) }
 }
 
-pub(super) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
-    let mut body = "<h2>Claims</h2>\n<table>\n".to_owned();
-    for (claim, good, all) in verdicts(spec, rows) {
-        let word = if good == all { "PASS" } else { "FAIL" };
-        let _ = writeln!(
-            body,
-            "<tr class=\"{word}\"><td>{word}</td><td>{claim}</td><td>{good} of {all}</td></tr>"
-        );
-    }
-    body.push_str("</table>\n<h2>Utilisation without loss</h2>\n<p>Stream bytes that reached the application from \
+pub(crate) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
+    let mut body = claims_table(&verdicts(spec, rows));
+    body.push_str("<h2>Utilisation without loss</h2>\n<p>Stream bytes that reached the application from \
          10 s on, over what the link carries. Data that waited behind a gap counts when it is handed \
          over, so a short span may show a little more than 1. Means over clients and seeds.</p>\n");
     for &rate in &spec.sweep.rate_mbps {

@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use qoe::stats::Estimate;
 
-use super::engine::{Group, describe, groups, other, values};
 use super::metrics::Term;
+use super::rows::{Group, Row, describe, groups, other, values};
 use super::settings::Settings;
-use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
-use super::{engine::Row, spec::Contestant};
+use super::spec::{Bound, Claim, Comparison, Contestant, Place, Spec, number};
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +44,18 @@ impl Verdict {
         };
         format!("{} of {}{close}", self.good, self.all)
     }
+}
+
+/// Tells the verdicts on standard error. Returns whether all claims hold.
+pub(crate) fn announce(verdicts: &[Verdict]) -> bool {
+    for verdict in verdicts {
+        let detail = match &*verdict.detail {
+            "" => String::new(),
+            detail => format!("; {detail}"),
+        };
+        eprintln!("{}  {} ({}{detail})", verdict.word(), verdict.text, verdict.count());
+    }
+    verdicts.iter().all(Verdict::holds)
 }
 
 /// What a claim comes to at a point.

@@ -1,21 +1,9 @@
 //! The settings of a run as specifications state them: flat keys, so that any of them can be swept or
 //! belong to a scheme.
 
-use core::time::Duration;
-
-use congestion::Algorithm;
-use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
-use qoe::Policy;
-use quic::detection::Detection;
-use recovery::{Guard, spare};
+use recovery::catalog::{Choice, Takes};
+use recovery::spare;
 use serde::{Deserialize, Serialize};
-use units::Rate;
-
-use super::schemes::{self, Learnt};
-use crate::ends::Cipher;
-use crate::live::Live;
-use crate::simulation::{Rival, Scenario};
-use crate::traffic::Traffic;
 
 /// All keys, with their defaults: the set-up of AutoRec's testbed where its paper states it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -176,8 +164,40 @@ impl Default for Settings {
     }
 }
 
-/// Seconds that the last frames of a stream may take.
-const LAST_BYTES: f64 = 30.0;
+/// The keys that only schemes look at, and the parameter that each belongs to.
+const KEYS: &[(&str, Takes)] = &[
+    ("copies", Takes::Copies),
+    ("apart_ms", Takes::Apart),
+    ("apart_rtts", Takes::Apart),
+    ("alpha_ms", Takes::Tolerances),
+    ("beta_percent", Takes::Tolerances),
+    ("gamma_percent", Takes::Tolerances),
+    ("off_mode", Takes::Occasions),
+    ("opportunistic", Takes::Occasions),
+    ("level", Takes::Level),
+    ("sigmoid", Takes::Utility),
+    ("theta_ms", Takes::Utility),
+    ("r_nor_percent", Takes::Utility),
+    ("max_level", Takes::Utility),
+    ("gate", Takes::Utility),
+    ("interval_rtts", Takes::Utility),
+    ("reading", Takes::Reading),
+    ("queue_length", Takes::Queue),
+    ("spread", Takes::Spread),
+    ("escape_alpha", Takes::Spread),
+    ("warm_up", Takes::Arms),
+    ("penalty", Takes::Arms),
+    ("dqn", Takes::Network),
+];
+
+/// Whether a scheme looks at this key.
+fn is_used(scheme: &str, key: &str) -> bool {
+    let Ok(choice) = scheme.parse::<Choice>() else { return false };
+    let learns =
+        choice.entry.takes.contains(&Takes::Network) && ["warm_up", "penalty"].contains(&key);
+    let mut own = KEYS.iter().filter(|(known, _)| *known == key);
+    learns || own.any(|(_, takes)| choice.entry.takes.contains(takes))
+}
 
 impl Settings {
     /// The names of all keys.
@@ -190,8 +210,8 @@ impl Settings {
     pub(crate) fn normalised(&self) -> Self {
         let mut table = serde_json::to_value(self).expect("plain values");
         let default = serde_json::to_value(Self::default()).expect("plain values");
-        for (key, _) in schemes::KEYS {
-            if !schemes::is_used(&self.scheme, key) && !schemes::is_used(&self.rival, key) {
+        for (key, _) in KEYS {
+            if !is_used(&self.scheme, key) && !is_used(&self.rival, key) {
                 table[*key] = default[*key].clone();
             }
         }
@@ -212,7 +232,11 @@ impl Settings {
         serde_json::to_value(self).ok()?.get(key)?.as_f64()
     }
 
-    fn check(&self) -> Result<(), String> {
+    /// Numbers are within their ranges.
+    ///
+    /// # Errors
+    /// One line that names the key of one that is not.
+    pub(super) fn check(&self) -> Result<(), String> {
         for (key, value, low, high) in [
             ("rate_mbps", self.rate_mbps, 0.01, 100_000.0),
             ("rtt_ms", self.rtt_ms, 0.0, 60_000.0),
@@ -245,152 +269,6 @@ impl Settings {
         }
         Ok(())
     }
-
-    fn algorithm(name: &str, key: &str) -> Result<Algorithm, String> {
-        name.parse().map_err(|_| {
-            let known: Vec<&str> = Algorithm::ALL.iter().map(|a| a.name()).collect();
-            format!("`{key}` is `{name}`; it may be {}", known.join(", "))
-        })
-    }
-
-    fn path(&self) -> Result<PathConfig, String> {
-        let loss = match (&*self.loss_model, self.loss_percent) {
-            (_, 0.0) => None,
-            ("independent", percent) => Some(format!("{percent}%")),
-            (model, percent) => Some(model.replace("{}", &format!("{percent}%"))),
-        };
-        let loss =
-            loss.map(|text| text.parse().map_err(|e| format!("`loss_model`: {e}"))).transpose()?;
-        let load = |key: &str, path: &str| match path {
-            "" => Ok(None),
-            path => Trace::load(path).map(Some).map_err(|e| format!("`{key}`: {path}: {e}")),
-        };
-        let (trace, trace_up) = (load("trace", &self.trace)?, load("trace_up", &self.trace_up)?);
-        let delay = Some(Duration::from_secs_f64(self.rtt_ms / 2e3));
-        let rate = Rate::from_kbps((self.rate_mbps * 1e3).round() as u64);
-        let down = LinkConfig {
-            rate: trace.is_none().then_some(rate),
-            queue: Queue::drop_tail(self.queue_bytes),
-            delay,
-            loss,
-            loss_place: LossPlace::AfterQueue,
-            trace,
-            ..LinkConfig::default()
-        };
-        let up = match trace_up {
-            None => LinkConfig { delay, ..LinkConfig::default() },
-            trace => LinkConfig {
-                queue: Queue::drop_tail(self.queue_bytes),
-                delay,
-                trace,
-                ..LinkConfig::default()
-            },
-        };
-        Ok(PathConfig { down, up })
-    }
-
-    /// The stream of `live`, with a key frame every two seconds.
-    fn live(&self) -> Live {
-        let frames = |seconds: f64| (seconds * self.fps).round() as u32;
-        Live {
-            frames: frames(self.seconds),
-            interval: Duration::from_secs_f64(1.0 / self.fps),
-            group: frames(2.0).max(1),
-            rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
-            before: frames(self.cached_seconds),
-            settings: relay::Settings::default(),
-        }
-    }
-
-    /// The player of a viewer who watches `live`.
-    ///
-    /// # Errors
-    /// One line: there is no such player.
-    pub(crate) fn player(&self) -> Result<Policy, String> {
-        let known = Policy::PRESETS.iter().find(|(name, _)| *name == self.player);
-        known.map(|(_, policy)| *policy).ok_or_else(|| {
-            let names = Policy::PRESETS.map(|(name, _)| name).join(", ");
-            format!("`player` is `{}`; it may be {names}", self.player)
-        })
-    }
-
-    /// The run of these settings with this seed, of which nothing is known yet.
-    ///
-    /// # Errors
-    /// One line that names the key whose value makes no sense.
-    pub(crate) fn scenario(&self, seed: u64) -> Result<Scenario, String> {
-        self.scenario_after(seed, &Learnt::default())
-    }
-
-    /// The run of these settings with this seed by schemes that know this, and go on to learn.
-    ///
-    /// # Errors
-    /// As [`Settings::scenario`].
-    pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, String> {
-        self.check()?;
-        let congestion = Self::algorithm(&self.congestion, "congestion")?;
-        let detection = match &*self.detection {
-            "lsquic" => Detection::LSQUIC,
-            "rfc9002" => Detection::RFC9002,
-            other => {
-                return Err(format!("`detection` is `{other}`; it may be lsquic or rfc9002"));
-            }
-        };
-        let traffic = match &*self.source {
-            "frames" => Traffic::Frames {
-                rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
-                fps: self.fps,
-                cached: Duration::from_secs_f64(self.cached_seconds),
-            },
-            "unbounded" => Traffic::Unbounded,
-            "download" => Traffic::Download { bytes: self.bytes },
-            "live" => Traffic::Live(self.live()),
-            other => {
-                return Err(format!(
-                    "`source` is `{other}`; it may be frames, unbounded, download or live"
-                ));
-            }
-        };
-        self.player()?;
-        if self.same_connection && self.source != "download" {
-            return Err("`same_connection` is for downloads only".to_owned());
-        }
-        let rival = match &*self.rival {
-            "" => None,
-            name => {
-                let congestion = match &*self.rival_congestion {
-                    "" => congestion,
-                    name => Self::algorithm(name, "rival_congestion")?,
-                };
-                Some(Rival {
-                    congestion: congestion.into(),
-                    scheme: self.maker(name, &Learnt::default())?,
-                    traffic,
-                })
-            }
-        };
-        Ok(Scenario {
-            path: self.path()?,
-            cipher: Cipher::Null,
-            congestion: congestion.into(),
-            detection,
-            scheme: self.maker(&self.scheme, learnt)?,
-            guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
-            traffic,
-            times: if self.same_connection { self.requests } else { 1 },
-            rival,
-            window: self.window_bytes,
-            seed,
-            limit: match traffic {
-                // It ends by itself, and what is on its way then still arrives.
-                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),
-                _ => Duration::from_secs_f64(self.seconds),
-            },
-            measure_from: Duration::from_secs_f64(self.measure_from_seconds),
-            log_events: false,
-            ..Scenario::default()
-        })
-    }
 }
 
 #[cfg(test)]
@@ -404,31 +282,5 @@ mod tests {
         let autorec = Settings { scheme: "autorec".to_owned(), ..arq };
         assert_eq!(autorec.normalised().alpha_ms, 7.0);
         assert_eq!(autorec.normalised().level, 0);
-    }
-
-    #[test]
-    fn settings_that_make_no_sense_are_refused_by_name() {
-        let refused = |change: &dyn Fn(&mut Settings)| {
-            let mut settings = Settings::default();
-            change(&mut settings);
-            settings.scenario(1).expect_err("refused")
-        };
-        assert!(refused(&|s| s.fps = 0.0).contains("`fps`"));
-        assert!(refused(&|s| s.alpha_ms = f64::NAN).contains("`alpha_ms`"));
-        assert!(refused(&|s| s.level = 11).contains("`level`"));
-        assert!(refused(&|s| s.scheme = "x".to_owned()).contains("`scheme`"));
-        assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
-        let mm24 = |s: &mut Settings| {
-            (s.scheme, s.sigmoid) = ("autorec-mm24".to_owned(), -1.0);
-        };
-        assert!(refused(&mm24).contains("`a`"));
-        assert!(refused(&|s| s.same_connection = true).contains("`same_connection`"));
-        assert!(refused(&|s| s.penalty = "x".to_owned()).contains("`penalty`"));
-        let dqn = |s: &mut Settings| {
-            (s.scheme, s.dqn) = ("art-dqn".to_owned(), "/nowhere".to_owned());
-        };
-        assert!(refused(&dqn).contains("`dqn`: /nowhere"));
-        assert!(refused(&|s| s.trace_up = "/nowhere".to_owned()).contains("`trace_up`"));
-        assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
     }
 }

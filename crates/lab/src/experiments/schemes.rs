@@ -1,4 +1,4 @@
-//! The schemes as settings name them, and the keys that mean something to each.
+//! The schemes that settings name, with the parameters that they have there.
 
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,41 +31,6 @@ impl Learnt {
             learner.lock().unwrap_or_else(PoisonError::into_inner).set_phase(Phase::Judge);
         }
     }
-}
-
-/// The keys that only schemes look at, and the parameter that each belongs to.
-pub(super) const KEYS: &[(&str, Takes)] = &[
-    ("copies", Takes::Copies),
-    ("apart_ms", Takes::Apart),
-    ("apart_rtts", Takes::Apart),
-    ("alpha_ms", Takes::Tolerances),
-    ("beta_percent", Takes::Tolerances),
-    ("gamma_percent", Takes::Tolerances),
-    ("off_mode", Takes::Occasions),
-    ("opportunistic", Takes::Occasions),
-    ("level", Takes::Level),
-    ("sigmoid", Takes::Utility),
-    ("theta_ms", Takes::Utility),
-    ("r_nor_percent", Takes::Utility),
-    ("max_level", Takes::Utility),
-    ("gate", Takes::Utility),
-    ("interval_rtts", Takes::Utility),
-    ("reading", Takes::Reading),
-    ("queue_length", Takes::Queue),
-    ("spread", Takes::Spread),
-    ("escape_alpha", Takes::Spread),
-    ("warm_up", Takes::Arms),
-    ("penalty", Takes::Arms),
-    ("dqn", Takes::Network),
-];
-
-/// Whether a scheme looks at this key.
-pub(super) fn is_used(scheme: &str, key: &str) -> bool {
-    let Ok(choice) = scheme.parse::<Choice>() else { return false };
-    let learns =
-        choice.entry.takes.contains(&Takes::Network) && ["warm_up", "penalty"].contains(&key);
-    let mut own = KEYS.iter().filter(|(known, _)| *known == key);
-    learns || own.any(|(_, takes)| choice.entry.takes.contains(takes))
 }
 
 impl Settings {

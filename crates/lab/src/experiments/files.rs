@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use toml::Value;
 use units::{Rate, Timestamp};
 
-use super::engine::{Curve, Row, describe, groups, values};
 use super::metrics::{ALL, Term};
-use super::spec::{Paper, Point, Spec, plain};
-use crate::experiments::{Statistics, Summary, output, write_file};
+use super::output::{self, Statistics, Summary, write_file};
+use super::rows::{Curve, Row, describe, groups, values};
+use super::spec::{Paper, Point, Spec};
 use crate::simulation::Sample;
 
 /// What made the results.
@@ -297,11 +297,4 @@ pub(crate) fn read_made(out: &Path) -> Result<(Made, String), String> {
     let made = serde_json::from_str(&read(&out.join("run.json"))?)
         .map_err(|e| format!("{}: {e}", out.join("run.json").display()))?;
     Ok((made, read(&out.join("spec.toml"))?))
-}
-
-/// The value of a point's axes in words: `congestion bbr, alpha_ms 10`.
-pub(crate) fn words(point: &[(String, Value)]) -> String {
-    let parts: Vec<String> =
-        point.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect();
-    parts.join(", ")
 }

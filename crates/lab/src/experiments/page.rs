@@ -6,12 +6,14 @@ use std::fmt::Write as _;
 use qoe::stats::Estimate;
 
 use super::claims::{Verdict, short, with_ci};
-use super::engine::{Curve, Group, Row, groups, values};
-use super::files::{Made, stated, terms, words};
+use super::files::{Made, stated, terms};
 use super::metrics::{Metric, Term};
+use super::rows::{Curve, Group, Row, groups, values};
 use super::settings::Settings;
 use super::spec::{Paper, Spec, Sweep, number, plain};
 use crate::plot::{Chart, Scale, Series};
+use crate::simulation::Sample;
+use toml::Value;
 
 /// All that a report is made of.
 pub(crate) struct Report<'a> {
@@ -34,6 +36,25 @@ fn of_paper(paper: Option<&Paper>) -> String {
     })
 }
 
+/// The verdicts under a heading.
+pub(crate) fn claims_table(verdicts: &[Verdict]) -> String {
+    let mut body = "<h2>Claims</h2>\n<table>\n".to_owned();
+    for verdict in verdicts {
+        let word = verdict.word();
+        let why = verdict.why.as_ref().filter(|_| !verdict.holds());
+        let why = why.map_or(String::new(), |why| format!("<br>{}", escape(why)));
+        let _ = writeln!(
+            body,
+            "<tr class=\"{word}\"><td>{word}</td><td>{}{why}</td><td>{}</td>\
+             <td>{}</td></tr>",
+            escape(&verdict.text),
+            verdict.count(),
+            escape(&verdict.detail)
+        );
+    }
+    body + "</table>\n"
+}
+
 /// A list under a heading, if there is anything to list.
 fn list(body: &mut String, title: &str, lines: &[String]) {
     if lines.is_empty() {
@@ -51,6 +72,13 @@ fn x_of(sweep: &Sweep, group: &Group<'_>) -> Option<f64> {
     let key = sweep.x()?.key.get_ref();
     let (_, value) = group.point.iter().find(|(name, _)| name == key)?;
     number(value)
+}
+
+/// The value of a point's axes in words: `congestion bbr, alpha_ms 10`.
+fn words(point: &[(String, Value)]) -> String {
+    let parts: Vec<String> =
+        point.iter().map(|(key, value)| format!("{key} {}", plain(value))).collect();
+    parts.join(", ")
 }
 
 impl Report<'_> {
@@ -116,7 +144,7 @@ impl Report<'_> {
     }
 
     fn curve_plots(&self) -> Result<Vec<(String, String)>, String> {
-        type Pick = fn(&crate::simulation::Sample) -> Option<f64>;
+        type Pick = fn(&Sample) -> Option<f64>;
         let kinds: [(&str, &str, Pick); 3] = [
             ("window", "congestion window (kB)", |s| Some(s.window as f64 / 1e3)),
             ("rate", "pacing rate (Mbps)", |s| Some(s.pacing_rate?.as_mbps_f64())),
@@ -241,21 +269,8 @@ impl Report<'_> {
 
     /// The page, with the plots inside.
     pub(crate) fn html(&self, plots: &[(String, String)]) -> String {
-        let mut body = format!("<p>{}</p>\n<h2>Claims</h2>\n<table>\n", escape(&self.spec.about));
-        for verdict in self.verdicts {
-            let word = verdict.word();
-            let why = verdict.why.as_ref().filter(|_| !verdict.holds());
-            let why = why.map_or(String::new(), |why| format!("<br>{}", escape(why)));
-            let _ = writeln!(
-                body,
-                "<tr class=\"{word}\"><td>{word}</td><td>{}{why}</td><td>{}</td>\
-                 <td>{}</td></tr>",
-                escape(&verdict.text),
-                verdict.count(),
-                escape(&verdict.detail)
-            );
-        }
-        body.push_str("</table>\n");
+        let mut body = format!("<p>{}</p>\n", escape(&self.spec.about));
+        body.push_str(&claims_table(self.verdicts));
         for (_, svg) in plots {
             body.push_str(svg);
         }

@@ -10,42 +10,18 @@ use recovery::Random;
 use toml::Value;
 use units::Timestamp;
 
-use super::metrics::{ALL, LATE, Measured, Term, evaluate};
+use super::metrics::{ALL, LATE, Measured, evaluate};
+use super::options::Options;
+use super::parallel::in_parallel;
+use super::rows::{Curve, Row};
 use super::settings::Settings;
-use super::spec::{Contestant, Point, Spec, Sweep, plain};
-use crate::experiments::{Options, in_parallel};
+use super::spec::{AxisRange, Contestant, Point, Spec, Sweep};
 use crate::live::{Live, LiveOutcome};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::simulation::{Outcome, Sample, run as simulate};
 use crate::traffic::Traffic;
 
-/// A run: a row of `results.csv`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Row {
-    /// Place of the sweep in the specification.
-    pub sweep: usize,
-    pub scheme: String,
-    /// Values of the axes.
-    pub point: Point,
-    /// Values that were drawn for this seed.
-    pub drawn: Point,
-    pub seed: u64,
-    /// Of each of [`ALL`].
-    pub values: Vec<Option<f64>>,
-    /// Why there are none.
-    pub error: String,
-}
-
-/// The state of a sender over time.
-#[derive(Clone, Debug)]
-pub(crate) struct Curve {
-    pub sweep: usize,
-    pub scheme: String,
-    pub point: Point,
-    pub samples: Vec<Sample>,
-}
-
-/// What came of a specification.
+/// What a specification came to.
 pub(crate) struct Results {
     pub rows: Vec<Row>,
     pub curves: Vec<Curve>,
@@ -67,12 +43,16 @@ struct Job {
 type Done = Result<(Measured, Vec<Sample>), String>;
 
 /// Runs it all. `seconds` cuts every run short, for tests.
-pub(crate) fn run(spec: &Spec, options: Options, seconds: Option<f64>) -> Result<Results, String> {
+pub(crate) fn run(
+    spec: &Spec,
+    options: &Options<'_>,
+    seconds: Option<f64>,
+) -> Result<Results, String> {
     let mut rows = Vec::new();
     let mut jobs: Vec<Job> = Vec::new();
     let mut known: BTreeMap<(String, u64), usize> = BTreeMap::new();
     for (place, sweep) in spec.sweeps.iter().enumerate() {
-        let runs = runs_of(sweep, options);
+        let runs = runs_of(sweep, options.runs.unwrap_or(spec.runs));
         for point in sweep.points() {
             for seed in options.seed..options.seed + runs {
                 let drawn = draw(sweep, seed - options.seed, runs);
@@ -154,14 +134,14 @@ fn shorten(settings: &mut Settings, seconds: f64) {
     }
 }
 
-fn runs_of(sweep: &Sweep, options: Options) -> u64 {
-    if sweep.draws == 0 { options.runs } else { sweep.draws.min(3 * options.runs) }
+fn runs_of(sweep: &Sweep, runs: u64) -> u64 {
+    if sweep.draws == 0 { runs } else { sweep.draws.min(3 * runs) }
 }
 
 /// The values of draw `index` of `n`: each range is cut into `n` equal parts, and a permutation of
 /// its own says which part a draw takes (McKay, Beckman and Conover 1979). Whole numbers stay such.
 fn draw(sweep: &Sweep, index: u64, n: u64) -> Point {
-    let draw = |(place, range): (usize, &super::spec::AxisRange)| {
+    let draw = |(place, range): (usize, &AxisRange)| {
         let seed = (place as u64 + 1) << 32;
         let mut random = Random::new(seed);
         let mut order: Vec<u64> = (0..n).collect();
@@ -284,66 +264,6 @@ fn watch(
     let published = (0..live.before + live.frames).filter(|&n| is_counted(n)).count() as u64;
     all.viewing.frames += published;
     all.viewing.late += published - in_time;
-}
-
-/// Rows of one point and scheme, and those of the baseline with the same seeds.
-pub(crate) struct Group<'a> {
-    pub sweep: usize,
-    pub point: &'a Point,
-    pub scheme: &'a str,
-    /// Rows that came to something, by seed.
-    pub rows: BTreeMap<u64, &'a Row>,
-}
-
-/// All groups, in the order of the rows.
-pub(crate) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
-    let mut all: Vec<Group<'_>> = Vec::new();
-    let mut places: BTreeMap<(usize, String, &str), usize> = BTreeMap::new();
-    for row in rows {
-        let key = (row.sweep, describe(&row.point), row.scheme.as_str());
-        let place = *places.entry(key).or_insert_with(|| {
-            let (point, scheme) = (&row.point, row.scheme.as_str());
-            all.push(Group { sweep: row.sweep, point, scheme, rows: BTreeMap::new() });
-            all.len() - 1
-        });
-        if row.error.is_empty() {
-            all[place].rows.insert(row.seed, row);
-        }
-    }
-    all
-}
-
-/// A point as text: `alpha_ms=10;congestion=bbr`.
-pub(crate) fn describe(point: &[(String, Value)]) -> String {
-    let parts: Vec<String> = point.iter().map(|(k, v)| format!("{k}={}", plain(v))).collect();
-    parts.join(";")
-}
-
-/// The group of another scheme at the same point.
-pub(crate) fn other<'a, 'b>(
-    groups: &'b [Group<'a>],
-    group: &Group<'_>,
-    scheme: &str,
-) -> Option<&'b Group<'a>> {
-    groups.iter().find(|other| {
-        other.sweep == group.sweep && other.scheme == scheme && *other.point == *group.point
-    })
-}
-
-/// A term's value in each run of a group, by seed.
-pub(crate) fn values(
-    spec: &Spec,
-    groups: &[Group<'_>],
-    group: &Group<'_>,
-    term: &Term,
-) -> BTreeMap<u64, f64> {
-    let label = term.baseline.as_deref().unwrap_or(&spec.baseline);
-    let baseline = other(groups, group, label);
-    let value = |(seed, row): (&u64, &&Row)| {
-        let base = baseline.and_then(|base| base.rows.get(seed)?.values[term.metric]);
-        Some((*seed, term.value(row.values[term.metric], base)?))
-    };
-    group.rows.iter().filter_map(value).collect()
 }
 
 #[cfg(test)]

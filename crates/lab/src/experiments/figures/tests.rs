@@ -7,6 +7,7 @@ use links::{Link, LinkConfig, Packet};
 use qoe::stats::Estimate;
 use units::{Ecn, Timestamp};
 
+use super::super::{claims, metrics};
 use super::*;
 
 const TINY: &str = r#"
@@ -59,8 +60,9 @@ is = { at-most = { bound = 0.001 } }
 why = "They do."
 "#;
 
-fn options() -> Options {
-    Options { runs: 1, jobs: 2, seed: 1 }
+/// So many runs per point.
+fn options(runs: u64) -> Options<'static> {
+    Options { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
 }
 
 /// A folder that goes away.
@@ -68,7 +70,9 @@ struct Folder(PathBuf);
 
 impl Folder {
     fn new(name: &str) -> Self {
-        Self(std::env::temp_dir().join(format!("mendcast-{name}-{}", std::process::id())))
+        let folder = std::env::temp_dir().join(format!("mendcast-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("created");
+        Self(folder)
     }
 
     fn read(&self, name: &str) -> String {
@@ -85,7 +89,7 @@ impl Drop for Folder {
 #[test]
 fn a_tiny_specification_gives_all_files_and_a_claim_that_fails_is_seen() {
     let folder = Folder::new("tiny");
-    let holds = run(TINY, &[], Some(3), options(), &folder.0).expect("it runs");
+    let holds = run(TINY, &options(3), &folder.0).expect("it runs");
     assert!(!holds, "replicas cost something");
     assert_eq!(folder.read("results.csv").lines().count(), 1 + 2 * 2 * 3);
     let html = folder.read("report.html");
@@ -125,7 +129,7 @@ fn a_run_that_fails_is_named_and_stops_no_other() {
     let text = TINY
         .replace("seconds = 4", "source = \"download\"")
         .replace("level\", values = [1, 3]", "seconds\", values = [0.1, 60]");
-    let holds = run(&text, &[], Some(1), options(), &folder.0).expect("it runs");
+    let holds = run(&text, &options(1), &folder.0).expect("it runs");
     assert!(!holds);
     let rows = folder.read("results.csv");
     assert_eq!(rows.matches("not completed in time").count(), 2, "{rows}");
@@ -193,13 +197,13 @@ fn the_fate_of_the_nth_packet_does_not_depend_on_what_is_sent_when() {
 #[test]
 fn two_schemes_meet_the_same_path_and_the_same_seed_gives_the_same_row() {
     let spec = Spec::parse(TINY).expect("it is one");
-    let run = || engine::run(&spec, Options { runs: 2, ..options() }, Some(2.0)).expect("it runs");
+    let run = || engine::run(&spec, &options(2), Some(2.0)).expect("it runs");
     let (one, two) = (run(), run());
     assert_eq!(one.rows, two.rows);
     // Level 0 is plain retransmission, packet by packet.
     let zero = TINY.replace("values = [1, 3]", "values = [0]");
     let spec = Spec::parse(&zero).expect("it is one");
-    let rows = engine::run(&spec, options(), Some(2.0)).expect("it runs").rows;
+    let rows = engine::run(&spec, &options(1), Some(2.0)).expect("it runs").rows;
     assert_eq!(rows[0].values, rows[1].values);
 }
 
@@ -212,7 +216,7 @@ fn watched(set: &str) -> [f64; 3] {
         .replace("seconds = 4", "seconds = 40\nstream_mbps = 1.5\ncached_seconds = 3")
         .replace("key = \"level\", values = [1, 3]", "key = \"level\", values = [1]");
     let spec = Spec::parse(&text).expect("it is one");
-    let rows = engine::run(&spec, options(), None).expect("it runs").rows;
+    let rows = engine::run(&spec, &options(1), None).expect("it runs").rows;
     assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
     let of = |name| rows[0].values[metrics::Metric::place(name).expect("known")].expect("a value");
     ["freezes_per_100s", "freeze_ms_per_100s", "late_frames"].map(of)
@@ -244,7 +248,7 @@ fn what_was_learnt_is_kept_from_download_to_download() {
     };
     let place = metrics::Metric::place("redundancy_cost").expect("known");
     let costs = |spec: &Spec| {
-        let rows = engine::run(spec, options(), None).expect("it runs").rows;
+        let rows = engine::run(spec, &options(1), None).expect("it runs").rows;
         assert!(rows.iter().all(|row| row.error.is_empty()), "{rows:?}");
         let of = rows.iter().filter(|row| row.scheme == "fixed");
         of.map(|row| row.values[place].expect("a cost")).collect::<Vec<_>>()
@@ -267,7 +271,7 @@ fn every_shipped_specification_runs() {
         let spec = Spec::parse(text).unwrap_or_else(|e| panic!("{name}: {e}"));
         assert_eq!(spec.name, *name);
         // A thinner grid: each axis' first and last value.
-        let result = run_for(&thin(text), &[], Some(1), options(), &folder.0, Some(0.5));
+        let result = run_for(&thin(text), &options(1), &folder.0, Some(0.5));
         result.unwrap_or_else(|e| panic!("{name}: {e}"));
         assert!(folder.read("report.html").contains("Every run ends with the right bytes"));
         println!("{name}: {:?}", start.elapsed());
@@ -302,7 +306,7 @@ fn noise_makes_no_claim_hold_unless_the_claim_allows_for_it() {
             values[place] = Some(cost);
             let point = spec.sweeps[0].points().remove(0);
             let (scheme, drawn, error) = ("fixed".to_owned(), Vec::new(), String::new());
-            engine::Row { sweep: 0, scheme, point, drawn, seed, values, error }
+            Row { sweep: 0, scheme, point, drawn, seed, values, error }
         };
         let rows = [row(1, 0.02), row(2, 0.2)];
         verdicts(&spec, &rows).last().expect("a verdict").holds()
@@ -314,7 +318,7 @@ fn noise_makes_no_claim_hold_unless_the_claim_allows_for_it() {
 #[test]
 fn summary_and_page_agree_on_the_interval_of_five_runs() {
     let folder = Folder::new("intervals");
-    run(TINY, &[], Some(5), options(), &folder.0).expect("it runs");
+    run(TINY, &options(5), &folder.0).expect("it runs");
     let lines: Vec<serde_json::Value> =
         serde_json::from_str(&folder.read("summary.json")).expect("JSON");
     let shown = ["recovery_latency_ms", "redundancy_cost", "goodput_reduction"];

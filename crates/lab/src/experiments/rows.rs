@@ -1,0 +1,95 @@
+//! Runs and what they measured, and groups of runs that differ in nothing but their seed.
+
+use std::collections::BTreeMap;
+
+use toml::Value;
+
+use super::metrics::Term;
+use super::spec::{Point, Spec, plain};
+use crate::simulation::Sample;
+
+/// A run: a row of `results.csv`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    /// Place of the sweep in the specification.
+    pub sweep: usize,
+    pub scheme: String,
+    /// Values of the axes.
+    pub point: Point,
+    /// Values that were drawn for this seed.
+    pub drawn: Point,
+    pub seed: u64,
+    /// Of each of [`ALL`](super::metrics::ALL).
+    pub values: Vec<Option<f64>>,
+    /// Why there are none.
+    pub error: String,
+}
+
+/// The state of a sender over time.
+#[derive(Clone, Debug)]
+pub(crate) struct Curve {
+    pub sweep: usize,
+    pub scheme: String,
+    pub point: Point,
+    pub samples: Vec<Sample>,
+}
+
+/// Rows of one point and scheme, and those of the baseline with the same seeds.
+pub(crate) struct Group<'a> {
+    pub sweep: usize,
+    pub point: &'a Point,
+    pub scheme: &'a str,
+    /// Rows that came to something, by seed.
+    pub rows: BTreeMap<u64, &'a Row>,
+}
+
+/// All groups, in the order of the rows.
+pub(crate) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
+    let mut all: Vec<Group<'_>> = Vec::new();
+    let mut places: BTreeMap<(usize, String, &str), usize> = BTreeMap::new();
+    for row in rows {
+        let key = (row.sweep, describe(&row.point), row.scheme.as_str());
+        let place = *places.entry(key).or_insert_with(|| {
+            let (point, scheme) = (&row.point, row.scheme.as_str());
+            all.push(Group { sweep: row.sweep, point, scheme, rows: BTreeMap::new() });
+            all.len() - 1
+        });
+        if row.error.is_empty() {
+            all[place].rows.insert(row.seed, row);
+        }
+    }
+    all
+}
+
+/// A point as text: `alpha_ms=10;congestion=bbr`.
+pub(crate) fn describe(point: &[(String, Value)]) -> String {
+    let parts: Vec<String> = point.iter().map(|(k, v)| format!("{k}={}", plain(v))).collect();
+    parts.join(";")
+}
+
+/// The group of another scheme at the same point.
+pub(crate) fn other<'a, 'b>(
+    groups: &'b [Group<'a>],
+    group: &Group<'_>,
+    scheme: &str,
+) -> Option<&'b Group<'a>> {
+    groups.iter().find(|other| {
+        other.sweep == group.sweep && other.scheme == scheme && *other.point == *group.point
+    })
+}
+
+/// A term's value in each run of a group, by seed.
+pub(crate) fn values(
+    spec: &Spec,
+    groups: &[Group<'_>],
+    group: &Group<'_>,
+    term: &Term,
+) -> BTreeMap<u64, f64> {
+    let label = term.baseline.as_deref().unwrap_or(&spec.baseline);
+    let baseline = other(groups, group, label);
+    let value = |(seed, row): (&u64, &&Row)| {
+        let base = baseline.and_then(|base| base.rows.get(seed)?.values[term.metric]);
+        Some((*seed, term.value(row.values[term.metric], base)?))
+    };
+    group.rows.iter().filter_map(value).collect()
+}
