@@ -7,7 +7,7 @@ use qoe::stats::Estimate;
 use super::metrics::Term;
 use super::rows::{Group, Row, describe, groups, other, values};
 use super::settings::Settings;
-use super::spec::{Bound, Claim, Comparison, Contestant, Place, Spec, number};
+use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
 
 /// What became of a claim.
 #[derive(Clone, Debug, PartialEq)]
@@ -130,11 +130,7 @@ impl Judge<'_> {
     }
 
     fn settings(&self, group: &Group<'_>) -> Option<Settings> {
-        let scheme: &Contestant =
-            self.spec.schemes.iter().find(|scheme| scheme.label == group.scheme)?;
-        let sweep = &self.spec.sweeps[group.sweep];
-        let drawn = &group.rows.values().next()?.drawn;
-        self.spec.settings(sweep, group.point, drawn, scheme).ok()
+        group.rows.values().next()?.settings(self.spec).ok()
     }
 
     fn values(&self, group: &Group<'_>, term: &Term) -> BTreeMap<u64, f64> {

@@ -88,13 +88,7 @@ pub(crate) fn run(
             match &done {
                 Ok((measured, samples)) => {
                     // The formulas take the row's own settings.
-                    let sweep = &spec.sweeps[row.sweep];
-                    let scheme = spec.schemes.iter().find(|scheme| scheme.label == row.scheme);
-                    let settings = match scheme {
-                        Some(scheme) => spec.settings(sweep, &row.point, &row.drawn, scheme)?,
-                        None => job.settings.clone(),
-                    };
-                    row.values = evaluate(measured, &settings);
+                    row.values = evaluate(measured, &row.settings(spec)?);
                     if !samples.is_empty() {
                         curves.push(Curve {
                             sweep: row.sweep,

@@ -100,13 +100,8 @@ pub(crate) fn write_summary(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(),
         }
     }
     for group in &groups {
-        let is_fixed = group.rows.values().next().is_some_and(|row| {
-            let scheme = spec.schemes.iter().find(|scheme| scheme.label == row.scheme);
-            let sweep = &spec.sweeps[row.sweep];
-            scheme
-                .and_then(|scheme| spec.settings(sweep, &row.point, &row.drawn, scheme).ok())
-                .is_some_and(|settings| settings.scheme == "autorec-fixed")
-        });
+        let settings = group.rows.values().next().and_then(|row| row.settings(spec).ok());
+        let is_fixed = settings.is_some_and(|settings| settings.scheme == "autorec-fixed");
         for term in &every {
             let of = |term: &Term| Statistics::of(values(spec, &groups, group, term).into_values());
             let Some(statistics) = of(term) else { continue };

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use toml::Value;
 
 use super::metrics::Term;
+use super::settings::Settings;
 use super::spec::{Point, Spec, plain};
 use crate::simulation::Sample;
 
@@ -23,6 +24,18 @@ pub(crate) struct Row {
     pub values: Vec<Option<f64>>,
     /// Why there are none.
     pub error: String,
+}
+
+impl Row {
+    /// The settings of the run.
+    ///
+    /// # Errors
+    /// The specification has no such scheme, or not these settings.
+    pub(crate) fn settings(&self, spec: &Spec) -> Result<Settings, String> {
+        let scheme = spec.schemes.iter().find(|scheme| scheme.label == self.scheme);
+        let scheme = scheme.ok_or_else(|| format!("no scheme has the label `{}`", self.scheme))?;
+        spec.settings(&spec.sweeps[self.sweep], &self.point, &self.drawn, scheme)
+    }
 }
 
 /// The state of a sender over time.

@@ -10,7 +10,7 @@ use recovery::Guard;
 use units::Rate;
 
 use super::schemes::Learnt;
-use super::settings::Settings;
+use super::settings::{Settings, word};
 use crate::ends::Cipher;
 use crate::live::Live;
 use crate::simulation::{Rival, Scenario};
@@ -21,10 +21,7 @@ const LAST_BYTES: f64 = 30.0;
 
 impl Settings {
     fn algorithm(name: &str, key: &str) -> Result<Algorithm, String> {
-        name.parse().map_err(|_| {
-            let known: Vec<&str> = Algorithm::ALL.iter().map(|a| a.name()).collect();
-            format!("`{key}` is `{name}`; it may be {}", known.join(", "))
-        })
+        word(key, name, &Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm)))
     }
 
     fn path(&self) -> Result<PathConfig, String> {
@@ -81,11 +78,7 @@ impl Settings {
     /// # Errors
     /// One line: there is no such player.
     pub(crate) fn player(&self) -> Result<Policy, String> {
-        let known = Policy::PRESETS.iter().find(|(name, _)| *name == self.player);
-        known.map(|(_, policy)| *policy).ok_or_else(|| {
-            let names = Policy::PRESETS.map(|(name, _)| name).join(", ");
-            format!("`player` is `{}`; it may be {names}", self.player)
-        })
+        word("player", &self.player, &Policy::PRESETS)
     }
 
     /// The run of these settings with this seed, of which nothing is known yet.
@@ -103,28 +96,20 @@ impl Settings {
     pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, String> {
         self.check()?;
         let congestion = Self::algorithm(&self.congestion, "congestion")?;
-        let detection = match &*self.detection {
-            "lsquic" => Detection::LSQUIC,
-            "rfc9002" => Detection::RFC9002,
-            other => {
-                return Err(format!("`detection` is `{other}`; it may be lsquic or rfc9002"));
-            }
+        let detections = [("lsquic", Detection::LSQUIC), ("rfc9002", Detection::RFC9002)];
+        let detection = word("detection", &self.detection, &detections)?;
+        let frames = Traffic::Frames {
+            rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
+            fps: self.fps,
+            cached: Duration::from_secs_f64(self.cached_seconds),
         };
-        let traffic = match &*self.source {
-            "frames" => Traffic::Frames {
-                rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
-                fps: self.fps,
-                cached: Duration::from_secs_f64(self.cached_seconds),
-            },
-            "unbounded" => Traffic::Unbounded,
-            "download" => Traffic::Download { bytes: self.bytes },
-            "live" => Traffic::Live(self.live()),
-            other => {
-                return Err(format!(
-                    "`source` is `{other}`; it may be frames, unbounded, download or live"
-                ));
-            }
-        };
+        let sources = [
+            ("frames", frames),
+            ("unbounded", Traffic::Unbounded),
+            ("download", Traffic::Download { bytes: self.bytes }),
+            ("live", Traffic::Live(self.live())),
+        ];
+        let traffic = word("source", &self.source, &sources)?;
         self.player()?;
         if self.same_connection && self.source != "download" {
             return Err("`same_connection` is for downloads only".to_owned());

@@ -10,7 +10,7 @@ use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
 use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
 use recovery::fixed::Reading;
 
-use super::settings::Settings;
+use super::settings::{Settings, word};
 use crate::makers::SchemeMaker;
 
 /// The trained network of the project, made by `mendcast lab train`.
@@ -35,38 +35,27 @@ impl Learnt {
 
 impl Settings {
     fn reading(&self) -> Result<Reading, String> {
-        match &*self.reading {
-            "extra" => Ok(Reading::Extra),
-            "copies" => Ok(Reading::Copies),
-            other => Err(format!("`reading` is `{other}`; it may be extra or copies")),
-        }
-    }
-
-    fn escape_space(&self) -> Spread {
-        Spread::EscapeSpace { alpha: self.escape_alpha }
+        let readings = [("extra", Reading::Extra), ("copies", Reading::Copies)];
+        word("reading", &self.reading, &readings)
     }
 
     fn spread(&self) -> Result<Option<Spread>, String> {
-        Ok(Some(match &*self.spread {
-            "" => return Ok(None),
-            "at-once" => Spread::AtOnce,
-            "escape-space" => self.escape_space(),
-            "round-trip" => Spread::RoundTrip,
-            other => {
-                return Err(format!(
-                    "`spread` is `{other}`; it may be at-once, escape-space or round-trip"
-                ));
-            }
-        }))
+        let spreads = [
+            ("at-once", Spread::AtOnce),
+            ("escape-space", Spread::EscapeSpace { alpha: self.escape_alpha }),
+            ("round-trip", Spread::RoundTrip),
+        ];
+        match &*self.spread {
+            "" => Ok(None),
+            name => word("spread", name, &spreads).map(Some),
+        }
     }
 
     /// What a lost round costs if its factor is this.
     fn penalty(&self, factor: f64) -> Result<Penalty, String> {
-        match &*self.penalty {
-            "quotient" => Ok(Penalty::Quotient(factor)),
-            "product" => Ok(Penalty::Product(factor)),
-            other => Err(format!("`penalty` is `{other}`; it may be quotient or product")),
-        }
+        let penalties =
+            [("quotient", Penalty::Quotient(factor)), ("product", Penalty::Product(factor))];
+        word("penalty", &self.penalty, &penalties)
     }
 
     fn network(&self) -> Result<Network, String> {

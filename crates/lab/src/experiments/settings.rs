@@ -199,6 +199,15 @@ fn is_used(scheme: &str, key: &str) -> bool {
     learns || own.any(|(_, takes)| choice.entry.takes.contains(takes))
 }
 
+/// What a word stands for that is the value of a key.
+pub(super) fn word<T: Clone>(key: &str, text: &str, known: &[(&str, T)]) -> Result<T, String> {
+    let found = known.iter().find(|(name, _)| *name == text);
+    found.map(|(_, value)| value.clone()).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
+        format!("`{key}` is `{text}`; it may be {}", names.join(", "))
+    })
+}
+
 impl Settings {
     /// The names of all keys.
     pub(crate) fn keys() -> Vec<String> {
