@@ -5,6 +5,7 @@ mod download;
 mod kind;
 mod noq;
 mod null;
+mod proto;
 mod quinn;
 mod viewer;
 

@@ -1,0 +1,156 @@
+//! A viewer on `quinn-proto`, or on a fork of it: their types differ, the calls that a viewer makes hardly.
+
+/// Defines `Client` on the library `$proto`. What differs is up to functions beside the macro's call: `crypto`,
+/// `new_endpoint`, `receive` and `transmit`.
+macro_rules! viewer {
+    ($proto:ident) => {
+        pub(super) struct Client {
+            epoch: Instant,
+            endpoint: $proto::Endpoint,
+            handle: $proto::ConnectionHandle,
+            connection: $proto::Connection,
+            request: Request,
+            stream: Option<$proto::StreamId>,
+            download: Download,
+            buffer: Vec<u8>,
+        }
+
+        impl Client {
+            pub(super) fn new(request: Request) -> Self {
+                let mut transport = $proto::TransportConfig::default();
+                let window =
+                    $proto::VarInt::from_u64(request.window).unwrap_or($proto::VarInt::MAX);
+                transport.stream_receive_window(window).receive_window(window);
+                transport.max_idle_timeout(Some(
+                    IDLE_TIMEOUT.try_into().expect("ten minutes are a valid time-out"),
+                ));
+                transport.keep_alive_interval(request.keep_alive);
+                let mut config = $proto::ClientConfig::new(crypto(&request));
+                config.transport_config(Arc::new(transport));
+                let mut endpoint = $proto::EndpointConfig::default();
+                endpoint.rng_seed(Some(request.rng_seed()));
+                let mut endpoint = new_endpoint(endpoint, &request);
+                let epoch = Instant::now();
+                let (handle, connection) = endpoint
+                    .connect(epoch, config, request.server, SERVER_NAME)
+                    .expect("name and address are valid");
+                Self {
+                    epoch,
+                    endpoint,
+                    handle,
+                    connection,
+                    download: Download::of(request.live()),
+                    request,
+                    stream: None,
+                    buffer: Vec::new(),
+                }
+            }
+
+            fn instant(&self, now: Timestamp) -> Instant {
+                self.epoch + now.since(Timestamp::ZERO)
+            }
+
+            fn ask(&mut self) {
+                let Some(stream) = self.connection.streams().open($proto::Dir::Bi) else {
+                    self.download.failed = Some("the server allows no stream".to_owned());
+                    return;
+                };
+                let mut send = self.connection.send_stream(stream);
+                if send.write(self.request.line().as_bytes()).is_err() || send.finish().is_err() {
+                    self.download.failed = Some("the request could not be written".to_owned());
+                }
+                self.stream = Some(stream);
+            }
+
+            fn read(&mut self, now: Timestamp) {
+                let Some(stream) = self.stream.filter(|_| !self.download.finished) else { return };
+                let mut is_complete = false;
+                let mut receive = self.connection.recv_stream(stream);
+                let Ok(mut chunks) = receive.read(true) else { return };
+                loop {
+                    match chunks.next(usize::MAX) {
+                        Ok(Some(chunk)) => self.download.take(now, &chunk.bytes),
+                        Ok(None) => {
+                            is_complete = true;
+                            break;
+                        }
+                        Err($proto::ReadError::Blocked) => break,
+                        Err(error) => {
+                            self.download.failed = Some(error.to_string());
+                            break;
+                        }
+                    }
+                }
+                // The window update goes out with the next transmission in any case.
+                let _ = chunks.finalize();
+                if is_complete && self.download.complete(now, self.request.times) {
+                    self.ask();
+                }
+            }
+        }
+
+        impl Viewer for Client {
+            fn download(&self) -> &Download {
+                &self.download
+            }
+
+            fn deadline(&mut self) -> Option<Timestamp> {
+                let at = self.connection.poll_timeout()?;
+                Some(Timestamp::ZERO + at.saturating_duration_since(self.epoch))
+            }
+
+            fn on_timeout(&mut self, now: Timestamp) {
+                self.connection.handle_timeout(self.instant(now));
+            }
+
+            fn on_datagram(&mut self, now: Timestamp, ecn: Ecn, data: &[u8]) {
+                let ecn = match ecn {
+                    Ecn::NotEct => None,
+                    Ecn::Ect0 => Some($proto::EcnCodepoint::Ect0),
+                    Ecn::Ect1 => Some($proto::EcnCodepoint::Ect1),
+                    Ecn::Ce => Some($proto::EcnCodepoint::Ce),
+                };
+                let (now, server) = (self.instant(now), self.request.server);
+                self.buffer.clear();
+                let data = BytesMut::from(data);
+                let event = receive(&mut self.endpoint, now, server, ecn, data, &mut self.buffer);
+                if let Some($proto::DatagramEvent::ConnectionEvent(_, event)) = event {
+                    self.connection.handle_event(event);
+                }
+            }
+
+            fn drive(&mut self, now: Timestamp, send: &mut dyn FnMut(Ecn, &[u8])) {
+                let instant = self.instant(now);
+                while let Some(event) = self.connection.poll_endpoint_events() {
+                    if let Some(event) = self.endpoint.handle_event(self.handle, event) {
+                        self.connection.handle_event(event);
+                    }
+                }
+                while let Some(event) = self.connection.poll() {
+                    match event {
+                        $proto::Event::Connected => self.ask(),
+                        $proto::Event::ConnectionLost { reason } => {
+                            self.download.failed = Some(reason.to_string());
+                        }
+                        _ => {}
+                    }
+                }
+                self.read(now);
+                loop {
+                    self.buffer.clear();
+                    let transmit = transmit(&mut self.connection, instant, &mut self.buffer);
+                    let Some(transmit) = transmit else { break };
+                    let ecn = match transmit.ecn {
+                        None => Ecn::NotEct,
+                        Some($proto::EcnCodepoint::Ect0) => Ecn::Ect0,
+                        Some($proto::EcnCodepoint::Ect1) => Ecn::Ect1,
+                        Some($proto::EcnCodepoint::Ce) => Ecn::Ce,
+                    };
+                    send(ecn, &self.buffer[..transmit.size]);
+                }
+            }
+        }
+    };
+}
+
+pub(super) use viewer;
