@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Instant;
 
 use units::Timestamp;
 
 use super::outcome::{Outcome, Received};
 use super::scenario::Scenario;
-use super::stopwatch::Stopwatch;
 use super::wire::Wire;
 use crate::client::{self, Request, Viewer};
 use crate::event_log::EventLog;
@@ -20,6 +20,25 @@ const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1
 /// The client's first port; each rebinding takes the next.
 const FIRST_PORT: u16 = 40_000;
 
+/// Sums up the wall time of what runs under it.
+pub(super) struct Stopwatch {
+    /// Clocks are read only if it is on.
+    pub is_on: bool,
+    pub total: Duration,
+}
+
+impl Stopwatch {
+    pub(super) fn time<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        if !self.is_on {
+            return work();
+        }
+        let start = Instant::now();
+        let result = work();
+        self.total += start.elapsed();
+        result
+    }
+}
+
 /// The state at which measuring begins.
 #[derive(Default)]
 struct Mark {
@@ -31,12 +50,9 @@ struct Mark {
 pub(super) struct Flow {
     pub server: Server,
     pub client: Box<dyn Viewer>,
-    traffic: Traffic,
-    times: u32,
+    scenario: Scenario,
     pub address: SocketAddr,
-    rebind_every: Option<Duration>,
     rebind_at: Option<Timestamp>,
-    timer_granularity: Duration,
     pub is_client_due: bool,
     pub is_server_due: bool,
     pub client_at: Option<Timestamp>,
@@ -50,11 +66,7 @@ fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
 }
 
 impl Flow {
-    pub(super) fn new(
-        scenario: &Scenario,
-        address: IpAddr,
-        log: &EventLog,
-    ) -> Result<Self, String> {
+    pub(super) fn new(scenario: Scenario, address: IpAddr, log: &EventLog) -> Result<Self, String> {
         let client = client::start(Request {
             kind: scenario.client,
             cipher: scenario.cipher,
@@ -67,14 +79,11 @@ impl Flow {
             keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
         })?;
         Ok(Self {
-            server: Server::new(scenario, log),
+            server: Server::new(&scenario, log),
             client,
-            traffic: scenario.traffic,
-            times: scenario.times,
+            scenario,
             address: SocketAddr::new(address, FIRST_PORT),
-            rebind_every: scenario.rebind_every,
             rebind_at: None,
-            timer_granularity: scenario.timer_granularity,
             is_client_due: true,
             is_server_due: false,
             client_at: None,
@@ -90,12 +99,12 @@ impl Flow {
 
     /// Whether the run's limit ends it.
     pub(super) fn is_endless(&self) -> bool {
-        self.traffic.is_endless()
+        self.scenario.traffic.is_endless()
     }
 
     /// Gives the client another port when it is time.
     fn rebind(&mut self, now: Timestamp) {
-        let Some(every) = self.rebind_every else { return };
+        let Some(every) = self.scenario.rebind_every else { return };
         if self.client.download().received == 0 {
             self.rebind_at = Some(now + every);
         } else if self.rebind_at.is_some_and(|at| now >= at) {
@@ -107,6 +116,7 @@ impl Flow {
 
     /// Lets the ends act that something happened to.
     pub(super) fn act(&mut self, now: Timestamp, wire: &mut Wire, stopwatch: &mut Stopwatch) {
+        let granularity = self.scenario.timer_granularity;
         self.rebind(now);
         if self.is_client_due {
             let Self { client, address, .. } = self;
@@ -114,12 +124,12 @@ impl Flow {
                 client.drive(now, &mut |ecn, data| wire.queue_up(*address, ecn, data));
             });
             wire.flush(now);
-            self.client_at = client.deadline().map(|at| round_up(at, self.timer_granularity));
+            self.client_at = client.deadline().map(|at| round_up(at, granularity));
         }
         if self.is_server_due {
             let server = &mut self.server;
             server.drive(now, |remote, ecn, data| wire.send_down(now, remote, ecn, data));
-            self.server_at = server.deadline().map(|at| round_up(at, self.timer_granularity));
+            self.server_at = server.deadline().map(|at| round_up(at, granularity));
         }
         (self.is_client_due, self.is_server_due) = (false, false);
     }
@@ -146,9 +156,9 @@ impl Flow {
 
     fn is_complete(&self) -> bool {
         let download = self.client.download();
-        match self.traffic {
+        match self.scenario.traffic {
             Traffic::Download { bytes } => {
-                download.finished && download.received == bytes * u64::from(self.times)
+                download.finished && download.received == bytes * u64::from(self.scenario.times)
             }
             Traffic::Live(_) => download.finished,
             Traffic::Frames { .. } | Traffic::Unbounded => download.failed.is_none(),
@@ -165,7 +175,7 @@ impl Flow {
     ) -> Outcome {
         let (recovered, smoothed_rtt) = (self.server.recovered(now), self.server.smoothed_rtt());
         let mark = self.mark.take().unwrap_or_default();
-        let (download, path) = (self.client.download(), wire.path());
+        let (download, path) = (self.client.download(), &wire.path);
         let live = self.server.source.as_ref().map(|source| LiveOutcome {
             arrivals: download.arrivals().to_vec(),
             skips: source.skips,

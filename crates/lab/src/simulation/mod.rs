@@ -3,7 +3,6 @@
 mod flow;
 mod outcome;
 mod scenario;
-mod stopwatch;
 mod wire;
 mod world;
 

@@ -6,22 +6,16 @@ use std::net::SocketAddr;
 use links::{Link, Packet, Path, PathConfig, UDP_IPV4_HEADERS};
 use units::{Ecn, Timestamp};
 
-/// A datagram with the client's address as the NAT shows it to the server.
+/// A datagram, with the client's address as the NAT shows it to the server.
 #[derive(Clone)]
 pub(super) struct Datagram {
-    client: SocketAddr,
-    data: Vec<u8>,
-}
-
-/// A datagram at the end of the path. [`Wire::recycle`] takes its buffer.
-pub(super) struct Arrival {
     pub client: SocketAddr,
     pub ecn: Ecn,
     pub data: Vec<u8>,
 }
 
 pub(super) struct Wire {
-    path: Path<Datagram>,
+    pub path: Path<Datagram>,
     /// Datagrams of clients that wait for [`Wire::flush`].
     queued: Vec<Packet<Datagram>>,
     /// Buffers of datagrams that have arrived.
@@ -34,16 +28,12 @@ impl Wire {
         Self { path, queued: Vec::new(), spare: Vec::new() }
     }
 
-    pub(super) fn path(&self) -> &Path<Datagram> {
-        &self.path
-    }
-
     fn packet(&mut self, client: SocketAddr, ecn: Ecn, data: &[u8]) -> Packet<Datagram> {
         let mut buffer = self.spare.pop().unwrap_or_default();
         buffer.clear();
         buffer.extend_from_slice(data);
         let size = data.len() as u32 + UDP_IPV4_HEADERS;
-        Packet { size, ecn, payload: Datagram { client, data: buffer } }
+        Packet { size, ecn, payload: Datagram { client, ecn, data: buffer } }
     }
 
     /// Sends a datagram to a client.
@@ -64,26 +54,18 @@ impl Wire {
         self.queued.drain(..).for_each(|packet| self.path.up.send(now, packet));
     }
 
-    /// The next datagram that is at a client.
-    pub(super) fn poll_down(&mut self, now: Timestamp) -> Option<Arrival> {
-        poll(&mut self.path.down, now)
-    }
-
-    /// The next datagram that is at the server.
-    pub(super) fn poll_up(&mut self, now: Timestamp) -> Option<Arrival> {
-        poll(&mut self.path.up, now)
-    }
-
+    /// Takes the buffer of a datagram that has arrived.
     pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
         self.spare.push(buffer);
     }
 }
 
-fn poll(link: &mut Link<Datagram>, now: Timestamp) -> Option<Arrival> {
+/// The next datagram that is at the link's end, as the link has left it.
+pub(super) fn poll(link: &mut Link<Datagram>, now: Timestamp) -> Option<Datagram> {
     let delivered = link.poll(now)?;
-    let Datagram { client, mut data } = delivered.packet.payload;
+    let mut datagram = Datagram { ecn: delivered.packet.ecn, ..delivered.packet.payload };
     if let Some(corruption) = delivered.corruption {
-        corruption.apply(&mut data);
+        corruption.apply(&mut datagram.data);
     }
-    Some(Arrival { client, ecn: delivered.packet.ecn, data })
+    Some(datagram)
 }

@@ -6,11 +6,10 @@ use std::net::{IpAddr, Ipv4Addr};
 use quic::Addresses;
 use units::{Ecn, Timestamp};
 
-use super::flow::Flow;
+use super::flow::{Flow, Stopwatch};
 use super::outcome::{Outcome, Sample};
 use super::scenario::Scenario;
-use super::stopwatch::Stopwatch;
-use super::wire::{Arrival, Wire};
+use super::wire::{Datagram, Wire, poll};
 use crate::event_log::EventLog;
 
 /// The clients' addresses.
@@ -54,9 +53,9 @@ impl<'a> World<'a> {
     /// The client cannot do what is asked.
     pub(super) fn new(scenario: &'a Scenario) -> Result<Self, String> {
         let log = EventLog::default();
-        let mut flows = vec![Flow::new(scenario, CLIENTS[0], &log)?];
+        let mut flows = vec![Flow::new(scenario.clone(), CLIENTS[0], &log)?];
         if let Some(rival) = scenario.of_rival() {
-            flows.push(Flow::new(&rival, CLIENTS[1], &log)?);
+            flows.push(Flow::new(rival, CLIENTS[1], &log)?);
         }
         Ok(Self {
             scenario,
@@ -117,14 +116,14 @@ impl<'a> World<'a> {
                 in_flight: connection.in_flight(),
                 pacing_rate: connection.pacing_rate(),
                 received: flow.client.download().received,
-                queued: self.wire.path().down.queued_bytes(),
+                queued: self.wire.path.down.queued_bytes(),
             });
         }
     }
 
     fn next_event(&self) -> Option<Timestamp> {
         let timers = self.flows.iter().flat_map(|flow| [flow.server_at, flow.client_at]);
-        timers.chain([self.wire.path().next_event()]).flatten().min()
+        timers.chain([self.wire.path.next_event()]).flatten().min()
     }
 
     /// Sets the clock; ends that make each other act for ever without it are an error.
@@ -135,7 +134,7 @@ impl<'a> World<'a> {
                 "the clock stands still at {:?} (seed {}): links {:?}, server {:?}, client {:?}",
                 self.now,
                 self.scenario.seed,
-                self.wire.path().next_event(),
+                self.wire.path.next_event(),
                 self.flows[0].server_at,
                 self.flows[0].client_at,
             ));
@@ -147,7 +146,7 @@ impl<'a> World<'a> {
     /// Hands the server what has arrived there.
     fn deliver_up(&mut self) {
         let now = self.now;
-        while let Some(Arrival { client, ecn, mut data }) = self.wire.poll_up(now) {
+        while let Some(Datagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
             let ip = client.ip();
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address.ip() == ip) {
                 let reply = flow.server.on_datagram(now, Addresses::of(client), ecn, &mut data);
@@ -163,7 +162,7 @@ impl<'a> World<'a> {
     /// Hands clients what has arrived there; what goes to a port that the NAT has forgotten is gone.
     fn deliver_down(&mut self) {
         let now = self.now;
-        while let Some(Arrival { client, ecn, data }) = self.wire.poll_down(now) {
+        while let Some(Datagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address == client) {
                 self.stopwatch.time(|| flow.client.on_datagram(now, ecn, &data));
                 flow.is_client_due = true;
@@ -177,7 +176,7 @@ impl<'a> World<'a> {
     /// # Errors
     /// The links' books do not balance.
     pub(super) fn finish(mut self) -> Result<Outcome, String> {
-        let path = self.wire.path();
+        let path = &self.wire.path;
         path.up.check_conservation().map_err(|e| e.to_string())?;
         path.down.check_conservation().map_err(|e| e.to_string())?;
         if self.flows.iter().any(Flow::is_endless) {
