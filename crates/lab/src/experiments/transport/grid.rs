@@ -79,38 +79,31 @@ impl Spec {
     /// The grid, row by row.
     pub(crate) fn points(&self, seeds: Range<u64>) -> Result<Vec<Point>, String> {
         let sweep = &self.sweep;
-        let algorithms: Vec<Algorithm> = sweep
-            .congestion
-            .iter()
-            .map(|name| name.parse().map_err(|e: ParseAlgorithmError| e.to_string()))
-            .collect::<Result<_, String>>()?;
-        let mut points = vec![Point {
-            rtt_ms: 0,
-            rate_mbps: 0,
-            loss_percent: 0.0,
-            queue_bdp: 0.0,
-            congestion: Algorithm::Cubic,
-            client: ClientKind::Quinn,
-            seed: 0,
-        }];
-        fn cross<T: Copy>(points: &mut Vec<Point>, axis: &[T], set: impl Fn(&mut Point, T)) {
-            *points = points
-                .iter()
-                .flat_map(|point| axis.iter().map(move |&value| (point.clone(), value)))
-                .map(|(mut point, value)| {
-                    set(&mut point, value);
-                    point
-                })
-                .collect();
+        let algorithms = sweep.congestion.iter().map(|name| name.parse());
+        let algorithms: Vec<Algorithm> =
+            algorithms.collect::<Result<_, ParseAlgorithmError>>().map_err(|e| e.to_string())?;
+        let mut points = Vec::new();
+        for &rtt_ms in &sweep.rtt_ms {
+            for &rate_mbps in &sweep.rate_mbps {
+                for &loss_percent in &sweep.loss_percent {
+                    for &queue_bdp in &sweep.queue_bdp {
+                        for &congestion in &algorithms {
+                            for &client in &sweep.client {
+                                points.extend(seeds.clone().map(|seed| Point {
+                                    rtt_ms,
+                                    rate_mbps,
+                                    loss_percent,
+                                    queue_bdp,
+                                    congestion,
+                                    client,
+                                    seed,
+                                }));
+                            }
+                        }
+                    }
+                }
+            }
         }
-        cross(&mut points, &sweep.rtt_ms, |point, value| point.rtt_ms = value);
-        cross(&mut points, &sweep.rate_mbps, |point, value| point.rate_mbps = value);
-        cross(&mut points, &sweep.loss_percent, |point, value| point.loss_percent = value);
-        cross(&mut points, &sweep.queue_bdp, |point, value| point.queue_bdp = value);
-        cross(&mut points, &algorithms, |point, value| point.congestion = value);
-        cross(&mut points, &sweep.client, |point, value| point.client = value);
-        let seeds: Vec<u64> = seeds.collect();
-        cross(&mut points, &seeds, |point, value| point.seed = value);
         Ok(points)
     }
 

@@ -39,32 +39,56 @@ pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
     verdicts
 }
 
-/// Mean of `y` over the rows that `select` keeps, by `x`.
-fn series(
-    name: String,
-    rows: &[Row],
-    select: impl Fn(&Row) -> bool,
-    x: impl Fn(&Row) -> f64,
-    y: impl Fn(&Row) -> Option<f64>,
-) -> Series {
-    let mut points: Vec<(f64, f64, u32)> = Vec::new();
-    for row in rows.iter().filter(|row| select(row)) {
-        let Some(y) = y(row) else { continue };
-        let x = x(row);
-        match points.iter_mut().find(|point| point.0 == x) {
-            Some(point) => *point = (x, point.1 + y, point.2 + 1),
-            None => points.push((x, y, 1)),
-        }
-    }
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    let points = points.into_iter().map(|(x, sum, n)| (x, sum / f64::from(n))).collect();
-    Series { points, ..Series::line(name) }
+/// A chart for each rate of the links, with a line for each controller and each of `values`.
+struct Plot<'a> {
+    /// What stands in the title behind the rate.
+    title: &'a str,
+    x: &'a str,
+    y: &'a str,
+    scale: Scale,
+    values: Vec<f64>,
+    /// The value of a row, and its name in the legend.
+    value: fn(&Row) -> f64,
+    name: fn(f64) -> String,
+    /// The place of a row, if it has one.
+    place: fn(&Row) -> Option<(f64, f64)>,
 }
 
-/// The chart of the series that have points; nothing if there are none.
-fn drawn(chart: &Chart, mut all: Vec<Series>) -> Result<String, String> {
-    all.retain(|series| !series.points.is_empty());
-    if all.is_empty() { Ok(String::new()) } else { chart.svg(&all) }
+impl Plot<'_> {
+    fn charts(&self, spec: &Spec, rows: &[Row]) -> Result<String, String> {
+        let mut all = String::new();
+        for &rate in &spec.sweep.rate_mbps {
+            let lines = spec.sweep.congestion.iter().flat_map(|congestion| {
+                self.values.iter().map(move |&value| {
+                    let rows = rows.iter().filter(|row| {
+                        row.rate_mbps == rate
+                            && row.congestion == *congestion
+                            && (self.value)(row) == value
+                    });
+                    let points = means(rows.filter_map(self.place));
+                    let name = format!("{congestion}, {}", (self.name)(value));
+                    Series { points, ..Series::line(name) }
+                })
+            });
+            let lines: Vec<Series> = lines.filter(|line| !line.points.is_empty()).collect();
+            let title = format!("{rate} Mbps{}", self.title);
+            let (x, y) = (self.x.to_owned(), self.y.to_owned());
+            if !lines.is_empty() {
+                all.push_str(&Chart { title, x, y, scale: self.scale }.svg(&lines)?);
+            }
+        }
+        Ok(all)
+    }
+}
+
+/// The mean of `y` at each `x`.
+fn means(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut all: Vec<(f64, f64)> = points.collect();
+    all.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mean = |same: &[(f64, f64)]| {
+        (same[0].0, same.iter().map(|point| point.1).sum::<f64>() / same.len() as f64)
+    };
+    all.chunk_by(|a, b| a.0 == b.0).map(mean).collect()
 }
 
 pub(crate) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String> {
@@ -72,57 +96,28 @@ pub(crate) fn write(out: &Path, spec: &Spec, rows: &[Row]) -> Result<(), String>
     body.push_str("<h2>Utilisation without loss</h2>\n<p>Stream bytes that reached the application from \
          10 s on, over what the link carries. Data that waited behind a gap counts when it is handed \
          over, so a short span may show a little more than 1. Means over clients and seeds.</p>\n");
-    for &rate in &spec.sweep.rate_mbps {
-        let mut all = Vec::new();
-        for congestion in &spec.sweep.congestion {
-            for &queue in &spec.sweep.queue_bdp {
-                all.push(series(
-                    format!("{congestion}, queue {queue} BDP"),
-                    rows,
-                    |row| {
-                        row.rate_mbps == rate
-                            && row.queue_bdp == queue
-                            && row.congestion == *congestion
-                    },
-                    |row| row.rtt_ms as f64,
-                    |row| row.utilisation,
-                ));
-            }
-        }
-        let chart = Chart {
-            title: format!("{rate} Mbps"),
-            x: "round-trip time (ms)".to_owned(),
-            y: "utilisation after the start".to_owned(),
-            scale: Scale::From(0.9),
-        };
-        body.push_str(&drawn(&chart, all)?);
-    }
+    let utilisation = Plot {
+        title: "",
+        x: "round-trip time (ms)",
+        y: "utilisation after the start",
+        scale: Scale::From(0.9),
+        values: spec.sweep.queue_bdp.clone(),
+        value: |row| row.queue_bdp,
+        name: |queue| format!("queue {queue} BDP"),
+        place: |row| Some((row.rtt_ms as f64, row.utilisation?)),
+    };
+    body.push_str(&utilisation.charts(spec, rows)?);
     body.push_str("<h2>Completion time of 1 MB with loss</h2>\n");
-    for &rate in &spec.sweep.rate_mbps {
-        let mut all = Vec::new();
-        for congestion in &spec.sweep.congestion {
-            for &rtt in &spec.sweep.rtt_ms {
-                all.push(series(
-                    format!("{congestion}, {rtt} ms"),
-                    rows,
-                    |row| {
-                        row.rate_mbps == rate
-                            && row.rtt_ms == rtt
-                            && row.congestion == *congestion
-                            && row.loss_percent > 0.0
-                    },
-                    |row| row.loss_percent,
-                    |row| Some(row.fct_ms / 1e3),
-                ));
-            }
-        }
-        let chart = Chart {
-            title: format!("{rate} Mbps, mean over queues"),
-            x: "loss (%)".to_owned(),
-            y: "completion time (s)".to_owned(),
-            scale: Scale::Log,
-        };
-        body.push_str(&drawn(&chart, all)?);
-    }
+    let completion = Plot {
+        title: ", mean over queues",
+        x: "loss (%)",
+        y: "completion time (s)",
+        scale: Scale::Log,
+        values: spec.sweep.rtt_ms.iter().map(|&rtt| rtt as f64).collect(),
+        value: |row| row.rtt_ms as f64,
+        name: |rtt| format!("{rtt} ms"),
+        place: |row| (row.loss_percent > 0.0).then_some((row.loss_percent, row.fct_ms / 1e3)),
+    };
+    body.push_str(&completion.charts(spec, rows)?);
     write_page(out, &spec.title, &body)
 }
