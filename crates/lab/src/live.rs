@@ -10,7 +10,7 @@ use quic::Connection;
 use relay::{Publisher, Registry, Settings, Start, Viewer, send_ahead};
 use units::{Rate, StreamId, Timestamp};
 
-/// A key frame is so many times larger than the others.
+/// A key frame is this much larger than the others.
 const KEY_WEIGHT: u64 = 6;
 /// Bytes before a frame's own in the payload: FrameType and codec, AVCPacketType, composition time.
 const FRAME_HEADER: usize = 5;

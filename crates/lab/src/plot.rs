@@ -2,12 +2,19 @@
 
 use plotters::prelude::*;
 
+/// An interval at `x`.
+pub(crate) struct Span {
+    pub x: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
 /// One line of a chart.
 pub(crate) struct Series {
     pub name: String,
     pub points: Vec<(f64, f64)>,
-    /// Lower and upper end of an interval at each x.
-    pub band: Vec<(f64, f64, f64)>,
+    /// An interval around each point.
+    pub band: Vec<Span>,
     /// Points are joined by a line.
     pub joined: bool,
     /// Points are marked: by dots, or if they are not joined, by crosses.
@@ -128,8 +135,8 @@ impl Chart {
             let points = series.points.iter().map(|&(x, y)| (x, self.place(y)));
             let points: Vec<(f64, f64)> = points.filter(|point| point.1.is_finite()).collect();
             if series.band.len() > 1 {
-                let lower = series.band.iter().map(|&(x, low, _)| (x, self.place(low)));
-                let upper = series.band.iter().rev().map(|&(x, _, high)| (x, self.place(high)));
+                let lower = series.band.iter().map(|span| (span.x, self.place(span.low)));
+                let upper = series.band.iter().rev().map(|span| (span.x, self.place(span.high)));
                 let outline: Vec<(f64, f64)> = lower.chain(upper).collect();
                 let band = Polygon::new(outline, colour.mix(0.15).filled());
                 chart.draw_series([band]).map_err(text)?;
@@ -178,7 +185,10 @@ mod tests {
         let series = |name: &str, y: f64| Series {
             name: name.to_owned(),
             points: vec![(1.0, y), (2.0, 10.0 * y)],
-            band: vec![(1.0, 0.9 * y, y), (2.0, 9.0 * y, 11.0 * y)],
+            band: vec![
+                Span { x: 1.0, low: 0.9 * y, high: y },
+                Span { x: 2.0, low: 9.0 * y, high: 11.0 * y },
+            ],
             ..Series::marks(String::new())
         };
         for scale in [Scale::From(0.9), Scale::Log] {

@@ -11,7 +11,7 @@ use crate::live::Live;
 /// What the client asks for.
 #[derive(Clone, Copy, Debug)]
 pub enum Traffic {
-    /// So many bytes, which are all there at once.
+    /// A number of bytes, all of them there at once.
     Download {
         /// How many.
         bytes: u64,

@@ -152,7 +152,7 @@ impl School {
         self.learner().network().clone()
     }
 
-    /// Lets the learner decide, and do what its phase says, over so many paths of a kind.
+    /// Lets the learner decide, and do what its phase says, over a range of paths of a kind.
     fn attend(&self, kind: u64, episodes: core::ops::Range<u64>) -> Result<Measures, String> {
         self.learner().take_tally();
         let mut measures = Measures::default();
@@ -175,8 +175,10 @@ struct Measures {
     /// N_max and redundancy cost of each.
     n_max: Vec<f64>,
     cost: Vec<f64>,
-    /// Rounds that data took that was lost, and how much of that there was.
-    rounds: (u64, u64),
+    /// Rounds that lost data took.
+    rounds: u64,
+    /// Pieces of lost data that arrived.
+    finished: u64,
 }
 
 impl Measures {
@@ -184,8 +186,13 @@ impl Measures {
         let totals = &outcome.recovery.totals;
         self.n_max.push(totals.rounds_max.into());
         self.cost.push(totals.replicas as f64 / totals.first_transmissions.max(1) as f64);
-        self.rounds.0 += totals.rounds;
-        self.rounds.1 += totals.finished;
+        self.rounds += totals.rounds;
+        self.finished += totals.finished;
+    }
+
+    /// Mean number of rounds that lost data took.
+    fn rounds_mean(&self) -> f64 {
+        self.rounds as f64 / self.finished.max(1) as f64
     }
 
     /// Mean reward of a round.
@@ -303,7 +310,7 @@ fn teach(options: &Options, say: &mut dyn FnMut(&str)) -> Result<(Network, Schoo
     Ok((untrained, school, Curve { all, recorded }))
 }
 
-/// `all` in parts, one for each point of the curve, of which each doubles what there was before.
+/// `all` in parts, one for each point of the curve; each doubles what there was before.
 fn shares(all: u64) -> impl Iterator<Item = core::ops::Range<u64>> {
     let end = move |place: u64| if place == 0 { 0 } else { all >> (POINTS - place) };
     (0..POINTS).map(move |place| end(place)..end(place + 1)).filter(|part| !part.is_empty())
@@ -313,7 +320,7 @@ fn csv(points: &[Point]) -> String {
     let mut text = "phase,steps,error,reward,r,cost,n_max,rounds_mean\n".to_owned();
     for Point { phase, steps, error, judged } in points {
         let (cost, n_max) = (mean(&judged.cost), mean(&judged.n_max));
-        let rounds = judged.rounds.0 as f64 / judged.rounds.1.max(1) as f64;
+        let rounds = judged.rounds_mean();
         let (reward, r) = (judged.reward(), judged.r());
         let _ = writeln!(text, "{phase},{steps},{error},{reward},{r},{cost},{n_max},{rounds}");
     }
@@ -401,7 +408,7 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
             };
             let _ = write!(text, ",{:.4},{difference:.4},{half:.4}", mean(own));
         }
-        let _ = writeln!(text, ",{:.4}", row.rounds.0 as f64 / row.rounds.1.max(1) as f64);
+        let _ = writeln!(text, ",{:.4}", row.rounds_mean());
     }
     Ok(text)
 }

@@ -73,7 +73,7 @@ pub(super) fn run(text: &str, options: &Options<'_>, out: &Path) -> Result<bool,
     run_for(text, options, out, None)
 }
 
-/// As [`run`], with runs cut to so many seconds.
+/// As [`run`], with each run cut to `seconds`.
 fn run_for(
     text: &str,
     options: &Options<'_>,
@@ -115,8 +115,8 @@ pub(super) fn report(out: &Path) -> Result<bool, String> {
     with_report(out, |report, rows| {
         files::write_summary(out, report.spec, rows)?;
         let plots = report.plots()?;
-        for (name, svg) in &plots {
-            write_file(&out.join(name), svg)?;
+        for plot in &plots {
+            write_file(&out.join(&plot.file), &plot.svg)?;
         }
         write_page(out, &report.spec.title, &report.html(&plots))?;
         Ok(announce(report.verdicts))

@@ -11,7 +11,7 @@ use super::metrics::{Metric, Term};
 use super::rows::{Curve, Group, Row, groups, values};
 use super::settings::Settings;
 use super::spec::{Paper, Spec, Sweep, number, plain};
-use crate::plot::{Chart, Scale, Series};
+use crate::plot::{Chart, Scale, Series, Span};
 use crate::simulation::Sample;
 use toml::Value;
 
@@ -22,6 +22,12 @@ pub(crate) struct Report<'a> {
     pub rows: &'a [Row],
     pub curves: &'a [Curve],
     pub verdicts: &'a [Verdict],
+}
+
+/// A plot as an SVG element, and the file that it has to itself.
+pub(crate) struct Plot {
+    pub file: String,
+    pub svg: String,
 }
 
 /// Text inside HTML.
@@ -82,8 +88,8 @@ fn words(point: &[(String, Value)]) -> String {
 }
 
 impl Report<'_> {
-    /// The plots by name of their files, as SVG.
-    pub(crate) fn plots(&self) -> Result<Vec<(String, String)>, String> {
+    /// The plots of all sweeps.
+    pub(crate) fn plots(&self) -> Result<Vec<Plot>, String> {
         let mut all = Vec::new();
         let groups = groups(self.rows);
         for (place, sweep) in self.spec.sweeps.iter().enumerate() {
@@ -99,8 +105,8 @@ impl Report<'_> {
                     y: term.text.replace('_', " "),
                     scale: Scale::From(0.0),
                 };
-                let name = format!("{}-{}.svg", place + 1, term.text.replace([':', '@', ' '], "-"));
-                all.push((name, chart.svg(&series)?));
+                let file = format!("{}-{}.svg", place + 1, term.text.replace([':', '@', ' '], "-"));
+                all.push(Plot { file, svg: chart.svg(&series)? });
             }
         }
         all.extend(self.curve_plots()?);
@@ -125,7 +131,8 @@ impl Report<'_> {
                 (Series::line(name.clone()), Series::marks(format!("{name} (paper)")))
             });
             line.0.points.push((x, mean));
-            line.0.band.push((x, mean - half.unwrap_or(0.0), mean + half.unwrap_or(0.0)));
+            let half = half.unwrap_or(0.0);
+            line.0.band.push(Span { x, low: mean - half, high: mean + half });
             if let Some(paper) = stated(self.spec, place, group.scheme, group.point, term) {
                 let (low, high) = paper.value.ends();
                 line.1.points.push((x, low));
@@ -138,12 +145,12 @@ impl Report<'_> {
         all.extend(marks.into_iter().filter(|series| !series.points.is_empty()));
         for series in &mut all {
             series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
-            series.band.sort_by(|a, b| a.0.total_cmp(&b.0));
+            series.band.sort_by(|a, b| a.x.total_cmp(&b.x));
         }
         all
     }
 
-    fn curve_plots(&self) -> Result<Vec<(String, String)>, String> {
+    fn curve_plots(&self) -> Result<Vec<Plot>, String> {
         type Pick = fn(&Sample) -> Option<f64>;
         let kinds: [(&str, &str, Pick); 3] = [
             ("window", "congestion window (kB)", |s| Some(s.window as f64 / 1e3)),
@@ -175,7 +182,8 @@ impl Report<'_> {
                     y: y.to_owned(),
                     scale: Scale::From(0.0),
                 };
-                all.push((format!("{}-{name}-over-time.svg", place + 1), chart.svg(&series)?));
+                let file = format!("{}-{name}-over-time.svg", place + 1);
+                all.push(Plot { file, svg: chart.svg(&series)? });
             }
         }
         Ok(all)
@@ -268,12 +276,10 @@ impl Report<'_> {
     }
 
     /// The page, with the plots inside.
-    pub(crate) fn html(&self, plots: &[(String, String)]) -> String {
+    pub(crate) fn html(&self, plots: &[Plot]) -> String {
         let mut body = format!("<p>{}</p>\n", escape(&self.spec.about));
         body.push_str(&claims_table(self.verdicts));
-        for (_, svg) in plots {
-            body.push_str(svg);
-        }
+        plots.iter().for_each(|plot| body.push_str(&plot.svg));
         body.push_str(
             "<h2>Numbers</h2>\n<p>Means over runs, ± half the 95 % confidence interval; after a \
              stroke what the paper states.</p>\n",

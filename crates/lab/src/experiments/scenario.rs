@@ -81,7 +81,7 @@ impl Settings {
         word("player", &self.player, &Policy::PRESETS)
     }
 
-    /// The run of these settings with this seed, of which nothing is known yet.
+    /// The run of these settings with this seed by schemes that know nothing yet.
     ///
     /// # Errors
     /// One line that names the key whose value makes no sense.

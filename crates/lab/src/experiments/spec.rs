@@ -73,7 +73,7 @@ pub(crate) struct Sweep {
     /// The first one with numbers is the plots' x axis.
     #[serde(default)]
     pub axes: Vec<Axis>,
-    /// Instead of a grid: at most so many draws of a Latin hypercube, three for each run asked for.
+    /// Instead of a grid: at most this number of draws of a Latin hypercube, three for each run asked for.
     #[serde(default)]
     pub draws: u64,
     #[serde(default)]
@@ -482,7 +482,7 @@ impl Sweep {
 }
 
 impl Place {
-    /// Whether this is a place of which something is said.
+    /// Whether what is said of this place is said of the point.
     pub(crate) fn covers(&self, sweep: &Sweep, scheme: &str, point: &[(String, Value)]) -> bool {
         let fits = |key: &str, wanted: &Value| {
             point.iter().find(|(name, _)| name == key).is_some_and(|(_, value)| match wanted {

@@ -60,7 +60,6 @@ is = { at-most = { bound = 0.001 } }
 why = "They do."
 "#;
 
-/// So many runs per point.
 fn options(runs: u64) -> Options<'static> {
     Options { spec: None, set: &[], runs: Some(runs), jobs: 2, seed: 1 }
 }
