@@ -1,7 +1,8 @@
-//! A viewer on `quinn-proto`, or on a fork of it: their types differ, the calls that a viewer makes hardly.
+//! A viewer on `quinn-proto` or on its fork: the types differ, the calls that a viewer makes are nearly the
+//! same.
 
-/// Defines `Client` on the library `$proto`. What differs is up to functions beside the macro's call: `crypto`,
-/// `new_endpoint`, `receive` and `transmit`.
+/// Defines `Client` on the library `$proto`. The calls that differ are functions beside the macro's call:
+/// `crypto`, `new_endpoint`, `receive` and `transmit`.
 macro_rules! viewer {
     ($proto:ident) => {
         pub(super) struct Client {

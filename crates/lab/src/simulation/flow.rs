@@ -53,10 +53,15 @@ pub(super) struct Flow {
     scenario: Scenario,
     pub address: SocketAddr,
     rebind_at: Option<Timestamp>,
+    /// Something happened to the client since it last acted.
     pub is_client_due: bool,
+    /// Something happened to the server since it last acted.
     pub is_server_due: bool,
+    /// When the client's next timer fires.
     pub client_at: Option<Timestamp>,
+    /// When the server's next timer fires.
     pub server_at: Option<Timestamp>,
+    /// Where measuring began.
     mark: Option<Mark>,
 }
 
@@ -114,7 +119,7 @@ impl Flow {
         }
     }
 
-    /// Lets the ends act that something happened to.
+    /// Lets each end act that something happened to.
     pub(super) fn act(&mut self, now: Timestamp, wire: &mut Wire, stopwatch: &mut Stopwatch) {
         let granularity = self.scenario.timer_granularity;
         self.rebind(now);
