@@ -138,7 +138,8 @@ impl Arguments {
                     }
                     for name in matching {
                         let folder = out.join(name);
-                        let options = Options { spec: spec.as_deref(), set: &set, runs, jobs, seed };
+                        let options =
+                            Options { spec: spec.as_deref(), set: &set, runs, jobs, seed };
                         if !experiments::run(name, &options, &folder)? {
                             failed.push(name);
                         }
