@@ -145,7 +145,7 @@ impl Session {
     }
 
     /// What the player has buffered: how late data may arrive without a freeze. `None` if it does not
-    /// report that. A player may claim anything; more than [`MAX_SLACK`] is not believed.
+    /// report that. A player may claim anything; more than 60 s is not believed.
     pub fn slack(&self) -> Option<Duration> {
         let known = self.slack_ms.load(Ordering::Relaxed).checked_sub(1)?;
         Some(Duration::from_millis(known))
