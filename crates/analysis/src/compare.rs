@@ -190,7 +190,7 @@ pub struct Power {
     pub one_week_more: Option<f64>,
     /// With four weeks more.
     pub four_weeks_more: Option<f64>,
-    /// The baseline's mean, of which these are shares; absent if 0.
+    /// The baseline's mean, by which these are divided; absent if 0.
     pub of: Option<f64>,
 }
 

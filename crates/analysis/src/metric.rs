@@ -18,7 +18,7 @@ pub(super) struct Metric {
 pub(super) enum Of {
     /// A column of the records.
     Column(&'static str),
-    /// So many times a column over the sum of others. The mean of a cohort is the ratio of the
+    /// A factor times a column over the sum of others. The mean of a cohort is the ratio of the
     /// cohort's sums, so that a long session counts for more than a short one.
     Pooled { part: &'static str, whole: &'static [&'static str], times: f64 },
 }

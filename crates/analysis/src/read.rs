@@ -284,7 +284,7 @@ impl Table {
         {
             seen.schemes.insert(scheme.into());
         }
-        // A record without its unit (of an older version) goes with its network: whoever is not
+        // A record without its unit (of an older version) goes with its network: a viewer who is not
         // told apart there was divided by it.
         let known = unit.text().map(|unit| format!("u{unit}"));
         self.counts.unit_from_network += u64::from(known.is_none() && prefix.text().is_some());

@@ -1,5 +1,5 @@
 //! The client of the benchmarks over sockets: unmodified `quinn` with the same socket, windows and
-//! datagram size, whoever the server is.
+//! datagram size for every server.
 
 use std::path::Path;
 use std::sync::Arc;

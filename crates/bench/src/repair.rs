@@ -193,7 +193,7 @@ impl Scene {
     }
 }
 
-/// Lets the adapter learn from some hundred units, of which each eighth loses its first round.
+/// Lets the adapter learn from some hundred units; each eighth loses its first round.
 fn teach(scheme: &mut Scheme, key: UnitKey, recovery: &Recovery<()>, scene: &Scene) {
     let adapter = &mut scheme.adapter;
     let now = Timestamp::ZERO;

@@ -49,7 +49,7 @@ fn properties(cases: u32) -> proptest::test_runner::Config {
     }
 }
 
-/// A packet of 1,200 bytes, sent at `sent`, tells of congestion while nothing else is in flight.
+/// A packet of 1,200 bytes, sent at `sent`, signals congestion while nothing else is in flight.
 #[cfg(test)]
 fn event(now: units::Timestamp, sent: units::Timestamp, kind: CongestionKind) -> CongestionEvent {
     CongestionEvent {

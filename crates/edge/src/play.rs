@@ -28,7 +28,7 @@ pub(crate) fn watch(state: &State, stream: Arc<Stream>) -> Option<Viewer> {
     Viewer::new(stream, start(&state.config.live))
 }
 
-/// Asks the hook whether a viewer may play. Runs where hooks run, whoever waits for it.
+/// Asks the hook whether a viewer may play. Runs on the runtime of the hooks, also for an event loop.
 pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String) -> bool {
     if state.config.hooks.on_play.is_none() {
         return true;

@@ -1,4 +1,4 @@
-//! Signed URLs: who may play is decided by whoever knows the stream's key, for a limited time, and
+//! Signed URLs: who may play is decided by those who know the stream's key, for a limited time, and
 //! without asking anybody.
 //!
 //! A signature covers the stream's name and the time until which it holds:

@@ -216,7 +216,7 @@ impl Shared {
         &self.ports
     }
 
-    /// An event loop tells of itself.
+    /// Stores an event loop's report.
     pub(crate) fn report(&self, core: u8, report: Report) {
         let mut loops = lock(&self.loops);
         let core = usize::from(core);

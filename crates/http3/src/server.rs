@@ -332,7 +332,7 @@ impl Server {
         }
     }
 
-    /// The client has acknowledged all of stream `id`, our part of which is finished.
+    /// The client has acknowledged all of stream `id`; our part of it is finished.
     pub fn on_delivered(&mut self, t: &mut impl Transport, id: StreamId) {
         if let Some(request @ Request::Answered) = self.requests.get_mut(&id) {
             *request = Request::Over;
@@ -408,7 +408,7 @@ impl Server {
         }
     }
 
-    /// Frees the state of an open request, of which only `then` is left to do; the transport still
+    /// Frees the state of an open request when only `then` is left to do; the transport still
     /// knows the stream.
     pub(crate) fn retire(
         &mut self,

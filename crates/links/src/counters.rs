@@ -1,4 +1,4 @@
-//! What became of the packets of a link, and the check that none was lost sight of.
+//! The fates of a link's packets, and the check that each packet has one.
 
 use core::fmt;
 

@@ -32,7 +32,7 @@ pub struct Delivered<T> {
     pub corruption: Option<Corruption>,
 }
 
-/// Damage to one packet. The link does not look into payloads, so whoever takes a packet out
+/// Damage to one packet. The link does not look into payloads, so the caller who takes a packet out
 /// applies it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption(u64);

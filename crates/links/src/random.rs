@@ -1,6 +1,6 @@
 //! Seeded randomness without state: a stream is a key, and its n-th draw is a hash of key and n
 //! (the output function of SplitMix64 over a Weyl sequence: Steele, Lea and Flood, OOPSLA 2014).
-//! A node that looks at draw n gets the same value whoever else drew, and in whatever order.
+//! A node that looks at draw n gets the same value whatever other nodes drew, and in whatever order.
 
 use core::fmt;
 use core::str::FromStr;

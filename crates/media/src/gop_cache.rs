@@ -204,7 +204,7 @@ impl GopCache {
         self.has_frames.then_some((self.has_audio, self.has_video))
     }
 
-    /// Groups of which the byte limit took the start.
+    /// Groups that lost their start to the byte limit.
     pub fn overflows(&self) -> u64 {
         self.overflows
     }

@@ -56,7 +56,7 @@ pub struct TransportConfig {
     pub initial_rtt: Duration,
     /// Longest delay of our acknowledgements (RFC 9000, section 18.2).
     pub max_ack_delay: Duration,
-    /// Acknowledge at least every so many ack-eliciting packets (RFC 9000, section 13.2.2).
+    /// Acknowledge at least every this many ack-eliciting packets (RFC 9000, section 13.2.2).
     pub ack_every: u32,
     /// Rules of loss detection.
     pub detection: Detection,
@@ -67,8 +67,8 @@ pub struct TransportConfig {
     /// Whether packets are marked ECT(0) (RFC 9000, section 13.4).
     pub ecn: bool,
     /// Bytes in flight at most, whatever the congestion controller would allow. A peer that acknowledges
-    /// late makes the round-trip time, and with it the window, as large as it likes; the books of
-    /// packets in flight take about a tenth of this on top, and an acknowledgement of all of them 12 ns
+    /// late makes the round-trip time, and with it the window, as large as it likes; the ledger of
+    /// packets in flight takes about a tenth of this on top, and an acknowledgement of all of them 12 ns
     /// for each. Packets count 1,200 bytes at least. 8 MiB by default: 670 Mbps at 100 ms.
     pub max_in_flight: u64,
     /// Congestion controller; BBR by default.

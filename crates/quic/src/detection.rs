@@ -4,7 +4,7 @@
 /// When the time since its sending makes a packet lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeRule {
-    /// RFC 9002, section 6.1.2: when it was sent so many eighths of max(smoothed, latest RTT) ago
+    /// RFC 9002, section 6.1.2: when it was sent this many eighths of max(smoothed, latest RTT) ago
     /// and a later one was acknowledged.
     SinceSent {
         /// RFC 9002 recommends 9.
@@ -30,7 +30,7 @@ pub enum ProbeRule {
 /// The rules of loss detection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Detection {
-    /// A packet is lost when one was acknowledged that was sent so many later (RFC 9002, section
+    /// A packet is lost when one was acknowledged that was sent this many later (RFC 9002, section
     /// 6.1.1: 3).
     pub packets: u32,
     /// Or by time.

@@ -35,7 +35,7 @@ const MAX_SLOT: u32 = u32::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Handle(pub u32);
 
-/// What became of a datagram.
+/// What the endpoint did with a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Outcome {
     /// It was for this connection, which now wants to be served.

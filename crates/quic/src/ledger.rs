@@ -1,5 +1,5 @@
 //! The ledger of sent packets of one packet-number space: which content each packet carries and
-//! what became of it (RFC 9002, appendix A.1), with the loss rules of RFC 9002, section 6.1.
+//! its fate (RFC 9002, appendix A.1), with the loss rules of RFC 9002, section 6.1.
 //!
 //! Every copy of lost data is an ordinary record with a fate of its own. Records stand in a deque
 //! indexed by packet number; a record that was declared lost stays known for a while after the
@@ -21,8 +21,8 @@ use recovery::UnitKey;
 use std::collections::VecDeque;
 use units::Timestamp;
 
-/// Packets that one pass of loss detection declares lost at most: whoever lets the server fill a window
-/// and acknowledges the end of it alone shall not hold up everybody else. The rest is due at once.
+/// Packets that one pass of loss detection declares lost at most: a peer that lets the server fill a
+/// window and acknowledges the end of it alone must not hold up all others. The rest is due at once.
 const MAX_LOSSES: u32 = 64;
 
 /// What an acknowledgement did to the ledger.
@@ -323,7 +323,7 @@ impl Ledger {
         if self.records.is_empty() && self.records.capacity() > IDLE_CAPACITY {
             self.records = VecDeque::new();
         }
-        // Lists are rare after the handshake: while nothing is on the books they take no memory.
+        // Lists are rare after the handshake: while the ledger is empty they take no memory.
         if self.records.is_empty() {
             self.lists.shrink();
         }
@@ -351,7 +351,7 @@ impl Ledger {
     }
 }
 
-/// How much time makes a packet lost of which a later one was acknowledged.
+/// How much time makes a packet lost after a later one was acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
     /// So much since it was sent.

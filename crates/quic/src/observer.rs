@@ -1,4 +1,4 @@
-//! What a connection tells whoever watches it: the raw material of qlog and of the testbed's event
+//! What a connection tells its observer: the raw material of qlog and of the testbed's event
 //! logs. Payloads are handed out in plain text and are only decoded by observers that want them,
 //! so an unobserved connection pays nothing.
 

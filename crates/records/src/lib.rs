@@ -1,5 +1,5 @@
-//! Session records: a row per viewer session, as JSON lines and Parquet. This is what the server leaves
-//! behind for whoever compares schemes, and the only thing that the server and the analysis share.
+//! Session records: a row per viewer session, as JSON lines and Parquet. The server
+//! writes them, the analysis reads them, and they are all that the two share.
 
 #![forbid(unsafe_code)]
 

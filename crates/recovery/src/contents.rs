@@ -106,8 +106,7 @@ impl<P: Copy + Debug> Contents<P> {
     }
 }
 
-/// Data of which nothing is ever acknowledged, as numbers of bytes: for measurements of schemes
-/// alone.
+/// Data that is never acknowledged, as numbers of bytes: for measurements of schemes alone.
 impl Content for () {
     type Piece = u32;
 

@@ -28,7 +28,7 @@ const ENDS: [u64; LAGS.len()] = {
 };
 /// Packets that are remembered.
 const RING: usize = 256;
-/// So many losses are all looked at, of later ones one in four: to look at one takes a pass over the
+/// The first losses are all looked at, later ones one in four: to look at one takes a pass over the
 /// ring.
 const ALL: u64 = 64;
 

@@ -10,8 +10,8 @@
 //!
 //! All schemes stand in the [`catalog`], each under one name.
 //!
-//! This crate knows no packets and no streams: the transport says what became of each packet, and
-//! lends its data as a [`Content`] to whoever asks what is still missing. [`Recovery`] is the whole
+//! This crate knows no packets and no streams: the transport reports the fate of each packet, and
+//! lends its data as a [`Content`], which tells what is still missing. [`Recovery`] is the whole
 //! interface between the two. The transport calls it in this order:
 //!
 //! | when | calls |

@@ -38,7 +38,7 @@ pub struct Loss {
     pub signals: bool,
 }
 
-/// What became of a copy that was to be written.
+/// Whether a copy was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Written {
     /// A copy of the unit, or of a part of it, is in the packet.

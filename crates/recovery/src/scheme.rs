@@ -2,7 +2,7 @@
 //! *when* stay apart, so that every combination of the papers is a pair of types.
 //!
 //! A scheme is asked when a unit exists and told of losses, copies, finished units and the ends of
-//! decision intervals. It is never called for a packet of which nothing was lost.
+//! decision intervals. It is never called for a packet that was not lost.
 
 use crate::correlation::LossCorrelation;
 use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
@@ -68,7 +68,7 @@ pub trait ReplicaScheduler: Debug {
     /// The round is over: acknowledged, abandoned, or wholly lost.
     fn on_finished(&mut self, key: UnitKey);
 
-    /// The unit of which a replica should leave now, if any. Nothing has been sent yet: the answer may
+    /// The unit that should send a replica now, if any. Nothing has been sent yet: the answer may
     /// be asked for again.
     fn poll(
         &mut self,
@@ -133,7 +133,7 @@ pub enum RecoveryEvent {
     CopySent {
         /// When.
         now: Timestamp,
-        /// Of which unit.
+        /// The unit.
         unit: UnitKey,
         /// What the copy is to its round.
         kind: CopyKind,
@@ -144,7 +144,7 @@ pub enum RecoveryEvent {
     CopySettled {
         /// When.
         now: Timestamp,
-        /// Of which unit; it may be over.
+        /// The unit that it is a copy of; it may be over.
         unit: UnitKey,
         /// What the copy was to its round.
         kind: CopyKind,
@@ -155,7 +155,7 @@ pub enum RecoveryEvent {
     RoundLost {
         /// When.
         now: Timestamp,
-        /// Of which unit.
+        /// The unit.
         unit: UnitKey,
         /// The round that is lost, from 1.
         round: u32,
@@ -254,8 +254,8 @@ pub struct Scheme {
 }
 
 impl Scheme {
-    /// A scheme of which every loss is a signal, whose replicas stay within the window, and that does
-    /// not look at how losses come together.
+    /// A scheme with the usual answers to the rest: every loss is a signal, replicas stay within the
+    /// window, and loss correlation is not measured.
     pub fn new(
         name: &'static str,
         adapter: impl RedundancyAdapter + 'static,

@@ -24,7 +24,7 @@ pub const MAX_COPIES: u32 = 10;
 /// How far the copies of a round are apart when they become due.
 pub const APART: Spread = Spread::Apart { least: Duration::from_millis(20), rtts: 0.25 };
 
-/// Another schedule, of which a replica leaves only in off-mode: when no first copy of a round waits
+/// Another schedule whose replicas leave only in off-mode: when no first copy of a round waits
 /// and no stream has new bytes that flow control lets go. What is due at another time waits for that.
 #[derive(Debug)]
 pub struct WhenIdle(pub Box<dyn ReplicaScheduler>);

@@ -58,7 +58,7 @@ pub struct LostUnit {
     pub(crate) whole: Option<u32>,
 }
 
-/// A lost packet of which units were split off: it is finished with its last part, and its rounds are
+/// A lost packet that was split into units: it is finished with its last part, and its rounds are
 /// the most that any part needed (ART, on packets that no longer fit).
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Whole {
@@ -270,7 +270,7 @@ impl UnitTable {
         Some(self.insert(other))
     }
 
-    /// A part is over, whatever became of it. Returns rounds and copies of the whole with its last one;
+    /// A part is over: acknowledged or abandoned. Returns rounds and copies of the whole with its last one;
     /// a unit that was never split is a whole of its own.
     pub(crate) fn complete(&mut self, unit: &LostUnit) -> Option<(u32, u32)> {
         let Some(place) = unit.whole else { return Some((unit.round, unit.copies)) };

@@ -13,7 +13,7 @@ pub struct Settings {
     pub cache: Limits,
     /// A viewer with more than this many milliseconds of media before it skips.
     pub max_lag_ms: u32,
-    /// Sound waits so many milliseconds for the next picture, so that both leave together: half of
+    /// Sound waits this many milliseconds for the next picture, so that both leave together: half of
     /// the packets of a stream with sound would carry nothing else.
     pub merge_ms: u32,
     /// Viewers at the same time.
@@ -58,7 +58,7 @@ pub struct Stats {
     pub publishers: u64,
     /// Times that a publisher's clock jumped.
     pub jumps: u64,
-    /// Groups of pictures of which the cache's byte limit took the start.
+    /// Groups of pictures that lost their start to the cache's byte limit.
     pub overflows: u64,
 }
 

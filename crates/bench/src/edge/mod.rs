@@ -3,7 +3,7 @@
 //! The contestants take turns, each in a process of its own and on one event loop: `mendcast edge`
 //! and a relay on `quinn` and `h3` (FLV over HTTP/3; same TLS cipher, same size of datagrams, GSO
 //! as each does it, CUBIC), and HLS over TLS over TCP, of `mendcast edge` and of nginx. The viewers
-//! are another process, of which nothing is ours but the counting.
+//! are another process; only the counting there is ours.
 //!
 //! CPU time is counted by the kernel in nanoseconds (`/proc/…/schedstat`) while all viewers are
 //! there. The kernel does the work of loopback in the sender's context, and splits GSO batches for
@@ -139,7 +139,7 @@ impl Live {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let error = |e: std::io::Error| e.to_string();
         let dir = tempfile::tempdir().map_err(error)?;
-        // Whoever reads segments from a disk measures the disk.
+        // Reading segments from a disk would measure the disk.
         let memory = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir());
         let memory = memory.map_err(error)?;
         identity(dir.path())?;

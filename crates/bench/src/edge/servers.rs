@@ -14,7 +14,7 @@ pub(super) struct Process(pub Child);
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // SIGTERM lets nginx end its worker; whoever drains for too long is killed.
+        // SIGTERM lets nginx end its worker; one that drains for too long is killed.
         let pid = nix::unistd::Pid::from_raw(self.0.id() as i32);
         let _ = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM);
         let end = Instant::now() + Duration::from_secs(2);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::outcome::Outcome;
 
-/// Where there is no terminal, every so many seconds are enough.
+/// Interval of lines where there is no terminal.
 const SELDOM: u64 = 5;
 
 pub(super) struct Table {

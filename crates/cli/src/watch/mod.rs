@@ -30,7 +30,7 @@ pub(crate) struct Arguments {
     /// Stop after this long; otherwise at the end of the stream.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     seconds: Option<Duration>,
-    /// Watch so many times, one after the other, with one store of TLS sessions and tokens.
+    /// Watch N times, one after the other, with one store of TLS sessions and tokens.
     #[arg(long, value_name = "N")]
     repeat: Option<NonZeroU32>,
     /// Print one JSON object instead of text; with --repeat, the views are its `runs`.

@@ -1,4 +1,4 @@
-//! What came of a view: for people, for scripts, and for the server's records.
+//! The result of a view: for people, for scripts, and for the server's records.
 
 use core::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub(crate) struct Preset {
     pub seen: qoe::Report,
 }
 
-/// What came of a view, or what has come of it so far. Times count from just before the client's
+/// The result of a view, also of one that is still running. Times count from just before the client's
 /// first packet.
 #[derive(Clone, Debug)]
 pub(crate) struct Report {

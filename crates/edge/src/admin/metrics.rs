@@ -1,4 +1,4 @@
-//! Metrics for Prometheus (OpenMetrics text). Labels have few values, whoever connects: cohort,
+//! Metrics for Prometheus (OpenMetrics text). Labels have few values, and no client can add one: cohort,
 //! protocol, format, reason. What is per stream or per viewer is on the dashboard and in the records.
 
 use std::collections::{BTreeMap, HashMap};

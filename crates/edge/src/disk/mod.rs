@@ -1,4 +1,4 @@
-//! The disk, off the threads that serve viewers: whoever waits for a disk may wait for long, and an
+//! The disk, off the threads that serve viewers: a thread that waits for a disk may wait for long, and an
 //! event loop has thousands of viewers. `pool` reads files, `writer` writes logs.
 
 pub(crate) mod pool;

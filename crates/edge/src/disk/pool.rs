@@ -1,5 +1,5 @@
 //! A few threads that do what may have to wait for the disk. What they find comes as a future does:
-//! it wakes whoever polls it, a task of tokio's or a connection of an event loop.
+//! it wakes the task that polls it: tokio's, or a connection of an event loop.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -48,7 +48,7 @@ impl Pool {
         let (done, result) = oneshot::channel();
         let job = move || {
             if !done.is_closed() {
-                // Whoever stopped waiting meanwhile does not want it.
+                // A reader that stopped waiting meanwhile does not want it.
                 let _ = done.send(work());
             }
         };

@@ -1,4 +1,4 @@
-//! A thread that writes files of which others have the content. They never wait: when the disk falls
+//! A thread that writes what other threads hand it. They never wait: when the disk falls
 //! behind, pieces are lost and counted.
 
 use std::collections::HashMap;
@@ -137,7 +137,7 @@ fn write(what: &str, messages: &Receiver<Message>, lost: &AtomicU64) {
                 Ok(())
             }
             Message::Flush(done) => {
-                // Whoever asked may have stopped waiting.
+                // The asking thread may have stopped waiting.
                 let _ = done.try_send(());
                 Ok(())
             }

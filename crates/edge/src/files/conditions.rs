@@ -96,7 +96,7 @@ fn parse_range(range: &str, length: u64) -> Outcome {
     };
     let Some((first, last)) = spec.split_once('-') else { return Outcome::Whole };
     let (start, end) = match (position(first), position(last)) {
-        // A suffix: the last so many bytes.
+        // A suffix: the last N bytes.
         (None, Some(suffix)) if first.is_empty() => (length - suffix.min(length), length),
         (Some(start), None) if last.is_empty() => (start, length),
         (Some(start), Some(last)) if start <= last => (start, last.saturating_add(1).min(length)),

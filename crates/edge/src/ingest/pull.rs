@@ -307,7 +307,7 @@ struct HlsSource {
     origin: Instant,
     limit: Duration,
     tags: VecDeque<Tag>,
-    /// When the tag of which time left or leaves.
+    /// When the tag of that media time left or leaves.
     base: Option<(Instant, u32)>,
 }
 

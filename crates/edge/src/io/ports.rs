@@ -1,6 +1,6 @@
 //! Source ports that no client of ours should have.
 //!
-//! Whoever can spoof a source address can have a server answer to a service that answers in turn, so
+//! An attacker who can spoof a source address can have a server answer to a service that answers in turn, so
 //! that both talk to each other, or the service's longer answers hit a third (RFC 9000, sections
 //! 21.5 and 8). Clients' ports are ephemeral ones, mostly from 1024 up. A NAT may choose a port of the
 //! list from 1024 up, with a chance below one in ten thousand; a client to whom that happens gets no

@@ -44,7 +44,7 @@ pub struct UdpSocket {
     address: SocketAddr,
 }
 
-/// What became of sends that did not simply succeed.
+/// Counts of sends that did not simply succeed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendStats {
     /// Batches that the kernel refused to segment and that left datagram by datagram.

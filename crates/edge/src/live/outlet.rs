@@ -85,7 +85,7 @@ impl Outlet {
             if found.is_some() || self.over.load(Ordering::Relaxed) || Instant::now() >= until {
                 return Poll::Ready(found);
             }
-            // Before the lock goes: nothing is missed. Housekeeping wakes whoever waits too long.
+            // Before the lock goes: nothing is missed. Housekeeping wakes those who wait too long.
             lock(&self.wakers).push(context.waker().clone());
             Poll::Pending
         })

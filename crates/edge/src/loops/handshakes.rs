@@ -1,6 +1,6 @@
 //! Datagrams of handshakes, which wait until a loop has time for them.
 //!
-//! A handshake costs a hundred times what an ordinary datagram does, and whoever wants a connection can
+//! A handshake costs a hundred times what an ordinary datagram does, and a client that wants a connection can
 //! make a server begin one. So datagrams with a long header, which all handshakes are made of (RFC 9000,
 //! section 17.2), wait in a bounded queue: established connections come first, and while those have
 //! work to do, handshakes get a share of the loop's time and no more.
@@ -103,7 +103,7 @@ fn network(ip: IpAddr) -> u64 {
 
 /// The most time that handshakes get in one turn of a loop.
 const TURN: Duration = Duration::from_millis(2);
-/// While a loop has other work, handshakes get one part in so many of its time.
+/// While a loop has other work, handshakes get one part in this many of its time.
 const SHARE: u64 = 4;
 
 /// The time that handshakes may take while there is other work.

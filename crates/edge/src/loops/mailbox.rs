@@ -72,7 +72,7 @@ pub(super) struct Mail {
     /// serving that one does no harm.
     pub woken: Vec<Handle>,
     pub datagrams: Vec<Datagram>,
-    /// Whether datagrams are left, of which nothing will wake the loop.
+    /// Whether datagrams are left. Nothing will wake the loop for them.
     pub more: bool,
 }
 

@@ -30,7 +30,7 @@ enum FirstFrame {
 }
 
 impl Response {
-    /// A response of which nothing but the head was handed over.
+    /// A response whose head alone was handed over.
     pub(super) fn new(id: StreamId, body: Responder) -> Self {
         Self { id, body, first_frame: FirstFrame::Ahead }
     }

@@ -2,7 +2,7 @@
 //!
 //! A loop shares its fate with thousands of viewers, and nothing can be said of the state that a
 //! panic or an endless turn leaves. So either ends the process, with one line and exit code 1, and
-//! whoever supervises the process starts a new one: viewers are back within seconds instead of in
+//! the process's supervisor starts a new one: viewers are back within seconds instead of in
 //! front of a port that nobody serves. A loop that hangs is reported unhealthy first, so that load
 //! balancers look elsewhere.
 

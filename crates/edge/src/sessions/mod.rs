@@ -1,7 +1,7 @@
 //! Viewer sessions: who watches what, how well it goes, and what is kept of it afterwards.
 //!
 //! A session is one viewer of one stream. The front that serves it tells how the transport does,
-//! about once a second; the player tells of freezes through the beacon; both end in one
+//! about once a second; the player reports freezes through the beacon; both end in one
 //! [`Record`] when the viewer leaves. Everything here is bounded: live sessions by the limits on
 //! viewers, the records by a queue in front of the writer.
 
@@ -132,14 +132,14 @@ impl Session {
         self.began.0.elapsed()
     }
 
-    /// So many bytes of media were handed to the transport, after so many skips.
+    /// Sets how many bytes of media were handed to the transport, and how much the viewer skipped.
     pub fn on_media(&self, bytes: u64, skips: u64, skipped_ms: u64) {
         self.bytes.store(bytes, Ordering::Relaxed);
         self.skips.store(skips, Ordering::Relaxed);
         self.skipped_ms.store(skipped_ms, Ordering::Relaxed);
     }
 
-    /// So many more bytes of media were handed to the transport.
+    /// Adds bytes of media that were handed to the transport.
     pub fn add_media(&self, bytes: u64) {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }

@@ -11,7 +11,7 @@ use records::Record;
 use super::{Beacon, Opening, Session};
 use crate::viewer::Protocol;
 
-/// What sessions are told apart by. Few values each, whoever connects.
+/// The key that sessions are summed under. Few values each, and no client can add one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Key {
     /// The cohort; empty where none can act.

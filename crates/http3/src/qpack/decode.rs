@@ -1,5 +1,5 @@
 //! Decoding of field sections (RFC 9204, section 4.5) and of the two instruction streams
-//! (sections 4.3 and 4.4), of which a table of capacity 0 leaves next to nothing.
+//! (sections 4.3 and 4.4), which a table of capacity 0 makes nearly empty.
 
 use bytes::{BufMut, Bytes, BytesMut};
 

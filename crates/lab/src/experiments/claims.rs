@@ -9,7 +9,7 @@ use super::rows::{Group, Row, describe, groups, other, values};
 use super::settings::Settings;
 use super::spec::{Bound, Claim, Comparison, Place, Spec, number};
 
-/// What became of a claim.
+/// The verdict on a claim.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
     pub text: String,

@@ -66,7 +66,7 @@ pub struct Outcome {
     pub wire_bytes: u64,
     /// Packets offered to both links.
     pub packets: u64,
-    /// What became of the packets towards the clients.
+    /// The fates of the packets towards the clients.
     pub down: Counters,
     /// What the event log comes to.
     pub event_log: Digest,

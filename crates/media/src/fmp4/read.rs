@@ -219,7 +219,7 @@ impl Samples {
     }
 }
 
-/// Reads the trun boxes of a traf, each of which may go on where the last one ended.
+/// Reads the trun boxes of a traf; each may go on where the last one ended.
 struct RunReader<'a> {
     segment: &'a Bytes,
     /// What data offsets count from.

@@ -93,7 +93,7 @@ struct Parser {
     range: Option<(u64, Option<u64>)>,
     /// Holds for all segments until the next one.
     map: Option<Arc<Resource>>,
-    /// Where the last range ended, and of which resource.
+    /// Where the last range ended, and the resource that it was in.
     range_end: Option<(String, u64)>,
 }
 

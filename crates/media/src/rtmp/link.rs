@@ -138,7 +138,7 @@ impl Link {
 
     fn message(&mut self, message: Message) -> Result<Option<Incoming>, Error> {
         match message.kind {
-            // What waits is bounded by whoever drains the output, who sees the socket.
+            // What waits is bounded by the caller who drains the output and sees the socket.
             ACKNOWLEDGEMENT => {}
             USER_CONTROL => return self.user_control(message.payload()),
             WINDOW_ACK_SIZE => {

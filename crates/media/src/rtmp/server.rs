@@ -2,7 +2,7 @@
 //!
 //! Adobe's RTMP specification 1.0, section 7.2, with the commands that OBS, ffmpeg, VLC and
 //! librtmp add (`releaseStream`, `FCPublish`, `_checkbw` …) and the answers that they wait for.
-//! `publish` and `play` are answered by whoever drives the connection.
+//! `publish` and `play` are answered by the connection's driver.
 
 use std::collections::VecDeque;
 
@@ -304,7 +304,7 @@ impl Server {
             ("level", "status".into()),
             ("code", "NetConnection.Connect.Success".into()),
             ("description", "connection succeeded".into()),
-            // Whoever asks for AMF3 (3) gets AMF0.
+            // A peer that asks for AMF3 (3) gets AMF0.
             ("objectEncoding", 0.0.into()),
         ]);
         self.link.reply()?;

@@ -150,7 +150,7 @@ impl Clustered {
         times
     }
 
-    /// The mean with each cluster so many `times`.
+    /// The mean with each cluster counted `times` times.
     fn mean_of(&self, times: &[u32]) -> f64 {
         let (mut weight, mut weighted) = (0.0, 0.0);
         for (sum, times) in self.sums.iter().zip(times) {
@@ -167,7 +167,7 @@ impl Clustered {
         self.sums.iter().map(without).collect()
     }
 
-    /// Quantiles by definition 7 of Hyndman and Fan, with each cluster so many `times`.
+    /// Quantiles by definition 7 of Hyndman and Fan, with each cluster counted `times` times.
     fn quantiles_of(&self, times: &[u32], orders: &[f64]) -> Vec<f64> {
         let sums = self.sums.iter().zip(times);
         let last = sums.map(|(sum, times)| sum.count * *times as usize).sum::<usize>() - 1;

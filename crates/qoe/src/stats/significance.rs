@@ -4,7 +4,7 @@
 
 use super::normal;
 
-/// The p-values of a family of tests, adjusted after Holm, in the same order: whoever rejects
+/// The p-values of a family of tests, adjusted after Holm, in the same order: a reader who rejects
 /// those that are at most α rejects any true hypothesis with a probability of at most α.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut places: Vec<usize> = (0..p_values.len()).collect();

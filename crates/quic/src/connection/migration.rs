@@ -66,7 +66,7 @@ impl Connection {
         self.observe(now, &observer::Event::Migrated);
         if returns {
             // To an address that was validated a moment ago (section 9.3): nothing is to be proved, and
-            // whoever copied a packet from elsewhere has cost the client no estimate.
+            // an attacker who copied a packet from elsewhere has cost the client no estimate.
             self.return_to_previous(now);
             self.path.addresses = addresses;
             return;
@@ -89,7 +89,7 @@ impl Connection {
         (oldest != Some(mark)).then_some(mark)
     }
 
-    /// Begins a path of which nothing is known. Returns the one that is left.
+    /// Begins a path about which nothing is known. Returns the path that is left.
     fn replace_path(
         &mut self,
         now: Timestamp,
@@ -113,7 +113,7 @@ impl Connection {
             self.owe_nothing_to(self.path.addresses);
         }
         if let Some(mut path) = path {
-            // What became of its packets meanwhile was not booked on it.
+            // The fates of its packets were not booked on it meanwhile.
             path.in_flight = self.data.ledger.in_flight(path.generation);
             path.ecn.count_on_from(&self.path.ecn);
             path.controller.cap(self.cap);

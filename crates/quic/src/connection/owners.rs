@@ -1,4 +1,4 @@
-//! Who is told what became of a packet: the owners of what it carried, and loss recovery.
+//! Who hears of a packet's fate: the owners of what it carried, and loss recovery.
 
 use super::Connection;
 use super::new_tokens::NewTokens;
@@ -93,7 +93,7 @@ impl Owners<'_> {
         self.recovery.lost(now, &packet(number, record), pieces, self.streams)
     }
 
-    /// Whether the peer acknowledges everything but this unit, of which another round was lost.
+    /// Whether the peer acknowledges everything but this unit, whose round was lost again.
     pub(super) fn is_hopeless(&self, now: Timestamp, key: UnitKey) -> bool {
         self.recovery
             .unit(key)

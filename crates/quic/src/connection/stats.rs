@@ -37,7 +37,7 @@ pub struct Stats {
     pub spurious_losses: u64,
     /// Congestion events raised.
     pub congestion_events: u64,
-    /// Of these, events of which every loss turned out to be none.
+    /// Congestion events that were undone because all their losses were spurious.
     pub congestion_undone: u64,
     /// Largest congestion window so far, in bytes.
     pub max_window: u64,

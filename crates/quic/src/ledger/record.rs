@@ -1,4 +1,4 @@
-//! What is known of one sent packet: what it carries, what it is, and what became of it.
+//! What is known of one sent packet: what it carries, what it is, and its fate.
 
 use crate::streams::{ControlFrame, StreamRange};
 use congestion::RateStamp;
@@ -114,7 +114,7 @@ pub(crate) enum Fate {
     Skipped,
 }
 
-/// A packet on the books.
+/// A sent packet, until it is settled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SentPacket {
     pub time_sent: Timestamp,

@@ -106,7 +106,7 @@ pub struct Streams {
     remote: [RemoteStreams; 2],
     /// Streams with events, in the order in which they got the first.
     events: VecDeque<u32>,
-    /// Streams that are over and of which the application was not told that yet.
+    /// Streams that ended before the application heard of it.
     closed: VecDeque<StreamId>,
     schedule: Schedule,
     /// Scheduled streams that have only a FIN to send.

@@ -3,7 +3,7 @@
 //! for each round on its own (R_n).
 //!
 //! The paper and its code differ in more than that; [`Options::paper`] and [`Options::code`] are the
-//! two. Neither bounds R from above: that is the house's. From below the rule does: at R = 1, E ≥ 2 is
+//! two. Neither bounds R from above: the cap is ours. From below the rule does: at R = 1, E ≥ 2 is
 //! out of reach.
 
 use super::bitmap::Bitmap;

@@ -82,7 +82,7 @@ impl Spread {
 struct Planned {
     due: Timestamp,
     key: UnitKey,
-    /// Of which plan of the unit: a former one's replicas never leave.
+    /// The unit's plan that it belongs to: replicas of a former plan never leave.
     plan: u64,
 }
 
@@ -123,7 +123,7 @@ impl Replicas {
         }
     }
 
-    /// Makes room for so many more without growing for the sake of what is over.
+    /// Makes room for `more` replicas, and drops finished ones before it grows.
     fn make_room(&mut self, more: usize) {
         if self.queue.len() + more > self.queue.capacity() {
             let plans = &self.plans;

@@ -29,7 +29,7 @@ impl<C: Content> Recovery<C> {
         self.table.oldest()
     }
 
-    /// The unit of which a replica is due at this opportunity, if the scheme wants one sent now and the
+    /// The unit whose replica is due at this opportunity, if the scheme wants one sent now and the
     /// guard allows it. The answer stays the same until another call changes it.
     #[inline]
     pub fn next_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
@@ -53,7 +53,7 @@ impl<C: Content> Recovery<C> {
 
     /// Writes a copy of what is missing of a unit into a packet: `write` gets piece after piece, until
     /// one does not fit. What does not fit of a retransmission becomes a unit of its own; of other
-    /// copies it stays in the unit, of which other copies may be outstanding.
+    /// copies it stays in the unit, which may have other copies outstanding.
     pub fn copy(
         &mut self,
         now: Timestamp,

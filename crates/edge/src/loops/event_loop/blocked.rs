@@ -26,7 +26,7 @@ pub(super) struct Blocked {
 }
 
 impl Blocked {
-    /// `full` has no room for the batch, of which so many bytes have left.
+    /// `full` has no room for the rest of the batch; `sent` bytes of it have left.
     pub(super) fn note(&mut self, now: Timestamp, sent: usize, full: Full) {
         self.data.drain(..sent);
         self.retry_at = None;

@@ -54,7 +54,7 @@ const SERVING: Duration = Duration::from_millis(1);
 const PATIENCE: Duration = Duration::from_millis(25);
 /// When such a timer is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// How often a loop tells of itself.
+/// Interval of a loop's reports.
 const REPORT_PERIOD: Duration = Duration::from_secs(1);
 
 /// What a loop is given.

@@ -287,7 +287,7 @@ impl Connection {
     }
 
     /// Packets in flight at most: a peer that grants credit byte by byte makes them small, and each has
-    /// its entry in the books.
+    /// its entry in the ledger.
     fn max_packets(&self) -> u64 {
         self.config.max_in_flight / u64::from(BASE)
     }

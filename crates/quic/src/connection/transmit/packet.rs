@@ -1,5 +1,5 @@
 //! One packet: its header, the frames that it carries, in the order of docs/architecture.md, its
-//! protection (RFC 9001, section 5), and its entry in the books.
+//! protection (RFC 9001, section 5), and its entry in the ledger.
 
 use super::Turn;
 use crate::connection::new_tokens::Due;
@@ -101,7 +101,7 @@ impl Connection {
         }
         if number == self.next_skip {
             self.data.ledger.skip_number();
-            // About one in two windows: whoever acknowledges ahead is caught within a few round trips,
+            // About one in two windows: a peer that acknowledges ahead is caught within a few round trips,
             // however late it begins.
             let packets = self.path.controller.window() / u64::from(self.path.mtud.current());
             let spread = packets.clamp(64, 65_536);
@@ -138,7 +138,7 @@ impl Connection {
         })
     }
 
-    /// Seals and books the packet at the start of `buf`. Returns its size.
+    /// Seals the packet at the start of `buf` and enters it in the ledger. Returns its size.
     pub(super) fn end_short(
         &mut self,
         now: Timestamp,
@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// Enters a packet in the books of its space and of the path.
+    /// Enters a packet in the ledger of its space and in the path's counts.
     #[inline]
     pub(super) fn book(&mut self, now: Timestamp, id: SpaceId, built: &Built, generation: u8) {
         let size = built.end + TAG_LEN;

@@ -2,7 +2,7 @@
 //! target network (Mnih and others, "Playing Atari with deep reinforcement learning", 2013) by Adam
 //! (Kingma and Ba, 2015).
 //!
-//! Connections under [`scheme`] decide and tell what came of it; the reward is appendix A.2's. What they
+//! Connections under [`scheme`] decide and report the result; the reward is appendix A.2's. What they
 //! do depends on the learner's [`Phase`]: record by chance, learn while deciding ε-greedily, or only
 //! decide. A seed determines everything, if the connections do.
 
@@ -17,9 +17,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// What connections do for the learner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {
-    /// Chance decides; what came of it is remembered.
+    /// Chance decides; the result is remembered.
     Record,
-    /// The network decides but for ε; what came of it is remembered, and a step of learning follows.
+    /// The network decides but for ε; the result is remembered, and a step of learning follows.
     Learn,
     /// The network decides; nothing is remembered.
     Judge,
@@ -142,7 +142,7 @@ impl Learner {
         core::mem::take(&mut self.tally)
     }
 
-    /// Learns so many steps from what is remembered; none if that is less than a batch.
+    /// Takes `steps` steps of learning from what is remembered; none if that is less than a batch.
     pub fn study(&mut self, steps: u64) {
         if self.memory.len() >= self.options.batch {
             (0..steps).for_each(|_| self.learn());
