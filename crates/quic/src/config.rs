@@ -45,26 +45,36 @@ pub type ObserverFactory =
 /// Settings of connections.
 #[derive(Clone)]
 pub struct TransportConfig {
-    /// Silence after which a connection is dropped (RFC 9000, section 10.1); the peer's value
-    /// counts if it is shorter. At least 3 probe time-outs are always granted.
+    /// Silence after which a connection is dropped (RFC 9000, section 10.1); 30 s by default. The
+    /// peer's value counts if it is shorter, and 3 probe time-outs are always granted. Long values keep
+    /// memory for viewers who are gone; short ones end those whose network pauses.
     pub idle_timeout: Duration,
-    /// A PING is sent after this much silence; none by default.
+    /// A PING is sent after this much silence; none by default. It keeps NAT bindings open (every 30 s
+    /// does for most, RFC 9000, section 10.1.2) and the connection from its idle time-out, at the price
+    /// of waking phones' radios.
     pub keep_alive: Option<Duration>,
-    /// A handshake that takes longer is dropped.
+    /// A handshake that takes longer is dropped; 10 s by default. Each unfinished handshake
+    /// holds a TLS state.
     pub handshake_timeout: Duration,
-    /// Round-trip time assumed before the first sample (RFC 9002, section 6.2.2: 333 ms).
+    /// Round-trip time assumed before the first sample; 333 ms by default (RFC 9002, section 6.2.2).
+    /// Three times as much passes before the first flight is repeated: less repairs its loss earlier,
+    /// and repeats it in vain on long paths.
     pub initial_rtt: Duration,
-    /// Longest delay of our acknowledgements (RFC 9000, section 18.2).
+    /// Longest delay of our acknowledgements (RFC 9000, section 18.2); 25 ms by default. The peer adds
+    /// it to its probe time-out.
     pub max_ack_delay: Duration,
     /// Acknowledge at least every this many ack-eliciting packets (RFC 9000, section 13.2.2).
     pub ack_every: u32,
-    /// Rules of loss detection.
+    /// Rules of loss detection; those of RFC 9002 by default.
     pub detection: Detection,
-    /// UDP payload bytes of the first packets, 1,200 or more.
+    /// UDP payload bytes of the first packets, 1,200 (the default) or more. More than the path carries
+    /// makes the handshake fail.
     pub initial_mtu: u16,
-    /// Largest UDP payload that discovery probes for (RFC 8899).
+    /// Largest UDP payload that discovery probes for (RFC 8899); 1,452 bytes by default, which fits
+    /// IPv6 over Ethernet.
     pub max_mtu: u16,
-    /// Whether packets are marked ECT(0) (RFC 9000, section 13.4).
+    /// Whether packets are marked ECT(0) (RFC 9000, section 13.4); they are by default, until a path
+    /// proves not to carry the marks.
     pub ecn: bool,
     /// Bytes in flight at most, whatever the congestion controller would allow. A peer that acknowledges
     /// late makes the round-trip time, and with it the window, as large as it likes; the ledger of
@@ -73,18 +83,22 @@ pub struct TransportConfig {
     pub max_in_flight: u64,
     /// Congestion controller; BBR by default.
     pub congestion: ControllerFactory,
-    /// Recovery scheme.
+    /// Recovery scheme; plain retransmission by default. [`recovery::catalog`] has the others.
     pub scheme: SchemeFactory,
-    /// What bounds the replicas of each connection, whatever its scheme wants.
+    /// What bounds the replicas of each connection, whatever its scheme wants; nothing by default.
+    /// Without a guard a hostile peer that fakes losses makes the server send as much as the scheme
+    /// likes.
     pub guard: Option<Guard>,
-    /// Stream and flow-control limits.
+    /// Stream and flow-control limits: what a peer can make the server hold.
     pub limits: Limits,
-    /// Whether 0-RTT packets are read; the application sees which requests came early.
+    /// Whether 0-RTT packets are read; they are by default. They can be replays: the application sees
+    /// which requests came early, and must not act twice on them.
     pub early_data: bool,
     /// Packets after which the send keys are updated; 0 leaves it to the limits of the cipher (RFC
     /// 9001, section 6.6).
     pub key_update_after: u64,
-    /// Observer of new connections (qlog, event logs).
+    /// Observer of new connections (qlog, event logs); none by default. An observed connection decodes
+    /// and writes down what it does, which costs CPU time for each packet.
     pub observer: Option<ObserverFactory>,
 }
 
@@ -132,13 +146,16 @@ pub struct EndpointConfig {
     pub keys: Arc<KeyRing>,
     /// When clients must prove their address first.
     pub retry: RetryPolicy,
-    /// How long a NEW_TOKEN token is good for.
+    /// How long a NEW_TOKEN token is good for. A client that brings one proves its address without a
+    /// round trip.
     pub token_lifetime: Duration,
     /// Connections at most; further ones are refused.
     pub max_connections: usize,
-    /// Which server of a fleet this is; stands in connection IDs.
+    /// Which server of a fleet this is; stands, encrypted, in connection IDs. Packets for another
+    /// server are dropped.
     pub server_id: u16,
-    /// Which core of the server; stands in connection IDs.
+    /// Which core of the server; stands, encrypted, in connection IDs. Packets for another core are
+    /// handed back to the caller.
     pub core: u8,
     /// Unix time in seconds at the caller's [`units::Timestamp::ZERO`].
     pub unix_origin: u64,
