@@ -13,6 +13,17 @@ use world::{Step, World};
 
 /// Runs a scenario.
 ///
+/// ```
+/// use mendcast_lab::{Scenario, Traffic, run};
+///
+/// let outcome = run(&Scenario {
+///     traffic: Traffic::Download { bytes: 100_000 },
+///     ..Scenario::default()
+/// })?;
+/// assert!(outcome.completed && outcome.intact);
+/// # Ok::<(), String>(())
+/// ```
+///
 /// # Errors
 /// The client cannot do what is asked, the clock stands still (a loop in one of the ends), or the
 /// links' books do not balance.
