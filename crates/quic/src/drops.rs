@@ -34,13 +34,13 @@ impl DropReason {
         Self::RateLimited,
     ];
 
-    /// The name for metrics.
+    /// The name in metrics and logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Header => "header",
             Self::UnknownConnection => "unknown_connection",
             Self::SmallInitial => "small_initial",
-            Self::ShortConnectionId => "short_id",
+            Self::ShortConnectionId => "short_connection_id",
             Self::Decrypt => "not_authentic",
             Self::Full => "full",
             Self::RateLimited => "rate_limited",
@@ -71,7 +71,7 @@ impl PacketDropReason {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::NoKeys, Self::Decrypt, Self::Duplicate, Self::Header];
 
-    /// The name for metrics.
+    /// The name in logs.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoKeys => "no_keys",

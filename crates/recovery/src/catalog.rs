@@ -83,9 +83,9 @@ impl Parameters {
         Scheme { scheduler: Box::new(ReinjectionController::new(self.occasions)), ..scheme }
     }
 
-    fn art(&self, options: art::Options, own: Spread, seed: u64) -> Scheme {
+    fn art(&self, name: &'static str, options: art::Options, own: Spread, seed: u64) -> Scheme {
         let options = art::Options { queue: self.queue, ..options };
-        art::with_options("art", options, self.spread.unwrap_or(own), seed)
+        art::with_options(name, options, self.spread.unwrap_or(own), seed)
     }
 }
 
@@ -169,10 +169,10 @@ pub const ALL: &[Entry] = &[
     counting(["2n+1", "2n+1-copies"], FIXED, |p, r, seed| Ok(p.spread_over(fixed::odd(r), seed))),
     counting(["art-paper", "art-paper-copies"], ART, |p, r, seed| {
         let own = Spread::EscapeSpace { alpha: p.escape_alpha };
-        Ok(p.art(art::Options::paper(r), own, seed))
+        Ok(p.art("art-paper", art::Options::paper(r), own, seed))
     }),
     counting(["art-code", "art-code-copies"], ART, |p, r, seed| {
-        Ok(p.art(art::Options::code(r), Spread::RoundTrip, seed))
+        Ok(p.art("art-code", art::Options::code(r), Spread::RoundTrip, seed))
     }),
     counting(["art-egreedy", "art-egreedy-copies"], BANDIT, |p, r, seed| {
         Ok(p.spread_over(art::egreedy(r, p.arms.clone(), p.penalty, seed), seed))

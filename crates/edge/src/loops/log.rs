@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::quic::crypto::Cipher;
-use ::quic::{CloseReason, Connection, DropReason, EndpointStats, TokenUse};
-use serde_json::json;
+use ::quic::{CloseReason, Connection, DropReason, EndpointStats, PacketDropReason, TokenUse};
+use serde_json::{Value, json};
 
 use crate::Error;
 use crate::disk::writer::Writer;
@@ -36,7 +36,7 @@ impl ConnectionLog {
         Ok(Self(writer))
     }
 
-    fn write(&self, record: &serde_json::Value) {
+    fn write(&self, record: &Value) {
         // What is lost is counted.
         let _ = self.0.append(FILE, format!("{record}\n").into_bytes());
     }
@@ -63,6 +63,7 @@ impl ConnectionLog {
             Some(_) | None => "silence",
         };
         let recovery = &connection.recovery().totals;
+        let dropped = PacketDropReason::ALL.map(|reason| (reason.name(), stats.dropped[reason]));
         self.write(&json!({
             "event": "connection_closed",
             "remote": connection.addresses().remote.to_string(),
@@ -89,6 +90,7 @@ impl ConnectionLog {
             "packets_sent": stats.packets_sent,
             "packets_lost": stats.packets_lost,
             "spurious_losses": stats.spurious_losses,
+            "dropped": Value::from_iter(dropped),
             "retransmissions": recovery.retransmissions,
             "repeated_retransmissions": recovery.repeated,
             "pto_count": stats.pto_count,
@@ -103,7 +105,7 @@ impl ConnectionLog {
 
     /// Notes a loop's counters at its end.
     pub(super) fn ended(&self, core: u8, stats: &EndpointStats) {
-        let dropped = |reason: DropReason| stats.dropped[reason];
+        let dropped = DropReason::ALL.map(|reason| (reason.name(), stats.dropped[reason]));
         self.write(&json!({
             "event": "endpoint_stats",
             "core": core,
@@ -113,15 +115,7 @@ impl ConnectionLog {
             "version_negotiations": stats.version_negotiations,
             "resets": stats.resets,
             "invalid_tokens": stats.invalid_tokens,
-            "dropped": {
-                "header": dropped(DropReason::Header),
-                "unknown_connection": dropped(DropReason::UnknownConnection),
-                "small_initial": dropped(DropReason::SmallInitial),
-                "short_connection_id": dropped(DropReason::ShortConnectionId),
-                "not_authentic": dropped(DropReason::Decrypt),
-                "full": dropped(DropReason::Full),
-                "rate_limited": dropped(DropReason::RateLimited),
-            },
+            "dropped": Value::from_iter(dropped),
         }));
     }
 }
