@@ -47,7 +47,7 @@ struct Arguments {
     only: String,
 }
 
-/// A benchmark of its own, and processes that the benchmarks start of themselves.
+/// A single benchmark, and the processes that benchmarks start.
 #[derive(Debug, Subcommand)]
 enum Role {
     /// What a live viewer costs.

@@ -1,6 +1,6 @@
 //! Pacing: spreads packets over time so that a window does not leave as one burst (RFC 9002,
 //! section 7.7). A token bucket in exact integers: its unit is the bit-nanosecond (a rate in bit/s
-//! times a time in ns), 8·10⁹ of which are a byte, so nothing is ever rounded away.
+//! times a time in ns), 8·10⁹ of them make a byte, so nothing is ever rounded away.
 
 use core::time::Duration;
 

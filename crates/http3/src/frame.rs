@@ -206,7 +206,7 @@ impl<const N: usize> Varints<N> {
                     return Ok(values);
                 }
             }
-            // They come in pieces: at most 16 bytes, of which each completes them or does not.
+            // They come in pieces: at most 16 bytes, and any of them may be the last.
             self.bytes[usize::from(self.length)] = chunk[0];
             self.length += 1;
             input.consume(1);

@@ -4,6 +4,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 /// Idle time-out of both ends: probes that back off through the worst of random paths stay below.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
@@ -11,7 +12,8 @@ pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
 pub(crate) const PATTERN: usize = 65_521;
 
 /// Protection of 1-RTT packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Cipher {
     /// What TLS negotiated.
     Real,

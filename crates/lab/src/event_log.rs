@@ -22,6 +22,13 @@ pub struct Digest {
     pub lines: u64,
 }
 
+impl Digest {
+    /// The first 52 bits of the hash, which a floating-point number holds exactly.
+    pub(crate) fn start(&self) -> u64 {
+        u64::from_str_radix(&self.sha256[..13], 16).expect("hexadecimal digits")
+    }
+}
+
 struct State {
     hash: Context,
     lines: u64,

@@ -33,21 +33,11 @@ impl Series {
     }
 }
 
-/// The y axis.
-#[derive(Clone, Copy)]
-pub(crate) enum Scale {
-    /// From here on, further down if a value is smaller.
-    From(f64),
-    /// Logarithmic, for values above 0.
-    Log,
-}
-
-/// What is plotted against what.
+/// What is plotted against what. The y axis begins at 0, or further down if a value is smaller.
 pub(crate) struct Chart {
     pub title: String,
     pub x: String,
     pub y: String,
-    pub scale: Scale,
 }
 
 /// Colours that can be told apart with any kind of colour vision (Okabe and Ito, 2008), without
@@ -73,19 +63,7 @@ impl Chart {
         Ok(svg)
     }
 
-    /// From a value to its place on the axis, and back for labels.
-    fn place(&self, y: f64) -> f64 {
-        match self.scale {
-            Scale::From(_) => y,
-            Scale::Log => y.max(f64::MIN_POSITIVE).log10(),
-        }
-    }
-
-    fn label(&self, place: f64) -> String {
-        let y = match self.scale {
-            Scale::From(_) => place,
-            Scale::Log => 10f64.powf(place),
-        };
+    fn label(y: f64) -> String {
         // Two digits that count, however small it is.
         let digits = 1 - y.abs().max(1e-6).log10().floor() as i32;
         let text = format!("{y:.*}", usize::try_from(digits).unwrap_or(0));
@@ -98,17 +76,14 @@ impl Chart {
     fn draw(&self, svg: &mut String, all: &[Series]) -> Result<(), String> {
         let values = || all.iter().flat_map(|series| series.points.iter());
         let x_max = values().map(|p| p.0).fold(f64::MIN_POSITIVE, f64::max);
-        let places = || values().map(|p| self.place(p.1)).filter(|place| place.is_finite());
-        let (least, most) =
-            places().fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
+        let (least, most) = values()
+            .map(|p| p.1)
+            .fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), v| (a.min(v), b.max(v)));
         if least > most {
             return Err("there is nothing to draw".to_owned());
         }
         let margin = (most - least).max(1e-3) * 0.05;
-        let bottom = match self.scale {
-            Scale::From(value) => value.min(least - margin),
-            Scale::Log => least - margin,
-        };
+        let bottom = f64::min(0.0, least - margin);
         let area = SVGBackend::with_string(svg, SIZE).into_drawing_area();
         let (left, right) = area.split_horizontally(PLOT_WIDTH);
         let mut chart = ChartBuilder::on(&left)
@@ -125,18 +100,17 @@ impl Chart {
             .light_line_style(TRANSPARENT)
             .bold_line_style(BLACK.mix(0.12))
             .label_style(("sans-serif", 14))
-            .y_label_formatter(&|place| self.label(*place))
+            .y_label_formatter(&|y| Self::label(*y))
             .draw()
             .map_err(text)?;
         for (index, series) in all.iter().enumerate() {
             let colour = COLOURS[index % COLOURS.len()];
             // The second time round the points are hollow.
             let is_again = index >= COLOURS.len();
-            let points = series.points.iter().map(|&(x, y)| (x, self.place(y)));
-            let points: Vec<(f64, f64)> = points.filter(|point| point.1.is_finite()).collect();
+            let points = &series.points;
             if series.band.len() > 1 {
-                let lower = series.band.iter().map(|span| (span.x, self.place(span.low)));
-                let upper = series.band.iter().rev().map(|span| (span.x, self.place(span.high)));
+                let lower = series.band.iter().map(|span| (span.x, span.low));
+                let upper = series.band.iter().rev().map(|span| (span.x, span.high));
                 let outline: Vec<(f64, f64)> = lower.chain(upper).collect();
                 let band = Polygon::new(outline, colour.mix(0.15).filled());
                 chart.draw_series([band]).map_err(text)?;
@@ -191,14 +165,11 @@ mod tests {
             ],
             ..Series::marks(String::new())
         };
-        for scale in [Scale::From(0.9), Scale::Log] {
-            let chart =
-                Chart { title: "T".to_owned(), x: "xs".to_owned(), y: "ys".to_owned(), scale };
-            let svg = chart.svg(&[series("one", 1.0), series("two", 2.0)]).expect("drawn");
-            for part in ["T", "xs", "ys", "one", "two"] {
-                assert!(svg.contains(part), "{part} in {svg}");
-            }
-            assert!(chart.svg(&[]).is_err());
+        let chart = Chart { title: "T".to_owned(), x: "xs".to_owned(), y: "ys".to_owned() };
+        let svg = chart.svg(&[series("one", 1.0), series("two", 2.0)]).expect("drawn");
+        for part in ["T", "xs", "ys", "one", "two"] {
+            assert!(svg.contains(part), "{part} in {svg}");
         }
+        assert!(chart.svg(&[]).is_err());
     }
 }

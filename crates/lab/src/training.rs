@@ -18,8 +18,9 @@ use recovery::fixed::Reading;
 
 use crate::experiments::output::{write_file, write_page};
 use crate::experiments::settings::Settings;
+use crate::experiments::words;
 use crate::makers::SchemeMaker;
-use crate::plot::{Chart, Scale, Series};
+use crate::plot::{Chart, Series};
 use crate::simulation::{Outcome, run as simulate};
 
 /// How to train.
@@ -116,7 +117,7 @@ fn path(seed: u64) -> Settings {
         loss_percent,
         loss_model: model.to_owned(),
         queue_bytes: ((rate_mbps * rtt_ms * 125.0) as u64).max(80_000),
-        source: "download".to_owned(),
+        source: words::Source::Download,
         bytes: 3_000_000,
         seconds: 3_600.0,
         ..Settings::default()
@@ -168,7 +169,7 @@ impl School {
     }
 }
 
-/// What episodes came to.
+/// Means over episodes.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Measures {
     tally: Tally,
@@ -349,7 +350,6 @@ fn plots(points: &[Point]) -> Result<Vec<(&'static str, String)>, String> {
             title: title.to_owned(),
             x: "steps of learning, as a power of 2".to_owned(),
             y: title.split(' ').take(2).collect::<Vec<_>>().join(" "),
-            scale: Scale::From(0.0),
         };
         Ok((name, chart.svg(&series)?))
     };
@@ -368,13 +368,12 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
         learner.set_phase(Phase::Judge);
         School::new(learner, *options).attend(COMPARED, 0..options.compare)
     };
-    let reading = if options.copies { "copies" } else { "extra" };
+    let reading = if options.copies { words::Reading::Copies } else { words::Reading::Extra };
     let scheme = |name: &str| -> Result<Measures, String> {
         let mut measures = Measures::default();
         for place in 0..options.compare {
             let seed = options.seed + (COMPARED << 20) + place;
-            let (scheme, reading) = (name.to_owned(), reading.to_owned());
-            let settings = Settings { scheme, reading, ..path(seed) };
+            let settings = Settings { scheme: name.to_owned(), reading, ..path(seed) };
             measures.add(&episode(seed, None, settings)?);
         }
         Ok(measures)

@@ -58,7 +58,7 @@ pub struct TransportConfig {
     pub handshake_timeout: Duration,
     /// Round-trip time assumed before the first sample; 333 ms by default (RFC 9002, section 6.2.2).
     /// Three times as much passes before the first flight is repeated: less repairs its loss earlier,
-    /// and repeats it in vain on long paths.
+    /// and repeats it needlessly on long paths.
     pub initial_rtt: Duration,
     /// Longest delay of our acknowledgements (RFC 9000, section 18.2); 25 ms by default. The peer adds
     /// it to its probe time-out.

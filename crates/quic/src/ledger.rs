@@ -366,7 +366,7 @@ pub(crate) enum Patience {
 pub(crate) struct Thresholds {
     /// Packets acknowledged beyond it.
     pub packets: u32,
-    /// Or so much time.
+    /// Or this time passes.
     pub time: Patience,
     /// Packets sent before this do not count for persistent congestion.
     pub first_rtt_sample: Option<Timestamp>,

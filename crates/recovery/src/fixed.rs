@@ -104,7 +104,7 @@ mod tests {
     use crate::{CopyKind, Recovery, SendOpportunity};
     use units::Timestamp;
 
-    /// Replicas that leave at once in each of so many lost rounds.
+    /// Replicas that leave at once in each of this number of lost rounds.
     fn replicas(scheme: Scheme, rounds: u32) -> Vec<u32> {
         let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
         let now = Timestamp::from_millis(5);

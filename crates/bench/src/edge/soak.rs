@@ -24,7 +24,7 @@ use crate::identity::NAME;
 const LOOK: Duration = Duration::from_secs(10);
 /// How long the server has to forget everybody.
 const FORGETTING: Duration = Duration::from_secs(60);
-/// Resident memory may grow by so much per hour over the second half: what an allocator does.
+/// Resident memory may grow by this per hour over the second half: what an allocator does.
 const DRIFT: f64 = 8e6;
 
 /// Viewers come and go for a long time.

@@ -114,7 +114,7 @@ impl Meter {
         self.report.beacons += 1;
     }
 
-    /// The view is over. After a stream that came to its end, players still play what they have.
+    /// The view ends. Players still play what they have after the stream's end.
     pub(super) fn end(&mut self, end: End) {
         if end == End::Complete {
             let now = self.now();

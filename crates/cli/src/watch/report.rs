@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 /// How a view ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum End {
-    /// The stream came to its end.
+    /// The stream ended.
     Complete,
     /// The viewer had enough.
     Time,

@@ -39,7 +39,7 @@ impl Pool {
         Ok(Self { sender })
     }
 
-    /// Has `work` done, unless nobody waits for it any more when its turn comes. The receiver tells of
+    /// Runs `work`, unless nobody waits for it any more when its turn comes. The receiver tells of
     /// an error if `work` panicked.
     pub(crate) fn run<T: Send + 'static>(
         &self,

@@ -245,7 +245,7 @@ impl Drop for Session {
 pub struct Sessions {
     next: AtomicU64,
     places: Mutex<Places>,
-    /// What all sessions that ended came to.
+    /// Sums over all sessions that have ended.
     totals: Mutex<BTreeMap<Key, Totals>>,
     writer: Option<Arc<RecordWriter>>,
     records_dropped: AtomicU64,
@@ -396,7 +396,7 @@ impl Sessions {
         }
     }
 
-    /// What all sessions came to until now, by cohort, protocol and format; those that are open
+    /// Sums over all sessions until now, by cohort, protocol and format; those that are open
     /// are counted, in [`Totals::open`] too.
     pub fn totals(&self) -> BTreeMap<Key, Totals> {
         // In this order each is counted once: one that is held here cannot end meanwhile.

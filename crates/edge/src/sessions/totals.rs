@@ -1,4 +1,4 @@
-//! What many sessions came to: sums and distributions by cohort, protocol and format, for metrics and
+//! Sums and distributions over many sessions by cohort, protocol and format, for metrics and
 //! the dashboard.
 
 use std::sync::atomic::Ordering;
@@ -65,7 +65,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Adds what a session came to.
+    /// Adds a session.
     pub(super) fn add(&mut self, session: &Session) {
         self.sessions += 1;
         self.bytes += session.bytes.load(Ordering::Relaxed);

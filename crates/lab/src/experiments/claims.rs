@@ -97,7 +97,7 @@ pub(crate) fn short(value: f64) -> String {
     }
 }
 
-/// All verdicts, in the order of the claims; the first is that every run came to something.
+/// All verdicts, in the order of the claims; the first is that every run ended well.
 pub(crate) fn verdicts(spec: &Spec, rows: &[Row]) -> Vec<Verdict> {
     let failed: Vec<&Row> = rows.iter().filter(|row| !row.error.is_empty()).collect();
     let detail = failed.first().map_or(String::new(), |row| {

@@ -10,18 +10,19 @@ use recovery::Random;
 use toml::Value;
 use units::Timestamp;
 
-use super::metrics::{ALL, LATE, Measured, evaluate};
+use super::metrics::{ALL, LATE, Logged, Measured, evaluate};
 use super::options::Options;
 use super::parallel::in_parallel;
 use super::rows::{Curve, Row};
 use super::settings::Settings;
 use super::spec::{AxisRange, Contestant, Point, Spec, Sweep};
+use super::words::Source;
 use crate::live::{Live, LiveOutcome};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::simulation::{Outcome, Sample, run as simulate};
 use crate::traffic::Traffic;
 
-/// What a specification came to.
+/// The results of a specification.
 pub(crate) struct Results {
     pub rows: Vec<Row>,
     pub curves: Vec<Curve>,
@@ -39,7 +40,7 @@ struct Job {
     rows: Vec<usize>,
 }
 
-/// What a job came to.
+/// The result of a job.
 type Done = Result<(Measured, Vec<Sample>), String>;
 
 /// Runs it all. `seconds` cuts every run short, for tests.
@@ -122,8 +123,9 @@ fn shorten(settings: &mut Settings, seconds: f64) {
     settings.measure_from_seconds = settings.measure_from_seconds.min(seconds / 2.0);
     settings.requests = settings.requests.min(2);
     settings.warm_up = settings.warm_up.min(1);
-    if settings.source == "download" {
+    if settings.source == Source::Download {
         settings.bytes = settings.bytes.min(200_000);
+        settings.bytes_seconds = 0.0;
         settings.seconds = 600.0;
     }
 }
@@ -180,6 +182,12 @@ fn work(job: &Job) -> Done {
             return Err(why);
         }
         add(&mut all, &outcome, scenario.traffic);
+        if settings.twice {
+            let seed = scenario.seed;
+            let again = simulate(&settings.scenario_after(seed, &settings.learnt(job.seed)?)?)?;
+            let (start, same) = (outcome.event_log.start(), again.event_log == outcome.event_log);
+            all.log = Some(Logged { start, same });
+        }
         if let (Traffic::Live(live), Some(seen)) = (scenario.traffic, &outcome.live) {
             watch(&mut all, settings.player()?, live, seen, scenario.measure_from);
         }
@@ -226,6 +234,9 @@ fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
             start = end;
         }
     }
+    all.payload[0] += outcome.received;
+    all.payload[1] += outcome.wire_bytes;
+    all.packets_lost += outcome.stats.packets_lost;
     all.queue.offered += outcome.down.sent.packets;
     all.queue.refused += outcome.down.queue_dropped.packets;
     if let Some(rival) = &outcome.rival {

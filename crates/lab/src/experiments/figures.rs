@@ -27,6 +27,7 @@ macro_rules! built_in {
 
 /// The built-in specifications, by name.
 const BUILT_IN: &[(&str, &str)] = &built_in![
+    "transport",
     "formula-limits",
     "guard-ablation",
     "live-default",

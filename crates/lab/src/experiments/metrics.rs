@@ -29,6 +29,19 @@ pub(crate) struct Measured {
     /// Smoothed round-trip times at the ends of the decision intervals, in milliseconds.
     pub round_trips: Vec<f64>,
     pub viewing: Viewing,
+    /// Stream bytes that arrived, and the bytes on the wire that brought them.
+    pub payload: [u64; 2],
+    pub packets_lost: u64,
+    pub log: Option<Logged>,
+}
+
+/// The event log of a run that was made twice.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Logged {
+    /// The first 52 bits of its SHA-256.
+    pub start: u64,
+    /// Whether both runs gave the same.
+    pub same: bool,
 }
 
 /// Packets at the bottleneck.
@@ -244,6 +257,17 @@ metrics! {
     // The share of packets lost that are sent up to 1 ms after a lost one, and 20 to 50 ms after.
     "loss_after_1ms", "1", None, |m, _| after_loss(m, 0);
     "loss_after_50ms", "1", None, |m, _| after_loss(m, 5);
+    // Goodput over what the link carries less headers: without loss, and where the client's window is
+    // no limit.
+    "utilisation", "1", None, |m, s| {
+        let is_limit = s.loss_percent == 0.0 && s.trace.is_empty() && s.window() >= s.bdp() * 3 / 2;
+        let share = ratio(m.payload[0], m.payload[1])?;
+        is_limit.then_some(mbps(m.received)? / (s.rate_mbps * share))
+    };
+    "packets_lost", "1", None, |m, _| Some(m.packets_lost as f64);
+    // Of runs that are made twice: what tells their event log from others, and whether both had it.
+    "event_log", "1", None, |m, _| Some(m.log?.start as f64);
+    "same_log", "1", None, |m, _| Some(f64::from(u8::from(m.log?.same)));
 }
 
 impl Metric {

@@ -8,10 +8,10 @@ use qoe::stats::Estimate;
 use super::claims::{Verdict, short, with_ci};
 use super::files::{Made, stated, terms};
 use super::metrics::{Metric, Term};
-use super::rows::{Curve, Group, Row, groups, values};
+use super::rows::{Curve, Group, Row, bundles, groups};
 use super::settings::Settings;
-use super::spec::{Paper, Spec, Sweep, number, plain};
-use crate::plot::{Chart, Scale, Series, Span};
+use super::spec::{Paper, Point, Spec, Sweep, number, plain};
+use crate::plot::{Chart, Series, Span};
 use crate::simulation::Sample;
 use toml::Value;
 
@@ -74,9 +74,9 @@ fn list(body: &mut String, title: &str, lines: &[String]) {
 }
 
 /// The place of a point on the x axis.
-fn x_of(sweep: &Sweep, group: &Group<'_>) -> Option<f64> {
+fn x_of(sweep: &Sweep, point: &Point) -> Option<f64> {
     let key = sweep.x()?.key.get_ref();
-    let (_, value) = group.point.iter().find(|(name, _)| name == key)?;
+    let (_, value) = point.iter().find(|(name, _)| name == key)?;
     number(value)
 }
 
@@ -103,7 +103,6 @@ impl Report<'_> {
                     title: sweep.title.clone(),
                     x: x.replace('_', " "),
                     y: term.text.replace('_', " "),
-                    scale: Scale::From(0.0),
                 };
                 let file = format!("{}-{}.svg", place + 1, term.text.replace([':', '@', ' '], "-"));
                 all.push(Plot { file, svg: chart.svg(&series)? });
@@ -116,9 +115,9 @@ impl Report<'_> {
     fn series(&self, groups: &[Group<'_>], place: usize, term: &Term) -> Vec<Series> {
         let sweep = &self.spec.sweeps[place];
         let mut lines: BTreeMap<(usize, String), (Series, Series)> = BTreeMap::new();
-        for group in groups.iter().filter(|g| g.sweep == place && self.spec.is_shown(g.scheme)) {
-            let Some(x) = x_of(sweep, group) else { continue };
-            let own = Estimate::of(values(self.spec, groups, group, term).into_values());
+        for group in bundles(self.spec, groups, place) {
+            let Some(x) = x_of(sweep, &group.point) else { continue };
+            let own = group.estimate(self.spec, groups, term);
             let Some(Estimate { mean, half }) = own else { continue };
             let key = sweep.x().map(|axis| axis.key.get_ref());
             let rest = group.point.iter().filter(|(name, _)| Some(name) != key);
@@ -133,7 +132,7 @@ impl Report<'_> {
             line.0.points.push((x, mean));
             let half = half.unwrap_or(0.0);
             line.0.band.push(Span { x, low: mean - half, high: mean + half });
-            if let Some(paper) = stated(self.spec, place, group.scheme, group.point, term) {
+            if let Some(paper) = stated(self.spec, place, group.scheme, &group.point, term) {
                 let (low, high) = paper.value.ends();
                 line.1.points.push((x, low));
                 if high != low {
@@ -176,12 +175,8 @@ impl Report<'_> {
                 if series.is_empty() {
                     continue;
                 }
-                let chart = Chart {
-                    title: sweep.title.clone(),
-                    x: "time (s)".to_owned(),
-                    y: y.to_owned(),
-                    scale: Scale::From(0.0),
-                };
+                let chart =
+                    Chart { title: sweep.title.clone(), x: "time (s)".to_owned(), y: y.to_owned() };
                 let file = format!("{}-{name}-over-time.svg", place + 1);
                 all.push(Plot { file, svg: chart.svg(&series)? });
             }
@@ -200,13 +195,13 @@ impl Report<'_> {
                 head.push(format!("{} ({})", term.text, term.unit()).replace(" (1)", ""));
             }
             let mut lines = vec![head];
-            for group in groups.iter().filter(|g| g.sweep == place && self.spec.is_shown(g.scheme))
-            {
-                let mut cells = vec![words(group.point), group.scheme.to_owned()];
+            for group in bundles(self.spec, &groups, place) {
+                let mut cells = vec![words(&group.point), group.scheme.to_owned()];
                 for term in &terms {
-                    let own = values(self.spec, &groups, group, term).into_values();
-                    let own = Estimate::of(own).map_or("–".to_owned(), with_ci);
-                    let paper = of_paper(stated(self.spec, place, group.scheme, group.point, term));
+                    let own = group.estimate(self.spec, &groups, term);
+                    let own = own.map_or("–".to_owned(), with_ci);
+                    let paper =
+                        of_paper(stated(self.spec, place, group.scheme, &group.point, term));
                     cells.push(match paper.is_empty() {
                         true => own,
                         false => format!("{own} / {paper}"),

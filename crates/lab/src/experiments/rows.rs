@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use qoe::stats::Estimate;
 use toml::Value;
 
 use super::metrics::Term;
@@ -52,7 +53,7 @@ pub(crate) struct Group<'a> {
     pub sweep: usize,
     pub point: &'a Point,
     pub scheme: &'a str,
-    /// Rows that came to something, by seed.
+    /// Rows without an error, by seed.
     pub rows: BTreeMap<u64, &'a Row>,
 }
 
@@ -72,6 +73,46 @@ pub(crate) fn groups(rows: &[Row]) -> Vec<Group<'_>> {
         }
     }
     all
+}
+
+/// What plots and tables show as one: groups that differ only in axes that are merged.
+pub(crate) struct Bundle<'a, 'b> {
+    /// The point without those axes.
+    pub point: Point,
+    pub scheme: &'a str,
+    groups: Vec<&'b Group<'a>>,
+}
+
+/// The bundles of a sweep's schemes that are shown, in the order of the rows.
+pub(crate) fn bundles<'a, 'b>(
+    spec: &Spec,
+    groups: &'b [Group<'a>],
+    sweep: usize,
+) -> Vec<Bundle<'a, 'b>> {
+    let axes = &spec.sweeps[sweep].axes;
+    let merged = |key: &str| axes.iter().any(|axis| axis.merged && axis.key.get_ref() == key);
+    let mut all: Vec<Bundle<'_, '_>> = Vec::new();
+    for group in groups.iter().filter(|g| g.sweep == sweep && spec.is_shown(g.scheme)) {
+        let point: Point = group.point.iter().filter(|(key, _)| !merged(key)).cloned().collect();
+        match all.iter_mut().find(|other| other.scheme == group.scheme && other.point == point) {
+            Some(bundle) => bundle.groups.push(group),
+            None => all.push(Bundle { point, scheme: group.scheme, groups: vec![group] }),
+        }
+    }
+    all
+}
+
+impl Bundle<'_, '_> {
+    /// A term's mean over all runs.
+    pub(crate) fn estimate(
+        &self,
+        spec: &Spec,
+        groups: &[Group<'_>],
+        term: &Term,
+    ) -> Option<Estimate> {
+        let of = |group: &&Group<'_>| values(spec, groups, group, term).into_values();
+        Estimate::of(self.groups.iter().flat_map(of))
+    }
 }
 
 /// A point as text: `alpha_ms=10;congestion=bbr`.

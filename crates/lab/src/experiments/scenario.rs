@@ -5,12 +5,13 @@ use core::time::Duration;
 use congestion::Algorithm;
 use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
 use qoe::Policy;
-use quic::detection::Detection;
 use recovery::Guard;
 use units::Rate;
 
 use super::schemes::Learnt;
 use super::settings::{Settings, word};
+use super::words::Source;
+use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::live::Live;
 use crate::simulation::{Rival, Scenario};
@@ -18,6 +19,8 @@ use crate::traffic::Traffic;
 
 /// Seconds that the last frames of a stream may take.
 const LAST_BYTES: f64 = 30.0;
+/// Bytes of a packet.
+const PACKET: u64 = 1_500;
 
 impl Settings {
     fn algorithm(name: &str, key: &str) -> Result<Algorithm, String> {
@@ -37,27 +40,56 @@ impl Settings {
             path => Trace::load(path).map(Some).map_err(|e| format!("`{key}`: {path}: {e}")),
         };
         let (trace, trace_up) = (load("trace", &self.trace)?, load("trace_up", &self.trace_up)?);
-        let delay = Some(Duration::from_secs_f64(self.rtt_ms / 2e3));
-        let rate = Rate::from_kbps((self.rate_mbps * 1e3).round() as u64);
-        let down = LinkConfig {
-            rate: trace.is_none().then_some(rate),
-            queue: Queue::drop_tail(self.queue_bytes),
-            delay,
-            loss,
-            loss_place: LossPlace::AfterQueue,
+        let link = |is_limited: bool, trace: Option<Trace>| LinkConfig {
+            rate: (is_limited && trace.is_none()).then_some(self.rate()),
+            queue: Queue::drop_tail(self.queue()),
+            delay: Some(Duration::from_secs_f64(self.rtt_ms / 2e3)),
             trace,
             ..LinkConfig::default()
         };
-        let up = match trace_up {
-            None => LinkConfig { delay, ..LinkConfig::default() },
-            trace => LinkConfig {
-                queue: Queue::drop_tail(self.queue_bytes),
-                delay,
-                trace,
-                ..LinkConfig::default()
-            },
+        let down = LinkConfig { loss, loss_place: LossPlace::AfterQueue, ..link(true, trace) };
+        Ok(PathConfig { down, up: link(self.symmetric, trace_up) })
+    }
+
+    fn rate(&self) -> Rate {
+        Rate::from_kbps((self.rate_mbps * 1e3).round() as u64)
+    }
+
+    /// The bandwidth-delay product without queues.
+    pub(super) fn bdp(&self) -> u64 {
+        self.rate().bytes_in(Duration::from_secs_f64(self.rtt_ms / 1e3))
+    }
+
+    fn queue(&self) -> u64 {
+        match self.queue_bdp {
+            0.0 => self.queue_bytes,
+            products => ((self.bdp() as f64 * products) as u64).max(2 * PACKET),
+        }
+    }
+
+    /// The client's flow-control window.
+    pub(super) fn window(&self) -> u64 {
+        let window = match self.window_bytes {
+            0 => (4 * self.bdp() + 2 * self.queue()).max(1 << 20),
+            window => window,
         };
-        Ok(PathConfig { down, up })
+        window.min(self.client.largest_window())
+    }
+
+    fn traffic(&self) -> Traffic {
+        match self.source {
+            Source::Frames => Traffic::Frames {
+                rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
+                fps: self.fps,
+                cached: Duration::from_secs_f64(self.cached_seconds),
+            },
+            Source::Unbounded => Traffic::Unbounded,
+            Source::Download => {
+                let carried = self.rate().bytes_in(Duration::from_secs_f64(self.bytes_seconds));
+                Traffic::Download { bytes: self.bytes.max(carried) }
+            }
+            Source::Live => Traffic::Live(self.live()),
+        }
     }
 
     /// The stream of `live`, with a key frame every two seconds.
@@ -96,23 +128,13 @@ impl Settings {
     pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, String> {
         self.check()?;
         let congestion = Self::algorithm(&self.congestion, "congestion")?;
-        let detections = [("lsquic", Detection::LSQUIC), ("rfc9002", Detection::RFC9002)];
-        let detection = word("detection", &self.detection, &detections)?;
-        let frames = Traffic::Frames {
-            rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
-            fps: self.fps,
-            cached: Duration::from_secs_f64(self.cached_seconds),
-        };
-        let sources = [
-            ("frames", frames),
-            ("unbounded", Traffic::Unbounded),
-            ("download", Traffic::Download { bytes: self.bytes }),
-            ("live", Traffic::Live(self.live())),
-        ];
-        let traffic = word("source", &self.source, &sources)?;
+        let traffic = self.traffic();
         self.player()?;
-        if self.same_connection && self.source != "download" {
+        if self.same_connection && self.source != Source::Download {
             return Err("`same_connection` is for downloads only".to_owned());
+        }
+        if self.client == ClientKind::Noq && self.cipher == Cipher::Null {
+            return Err("`client` noq has the `cipher` real only".to_owned());
         }
         let rival = match &*self.rival {
             "" => None,
@@ -130,15 +152,16 @@ impl Settings {
         };
         Ok(Scenario {
             path: self.path()?,
-            cipher: Cipher::Null,
+            client: self.client,
+            cipher: self.cipher,
             congestion: congestion.into(),
-            detection,
+            detection: self.detection.into(),
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
             traffic,
             times: if self.same_connection { self.requests } else { 1 },
             rival,
-            window: self.window_bytes,
+            window: self.window(),
             seed,
             limit: match traffic {
                 // It ends by itself, and what is on its way then still arrives.
@@ -146,7 +169,7 @@ impl Settings {
                 _ => Duration::from_secs_f64(self.seconds),
             },
             measure_from: Duration::from_secs_f64(self.measure_from_seconds),
-            log_events: false,
+            log_events: self.twice,
             ..Scenario::default()
         })
     }
@@ -173,7 +196,9 @@ mod tests {
         };
         assert!(refused(&mm24).contains("`a`"));
         assert!(refused(&|s| s.same_connection = true).contains("`same_connection`"));
-        assert!(refused(&|s| s.penalty = "x".to_owned()).contains("`penalty`"));
+        assert!(
+            refused(&|s| (s.client, s.cipher) = (ClientKind::Noq, Cipher::Null)).contains("noq")
+        );
         let dqn = |s: &mut Settings| {
             (s.scheme, s.dqn) = ("art-dqn".to_owned(), "/nowhere".to_owned());
         };

@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase};
-use recovery::art::{self, Penalty, SharedArms, Spread};
+use recovery::art::{self, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
 use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
-use recovery::fixed::Reading;
 
-use super::settings::{Settings, word};
+use super::settings::Settings;
+use super::words::Reading;
 use crate::makers::SchemeMaker;
 
 /// The trained network of the project, made by `mendcast lab train`.
@@ -34,30 +34,6 @@ impl Learnt {
 }
 
 impl Settings {
-    fn reading(&self) -> Result<Reading, String> {
-        let readings = [("extra", Reading::Extra), ("copies", Reading::Copies)];
-        word("reading", &self.reading, &readings)
-    }
-
-    fn spread(&self) -> Result<Option<Spread>, String> {
-        let spreads = [
-            ("at-once", Spread::AtOnce),
-            ("escape-space", Spread::EscapeSpace { alpha: self.escape_alpha }),
-            ("round-trip", Spread::RoundTrip),
-        ];
-        match &*self.spread {
-            "" => Ok(None),
-            name => word("spread", name, &spreads).map(Some),
-        }
-    }
-
-    /// What a lost round costs if its factor is this.
-    fn penalty(&self, factor: f64) -> Result<Penalty, String> {
-        let penalties =
-            [("quotient", Penalty::Quotient(factor)), ("product", Penalty::Product(factor))];
-        word("penalty", &self.penalty, &penalties)
-    }
-
     fn network(&self) -> Result<Network, String> {
         let bad = |why: String| format!("`dqn`: {}: {why}", self.dqn);
         let bytes = match &*self.dqn {
@@ -74,7 +50,7 @@ impl Settings {
     pub(crate) fn learnt(&self, seed: u64) -> Result<Learnt, String> {
         let mut learnt = Learnt::default();
         if self.scheme == "art-dqn" && self.warm_up > 0 {
-            let penalty = self.penalty(art::GAMMA)?;
+            let penalty = self.penalty.times(art::GAMMA);
             let options = train::Options { penalty, ..train::Options::default() };
             let learner = Learner::of(self.network()?, options, seed);
             learnt.learner = Some(Arc::new(Mutex::new(learner)));
@@ -85,8 +61,10 @@ impl Settings {
     /// The scheme called `name`; what R counts is in the name or in `reading`.
     fn choice(&self, name: &str) -> Result<Choice, String> {
         let choice: Choice = name.parse().map_err(|e| format!("`scheme`: {e}"))?;
-        let reading = self.reading()?;
-        Ok(if reading == Reading::Copies { Choice { reading, ..choice } } else { choice })
+        match self.reading {
+            Reading::Extra => Ok(choice),
+            reading => Ok(Choice { reading: reading.into(), ..choice }),
+        }
     }
 
     fn parameters(&self, choice: Choice, learnt: &Learnt) -> Result<Parameters, String> {
@@ -111,9 +89,9 @@ impl Settings {
                 interval_rtts: self.interval_rtts,
             },
             queue: self.queue_length as usize,
-            spread: self.spread()?,
+            spread: self.spread.with(self.escape_alpha),
             escape_alpha: self.escape_alpha,
-            penalty: self.penalty(art::ETA)?,
+            penalty: self.penalty.times(art::ETA),
             arms: learnt.arms.clone(),
             network: match choice.entry.takes.contains(&Takes::Network) {
                 true => Some(Arc::new(self.network()?)),
@@ -128,7 +106,7 @@ impl Settings {
         let choice = self.choice(name)?;
         let spec =
             SchemeSpec::new(choice, self.parameters(choice, learnt)?).map_err(|e| e.to_string())?;
-        let (learner, spread) = (learnt.learner.clone(), self.spread()?);
+        let (learner, spread) = (learnt.learner.clone(), self.spread.with(self.escape_alpha));
         Ok(SchemeMaker::new(move |seed| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             match &learner {

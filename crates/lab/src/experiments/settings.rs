@@ -5,6 +5,10 @@ use recovery::catalog::{Choice, Takes};
 use recovery::spare;
 use serde::{Deserialize, Serialize};
 
+use super::words::{Detection, Penalty, Reading, Source, Spread};
+use crate::client::ClientKind;
+use crate::ends::Cipher;
+
 /// A table of keys: type and default, the range of a number, and the parameter of a scheme that a key
 /// belongs to if only schemes look at it.
 macro_rules! settings {
@@ -57,6 +61,10 @@ settings! {
     loss_model: String = "independent".to_owned();
     /// Drop-tail queue at the bottleneck.
     queue_bytes: u64 = 500_000, in 1_500.0 => 1e12;
+    /// The same in bandwidth-delay products, at least two packets; 0 leaves it to `queue_bytes`.
+    queue_bdp: f64 = 0.0, in 0.0 => 1_000.0;
+    /// Whether the way back has the same rate and queue; otherwise it only takes its time.
+    symmetric: bool = false;
     /// A file with recorded conditions, in place of `rate_mbps`; none if empty.
     trace: String = String::new();
     /// The same of the way back, which is without limit if this is empty.
@@ -64,12 +72,17 @@ settings! {
     /// `bbr`, `cubic`, and so on.
     congestion: String = "bbr".to_owned();
     /// `lsquic` or `rfc9002`.
-    detection: String = "lsquic".to_owned();
-    /// The client's flow-control window.
-    window_bytes: u64 = 16 << 20, in 1_500.0 => 1e12;
+    detection: Detection = Detection::Lsquic;
+    /// The client's library: `quinn` or `noq`.
+    client: ClientKind = ClientKind::Quinn;
+    /// Protection of packets at both ends: `null`, which costs no time, or `real`, which `noq` needs.
+    cipher: Cipher = Cipher::Null;
+    /// The client's flow-control window, as far as its library bears it. 0: four bandwidth-delay
+    /// products and two queues, at least 1 MiB.
+    window_bytes: u64 = 16 << 20, in 0.0 => 1e12;
     /// `frames`, `unbounded`, `download`, or `live`: a stream with key frames through the product's
     /// relay, which ends after `seconds`.
-    source: String = "frames".to_owned();
+    source: Source = Source::Frames;
     /// Rate of the frames or the stream, in Mbps.
     stream_mbps: f64 = 4.0, in 0.001 => 100_000.0;
     /// Frames per second.
@@ -80,6 +93,8 @@ settings! {
     player: String = "low-latency".to_owned();
     /// Size of a download.
     bytes: u64 = 1_000_000, in 1.0 => 1e12;
+    /// A download is at least as large as what `rate_mbps` carries in this time.
+    bytes_seconds: f64 = 0.0, in 0.0 => 100_000.0;
     /// Downloads one after the other, each on a fresh connection or all on the same.
     requests: u32 = 1, in 1.0 => 10_000.0;
     /// Whether all requests share one connection, and what it has learned.
@@ -93,6 +108,8 @@ settings! {
     rival: String = String::new();
     /// The rival's congestion controller; the first one's if empty.
     rival_congestion: String = String::new();
+    /// Whether each run is made twice, with a log of all events: the metrics `event_log` and `same_log`.
+    twice: bool = false;
     /// How losses are recovered from; see `recovery::catalog`.
     scheme: String = "arq".to_owned();
     /// Whether the scheme's replicas leave only when nothing else waits.
@@ -131,11 +148,11 @@ settings! {
     /// MM'24: length of a decision interval.
     interval_rtts: u32 = 5, for Utility;
     /// What R counts: `extra` copies, or `copies` with the retransmission as one of them.
-    reading: String = "extra".to_owned(), for Reading;
+    reading: Reading = Reading::Extra, for Reading;
     /// ART: L_queue.
     queue_length: u32 = 10, in 1.0 => 10_000.0, for Queue;
     /// ART and `fixed`: `at-once`, `escape-space`, `round-trip`; the scheme's own if empty.
-    spread: String = String::new(), for Spread;
+    spread: Spread = Spread::Own, for Spread;
     /// α of the escape space.
     escape_alpha: f64 = 1.0, in 1.0 => 1e6, for Spread;
     /// Bandits and DQN: downloads before the first one that counts, in which they learn; what they know
@@ -143,7 +160,7 @@ settings! {
     warm_up: u32 = 0, in 0.0 => 10_000.0, for Arms;
     /// Bandits, and the DQN while it learns: what a lost round costs. `quotient` of rounds and R as in the
     /// paper, or `product` of them as in its code.
-    penalty: String = "quotient".to_owned(), for Arms;
+    penalty: Penalty = Penalty::Quotient, for Arms;
     /// DQN: a file with weights; those of the project if empty.
     dqn: String = String::new(), for Network;
 }

@@ -1,7 +1,6 @@
 //! Specifications: `experiments/*.toml`. What is run, what the paper says of it, and what is claimed.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -89,6 +88,9 @@ pub(crate) struct Sweep {
 pub(crate) struct Axis {
     pub key: Spanned<String>,
     pub values: Vec<Value>,
+    /// Whether plots and tables show the mean over all values.
+    #[serde(default)]
+    pub merged: bool,
 }
 
 /// From where to where a setting is drawn.
@@ -303,123 +305,6 @@ impl Spec {
         Ok(spec)
     }
 
-    /// Settings that win over the base's, as `key` and a TOML value (or plain text).
-    ///
-    /// # Errors
-    /// There is no such key, or its value makes no sense.
-    pub(crate) fn set(&mut self, settings: &[(String, String)]) -> Result<(), String> {
-        for (key, text) in settings {
-            if !Settings::keys().contains(key) {
-                return Err(format!("no setting `{key}`"));
-            }
-            let line = format!("value = {text}");
-            let value = toml::from_str::<toml::Table>(&line).ok();
-            let value = value.and_then(|mut table| table.remove("value"));
-            let value = value.unwrap_or_else(|| Value::String(text.clone()));
-            self.base.retain(|known, _| known.get_ref() != key);
-            self.base.insert(Spanned::new(0..0, key.clone()), value);
-        }
-        self.check()
-    }
-
-    fn check_keys(&self, text: &str) -> Result<(), String> {
-        let known = Settings::keys();
-        let check = |key: &str, span: Range<usize>| {
-            if known.iter().any(|name| name == key) {
-                return Ok(());
-            }
-            let line = text[..span.start.min(text.len())].matches('\n').count() + 1;
-            Err(format!("{}:{line}: no setting `{key}`", self.name))
-        };
-        let tables = [&self.base].into_iter();
-        let tables = tables.chain(self.schemes.iter().map(|scheme| &scheme.set));
-        for table in tables.chain(self.sweeps.iter().map(|sweep| &sweep.set)) {
-            table.keys().try_for_each(|key| check(key.get_ref(), key.span()))?;
-        }
-        for sweep in &self.sweeps {
-            let axes = sweep.axes.iter().map(|axis| &axis.key);
-            let ranges = sweep.ranges.iter().map(|range| &range.key);
-            axes.chain(ranges).try_for_each(|key| check(key.get_ref(), key.span()))?;
-        }
-        Ok(())
-    }
-
-    fn check(&self) -> Result<(), String> {
-        let at = |what: String| format!("{}: {what}", self.name);
-        let label = |name: &str| {
-            if self.schemes.iter().any(|scheme| scheme.label == name) {
-                Ok(())
-            } else {
-                Err(at(format!("no scheme has the label `{name}`")))
-            }
-        };
-        if let Some(scheme) = self.schemes.iter().find(|s| s.label.contains([',', '"', '\n'])) {
-            return Err(at(format!("no commas, quotes and new lines in `{}`", scheme.label)));
-        }
-        label(&self.baseline)?;
-        let claims = self.claims.iter().map(|claim| (&claim.on, &claim.metric));
-        let paper = self.paper.iter().map(|paper| (&paper.on, &paper.metric));
-        for (place, metric) in claims.chain(paper) {
-            place.scheme.as_deref().map_or(Ok(()), label)?;
-            metric.baseline.as_deref().map_or(Ok(()), label)?;
-            if let Some(title) = &place.sweep
-                && !self.sweeps.iter().any(|sweep| sweep.title == *title)
-            {
-                return Err(at(format!("no sweep has the title `{title}`")));
-            }
-        }
-        for metric in &self.metrics {
-            metric.baseline.as_deref().map_or(Ok(()), label)?;
-        }
-        for claim in &self.claims {
-            if let Comparison::Below { scheme } | Comparison::Crosses { scheme } = &claim.is {
-                label(scheme)?;
-            }
-            if let Comparison::AtMost { bound, .. }
-            | Comparison::AtLeast { bound, .. }
-            | Comparison::Near { bound, .. } = &claim.is
-            {
-                match bound {
-                    Bound::Key { key, .. } if !Settings::keys().contains(key) => {
-                        return Err(at(format!("no setting `{key}` to compare with")));
-                    }
-                    Bound::Metric { of: Some(name), .. } => label(name)?,
-                    _ => {}
-                }
-            }
-        }
-        for sweep in &self.sweeps {
-            if (sweep.draws > 0) == sweep.ranges.is_empty() {
-                return Err(at(format!("sweep `{}`: draws need ranges", sweep.title)));
-            }
-            sweep.schemes.iter().try_for_each(|name| label(name))?;
-            // Points are a field of results.csv.
-            let values = sweep.axes.iter().flat_map(|axis| &axis.values).map(plain);
-            if let Some(value) = values.into_iter().find(|v| v.contains([',', ';', '"', '\n'])) {
-                return Err(at(format!("no commas, semicolons and quotes in the value `{value}`")));
-            }
-            for range in &sweep.ranges {
-                if range.low.partial_cmp(&range.high) != Some(core::cmp::Ordering::Less) {
-                    return Err(at(format!("`{}`: low must be below high", range.key.get_ref())));
-                }
-            }
-            let ends = |pick: fn(&AxisRange) -> f64| {
-                let value =
-                    |range: &AxisRange| (range.key.get_ref().clone(), Value::Float(pick(range)));
-                sweep.ranges.iter().map(value).collect::<Point>()
-            };
-            for scheme in self.schemes_of(sweep) {
-                for point in sweep.points() {
-                    for drawn in [ends(|range| range.low), ends(|range| range.high)] {
-                        let settings = self.settings(sweep, &point, &drawn, scheme).map_err(at)?;
-                        settings.scenario(1).map_err(|e| at(format!("{}: {e}", scheme.label)))?;
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Whether a scheme has a place in tables and plots.
     pub(crate) fn is_shown(&self, label: &str) -> bool {
         !self.schemes.iter().any(|scheme| scheme.label == label && scheme.hidden)
@@ -457,7 +342,8 @@ impl Spec {
                 *value = Value::Float(*n as f64);
             }
         }
-        table.try_into().map_err(|e: toml::de::Error| e.message().to_owned())
+        let bad = |e: toml::de::Error| e.to_string().trim_end().replace('\n', " ");
+        table.try_into().map_err(bad)
     }
 }
 
@@ -477,7 +363,8 @@ impl Sweep {
 
     /// The axis that plots have as x.
     pub(crate) fn x(&self) -> Option<&Axis> {
-        self.axes.iter().find(|axis| axis.values.iter().all(|value| number(value).is_some()))
+        let mut shown = self.axes.iter().filter(|axis| !axis.merged);
+        shown.find(|axis| axis.values.iter().all(|value| number(value).is_some()))
     }
 }
 

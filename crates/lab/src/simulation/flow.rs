@@ -170,7 +170,7 @@ impl Flow {
         }
     }
 
-    /// What the flow came to.
+    /// The outcome of the flow.
     pub(super) fn outcome(
         &mut self,
         now: Timestamp,

@@ -1,4 +1,4 @@
-//! What a run came to.
+//! The outcome of a run.
 
 use core::time::Duration;
 
@@ -43,7 +43,7 @@ impl Received {
     }
 }
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The whole answer arrived; of endless traffic, all that arrived did so until the limit.
@@ -68,7 +68,7 @@ pub struct Outcome {
     pub packets: u64,
     /// The fates of the packets towards the clients.
     pub down: Counters,
-    /// What the event log comes to.
+    /// Hash and length of the event log.
     pub event_log: Digest,
     /// The server's counters.
     pub stats: Stats,

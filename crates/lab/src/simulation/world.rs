@@ -18,7 +18,7 @@ const CLIENTS: [IpAddr; 2] =
 /// Steps without progress of the clock after which a run counts as stuck.
 const MAX_IDLE_STEPS: u32 = 200_000;
 
-/// What a step came to.
+/// The outcome of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// Everything due was done, and there is more to do.
@@ -171,7 +171,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// What the run came to.
+    /// The outcome of the run.
     ///
     /// # Errors
     /// The links' books do not balance.

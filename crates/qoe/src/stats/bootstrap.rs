@@ -91,7 +91,7 @@ impl Bootstrap {
     }
 
     /// The two-sided p-value of the hypothesis that the statistic is in truth 0: the normal tail at
-    /// so many standard errors. Counting replicates beyond 0 cannot tell one small p-value from
+    /// this number of standard errors. Counting replicates beyond 0 cannot tell one small p-value from
     /// another, and BCa's correction, taken that far out, makes them absurdly small.
     pub fn p_value(&self) -> f64 {
         if self.estimate == 0.0 {

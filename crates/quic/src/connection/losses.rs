@@ -31,7 +31,7 @@ struct LossPass {
     lost: Vec<(u64, Timestamp)>,
     /// A packet was lost that is larger than every path must carry.
     any_large: bool,
-    /// A unit was lost in so many rounds that the peer does not want it acknowledged.
+    /// A unit was lost in more rounds than an honest peer's path explains.
     hopeless: bool,
 }
 

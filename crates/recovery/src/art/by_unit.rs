@@ -2,7 +2,7 @@
 
 use crate::UnitKey;
 
-/// At most one value per unit; a value of a former unit in the same place is no one's.
+/// At most one value per unit; a stale value of an earlier unit in the slot is never returned.
 #[derive(Clone, Debug)]
 pub(crate) struct ByUnit<T>(Vec<Option<(UnitKey, T)>>);
 

@@ -231,7 +231,7 @@ impl EventLoop {
     }
 
     /// Sleeps until something arrives or is due. `ready` says of each socket, and of the mailbox,
-    /// whether there is anything to take: asking in vain costs a system call.
+    /// whether there is anything to take: asking without need costs a system call.
     fn wait(&mut self, ready: &mut Vec<bool>) {
         let sleep = self.sleep();
         let sockets = self.plan.sockets.iter().zip(&self.blocked).map(|(socket, blocked)| {

@@ -128,7 +128,7 @@ fn a_full_socket_holds_up_its_own_connections_only() {
     }
     assert_eq!(senders(&clients[0].0), []);
     assert_eq!(senders(&clients[1].0), [edge.plan.sockets[1].local_address()]);
-    assert!(edge.dirty.is_empty(), "nobody is served in vain meanwhile");
+    assert!(edge.dirty.is_empty(), "no connection is served without need meanwhile");
     edge.retry_blocked(far);
     for handle in core::mem::take(&mut edge.dirty) {
         edge.serve(handle, edge.now());

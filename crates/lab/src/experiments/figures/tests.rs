@@ -157,6 +157,31 @@ fn what_makes_no_sense_is_refused_with_its_name() {
     spec.set(&[set("detection", "rfc9002"), set("seconds", "1.5")]).expect("taken");
 }
 
+#[test]
+fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
+    let folder = Folder::new("merged");
+    let axes = "{ key = \"rtt_ms\", values = [20, 40] }, { key = \"client\", values = \
+                [\"quinn\", \"noq\"], merged = true }";
+    let text = TINY
+        .replace("seconds = 4", "source = \"download\"\ntwice = true\ncipher = \"real\"")
+        .replace(
+            "{ key = \"level\", values = [1, 3] }, { key = \"congestion\", values = [\"bbr\"] }",
+            axes,
+        )
+        .replace(", at = { level = 3 }", "")
+        .replace("\"goodput_reduction\"", "\"same_log\"");
+    run(&text, &options(1), &folder.0).expect("it runs");
+    let spec = Spec::parse(&text).expect("it is one");
+    let rows = files::read_rows(&folder.0, &spec).expect("readable");
+    let of = |name| metrics::Metric::place(name).expect("known");
+    assert_eq!(rows.len(), 8);
+    assert!(rows.iter().all(|row| row.values[of("same_log")] == Some(1.0)));
+    // Another client is another event log, and the table does not tell them apart.
+    assert_ne!(rows[0].values[of("event_log")], rows[2].values[of("event_log")]);
+    let html = folder.read("report.html");
+    assert_eq!(html.matches("<td>rtt_ms 20</td><td>ARQ</td>").count(), 1, "{html}");
+}
+
 /// Sends packets at these times over a link, and returns which are lost.
 fn lost(loss: &str, times: &[Timestamp], size: u32) -> Vec<bool> {
     let loss = Some(loss.parse().expect("a loss"));
