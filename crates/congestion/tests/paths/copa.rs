@@ -1,7 +1,8 @@
 //! Copa on simulated paths: its queue, its oscillation, its rivals, and random loss.
 
-use crate::sim::{App, LossAt, MTU, Path, Sim};
+use crate::sim::{App, MTU, Path, Sim};
 use crate::{ms, path, secs, share, sim};
+use links::LossPlace;
 use mendcast_congestion::{Algorithm, Snapshot};
 use units::Rate;
 
@@ -46,11 +47,12 @@ fn a_flow_alone_keeps_a_few_packets_in_the_queue_and_the_link_busy() {
         });
         let used = share(Rate::from_bytes_in(s.delivered - before, secs(20)), s.path.rate);
         assert!(used >= 0.97, "{mbps} Mbps {rtt} ms: {used}");
-        // 1/δ is 2, the paper's mean is 1.25/δ, and a packet is always being sent.
+        // 1/δ is 2, and the paper's mean is 1.25/δ. What waits is half a packet less on average than
+        // what the link has still to send.
         let mean = sum / 20_000.0;
-        assert!((1.5..5.0).contains(&mean), "{mbps} Mbps {rtt} ms: {mean}");
+        assert!((1.5..4.5).contains(&mean), "{mbps} Mbps {rtt} ms: {mean}");
         // Its oscillation has an amplitude of 2.5/δ packets, however large the window is.
-        assert!(most <= 25.0, "{mbps} Mbps {rtt} ms: {most}");
+        assert!(most <= 24.0, "{mbps} Mbps {rtt} ms: {most}");
         assert!(fastest <= 8.0, "{mbps} Mbps {rtt} ms: {fastest}");
     }
 }
@@ -62,10 +64,10 @@ fn a_queue_that_slow_start_made_is_drained_without_idling_the_link() {
         while s.controller.snapshot().state == "slow_start" && s.now.as_secs_f64() < 10.0 {
             s.run(ms(10));
         }
-        assert_eq!(s.overflows, 0, "{mbps} Mbps {rtt} ms");
+        assert_eq!(s.overflows(), 0, "{mbps} Mbps {rtt} ms");
         let used = share(s.run(secs(15)), s.path.rate);
         assert!(used >= 0.98, "{mbps} Mbps {rtt} ms: {used}");
-        assert!(packets(s.queued()) < 25.0, "{mbps} Mbps {rtt} ms: {}", packets(s.queued()));
+        assert!(packets(s.queued()) < 24.0, "{mbps} Mbps {rtt} ms: {}", packets(s.queued()));
     }
 }
 
@@ -88,7 +90,7 @@ fn a_flow_that_fills_the_queue_calls_for_competitive_mode_which_ends_with_it() {
         a.run_with(&mut b, secs(20));
         let (shares, competitive, queue) = watch_two(&mut a, &mut b, 20);
         assert!(shares[0] >= 0.95 && competitive <= 0.1, "{place}: {shares:?} {competitive}");
-        assert!(queue <= 6.0, "{place}: {queue}");
+        assert!(queue <= 5.5, "{place}: {queue}");
     }
 }
 
@@ -101,20 +103,20 @@ fn two_flows_share_fairly_and_need_no_competitive_mode() {
         let (shares, competitive, queue) = watch_two(&mut a, &mut b, 40);
         assert!(competitive <= 0.05, "{mbps} Mbps {rtt} ms: {competitive}");
         assert!(shares.iter().all(|n| *n >= 0.45), "{mbps} Mbps {rtt} ms: {shares:?}");
-        assert!(queue <= 10.0, "{mbps} Mbps {rtt} ms: {queue}");
+        assert!(queue <= 9.5, "{mbps} Mbps {rtt} ms: {queue}");
     }
 }
 
 #[test]
 fn random_loss_costs_no_more_than_the_lost_packets() {
-    for loss_at in [LossAt::Ingress, LossAt::Egress] {
+    for loss_place in [LossPlace::BeforeQueue, LossPlace::AfterQueue] {
         for loss in [0.05, 0.10] {
             for (mbps, rtt) in [(12, 60), (50, 60), (12, 200), (5, 30), (100, 20)] {
-                let lossy = Path { loss, loss_at, ..path(mbps, rtt, 2.0) };
+                let lossy = Path { loss, loss_place, ..path(mbps, rtt, 2.0) };
                 let mut s = sim(lossy, Algorithm::Copa, 1);
                 s.run(secs(10));
                 let goodput = share(s.run(secs(30)), s.path.rate) / (1.0 - loss);
-                assert!(goodput >= 0.98, "{loss_at:?} {loss} {mbps} Mbps {rtt} ms: {goodput}");
+                assert!(goodput >= 0.98, "{loss_place:?} {loss} {mbps} Mbps {rtt} ms: {goodput}");
             }
         }
     }
@@ -122,14 +124,16 @@ fn random_loss_costs_no_more_than_the_lost_packets() {
 
 #[test]
 fn the_window_follows_a_link_that_becomes_slower_and_faster() {
-    let mut s = sim(path(12, 40, 2.0), Algorithm::Copa, 2);
+    let first = path(12, 40, 2.0);
+    let stages = [(5, 8), (13, 30), (21, 12)];
+    let later = stages.map(|(at, mbps)| (secs(at), Path { rate: Rate::from_mbps(mbps), ..first }));
+    let mut s = Sim::new(first, &later, Algorithm::Copa.build(MTU, 2), 2);
     s.run(secs(5));
-    for mbps in [8, 30, 12] {
-        s.path.rate = Rate::from_mbps(mbps);
+    for (_, mbps) in stages {
         s.run(secs(5));
-        let used = share(s.run(secs(3)), s.path.rate);
+        let used = share(s.run(secs(3)), Rate::from_mbps(mbps));
         assert!((0.97..=1.01).contains(&used), "{mbps} Mbps: {used}");
-        assert!(packets(s.queued()) < 15.0, "{mbps} Mbps: {}", packets(s.queued()));
+        assert!(packets(s.queued()) < 14.0, "{mbps} Mbps: {}", packets(s.queued()));
     }
 }
 

@@ -7,8 +7,9 @@ mod steering;
 
 use core::time::Duration;
 
+use links::LossPlace;
 use mendcast_congestion::{Algorithm, Cap, Start};
-use sim::{App, LossAt, MTU, Path, Sim};
+use sim::{App, MTU, Path, Sim};
 use units::Rate;
 
 const PATHS: [(u64, u64); 3] = [(12, 60), (50, 30), (5, 100)];
@@ -26,7 +27,7 @@ fn path(mbps: u64, rtt: u64, bdps: f64) -> Path {
 }
 
 fn sim(path: Path, algorithm: Algorithm, seed: u64) -> Sim {
-    Sim::new(path, algorithm.build(MTU, seed), seed)
+    Sim::new(path, &[], algorithm.build(MTU, seed), seed)
 }
 
 fn share(rate: Rate, of: Rate) -> f64 {
@@ -63,25 +64,27 @@ fn bbr_finds_the_bandwidth_and_the_exact_round_trip() {
 #[test]
 fn random_loss_costs_bbr_no_more_than_the_lost_packets() {
     // Loss before the bottleneck leaves its capacity to others of the sender's packets. Why loss
-    // behind it counts twice stands in the documentation of BBR.
+    // behind it counts twice stands in the documentation of BBR: its model leaves 1 - p, and the
+    // maximum over ten rounds brings back a part, which depends on where the losses fall. At 10 %
+    // and 200 ms, seeds 1 to 40 have 0.912 to 0.938, and half of them are above 0.923. So each run
+    // has a bound of its own, below that of their mean.
     let table = [
-        (LossAt::Ingress, 0.05, 1.0),
-        (LossAt::Ingress, 0.10, 1.0),
-        (LossAt::Egress, 0.05, 0.96),
-        (LossAt::Egress, 0.10, 0.92),
+        (LossPlace::BeforeQueue, 0.05, 1.0, 1.0),
+        (LossPlace::BeforeQueue, 0.10, 1.0, 1.0),
+        (LossPlace::AfterQueue, 0.05, 0.96, 0.96),
+        (LossPlace::AfterQueue, 0.10, 0.91, 0.92),
     ];
-    for (loss_at, loss, at_least) in table {
+    for (loss_place, loss, each, mean) in table {
         for (mbps, rtt) in [(12, 60), (50, 60), (12, 200)] {
-            for seed in 1..=3 {
-                let lossy = Path { loss, loss_at, ..path(mbps, rtt, 2.0) };
+            let goodputs = [1, 2, 3].map(|seed| {
+                let lossy = Path { loss, loss_place, ..path(mbps, rtt, 2.0) };
                 let mut s = sim(lossy, Algorithm::Bbr, seed);
                 s.run(secs(10));
-                let goodput = share(s.run(secs(30)), s.path.rate) / (1.0 - loss);
-                assert!(
-                    goodput >= at_least,
-                    "{loss_at:?} {loss} {mbps} Mbps {rtt} ms seed {seed}: {goodput}"
-                );
-            }
+                share(s.run(secs(30)), s.path.rate) / (1.0 - loss)
+            });
+            let place = format!("{loss_place:?} {loss} {mbps} Mbps {rtt} ms: {goodputs:?}");
+            assert!(goodputs.iter().all(|goodput| *goodput >= each), "{place}");
+            assert!(goodputs.iter().sum::<f64>() / 3.0 >= mean, "{place}");
         }
     }
 }
@@ -121,7 +124,7 @@ fn hystart_leaves_slow_start_before_a_deep_queue_overflows() {
             s.run(ms(10));
         }
         let left = s.controller.snapshot();
-        assert_eq!(s.overflows, 0, "{mbps} Mbps {rtt} ms");
+        assert_eq!(s.overflows(), 0, "{mbps} Mbps {rtt} ms");
         assert_eq!(left.state, "congestion_avoidance");
         let bdps = left.window as f64 / s.path.rate.bytes_in(s.path.rtt) as f64;
         assert!((1.0..=13.5).contains(&bdps), "{mbps} Mbps {rtt} ms: {bdps}");
@@ -151,17 +154,18 @@ fn cubic_does_not_grow_an_unused_window() {
     s.set_app(App::Frames { every: ms(40), bytes: 10_000 });
     s.run(secs(30));
     assert!(s.controller.window() <= 60_000, "{}", s.controller.window());
-    assert_eq!(s.overflows, 0);
+    assert_eq!(s.overflows(), 0);
 }
 
 #[test]
 fn probe_rtt_waits_for_a_queue_that_stays() {
     // A clean path shows its round trip in every gain cycle: nothing to probe for.
-    let mut s = sim(path(12, 60, 1.0), Algorithm::Bbr, 5);
+    let short = path(12, 60, 1.0);
+    // From then on every packet takes 30 ms longer: the old minimum is seen no more.
+    let later = [(secs(55), Path { rtt: ms(90), ..short })];
+    let mut s = Sim::new(short, &later, Algorithm::Bbr.build(MTU, 5), 5);
     s.run(secs(55));
     assert_eq!(s.probe_rtts, []);
-    // From then on every packet takes 30 ms longer: the old minimum is seen no more.
-    s.path.rtt += ms(30);
     let step = ms(1);
     let (mut drained, mut longest) = (Duration::ZERO, Duration::ZERO);
     for _ in 0..15_000 {
@@ -192,25 +196,25 @@ fn the_bandwidth_estimate_survives_probe_rtt_on_a_short_path() {
 
 #[test]
 fn bbr_follows_a_link_that_becomes_slower_and_faster() {
-    let mut s = sim(path(12, 40, 2.0), Algorithm::Bbr, 2);
+    let fast = path(12, 40, 2.0);
+    let slow = Path { rate: Rate::from_mbps(4), ..fast };
+    let later = [(secs(5), slow), (secs(8), fast)];
+    let mut s = Sim::new(fast, &later, Algorithm::Bbr.build(MTU, 2), 2);
     s.run(secs(5));
-    s.path.rate = Rate::from_mbps(4);
-    s.run(secs(3));
-    let slow = s.controller.snapshot().bandwidth.expect("an estimate");
-    assert!((0.95..=1.05).contains(&share(slow, s.path.rate)), "{slow}");
-    s.path.rate = Rate::from_mbps(12);
-    s.run(secs(5));
-    let fast = s.controller.snapshot().bandwidth.expect("an estimate");
-    assert!((0.95..=1.05).contains(&share(fast, s.path.rate)), "{fast}");
+    for (path, seconds) in [(slow, 3), (fast, 5)] {
+        s.run(secs(seconds));
+        let found = s.controller.snapshot().bandwidth.expect("an estimate");
+        assert!((0.95..=1.05).contains(&share(found, path.rate)), "{found} of {}", path.rate);
+    }
 }
 
 #[test]
 fn bbr_notices_that_the_path_has_become_longer() {
-    let mut s = sim(path(12, 40, 2.0), Algorithm::Bbr, 2);
-    s.run(secs(5));
-    s.path.rtt = ms(70);
-    s.run(secs(12));
-    assert_eq!(s.controller.snapshot().min_rtt, Some(s.path.min_rtt()));
+    let short = path(12, 40, 2.0);
+    let long = Path { rtt: ms(70), ..short };
+    let mut s = Sim::new(short, &[(secs(5), long)], Algorithm::Bbr.build(MTU, 2), 2);
+    s.run(secs(17));
+    assert_eq!(s.controller.snapshot().min_rtt, Some(long.min_rtt()));
 }
 
 #[test]

@@ -1,27 +1,20 @@
-//! A path in virtual time for the tests of controllers: one bottleneck with a drop-tail queue, a
-//! fixed delay, random loss, one or two flows, and senders with RFC 9002's loss detection in its simplest form.
-//! Every packet is acknowledged by an ACK of its own, which is never lost.
+//! Senders in virtual time for the tests of controllers, on a path of `links`: one bottleneck with a
+//! drop-tail queue, random loss, one or two flows. A sender has RFC 9002's loss detection in its
+//! simplest form. Every packet is acknowledged by an ACK of its own, which is never lost.
 
 use core::time::Duration;
-use std::collections::VecDeque;
+use std::sync::Arc;
 
+use links::options::PathOptions;
+use links::{LossPlace, Packet, Probability, Queue, Row, Rows, Trace};
 use mendcast_congestion::{
     AckBatch, CongestionEvent, CongestionKind, Controller, Pacer, RateSampler, RateStamp,
     RttSnapshot,
 };
-use units::{PacketNumber, Rate, Timestamp};
+use units::{Ecn, PacketNumber, Rate, Timestamp};
 
 pub const MTU: u16 = 1_200;
 const SIZE: u64 = MTU as u64;
-
-/// Where random loss strikes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossAt {
-    /// Before the bottleneck: lost packets take none of its capacity.
-    Ingress,
-    /// Behind it.
-    Egress,
-}
 
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
@@ -31,19 +24,40 @@ pub struct Path {
     /// Bytes that wait at most.
     pub queue: u64,
     pub loss: f64,
-    pub loss_at: LossAt,
+    pub loss_place: LossPlace,
 }
 
 impl Path {
     /// A path without random loss whose queue holds `bdps` bandwidth-delay products.
     pub fn new(rate: Rate, rtt: Duration, bdps: f64) -> Self {
         let queue = (rate.bytes_in(rtt) as f64 * bdps) as u64;
-        Self { rate, rtt, queue, loss: 0.0, loss_at: LossAt::Ingress }
+        Self { rate, rtt, queue, loss: 0.0, loss_place: LossPlace::BeforeQueue }
     }
 
     pub fn min_rtt(&self) -> Duration {
         self.rtt + self.rate.time_for(SIZE)
     }
+}
+
+/// The links of a path whose rate, round trip and loss become those of the `later` paths at their
+/// times, which ascend. Packets carry the number of their flow and their own.
+fn links(first: Path, later: &[(Duration, Path)], seed: u64) -> links::Path<(usize, u64)> {
+    let row = |&(at, path): &(Duration, Path)| Row {
+        at,
+        rate: path.rate,
+        rtt: path.rtt,
+        loss: Probability::new(path.loss).expect("a probability"),
+    };
+    let mut rows: Vec<Row> = [(Duration::ZERO, first)].iter().chain(later).map(row).collect();
+    // A trace repeats; this one does so after everything.
+    rows.extend(rows.last().map(|last| Row { at: Duration::from_secs(1_000_000_000), ..*last }));
+    let options = PathOptions {
+        queue: Queue::drop_tail(first.queue),
+        loss_place: first.loss_place,
+        trace: Some(Trace::Rows(Arc::new(Rows::new(rows).expect("times ascend")))),
+        ..PathOptions::default()
+    };
+    links::Path::new(&options.path(), seed, "path")
 }
 
 /// What there is to send.
@@ -66,23 +80,22 @@ struct Sent {
 
 #[derive(Debug)]
 pub struct Sim {
+    /// The path at the beginning.
     pub path: Path,
+    links: links::Path<(usize, u64)>,
     pub controller: Box<dyn Controller>,
     pub now: Timestamp,
     pub in_flight: u64,
     /// Bytes acknowledged before they were declared lost.
     pub delivered: u64,
     pub sent: u64,
-    /// Packets dropped by the full queue.
-    pub overflows: u64,
     /// When each visit to ProbeRTT began.
     pub probe_rtts: Vec<Timestamp>,
     app: App,
     next_frame: Timestamp,
     backlog: u64,
-    rng: u64,
-    busy_until: Timestamp,
-    acks: VecDeque<(Timestamp, u64)>,
+    /// Numbers of packets that are on no link yet.
+    outbox: Vec<u64>,
     packets: Vec<Sent>,
     /// No packet below is outstanding.
     base: usize,
@@ -97,22 +110,26 @@ pub struct Sim {
 }
 
 impl Sim {
-    pub fn new(path: Path, controller: Box<dyn Controller>, seed: u64) -> Self {
+    /// A sender on this path, or on one that changes: see [`links`].
+    pub fn new(
+        path: Path,
+        later: &[(Duration, Path)],
+        controller: Box<dyn Controller>,
+        seed: u64,
+    ) -> Self {
         Self {
             path,
+            links: links(path, later, seed),
             controller,
             now: Timestamp::ZERO,
             in_flight: 0,
             delivered: 0,
             sent: 0,
-            overflows: 0,
             probe_rtts: Vec::new(),
             app: App::Bulk,
             next_frame: Timestamp::ZERO,
             backlog: 0,
-            rng: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
-            busy_until: Timestamp::ZERO,
-            acks: VecDeque::new(),
+            outbox: Vec::new(),
             packets: Vec::new(),
             base: 0,
             rtt: None,
@@ -134,68 +151,64 @@ impl Sim {
 
     /// Runs for `span`; the mean rate of delivery in it.
     pub fn run(&mut self, span: Duration) -> Rate {
-        let end = self.now + span;
         let before = self.delivered;
-        while let Some(next) = self.next_event().filter(|next| *next <= end) {
-            self.handle(next);
-        }
-        self.now = end;
+        Self::run_all(&mut [self], span);
         Rate::from_bytes_in(self.delivered - before, span)
     }
 
-    /// Runs two flows for `span` through one bottleneck, that of `self`; their mean rates.
-    pub fn run_with(&mut self, other: &mut Self, span: Duration) -> [Rate; 2] {
-        let end = self.now + span;
-        let before = [self.delivered, other.delivered];
+    /// Runs two flows for `span`, both on the path of `self`.
+    pub fn run_with(&mut self, other: &mut Self, span: Duration) {
+        Self::run_all(&mut [self, other], span);
+    }
+
+    /// Runs flows for `span` on the path of the first.
+    fn run_all(flows: &mut [&mut Self], span: Duration) {
+        let mut now = flows[0].now;
+        let end = now + span;
         loop {
-            let mine = self.next_event();
-            other.busy_until = self.busy_until;
-            let others = other.next_event();
-            self.busy_until = other.busy_until;
-            let first = mine.into_iter().chain(others).min();
-            let Some(next) = first.filter(|next| *next <= end) else { break };
-            let next = next.max(self.now);
-            for (flow, event) in [(&mut *self, mine), (&mut *other, others)] {
-                if event.is_some_and(|event| event <= next) {
-                    flow.handle(next);
+            for id in 0..flows.len() {
+                flows[id].transmit();
+                for pn in core::mem::take(&mut flows[id].outbox) {
+                    let packet = Packet { size: MTU.into(), ecn: Ecn::NotEct, payload: (id, pn) };
+                    flows[0].links.down.send(now, packet);
                 }
-                flow.now = next;
+            }
+            let of_links = flows[0].links.next_event();
+            let next = flows.iter().filter_map(|flow| flow.next_event()).chain(of_links).min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            now = now.max(next);
+            flows.iter_mut().for_each(|flow| flow.now = now);
+            while let Some(arrived) = flows[0].links.down.poll(now) {
+                flows[0].links.up.send(now, arrived.packet);
+            }
+            if let Some(ack) = flows[0].links.up.poll(now) {
+                let (id, pn) = ack.packet.payload;
+                flows[id].on_ack(pn);
+                continue;
+            }
+            for flow in flows.iter_mut().filter(|flow| flow.timer().is_some_and(|at| at <= now)) {
+                flow.on_timer();
             }
         }
-        (self.now, other.now) = (end, end);
-        [self.delivered - before[0], other.delivered - before[1]]
-            .map(|bytes| Rate::from_bytes_in(bytes, span))
+        flows.iter_mut().for_each(|flow| flow.now = end);
+        // Nothing arrives until `end`, but the queue moves on.
+        assert!(flows[0].links.down.poll(end).is_none());
     }
 
-    /// Bytes that wait at the bottleneck.
+    /// Bytes that wait at the bottleneck, without the packet that is being sent.
     pub fn queued(&self) -> u64 {
-        self.path.rate.bytes_in(self.busy_until.since(self.now))
+        self.links.down.queued_bytes()
     }
 
-    /// Sends what may leave; when something happens next.
-    fn next_event(&mut self) -> Option<Timestamp> {
-        self.transmit();
+    /// Packets dropped by the full queue.
+    pub fn overflows(&self) -> u64 {
+        self.links.down.counters().queue_dropped.packets
+    }
+
+    /// When this flow does something by itself.
+    fn next_event(&self) -> Option<Timestamp> {
         let frame = matches!(self.app, App::Frames { .. }).then_some(self.next_frame);
-        let ack = self.acks.front().map(|(at, _)| *at);
-        [frame, ack, self.timer(), self.wake].into_iter().flatten().min()
-    }
-
-    /// What happens at `next`, if it is an ACK or a timer.
-    fn handle(&mut self, next: Timestamp) {
-        self.now = self.now.max(next);
-        if self.acks.front().is_some_and(|(at, _)| *at <= next) {
-            let (_, pn) = self.acks.pop_front().expect("the ACK that is due");
-            self.on_ack(pn);
-        } else if self.timer().is_some_and(|at| at <= next) {
-            self.on_timer();
-        }
-    }
-
-    fn random(&mut self) -> f64 {
-        self.rng ^= self.rng << 13;
-        self.rng ^= self.rng >> 7;
-        self.rng ^= self.rng << 17;
-        (self.rng >> 11) as f64 / (1u64 << 53) as f64
+        [frame, self.timer(), self.wake].into_iter().flatten().min()
     }
 
     fn transmit(&mut self) {
@@ -239,19 +252,7 @@ impl Sim {
         self.in_flight += SIZE;
         self.sent += SIZE;
         self.last_sent = self.now;
-
-        let lost = self.random() < self.path.loss;
-        if lost && self.path.loss_at == LossAt::Ingress {
-            return;
-        }
-        if self.queued() > self.path.queue {
-            self.overflows += 1;
-            return;
-        }
-        self.busy_until = self.busy_until.max(self.now) + self.path.rate.time_for(SIZE);
-        if !lost {
-            self.acks.push_back((self.busy_until + self.path.rtt, pn));
-        }
+        self.outbox.push(pn);
     }
 
     fn timer(&self) -> Option<Timestamp> {

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use crate::ms;
-use crate::sim::{App, LossAt, MTU, Path, Sim};
+use crate::sim::{App, MTU, Path, Sim};
 use mendcast_congestion::{Algorithm, Cap, Start, burst};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
@@ -27,8 +27,10 @@ struct History {
 }
 
 impl History {
-    fn run(&self) -> Sim {
-        let mut s = Sim::new(self.path, self.algorithm.build(MTU, self.seed), self.seed);
+    /// The sender at the end of it, whose path becomes the `later` ones at their times.
+    fn run(&self, later: &[(Duration, Path)]) -> Sim {
+        let controller = self.algorithm.build(MTU, self.seed);
+        let mut s = Sim::new(self.path, later, controller, self.seed);
         for &(bulk, millis) in &self.stages {
             let frames = App::Frames { every: ms(40), bytes: 8_000 };
             s.set_app(if bulk { App::Bulk } else { frames });
@@ -45,11 +47,7 @@ impl History {
 
 fn history() -> impl Strategy<Value = History> {
     let path = (2u64..30, 10u64..100, 0.5f64..4.0, prop::sample::select(vec![0.0, 0.0, 0.02, 0.1]))
-        .prop_map(|(mbps, rtt, bdps, loss)| Path {
-            loss,
-            loss_at: LossAt::Ingress,
-            ..Path::new(Rate::from_mbps(mbps), ms(rtt), bdps)
-        });
+        .prop_map(|(mbps, rtt, bdps, loss)| Path { loss, ..crate::path(mbps, rtt, bdps) });
     let stages = prop::collection::vec((any::<bool>(), 0u64..6_000), 0..4);
     (prop::sample::select(Algorithm::ALL.to_vec()), path, any::<u64>(), stages)
         .prop_map(|(algorithm, path, seed, stages)| History { algorithm, path, seed, stages })
@@ -72,7 +70,7 @@ proptest! {
         history in history(),
         (window, rate) in start_values(),
     ) {
-        let mut s = history.run();
+        let mut s = history.run(&[]);
         let rtt = s.path.min_rtt();
         s.set_app(App::Bulk);
         s.controller.start(Start { window: Some(window), rate: Some(rate), rtt: None });
@@ -100,7 +98,7 @@ proptest! {
         history in history(),
         (window, rate) in start_values(),
     ) {
-        let mut s = history.run();
+        let mut s = history.run(&[]);
         s.set_app(App::Frames { every: Duration::from_secs(1_000_000), bytes: 0 });
         while s.in_flight > 0 {
             s.run(ms(100));
@@ -125,7 +123,7 @@ proptest! {
         cap in caps(),
         start in prop::option::of(start_values()),
     ) {
-        let mut s = history.run();
+        let mut s = history.run(&[]);
         s.set_app(App::Bulk);
         s.controller.cap(cap);
         if let Some((window, rate)) = start {
@@ -154,9 +152,9 @@ proptest! {
 
     #[test]
     fn a_lifted_cap_is_forgotten(history in history(), cap in caps()) {
-        let mut s = history.run();
-        s.path.loss = 0.0;
-        s.path.queue = s.path.queue.max(s.path.rate.bytes_in(s.path.rtt)).max(12_000);
+        // Random loss ends with the history.
+        let end = ms(1 + history.stages.iter().map(|(_, millis)| millis).sum::<u64>());
+        let mut s = history.run(&[(end, Path { loss: 0.0, ..history.path })]);
         s.set_app(App::Bulk);
         s.controller.cap(cap);
         s.run(ms(3_000));
