@@ -1,13 +1,14 @@
-//! The in-memory pair: our endpoint and an unmodified `quinn-proto` client, joined by a pipe in
-//! virtual time that a test can make slow, lossy, or hostile.
+//! The in-memory pair: our endpoint and an unmodified `quinn-proto` client in virtual time, joined by
+//! paths of `links` that a test can make slow, lossy, or hostile.
 
 mod server;
 
 use bytes::{Bytes, BytesMut};
+use links::{Delivered, LinkConfig, Packet, Path, PathConfig};
 use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, Outcome, TransportConfig};
 use quinn_proto as client;
-use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use units::{Ecn, Mark, Timestamp};
@@ -22,7 +23,6 @@ pub struct Setup {
     pub server: EndpointConfig,
     pub client: client::ClientConfig,
     pub seed: u64,
-    pub client_mtud: bool,
 }
 
 impl Setup {
@@ -42,7 +42,7 @@ impl Setup {
         // A client that only receives learns of a new address of its own by talking.
         transport.keep_alive_interval(keep_alive);
         config.transport_config(Arc::new(transport));
-        Self { server: server::config(), client: config, seed, client_mtud: true }
+        Self { server: server::config(), client: config, seed }
     }
 
     pub fn transport(&mut self, change: impl FnOnce(&mut TransportConfig)) {
@@ -52,22 +52,9 @@ impl Setup {
     }
 }
 
-/// What a test does to a datagram under way.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
-    Deliver,
-    Drop,
-    Corrupt,
-    Twice,
-    /// Delivered this much later.
-    Late(Duration),
-}
-
-struct InFlight {
-    at: Timestamp,
-    order: u64,
-    ecn: Ecn,
-    data: Vec<u8>,
+/// A setting of a link, as `links` reads it from text.
+pub fn read<T: FromStr<Err = links::ParseError>>(text: &str) -> T {
+    text.parse().expect("a setting")
 }
 
 /// What a test does once the server's handshake is confirmed.
@@ -81,15 +68,16 @@ pub struct Pair {
     pub client_endpoint: client::Endpoint,
     pub client: client::Connection,
     client_handle: client::ConnectionHandle,
-    pub delay: Duration,
-    /// Decides on each datagram: `true` when it goes to the client; its number per direction.
-    pub fate: Box<dyn FnMut(bool, u64, Timestamp) -> Fate>,
+    seed: u64,
+    /// The path that datagrams take; see [`Self::both`].
+    route: PathConfig,
+    /// That path, and before it those on which datagrams are still under way.
+    pub paths: Vec<Path<Vec<u8>>>,
+    /// Asked as each datagram leaves for the client: whether it is lost. For tests that choose by what
+    /// it carries, which no loss model of `links` knows.
+    pub loses: Box<dyn FnMut() -> bool>,
     /// Where the server sees the client.
     pub client_address: SocketAddr,
-    to_client: VecDeque<InFlight>,
-    to_server: VecDeque<InFlight>,
-    counts: [u64; 2],
-    order: u64,
     pub handle: Option<Handle>,
     pub server_events: Vec<Event>,
     pub client_events: Vec<String>,
@@ -98,12 +86,8 @@ pub struct Pair {
     /// Bytes of each chunk in which it writes them; a chunk's mark is its number, in milliseconds.
     pub marked: usize,
     pub on_connected: Option<OnConnected>,
-    pub datagrams_to_client: u64,
-    pub bytes: [u64; 2],
     /// Marks of the datagrams that went to the client.
     pub ecn_to_client: Vec<Ecn>,
-    /// Larger datagrams do not reach the client.
-    pub max_to_client: usize,
 }
 
 impl Pair {
@@ -112,7 +96,7 @@ impl Pair {
         seed[..8].copy_from_slice(&setup.seed.to_le_bytes());
         let mut config = client::EndpointConfig::default();
         config.rng_seed(Some(seed));
-        let endpoint = client::Endpoint::new(Arc::new(config), None, setup.client_mtud, Some(seed));
+        let endpoint = client::Endpoint::new(Arc::new(config), None, true, Some(seed));
         let server = Endpoint::new(setup.server.clone(), seed);
         Self::with(setup, endpoint, server, Timestamp::from_millis(1))
     }
@@ -140,67 +124,64 @@ impl Pair {
         let at = epoch + now.since(Timestamp::ZERO);
         let (client_handle, client) =
             endpoint.connect(at, setup.client.clone(), SERVER, "server").expect("a connection");
-        Self {
+        let mut pair = Self {
             now,
             epoch,
             server,
             client_endpoint: endpoint,
             client,
             client_handle,
-            delay: Duration::from_millis(10),
-            fate: Box::new(|_, _, _| Fate::Deliver),
+            seed: setup.seed,
+            route: PathConfig::default(),
+            paths: Vec::new(),
+            loses: Box::new(|| false),
             client_address: CLIENT,
-            to_client: VecDeque::new(),
-            to_server: VecDeque::new(),
-            counts: [0; 2],
-            order: 0,
             handle: None,
             server_events: Vec::new(),
             client_events: Vec::new(),
             answer: Bytes::new(),
             marked: usize::MAX,
             on_connected: None,
-            datagrams_to_client: 0,
-            bytes: [0; 2],
             ecn_to_client: Vec::new(),
-            max_to_client: usize::MAX,
-        }
+        };
+        pair.both(|link| link.delay = Some(Duration::from_millis(10)));
+        pair
+    }
+
+    /// From here on, datagrams take another path, whose links have these differences; those under
+    /// way still arrive by the old one. A path counts its packets from 0. The first path takes 10 ms
+    /// each way and does nothing else.
+    pub fn both(&mut self, change: impl Fn(&mut LinkConfig)) {
+        change(&mut self.route.up);
+        self.down(change);
+    }
+
+    /// The same where only the link to the client differs.
+    pub fn down(&mut self, change: impl FnOnce(&mut LinkConfig)) {
+        change(&mut self.route.down);
+        self.reroute();
+    }
+
+    /// The same where only the link to the server differs.
+    pub fn up(&mut self, change: impl FnOnce(&mut LinkConfig)) {
+        change(&mut self.route.up);
+        self.reroute();
+    }
+
+    fn reroute(&mut self) {
+        self.paths.retain(|path| path.next_event().is_some());
+        self.paths.push(Path::new(&self.route, self.seed, "path"));
     }
 
     pub fn instant(&self) -> Instant {
         self.epoch + self.now.since(Timestamp::ZERO)
     }
 
-    fn put(&mut self, to_client: bool, ecn: Ecn, data: Vec<u8>) {
-        let direction = usize::from(to_client);
-        let number = self.counts[direction];
-        self.counts[direction] += 1;
-        self.bytes[direction] += data.len() as u64;
-        if to_client {
-            self.ecn_to_client.push(ecn);
-        }
-        if to_client && data.len() > self.max_to_client {
-            return;
-        }
-        let fate = (self.fate)(to_client, number, self.now);
-        let mut at = self.now + self.delay;
-        let mut copies = vec![data];
-        match fate {
-            Fate::Deliver => {}
-            Fate::Drop => copies.clear(),
-            Fate::Corrupt => {
-                let middle = copies[0].len() / 2;
-                copies[0][middle] ^= 0x10;
-            }
-            Fate::Twice => copies.push(copies[0].clone()),
-            Fate::Late(by) => at += by,
-        }
-        for data in copies {
-            self.order += 1;
-            let packet = InFlight { at, order: self.order, ecn, data };
-            let queue = if to_client { &mut self.to_client } else { &mut self.to_server };
-            let place = queue.partition_point(|p| (p.at, p.order) <= (packet.at, packet.order));
-            queue.insert(place, packet);
+    fn send_down(&mut self, ecn: Ecn, data: &[u8]) {
+        self.ecn_to_client.push(ecn);
+        if !(self.loses)() {
+            let packet = Packet::datagram(data.len() as u32, ecn, data.to_vec());
+            self.paths.last_mut().expect("a path").down.send(self.now, packet);
         }
     }
 
@@ -223,7 +204,8 @@ impl Pair {
                 Some(client::EcnCodepoint::Ect1) => Ecn::Ect1,
                 Some(client::EcnCodepoint::Ce) => Ecn::Ce,
             };
-            self.put(false, ecn, buf[..transmit.size].to_vec());
+            let packet = Packet::datagram(transmit.size as u32, ecn, buf);
+            self.paths.last_mut().expect("a path").up.send(self.now, packet);
         }
     }
 
@@ -237,9 +219,8 @@ impl Pair {
         while let Some(transmit) = self.server.poll_transmit(handle, self.now, &mut buf, 10) {
             assert!(transmit.len > 0 && transmit.segment > 0);
             for datagram in buf[..transmit.len].chunks(transmit.segment) {
-                self.datagrams_to_client += 1;
                 if transmit.addresses.remote == self.client_address {
-                    self.put(true, transmit.ecn, datagram.to_vec());
+                    self.send_down(transmit.ecn, datagram);
                 }
             }
         }
@@ -286,13 +267,8 @@ impl Pair {
             .client
             .poll_timeout()
             .map(|at| Timestamp::ZERO + at.saturating_duration_since(self.epoch));
-        let next = [
-            self.to_client.front().map(|p| p.at),
-            self.to_server.front().map(|p| p.at),
-            server_deadline,
-            client_deadline,
-        ];
-        let next = next.into_iter().flatten().min();
+        let next = self.paths.iter().filter_map(Path::next_event);
+        let next = next.chain(server_deadline).chain(client_deadline).min();
         let Some(next) = next.filter(|&next| next <= end) else {
             self.now = self.now.max(end);
             return false;
@@ -307,42 +283,43 @@ impl Pair {
         {
             self.server.handle_timeout(handle, self.now);
         }
-        while self.to_client.front().is_some_and(|p| p.at <= self.now) {
-            let Some(packet) = self.to_client.pop_front() else { break };
-            let mut reply = Vec::new();
-            let ecn = match packet.ecn {
-                Ecn::NotEct => None,
-                Ecn::Ect0 => Some(client::EcnCodepoint::Ect0),
-                Ecn::Ect1 => Some(client::EcnCodepoint::Ect1),
-                Ecn::Ce => Some(client::EcnCodepoint::Ce),
-            };
-            let data = BytesMut::from(&packet.data[..]);
-            let event = self.client_endpoint.handle(now, SERVER, None, ecn, data, &mut reply);
-            if let Some(client::DatagramEvent::ConnectionEvent(_, event)) = event {
-                self.client.handle_event(event);
+        for at in 0..self.paths.len() {
+            while let Some(datagram) = self.paths[at].down.poll(self.now) {
+                self.hand_to_client(datagram);
             }
-        }
-        while self.to_server.front().is_some_and(|p| p.at <= self.now) {
-            let Some(mut packet) = self.to_server.pop_front() else { break };
-            let addresses = Addresses::of(self.client_address);
-            let mut reply = Vec::new();
-            let outcome = self.server.handle_datagram(
-                self.now,
-                addresses,
-                packet.ecn,
-                &mut packet.data,
-                &mut reply,
-            );
-            match outcome {
-                // A late duplicate of the first Initial opens a connection that nobody uses.
-                Outcome::Accepted(handle) => {
-                    self.handle.get_or_insert(handle);
-                }
-                Outcome::Reply(len) => self.put(true, Ecn::NotEct, reply[..len].to_vec()),
-                _ => {}
+            while let Some(datagram) = self.paths[at].up.poll(self.now) {
+                self.hand_to_server(datagram);
             }
         }
         true
+    }
+
+    fn hand_to_client(&mut self, datagram: Delivered<Vec<u8>>) {
+        let (ecn, data) = opened(datagram);
+        let ecn = match ecn {
+            Ecn::NotEct => None,
+            Ecn::Ect0 => Some(client::EcnCodepoint::Ect0),
+            Ecn::Ect1 => Some(client::EcnCodepoint::Ect1),
+            Ecn::Ce => Some(client::EcnCodepoint::Ce),
+        };
+        let (now, data, mut reply) = (self.instant(), BytesMut::from(&data[..]), Vec::new());
+        let event = self.client_endpoint.handle(now, SERVER, None, ecn, data, &mut reply);
+        if let Some(client::DatagramEvent::ConnectionEvent(_, event)) = event {
+            self.client.handle_event(event);
+        }
+    }
+
+    fn hand_to_server(&mut self, datagram: Delivered<Vec<u8>>) {
+        let (ecn, mut data) = opened(datagram);
+        let (addresses, mut reply) = (Addresses::of(self.client_address), Vec::new());
+        match self.server.handle_datagram(self.now, addresses, ecn, &mut data, &mut reply) {
+            // A late duplicate of the first Initial opens a connection that nobody uses.
+            Outcome::Accepted(handle) => {
+                self.handle.get_or_insert(handle);
+            }
+            Outcome::Reply(len) => self.send_down(Ecn::NotEct, &reply[..len]),
+            _ => {}
+        }
     }
 
     /// Steps until `done`, for at most `limit` of virtual time.
@@ -436,6 +413,15 @@ impl Pair {
         let handle = self.handle.expect("a connection");
         self.server.connection(handle).expect("a connection")
     }
+}
+
+/// The mark and the data of a datagram, as the link has left them.
+fn opened(arrived: Delivered<Vec<u8>>) -> (Ecn, Vec<u8>) {
+    let mut data = arrived.packet.payload;
+    if let Some(corruption) = arrived.corruption {
+        corruption.apply(&mut data);
+    }
+    (arrived.packet.ecn, data)
 }
 
 /// A small generator for tests' schedules (splitmix64).

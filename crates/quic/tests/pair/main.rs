@@ -6,7 +6,8 @@ mod paths;
 mod repair;
 mod runner;
 
-use common::{Dice, Fate, Pair, Setup, content};
+use common::{Dice, Pair, Setup, content, read};
+use links::UDP_IPV4_HEADERS;
 use mendcast_quic::{Counts, Event, RetryPolicy, TokenUse};
 use std::time::Duration;
 
@@ -29,9 +30,7 @@ fn a_download_arrives_whole_through_loss_both_ways() {
     for seed in 0..8 {
         let setup = Setup::new(seed);
         let mut pair = Pair::new(&setup);
-        let mut dice = Dice(seed);
-        pair.fate =
-            Box::new(move |_, _, _| if dice.chance(10) { Fate::Drop } else { Fate::Deliver });
+        pair.both(|link| link.loss = Some(read("10%")));
         pair.answer = content(300_000);
         pair.connect();
         assert_eq!(pair.download(120 * SECOND), pair.answer, "seed {seed}");
@@ -92,9 +91,9 @@ fn each_of_many_tokens_arrives_also_when_its_packet_was_lost() {
     };
     issue(&mut pair, 4);
     // The fifth takes the slot of one that is on its way, whose acknowledgement says nothing of it.
-    pair.fate = Box::new(|to_client, _, _| if to_client { Fate::Drop } else { Fate::Deliver });
+    pair.down(|link| link.loss = Some(read("100%")));
     issue(&mut pair, 1);
-    pair.fate = Box::new(|_, _, _| Fate::Deliver);
+    pair.down(|link| link.loss = None);
     pair.run_until(5 * SECOND, |_| false);
     assert_eq!(pair.client.stats().frame_rx.new_token, 5);
 }
@@ -170,15 +169,14 @@ fn the_client_is_told_when_the_application_closes() {
 fn no_more_than_three_times_the_received_bytes_leave_before_the_address_is_proven() {
     let setup = Setup::new(10);
     let mut pair = Pair::new(&setup);
-    // The client's first datagrams arrive, nothing after them.
-    pair.fate = Box::new(
-        |to_client, number, _| {
-            if to_client || number > 0 { Fate::Drop } else { Fate::Deliver }
-        },
-    );
+    // The client's first datagram arrives, nothing after it.
+    pair.up(|link| link.loss = Some(read(&format!("script:1-{}", u64::MAX))));
+    pair.down(|link| link.loss = Some(read("100%")));
     pair.run_until(9 * SECOND, |_| false);
-    assert!(pair.bytes[1] > 0);
-    assert!(pair.bytes[1] <= 3 * 1_200, "{} bytes sent", pair.bytes[1]);
+    let sent = pair.paths[0].down.counters().sent;
+    let bytes = sent.bytes - sent.packets * u64::from(UDP_IPV4_HEADERS);
+    assert!(bytes > 0);
+    assert!(bytes <= 3 * 1_200, "{bytes} bytes sent");
 }
 
 #[test]
@@ -188,9 +186,7 @@ fn a_handshake_survives_heavy_loss() {
         // Of 30 % loss both ways only back-off recovers, and that takes its time.
         setup.transport(|t| t.handshake_timeout = 60 * SECOND);
         let mut pair = Pair::new(&setup);
-        let mut dice = Dice(seed + 1_000);
-        pair.fate =
-            Box::new(move |_, _, _| if dice.chance(30) { Fate::Drop } else { Fate::Deliver });
+        pair.both(|link| link.loss = Some(read("30%")));
         pair.connect();
     }
 }
@@ -198,15 +194,16 @@ fn a_handshake_survives_heavy_loss() {
 #[test]
 fn a_request_that_overtakes_the_end_of_the_handshake_is_not_asked_for_again() {
     let mut pair = Pair::new(&Setup::new(21));
-    // Of the client's datagrams the second has its Finished; the request follows.
-    pair.fate =
-        Box::new(
-            |to_client, number, _| {
-                if !to_client && number == 1 { Fate::Late(SECOND / 30) } else { Fate::Deliver }
-            },
-        );
-    pair.connect();
+    pair.answer = content(500);
+    assert!(pair.run_until(SECOND, |pair| !pair.client.is_handshaking()));
+    // The Finished leaves for a detour, and then the path becomes as short as it was.
+    pair.up(|link| link.delay = Some(SECOND / 25));
+    pair.run_until(Duration::from_millis(1), |_| false);
+    pair.up(|link| link.delay = Some(SECOND / 100));
+    let begin = pair.now;
     assert_eq!(pair.download(SECOND), pair.answer);
+    // The way of the Finished, and that of the answer.
+    assert!((48..52).contains(&pair.now.since(begin).as_millis()), "{:?}", pair.now.since(begin));
     let stats = *pair.connection().stats();
     assert_eq!(stats.dropped, Counts::default(), "{stats:?}");
     assert_eq!(pair.client.stats().path.lost_packets, 0);
@@ -218,13 +215,10 @@ fn damage_duplicates_reordering_and_rebinding_cost_no_byte() {
     for seed in 0..cases {
         let setup = Setup::with_keep_alive(seed, Some(Duration::from_millis(200)));
         let mut pair = Pair::new(&setup);
-        let mut dice = Dice(seed);
-        pair.fate = Box::new(move |_, _, _| match dice.roll() % 100 {
-            0..4 => Fate::Drop,
-            4..8 => Fate::Corrupt,
-            8..12 => Fate::Twice,
-            12..20 => Fate::Late(Duration::from_millis(1 + dice.roll() % 40)),
-            _ => Fate::Deliver,
+        pair.both(|link| {
+            link.loss = Some(read("4%"));
+            (link.corrupt, link.duplicate) = (read("4%"), read("4%"));
+            link.reorder = Some(read(&format!("8%,{}ms", 1 + seed % 40)));
         });
         pair.answer = content(200_000 + seed as usize * 1_000 % 300_000);
         pair.connect();

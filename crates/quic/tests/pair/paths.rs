@@ -1,13 +1,12 @@
 //! Paths that change under a viewer: a NAT's new port, a datagram size that shrinks, ECN.
 
-use std::cell::RefCell;
-use std::rc::Rc;
 use std::time::Duration;
 
 use congestion::Cap;
-use units::{Ecn, Rate, Timestamp};
+use links::UDP_IPV4_HEADERS;
+use units::{Ecn, Rate};
 
-use crate::common::{Fate, Pair, Setup, content};
+use crate::common::{Pair, Setup, content, read};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -29,10 +28,7 @@ fn packets_are_marked_ect_through_reordering_and_on_a_new_path() {
     let mut pair = Pair::new(&setup);
     pair.answer = content(3_000_000);
     // Acknowledgements overtake each other.
-    pair.fate = Box::new(|to_client, number, _| match number % 7 {
-        3 if !to_client => Fate::Late(Duration::from_millis(7)),
-        _ => Fate::Deliver,
-    });
+    pair.up(|link| link.reorder = Some(read("15%,7ms")));
     pair.connect();
     assert_eq!(pair.download(60 * SECOND), pair.answer);
     pair.client_address.set_ip([10, 0, 0, 9].into());
@@ -49,7 +45,7 @@ fn a_datagram_size_that_shrinks_in_mid_stream_is_found_within_a_second() {
     for delay in [10, 40] {
         let setup = Setup::with_keep_alive(1, Some(Duration::from_millis(50)));
         let mut pair = Pair::new(&setup);
-        pair.delay = Duration::from_millis(delay);
+        pair.both(|link| link.delay = Some(Duration::from_millis(delay)));
         pair.answer = content(60_000_000);
         pair.connect();
         let id = pair.request();
@@ -59,9 +55,9 @@ fn a_datagram_size_that_shrinks_in_mid_stream_is_found_within_a_second() {
             got.len() > 2_000_000
         });
         assert_eq!(pair.connection().mtu(), 1_452);
-        pair.max_to_client = 1_300;
+        pair.down(|link| link.mtu = Some(1_300 + UDP_IPV4_HEADERS));
         // What was under way still arrives.
-        pair.run_until(2 * pair.delay, |_| false);
+        pair.run_until(Duration::from_millis(2 * delay), |_| false);
         pair.read(id, &mut got);
         let (begin, base) = (pair.now, got.len());
         let goes_on = pair.run_until(10 * SECOND, |pair| {
@@ -83,11 +79,11 @@ fn a_datagram_size_that_shrinks_in_mid_stream_is_found_within_a_second() {
 
 /// How long the picture stands still after the client's port has changed, when the first `drops`
 /// datagrams to the new port are lost, at a round-trip time of 80 ms.
-fn stall_after_a_new_port(drops: u32) -> Duration {
+fn stall_after_a_new_port(drops: u64) -> Duration {
     let setup = Setup::with_keep_alive(5, Some(Duration::from_millis(50)));
     let mut pair = Pair::new(&setup);
     pair.answer = content(60_000_000);
-    pair.delay = Duration::from_millis(40);
+    pair.both(|link| link.delay = Some(Duration::from_millis(40)));
     pair.connect();
     let id = pair.request();
     let mut got = Vec::new();
@@ -95,16 +91,9 @@ fn stall_after_a_new_port(drops: u32) -> Duration {
         pair.read(id, &mut got);
         false
     });
-    let moved = Rc::new(RefCell::new(None::<Timestamp>));
-    let dropped = Rc::new(RefCell::new(0u32));
-    let (is_moved, so_far) = (moved.clone(), dropped.clone());
-    pair.fate = Box::new(move |to_client, _, _| {
-        let drop = to_client && is_moved.borrow().is_some() && *so_far.borrow() < drops;
-        *so_far.borrow_mut() += u32::from(drop);
-        if drop { Fate::Drop } else { Fate::Deliver }
-    });
+    let first = (drops > 0).then(|| read(&format!("script:0-{}", drops - 1)));
+    pair.down(|link| link.loss = first);
     pair.client_address.set_port(4_001);
-    *moved.borrow_mut() = Some(pair.now);
     let begin = pair.now;
     pair.read(id, &mut got);
     let base = got.len();
@@ -112,7 +101,8 @@ fn stall_after_a_new_port(drops: u32) -> Duration {
         pair.read(id, &mut got);
         got.len() > base + 300_000
     });
-    assert!(done && *dropped.borrow() == drops);
+    let lost = pair.paths.last().map(|path| path.down.counters().lost.packets);
+    assert!(done && lost == Some(drops));
     pair.now.since(begin)
 }
 
@@ -127,15 +117,12 @@ fn a_new_port_with_lost_datagrams_stalls_for_a_few_round_trips() {
 
 #[test]
 fn a_path_that_reorders_is_learned() {
-    // One datagram in thirty is overtaken by what comes in the next 6 ms.
     let setup = Setup::new(6);
     let mut pair = Pair::new(&setup);
     pair.answer = content(20_000_000);
-    pair.fate = Box::new(|to_client, number, _| match number % 30 {
-        7 if to_client && number > 100 => Fate::Late(Duration::from_millis(6)),
-        _ => Fate::Deliver,
-    });
     pair.connect();
+    // One datagram in thirty is overtaken by what comes in the next 6 ms.
+    pair.down(|link| link.reorder = Some(read("3.3%,6ms")));
     let id = pair.request();
     let mut got = Vec::new();
     pair.run_until(60 * SECOND, |pair| pair.read(id, &mut got) || got.len() > 5_000_000);
@@ -173,14 +160,14 @@ fn caps_hold_on_every_path_and_never_lift_the_limit_of_bytes_in_flight() {
         assert!(pair.connection().pacing_rate().is_some_and(|now| now <= rate));
     }
     // Lifted on a path that proves to be none: the path before knows of it as well.
-    pair.fate = Box::new(|to_client, _, _| if to_client { Fate::Drop } else { Fate::Deliver });
+    pair.down(|link| link.loss = Some(read("100%")));
     let last = pair.client_address;
     pair.client_address = home;
     pair.run_until(SECOND / 5, |_| false);
     assert_eq!(pair.connection().addresses().remote, home);
     pair.connection().cap(Cap::default());
     pair.client_address = last;
-    pair.fate = Box::new(|_, _, _| Fate::Deliver);
+    pair.down(|link| link.loss = None);
     pair.run_until(SECOND, |_| false);
     assert_eq!(pair.connection().addresses().remote, last);
     assert_eq!(pair.download(60 * SECOND), pair.answer);

@@ -1,7 +1,7 @@
 //! Schemes of loss recovery over the whole transport, against an unmodified client: which copies leave,
 //! in which packets, and what ends them.
 
-use crate::common::{Dice, Fate, Pair, Setup, content};
+use crate::common::{Dice, Pair, Setup, content};
 use mendcast_quic::observer::{Event, Observer, Purpose};
 use mendcast_quic::wire::{Frame, Frames, PacketType};
 use recovery::autorec::{self, FixedLife, Tolerances};
@@ -76,13 +76,10 @@ fn pair(
     pair.connect();
     // From here on, each of the server's datagrams is one packet.
     let (sent, mut seen) = (log.clone(), log.all().len());
-    pair.fate = Box::new(move |to_client, _, _| {
-        if !to_client {
-            return Fate::Deliver;
-        }
+    pair.loses = Box::new(move || {
         let packet = sent.0.lock().expect("one thread")[seen].clone();
         seen += 1;
-        if packet.bytes.is_some() && loses(&packet) { Fate::Drop } else { Fate::Deliver }
+        packet.bytes.is_some() && loses(&packet)
     });
     (pair, log)
 }
