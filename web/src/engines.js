@@ -1,6 +1,6 @@
 // The two libraries that feed the <video> element, behind one shape:
 // `start(video, options) -> { latency(), destroy() }`, where `options` is
-// `{ url, sign, onFailure(kind, detail), onComplete() }`. `onComplete` means that the response ended
+// `{ url, onFailure(kind, detail), onComplete() }`. `onComplete` means that the response ended
 // cleanly: what is buffered still plays. Each library is loaded only when its protocol is asked for.
 import { kindOfStatus } from './target.js';
 
@@ -88,7 +88,7 @@ async function startFlv(video, { url, onFailure, onComplete }) {
 
 const HLS_CODEC_ERRORS = ['manifestIncompatibleCodecsError', 'bufferAddCodecError', 'bufferIncompatibleCodecsError'];
 
-async function startHls(video, { url, sign, onFailure }) {
+async function startHls(video, { url, onFailure }) {
   const Hls = await library('Hls', 'hls.min.js');
   const hls = new Hls({
     lowLatencyMode: true,
@@ -97,7 +97,6 @@ async function startHls(video, { url, sign, onFailure }) {
     backBufferLength: KEPT_BEHIND_S,
     // The worker would start from a blob, which the page's policy forbids; fMP4 needs none.
     enableWorker: false,
-    xhrSetup: (xhr, address) => xhr.open('GET', sign(address), true),
   });
   let recovered = false;
   hls.on(Hls.Events.ERROR, (_event, { fatal, type, details, response, error }) => {

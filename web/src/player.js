@@ -4,7 +4,7 @@
 import { start } from './engines.js';
 import { milliseconds, number, percent, seconds, ABSENT } from './format.js';
 import { FreezeCounter } from './freezes.js';
-import { Backoff, describeFailure, mediaUrl, newViewer, parseTarget, protocolName, withViewer } from './target.js';
+import { Backoff, describeFailure, mediaUrl, parseTarget, protocolName, viewerPass } from './target.js';
 
 const TICK_MS = 250;
 const BEACON_MS = 5000;
@@ -15,11 +15,12 @@ const DRAINED_MS = 1500;
 
 const $ = (id) => document.getElementById(id);
 const video = $('video');
-const viewer = newViewer();
 const counter = new FreezeCounter();
 const backoff = new Backoff();
 
 let target = null;
+/** How the server knows this page's viewer. */
+let viewer = '';
 /** The attempt that plays or tries to: null while stopped or waiting for the next one. */
 let attempt = null;
 let retryTimer = 0;
@@ -40,7 +41,6 @@ function begin() {
   const mine = (action) => (...args) => attempt === current && action(...args);
   start(target.protocol, video, {
     url: mediaUrl(target, viewer),
-    sign: (url) => withViewer(url, target.query, viewer),
     onFailure: mine(fail),
     onComplete: mine(() => { current.draining = true; }),
   }).then((engine) => {
@@ -257,7 +257,6 @@ new PerformanceObserver((list) => {
 try {
   target = parseTarget(location.search);
   $('stream').textContent = target.stream;
-  $('viewer').textContent = viewer;
   document.title = `${target.stream} · Mendcast`;
   for (const protocol of ['flv', 'hls']) {
     const link = document.createElement('a');
@@ -270,6 +269,7 @@ try {
   }
   Object.defineProperty(window, 'mendcast', { get: () => beacon(finished) });
   video.muted = true;
+  viewer = await viewerPass(document, fetch);
   begin();
   setInterval(tick, TICK_MS);
   setInterval(() => attempt && !finished && post(false), BEACON_MS);

@@ -1,5 +1,5 @@
 // What the player page plays and how it goes on after a failure: the address of the media from the
-// page's own address, the viewer's ID, the waits between attempts, the words for each failure.
+// page's own address, the viewer's pass, the waits between attempts, the words for each failure.
 
 const PROTOCOLS = {
   flv: { name: 'HTTP-FLV', suffix: '.flv' },
@@ -30,24 +30,21 @@ export function parseTarget(search) {
 
 export const protocolName = (protocol) => PROTOCOLS[protocol].name;
 
-/** The address of the media: `/live/demo.flv?viewer=ID` or `/live/demo/index.m3u8?viewer=ID`. */
+/** The address of the media: `/live/demo.flv?viewer=PASS` or `/live/demo/index.m3u8?viewer=PASS`. */
 export function mediaUrl({ stream, protocol, query }, viewer) {
   const path = stream.split('/').map(encodeURIComponent).join('/');
-  return withViewer(`/${path}${PROTOCOLS[protocol].suffix}`, query, viewer);
-}
-
-/** `url` with the page's own parameters and the viewer's ID set, once each. */
-export function withViewer(url, query, viewer) {
-  const [path, own = ''] = url.split('?', 2);
-  const all = new URLSearchParams(own);
-  for (const [name, value] of query) all.set(name, value);
+  const all = new URLSearchParams(query);
   all.set('viewer', viewer);
-  return `${path}?${all}`;
+  return `/${path}${PROTOCOLS[protocol].suffix}?${all}`;
 }
 
-/** A random 128-bit ID in hexadecimal. */
-export function newViewer(crypto = globalThis.crypto) {
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, '0')).join('');
+/** The viewer's pass: the server has put it into the page; a page from elsewhere asks for one. */
+export async function viewerPass(document, fetch) {
+  const given = document.querySelector('meta[name=mendcast-viewer]')?.content;
+  if (given) return given;
+  const response = await fetch('/viewer');
+  if (!response.ok) throw new Error(`the server gives no pass (HTTP ${response.status})`);
+  return response.text();
 }
 
 /**

@@ -63,6 +63,7 @@ const PICTURE = ['-hide_banner', '-loglevel', 'fatal', '-re', '-f', 'lavfi', '-i
 /** Starts the server on a loopback port (0 = any): `{ port, beacons, silence, close() }`. */
 export async function startMock(port = 0) {
   const beacons = [];
+  let viewers = 0;
   const children = new Set();
   const eventStreams = new Set();
   const hlsDir = mkdtempSync(join(tmpdir(), 'mendcast-mock-'));
@@ -140,7 +141,8 @@ export async function startMock(port = 0) {
         beacons.splice(0, beacons.length - 100);
         response.writeHead(204).end();
       });
-    } else if (path === '/api/events') events(response);
+    } else if (path === '/viewer') response.writeHead(200, { 'content-type': 'text/plain' }).end(`viewer-${(viewers += 1)}`);
+    else if (path === '/api/events') events(response);
     else if (stream?.[1] === 'forbidden') response.writeHead(403).end();
     else if (stream && ['demo', 'freezy', 'short', 'broken', 'sorenson'].includes(stream[1])) {
       if (stream[2] === '.flv') flv(stream[1], request, response);

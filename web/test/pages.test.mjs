@@ -78,7 +78,7 @@ test('the player counts the freezes of a stream that is held, and tells the serv
   for (let i = 0; i < 50 && !mock.beacons.some(({ viewer, final }) => viewer === seen.viewer && final); i++) await new Promise((done) => setTimeout(done, 100));
   const mine = mock.beacons.filter(({ viewer }) => viewer === seen.viewer);
   assert.ok(mine.at(-1)?.final, 'leaving the page posts a final beacon');
-  assert.deepEqual(Object.keys(mine.at(-1)), ['viewer', 'stream', 'protocol', 'next_hop', 'first_frame_ms', 'played_s', 'freezes', 'freeze_s', 'frames', 'dropped', 'final']);
+  assert.deepEqual(Object.keys(mine.at(-1)), ['viewer', 'stream', 'protocol', 'next_hop', 'first_frame_ms', 'played_s', 'freezes', 'freeze_s', 'buffer_ms', 'frames', 'dropped', 'final']);
   await page.close();
 });
 

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
-import { Backoff, describeFailure, kindOfStatus, mediaUrl, newViewer, parseTarget, withViewer } from '../src/target.js';
+import { Backoff, describeFailure, kindOfStatus, mediaUrl, parseTarget, viewerPass } from '../src/target.js';
 
 const url = (search) => mediaUrl(parseTarget(search), 'v1');
 
@@ -18,17 +18,16 @@ test('a stream’s name cannot lead to another origin or out of its place', () =
   for (const protocol of ['rtmp', '', 'constructor']) assert.throws(() => url(`?protocol=${protocol}`), /not a protocol/, protocol);
 });
 
-test('the viewer is put on each request once, beside what is there', () => {
-  const query = new URLSearchParams('token=t');
-  const once = withViewer('http://h/live/demo/index.m3u8?_HLS_msn=3&_HLS_part=1', query, 'v1');
-  assert.equal(once, 'http://h/live/demo/index.m3u8?_HLS_msn=3&_HLS_part=1&token=t&viewer=v1');
-  assert.equal(withViewer(once, query, 'v1'), once);
-});
-
-test('viewers are 128 random bits', () => {
-  assert.match(newViewer(), /^[0-9a-f]{32}$/);
-  assert.notEqual(newViewer(), newViewer());
-  assert.equal(newViewer({ getRandomValues: (bytes) => bytes.fill(10) }), '0a'.repeat(16));
+test('the viewer’s pass is in the page, or asked for', async () => {
+  const page = (content) => ({ querySelector: () => (content === null ? null : { content }) });
+  const asked = [];
+  const answer = (ok) => async (path) => (asked.push(path), { ok, status: 404, text: async () => 'asked' });
+  assert.equal(await viewerPass(page('given'), answer(true)), 'given');
+  assert.deepEqual(asked, []);
+  assert.equal(await viewerPass(page(''), answer(true)), 'asked');
+  assert.equal(await viewerPass(page(null), answer(true)), 'asked');
+  assert.deepEqual(asked, ['/viewer', '/viewer']);
+  await assert.rejects(viewerPass(page(''), answer(false)), /HTTP 404/);
 });
 
 test('waits double from one second to thirty, spread over their upper half', () => {

@@ -24,6 +24,7 @@ mod io;
 mod live;
 mod loops;
 mod names;
+pub mod passes;
 mod play;
 mod routes;
 mod server;

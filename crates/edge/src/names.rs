@@ -4,10 +4,11 @@
 const MAX_NAME: usize = 128;
 
 /// Whether a stream may be called so: what can stand in a URL's path without being encoded, and
-/// means itself there.
+/// means itself there. No part begins with a dot, which hides files, or with a tilde, which marks a pass.
 pub fn is_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~".contains(&b);
-    let good = |part: &str| !part.is_empty() && !part.starts_with('.') && part.bytes().all(plain);
+    let good =
+        |part: &str| !part.is_empty() && !part.starts_with(['.', '~']) && part.bytes().all(plain);
     name.len() <= MAX_NAME && name.split('/').all(good)
 }
 
@@ -29,7 +30,9 @@ mod tests {
             assert!(is_name(name), "{name}");
         }
         let long = "a".repeat(MAX_NAME + 1);
-        for name in ["", "/a", "a/", "a//b", "a/../b", ".a", "a b", "a?b", "ü", "a%20b", &long] {
+        for name in
+            ["", "/a", "a/", "a//b", "a/../b", ".a", "a/~b", "a b", "a?b", "ü", "a%20b", &long]
+        {
             assert!(!is_name(name), "{name}");
         }
     }

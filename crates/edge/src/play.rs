@@ -39,7 +39,7 @@ pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String)
         "protocol": opening.protocol.name(),
         "format": opening.format,
         "remote": opening.remote.to_string(),
-        "viewer": opening.viewer,
+        "viewer": opening.viewer.to_string(),
         "query": query,
     });
     let task = runtime.spawn(async move {

@@ -3,9 +3,9 @@
 //!
 //! A signature covers the stream's name and the time until which it holds:
 //! `sig = hex(HMAC-SHA256(key, "NAME\nEXPIRES"))`, sent as `?expires=EXPIRES&sig=SIG` with EXPIRES in
-//! seconds since 1970. It is the same for FLV, HLS and RTMP.
+//! seconds since 1970. It is the same for FLV, HLS and RTMP. When it expires, so does what is being played.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use aws_lc_rs::hmac;
 
@@ -27,25 +27,34 @@ fn message(name: &str, expires: u64) -> String {
     format!("{name}\n{expires}")
 }
 
-/// Whether `name` may be played at `now` with these parameters. Streams that no rule names are free.
+/// The permission to play a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Permission {
+    /// When it ends; `None` for as long as there is a stream.
+    pub until: Option<SystemTime>,
+}
+
+/// The permission to play `name` at `now` with these parameters, `None` if there is none. Streams that
+/// no rule names are free.
 pub fn may_play(
     config: &Config,
     name: &str,
     expires: Option<&str>,
     signature: Option<&str>,
     now: SystemTime,
-) -> bool {
+) -> Option<Permission> {
     let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, name)).peekable();
     if rules.peek().is_none() {
-        return true;
+        return Some(Permission { until: None });
     }
-    let (Some(expires), Some(signature)) = (expires, signature) else { return false };
-    let Ok(expires) = expires.parse::<u64>() else { return false };
-    let Some(tag) = unhex(signature) else { return false };
-    let text = message(name, expires);
+    let seconds = expires?.parse::<u64>().ok()?;
+    let until = SystemTime::UNIX_EPOCH.checked_add(Duration::from_secs(seconds))?;
+    let tag = unhex(signature?)?;
+    let text = message(name, seconds);
     let now = now.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    now <= expires
-        && rules.any(|rule| hmac::verify(&hmac_key(&rule.key), text.as_bytes(), &tag).is_ok())
+    let is_signed = |key: &str| hmac::verify(&hmac_key(key), text.as_bytes(), &tag).is_ok();
+    let granted = now <= seconds && rules.any(|rule| is_signed(&rule.key));
+    granted.then_some(Permission { until: Some(until) })
 }
 
 fn unhex(text: &str) -> Option<Vec<u8>> {
@@ -57,8 +66,6 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
 
     #[test]
@@ -70,7 +77,7 @@ mod tests {
         let expires = expires.trim_start_matches("expires=");
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let may = |name: &str, expires: &str, signature: &str, now: u64| {
-            may_play(&config, name, Some(expires), Some(signature), at(now))
+            may_play(&config, name, Some(expires), Some(signature), at(now)).is_some()
         };
         assert!(may("paid/a", expires, signature, 1_000));
         assert!(!may("paid/a", expires, signature, 1_001), "over");
@@ -78,8 +85,14 @@ mod tests {
         assert!(!may("paid/a", "2000", signature, 1_000), "another time");
         assert!(!may("paid/a", expires, &signature.replace(&signature[..1], "x"), 1_000));
         assert!(!may("paid/a", expires, "", 1_000));
-        assert!(!may_play(&config, "paid/a", None, None, at(0)));
-        assert!(may_play(&config, "live/free", None, None, at(0)));
+        assert_eq!(may_play(&config, "paid/a", None, None, at(0)), None);
+        let free = Permission { until: None };
+        assert_eq!(may_play(&config, "live/free", None, None, at(0)), Some(free));
+        let tag = Some(signature);
+        let signed = may_play(&config, "paid/a", Some(expires), tag, at(0)).expect("signed");
+        assert_eq!(signed.until, Some(at(1_000)));
+        let never = Some("18446744073709551615");
+        assert_eq!(may_play(&config, "paid/a", never, tag, at(0)), None);
         let other = sign("guess", "paid/a", 1_000);
         assert!(!may("paid/a", "1000", other.split_once("&sig=").expect("both").1, 0));
     }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use records::RecordWriter;
+use records::{RecordWriter, Retention};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
@@ -21,6 +21,7 @@ use crate::loops::log::ConnectionLog;
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
 use crate::loops::supervisor;
+use crate::passes::Passes;
 use crate::sessions::Sessions;
 use crate::sync::lock;
 
@@ -45,6 +46,8 @@ pub struct State {
     pub runtime: Arc<OnceLock<Handle>>,
     /// How viewers are divided.
     pub cohorts: Cohorts,
+    /// How viewers show who they are.
+    pub passes: Passes,
     /// What the QUIC loops take from it.
     pub quic: QuicState,
 }
@@ -95,7 +98,20 @@ impl State {
         let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
         let cohorts = Cohorts::new(&config)?;
         let tcp_tls = identity.tcp()?;
-        Ok(Self { config, identity, tcp_tls, files, live, sessions, hooks, runtime, cohorts, quic })
+        let passes = Passes::new(quic.keys());
+        Ok(Self {
+            config,
+            identity,
+            tcp_tls,
+            files,
+            live,
+            sessions,
+            hooks,
+            runtime,
+            cohorts,
+            passes,
+            quic,
+        })
     }
 }
 
@@ -103,7 +119,10 @@ impl State {
 fn records(config: &Config) -> Result<Option<Arc<RecordWriter>>, Error> {
     let records = &config.records;
     match &records.directory {
-        Some(directory) => Ok(Some(RecordWriter::start(directory, records.period)?)),
+        Some(directory) => {
+            let keep = Retention { age: records.keep, bytes: records.max_size.0 };
+            Ok(Some(RecordWriter::start(directory, records.period, keep)?))
+        }
         None => Ok(None),
     }
 }

@@ -81,11 +81,6 @@ pub fn prefix(address: IpAddr) -> String {
     }
 }
 
-/// How a player calls its viewer, if that can be a name.
-pub(crate) fn viewer_name(name: Option<&str>) -> Option<String> {
-    name.filter(|name| (1..=64).contains(&name.len())).map(str::to_owned)
-}
-
 /// A keyed hash.
 pub(crate) fn hash(key: &[u8], data: &[u8]) -> u64 {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);

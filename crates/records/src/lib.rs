@@ -5,8 +5,10 @@
 
 mod error;
 mod record;
+mod retention;
 mod writer;
 
 pub use error::Error;
 pub use record::{Field, Record};
+pub use retention::Retention;
 pub use writer::RecordWriter;

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -24,6 +24,7 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 use crate::record::{Field, Record};
+use crate::retention::{self, Retention};
 
 /// Records that may wait for the disk.
 const QUEUE: usize = 4_096;
@@ -37,20 +38,20 @@ const FLUSH: Duration = Duration::from_secs(1);
 /// The way to the writing thread.
 #[derive(Debug)]
 pub struct RecordWriter {
-    sender: Mutex<Option<SyncSender<Record>>>,
+    sender: Mutex<Option<SyncSender<Box<Record>>>>,
     thread: Mutex<Option<JoinHandle<()>>>,
     dropped: Arc<AtomicU64>,
 }
 
 impl RecordWriter {
-    /// Writes to files in `directory`, a new one each `period`.
+    /// Writes to files in `directory`, a new one each `period`, and removes old ones then as `keep` says.
     ///
     /// # Errors
     /// One line: the directory cannot be made or written to.
-    pub fn start(directory: &Path, period: Duration) -> Result<Arc<Self>, Error> {
+    pub fn start(directory: &Path, period: Duration, keep: Retention) -> Result<Arc<Self>, Error> {
         let failed = |e: io::Error| Error::new(format!("records {}: {e}", directory.display()));
         std::fs::create_dir_all(directory).map_err(failed)?;
-        let files = Files::open(directory, period).map_err(failed)?;
+        let files = Files::open(directory, period, keep).map_err(failed)?;
         let dropped = files.dropped.clone();
         let (sender, receiver) = sync_channel(QUEUE);
         let thread = std::thread::Builder::new()
@@ -61,12 +62,25 @@ impl RecordWriter {
         Ok(Arc::new(Self { sender, thread, dropped }))
     }
 
-    /// Hands a record over. It is dropped if the queue is full or closed.
-    pub fn write(&self, record: Record) {
+    /// Hands a record over. After [`RecordWriter::close`] it is dropped.
+    ///
+    /// # Errors
+    /// The record comes back if the queue is full: the disk is slower than sessions end.
+    pub fn write(&self, record: Record) -> Result<(), Box<Record>> {
         let sender = lock(&self.sender);
-        if sender.as_ref().is_none_or(|sender| sender.try_send(record).is_err()) {
-            self.dropped.fetch_add(1, Ordering::Relaxed);
+        match sender.as_ref().map(|sender| sender.try_send(Box::new(record))) {
+            Some(Ok(())) => Ok(()),
+            Some(Err(TrySendError::Full(record))) => Err(record),
+            Some(Err(TrySendError::Disconnected(_))) | None => {
+                self.count_dropped();
+                Ok(())
+            }
         }
+    }
+
+    /// Counts a record that nobody will write.
+    pub fn count_dropped(&self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that were dropped: the disk was too slow, or did not take them.
@@ -89,6 +103,7 @@ impl RecordWriter {
 struct Files {
     directory: PathBuf,
     period: Duration,
+    keep: Retention,
     began: Instant,
     json: BufWriter<File>,
     parquet: PathBuf,
@@ -100,7 +115,7 @@ struct Files {
 }
 
 impl Files {
-    fn open(directory: &Path, period: Duration) -> io::Result<Self> {
+    fn open(directory: &Path, period: Duration, keep: Retention) -> io::Result<Self> {
         let stamp = stamp(SystemTime::now());
         // Two periods may begin within one second.
         let free = (0..).map(|n| match n {
@@ -114,6 +129,7 @@ impl Files {
                     return Ok(Self {
                         directory: directory.to_owned(),
                         period,
+                        keep,
                         began: Instant::now(),
                         json: BufWriter::new(file),
                         parquet: path.with_extension("parquet"),
@@ -130,10 +146,12 @@ impl Files {
         Err(io::ErrorKind::AlreadyExists.into())
     }
 
-    fn run(mut self, receiver: &Receiver<Record>) {
+    fn run(mut self, receiver: &Receiver<Box<Record>>) {
+        let outcome = self.tidy();
+        self.note(outcome);
         loop {
             let outcome = match receiver.recv_timeout(FLUSH) {
-                Ok(record) => self.take(record),
+                Ok(record) => self.take(&record),
                 Err(RecvTimeoutError::Timeout) => self.flush(),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
@@ -162,7 +180,7 @@ impl Files {
         }
     }
 
-    fn take(&mut self, record: Record) -> io::Result<()> {
+    fn take(&mut self, record: &Record) -> io::Result<()> {
         // The line goes in whole or not at all.
         let written = self.json.write_all(format!("{}\n", record.json()).as_bytes());
         match written {
@@ -188,10 +206,17 @@ impl Files {
         if self.rows == 0 {
             return Ok(());
         }
-        let finished = self.finish();
-        let next = Self::open(&self.directory, self.period)?;
-        *self = Self { failing: self.failing, dropped: self.dropped.clone(), ..next };
-        finished
+        // Without a new file the old one goes on.
+        let next = Self::open(&self.directory, self.period, self.keep)?;
+        let next = Self { failing: self.failing, dropped: self.dropped.clone(), ..next };
+        let finished = core::mem::replace(self, next).finish();
+        finished.and(self.tidy())
+    }
+
+    /// Removes files that are no longer to be kept.
+    fn tidy(&self) -> io::Result<()> {
+        let current = self.parquet.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        retention::tidy(&self.directory, current, self.keep, SystemTime::now())
     }
 
     /// Completes the files. One without rows is not kept.
@@ -315,6 +340,11 @@ mod tests {
         }
     }
 
+    fn opened(directory: &Path) -> Files {
+        let hour = Duration::from_secs(3_600);
+        Files::open(directory, hour, Retention::default()).expect("opened")
+    }
+
     fn names(directory: &Path) -> Vec<String> {
         let entries = std::fs::read_dir(directory).expect("a directory");
         let names = entries.map(|entry| entry.expect("an entry").file_name());
@@ -327,11 +357,12 @@ mod tests {
     fn every_record_is_in_the_json_lines_and_in_the_parquet_file() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("records");
-        let writer = RecordWriter::start(&path, Duration::from_secs(3_600)).expect("started");
-        (1..=3).for_each(|n| writer.write(record(n)));
+        let writer = RecordWriter::start(&path, Duration::from_secs(3_600), Retention::default());
+        let writer = writer.expect("started");
+        (1..=3).for_each(|n| writer.write(record(n)).expect("room"));
         writer.close();
         assert_eq!(writer.dropped(), 0);
-        writer.write(record(4));
+        writer.write(record(4)).expect("it is not given back");
         assert_eq!(writer.dropped(), 1, "closed");
         let names = names(&path);
         assert_eq!(names.len(), 2, "{names:?}");
@@ -360,9 +391,10 @@ mod tests {
     #[test]
     fn a_period_has_files_of_its_own_and_an_empty_one_none() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let writer = RecordWriter::start(directory.path(), Duration::ZERO).expect("started");
+        let writer = RecordWriter::start(directory.path(), Duration::ZERO, Retention::default());
+        let writer = writer.expect("started");
         for n in 1..=2 {
-            writer.write(record(n));
+            writer.write(record(n)).expect("room");
             let started = Instant::now();
             while names(directory.path()).iter().filter(|n| n.ends_with(".parquet")).count()
                 < n as usize
@@ -380,13 +412,34 @@ mod tests {
     }
 
     #[test]
+    fn a_file_goes_on_when_the_next_one_cannot_be_made() {
+        let root = tempfile::tempdir().expect("a temporary directory");
+        let directory = root.path().join("records");
+        std::fs::create_dir(&directory).expect("made");
+        let mut files = opened(&directory);
+        files.take(&record(1)).expect("taken");
+        // Where its directory was is something else for a while.
+        let away = root.path().join("away");
+        std::fs::rename(&directory, &away).expect("renamed");
+        std::fs::write(&directory, b"").expect("written");
+        assert!(files.rotate().is_err());
+        std::fs::remove_file(&directory).expect("removed");
+        std::fs::rename(&away, &directory).expect("renamed");
+        files.take(&record(2)).expect("taken");
+        files.finish().expect("finished");
+        let names = names(&directory);
+        let text = std::fs::read_to_string(directory.join(&names[0])).expect("JSON lines");
+        assert_eq!((names.len(), text.lines().count()), (2, 2), "{names:?}");
+    }
+
+    #[test]
     fn a_full_disk_costs_records_which_are_counted() {
         let directory = tempfile::tempdir().expect("a temporary directory");
-        let mut files = Files::open(directory.path(), Duration::from_secs(3_600)).expect("opened");
+        let mut files = opened(directory.path());
         let full = File::options().write(true).open("/dev/full").expect("a device");
         files.json = BufWriter::new(full);
         let dropped = files.dropped.clone();
-        let taken = (0..100).filter(|&n| files.take(record(n)).is_ok()).count();
+        let taken = (0..100).filter(|&n| files.take(&record(n)).is_ok()).count();
         // What fits the buffer waits for room on the disk; nothing else does.
         assert!((1..20).contains(&taken), "{taken}");
         assert_eq!(dropped.load(Ordering::Relaxed), 100 - taken as u64);

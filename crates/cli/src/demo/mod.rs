@@ -16,11 +16,12 @@ use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use edge::Unit;
 use edge::config::Config;
+use edge::passes::ViewerId;
 use edge::{Edge, Shared};
 use links::options::{PathOptions, parse_duration, parse_rate};
 use links::{Loss, Queue};
@@ -70,7 +71,8 @@ const COHORTS: [(&str, &str); 4] =
 /// A viewer of one cohort behind its link.
 struct Viewer {
     cohort: &'static str,
-    id: String,
+    id: ViewerId,
+    pass: String,
     link: SocketAddr,
     /// What it has seen so far.
     seen: Arc<Mutex<Option<watch::Report>>>,
@@ -114,8 +116,9 @@ impl Arguments {
                 rebind_every: None,
                 seed: self.seed,
             })?;
-            let id = format!("demo-{cohort}-{}", std::process::id());
-            viewers.push(Viewer { cohort, id, link: link.address, seen: Arc::default() });
+            let id = ViewerId::random();
+            let pass = shared.state().passes.page(id, SystemTime::now());
+            viewers.push(Viewer { cohort, id, pass, link: link.address, seen: Arc::default() });
             links.push(link);
         }
 
@@ -319,7 +322,8 @@ impl Viewer {
             connect: Some(self.link),
             trust: Trust::Anyone,
             limit: None,
-            viewer: Some(self.id.clone()),
+            reports: true,
+            pass: Some(self.pass.clone()),
             player: PLAYER,
         })?;
         let (seen, cohort) = (self.seen.clone(), self.cohort);
@@ -343,8 +347,7 @@ fn outcomes(shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
     viewers
         .iter()
         .map(|viewer| {
-            let mine =
-                |s: &&Arc<edge::sessions::Session>| s.opening().viewer.as_ref() == Some(&viewer.id);
+            let mine = |s: &&Arc<edge::sessions::Session>| s.opening().viewer == viewer.id;
             Outcome {
                 cohort: viewer.cohort,
                 seen: viewer.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),

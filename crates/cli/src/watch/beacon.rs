@@ -46,10 +46,10 @@ impl Sums {
         }
     }
 
-    fn json(&self, viewer: &str, stream: &str) -> String {
+    fn json(&self, pass: &str, stream: &str) -> String {
         let millis = |duration: Duration| (duration.as_secs_f64() * 1e3).round();
         json!({
-            "viewer": viewer,
+            "viewer": pass,
             "stream": stream,
             "first_frame_ms": self.first_frame.map(millis),
             "played_s": millis(self.played) / 1e3,
@@ -60,11 +60,11 @@ impl Sums {
     }
 
     /// Posts them. Returns whether the server took them.
-    pub(super) async fn post(&self, http: &Http, target: &Target, viewer: &str) -> bool {
+    pub(super) async fn post(&self, http: &Http, target: &Target, pass: &str) -> bool {
         let authority = target.uri.authority().map_or("", |authority| authority.as_str());
         let request = http::Request::post(format!("https://{authority}/beacon"))
             .header("content-type", "application/json");
-        let body = Bytes::from(self.json(viewer, target.stream()));
+        let body = Bytes::from(self.json(pass, target.stream()));
         let Ok(mut stream) = http.send(request, Some(body)).await else { return false };
         stream.recv_response().await.is_ok_and(|response| response.status().is_success())
     }

@@ -16,7 +16,6 @@ use super::target::Target;
 pub(super) async fn follow(
     http: &Http,
     target: &Target,
-    viewer: Option<&str>,
     first: Stream,
     meter: &Mutex<Meter>,
 ) -> Result<(), String> {
@@ -35,7 +34,7 @@ pub(super) async fn follow(
         };
         let body = match first.take() {
             Some(stream) => body(stream, &request, meter).await,
-            None => fetch(http, target, viewer, &request, meter).await?,
+            None => fetch(http, target, &request, meter).await?,
         };
         match body {
             Ok(body) => {
@@ -55,7 +54,6 @@ pub(super) async fn follow(
 async fn fetch(
     http: &Http,
     target: &Target,
-    viewer: Option<&str>,
     request: &Request,
     meter: &Mutex<Meter>,
 ) -> Result<Result<Bytes, String>, String> {
@@ -63,7 +61,7 @@ async fn fetch(
     if (&resource.host, resource.port) != (&target.host, target.port) {
         return Err(format!("{}: on another server", request.url));
     }
-    let mut get = http::Request::get(resource.with_viewer(viewer)?);
+    let mut get = http::Request::get(resource.uri);
     if let Some((start, length)) = request.range {
         let last = start.saturating_add(length).saturating_sub(1);
         get = get.header("range", format!("bytes={start}-{last}"));

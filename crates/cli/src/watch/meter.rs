@@ -152,8 +152,8 @@ impl Meter {
 }
 
 /// The meter. Nobody panics while holding it, and nobody waits.
-pub(super) fn lock(meter: &Mutex<Meter>) -> MutexGuard<'_, Meter> {
-    meter.lock().unwrap_or_else(PoisonError::into_inner)
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

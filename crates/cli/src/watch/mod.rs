@@ -45,9 +45,9 @@ pub(crate) struct Arguments {
     /// Send packets to this address, whatever the URL's host and port are.
     #[arg(long, value_name = "ADDR")]
     connect: Option<SocketAddr>,
-    /// Call the player by this name in requests and report to the server what it saw.
-    #[arg(long, value_name = "ID", value_parser = viewer)]
-    viewer: Option<String>,
+    /// Report to the server what the player saw, as the web player does.
+    #[arg(long)]
+    report: bool,
     /// The player whose view is reported and shown: low-latency, mobile or cautious.
     #[arg(long, value_name = "NAME", value_parser = player, default_value = Policy::PRESETS[0].0)]
     player: &'static str,
@@ -56,15 +56,6 @@ pub(crate) struct Arguments {
 fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse::<f64>().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
     seconds.filter(|s| !s.is_zero()).ok_or_else(|| "expected a number above 0".to_owned())
-}
-
-fn viewer(text: &str) -> Result<String, String> {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-._~".contains(c);
-    if (1..=64).contains(&text.len()) && text.chars().all(plain) {
-        Ok(text.to_owned())
-    } else {
-        Err("expected 1 to 64 letters, digits, or any of `-._~`".to_owned())
-    }
 }
 
 fn player(text: &str) -> Result<&'static str, String> {
@@ -85,7 +76,8 @@ impl Arguments {
             connect: self.connect,
             trust,
             limit: self.seconds,
-            viewer: self.viewer,
+            reports: self.report,
+            pass: None,
             player: self.player,
         })?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -139,11 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_viewer_has_a_name_that_fits_into_a_query() {
-        assert_eq!(viewer("a-1_b.c~"), Ok("a-1_b.c~".to_owned()));
-        for bad in ["", "a&b", "ü", &"x".repeat(65)] {
-            assert!(viewer(bad).is_err(), "{bad}");
-        }
+    fn a_player_is_one_of_the_presets() {
         assert_eq!(player("cautious"), Ok("cautious"));
         assert!(player("fast").is_err());
     }

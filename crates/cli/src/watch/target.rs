@@ -42,14 +42,14 @@ impl Target {
         Ok(Self { uri, host, port, form })
     }
 
-    /// The target with `viewer=` in its query: how a player tells the server its name.
+    /// The target with the viewer's pass, if it has one, as `viewer=` in its query.
     ///
     /// # Errors
-    /// One line: the name does not fit into a URL.
-    pub(super) fn with_viewer(&self, viewer: Option<&str>) -> Result<http::Uri, String> {
-        let Some(viewer) = viewer else { return Ok(self.uri.clone()) };
+    /// One line: the pass does not fit into a URL.
+    pub(super) fn with_pass(&self, pass: Option<&str>) -> Result<http::Uri, String> {
+        let Some(pass) = pass else { return Ok(self.uri.clone()) };
         let separator = if self.uri.query().is_some() { '&' } else { '?' };
-        format!("{}{separator}viewer={viewer}", self.uri)
+        format!("{}{separator}viewer={pass}", self.uri)
             .parse()
             .map_err(|e| format!("{}: {e}", self.uri))
     }
@@ -104,9 +104,9 @@ mod tests {
         ] {
             let target = Target::parse(url).expect("a URL");
             assert_eq!((target.form, target.stream()), (form, stream), "{url}");
-            let uri = target.with_viewer(Some("me")).expect("a URL");
+            let uri = target.with_pass(Some("me")).expect("a URL");
             assert_eq!(uri.query(), Some(query), "{url}");
-            assert_eq!(target.with_viewer(None).expect("a URL"), target.uri);
+            assert_eq!(target.with_pass(None).expect("a URL"), target.uri);
         }
     }
 }

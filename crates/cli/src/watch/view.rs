@@ -3,7 +3,7 @@
 
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
@@ -30,14 +30,15 @@ pub(crate) struct Options {
     pub trust: Trust,
     /// The end of a view, from its connection on, if the stream does not end before.
     pub limit: Option<Duration>,
-    /// The name under which the player reports to the server, 1 to 64 characters of a URL's query;
-    /// without it the player does not report.
-    pub viewer: Option<String>,
+    /// Whether the player reports what it saw, as the web player does.
+    pub reports: bool,
+    /// The viewer's pass, if the server has given it one already.
+    pub pass: Option<String>,
     /// Whose view is reported: a name of [`qoe::Policy::PRESETS`].
     pub player: &'static str,
 }
 
-/// A viewer, who keeps what a browser keeps from view to view: TLS sessions and address tokens.
+/// A viewer, who keeps what a browser keeps from view to view: TLS sessions, address tokens and its pass.
 #[derive(Debug)]
 pub(crate) struct Viewer {
     options: Options,
@@ -66,8 +67,7 @@ impl Viewer {
         mut on_progress: impl FnMut(&Report),
     ) -> Result<Report, String> {
         let Self { options, target, client, sums } = self;
-        let viewer = options.viewer.as_deref();
-        let uri = target.with_viewer(viewer)?;
+        let uri = target.with_pass(options.pass.as_deref())?;
         let addresses = match options.connect {
             Some(address) => vec![address],
             None => target.addresses().await?,
@@ -77,16 +77,21 @@ impl Viewer {
         let (http, first) = client.connect(&target.host, &addresses, &uri, &reached).await?;
         let snapshot = || lock(&meter).report(target.form, http.stats());
 
+        let pass = Mutex::new(options.pass.clone());
+        let report = async || {
+            let known = lock(&pass).clone().filter(|_| options.reports);
+            let Some(pass) = known else { return };
+            let sums = sums.with(&snapshot(), options.player);
+            if sums.post(&http, target, &pass).await {
+                lock(&meter).reported();
+            }
+        };
         let end = {
-            let mut body = pin!(body(&http, target, viewer, first, &meter));
+            let mut body = pin!(body(&http, target, first, &meter, &pass));
             let mut reports = pin!(async {
-                let Some(viewer) = viewer else { return core::future::pending().await };
                 loop {
                     sleep(beacon::INTERVAL).await;
-                    let sums = sums.with(&snapshot(), options.player);
-                    if sums.post(&http, target, viewer).await {
-                        lock(&meter).reported();
-                    }
+                    report().await;
                 }
             });
             let deadline = options.limit.and_then(|limit| Instant::now().checked_add(limit));
@@ -108,13 +113,11 @@ impl Viewer {
             }
         };
         lock(&meter).end(end);
-        if let Some(viewer) = viewer {
-            *sums = sums.with(&snapshot(), options.player);
-            if timeout(beacon::LAST, sums.post(&http, target, viewer)).await == Ok(true) {
-                lock(&meter).reported();
-            }
-        }
+        // The server counts what it does not get in time as unreported.
+        let _ = timeout(beacon::LAST, report()).await;
         let report = snapshot();
+        *sums = sums.with(&report, options.player);
+        options.pass = pass.into_inner().unwrap_or_else(PoisonError::into_inner);
         http.close().await;
         Ok(report)
     }
@@ -124,17 +127,20 @@ impl Viewer {
 async fn body(
     http: &Http,
     target: &Target,
-    viewer: Option<&str>,
     mut stream: Stream,
     meter: &Mutex<Meter>,
+    pass: &Mutex<Option<String>>,
 ) -> Result<(), String> {
     let response = stream.recv_response().await.map_err(|e| e.to_string())?;
     lock(meter).status(response.status());
+    if let Some(given) = response.headers().get("mendcast-viewer") {
+        *lock(pass) = given.to_str().ok().map(str::to_owned);
+    }
     if !response.status().is_success() {
         return Ok(());
     }
     if target.form == Form::Hls {
-        return hls::follow(http, target, viewer, stream, meter).await;
+        return hls::follow(http, target, stream, meter).await;
     }
     while let Some(data) = next_data(&mut stream).await? {
         match target.form {
@@ -157,7 +163,8 @@ mod tests {
             connect: None,
             trust: Trust::Anyone,
             limit: None,
-            viewer: None,
+            reports: false,
+            pass: None,
             player: "mobile",
         })
         .expect("a URL");

@@ -46,7 +46,7 @@ fn hooks_grant_refuse_and_are_told_of_the_end() {
     }
     let player = Viewer::rtmp(edge.rtmp, "live/demo?pass=no");
     assert_eq!(player.end(), End::Cut("refused: refused".into()));
-    let viewer = Viewer::h3(edge.address, "/live/demo.flv?viewer=me&pass=yes");
+    let viewer = Viewer::h3(edge.address, "/live/demo.flv?pass=yes");
     viewer.wait_for_frames(50);
     let bytes: usize = viewer.tags().iter().map(|tag| tag.bytes().len()).sum();
     drop(viewer);
@@ -56,14 +56,14 @@ fn hooks_grant_refuse_and_are_told_of_the_end() {
     });
     let text = |name: &str| record[name].as_str();
     assert_eq!((text("event"), text("stream")), (Some("on_close"), Some("live/demo")));
-    assert_eq!((text("viewer"), text("protocol")), (Some("me"), Some("h3")));
+    assert_eq!(text("protocol"), Some("h3"));
     assert!(record["bytes"].as_u64() >= Some(bytes as u64), "{record} {bytes}");
     assert!(record["first_frame_ms"].as_f64() > Some(0.0), "{record}");
     let asked: Vec<Value> = operator.requests().iter().map(told).collect();
     let count = |event: &str| asked.iter().filter(|what| what["event"] == event).count();
     assert_eq!((count("on_publish"), count("on_play"), count("on_close")), (2, 6, 1), "{asked:?}");
     let play = asked.iter().rfind(|what| what["event"] == "on_play").expect("asked");
-    assert_eq!((&play["viewer"], &play["remote"]), (&"me".into(), &"127.0.0.1".into()));
+    assert_eq!((&play["viewer"], &play["remote"]), (&record["viewer"], &"127.0.0.1".into()));
     assert_eq!((&play["protocol"], &play["format"]), (&"h3".into(), &"flv".into()));
     let hooks = edge.state()["hooks"].clone();
     assert!(hooks.to_string().contains("\"failed\":0"), "{hooks}");
@@ -153,14 +153,95 @@ fn signed_urls_play_flv_hls_and_rtmp_and_others_do_not() {
     assert_eq!(refused.end(), End::Cut("refused: no valid signature".into()));
     Viewer::h1(edge.address, "/live/free.flv").wait_for_frames(1);
 
-    // The master playlist hands the signature on, and segments follow from the media playlist.
+    // Who may play gets a pass, and nothing is to be had without one.
     let file = |name: &str| http::get(edge.address, &format!("/paid/demo/{name}"));
     let master = file(&format!("index.m3u8?{right}")).text();
-    let media = master.lines().find(|line| line.starts_with("media.m3u8?")).expect("a URI");
-    assert_eq!(media, format!("media.m3u8?{right}"));
+    let media = uri_of(&master, "/media.m3u8");
+    let folder = media.strip_suffix("media.m3u8").expect("a folder");
     let playlist = file(media).text();
-    let segment = playlist.lines().find(|line| line.ends_with(".m4s")).expect("a segment");
-    assert_eq!(file(segment).status, 200, "{playlist}");
+    let segment = uri_of(&playlist, ".m4s");
+    assert_eq!(file(&format!("{folder}{segment}")).status, 200, "{playlist}");
+    for without in [segment, "media.m3u8", "~/media.m3u8", &format!("~AAAA/{segment}")] {
+        assert_eq!(file(without).status, 403, "{without}");
+    }
+    let elsewhere = format!("/live/free/{folder}media.m3u8");
+    assert_eq!(http::get(edge.address, &elsewhere).status, 403, "a pass for another stream");
+}
+
+/// The first URI of a playlist that ends so.
+fn uri_of<'a>(playlist: &'a str, end: &str) -> &'a str {
+    playlist.lines().find(|line| line.ends_with(end)).unwrap_or_else(|| panic!("{playlist}"))
+}
+
+#[test]
+fn what_is_being_played_ends_with_its_signature() {
+    let edge = Edge::start("[[play]]\nstream = \"paid/*\"\nkey = \"secret\"\n");
+    let _paid = Publisher::start(edge.rtmp, "paid/demo", None);
+    let soon = std::time::SystemTime::now() + std::time::Duration::from_secs(4);
+    let soon = soon.duration_since(std::time::UNIX_EPOCH).expect("later").as_secs();
+    let query = edge::signing::sign("secret", "paid/demo", soon);
+    let master = http::get(edge.address, &format!("/paid/demo/index.m3u8?{query}")).text();
+    let media = format!("/paid/demo/{}", uri_of(&master, "/media.m3u8"));
+    assert_eq!(http::get(edge.address, &media).status, 200);
+    let flv = Viewer::h3(edge.address, &format!("/paid/demo.flv?{query}"));
+    let rtmp = Viewer::rtmp(edge.rtmp, &format!("paid/demo?{query}"));
+    for viewer in [&flv, &rtmp] {
+        viewer.wait_for_frames(1);
+    }
+    assert_eq!((flv.end(), rtmp.end()), (End::Clean, End::Clean));
+    eventually("the pass ends", || (http::get(edge.address, &media).status == 403).then_some(()));
+}
+
+#[test]
+fn each_viewer_is_asked_for_whoever_else_comes_from_its_address() {
+    let operator = Origin::start(|request, socket| {
+        let what: Value = serde_json::from_slice(&request.body).expect("JSON");
+        let granted = what["query"].as_str().is_some_and(|query| query.contains("paid=yes"));
+        respond(socket, if granted { 204 } else { 403 }, "x: y", b"")
+    });
+    let edge = Edge::start(&format!("[hooks]\non_play = \"{}\"\n", operator.url("/v")));
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let get = |file: &str| http::get(edge.address, &format!("/live/demo/{file}"));
+    let master = get("index.m3u8?paid=yes").text();
+    let media = uri_of(&master, "/media.m3u8");
+    let folder = media.strip_suffix("media.m3u8").expect("a folder");
+    let playlist = get(media).text();
+    let segment = uri_of(&playlist, ".m4s");
+    assert_eq!(get(&format!("{folder}{segment}")).status, 200);
+    let known = get("index.m3u8?paid=yes");
+    let page = known.field("mendcast-viewer").expect("the viewer's pass");
+    for file in ["index.m3u8", "media.m3u8", segment, &format!("index.m3u8?viewer={page}")] {
+        assert_eq!(get(file).status, 403, "{file}");
+    }
+    assert_eq!(get("index.m3u8?paid=yes").status, 200);
+}
+
+#[test]
+fn a_report_counts_for_the_viewer_whose_pass_it_brings_and_for_nobody_else() {
+    let edge = Edge::start("");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let viewer = Viewer::h1(edge.address, "/live/demo.flv?viewer=me");
+    viewer.wait_for_frames(1);
+    let report = |viewer: &str| {
+        let body = serde_json::json!({
+            "viewer": viewer, "stream": "live/demo", "played_s": 1.0, "freezes": 1, "freeze_s": 0.5,
+        });
+        http::post(edge.address, "/beacon", body.to_string().as_bytes()).status
+    };
+    let unmatched = || edge.metric("mendcast_beacons_unmatched_total");
+    // A name that the client has chosen is nobody's, nor is a pass that nobody watches with.
+    let stranger = http::get(edge.address, "/viewer").text();
+    for name in ["me", "", "0000000000000000", &stranger] {
+        assert_eq!(report(name), 204);
+    }
+    assert_eq!(unmatched(), 4.0);
+    let known = Viewer::h1(edge.address, &format!("/live/demo.flv?viewer={stranger}"));
+    known.wait_for_frames(1);
+    assert_eq!((report(&stranger), unmatched()), (204, 4.0));
+    let freezes = edge.state()["sessions"]
+        .as_array()
+        .map(|all| all.iter().filter(|session| session["freezes"] == 1).count());
+    assert_eq!(freezes, Some(1), "{}", edge.state());
 }
 
 #[test]
@@ -178,9 +259,9 @@ fn who_may_not_play_makes_us_ask_no_upstream() {
     let player = Viewer::rtmp(edge.rtmp, "live/demo");
     assert_eq!(player.end(), End::Cut("refused: refused".into()));
     for file in ["0.m4s", "0.0.m4s", "init-1.mp4"] {
-        assert_eq!(http::get(edge.address, &format!("/live/demo/{file}")).status, 404, "{file}");
+        assert_eq!(http::get(edge.address, &format!("/live/demo/{file}")).status, 403, "{file}");
     }
-    assert_eq!(hook.requests().len(), 4);
+    assert_eq!(hook.requests().len(), 3);
     assert!(upstream.requests().is_empty());
     assert_eq!(edge.metric("mendcast_streams"), 0.0);
 }

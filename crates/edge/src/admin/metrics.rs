@@ -137,7 +137,7 @@ fn encode_process(
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }
     let streams = live.streams.totals();
-    let (records_dropped, beacons_unmatched) = state.sessions.losses();
+    let sessions = &state.sessions;
     let udp_drops = process::udp_drops(shared.ports());
     encode_counter(encoder, "cpu_seconds", "CPU time of the process", usage.cpu.as_secs_f64())?;
     for (name, help, value) in [
@@ -150,13 +150,18 @@ fn encode_process(
             streams.overflows,
         ),
         ("viewers_refused", "Viewers turned away by full streams", streams.refused),
-        ("records_dropped", "Session records that could not be written", records_dropped),
+        (
+            "records_dropped",
+            "Session records that could not be written",
+            sessions.records_dropped(),
+        ),
         (
             "connection_log_lines_lost",
             "Lines of the connection log that could not be written",
             shared.log_lines_lost(),
         ),
-        ("beacons_unmatched", "Players' reports without a session", beacons_unmatched),
+        ("beacons_unmatched", "Players' reports without a session", sessions.beacons_unmatched()),
+        ("sessions_without_media", "Sessions that ended without media", sessions.without_media()),
     ] {
         encode_counter(encoder, name, help, value as f64)?;
     }

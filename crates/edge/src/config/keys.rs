@@ -318,6 +318,10 @@ sections! {
         directory: Option<PathBuf> = None, example "\"/var/lib/mendcast/records\"";
         /// How long one file goes on. The Parquet file is written at its end.
         period: Duration = HOUR, in SECOND..=DAY * 30;
+        /// Files older than this are removed when a new one begins; 0s keeps them.
+        keep: Duration = DAY * 90, in Duration::ZERO..=DAY * 3_650;
+        /// Beyond this size of all files the oldest are removed when a new one begins; 0 for no limit.
+        max_size: Size = Size(10 << 30), in Size(0)..=Size(1 << 50);
     }
 
     /// Logs; the messages go to stderr.

@@ -25,12 +25,12 @@ use crate::entropy::noise;
 use crate::hooks::Hook;
 use crate::http::parameter;
 use crate::ingest::{authorize, lose, publish};
+use crate::passes::ViewerId;
 use crate::play;
 use crate::sessions::{Opening, Session};
 use crate::signing::may_play;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
-use crate::viewer::viewer_name;
 
 /// Bytes that are read at once.
 const READ: usize = 64 * 1024;
@@ -95,6 +95,14 @@ struct Player {
     viewer: Viewer,
     session: Arc<Session>,
     paused: bool,
+    /// When the permission to play ends.
+    until: Option<SystemTime>,
+}
+
+impl Player {
+    fn may_go_on(&self) -> bool {
+        self.until.is_none_or(|until| SystemTime::now() <= until)
+    }
 }
 
 struct Connection {
@@ -288,9 +296,9 @@ impl Connection {
     async fn admit(&self, name: &str, request: &Request) -> Result<Player, &'static str> {
         let parameter = |name: &str| parameter(&request.query, name);
         let (expires, signature) = (parameter("expires"), parameter("sig"));
-        if !may_play(&self.state.config, name, expires, signature, SystemTime::now()) {
-            return Err("no valid signature");
-        }
+        let now = SystemTime::now();
+        let permission = may_play(&self.state.config, name, expires, signature, now);
+        let until = permission.ok_or("no valid signature")?.until;
         if !play::is_known(&self.state, name) {
             return Err("no such stream");
         }
@@ -299,7 +307,7 @@ impl Connection {
             protocol: Protocol::Rtmp,
             format: "rtmp",
             remote: self.remote.ip(),
-            viewer: viewer_name(parameter("viewer")),
+            viewer: ViewerId::random(),
             unit: None,
             cohort: String::new(),
             scheme: "",
@@ -312,13 +320,13 @@ impl Connection {
         let kinds = poll_fn(|context| viewer.poll_kinds(context)).await;
         kinds.ok_or("the upstream has no such stream")?;
         let session = self.state.sessions.open(opening);
-        Ok(Player { viewer, session, paused: false })
+        Ok(Player { viewer, session, paused: false, until })
     }
 
     /// Hands a player its next tag.
     fn play(&mut self, tag: Option<media::Tag>) {
         match (tag, &self.role) {
-            (Some(tag), Role::Plays(player)) => {
+            (Some(tag), Role::Plays(player)) if player.may_go_on() => {
                 self.server.send_tag(&tag);
                 let progress = player.viewer.progress();
                 player.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use media::{Role, flv};
@@ -21,11 +21,13 @@ pub struct FlvBody {
     has_frame: bool,
     /// Where the tag that was handed out last stands on the media's time line.
     media_time: Option<Duration>,
+    /// When the permission to play ends.
+    until: Option<SystemTime>,
 }
 
 impl FlvBody {
-    /// The whole body for this viewer.
-    pub fn new(viewer: Viewer, session: Arc<Session>) -> Self {
+    /// The whole body for this viewer, which ends at `until`.
+    pub fn new(viewer: Viewer, session: Arc<Session>, until: Option<SystemTime>) -> Self {
         Self {
             viewer,
             session,
@@ -33,6 +35,7 @@ impl FlvBody {
             sound_alone: false,
             has_frame: false,
             media_time: None,
+            until,
         }
     }
 
@@ -46,6 +49,9 @@ impl FlvBody {
             self.started = true;
             self.sound_alone = !video;
             return Poll::Ready(Some(flv::file_header(audio, video)));
+        }
+        if self.until.is_some_and(|until| SystemTime::now() > until) {
+            return Poll::Ready(None);
         }
         let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
         let progress = self.viewer.progress();

@@ -14,6 +14,7 @@ use relay::{Registry, Start, Stream, Viewer};
 use tokio::runtime::Handle;
 
 use crate::config;
+use crate::passes::ViewerId;
 use crate::sessions::Session;
 use crate::sync::lock;
 
@@ -46,7 +47,7 @@ pub struct Outlet {
     wakers: Mutex<Vec<Waker>>,
     asked: Mutex<Instant>,
     over: AtomicBool,
-    viewers: Mutex<HashMap<String, (Arc<Session>, Instant)>>,
+    viewers: Mutex<HashMap<ViewerId, (Arc<Session>, Instant)>>,
 }
 
 impl Outlet {
@@ -93,25 +94,25 @@ impl Outlet {
     }
 
     /// The session of a viewer who asks, if it goes on.
-    pub(crate) fn session(&self, who: &str) -> Option<Arc<Session>> {
+    pub(crate) fn session(&self, viewer: ViewerId) -> Option<Arc<Session>> {
         let mut viewers = lock(&self.viewers);
-        let (session, asked) = viewers.get_mut(who)?;
+        let (session, asked) = viewers.get_mut(&viewer)?;
         *asked = Instant::now();
         Some(session.clone())
     }
 
-    /// A session for a viewer who asks for the first time, opened by `open`; `None` if the stream has no
+    /// A session for a viewer who gets media for the first time, opened by `open`; `None` if the stream has no
     /// room for another viewer.
     pub(crate) fn enter(
         &self,
-        who: String,
+        viewer: ViewerId,
         open: impl FnOnce() -> Arc<Session>,
     ) -> Option<Arc<Session>> {
         if lock(&self.viewers).len() as u64 >= self.stream.settings().max_viewers {
             return None;
         }
         let session = open();
-        lock(&self.viewers).insert(who, (session.clone(), Instant::now()));
+        lock(&self.viewers).insert(viewer, (session.clone(), Instant::now()));
         Some(session)
     }
 

@@ -88,6 +88,11 @@ impl QuicState {
         })
     }
 
+    /// What seals tickets, tokens and passes.
+    pub(crate) fn keys(&self) -> Arc<KeyRing> {
+        self.keys.clone()
+    }
+
     /// The settings of the loop on `core`, whose clock's origin was at `unix_origin`.
     pub(super) fn endpoint(&self, config: &Config, core: u8, unix_origin: u64) -> EndpointConfig {
         EndpointConfig {

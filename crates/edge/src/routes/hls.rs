@@ -1,5 +1,5 @@
-//! HLS and Low-Latency HLS of a live stream: `index.m3u8` (the master playlist), `media.m3u8`, and
-//! the files that it names.
+//! HLS and Low-Latency HLS of a live stream: `index.m3u8` (the master playlist), and below the viewer's
+//! pass `media.m3u8` and the files that it names.
 //!
 //! A stream is packed only while somebody asks for it, once for all viewers, by a task that is a
 //! viewer of the stream itself. Requests for what comes next wait for it (draft-pantos-hls-
@@ -12,11 +12,11 @@ use bytes::Bytes;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Segmenter, When};
 
-use super::viewing::{check, opening};
+use super::viewing::{VIEWER, check, opening};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::live::Outlet;
 use crate::play::{ask_hook, find};
-use crate::sessions::Session;
+use crate::sessions::Opening;
 use crate::state::State;
 
 /// What a URL of a stream names.
@@ -35,11 +35,6 @@ pub enum Resource {
 }
 
 impl Resource {
-    /// Whether it is one of the playlists.
-    pub fn is_playlist(self) -> bool {
-        matches!(self, Self::Master | Self::Playlist)
-    }
-
     /// Reads the last part of a path.
     pub fn parse(file: &str) -> Option<Self> {
         match file {
@@ -58,11 +53,23 @@ impl Resource {
     }
 }
 
-/// Who asks: the player's own name, else its address.
-fn who(head: &RequestHead<'_>) -> String {
-    match head.parameter("viewer") {
-        Some(viewer) => format!("viewer {viewer}"),
-        None => head.remote.ip().to_string(),
+/// What a URL below a stream's own names: a resource, and the pass in its path.
+pub(super) struct Target<'a> {
+    pass: Option<&'a str>,
+    resource: Resource,
+}
+
+impl<'a> Target<'a> {
+    /// Reads `NAME/index.m3u8`, `NAME/~PASS/media.m3u8` or `NAME/~PASS/FILE`: the stream's name, and
+    /// what is asked of it.
+    pub(super) fn parse(path: &'a str) -> Option<(&'a str, Self)> {
+        let (folder, file) = path.rsplit_once('/')?;
+        let resource = Resource::parse(file)?;
+        let passed = folder
+            .rsplit_once('/')
+            .and_then(|(name, last)| Some((name, Some(last.strip_prefix('~')?))));
+        let (name, pass) = passed.unwrap_or((folder, None));
+        Some((name, Self { pass, resource }))
     }
 }
 
@@ -70,44 +77,78 @@ pub(super) fn respond(
     state: &Arc<State>,
     head: &RequestHead<'_>,
     name: &str,
-    resource: Resource,
+    Target { pass, resource }: Target<'_>,
     now: SystemTime,
 ) -> Answer {
-    // Playlists are the gate; the names of segments are told nowhere else.
-    let is_playlist = resource.is_playlist();
-    if is_playlist && let Err(refusal) = check(state, head, name, now) {
-        return Answer::Now(*refusal);
-    }
     let request = Request::new(head, resource, now);
-    let who = who(head);
-    let outlet = state.live.outlets.known(&state.live.streams, name);
-    let session = outlet.as_ref().and_then(|outlet| outlet.session(&who));
-    match outlet {
-        None if !is_playlist => return Response::plain(404, now).into(),
-        Some(outlet) if !is_playlist || session.is_some() => {
-            return Answer::Later(Box::pin(async move { request.answer(&outlet, session).await }));
+    let Some(pass) = pass else {
+        return match resource {
+            Resource::Master => enter(state, head, name, request),
+            // Media is for those with a pass, which the master playlist gives.
+            _ => Response::plain(403, now).into(),
+        };
+    };
+    let Some(viewer) = state.passes.of_stream(pass, name, now) else {
+        return Response::plain(403, now).into();
+    };
+    let opening = Opening { viewer, ..opening(state, head, name, "hls", now) };
+    let state = state.clone();
+    Answer::Later(Box::pin(async move {
+        match outlet(&state, &opening.stream, now) {
+            Ok(outlet) => request.answer(&state, &outlet, opening).await,
+            Err(refusal) => *refusal,
         }
-        // A viewer's first words.
-        _ => {}
-    }
-    let opening = opening(head, name, "hls");
+    }))
+}
+
+/// A viewer begins: if it may play, the master playlist leads to media with a pass of its own.
+fn enter(state: &Arc<State>, head: &RequestHead<'_>, name: &str, request: Request) -> Answer {
+    let now = request.now;
+    let until = match check(state, head, name, now) {
+        Ok(permission) => permission.until,
+        Err(refusal) => return Answer::Now(*refusal),
+    };
+    let opening = opening(state, head, name, "hls", now);
     let (state, query) = (state.clone(), head.query().to_owned());
     Answer::Later(Box::pin(async move {
         if !ask_hook(state.clone(), opening.clone(), query).await {
             return Response::plain(403, now);
         }
-        let stream =
-            find(&state, &opening.stream).or_else(|| state.live.outlets.ended(&opening.stream));
-        let Some(stream) = stream else { return Response::plain(404, now) };
-        let full = || Response::plain(503, now).with("retry-after", "5");
-        let outlets = &state.live.outlets;
-        let runtime = state.runtime.get();
-        let outlet = runtime.and_then(|runtime| outlets.of(&stream, &state.config.hls, runtime));
-        let Some(outlet) = outlet else { return full() };
-        let session = outlet.enter(who, || state.sessions.open(opening));
-        let Some(session) = session else { return full() };
-        request.answer(&outlet, Some(session)).await
+        let outlet = match outlet(&state, &opening.stream, now) {
+            Ok(outlet) => outlet,
+            Err(refusal) => return *refusal,
+        };
+        let Some(text) = outlet.wait(Segmenter::master).await else { return late(now) };
+        let pass = state.passes.stream(opening.viewer, &opening.stream, now, until);
+        let text = String::from_utf8_lossy(&text);
+        let text = text.replace(MEDIA_PLAYLIST, &format!("~{pass}/{MEDIA_PLAYLIST}"));
+        let page = state.passes.page(opening.viewer, now);
+        request.text(text.into()).with(VIEWER, page)
     }))
+}
+
+/// The stream as HLS, packed from now on if it is not already.
+///
+/// # Errors
+/// The refusal: there is no such stream, or no room in it.
+fn outlet(state: &Arc<State>, name: &str, now: SystemTime) -> Result<Arc<Outlet>, Box<Response>> {
+    let outlets = &state.live.outlets;
+    if let Some(outlet) = outlets.known(&state.live.streams, name) {
+        return Ok(outlet);
+    }
+    let stream = find(state, name).or_else(|| outlets.ended(name));
+    let stream = stream.ok_or_else(|| Box::new(Response::plain(404, now)))?;
+    let runtime = state.runtime.get();
+    let outlet = runtime.and_then(|runtime| outlets.of(&stream, &state.config.hls, runtime));
+    outlet.ok_or_else(|| Box::new(full(now)))
+}
+
+fn full(now: SystemTime) -> Response {
+    Response::plain(503, now).with("retry-after", "5")
+}
+
+fn late(now: SystemTime) -> Response {
+    Response::plain(503, now).with("retry-after", "1")
 }
 
 /// A request, as far as its answer depends on it.
@@ -115,7 +156,6 @@ struct Request {
     resource: Resource,
     now: SystemTime,
     head_only: bool,
-    query: String,
     /// `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
     after: Option<(u64, Option<usize>)>,
     skip: bool,
@@ -134,62 +174,60 @@ impl Request {
             resource,
             now,
             head_only: head.method == "HEAD",
-            query: head.query().to_owned(),
             after: msn.and_then(Result::ok).map(|msn| (msn, part)),
             skip: matches!(head.parameter("_HLS_skip"), Some("YES" | "v2")),
             is_sound,
         }
     }
 
-    async fn answer(self, outlet: &Outlet, session: Option<Arc<Session>>) -> Response {
-        let late = |now| Response::plain(503, now).with("retry-after", "1");
+    /// The answer to a viewer with a pass.
+    async fn answer(self, state: &State, outlet: &Outlet, opening: Opening) -> Response {
         if !self.is_sound {
             return Response::plain(400, self.now);
         }
         match self.resource {
-            Resource::Master => match outlet.wait(Segmenter::master).await {
-                Some(text) => self.text(with_query(&text, &self.query)),
-                None => late(self.now),
-            },
+            Resource::Master => Response::plain(404, self.now),
             Resource::Playlist => {
-                let skip = self.skip;
-                let Some((msn, part)) = self.after else {
-                    return match outlet.wait(|s| s.playlist(skip)).await {
-                        Some(text) => self.text(text),
-                        None => late(self.now),
-                    };
-                };
-                let found = outlet.wait(|s| match s.when(msn, part) {
-                    When::Next => None,
-                    When::TooFar => Some(None),
-                    When::Past | When::Present => Some(s.playlist(skip)),
-                });
-                match found.await {
-                    Some(Some(text)) => self.text(text),
-                    Some(None) => Response::plain(400, self.now),
-                    None => late(self.now),
-                }
+                outlet.session(opening.viewer);
+                self.playlist(outlet).await
             }
             Resource::Init(version) => {
                 let init = outlet.look(|s| s.init(version));
-                self.media(init.map(|bytes| vec![bytes]), session)
+                self.media(init.map(|bytes| vec![bytes]), state, outlet, opening)
             }
             Resource::Segment(msn) => {
                 let parts = outlet.wait(|s| match s.when(msn, None) {
                     When::Next => None,
                     _ => Some(s.segment(msn)),
                 });
-                let parts = parts.await.flatten();
-                self.media(parts, session)
+                self.media(parts.await.flatten(), state, outlet, opening)
             }
             Resource::Part(msn, part) => {
                 let bytes = outlet.wait(|s| match s.when(msn, Some(part)) {
                     When::Next => None,
                     _ => Some(s.part(msn, part)),
                 });
-                let bytes = bytes.await.flatten();
-                self.media(bytes.map(|bytes| vec![bytes]), session)
+                let parts = bytes.await.flatten().map(|bytes| vec![bytes]);
+                self.media(parts, state, outlet, opening)
             }
+        }
+    }
+
+    async fn playlist(&self, outlet: &Outlet) -> Response {
+        let skip = self.skip;
+        let Some((msn, part)) = self.after else {
+            let text = outlet.wait(|s| s.playlist(skip)).await;
+            return text.map_or_else(|| late(self.now), |text| self.text(text));
+        };
+        let found = outlet.wait(|s| match s.when(msn, part) {
+            When::Next => None,
+            When::TooFar => Some(None),
+            When::Past | When::Present => Some(s.playlist(skip)),
+        });
+        match found.await {
+            Some(Some(text)) => self.text(text),
+            Some(None) => Response::plain(400, self.now),
+            None => late(self.now),
         }
     }
 
@@ -204,8 +242,19 @@ impl Request {
         Response { status: 200, headers, body }
     }
 
-    fn media(&self, parts: Option<Vec<Bytes>>, session: Option<Arc<Session>>) -> Response {
+    /// Media for a viewer, whose session begins with its first.
+    fn media(
+        &self,
+        parts: Option<Vec<Bytes>>,
+        state: &State,
+        outlet: &Outlet,
+        opening: Opening,
+    ) -> Response {
         let Some(parts) = parts else { return Response::plain(404, self.now) };
+        let known = outlet.session(opening.viewer);
+        let session =
+            known.or_else(|| outlet.enter(opening.viewer, || state.sessions.open(opening)));
+        let Some(session) = session else { return full(self.now) };
         let length: usize = parts.iter().map(Bytes::len).sum();
         let kind = match self.resource {
             Resource::Init(_) => "video/mp4",
@@ -223,22 +272,10 @@ impl Request {
         if self.head_only {
             return Response { status: 200, headers, body: Body::Empty };
         }
-        if let Some(session) = &session {
-            session.add_media(length as u64);
-        }
-        Response { status: 200, headers, body: Body::Parts { parts: parts.into(), session } }
+        session.add_media(length as u64);
+        let body = Body::Parts { parts: parts.into(), session: Some(session) };
+        Response { status: 200, headers, body }
     }
-}
-
-/// The master playlist, whose URIs go on carrying what the request carried: a signature, the player's
-/// name.
-fn with_query(text: &Bytes, query: &str) -> Bytes {
-    let plain = |b: u8| b.is_ascii_alphanumeric() || b"-._~=&%".contains(&b);
-    if query.is_empty() || !query.bytes().all(plain) {
-        return text.clone();
-    }
-    let text = String::from_utf8_lossy(text);
-    text.replace(MEDIA_PLAYLIST, &format!("{MEDIA_PLAYLIST}?{query}")).into()
 }
 
 #[cfg(test)]
@@ -260,9 +297,13 @@ mod tests {
     }
 
     #[test]
-    fn a_query_goes_on_to_the_media_playlist_unless_it_could_break_it() {
-        let master = Bytes::from_static(b"#EXTM3U\nmedia.m3u8\n");
-        assert_eq!(with_query(&master, "a=1&b=2")[..], b"#EXTM3U\nmedia.m3u8?a=1&b=2\n"[..]);
-        assert_eq!(with_query(&master, "a=\"\n"), master);
+    fn a_pass_stands_in_the_path() {
+        let parts =
+            |path| Target::parse(path).map(|(name, target)| (name, target.pass, target.resource));
+        assert_eq!(parts("live/a/index.m3u8"), Some(("live/a", None, Resource::Master)));
+        assert_eq!(parts("a/~x/media.m3u8"), Some(("a", Some("x"), Resource::Playlist)));
+        assert_eq!(parts("live/a/~/7.ts"), Some(("live/a", Some(""), Resource::Segment(7))));
+        assert_eq!(parts("~x/7.ts"), Some(("~x", None, Resource::Segment(7))));
+        assert_eq!(parts("live/a/x.mp4"), None);
     }
 }

@@ -1,8 +1,8 @@
 //! Live streams over HTTP: which request is for which stream, and what the answer is.
 //!
 //! `/live/demo.flv` is the stream `live/demo` as FLV, in one response that goes on while the
-//! stream does; `/live/demo/index.m3u8` is the same as HLS. A stream that nobody publishes here is
-//! pulled from an upstream if the configuration names one.
+//! stream does; `/live/demo/index.m3u8` is the same as HLS, whose media is below `/live/demo/~PASS/`. A
+//! stream that nobody publishes here is pulled from an upstream if the configuration names one.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use relay::Status;
 
 use super::hls;
-use super::viewing::{check, opening, with_cors};
+use super::viewing::{VIEWER, check, opening, with_cors};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::live::FlvBody;
 use crate::play::{ask_hook, find, is_known, watch};
@@ -23,8 +23,8 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     let (name, file) = match path.strip_suffix(".flv") {
         Some(name) => (name, None),
         None => {
-            let (name, file) = path.rsplit_once('/')?;
-            (name, Some(hls::Resource::parse(file)?))
+            let (name, file) = hls::Target::parse(path)?;
+            (name, Some(file))
         }
     };
     let had = || file.is_some() && state.live.outlets.ended(name).is_some();
@@ -47,18 +47,20 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
 }
 
 fn flv(state: &Arc<State>, head: &RequestHead<'_>, name: &str, now: SystemTime) -> Answer {
-    if let Err(refusal) = check(state, head, name, now) {
-        return Answer::Now(*refusal);
-    }
+    let until = match check(state, head, name, now) {
+        Ok(permission) => permission.until,
+        Err(refusal) => return Answer::Now(*refusal),
+    };
+    let opening = opening(state, head, name, "flv", now);
     let headers = vec![
         ("date", httpdate::fmt_http_date(now)),
         ("content-type", "video/x-flv".into()),
         ("cache-control", "no-store".into()),
+        (VIEWER, state.passes.page(opening.viewer, now)),
     ];
     if head.method == "HEAD" {
         return Response { status: 200, headers, body: Body::Empty }.into();
     }
-    let opening = opening(head, name, "flv");
     let full = move || Response::plain(503, now).with("retry-after", "5");
     let live = state.live.streams.get(name).filter(|stream| stream.status() == Status::Live);
     if let Some(stream) = live
@@ -66,7 +68,7 @@ fn flv(state: &Arc<State>, head: &RequestHead<'_>, name: &str, now: SystemTime) 
     {
         let Some(viewer) = watch(state, stream) else { return full().into() };
         let session = state.sessions.open(opening);
-        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session, until)));
         return Response { status: 200, headers, body }.into();
     }
     let (state, query) = (state.clone(), head.query().to_owned());
@@ -81,7 +83,7 @@ fn flv(state: &Arc<State>, head: &RequestHead<'_>, name: &str, now: SystemTime) 
             return Response::plain(502, now);
         }
         let session = state.sessions.open(opening);
-        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session, until)));
         Response { status: 200, headers, body }
     }))
 }

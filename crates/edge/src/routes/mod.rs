@@ -1,5 +1,5 @@
 //! What a request is answered with, the same for HTTP/1.1, HTTP/2 and HTTP/3: live streams first, then the
-//! player's reports, its page, and files.
+//! player's reports and passes, its page, and files.
 
 mod hls;
 mod live;
@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::http::{Answer, BEACON, Body, RequestHead, Response};
+use crate::passes::ViewerId;
 use crate::sessions::Beacon;
 use crate::state::State;
 
@@ -20,11 +21,13 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
     if let Some(answer) = live::respond(state, head, now) {
         return answer;
     }
-    if head.path() == BEACON {
-        return beacon(state, head, now).into();
+    match head.path() {
+        BEACON => return beacon(state, head, now).into(),
+        "/viewer" => return viewer(state, head, now).into(),
+        _ => {}
     }
     let page = head.path().strip_prefix('/').filter(|name| name.starts_with("player"));
-    if let Some(page) = page.and_then(|name| pages::respond(name, head, now)) {
+    if let Some(page) = page.and_then(|name| pages::player(state, name, head, now)) {
         return page.into();
     }
     match &state.files {
@@ -38,13 +41,27 @@ fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
     let response = match head.method {
         "POST" => match Beacon::parse(head.body) {
             Some(beacon) => {
-                state.sessions.report(beacon);
+                let viewer = state.passes.of_page(&beacon.viewer, now);
+                let of_stream = || state.passes.of_stream(&beacon.viewer, &beacon.stream, now);
+                match viewer.or_else(of_stream) {
+                    Some(viewer) => state.sessions.report(viewer, beacon),
+                    None => state.sessions.on_unmatched_report(),
+                }
                 let headers = vec![("date", httpdate::fmt_http_date(now))];
                 Response { status: 204, headers, body: Body::Empty }
             }
             None => Response::plain(400, now),
         },
         _ => Response::plain(405, now).with("allow", "POST"),
+    };
+    with_cors(state, response)
+}
+
+/// A page pass, for players on pages that are not ours.
+fn viewer(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
+    let response = match head.method {
+        "GET" => pages::text(state.passes.page(ViewerId::random(), now), now),
+        _ => Response::plain(405, now).with("allow", "GET"),
     };
     with_cors(state, response)
 }

@@ -4,26 +4,36 @@
 use std::time::SystemTime;
 
 use crate::http::{RequestHead, Response};
+use crate::passes::ViewerId;
 use crate::sessions::Opening;
-use crate::signing;
+use crate::signing::{self, Permission};
 use crate::state::State;
-use crate::viewer::viewer_name;
 
-/// What is known of a viewer who asks for the stream `name`.
-pub(super) fn opening(head: &RequestHead<'_>, name: &str, format: &'static str) -> Opening {
+/// The header that tells a player its page pass.
+pub(super) const VIEWER: &str = "mendcast-viewer";
+
+/// What is known of a viewer who asks for the stream `name`. A viewer without a page pass is new.
+pub(super) fn opening(
+    state: &State,
+    head: &RequestHead<'_>,
+    name: &str,
+    format: &'static str,
+    now: SystemTime,
+) -> Opening {
+    let known = head.parameter("viewer").and_then(|pass| state.passes.of_page(pass, now));
     Opening {
         stream: name.to_owned(),
         protocol: head.protocol,
         format,
         remote: head.remote.ip(),
-        viewer: viewer_name(head.parameter("viewer")),
+        viewer: known.unwrap_or_else(ViewerId::random),
         unit: head.cohort.map(|(unit, _)| unit),
         cohort: head.cohort.map_or_else(String::new, |(_, cohort)| cohort.name.clone()),
         scheme: head.cohort.map_or("", |(_, cohort)| cohort.scheme.name()),
     }
 }
 
-/// Whether the request may play the stream at all, as far as its URL tells.
+/// The permission to play the stream, as far as the request's URL gives one.
 ///
 /// # Errors
 /// The refusal.
@@ -32,18 +42,18 @@ pub(super) fn check(
     head: &RequestHead<'_>,
     name: &str,
     now: SystemTime,
-) -> Result<(), Box<Response>> {
+) -> Result<Permission, Box<Response>> {
     let (expires, signature) = (head.parameter("expires"), head.parameter("sig"));
-    match signing::may_play(&state.config, name, expires, signature, now) {
-        true => Ok(()),
-        false => Err(Box::new(Response::plain(403, now))),
-    }
+    let permission = signing::may_play(&state.config, name, expires, signature, now);
+    permission.ok_or_else(|| Box::new(Response::plain(403, now)))
 }
 
 /// The response, for pages of other origins too if the configuration says so.
 pub(super) fn with_cors(state: &State, response: Response) -> Response {
     match &state.config.live.cors {
         cors if cors.is_empty() => response,
-        cors => response.with("access-control-allow-origin", cors),
+        cors => response
+            .with("access-control-allow-origin", cors)
+            .with("access-control-expose-headers", VIEWER),
     }
 }

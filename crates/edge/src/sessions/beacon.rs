@@ -5,15 +5,13 @@ use serde::Deserialize;
 
 /// The most bytes of a report.
 pub const MAX_BEACON: usize = 4_096;
-/// The longest name of a player.
-const MAX_NAME: usize = 64;
 /// The longest that a page is believed to have played, in seconds.
 const MAX_SECONDS: f64 = 30.0 * 86_400.0;
 
 /// A player's report, cumulative since its page was opened. Times as the player's own clock has them.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct Beacon {
-    /// The player's name for itself, as in the `viewer` parameter of its requests.
+    /// The viewer's pass: the page's, or the one in the path of the HLS media playlist.
     pub viewer: String,
     /// The stream.
     pub stream: String,
@@ -56,13 +54,11 @@ impl Beacon {
     pub fn parse(body: &[u8]) -> Option<Self> {
         let beacon: Self = serde_json::from_slice(body).ok()?;
         let seconds = |s: f64| (0.0..=MAX_SECONDS).contains(&s);
-        let named = |name: &str| !name.is_empty() && name.len() <= MAX_NAME;
         let first = beacon.first_frame_ms.is_none_or(|ms| seconds(ms * 1e-3));
         let sound = seconds(beacon.played_s) && seconds(beacon.freeze_s) && first;
         // More than a thousand freezes a second cannot be counted.
         let buffered = beacon.buffer_ms.is_none_or(|ms| seconds(ms * 1e-3));
         let freezes = beacon.freezes as f64 <= (beacon.played_s + beacon.freeze_s + 1.0) * 1e3;
-        (sound && buffered && freezes && named(&beacon.viewer) && beacon.stream.len() <= 256)
-            .then_some(beacon)
+        (sound && buffered && freezes && beacon.stream.len() <= 256).then_some(beacon)
     }
 }

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 use records::{Record, RecordWriter};
 use recovery::{Latencies, OffTime};
 
+use crate::passes::ViewerId;
 use crate::sync::lock;
 use crate::viewer::{Protocol, Unit, prefix};
 
@@ -27,6 +28,8 @@ pub use totals::{Key, Totals};
 const LAST_WORDS: Duration = Duration::from_secs(5);
 /// The most that a player is believed to have buffered.
 const MAX_SLACK: Duration = Duration::from_secs(60);
+/// How long the records of the process's end may wait for the disk.
+const LAST_WRITES: Duration = Duration::from_secs(10);
 /// Sessions that may wait so at the same time.
 const MAX_ENDED: usize = 10_000;
 
@@ -69,8 +72,8 @@ pub struct Opening {
     pub format: &'static str,
     /// Who watches.
     pub remote: IpAddr,
-    /// The player's own name for itself (`viewer=` in the query), for its reports.
-    pub viewer: Option<String>,
+    /// The viewer, for the player's reports.
+    pub viewer: ViewerId,
     /// What divided this viewer into its cohort; absent where no scheme can act.
     pub unit: Option<Unit>,
     /// The cohort's name and the scheme in force; empty where none can act.
@@ -188,7 +191,7 @@ impl Session {
         let began = self.began.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut record = Record {
             session: Some(self.id as i64),
-            viewer: self.opening.viewer.clone(),
+            viewer: Some(self.opening.viewer.to_string()),
             stream: Some(self.opening.stream.clone()),
             protocol: Some(self.opening.protocol.name().into()),
             format: Some(self.opening.format.into()),
@@ -248,17 +251,58 @@ pub struct Sessions {
     /// Sums over all sessions that have ended.
     totals: Mutex<BTreeMap<Key, Totals>>,
     writer: Option<Arc<RecordWriter>>,
-    records_dropped: AtomicU64,
     beacons_unmatched: AtomicU64,
+    /// Sessions that never had media, of which no record is kept.
+    without_media: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Places {
     open: HashMap<u64, Weak<Session>>,
-    /// The sessions of players who gave themselves a name.
-    by_viewer: HashMap<String, u64>,
-    /// Sessions that are over, oldest first: the player's last words may still come.
-    ended: VecDeque<Ended>,
+    /// The sessions of each viewer that are open or have ended a moment ago, oldest first.
+    by_viewer: HashMap<ViewerId, Vec<u64>>,
+    /// Sessions that have ended: the player's last words may still come.
+    ended: HashMap<u64, Ended>,
+    /// Their numbers in the order of their ends.
+    order: VecDeque<u64>,
+}
+
+impl Places {
+    /// The newest session of the viewer for which `pick` finds something.
+    fn newest<T>(&self, viewer: ViewerId, pick: impl Fn(&Self, u64) -> Option<T>) -> Option<T> {
+        self.by_viewer.get(&viewer)?.iter().rev().find_map(|&id| pick(self, id))
+    }
+
+    fn open(&self, id: u64) -> Option<Arc<Session>> {
+        self.open.get(&id)?.upgrade()
+    }
+
+    fn forget(&mut self, id: u64, viewer: ViewerId) {
+        if let Some(sessions) = self.by_viewer.get_mut(&viewer) {
+            sessions.retain(|&other| other != id);
+            if sessions.is_empty() {
+                self.by_viewer.remove(&viewer);
+            }
+        }
+    }
+
+    /// Hands the record of the session that ended first to `take`, if `is_due`, and forgets the session
+    /// if it is taken. Returns the record then.
+    fn take_ended(
+        &mut self,
+        is_due: impl FnOnce(&Ended) -> bool,
+        take: impl FnOnce(&Record) -> bool,
+    ) -> Option<Record> {
+        let id = *self.order.front()?;
+        let ended = self.ended.get(&id)?;
+        if !is_due(ended) || !take(&ended.record) {
+            return None;
+        }
+        self.order.pop_front();
+        let ended = self.ended.remove(&id)?;
+        self.forget(id, ended.opening.viewer);
+        Some(ended.record)
+    }
 }
 
 #[derive(Debug)]
@@ -278,16 +322,16 @@ impl Sessions {
             places: Mutex::default(),
             totals: Mutex::default(),
             writer,
-            records_dropped: AtomicU64::new(0),
             beacons_unmatched: AtomicU64::new(0),
+            without_media: AtomicU64::new(0),
         }
     }
 
     /// A viewer came.
     pub fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let viewer = opening.viewer.clone();
-        let before = viewer.as_ref().and_then(|viewer| self.last_report(viewer));
+        let viewer = opening.viewer;
+        let before = self.last_report(viewer);
         let session = Arc::new(Session {
             id,
             opening,
@@ -301,9 +345,7 @@ impl Sessions {
         });
         let mut places = self.places();
         places.open.insert(id, Arc::downgrade(&session));
-        if let Some(viewer) = viewer {
-            places.by_viewer.insert(viewer, id);
-        }
+        places.by_viewer.entry(viewer).or_default().push(id);
         session
     }
 
@@ -314,19 +356,23 @@ impl Sessions {
         all
     }
 
-    /// A player reports. What it says replaces what it said before.
-    pub fn report(&self, beacon: Beacon) {
+    /// The player of `viewer` reports. What it says replaces what it said before.
+    pub fn report(&self, viewer: ViewerId, beacon: Beacon) {
         let same = |opening: &Opening| opening.stream == beacon.stream;
-        let open = self.of_viewer(&beacon.viewer);
-        if let Some(session) = open.filter(|session| same(&session.opening)) {
+        let mine = |places: &Places, id| places.open(id).filter(|s| same(&s.opening));
+        // The lock is not held while the session is: it may be the last to hold it, and its end takes
+        // the lock.
+        let open = self.places().newest(viewer, mine);
+        if let Some(session) = open {
             session.on_report(beacon);
             return;
         }
         let mut places = self.places();
-        let ended = places.ended.iter_mut().rev().find(|ended| {
-            ended.opening.viewer.as_ref() == Some(&beacon.viewer) && same(&ended.opening)
-        });
-        match ended {
+        let mine = |places: &Places, id| {
+            places.ended.get(&id).is_some_and(|ended| same(&ended.opening)).then_some(id)
+        };
+        let ended = places.newest(viewer, mine);
+        match ended.and_then(|id| places.ended.get_mut(&id)) {
             Some(ended) => {
                 let key = Key::from(&ended.opening);
                 ended.player = Some(beacon.clone());
@@ -334,44 +380,55 @@ impl Sessions {
                 lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, &words);
                 words.write_to(&mut ended.record);
             }
-            None => drop(self.beacons_unmatched.fetch_add(1, Ordering::Relaxed)),
+            None => self.on_unmatched_report(),
         }
     }
 
-    /// The newest open session of this player. To be called, and the session to be dropped,
-    /// without the lock: it may be the last to hold it, and its end takes the lock.
-    fn of_viewer(&self, viewer: &str) -> Option<Arc<Session>> {
-        let places = self.places();
-        places.by_viewer.get(viewer).and_then(|id| places.open.get(id)?.upgrade())
+    /// A report came that belongs to no session.
+    pub fn on_unmatched_report(&self) {
+        self.beacons_unmatched.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// What this player last said.
-    fn last_report(&self, viewer: &str) -> Option<Beacon> {
-        if let Some(session) = self.of_viewer(viewer) {
-            return session.state().player.clone();
+    /// What this viewer's player last said.
+    fn last_report(&self, viewer: ViewerId) -> Option<Beacon> {
+        let newest = self.places().newest(viewer, |places, id| {
+            let ended = || places.ended.get(&id).map(|ended| Err(ended.player.clone()));
+            places.open(id).map(Ok).or_else(ended)
+        });
+        match newest? {
+            Ok(session) => session.state().player.clone(),
+            Err(player) => player,
         }
-        let same = |ended: &&Ended| ended.opening.viewer.as_deref() == Some(viewer);
-        self.places().ended.iter().rev().find(same)?.player.clone()
     }
 
     /// Writes the records of sessions that ended a while ago, or at the end of the process of all
-    /// that ended, and returns them.
+    /// that ended, and returns them. What the disk does not take yet waits for the next call.
     pub fn flush(&self, all: bool) -> Vec<Record> {
         let mut records = Vec::new();
-        let mut places = self.places();
-        while places.ended.front().is_some_and(|e| all || e.at.elapsed() >= LAST_WORDS) {
-            records.extend(places.ended.pop_front().map(|ended| ended.record));
+        let until = Instant::now() + LAST_WRITES;
+        loop {
+            let due = |ended: &Ended| all || ended.at.elapsed() >= LAST_WORDS;
+            let mut places = self.places();
+            match places.take_ended(due, |record| self.write(record)) {
+                Some(record) => records.push(record),
+                // At the end the disk gets some time to take what waits.
+                None if all && !places.order.is_empty() && Instant::now() < until => {
+                    drop(places);
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                None => break,
+            }
         }
-        drop(places);
-        if let Some(writer) = &self.writer {
-            for record in &records {
-                writer.write(record.clone());
-            }
-            if all {
-                writer.close();
-            }
+        if let Some(writer) = self.writer.as_ref().filter(|_| all) {
+            self.places().order.iter().for_each(|_| writer.count_dropped());
+            writer.close();
         }
         records
+    }
+
+    /// Hands a record to the writer. Returns whether it is taken.
+    fn write(&self, record: &Record) -> bool {
+        self.writer.as_ref().is_none_or(|writer| writer.write(record.clone()).is_ok())
     }
 
     fn ended(&self, session: &Session) {
@@ -379,20 +436,31 @@ impl Sessions {
         lock(&self.totals).entry(Key::from(&session.opening)).or_default().add(session);
         let mut places = self.places();
         places.open.remove(&session.id);
-        if let Some(viewer) = &session.opening.viewer
-            && places.by_viewer.get(viewer) == Some(&session.id)
-        {
-            places.by_viewer.remove(viewer);
+        // A client that opens sessions and takes no media leaves nothing behind.
+        if session.bytes.load(Ordering::Relaxed) == 0 {
+            places.forget(session.id, session.opening.viewer);
+            self.without_media.fetch_add(1, Ordering::Relaxed);
+            return;
         }
         let (at, opening) = (Instant::now(), session.opening.clone());
         let (player, before) = {
             let mut state = session.state();
             (state.player.take(), state.before.take())
         };
-        places.ended.push_back(Ended { at, opening, record, player, before });
-        if places.ended.len() > MAX_ENDED {
-            places.ended.pop_front();
-            self.records_dropped.fetch_add(1, Ordering::Relaxed);
+        places.ended.insert(session.id, Ended { at, opening, record, player, before });
+        places.order.push_back(session.id);
+        // With too many at once the first do without their players' last words. What the disk does not
+        // take even so is lost.
+        if places.order.len() > MAX_ENDED {
+            places.take_ended(
+                |_| true,
+                |record| {
+                    if !self.write(record) {
+                        self.writer.iter().for_each(|writer| writer.count_dropped());
+                    }
+                    true
+                },
+            );
         }
     }
 
@@ -410,11 +478,19 @@ impl Sessions {
         totals
     }
 
-    /// Records that could not be written, and reports of players that nobody knows.
-    pub fn losses(&self) -> (u64, u64) {
-        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let unwritten = self.writer.as_ref().map_or(0, |writer| writer.dropped());
-        (read(&self.records_dropped) + unwritten, read(&self.beacons_unmatched))
+    /// Records that could not be written.
+    pub fn records_dropped(&self) -> u64 {
+        self.writer.as_ref().map_or(0, |writer| writer.dropped())
+    }
+
+    /// Reports of players that belong to no session.
+    pub fn beacons_unmatched(&self) -> u64 {
+        self.beacons_unmatched.load(Ordering::Relaxed)
+    }
+
+    /// Sessions that ended without media. They have no record.
+    pub fn without_media(&self) -> u64 {
+        self.without_media.load(Ordering::Relaxed)
     }
 
     fn places(&self) -> MutexGuard<'_, Places> {

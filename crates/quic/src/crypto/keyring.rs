@@ -26,6 +26,8 @@ pub enum Purpose {
     RetryToken,
     /// A token sent in a NEW_TOKEN frame.
     AddressToken,
+    /// Something of the application's, which clients carry as they do tokens.
+    Application,
 }
 
 /// A blob that opened.
@@ -51,6 +53,7 @@ struct Rotating {
     ticket: aead::LessSafeKey,
     retry_token: aead::LessSafeKey,
     address_token: aead::LessSafeKey,
+    application: aead::LessSafeKey,
 }
 
 /// Why the text of a keys file is refused.
@@ -217,6 +220,7 @@ impl Rotating {
             ticket: cipher(b"mendcast ticket"),
             retry_token: cipher(b"mendcast retry token"),
             address_token: cipher(b"mendcast address token"),
+            application: cipher(b"mendcast application"),
         }
     }
 
@@ -225,6 +229,7 @@ impl Rotating {
             Purpose::Ticket => &self.ticket,
             Purpose::RetryToken => &self.retry_token,
             Purpose::AddressToken => &self.address_token,
+            Purpose::Application => &self.application,
         }
     }
 }

@@ -17,7 +17,7 @@ impl<T: Read + Write + Send> Io for T {}
 /// A response whose body is read piece by piece.
 pub struct Answer {
     pub status: u16,
-    /// Status line and fields, in lower case.
+    /// Status line and fields.
     head: String,
     input: BufReader<Box<dyn Io>>,
     body: Body,
@@ -33,9 +33,18 @@ enum Body {
 impl Answer {
     /// Sends a request without a body and reads the response's head.
     pub fn of(io: Box<dyn Io>, method: &str, path: &str) -> io::Result<Self> {
+        Self::to(io, method, path, b"")
+    }
+
+    /// Sends a request with this body and reads the response's head.
+    pub fn to(io: Box<dyn Io>, method: &str, path: &str, body: &[u8]) -> io::Result<Self> {
         let mut input = BufReader::new(io);
-        let request = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n");
-        input.get_mut().write_all(request.as_bytes())?;
+        let length = match body.len() {
+            0 => String::new(),
+            length => format!("content-length: {length}\r\n"),
+        };
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\n{length}\r\n");
+        input.get_mut().write_all(&[head.as_bytes(), body].concat())?;
         input.get_mut().flush()?;
         let mut head = String::new();
         while !head.ends_with("\r\n\r\n") {
@@ -43,7 +52,6 @@ impl Answer {
                 return Err(ErrorKind::UnexpectedEof.into());
             }
         }
-        let head = head.to_ascii_lowercase();
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.ok_or(ErrorKind::InvalidData)?;
         let mut answer = Self { status, head, input, body: Body::Over };
@@ -57,7 +65,10 @@ impl Answer {
 
     /// The value of a field.
     pub fn field(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+        self.head.lines().find_map(|line| {
+            let (field, value) = line.split_once(": ")?;
+            field.eq_ignore_ascii_case(name).then_some(value)
+        })
     }
 
     /// The next piece of the body; `None` where it ends in good form.
@@ -118,6 +129,11 @@ pub fn secure<T: Read + Write>(socket: T) -> StreamOwned<ClientConnection, T> {
 /// The answer to a request over TLS.
 pub fn request(address: SocketAddr, method: &str, path: &str) -> Answer {
     Answer::of(Box::new(secure(connect(address))), method, path).expect("an answer")
+}
+
+/// The answer to a POST over TLS.
+pub fn post(address: SocketAddr, path: &str, body: &[u8]) -> Answer {
+    Answer::to(Box::new(secure(connect(address))), "POST", path, body).expect("an answer")
 }
 
 /// The answer to a GET over TLS.

@@ -1,0 +1,156 @@
+//! Passes: how viewers show who they are. A pass is a viewer's number and the time until which it holds,
+//! sealed with the server's keys, so that nobody can make one, and every node with the same key file
+//! knows those of the others without having kept anything.
+//!
+//! Two kinds exist. A *page pass* names a viewer only; the player page brings it along in `viewer=`, and
+//! in its reports. A *stream pass* lets its viewer have the media of one stream; it stands in the path of
+//! the HLS media playlist, and so in that of each file whose name is relative to it. What the client
+//! calls itself, and its address, identify nobody.
+
+use core::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ::quic::crypto::{CryptoRng, KeyRing, Purpose};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+
+use crate::entropy::random;
+
+/// How long a pass holds where nothing else ends it: longer than anybody watches without a pause.
+const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+/// The longest text that is looked at: a pass has 55 characters.
+const MAX_LEN: usize = 64;
+
+/// A viewer: a random number that we gave out.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ViewerId(u64);
+
+impl fmt::Display for ViewerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", self.0)
+    }
+}
+
+impl ViewerId {
+    /// A viewer who is new here.
+    pub fn random() -> Self {
+        Self(rng().next_u64())
+    }
+}
+
+fn rng() -> impl CryptoRng {
+    // Without randomness from the system no TLS handshake succeeds either.
+    ChaCha12Rng::from_seed(random().unwrap_or_default())
+}
+
+/// Issues and checks passes.
+#[derive(Clone, Debug)]
+pub struct Passes(Arc<KeyRing>);
+
+impl Passes {
+    /// Passes that these keys seal.
+    pub fn new(keys: Arc<KeyRing>) -> Self {
+        Self(keys)
+    }
+
+    /// A page pass.
+    pub fn page(&self, viewer: ViewerId, now: SystemTime) -> String {
+        self.seal(viewer, "", now, None)
+    }
+
+    /// A pass for `stream`, which holds until `end` at the latest.
+    pub fn stream(
+        &self,
+        viewer: ViewerId,
+        stream: &str,
+        now: SystemTime,
+        end: Option<SystemTime>,
+    ) -> String {
+        self.seal(viewer, stream, now, end)
+    }
+
+    /// Whose page pass this is, if it is one and holds.
+    pub fn of_page(&self, pass: &str, now: SystemTime) -> Option<ViewerId> {
+        self.open(pass, "", now)
+    }
+
+    /// Whose pass for `stream` this is, if it is one and holds.
+    pub fn of_stream(&self, pass: &str, stream: &str, now: SystemTime) -> Option<ViewerId> {
+        self.open(pass, stream, now).filter(|_| !stream.is_empty())
+    }
+
+    fn seal(
+        &self,
+        viewer: ViewerId,
+        stream: &str,
+        now: SystemTime,
+        end: Option<SystemTime>,
+    ) -> String {
+        let longest = now + LIFETIME;
+        let end = unix(end.map_or(longest, |end| end.min(longest)));
+        let plain = [viewer.0.to_be_bytes(), end.to_be_bytes()].concat();
+        let sealed =
+            self.0.seal(Purpose::Application, unix(now), &plain, stream.as_bytes(), &mut rng());
+        URL_SAFE_NO_PAD.encode(sealed)
+    }
+
+    fn open(&self, pass: &str, stream: &str, now: SystemTime) -> Option<ViewerId> {
+        if pass.len() > MAX_LEN {
+            return None;
+        }
+        let sealed = URL_SAFE_NO_PAD.decode(pass).ok()?;
+        let plain = self.0.open(Purpose::Application, &sealed, stream.as_bytes())?.plaintext;
+        let (viewer, end) = plain.split_first_chunk()?;
+        let end = u64::from_be_bytes(end.try_into().ok()?);
+        (unix(now) <= end).then_some(ViewerId(u64::from_be_bytes(*viewer)))
+    }
+}
+
+fn unix(time: SystemTime) -> u64 {
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) fn passes(master: u8) -> Passes {
+        Passes::new(Arc::new(KeyRing::new(&[master; 32], &[(0, [master; 32])])))
+    }
+
+    #[test]
+    fn a_pass_holds_for_its_viewer_its_stream_and_its_time() {
+        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
+        let (passes, viewer) = (passes(1), ViewerId(7));
+        let pass = passes.stream(viewer, "live/a", at(100), Some(at(200)));
+        assert_eq!(passes.of_stream(&pass, "live/a", at(200)), Some(viewer));
+        assert_eq!(passes.of_stream(&pass, "live/a", at(201)), None, "over");
+        assert_eq!(passes.of_stream(&pass, "live/b", at(100)), None, "another stream");
+        assert_eq!(passes.of_page(&pass, at(100)), None, "no page pass");
+        let page = passes.page(viewer, at(100));
+        assert_eq!(passes.of_page(&page, at(100)), Some(viewer));
+        assert_eq!(passes.of_stream(&page, "", at(100)), None, "no stream pass");
+        assert_eq!(passes.of_page(&page, at(100) + LIFETIME + Duration::from_secs(1)), None);
+        let forever = passes.stream(viewer, "live/a", at(100), Some(at(u64::from(u32::MAX))));
+        let late = at(100) + LIFETIME + Duration::from_secs(1);
+        assert_eq!(passes.of_stream(&forever, "live/a", late), None, "no longer than a month");
+    }
+
+    #[test]
+    fn another_node_with_the_same_keys_knows_a_pass_and_nobody_else_can_make_one() {
+        let now = SystemTime::UNIX_EPOCH;
+        let pass = passes(1).page(ViewerId(7), now);
+        assert_eq!(passes(1).of_page(&pass, now), Some(ViewerId(7)));
+        assert_eq!(passes(2).of_page(&pass, now), None);
+        assert!(
+            pass.len() <= MAX_LEN
+                && pass.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
+        );
+        for made_up in ["", "me", "7", &"A".repeat(55), &"A".repeat(100_000), &pass[1..]] {
+            assert_eq!(passes(1).of_page(made_up, now), None, "{made_up:.60}");
+        }
+    }
+}
