@@ -161,7 +161,8 @@ export async function startMock(port = 0) {
       for (const child of children) child.kill();
       server.closeAllConnections();
       server.close();
-      rmSync(hlsDir, { recursive: true, force: true });
+      // ffmpeg may be writing its last file.
+      rmSync(hlsDir, { recursive: true, force: true, maxRetries: 10, retryDelay: 100 });
     },
   };
 }
