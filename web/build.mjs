@@ -15,7 +15,7 @@ const pages = {
     'node_modules/uplot/dist/uPlot.esm.js', 'node_modules/uplot/dist/uPlot.min.css',
   ],
   player: [
-    'src/icon.svg', 'src/theme.css', 'src/player.css', 'src/player.js', 'src/engines.js', 'src/format.js',
+    'src/home.html', 'src/icon.svg', 'src/theme.css', 'src/player.css', 'src/player.js', 'src/engines.js', 'src/format.js',
     'src/freezes.js', 'src/target.js',
     'node_modules/mpegts.js/dist/mpegts.js', 'node_modules/hls.js/dist/hls.min.js',
   ],

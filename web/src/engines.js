@@ -1,6 +1,6 @@
 // The two libraries that feed the <video> element, behind one shape:
 // `start(video, options) -> { latency(), destroy() }`, where `options` is
-// `{ url, onFailure(kind, detail), onComplete() }`. `onComplete` means that the response ended
+// `{ url, hlsUrl, onFailure(kind, detail), onComplete() }`. `onComplete` means that the response ended
 // cleanly: what is buffered still plays. Each library is loaded only when its protocol is asked for.
 import { kindOfStatus } from './target.js';
 
@@ -8,14 +8,21 @@ import { kindOfStatus } from './target.js';
 const KEPT_BEHIND_S = 30;
 
 export async function start(protocol, video, options) {
-  if (!('MediaSource' in window || 'ManagedMediaSource' in window)) {
-    options.onFailure('unsupported', '');
-    return { latency: () => null, destroy() {} };
-  }
+  if (!('MediaSource' in window || 'ManagedMediaSource' in window)) return startNative(video, options);
   // The libraries go on after an event has returned and do not expect to be destroyed inside it.
   const outside = (action) => (...args) => queueMicrotask(() => action(...args));
   const told = { ...options, onFailure: outside(options.onFailure), onComplete: outside(options.onComplete) };
   return protocol === 'hls' ? startHls(video, told) : startFlv(video, told);
+}
+
+/** What the browser plays by itself: HLS, on iPhones before iOS 17.1. */
+function startNative(video, { hlsUrl, onFailure }) {
+  if (!video.canPlayType('application/vnd.apple.mpegurl')) {
+    onFailure('unsupported', '');
+    return { latency: () => null, destroy() {} };
+  }
+  video.src = hlsUrl;
+  return { latency: latencyMeter(video), destroy() {} };
 }
 
 /** The library as a global, loaded once. A plain script: both are published that way. */

@@ -41,6 +41,7 @@ function begin() {
   const mine = (action) => (...args) => attempt === current && action(...args);
   start(target.protocol, video, {
     url: mediaUrl(target, viewer),
+    hlsUrl: mediaUrl({ ...target, protocol: 'hls' }, viewer),
     onFailure: mine(fail),
     onComplete: mine(() => { current.draining = true; }),
   }).then((engine) => {

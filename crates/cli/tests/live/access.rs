@@ -265,3 +265,34 @@ fn who_may_not_play_makes_us_ask_no_upstream() {
     assert!(upstream.requests().is_empty());
     assert_eq!(edge.metric("mendcast_streams"), 0.0);
 }
+
+#[test]
+fn the_first_page_lists_the_streams_that_everybody_may_play() {
+    let edge = Edge::start("[[play]]\nstream = \"paid/*\"\nkey = \"secret\"\n");
+    let home = || {
+        let answer = http::get(edge.address, "/");
+        assert_eq!(answer.field("content-type"), Some("text/html; charset=utf-8"));
+        assert_eq!(answer.field("cache-control"), Some("no-store"));
+        answer.text()
+    };
+    let first = http::get(edge.address, "/");
+    if first.status == 503 {
+        eprintln!("skipped: this binary was built without its pages (make web)");
+        return;
+    }
+    assert!(home().contains("No stream is live"));
+    let _paid = Publisher::start(edge.rtmp, "paid/demo", None);
+    let _free = Publisher::start(edge.rtmp, "live/free", None);
+    let page = eventually("the list", || Some(home()).filter(|page| page.contains("live/free")));
+    assert!(page.contains("href=\"/player.html?stream=live/free\""), "{page}");
+    assert!(!page.contains("paid/demo"), "{page}");
+    let player = http::get(edge.address, "/player.html?stream=live/free");
+    assert_eq!(player.field("cache-control"), Some("no-store"));
+    let player = player.text();
+    let (_, pass) = player.split_once("name=\"mendcast-viewer\" content=\"").expect("a pass");
+    let (pass, _) = pass.split_once('"').expect("its end");
+    assert!((50..=64).contains(&pass.len()), "{pass}");
+    let known = Viewer::h1(edge.address, &format!("/live/free.flv?viewer={pass}"));
+    known.wait_for_frames(1);
+    assert_eq!(http::request(edge.address, "HEAD", "/").status, 200);
+}

@@ -33,6 +33,7 @@ pub struct Files {
     cache_control: String,
     cache: Mutex<Cache>,
     pool: Arc<Pool>,
+    has_index: bool,
 }
 
 impl Files {
@@ -46,7 +47,13 @@ impl Files {
         std::fs::read_dir(&root)?;
         let cache = Mutex::new(Cache::new(memory));
         let pool = Arc::new(Pool::start()?);
-        Ok(Self { root, cache_control: cache_control.to_owned(), cache, pool })
+        let has_index = root.join("index.html").is_file();
+        Ok(Self { root, cache_control: cache_control.to_owned(), cache, pool, has_index })
+    }
+
+    /// Whether there was a first page of the operator's own at the start.
+    pub fn has_index(&self) -> bool {
+        self.has_index
     }
 
     /// Answers a request of the time `now`, as soon as the disk has.

@@ -30,6 +30,10 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
     if let Some(page) = page.and_then(|name| pages::player(state, name, head, now)) {
         return page.into();
     }
+    let is_home = head.path() == "/" && state.files.as_ref().is_none_or(|files| !files.has_index());
+    if is_home && let Some(page) = pages::home(state, head, now) {
+        return page.into();
+    }
     match &state.files {
         Some(files) => files.answer(head, now),
         None => Response::plain(404, now).into(),

@@ -1,11 +1,14 @@
 //! The dashboard and the player page, which are part of the binary (`web/`, `make web`).
 
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use bytes::Bytes;
+use relay::{Status, Stream};
 
 use crate::files::content_type;
 use crate::http::{Body, RequestHead, Response};
+use crate::names::matches;
 use crate::passes::ViewerId;
 use crate::state::State;
 
@@ -15,32 +18,66 @@ static PAGES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/pages
 /// Pages load nothing from elsewhere; media comes through Media Source Extensions (blob:).
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; frame-ancestors 'self'";
 
+/// The most streams that the first page lists.
+const MAX_LISTED: usize = 200;
+
+/// The first page: the live streams that everybody may play, each with a link to the player.
+pub(super) fn home(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Option<Response> {
+    let response = respond("player/home.html", head, now)?;
+    Some(fresh(response, |page| page.replace("<!--streams-->", &streams(state))))
+}
+
+/// The list of streams as HTML. Names of streams are plain in HTML and in URLs.
+fn streams(state: &State) -> String {
+    let mut all = state.live.streams.all();
+    let is_open = |name: &str| {
+        state.config.hooks.on_play.is_none()
+            && !state.config.play.iter().any(|rule| matches(&rule.stream, name))
+    };
+    all.retain(|stream| stream.status() == Status::Live && is_open(stream.name()));
+    all.sort_by(|a, b| a.name().cmp(b.name()));
+    if all.is_empty() {
+        return "<li>No stream is live at the moment.</li>".to_owned();
+    }
+    let line = |stream: &Arc<Stream>| {
+        let (name, viewers) = (stream.name(), stream.stats().viewers);
+        let viewers = format!("{viewers} viewer{}", if viewers == 1 { "" } else { "s" });
+        format!("<li><a href=\"/player.html?stream={name}\">{name}</a><span>{viewers}</span></li>")
+    };
+    all.iter().take(MAX_LISTED).map(line).collect()
+}
+
+/// The response with its page changed by `change` for this request alone.
+fn fresh(mut response: Response, change: impl FnOnce(&str) -> String) -> Response {
+    if response.status != 200 {
+        return response;
+    }
+    let fixed = ["etag", "cache-control", "content-length"];
+    response.headers.retain(|(name, _)| !fixed.contains(name));
+    if let Body::Bytes(page) = &response.body {
+        let page = change(&String::from_utf8_lossy(page));
+        response = response.with("content-length", page.len().to_string());
+        response.body = Body::Bytes(page.into());
+    }
+    response.with("cache-control", "no-store")
+}
+
 /// What stands in the player page before the viewer's pass.
 const PASS: &str = "<meta name=\"mendcast-viewer\" content=\"";
 
-/// A page or script of the player. The page itself carries a pass for its viewer, so it is made for each
-/// request.
+/// A page or script of the player. The page itself carries a pass for its viewer.
 pub(super) fn player(
     state: &State,
     name: &str,
     head: &RequestHead<'_>,
     now: SystemTime,
 ) -> Option<Response> {
-    let mut response = respond(name, head, now)?;
-    if let Body::Bytes(page) = &response.body
-        && let Some((start, end)) = core::str::from_utf8(page).ok()?.split_once(PASS)
-    {
-        let pass = state.passes.page(ViewerId::random(), now);
-        let page = Bytes::from(format!("{start}{PASS}{pass}{end}"));
-        response
-            .headers
-            .retain(|(name, _)| !["etag", "cache-control", "content-length"].contains(name));
-        response = response
-            .with("cache-control", "no-store")
-            .with("content-length", page.len().to_string());
-        response.body = Body::Bytes(page);
+    let response = respond(name, head, now)?;
+    if name != "player.html" {
+        return Some(response);
     }
-    Some(response)
+    let pass = || state.passes.page(ViewerId::random(), now);
+    Some(fresh(response, |page| page.replace(PASS, &format!("{PASS}{}", pass()))))
 }
 
 /// A line of text that no cache keeps.
