@@ -204,7 +204,7 @@ impl Client {
         let name = self.url.stream.as_str().into();
         match self.intent {
             Intent::Play => {
-                self.link.expect_media();
+                self.link.expect_media(usize::MAX);
                 // -2: live if there is such a stream, else recorded.
                 let arguments = [Value::Null, name, (-2.0).into()];
                 self.link.send_command(stream, "play", FINAL, &arguments);

@@ -31,7 +31,7 @@ const AGGREGATE: u8 = 22;
 pub(super) const STREAM_BEGIN: u16 = 0;
 pub(super) const STREAM_EOF: u16 = 1;
 pub(super) const SET_BUFFER_LENGTH: u16 = 3;
-const PING_REQUEST: u16 = 6;
+pub(super) const PING_REQUEST: u16 = 6;
 const PING_RESPONSE: u16 = 7;
 
 // Chunk streams of ours. 2 is for protocol control.
@@ -236,9 +236,9 @@ impl Link {
         if self.replies > MAX_REPLIES { Err(Error::Unread) } else { Ok(()) }
     }
 
-    /// From now on messages may be as large as configured.
-    pub(super) fn expect_media(&mut self) {
-        self.reader.max_message = self.config.max_message;
+    /// From now on messages may have `max` bytes, if the configuration lets them.
+    pub(super) fn expect_media(&mut self, max: usize) {
+        self.reader.max_message = self.config.max_message.min(max);
     }
 
     pub(super) fn announce_window(&mut self) {

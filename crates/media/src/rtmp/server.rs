@@ -9,7 +9,9 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 
 use super::handshake::{Handshake, Random};
-use super::link::{Command, Incoming, Link, STREAM_BEGIN, STREAM_EOF, enhanced_properties};
+use super::link::{
+    Command, Incoming, Link, PING_REQUEST, STREAM_BEGIN, STREAM_EOF, enhanced_properties,
+};
 use super::{Config, Error};
 use crate::amf0::{Value, object};
 use crate::codec::Role;
@@ -17,6 +19,9 @@ use crate::flv::{Kind, Tag};
 
 /// What a tag that waits costs beside its payload, roughly.
 const TAG_OVERHEAD: usize = 128;
+/// The largest message of a publisher who is not let in yet, and what is held of him in all: sequence
+/// headers, and a key frame as most encoders make them.
+const MAX_EARLY: usize = 256 << 10;
 
 /// What a client wants to publish or to play.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,6 +153,9 @@ impl Server {
         let (purpose, stream) = match core::mem::replace(&mut self.state, State::Idle) {
             State::Asked { purpose, stream, held, .. } => {
                 self.events.extend(held.into_iter().map(Event::Tag));
+                if purpose == Purpose::Publish {
+                    self.link.expect_media(self.max_message);
+                }
                 (purpose, stream)
             }
             State::Withdrawn => return,
@@ -208,6 +216,11 @@ impl Server {
         }
     }
 
+    /// Asks the peer to answer (section 6.2, PingRequest): one that reads what it was sent before will.
+    pub fn ping(&mut self) {
+        self.link.send_event(PING_REQUEST, &[0]);
+    }
+
     fn tag(&mut self, tag: Tag) -> Result<(), Error> {
         match &mut self.state {
             State::Active { purpose: Purpose::Publish, .. } => {
@@ -217,7 +230,7 @@ impl Server {
             // stream would be of no use.
             State::Asked { purpose: Purpose::Publish, held, held_bytes, .. } => {
                 *held_bytes += tag.bytes().len() + TAG_OVERHEAD;
-                if *held_bytes > self.max_message {
+                if *held_bytes > self.max_message.min(MAX_EARLY) {
                     return Err(Error::Early);
                 }
                 held.push_back(tag);
@@ -340,7 +353,7 @@ impl Server {
         self.state =
             State::Asked { purpose, stream: command.stream, held: VecDeque::new(), held_bytes: 0 };
         if purpose == Purpose::Publish {
-            self.link.expect_media();
+            self.link.expect_media(MAX_EARLY);
         }
         self.events.push_back(match purpose {
             Purpose::Publish => Event::Publish(request),

@@ -289,6 +289,29 @@ fn media_that_does_not_wait_for_the_answer_is_held_until_it() {
 }
 
 #[test]
+fn a_publisher_who_is_not_let_in_yet_may_send_no_large_messages() {
+    // The start of a message of 1 MiB.
+    let large = [6, 0, 0, 0, 0x10, 0, 0, 9, 1, 0, 0, 0, 0x17];
+    let mut server = after(&[connect(), publish()]).0.server;
+    assert_eq!(server.handle(&large), Err(Error::MessageTooLarge(1 << 20)));
+    let mut server = after(&[connect(), publish()]).0.server;
+    server.accept();
+    assert_eq!(server.handle(&large), Ok(()));
+}
+
+#[test]
+fn a_ping_is_answered_by_who_reads_it() {
+    let (mut served, _) = after(&[connect()]);
+    while served.server.poll_output().is_some() {}
+    served.server.ping();
+    let bytes: Vec<u8> =
+        std::iter::from_fn(|| served.server.poll_output()).flat_map(|b| b.to_vec()).collect();
+    // A user control message (type 4) with event 6, PingRequest.
+    assert!(bytes.windows(6).any(|part| part == [0, 6, 0, 0, 0, 0]), "{bytes:?}");
+    assert_eq!(bytes[7], 4);
+}
+
+#[test]
 fn a_request_that_was_withdrawn_is_not_granted_to_another() {
     let close = command("deleteStream", 0.0, &[Value::Null, f64::from(STREAM).into()]);
     let (mut served, result) = after(&[connect(), publish(), close.clone()]);
