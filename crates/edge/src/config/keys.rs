@@ -10,7 +10,7 @@ use recovery::catalog::Choice;
 use toml::de::DeValue;
 
 use super::value::{Size, Value, words};
-use super::{Problem, Section, assign, describe_key};
+use super::{Network, Problem, Section, assign, describe_key};
 
 /// The scheme that a server begins with.
 fn spare() -> Choice {
@@ -112,7 +112,7 @@ sections! {
         /// Secrets of tokens, tickets, resets and connection IDs, shared by the nodes of a site.
         /// Without it they are made at the start and end with the process.
         key_file: Option<PathBuf> = None, example "\"/etc/mendcast/secrets\"";
-        /// QUIC event loops; 0: one per core.
+        /// QUIC event loops, and as many threads for HTTP/1.1 and HTTP/2; 0: one of each per core.
         cores: u16 = 0, in 0..=256;
         /// This node's number in its site, part of its connection IDs.
         server_id: u16 = 0;
@@ -171,20 +171,56 @@ sections! {
     [rtmp] Rtmp {
         /// Addresses to listen on. Without any there is no RTMP.
         listen: Option<Vec<SocketAddr>> = None, example "\"[::]:1935\"";
-        /// Connections at the same time; further ones are closed.
+        /// Connections at the same time; further ones are closed. A quarter of the places is for
+        /// those who have not published or played yet, half of them for players, and what these
+        /// leave, a quarter at least, for publishers who were let in.
         max_connections: u32 = 1_000, in 1..=1_000_000;
-        /// A connection ends when for this long nothing arrived.
+        /// Connections of one address (one /64 of IPv6) at the same time; further ones are closed. At
+        /// most half of the places of those who have not published or played yet are one address's.
+        max_connections_per_address: u32 = 256, in 1..=1_000_000;
+        /// A publisher's connection ends when for this long nothing arrived, a player's when for this
+        /// long it took nothing, or did not answer a ping.
         timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
+        /// Longest handshake, whatever arrives meanwhile.
+        handshake_timeout: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
+        /// Longest wait for `publish` or `play`, from the connection's start or the end of what was
+        /// published or played before, whatever else arrives meanwhile.
+        request_timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE * 10;
+        /// Networks of load balancers that say by the PROXY protocol, version 1 or 2, who the client
+        /// is. From there each connection has to begin with its header, from elsewhere none may.
+        proxy_protocol: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
     }
 
     /// HTTP/1.1 and HTTP/2.
     [tcp] Tcp {
-        /// Connections at the same time; further ones wait to be accepted.
-        max_connections: u32 = 4096, in 1..=1_000_000;
-        /// Longest TLS handshake, and longest wait for a request head on HTTP/1.1.
+        /// Connections at the same time. A further one takes the place of the one that has been idle
+        /// longest; where none is, it is closed.
+        max_connections: u32 = 16_384, in 1..=1_000_000;
+        /// The same for one address (one /64 of IPv6): a NAT has many viewers behind one.
+        max_connections_per_address: u32 = 1_024, in 1..=1_000_000;
+        /// TLS handshakes at the same time. A further one takes the place of the one that has gone on
+        /// longest, from 3 s on; where none has, its connection is closed.
+        max_handshakes: u32 = 4_096, in 1..=1_000_000;
+        /// The same for one address (one /64 of IPv6).
+        max_handshakes_per_address: u32 = 512, in 1..=1_000_000;
+        /// Longest TLS handshake, longest wait for a connection's first request from there on, for
+        /// each further request head on HTTP/1.1, and for a request's content.
         header_timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
         /// A connection ends when for this long no request came and no response could go on.
         idle_timeout: Duration = MINUTE, in SECOND..=HOUR;
+        /// Interval of PINGs on HTTP/2; a client that does not answer one within 15 s has left.
+        /// 0s: none.
+        keep_alive: Duration = SECOND * 20, in Duration::ZERO..=HOUR;
+        /// Networks of load balancers that say by the PROXY protocol, version 1 or 2, who the client
+        /// is. From there each connection has to begin with its header, from elsewhere none may.
+        proxy_protocol: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
+    }
+
+    /// Limits for each address, whatever the protocol: docs/operate.md has them all.
+    [limits] Limits {
+        /// Networks whose addresses are not limited one by one: load balancers that do not speak the
+        /// PROXY protocol, and edges that pull from this one.
+        trusted: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
     }
 
     /// The QUIC transport.
@@ -230,8 +266,14 @@ sections! {
         max_in_flight: Size = Size::from_mib(8), in Size::from_kib(64)..=Size::from_mib(1024);
         /// Requests at the same time on one connection.
         max_streams: u32 = 128, in 1..=65_536;
-        /// Connections at the same time; further ones are refused.
+        /// Connections at the same time, on all event loops in equal parts; further ones are refused.
         max_connections: u32 = 100_000, in 1..=10_000_000;
+        /// Connections of one address (one /64 of IPv6) at the same time, which count once the
+        /// handshake has proven it; further ones are closed. A NAT has many viewers behind one.
+        max_connections_per_address: u32 = 4_096, in 1..=10_000_000;
+        /// UDP port at which viewers reach this server, as HTTP/1.1 and HTTP/2 announce it (Alt-Svc):
+        /// behind a port mapping it is another one than the server listens on. 0: the same.
+        advertised_port: u16 = 0;
         /// Receive buffer of each UDP socket.
         receive_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024);
         /// Send buffer of each UDP socket.
@@ -302,6 +344,9 @@ sections! {
     [admin] Admin {
         /// Address to listen on. Without one it is 127.0.0.1:9433 if that is free.
         listen: Option<SocketAddr> = None, example "\"127.0.0.1:9433\"";
+        /// Names under which the dashboard may be asked for, beside localhost and addresses: pages of
+        /// other sites could have theirs point here. `/metrics` and `/healthz` answer to any name.
+        hosts: Option<Vec<String>> = None, example "[\"edge-1.example\"]";
     }
 
     /// How viewers are divided into cohorts.

@@ -6,6 +6,7 @@
 //! rather than through serde, because an error has to name line, key, what was expected, and what
 //! was found.
 
+mod network;
 mod value;
 
 use core::fmt::Write as _;
@@ -16,6 +17,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::Error;
+pub use network::{Network, any_contains};
 use value::Value;
 pub use value::{Size, duration};
 

@@ -95,7 +95,7 @@ pub fn duration(text: &str) -> Option<Duration> {
     with_unit(text, &DURATIONS).map(Duration::from_nanos)
 }
 
-fn quoted(text: &str) -> Option<String> {
+pub(super) fn quoted(text: &str) -> Option<String> {
     Some(toml::Value::String(text.to_owned()).to_string())
 }
 
