@@ -21,6 +21,7 @@ mod http;
 mod identity;
 mod ingest;
 mod io;
+mod limits;
 mod live;
 mod loops;
 mod names;

@@ -1,0 +1,209 @@
+//! A gate by itself, at times of the tests' own.
+
+use super::*;
+
+const BOUNDS: Bounds = Bounds { all: 4, per_address: 2 };
+
+/// Seats with a clock.
+struct Room {
+    seats: Seats,
+    now: Instant,
+    bells: HashMap<u64, Arc<Notify>>,
+}
+
+impl Room {
+    fn new() -> Self {
+        Self { seats: Seats::default(), now: Instant::now(), bells: HashMap::new() }
+    }
+
+    fn enter(&mut self, address: &str) -> Result<u64, Full> {
+        let bell = Arc::new(Notify::new());
+        let id = self.seats.enter(self.now, Some(origin(address)), BOUNDS, &bell)?;
+        self.bells.insert(id, bell);
+        Ok(id)
+    }
+
+    fn busy(&mut self, address: &str) -> Result<u64, Full> {
+        let id = self.enter(address)?;
+        self.seats.set_idle(id, None);
+        Ok(id)
+    }
+
+    fn wait(&mut self, seconds: u64) {
+        self.now += Duration::from_secs(seconds);
+    }
+
+    fn has(&self, id: u64) -> bool {
+        self.seats.held.contains_key(&id)
+    }
+
+    /// The sums are what they are sums of.
+    fn check(&self) {
+        let shares: u32 = self.seats.shares.values().map(|share| share.used).sum();
+        let known = self.seats.held.values().filter(|seat| seat.origin.is_some()).count();
+        assert_eq!(shares as usize, known);
+        let count = |idle: &Idle| idle.0.iter().map(BTreeSet::len).sum::<usize>();
+        let idle = self.seats.held.values().filter(|seat| seat.idle.is_some()).count();
+        assert_eq!(count(&self.seats.idle), idle);
+        let of_shares: usize = self.seats.shares.values().map(|share| count(&share.idle)).sum();
+        assert!(of_shares <= idle);
+    }
+}
+
+fn origin(address: &str) -> Origin {
+    address.parse::<IpAddr>().expect("an address").into()
+}
+
+#[test]
+fn an_address_is_one_of_ipv4_or_a_64_of_ipv6() {
+    assert_eq!(origin("192.0.2.1"), origin("::ffff:192.0.2.1"));
+    assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
+    assert_eq!(origin("2001:db8::1"), origin("2001:db8::ffff:0:0:2"));
+    assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
+}
+
+#[test]
+fn one_address_gets_its_share_and_all_together_what_there_is() {
+    let mut room = Room::new();
+    assert!(room.busy("192.0.2.1").is_ok() && room.busy("192.0.2.1").is_ok());
+    assert_eq!(room.busy("192.0.2.1"), Err(Full::Address));
+    assert!(room.busy("192.0.2.2").is_ok() && room.busy("192.0.2.3").is_ok());
+    assert_eq!(room.busy("192.0.2.4"), Err(Full::All));
+    let Counts { full, address, evicted, .. } = room.seats.counts;
+    assert_eq!((full, address, evicted), (1, 1, 0));
+    room.check();
+}
+
+#[test]
+fn a_place_that_is_given_back_is_free() {
+    let gate = Arc::new(Gate::default());
+    let enter = || gate.enter(Some(origin("192.0.2.1")), Bounds { all: 1, per_address: 1 });
+    let first = enter().expect("free");
+    assert_eq!(enter().err(), Some(Full::Address));
+    drop(first);
+    let second = enter().expect("free again");
+    assert_eq!(gate.counts().used, 1);
+    drop(second);
+    assert_eq!(gate.counts().used, 0);
+    assert!(lock(&gate.0).shares.is_empty());
+}
+
+#[test]
+fn the_one_that_is_idle_longest_makes_room_and_hears_of_it() {
+    let mut room = Room::new();
+    let busy = room.busy("192.0.2.1").expect("free");
+    let first = room.enter("192.0.2.2").expect("free");
+    room.wait(1);
+    let second = room.enter("192.0.2.3").expect("free");
+    let third = room.enter("192.0.2.4").expect("free");
+    room.wait(1);
+    assert_eq!(room.enter("192.0.2.5"), Err(Full::All), "a handshake may take a while");
+    room.wait(1);
+    let newcomer = room.enter("192.0.2.5").expect("room is made");
+    assert!(!room.has(first));
+    assert!([busy, second, third, newcomer].into_iter().all(|id| room.has(id)));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("made");
+    runtime.block_on(room.bells[&first].notified());
+    assert_eq!(room.seats.counts.evicted, 1);
+    room.seats.leave(first);
+    assert_eq!(room.seats.held.len(), 4, "its place is not given back twice");
+    room.check();
+}
+
+#[test]
+fn an_address_that_has_its_share_makes_room_itself() {
+    let mut room = Room::new();
+    let other = room.enter("192.0.2.9").expect("free");
+    room.wait(1);
+    let first = room.enter("192.0.2.1").expect("free");
+    let second = room.enter("192.0.2.1").expect("free");
+    room.wait(5);
+    let third = room.enter("192.0.2.1").expect("room is made");
+    assert!(!room.has(first));
+    assert!([other, second, third].into_iter().all(|id| room.has(id)));
+    room.check();
+}
+
+#[test]
+fn who_never_asked_for_anything_goes_before_those_who_pause() {
+    let mut room = Room::new();
+    let player = room.busy("192.0.2.1").expect("free");
+    room.seats.set_idle(player, Some((true, room.now)));
+    room.wait(9);
+    let silent: Vec<_> = (2..5).map(|n| room.enter(&format!("192.0.2.{n}"))).collect();
+    room.wait(3);
+    for (newcomer, silent) in (5..8).zip(silent) {
+        room.busy(&format!("192.0.2.{newcomer}")).expect("room is made");
+        assert!(!room.has(silent.expect("free")));
+    }
+    assert!(room.has(player));
+    room.busy("192.0.2.8").expect("room is made");
+    assert!(!room.has(player), "it has paused for more than 10 s");
+    room.check();
+}
+
+#[test]
+fn a_client_behind_a_proxy_counts_for_its_own_address() {
+    let mut room = Room::new();
+    let bell = Arc::new(Notify::new());
+    let ids: Vec<_> = (0..3)
+        .map(|_| room.seats.enter(room.now, None, BOUNDS, &bell).expect("not limited by address"))
+        .collect();
+    let client = Some(origin("192.0.2.1"));
+    assert_eq!(room.seats.move_to(room.now, ids[0], client, BOUNDS), Ok(()));
+    assert_eq!(room.seats.move_to(room.now, ids[1], client, BOUNDS), Ok(()));
+    assert_eq!(room.seats.move_to(room.now, ids[2], client, BOUNDS), Err(Full::Address));
+    assert_eq!(room.enter("192.0.2.1"), Err(Full::Address));
+    room.check();
+    ids.into_iter().for_each(|id| room.seats.leave(id));
+    assert!(room.seats.shares.is_empty());
+}
+
+#[test]
+fn a_flood_leaves_no_memory_behind() {
+    let mut room = Room::new();
+    let bounds = Bounds { all: 100_000, per_address: 1 };
+    let bell = Arc::new(Notify::new());
+    let ids: Vec<_> = (0..50_000u32)
+        .map(|n| room.seats.enter(room.now, Some(Origin::V4(n)), bounds, &bell).expect("free"))
+        .collect();
+    ids.into_iter().for_each(|id| room.seats.leave(id));
+    assert!(room.seats.held.capacity() <= 2 * KEPT, "{}", room.seats.held.capacity());
+    assert!(room.seats.shares.capacity() <= 2 * KEPT, "{}", room.seats.shares.capacity());
+    room.check();
+}
+
+/// Numbers without any meaning, the same for the same seed (Marsaglia's xorshift64).
+fn random(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
+
+#[test]
+fn whatever_happens_the_sums_hold_and_the_bounds_are_kept() {
+    for seed in 1..=50u64 {
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        let mut room = Room::new();
+        let mut ids = Vec::new();
+        for _ in 0..400 {
+            let pick = random(&mut state);
+            let address = format!("192.0.2.{}", pick >> 8 & 3);
+            match pick & 7 {
+                0..=2 => ids.extend(room.enter(&address)),
+                3 if !ids.is_empty() => {
+                    room.seats.leave(ids.swap_remove((pick >> 16) as usize % ids.len()));
+                }
+                4 | 5 => {
+                    let idle = (pick & 8 == 0).then_some((pick & 16 == 0, room.now));
+                    ids.iter().take(1).for_each(|id| room.seats.set_idle(*id, idle));
+                }
+                _ => room.wait(pick >> 32 & 3),
+            }
+            room.check();
+            assert!(room.seats.held.len() <= 4, "seed {seed}");
+            assert!(room.seats.shares.values().all(|share| share.used <= 2), "seed {seed}");
+        }
+    }
+}

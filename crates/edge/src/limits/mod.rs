@@ -1,0 +1,284 @@
+//! What one address, and all together, may hold of the server, and what was turned away.
+//!
+//! The counts outlive every configuration; how many are let in is what the configuration of the moment
+//! says. docs/operate.md has the table.
+
+mod gate;
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::config::{Config, any_contains};
+pub(crate) use gate::{Bounds, Counts, Full, Permit};
+use gate::{Gate, Origin};
+
+/// What there is a bounded number of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Place {
+    /// A connection of HTTP/1.1 or HTTP/2.
+    Tcp,
+    /// A TLS handshake under way.
+    Handshake,
+    /// An RTMP connection.
+    Rtmp,
+    /// An RTMP connection that has not published or played yet.
+    RtmpNewcomer,
+    /// An RTMP player.
+    RtmpPlayer,
+    /// A QUIC connection whose address is proven; all together are the endpoints' business.
+    Quic,
+}
+
+impl Place {
+    /// All of them, in the order of their declaration.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Tcp, Self::Handshake, Self::Rtmp, Self::RtmpNewcomer, Self::RtmpPlayer, Self::Quic];
+
+    /// As it stands in metrics.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Handshake => "tls_handshake",
+            Self::Rtmp => "rtmp",
+            Self::RtmpNewcomer => "rtmp_newcomer",
+            Self::RtmpPlayer => "rtmp_player",
+            Self::Quic => "quic",
+        }
+    }
+
+    /// The reasons of metrics: all places taken, the address's share taken, evicted.
+    const fn reasons(self) -> [&'static str; 3] {
+        match self {
+            Self::Tcp => ["tcp_full", "tcp_address", "tcp_evicted"],
+            Self::Handshake => {
+                ["tls_handshake_full", "tls_handshake_address", "tls_handshake_evicted"]
+            }
+            Self::Rtmp => ["rtmp_full", "rtmp_address", "rtmp_evicted"],
+            Self::RtmpNewcomer => {
+                ["rtmp_newcomer_full", "rtmp_newcomer_address", "rtmp_newcomer_evicted"]
+            }
+            Self::RtmpPlayer => ["rtmp_player_full", "rtmp_player_address", "rtmp_player_evicted"],
+            Self::Quic => ["quic_full", "quic_address", "quic_evicted"],
+        }
+    }
+
+    /// Whether who has nothing to do makes room for a newcomer. Elsewhere there are other deadlines.
+    const fn makes_room(self) -> bool {
+        matches!(self, Self::Tcp | Self::Handshake | Self::RtmpNewcomer)
+    }
+
+    fn bounds(self, config: &Config) -> Bounds {
+        let Config { tcp, rtmp, quic, .. } = config;
+        let rtmp_of_one = rtmp.max_connections_per_address;
+        // At least one, whatever the share.
+        let part = |of: u32, parts: u32| (of / parts).max(1);
+        let newcomers = part(rtmp.max_connections, 4);
+        // Half, but enough for the encoders of a studio.
+        let newcomers_of_one = rtmp_of_one.min(part(newcomers, 2).max(4)).min(newcomers);
+        let (all, per_address) = match self {
+            Self::Tcp => (tcp.max_connections, tcp.max_connections_per_address),
+            Self::Handshake => (tcp.max_handshakes, tcp.max_handshakes_per_address),
+            Self::Rtmp => (rtmp.max_connections, rtmp_of_one),
+            Self::RtmpNewcomer => (newcomers, newcomers_of_one),
+            Self::RtmpPlayer => (part(rtmp.max_connections, 2), rtmp_of_one),
+            Self::Quic => (u32::MAX, quic.max_connections_per_address),
+        };
+        Bounds { all, per_address }
+    }
+}
+
+/// Why a connection was closed that had found a place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Fault {
+    /// A load balancer's connection did not begin with a header of the PROXY protocol.
+    ProxyHeader,
+    /// The TLS handshake was not over in time.
+    TlsTimeout,
+    /// No request came on a new connection.
+    NoRequest,
+    /// The RTMP handshake was not over in time.
+    RtmpHandshake,
+    /// Neither `publish` nor `play` came in time.
+    RtmpRequest,
+    /// An RTMP peer said nothing for too long, or did not take what it asked for.
+    RtmpSilent,
+    /// The kernel could not hand over a connection: no descriptors, as a rule.
+    Accept,
+}
+
+impl Fault {
+    const ALL: [Self; 7] = [
+        Self::ProxyHeader,
+        Self::TlsTimeout,
+        Self::NoRequest,
+        Self::RtmpHandshake,
+        Self::RtmpRequest,
+        Self::RtmpSilent,
+        Self::Accept,
+    ];
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ProxyHeader => "proxy_header",
+            Self::TlsTimeout => "tls_handshake_timeout",
+            Self::NoRequest => "tcp_no_request",
+            Self::RtmpHandshake => "rtmp_handshake_timeout",
+            Self::RtmpRequest => "rtmp_request_timeout",
+            Self::RtmpSilent => "rtmp_silent",
+            Self::Accept => "accept_failed",
+        }
+    }
+}
+
+/// The limits of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Limits {
+    gates: [Arc<Gate>; Place::ALL.len()],
+    faults: [AtomicU64; Fault::ALL.len()],
+}
+
+impl Limits {
+    /// A place for a client at `address`; `None` while that is not known.
+    ///
+    /// # Errors
+    /// There is none, and nobody to make room.
+    pub(crate) fn enter(
+        &self,
+        place: Place,
+        config: &Config,
+        address: Option<IpAddr>,
+    ) -> Result<Permit, Full> {
+        let origin = address.and_then(|address| origin(config, address));
+        let permit = self.gate(place).enter(origin, place.bounds(config))?;
+        if !place.makes_room() {
+            permit.busy();
+        }
+        Ok(permit)
+    }
+
+    /// The holder of a place, whose address was not known, turns out to be at `address`.
+    ///
+    /// # Errors
+    /// The address has its share.
+    pub(crate) fn identify(
+        permit: &Permit,
+        place: Place,
+        config: &Config,
+        address: IpAddr,
+    ) -> Result<(), Full> {
+        permit.is_from(origin(config, address), place.bounds(config))
+    }
+
+    /// Has the connection of HTTP that has been idle longest leave.
+    pub(crate) fn make_room(&self) {
+        self.gate(Place::Tcp).make_room();
+    }
+
+    /// A connection was closed for this.
+    pub(crate) fn count(&self, fault: Fault) {
+        self.faults[fault as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the gate of these places has done so far.
+    pub(crate) fn counts(&self, place: Place) -> Counts {
+        self.gate(place).counts()
+    }
+
+    /// All that was turned away or cut off so far, by reason.
+    pub(crate) fn losses(&self) -> Vec<(&'static str, u64)> {
+        let gates = Place::ALL.into_iter().flat_map(|place| {
+            let Counts { full, address, evicted, .. } = self.counts(place);
+            place.reasons().into_iter().zip([full, address, evicted])
+        });
+        let faults = Fault::ALL
+            .into_iter()
+            .map(|fault| (fault.name(), self.faults[fault as usize].load(Ordering::Relaxed)));
+        gates.chain(faults).collect()
+    }
+
+    fn gate(&self, place: Place) -> &Arc<Gate> {
+        &self.gates[place as usize]
+    }
+}
+
+/// Who shares a count; `None` for those who are not limited one by one.
+fn origin(config: &Config, address: IpAddr) -> Option<Origin> {
+    let is_trusted = any_contains(config.limits.trusted.as_ref(), address);
+    (!is_trusted).then(|| Origin::from(address))
+}
+
+/// Tells the log what was lost since it last told, however much that is, in one line.
+#[derive(Debug, Default)]
+pub(crate) struct Told(BTreeMap<&'static str, u64>);
+
+impl Told {
+    /// The line, if anything was lost.
+    pub(crate) fn line(&mut self, limits: &Limits) -> Option<String> {
+        let mut parts = Vec::new();
+        for (reason, count) in limits.losses() {
+            let before = self.0.insert(reason, count).unwrap_or(0);
+            if count > before {
+                parts.push(format!("{reason} {}", count - before));
+            }
+        }
+        (!parts.is_empty()).then(|| format!("connections limited: {}", parts.join(", ")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tables_of_names_follow_the_declarations() {
+        for (index, place) in Place::ALL.into_iter().enumerate() {
+            assert_eq!(place as usize, index);
+            assert!(place.reasons().iter().all(|reason| reason.starts_with(place.name())));
+        }
+        for (index, fault) in Fault::ALL.into_iter().enumerate() {
+            assert_eq!(fault as usize, index);
+        }
+    }
+
+    #[test]
+    fn publishers_have_a_quarter_of_the_rtmp_places_whatever_others_do() {
+        for all in [1, 2, 3, 4, 12, 1_000] {
+            let mut config = Config::default();
+            config.rtmp.max_connections = all;
+            let of = |place: Place| place.bounds(&config).all;
+            let others = of(Place::RtmpNewcomer) + of(Place::RtmpPlayer);
+            assert!(of(Place::RtmpNewcomer) >= 1 && of(Place::RtmpPlayer) >= 1);
+            assert!(all < 4 || others <= all - all / 4, "{all}: {others}");
+            let of_one = Place::RtmpNewcomer.bounds(&config).per_address;
+            assert!(of_one >= 1 && of_one <= of(Place::RtmpNewcomer), "{all}");
+            assert!(all < 1_000 || of_one * 2 <= of(Place::RtmpNewcomer), "{all}");
+        }
+    }
+
+    #[test]
+    fn trusted_addresses_are_limited_together_only() {
+        let text = "[limits]\ntrusted = \"10.0.0.0/8\"\n[tcp]\nmax_connections = 3\n\
+                    max_connections_per_address = 1";
+        let config = Config::parse("edge.toml", text).expect("valid");
+        let limits = Limits::default();
+        let enter = |address: [u8; 4]| limits.enter(Place::Tcp, &config, Some(address.into()));
+        let held = [enter([10, 0, 0, 1]), enter([10, 0, 0, 1]), enter([192, 0, 2, 1])];
+        assert!(held.iter().all(Result::is_ok));
+        assert_eq!(enter([192, 0, 2, 1]).err(), Some(Full::Address));
+        assert_eq!(enter([10, 0, 0, 1]).err(), Some(Full::All));
+    }
+
+    #[test]
+    fn what_was_lost_is_told_once() {
+        let (limits, mut told) = (Limits::default(), Told::default());
+        assert_eq!(told.line(&limits), None);
+        limits.count(Fault::NoRequest);
+        limits.count(Fault::NoRequest);
+        limits.count(Fault::ProxyHeader);
+        let line = "connections limited: proxy_header 1, tcp_no_request 2";
+        assert_eq!(told.line(&limits).as_deref(), Some(line));
+        assert_eq!(told.line(&limits), None);
+    }
+}
