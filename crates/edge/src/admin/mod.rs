@@ -101,8 +101,11 @@ fn answer(
     events: &watch::Receiver<Bytes>,
 ) -> Response<Content> {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
-    if !is_local_name(host) {
-        let text = "403 Forbidden: the admin listener is asked for by address or as localhost\n";
+    let hosts = shared.state().config.admin.hosts.clone().unwrap_or_default();
+    // Monitoring asks by whatever name it has, and gets nothing that a page of another site could use.
+    let is_open = matches!(request.uri().path(), "/metrics" | "/healthz");
+    if !is_open && !is_own_name(host, &hosts) {
+        let text = "403 Forbidden: ask by address, as localhost, or by a name of [admin] hosts\n";
         return text_response(403, text.into());
     }
     if !matches!(request.method().as_str(), "GET" | "HEAD") {
@@ -153,15 +156,16 @@ const fn header(value: &'static str) -> hyper::header::HeaderValue {
     hyper::header::HeaderValue::from_static(value)
 }
 
-/// Whether a Host header names the server as somebody does who knows where it is. A page of another
-/// site that had its name point here (DNS rebinding) sends its own name.
-fn is_local_name(host: &str) -> bool {
+/// Whether a Host header names the server as somebody does who knows where it is, or by one of `hosts`. A
+/// page of another site that had its name point here (DNS rebinding) sends its own name.
+fn is_own_name(host: &str, hosts: &[String]) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,
         _ => host,
     };
     let address = name.trim_start_matches('[').trim_end_matches(']');
-    name == "localhost" || address.parse::<IpAddr>().is_ok()
+    let is_named = |own: &String| own.eq_ignore_ascii_case(name);
+    name == "localhost" || address.parse::<IpAddr>().is_ok() || hosts.iter().any(is_named)
 }
 
 fn text_response(status: u16, text: String) -> Response<Content> {
@@ -253,14 +257,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_admin_listener_is_asked_for_by_address() {
+    fn the_admin_listener_is_asked_for_by_address_or_by_its_names() {
+        let hosts = ["edge-1.example".to_owned()];
         for host in ["127.0.0.1:9433", "localhost", "localhost:1", "[::1]:9433", "10.0.0.7"] {
-            assert!(is_local_name(host), "{host}");
+            assert!(is_own_name(host, &[]), "{host}");
         }
         for host in
             ["", "evil.example", "evil.example:9433", "localhost.evil.example", "127.0.0.1.x"]
         {
-            assert!(!is_local_name(host), "{host}");
+            assert!(!is_own_name(host, &hosts), "{host}");
+        }
+        for host in ["edge-1.example", "Edge-1.example:9433"] {
+            assert!(is_own_name(host, &hosts) && !is_own_name(host, &[]), "{host}");
         }
     }
 }
