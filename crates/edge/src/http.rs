@@ -102,6 +102,7 @@ impl Response {
             403 => "Forbidden",
             404 => "Not Found",
             405 => "Method Not Allowed",
+            408 => "Request Timeout",
             413 => "Content Too Large",
             412 => "Precondition Failed",
             416 => "Range Not Satisfiable",
@@ -124,6 +125,15 @@ impl Response {
     /// This answer with one more header field.
     pub fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
         self.headers.push((name, value.into()));
+        self
+    }
+
+    /// This answer to a request with `method`. RFC 9110, section 9.3.2: "the server MUST NOT send
+    /// content in the response" to HEAD, whatever the status; the fields stay.
+    pub fn for_method(mut self, method: &str) -> Self {
+        if method == "HEAD" {
+            self.body = Body::Empty;
+        }
         self
     }
 
@@ -215,6 +225,19 @@ pub enum Answer {
     Now(Response),
     /// It comes later.
     Later(Pin<Box<dyn Future<Output = Response> + Send>>),
+}
+
+impl Answer {
+    /// This answer to a request with `method`: as [`Response::for_method`].
+    pub fn for_method(self, method: &str) -> Self {
+        match self {
+            Self::Later(response) if method == "HEAD" => {
+                Self::Later(Box::pin(async { response.await.for_method("HEAD") }))
+            }
+            Self::Now(response) => Self::Now(response.for_method(method)),
+            later => later,
+        }
+    }
 }
 
 impl From<Response> for Answer {

@@ -123,6 +123,7 @@ impl Requests {
                     let mut head = request.head(connection);
                     head.cohort = self.viewer.as_ref().map(|viewer| (viewer.unit, &viewer.cohort));
                     let answer = routes::respond(&self.state, &head, SystemTime::now());
+                    let answer = answer.for_method(head.method);
                     self.take_answer(now, connection, id, answer);
                 }
                 Asked::Refused(id, status) => {
