@@ -5,20 +5,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::admin;
 use crate::config::Config;
 use crate::entropy::random;
-use crate::fronts::{rtmp, tcp};
+use crate::fronts::{rtmp, threads};
 use crate::hooks::Hook;
 use crate::io::socket::UdpSocket;
-use crate::io::{self, Listener};
+use crate::io::{self, Listener, descriptors};
+use crate::limits::Told;
 use crate::loops::event_loop::{EventLoop, Plan};
 use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
@@ -27,6 +27,9 @@ use crate::state::{Shared, State};
 
 /// Where operators look if the configuration says nothing.
 const ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9433);
+
+/// How often at most the log is told of connections that limits refused or ended.
+const TELL: Duration = Duration::from_secs(10);
 
 /// A server with its sockets bound.
 #[derive(Debug)]
@@ -47,6 +50,7 @@ impl Edge {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             cores => cores.into(),
         };
+        descriptors::raise(&config, cores);
         let state = State::new(config, None)?;
         let listeners = io::listen(&state.config, cores)?;
         let rtmp =
@@ -100,26 +104,15 @@ impl Edge {
         let Self { shared, listeners, rtmp, admin } = self;
         // Requests on other threads start tasks here.
         let _ = shared.state().runtime.set(tokio::runtime::Handle::current());
-        let limit = shared.state().config.tcp.max_connections as usize;
-        let slots = Arc::new(Semaphore::new(limit.min(Semaphore::MAX_PERMITS)));
+        let end: End = Arc::new(supervisor::exit);
+        let mut loops = start_tcp(&shared, &listeners, &end)?;
+        loops.extend(start_quic(&shared, listeners, &end)?);
+        supervisor::watch(shared.pulses().to_vec(), end)?;
         let mut fronts = JoinSet::new();
-        let mut sockets: Vec<Vec<UdpSocket>> = Vec::new();
-        for listener in listeners {
-            let tcp = tokio::net::TcpListener::from_std(listener.tcp)
-                .map_err(|e| Error::new(format!("cannot listen on {}: {e}", listener.address)))?;
-            let port = listener.address.port();
-            fronts.spawn(tcp::serve(tcp, port, shared.clone(), slots.clone()));
-            sockets.resize_with(listener.udp.len(), Vec::new);
-            for (core, udp) in listener.udp.into_iter().enumerate() {
-                sockets[core].push(udp);
-            }
-        }
-        let limit = shared.state().config.rtmp.max_connections as usize;
-        let slots = Arc::new(Semaphore::new(limit));
         for listener in rtmp {
             let listener = tokio::net::TcpListener::from_std(listener)
                 .map_err(|e| Error::new(format!("RTMP: {e}")))?;
-            fronts.spawn(rtmp::serve(listener, shared.clone(), slots.clone()));
+            fronts.spawn(rtmp::serve(listener, shared.clone()));
         }
         fronts.spawn(housekeeping(shared.clone()));
         let admin = match admin {
@@ -130,7 +123,6 @@ impl Edge {
             }
             None => None,
         };
-        let loops = start_loops(&shared, sockets)?;
         while fronts.join_next().await.is_some() {}
         for running in loops {
             // One that panicked has ended the process.
@@ -151,6 +143,7 @@ impl Edge {
 
 /// What has to be done now and then, until the drain starts.
 async fn housekeeping(shared: Arc<Shared>) {
+    let (mut told, mut tell_at) = (Told::default(), Instant::now());
     let mut drained = core::pin::pin!(shared.drained());
     loop {
         tokio::select! {
@@ -158,6 +151,12 @@ async fn housekeeping(shared: Arc<Shared>) {
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
                 state.live.outlets.tidy();
+                if tell_at <= Instant::now()
+                    && let Some(line) = told.line(shared.limits())
+                {
+                    tracing::warn!("{line}");
+                    tell_at = Instant::now() + TELL;
+                }
                 for record in state.sessions.flush(false) {
                     let what = record.object().into();
                     state.hooks.tell(&state.config.hooks, Hook::Close, what);
@@ -167,11 +166,31 @@ async fn housekeeping(shared: Arc<Shared>) {
     }
 }
 
-/// Starts a thread with an event loop for each core's sockets.
-fn start_loops(
+/// Starts the threads of HTTP/1.1 and HTTP/2.
+fn start_tcp(
     shared: &Arc<Shared>,
-    sockets: Vec<Vec<UdpSocket>>,
+    listeners: &[Listener],
+    end: &End,
 ) -> Result<Vec<JoinHandle<()>>, Error> {
+    let listeners: Vec<&TcpListener> = listeners.iter().map(|listener| &listener.tcp).collect();
+    let pulses = shared.pulses();
+    let own = &pulses[pulses.len() / 2..];
+    own.iter().map(|pulse| threads::start(&listeners, shared, pulse, end)).collect()
+}
+
+/// Starts a thread with an event loop for each core's sockets.
+fn start_quic(
+    shared: &Arc<Shared>,
+    listeners: Vec<Listener>,
+    end: &End,
+) -> Result<Vec<JoinHandle<()>>, Error> {
+    let mut sockets: Vec<Vec<UdpSocket>> = Vec::new();
+    for listener in listeners {
+        sockets.resize_with(listener.udp.len(), Vec::new);
+        for (core, udp) in listener.udp.into_iter().enumerate() {
+            sockets[core].push(udp);
+        }
+    }
     let mut senders = Vec::new();
     let mut mailboxes = Vec::new();
     for _ in &sockets {
@@ -181,7 +200,6 @@ fn start_loops(
     }
     let draining = Arc::new(AtomicBool::new(false));
     let mut loops = Vec::new();
-    let end: End = Arc::new(supervisor::exit);
     let parts = sockets.into_iter().zip(mailboxes).zip(shared.pulses());
     for (core, ((sockets, mailbox), pulse)) in parts.enumerate() {
         let plan = Plan {
@@ -196,9 +214,8 @@ fn start_loops(
             pulse: pulse.clone(),
         };
         let work = || EventLoop::new(plan).run();
-        loops.push(supervisor::start(core, pulse.clone(), end.clone(), work)?);
+        loops.push(supervisor::start(pulse.clone(), end.clone(), work)?);
     }
-    supervisor::watch(shared.pulses().to_vec(), end)?;
     let drained = shared.clone();
     tokio::spawn(async move {
         drained.drained().await;
@@ -219,7 +236,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
         .enable_all()
         .build()
         .map_err(|e| Error::new(format!("runtime: {e}")))?;
-    runtime.block_on(async {
+    let result = runtime.block_on(async {
         let signals = |kind| signal(kind).map_err(|e| Error::new(format!("signals: {e}")));
         let mut terminate = signals(SignalKind::terminate())?;
         let mut interrupt = signals(SignalKind::interrupt())?;
@@ -263,7 +280,10 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
             tracing::info!("draining");
             shared.drain();
         }
-    })
+    });
+    // After a second signal nothing is waited for, threads that still drain included.
+    runtime.shutdown_background();
+    result
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use crate::config::Config;
 use crate::files::Files;
 use crate::hooks::Hooks;
 use crate::identity::Identity;
+use crate::limits::Limits;
 use crate::live::Live;
 use crate::loops::QuicState;
 use crate::loops::log::ConnectionLog;
@@ -137,8 +138,10 @@ pub struct Shared {
     ports: Vec<u16>,
     /// What each event loop last told of itself.
     loops: Mutex<Vec<Report>>,
-    /// The signs of life of the event loops.
+    /// The signs of life of the threads that serve viewers: QUIC's, then as many of TCP.
     pulses: Vec<Arc<Pulse>>,
+    /// What may be held of the server.
+    limits: Limits,
     /// The log of closed connections, if there is one.
     log: Option<Arc<ConnectionLog>>,
 }
@@ -152,7 +155,8 @@ enum Life {
 }
 
 impl Shared {
-    /// A process that begins to serve with this state, with `loops` event loops.
+    /// A process that begins to serve with this state, with `loops` event loops and as many threads
+    /// for TCP.
     pub(crate) fn new(
         state: State,
         ports: Vec<u16>,
@@ -160,13 +164,16 @@ impl Shared {
         log: Option<Arc<ConnectionLog>>,
     ) -> Self {
         let (life, _) = watch::channel(Life::Serving);
+        let names = ["quic", "tcp"].into_iter();
+        let names = names.flat_map(|kind| (0..loops).map(move |n| format!("{kind}-{n}")));
         Self {
             state: ArcSwap::from_pointee(state),
             life,
             started: Instant::now(),
             ports,
             loops: Mutex::default(),
-            pulses: (0..loops).map(|_| Arc::new(Pulse::new())).collect(),
+            pulses: names.map(|name| Arc::new(Pulse::new(name))).collect(),
+            limits: Limits::default(),
             log,
         }
     }
@@ -182,9 +189,12 @@ impl Shared {
     /// As [`State::new`]; the old state stays.
     pub fn reload(&self, config: Config) -> Result<(), Error> {
         let old = self.state();
-        let fixed = |c: &Config| (c.server.listen.clone(), c.server.cores, c.tcp.max_connections);
+        let fixed = |c: &Config| {
+            let listen = (c.server.listen.clone(), c.rtmp.listen.clone(), c.admin.listen);
+            (listen, c.server.cores)
+        };
         if fixed(&config) != fixed(&old.config) {
-            tracing::warn!("listen, cores and [tcp] max_connections change at the next start");
+            tracing::warn!("what is listened on, and cores, change at the next start");
         }
         self.state.store(Arc::new(State::new(config, Some(&old))?));
         Ok(())
@@ -245,9 +255,15 @@ impl Shared {
         loops[core] = report;
     }
 
-    /// The signs of life of the event loops.
+    /// The signs of life of the threads that serve viewers: QUIC's event loops, then as many threads
+    /// of TCP.
     pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
         &self.pulses
+    }
+
+    /// What may be held of the server.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
     }
 
     /// Lines of the log of closed connections that were lost.
@@ -257,11 +273,10 @@ impl Shared {
 
     /// What keeps the process from serving as it should, as one line each.
     pub(crate) fn ailments(&self) -> Vec<String> {
-        let silences = self.pulses.iter().map(|pulse| pulse.silence()).enumerate();
+        let silences = self.pulses.iter().map(|pulse| (pulse.name(), pulse.silence()));
         let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY);
-        let hangs = silent.map(|(core, silence)| {
-            format!("event loop {core}: no turn for {:.1} s", silence.as_secs_f64())
-        });
+        let hangs = silent
+            .map(|(name, silence)| format!("{name}: no turn for {:.1} s", silence.as_secs_f64()));
         hangs.chain(self.is_draining().then(|| "draining".to_owned())).collect()
     }
 

@@ -15,6 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use recovery::Latencies;
 
 use super::process;
+use crate::limits::{Limits, Place};
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
 use crate::sessions::{Key, Totals};
@@ -85,6 +86,7 @@ impl Collector for Edge {
         encode_process(&mut encoder, &self.0, &state, &loops)?;
         encode_loops(&mut encoder, &loops)?;
         encode_pulses(&mut encoder, self.0.pulses())?;
+        encode_limits(&mut encoder, self.0.limits())?;
         let help = "What happened to publishers and upstreams";
         let events = state.live.events.all();
         encode_family(&mut encoder, "ingest_events", help, "event", events)
@@ -242,26 +244,38 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
     encode_family(encoder, "quic_dropped_datagrams", help, "reason", reasons)
 }
 
-/// Whether the event loops live, and how long their turns take.
+/// Whether the threads that serve viewers live, and how long their turns take.
 fn encode_pulses(encoder: &mut DescriptorEncoder<'_>, pulses: &[Arc<Pulse>]) -> Result<(), Error> {
     let unit = Some(&Unit::Seconds);
     let help =
         "Time since the loop last began a turn: at most about 1 s, also when nothing happens";
     let mut family = encoder.encode_descriptor("loop_silence", help, unit, MetricType::Gauge)?;
-    for (core, pulse) in pulses.iter().enumerate() {
+    for pulse in pulses {
         let silence = pulse.silence().as_secs_f64();
-        family.encode_family(&[("loop", core)])?.encode_gauge(&silence)?;
+        family.encode_family(&[("loop", pulse.name())])?.encode_gauge(&silence)?;
     }
     let help = "Time that the loop's turns take, from the end of one wait to the next";
     let mut family = encoder.encode_descriptor("loop_turn", help, unit, MetricType::Histogram)?;
-    for (core, pulse) in pulses.iter().enumerate() {
+    for pulse in pulses {
         let (buckets, sum) = pulse.turns();
         let count = buckets.iter().map(|(_, count)| count).sum();
         let none: Option<&HashMap<usize, Exemplar<Labels<'_>, f64>>> = None;
-        let labels = [("loop", core)];
+        let labels = [("loop", pulse.name())];
         family.encode_family(&labels)?.encode_histogram(sum, count, &buckets, none)?;
     }
     Ok(())
+}
+
+/// The places that are bounded in number, and who was turned away or cut off.
+fn encode_limits(encoder: &mut DescriptorEncoder<'_>, limits: &Limits) -> Result<(), Error> {
+    let help = "Places in use, where their number is bounded";
+    let mut family = encoder.encode_descriptor("places_used", help, None, MetricType::Gauge)?;
+    for place in Place::ALL {
+        let used = limits.counts(place).used as i64;
+        family.encode_family(&[("place", place.name())])?.encode_gauge(&used)?;
+    }
+    let help = "Connections that a limit refused or ended";
+    encode_family(encoder, "connections_limited", help, "reason", limits.losses())
 }
 
 /// Counts by bucket, each without those below; the last one is for the rest.
@@ -298,13 +312,13 @@ mod tests {
         pulse.end(Timestamp::ZERO, Timestamp::from_millis(3));
         let text = encode(edge.shared());
         for line in [
-            "mendcast_loop_turn_seconds_bucket{le=\"0.002\",loop=\"1\"} 0",
-            "mendcast_loop_turn_seconds_bucket{le=\"0.005\",loop=\"1\"} 1",
-            "mendcast_loop_turn_seconds_count{loop=\"1\"} 1",
-            "mendcast_loop_turn_seconds_count{loop=\"0\"} 0",
+            "mendcast_loop_turn_seconds_bucket{le=\"0.002\",loop=\"quic-1\"} 0",
+            "mendcast_loop_turn_seconds_bucket{le=\"0.005\",loop=\"quic-1\"} 1",
+            "mendcast_loop_turn_seconds_count{loop=\"quic-1\"} 1",
+            "mendcast_loop_turn_seconds_count{loop=\"tcp-0\"} 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} in\n{text}");
         }
-        assert!(text.contains("mendcast_loop_silence_seconds{loop=\"1\"} "));
+        assert!(text.contains("mendcast_loop_silence_seconds{loop=\"quic-1\"} "));
     }
 }

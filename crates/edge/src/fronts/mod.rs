@@ -1,4 +1,6 @@
 //! The fronts on TCP: HTTP/1.1 and HTTP/2, and RTMP. QUIC has its event loops.
 
+mod proxy;
 pub(crate) mod rtmp;
-pub(crate) mod tcp;
+mod tcp;
+pub(crate) mod threads;

@@ -1,12 +1,13 @@
 //! HTTP/1.1 (RFC 9112) and HTTP/2 (RFC 9113) over TLS on TCP, which invite viewers to HTTP/3 by
 //! `Alt-Svc` (RFC 7838, section 3; RFC 9114, section 3.1).
 
+mod activity;
+
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
@@ -19,15 +20,19 @@ use hyper::service::service_fn;
 use hyper::{Request, Version};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
+use super::proxy;
+use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
+use crate::limits::{Fault, Limits, Permit, Place};
 use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
+use activity::{Activity, Open};
 
 /// Bytes of headers in one request, as in HTTP/3.
 const MAX_HEADERS: u32 = 16 * 1024;
@@ -35,17 +40,16 @@ const MAX_HEADERS: u32 = 16 * 1024;
 const MAX_SEND_BUFFER: usize = 128 * 1024;
 /// Requests at the same time on one HTTP/2 connection.
 const MAX_STREAMS: u32 = 128;
-/// How long an idle connection may take to say good-bye.
+/// How long an HTTP/2 client may take to answer a PING.
+const PONG: Duration = Duration::from_secs(15);
+/// How long a connection that has to end may take to say good-bye.
 const FAREWELL: Duration = Duration::from_secs(1);
+/// How long nothing is accepted when there is no descriptor for it.
+const BREATH: Duration = Duration::from_millis(100);
 
-/// Serves `listener` until the drain is over; HTTP/3 is on UDP port `port`. A connection needs one
-/// of `slots`; without one it waits, and so does everything behind it in the kernel's queue.
-pub(crate) async fn serve(
-    listener: TcpListener,
-    port: u16,
-    shared: Arc<Shared>,
-    slots: Arc<Semaphore>,
-) {
+/// Serves `listener` until the drain is over.
+pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
+    let port = listener.local_addr().map_or(0, |address| address.port());
     let mut connections = JoinSet::new();
     let mut drained = pin!(shared.drained());
     loop {
@@ -54,26 +58,22 @@ pub(crate) async fn serve(
             Some(_) = connections.join_next() => continue,
             accepted = listener.accept() => accepted,
         };
-        let (stream, remote) = match accepted {
-            Ok(accepted) => accepted,
+        match accepted {
+            Ok((stream, peer)) => {
+                if let Some(connection) = Connection::admit(&shared, stream, peer, port) {
+                    connections.spawn(connection.run(shared.clone()));
+                }
+            }
             // The peer gave up in the kernel's queue.
-            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(e) => {
                 // Out of descriptors, most likely: trying again at once would spin.
-                tracing::warn!("accept: {e}");
-                sleep(Duration::from_millis(500)).await;
-                continue;
+                tracing::debug!("accept: {e}");
+                shared.limits().count(Fault::Accept);
+                shared.limits().make_room();
+                sleep(BREATH).await;
             }
-        };
-        let slot = tokio::select! {
-            () = &mut drained => break,
-            slot = slots.clone().acquire_owned() => slot,
-        };
-        let shared = shared.clone();
-        connections.spawn(async move {
-            connection(stream, remote, port, &shared).await;
-            drop(slot);
-        });
+        }
     }
     drop(listener);
     let limit = shared.state().config.drain.timeout;
@@ -83,44 +83,132 @@ pub(crate) async fn serve(
     }
 }
 
-/// One connection, from the TLS handshake to its end.
-async fn connection(stream: TcpStream, remote: SocketAddr, port: u16, shared: &Shared) {
-    let state = shared.state();
-    let times = &state.config.tcp;
-    crate::io::prepare(&stream);
+/// A connection that has a place.
+struct Connection {
+    state: Arc<State>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    /// It comes from a load balancer that says who the client is.
+    is_proxied: bool,
+    port: u16,
+    place: Permit,
+}
+
+impl Connection {
+    /// Takes a connection in, if there is a place for it. It is closed without a word otherwise: what
+    /// could be said would cost a handshake.
+    fn admit(shared: &Shared, stream: TcpStream, peer: SocketAddr, port: u16) -> Option<Self> {
+        let state = shared.state();
+        let balancers = state.config.tcp.proxy_protocol.as_ref();
+        let is_proxied = any_contains(balancers, peer.ip());
+        let address = (!is_proxied).then(|| peer.ip());
+        match shared.limits().enter(Place::Tcp, &state.config, address) {
+            Ok(place) => Some(Self { state, stream, peer, is_proxied, port, place }),
+            Err(_) => {
+                crate::io::reset(&stream);
+                None
+            }
+        }
+    }
+
+    /// Serves it from the balancer's header, or the TLS handshake, to its end.
+    async fn run(self, shared: Arc<Shared>) {
+        let Self { state, mut stream, peer, is_proxied, port, place } = self;
+        crate::io::prepare(&stream);
+        let limits = shared.limits();
+        let mut remote = peer;
+        if is_proxied {
+            let client = tokio::select! {
+                client = proxy::client(&mut stream, peer) => client,
+                () = place.evicted() => return crate::io::reset(&stream),
+            };
+            match client {
+                Ok(client) => remote = client,
+                Err(e) => {
+                    limits.count(Fault::ProxyHeader);
+                    tracing::debug!("{peer}: {e}");
+                    return crate::io::reset(&stream);
+                }
+            }
+            if Limits::identify(&place, Place::Tcp, &state.config, remote.ip()).is_err() {
+                return crate::io::reset(&stream);
+            }
+        }
+        let Some(stream) = handshake(limits, &state, stream, remote, &place).await else { return };
+        serve_http(&shared, state, stream, remote, port, place).await;
+    }
+}
+
+/// The TLS handshake. Without a place for it, or when that is lost to somebody else, the connection
+/// ends.
+async fn handshake(
+    limits: &Limits,
+    state: &State,
+    stream: TcpStream,
+    remote: SocketAddr,
+    place: &Permit,
+) -> Option<TlsStream<TcpStream>> {
+    let Ok(under_way) = limits.enter(Place::Handshake, &state.config, Some(remote.ip())) else {
+        crate::io::reset(&stream);
+        return None;
+    };
     let acceptor = TlsAcceptor::from(state.tcp_tls.clone());
-    let stream = match timeout(times.header_timeout, acceptor.accept(stream)).await {
-        Ok(Ok(stream)) => stream,
-        Ok(Err(e)) => return tracing::debug!("TLS handshake: {e}"),
-        Err(_) => return tracing::debug!("TLS handshake: timed out"),
+    tokio::select! {
+        accepted = timeout(state.config.tcp.header_timeout, acceptor.accept(stream)) => {
+            match accepted {
+                Ok(Ok(stream)) => return Some(stream),
+                Ok(Err(e)) => tracing::debug!("TLS handshake: {e}"),
+                Err(_) => limits.count(Fault::TlsTimeout),
+            }
+        }
+        () = under_way.evicted() => {}
+        () = place.evicted() => {}
+    }
+    None
+}
+
+/// Answers requests until the connection ends.
+async fn serve_http(
+    shared: &Shared,
+    state: Arc<State>,
+    stream: TlsStream<TcpStream>,
+    remote: SocketAddr,
+    port: u16,
+    place: Permit,
+) {
+    let port = match state.config.quic.advertised_port {
+        0 => port,
+        advertised => advertised,
     };
     let Ok(alt_svc) = HeaderValue::from_str(&format!("h3=\":{port}\"; ma=86400")) else { return };
-
-    let activity = Arc::new(Activity::new());
-    let idle = times.idle_timeout;
+    let activity = Arc::new(Activity::new(place));
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let io = TokioIo::new(stream);
     let service = service_fn({
         let (state, activity) = (state.clone(), activity.clone());
         move |request: Request<Incoming>| {
-            activity.touch();
-            let (state, activity, alt_svc) = (state.clone(), activity.clone(), alt_svc.clone());
+            let open = activity.open();
+            let (state, alt_svc) = (state.clone(), alt_svc.clone());
             async move {
+                let method = request.method().clone();
                 let response = answer(&state, request, remote).await;
-                let mut response = written(response, activity);
+                let mut response = written(response.for_method(method.as_str()), open);
                 response.headers_mut().insert(ALT_SVC, alt_svc);
                 Ok::<_, Infallible>(response)
             }
         }
     });
+    let times = &state.config.tcp;
     let result = if h2 {
         let connection = http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .max_concurrent_streams(MAX_STREAMS)
             .max_header_list_size(MAX_HEADERS)
             .max_send_buf_size(MAX_SEND_BUFFER)
+            .keep_alive_interval(Some(times.keep_alive).filter(|interval| !interval.is_zero()))
+            .keep_alive_timeout(PONG)
             .serve_connection(io, service);
-        drive(connection, |c| c.graceful_shutdown(), shared, &activity, idle).await
+        drive(connection, |c| c.graceful_shutdown(), shared, &state, &activity).await
     } else {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
@@ -128,63 +216,48 @@ async fn connection(stream: TcpStream, remote: SocketAddr, port: u16, shared: &S
             .max_header_size(MAX_HEADERS as usize)
             .max_buf_size(MAX_SEND_BUFFER)
             .serve_connection(io, service);
-        drive(connection, |c| c.graceful_shutdown(), shared, &activity, idle).await
+        drive(connection, |c| c.graceful_shutdown(), shared, &state, &activity).await
     };
     if let Err(e) = result {
         tracing::debug!("connection: {e}");
     }
 }
 
-/// Runs a connection to its end, and brings that about when the drain starts, or when for `idle`
-/// no request came and no response could go on.
+/// Runs a connection to its end, and brings that about when the drain starts, when no request came or
+/// no response could go on for too long, or when its place is somebody else's.
 async fn drive<C: Future<Output = hyper::Result<()>>>(
     connection: C,
     shut_down: fn(Pin<&mut C>),
     shared: &Shared,
+    state: &State,
     activity: &Activity,
-    idle: Duration,
 ) -> hyper::Result<()> {
     let mut connection = pin!(connection);
     let mut drained = pin!(shared.drained());
     let mut draining = false;
+    let times = &state.config.tcp;
+    let deadline = || activity.deadline(times.header_timeout, times.idle_timeout);
     loop {
         tokio::select! {
             result = connection.as_mut() => return result,
             () = &mut drained, if !draining => {
                 draining = true;
                 shut_down(connection.as_mut());
+                continue;
             }
-            () = sleep_until(activity.last() + idle) => {
+            () = sleep_until(deadline()) => {
                 // A response may have gone on since this timer was set.
-                if activity.last() + idle <= Instant::now() {
-                    shut_down(connection.as_mut());
-                    return timeout(FAREWELL, connection).await.unwrap_or(Ok(()));
+                if deadline() > Instant::now() {
+                    continue;
+                }
+                if activity.is_unused() {
+                    shared.limits().count(Fault::NoRequest);
                 }
             }
+            () = activity.evicted() => {}
         }
-    }
-}
-
-/// When something last happened on a connection.
-#[derive(Debug)]
-struct Activity {
-    start: Instant,
-    /// Milliseconds after `start`.
-    last: AtomicU64,
-}
-
-impl Activity {
-    fn new() -> Self {
-        Self { start: Instant::now(), last: AtomicU64::new(0) }
-    }
-
-    fn touch(&self) {
-        let elapsed = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.last.store(elapsed, Ordering::Relaxed);
-    }
-
-    fn last(&self) -> Instant {
-        self.start + Duration::from_millis(self.last.load(Ordering::Relaxed))
+        shut_down(connection.as_mut());
+        return timeout(FAREWELL, connection).await.unwrap_or(Ok(()));
     }
 }
 
@@ -205,11 +278,15 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>, remote: SocketAd
         RequestHead { method, target, fields, remote, protocol, cohort: None, body: &[] };
     let body = match max_body(head.method, head.target) {
         0 => Bytes::new(),
-        max => match Limited::new(incoming, max).collect().await {
-            Ok(body) => body.to_bytes(),
-            Err(e) if e.is::<LengthLimitError>() => return Response::plain(413, now),
-            Err(_) => return Response::plain(400, now),
-        },
+        max => {
+            let content = Limited::new(incoming, max).collect();
+            match timeout(state.config.tcp.header_timeout, content).await {
+                Ok(Ok(body)) => body.to_bytes(),
+                Ok(Err(e)) if e.is::<LengthLimitError>() => return Response::plain(413, now),
+                Ok(Err(_)) => return Response::plain(400, now),
+                Err(_) => return Response::plain(408, now),
+            }
+        }
     };
     head.body = &body;
     let answer = respond(state, &head, now);
@@ -219,8 +296,8 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>, remote: SocketAd
     }
 }
 
-fn written(response: Response, activity: Arc<Activity>) -> hyper::Response<ResponseBody> {
-    let body = ResponseBody { responder: response.body.into(), activity };
+fn written(response: Response, open: Open) -> hyper::Response<ResponseBody> {
+    let body = ResponseBody { responder: response.body.into(), open };
     let mut out = hyper::Response::new(body);
     if let Ok(status) = response.status.try_into() {
         *out.status_mut() = status;
@@ -237,7 +314,7 @@ fn written(response: Response, activity: Arc<Activity>) -> hyper::Response<Respo
 #[derive(Debug)]
 struct ResponseBody {
     responder: Responder,
-    activity: Arc<Activity>,
+    open: Open,
 }
 
 impl Body for ResponseBody {
@@ -248,7 +325,7 @@ impl Body for ResponseBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
-        self.activity.touch();
+        self.open.touch();
         self.responder.poll_fill(context).map(|next| next.transpose().map(|r| r.map(Frame::data)))
     }
 

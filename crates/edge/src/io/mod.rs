@@ -1,6 +1,7 @@
 //! Sockets: the TCP listeners of the HTTP/1.1 and HTTP/2 front and the UDP sockets of QUIC, on the
 //! same addresses and ports.
 
+pub(crate) mod descriptors;
 pub mod ports;
 mod segmentation;
 pub mod socket;
@@ -85,6 +86,12 @@ pub(crate) fn prepare(stream: &tokio::net::TcpStream) {
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
     let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
+}
+
+/// Ends a connection that is not served, at once: nothing of it stays in the kernel.
+pub(crate) fn reset(stream: &tokio::net::TcpStream) {
+    // Where the kernel refuses, it closes the connection in the usual way.
+    let _ = stream.set_zero_linger();
 }
 
 /// A TCP listener; on an IPv6 wildcard it takes IPv4 too, unless `split`.

@@ -38,6 +38,8 @@ const BUCKETS: [Duration; 19] = {
 /// A loop's sign of life.
 #[derive(Debug)]
 pub(crate) struct Pulse {
+    /// The name of the loop's thread.
+    name: String,
     origin: Instant,
     /// When the last turn began, in nanoseconds after `origin`.
     beat: AtomicU64,
@@ -50,14 +52,20 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(name: String) -> Self {
         Self {
+            name,
             origin: Instant::now(),
             beat: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
             turns: Default::default(),
             busy: AtomicU64::new(0),
         }
+    }
+
+    /// The name of the loop's thread, for people and metrics.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// The time since this was made: the clock of the loop.
@@ -117,7 +125,7 @@ mod tests {
 
     #[test]
     fn turns_are_counted_by_their_time() {
-        let pulse = Pulse::new();
+        let pulse = Pulse::new("quic-0".into());
         let start = Timestamp::from_secs(1);
         for micros in [1, 10, 11, 3_000, 60_000_000] {
             pulse.end(start, start + Duration::from_micros(micros));
@@ -130,7 +138,7 @@ mod tests {
 
     #[test]
     fn silence_ends_with_a_turn_or_with_the_loop() {
-        let pulse = Pulse::new();
+        let pulse = Pulse::new("quic-0".into());
         std::thread::sleep(Duration::from_millis(2));
         assert!(pulse.silence() >= Duration::from_millis(2));
         let now = pulse.now();

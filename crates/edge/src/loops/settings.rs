@@ -93,8 +93,14 @@ impl QuicState {
         self.keys.clone()
     }
 
-    /// The settings of the loop on `core`, whose clock's origin was at `unix_origin`.
-    pub(super) fn endpoint(&self, config: &Config, core: u8, unix_origin: u64) -> EndpointConfig {
+    /// The settings of the loop on `core`, one of `loops`, whose clock's origin was at `unix_origin`.
+    pub(super) fn endpoint(
+        &self,
+        config: &Config,
+        core: u8,
+        loops: usize,
+        unix_origin: u64,
+    ) -> EndpointConfig {
         EndpointConfig {
             transport: self.transport.clone(),
             tls: self.tls.clone(),
@@ -105,7 +111,7 @@ impl QuicState {
                 config::Retry::Auto => RetryPolicy::Above(RETRY_ABOVE),
             },
             token_lifetime: config.quic.token_lifetime,
-            max_connections: config.quic.max_connections as usize,
+            max_connections: (config.quic.max_connections as usize).div_ceil(loops),
             server_id: config.server.server_id,
             core,
             unix_origin,

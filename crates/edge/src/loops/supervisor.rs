@@ -1,4 +1,4 @@
-//! Event loops that die or hang do not go unnoticed.
+//! Threads that serve viewers, QUIC's event loops and TCP's runtimes, do not die or hang unnoticed.
 //!
 //! A loop shares its fate with thousands of viewers, and nothing can be said of the state that a
 //! panic or an endless turn leaves. So either ends the process, with one line and exit code 1, and
@@ -44,22 +44,22 @@ pub(crate) fn exit(line: String) {
     std::process::exit(1);
 }
 
-/// Runs `work`, the loop of `core`, on a thread; if it panics, that is the `end`.
+/// Runs `work`, the loop with this pulse, on a thread; if it panics, that is the `end`.
 ///
 /// # Errors
 /// One line: the thread cannot be started.
 pub(crate) fn start(
-    core: usize,
     pulse: Arc<Pulse>,
     end: End,
     work: impl FnOnce() + Send + 'static,
 ) -> Result<JoinHandle<()>, Error> {
     pulse.begin(pulse.now());
+    let thread = Builder::new().name(pulse.name().to_owned());
     let supervised = move || match catch_unwind(AssertUnwindSafe(work)) {
         Ok(()) => pulse.finish(),
-        Err(cause) => end(format!("event loop {core} panicked: {}", message(&*cause))),
+        Err(cause) => end(format!("{} panicked: {}", pulse.name(), message(&*cause))),
     };
-    let thread = Builder::new().name(format!("quic-{core}")).spawn(supervised);
+    let thread = thread.spawn(supervised);
     thread.map_err(|e| Error::new(format!("cannot start a thread: {e}")))
 }
 
@@ -86,13 +86,13 @@ fn look(pulses: &[Arc<Pulse>], hung: Duration, period: Duration, end: &End) {
     let mut seen: Vec<_> = pulses.iter().map(|pulse| (pulse.last(), Duration::ZERO)).collect();
     while pulses.iter().any(|pulse| !pulse.is_over()) {
         std::thread::sleep(period);
-        for (core, (pulse, (last, silent))) in pulses.iter().zip(&mut seen).enumerate() {
+        for (pulse, (last, silent)) in pulses.iter().zip(&mut seen) {
             let beat = pulse.last();
             *silent =
                 if beat == *last && !pulse.is_over() { *silent + period } else { Duration::ZERO };
             *last = beat;
             if *silent >= hung {
-                end(format!("event loop {core} hangs: no turn for {} s", silent.as_secs()));
+                end(format!("{} hangs: no turn for {} s", pulse.name(), silent.as_secs()));
                 return;
             }
         }
@@ -116,13 +116,13 @@ mod tests {
     #[test]
     fn a_loop_that_panics_is_the_end_and_one_that_returns_is_not() {
         let (end, told) = teller();
-        let pulse = Arc::new(Pulse::new());
-        let running = start(3, pulse.clone(), end.clone(), || panic!("{} is too much", 1_000));
+        let pulse = Arc::new(Pulse::new("quic-3".into()));
+        let running = start(pulse.clone(), end.clone(), || panic!("{} is too much", 1_000));
         running.expect("started").join().expect("the panic was caught");
-        assert_eq!(told.recv_timeout(SOON), Ok("event loop 3 panicked: 1000 is too much".into()));
+        assert_eq!(told.recv_timeout(SOON), Ok("quic-3 panicked: 1000 is too much".into()));
         assert!(!pulse.is_over());
 
-        let running = start(4, pulse.clone(), end, || ());
+        let running = start(pulse.clone(), end, || ());
         running.expect("started").join().expect("no panic");
         assert!(pulse.is_over());
         assert!(told.try_recv().is_err());
@@ -131,20 +131,20 @@ mod tests {
     #[test]
     fn a_loop_without_turns_is_the_end_and_one_with_turns_is_not() {
         let (end, told) = teller();
-        let pulses = [Arc::new(Pulse::new()), Arc::new(Pulse::new())];
+        let pulses = ["quic-0", "tcp-0"].map(|name| Arc::new(Pulse::new(name.into())));
         let (stop, stopped): (Sender<()>, _) = channel();
         let (busy, stuck) = (pulses[0].clone(), pulses[1].clone());
-        let turning = start(0, busy.clone(), end.clone(), move || {
+        let turning = start(busy.clone(), end.clone(), move || {
             while stopped.recv_timeout(Duration::from_millis(1)).is_err() {
                 busy.begin(busy.now());
             }
         });
         let turning = turning.expect("started");
         let (release, released): (Sender<()>, _) = channel();
-        let stuck = start(1, stuck, end.clone(), move || assert_eq!(released.recv(), Ok(())));
+        let stuck = start(stuck, end.clone(), move || assert_eq!(released.recv(), Ok(())));
         let stuck = stuck.expect("started");
         look(&pulses, Duration::from_millis(300), Duration::from_millis(10), &end);
-        assert_eq!(told.recv_timeout(SOON), Ok("event loop 1 hangs: no turn for 0 s".into()));
+        assert_eq!(told.recv_timeout(SOON), Ok("tcp-0 hangs: no turn for 0 s".into()));
         assert!(pulses[1].silence() >= Duration::from_millis(300));
         for (sender, running) in [(stop, turning), (release, stuck)] {
             sender.send(()).expect("received");
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     #[ignore = "ends the process"]
     fn process_with_a_loop_that_panics() {
-        let pulse = Arc::new(Pulse::new());
-        let running = start(0, pulse, Arc::new(exit), || panic!("on purpose"));
+        let pulse = Arc::new(Pulse::new("quic-0".into()));
+        let running = start(pulse, Arc::new(exit), || panic!("on purpose"));
         running.expect("started").join().expect("the process ends before");
         std::thread::sleep(SOON);
     }
@@ -169,9 +169,9 @@ mod tests {
     #[test]
     #[ignore = "ends the process"]
     fn process_with_a_loop_that_hangs() {
-        let pulse = Arc::new(Pulse::new());
+        let pulse = Arc::new(Pulse::new("quic-0".into()));
         let hang = || std::thread::sleep(SOON);
-        let _running = start(0, pulse.clone(), Arc::new(exit), hang).expect("started");
+        let _running = start(pulse.clone(), Arc::new(exit), hang).expect("started");
         let end: End = Arc::new(exit);
         look(&[pulse], Duration::from_millis(100), Duration::from_millis(10), &end);
     }
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn the_process_ends_with_a_line_and_exit_code_1() {
         for (name, line) in [
-            ("process_with_a_loop_that_panics", "mendcast: event loop 0 panicked: on purpose"),
-            ("process_with_a_loop_that_hangs", "mendcast: event loop 0 hangs: no turn for 0 s"),
+            ("process_with_a_loop_that_panics", "mendcast: quic-0 panicked: on purpose"),
+            ("process_with_a_loop_that_hangs", "mendcast: quic-0 hangs: no turn for 0 s"),
         ] {
             let name = format!("loops::supervisor::tests::{name}");
             let mut command = Command::new(std::env::current_exe().expect("this program"));

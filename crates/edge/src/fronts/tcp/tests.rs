@@ -8,8 +8,9 @@ use hyper::client::conn::{http1 as client1, http2 as client2};
 use hyper::{Response as Reply, StatusCode};
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpSocket;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::client::TlsStream;
+use tokio_rustls::client::TlsStream as ClientStream;
 
 use super::*;
 use crate::config::Config;
@@ -32,6 +33,7 @@ fn content() -> Vec<u8> {
 fn config(root: &Path) -> Config {
     let mut config = Config::default();
     config.server.listen = vec![([127, 0, 0, 1], 0).into()];
+    config.server.cores = 2;
     config.server.root = Some(root.to_owned());
     config
 }
@@ -50,7 +52,23 @@ fn start(adapt: impl FnOnce(&mut Config)) -> Server {
 }
 
 impl Server {
-    async fn tls(&self, alpn: &[u8]) -> TlsStream<TcpStream> {
+    /// A TCP connection from this address of loopback.
+    async fn connect(&self, from: &str) -> TcpStream {
+        self.try_connect(from).await.expect("connected")
+    }
+
+    async fn try_connect(&self, from: &str) -> io::Result<TcpStream> {
+        let socket = TcpSocket::new_v4()?;
+        socket.bind(format!("{from}:0").parse().expect("an address"))?;
+        socket.connect(self.address).await
+    }
+
+    async fn tls(&self, alpn: &[u8]) -> ClientStream<TcpStream> {
+        let stream = TcpStream::connect(self.address).await.expect("connected");
+        self.tls_on(stream, alpn).await.expect("a TLS connection")
+    }
+
+    async fn tls_on(&self, stream: TcpStream, alpn: &[u8]) -> io::Result<ClientStream<TcpStream>> {
         let certificate: CertificateDer<'static> = self.shared.state().identity.chain[0].clone();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate).expect("a certificate");
@@ -61,9 +79,25 @@ impl Server {
             .with_root_certificates(roots)
             .with_no_client_auth();
         tls.alpn_protocols = vec![alpn.to_vec()];
-        let stream = TcpStream::connect(self.address).await.expect("connected");
         let name = ServerName::try_from("mendcast.test").expect("a name");
-        TlsConnector::from(Arc::new(tls)).connect(name, stream).await.expect("a TLS connection")
+        let connecting = TlsConnector::from(Arc::new(tls)).connect(name, stream);
+        timeout(LIMIT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    /// Waits until so many of these places are taken.
+    async fn holds(&self, place: Place, count: usize) {
+        let is_so = async {
+            while self.shared.limits().counts(place).used != count {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(LIMIT, is_so).await.expect("taken in time");
+    }
+
+    /// How often something was limited for this reason.
+    fn limited(&self, reason: &str) -> u64 {
+        let losses = self.shared.limits().losses();
+        losses.into_iter().find(|(name, _)| *name == reason).expect("a reason").1
     }
 
     async fn client(&self, h2: bool) -> Client {
@@ -249,14 +283,277 @@ async fn a_client_that_says_nothing_is_dropped_before_and_after_the_handshake() 
     timeout(LIMIT, tls.read_to_end(&mut rest)).await.expect("in time").ok();
 }
 
+/// A new connection that the server closes, perhaps before it is known here that there was one.
+async fn assert_refused(server: &Server, from: &str) {
+    let connected = timeout(LIMIT, server.try_connect(from)).await.expect("in time");
+    if let Ok(mut stream) = connected {
+        closed(&mut stream).await;
+    }
+}
+
+/// Waits until the server has closed the connection.
+async fn closed(stream: &mut TcpStream) {
+    let mut byte = [0];
+    let ended = timeout(LIMIT, stream.read(&mut byte)).await.expect("closed in time");
+    assert!(matches!(ended, Ok(0) | Err(_)), "{ended:?}");
+}
+
 #[tokio::test]
-async fn a_connection_beyond_the_limit_waits_for_a_place() {
+async fn a_full_front_goes_on_accepting_and_an_idle_connection_makes_room() {
     let server = start(|config| config.tcp.max_connections = 1);
-    let first = server.client(false).await;
-    let second = server.client(false);
-    let mut second = pin!(second);
-    assert!(timeout(Duration::from_millis(200), second.as_mut()).await.is_err());
+    let mut first = server.client(false).await;
+    first.ask("GET", "/small.txt", &[]).await.expect("a reply");
+    // It was served a moment ago: the newcomer has to go.
+    assert_refused(&server, "127.0.0.2").await;
+    assert_eq!((server.limited("tcp_full"), server.limited("tcp_evicted")), (1, 0));
     drop(first);
-    let mut second = timeout(LIMIT, second).await.expect("a place");
-    second.ask("GET", "/small.txt", &[]).await.expect("a reply");
+    let silent = async {
+        loop {
+            // The place of the one before is given back soon.
+            let Ok(mut stream) = server.try_connect("127.0.0.1").await else { continue };
+            if timeout(Duration::from_millis(100), stream.read(&mut [0])).await.is_err() {
+                return stream;
+            }
+        }
+    };
+    let mut silent = timeout(LIMIT, silent).await.expect("a place");
+    sleep(Duration::from_millis(3_100)).await;
+    let newcomer = server.connect("127.0.0.2").await;
+    let mut newcomer = server.tls_on(newcomer, b"http/1.1").await.expect("room is made");
+    closed(&mut silent).await;
+    assert_eq!(server.limited("tcp_evicted"), 1);
+    newcomer.write_all(b"GET /small.txt HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
+    let mut reply = [0; 12];
+    newcomer.read_exact(&mut reply).await.expect("a reply");
+    assert_eq!(&reply, b"HTTP/1.1 200");
+}
+
+#[tokio::test]
+async fn one_address_cannot_take_the_places_of_others() {
+    let server = start(|config| {
+        config.tcp.max_connections = 4;
+        config.tcp.max_connections_per_address = 2;
+    });
+    let _held = [server.connect("127.0.0.1").await, server.connect("127.0.0.1").await];
+    server.holds(Place::Tcp, 2).await;
+    assert_refused(&server, "127.0.0.1").await;
+    assert_eq!(server.limited("tcp_address"), 1);
+    let other = server.connect("127.0.0.2").await;
+    assert!(server.tls_on(other, b"h2").await.is_ok());
+}
+
+#[tokio::test]
+async fn handshakes_that_do_not_go_on_are_few_for_each_address_and_all() {
+    let server = start(|config| {
+        config.tcp.max_handshakes = 3;
+        config.tcp.max_handshakes_per_address = 2;
+    });
+    let _held = [server.connect("127.0.0.1").await, server.connect("127.0.0.1").await];
+    server.holds(Place::Handshake, 2).await;
+    assert_refused(&server, "127.0.0.1").await;
+    assert_eq!(server.limited("tls_handshake_address"), 1);
+    let other = server.connect("127.0.0.2").await;
+    let established = server.tls_on(other, b"h2").await;
+    assert!(established.is_ok(), "a place is given back with the end of the handshake");
+    server.holds(Place::Handshake, 2).await;
+    let _held = server.connect("127.0.0.2").await;
+    server.holds(Place::Handshake, 3).await;
+    assert_refused(&server, "127.0.0.3").await;
+    assert_eq!(server.limited("tls_handshake_full"), 1);
+    sleep(Duration::from_millis(3_100)).await;
+    let late = server.connect("127.0.0.3").await;
+    assert!(server.tls_on(late, b"h2").await.is_ok(), "the oldest makes room");
+    assert_eq!(server.limited("tls_handshake_evicted"), 1);
+}
+
+/// An HTTP/2 frame (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// What an HTTP/2 client says first: the preface and empty SETTINGS.
+fn preface() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat()
+}
+
+const PING: u8 = 6;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+
+#[tokio::test]
+async fn an_http_2_connection_without_a_whole_request_ends_whatever_it_says() {
+    let ping = frame(PING, 0, 0, &[7; 8]);
+    // A request whose fields never end: HEADERS, then CONTINUATION for ever.
+    let start_of_head = [preface(), frame(HEADERS, 0, 1, &[0x82])].concat();
+    let more_of_head = frame(CONTINUATION, 0, 1, b"\x40\x01a\x01b");
+    for (first, next, is_late) in [(preface(), ping, true), (start_of_head, more_of_head, false)] {
+        let server = start(|config| config.tcp.header_timeout = Duration::from_millis(500));
+        let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
+        let drip = tokio::spawn(async move {
+            let mut text = &first;
+            while writer.write_all(text).await.is_ok() {
+                text = &next;
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let mut said = Vec::new();
+        // The end may be a reset: something is always on its way.
+        let ended = timeout(LIMIT, reader.read_to_end(&mut said)).await;
+        assert!(ended.is_ok(), "still open after {LIMIT:?}");
+        // After some CONTINUATIONs the library itself has had enough.
+        assert!(!is_late || server.limited("tcp_no_request") == 1);
+        drip.abort();
+    }
+}
+
+#[tokio::test]
+async fn an_http_2_client_is_asked_whether_it_is_there() {
+    let server = start(|config| config.tcp.keep_alive = Duration::from_millis(100));
+    let mut stream = server.tls(b"h2").await;
+    stream.write_all(&preface()).await.expect("sent");
+    let mut frames = async || loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.expect("a frame");
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).await.expect("all of it");
+        if head[3] == PING && head[4] == 0 {
+            return;
+        }
+    };
+    timeout(LIMIT, frames()).await.expect("a ping");
+}
+
+#[tokio::test]
+async fn content_that_drips_is_not_waited_for() {
+    let server = start(|config| config.tcp.header_timeout = Duration::from_millis(500));
+    let stream = server.tls(b"http/1.1").await;
+    let (mut reader, mut writer) = tokio::io::split(stream);
+    let drip = tokio::spawn(async move {
+        let head = b"POST /beacon HTTP/1.1\r\nhost: a\r\ncontent-length: 1000\r\n\r\n";
+        let mut next = head.to_vec();
+        while writer.write_all(&next).await.is_ok() {
+            next = b" ".to_vec();
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let mut reply = [0; 12];
+    let answered = timeout(LIMIT, reader.read_exact(&mut reply)).await;
+    answered.expect("in time").expect("a reply");
+    assert_eq!(&reply, b"HTTP/1.1 408");
+    drip.abort();
+}
+
+#[tokio::test]
+async fn a_balancers_header_says_who_the_client_is() {
+    let server = start(|config| {
+        let text = "[tcp]\nproxy_protocol = \"127.0.0.1\"";
+        config.tcp.proxy_protocol = Config::parse("a", text).expect("valid").tcp.proxy_protocol;
+        config.tcp.max_connections_per_address = 1;
+    });
+    let through = async |from: &str, header: &str| {
+        let mut stream = server.connect(from).await;
+        stream.write_all(header.as_bytes()).await.expect("sent");
+        server.tls_on(stream, b"h2").await
+    };
+    let header = |client: &str| format!("PROXY TCP4 {client} 192.0.2.200 1000 443\r\n");
+    let first = through("127.0.0.1", &header("192.0.2.1")).await.expect("taken");
+    assert!(through("127.0.0.1", &header("192.0.2.1")).await.is_err(), "one for each address");
+    assert_eq!(server.limited("tcp_address"), 1);
+    let second = through("127.0.0.1", &header("192.0.2.2")).await.expect("another client");
+    assert!(through("127.0.0.1", "").await.is_err(), "a header is required");
+    assert_eq!(server.limited("proxy_header"), 1);
+    assert!(through("127.0.0.2", &header("192.0.2.3")).await.is_err(), "nobody else may say so");
+    assert!(through("127.0.0.2", "").await.is_ok());
+    drop((first, second));
+}
+
+#[tokio::test]
+async fn another_port_may_be_announced() {
+    let server = start(|config| config.quic.advertised_port = 443);
+    let reply = server.client(true).await.ask("GET", "/small.txt", &[]).await.expect("a reply");
+    assert_eq!(header(&reply, "alt-svc"), "h3=\":443\"; ma=86400");
+}
+
+#[tokio::test]
+async fn head_has_no_content_whatever_the_answer() {
+    let server = start(|config| {
+        let text = "[[play]]\nstream = \"paid/*\"\nkey = \"k\"\n[[pull]]\nstream = \"*\"\n\
+                    upstream = \"http://127.0.0.1:1/\"";
+        let rules = Config::parse("a", text).expect("valid");
+        (config.play, config.pull) = (rules.play, rules.pull);
+    });
+    for (path, fields, status) in [
+        ("/small.txt", &[][..], 200),
+        ("/large.bin", &[], 200),
+        // RFC 9110, section 14.2: ranges are for GET alone.
+        ("/large.bin", &[("range", "bytes=5-6")], 200),
+        ("/missing", &[], 404),
+        ("/beacon", &[], 405),
+        ("/paid/a.flv", &[], 403),
+        ("/paid/a/index.m3u8", &[], 403),
+        ("/paid/a/media.m3u8", &[], 403),
+        ("/paid/a/1.m4s", &[], 404),
+        ("/live/x/1.m4s", &[], 404),
+        // As the upstream fails: 502, or 503 if it takes its time.
+        ("/live/x/index.m3u8", &[], 0),
+        ("/player.html", &[], 0),
+    ] {
+        let mut answers = Vec::new();
+        for h2 in [false, true] {
+            // A client of its own, so that nothing of one answer can be taken for the next.
+            let reply = server.client(h2).await.ask("HEAD", path, fields).await;
+            let reply = reply.unwrap_or_else(|e| panic!("{path}, HTTP/2 {h2}: {e}"));
+            let code = reply.status().as_u16();
+            assert!(code == status || status == 0, "{path}: {code}");
+            let length = header(&reply, "content-length").to_owned();
+            let content = reply.into_body().collect().await;
+            let content = content.unwrap_or_else(|e| panic!("{path}, HTTP/2 {h2}: {e}"));
+            assert!(content.to_bytes().is_empty(), "{path}, HTTP/2 {h2}");
+            answers.push((code, length));
+        }
+        assert_eq!(answers[0], answers[1], "{path}");
+    }
+}
+
+#[tokio::test]
+async fn newcomers_do_not_wait_for_a_thread_that_is_busy() {
+    let server = start(|config| config.server.cores = 1);
+    let shared = server.shared.clone();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bound");
+    listener.set_nonblocking(true).expect("set");
+    let address = listener.local_addr().expect("bound");
+    let (busy, is_busy) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let mut released = Some(released);
+    let threads: Vec<_> = (0..2)
+        .map(|_| {
+            let (own, shared) = (listener.try_clone().expect("cloned"), shared.clone());
+            let (busy, released) = (busy.clone(), released.take());
+            std::thread::spawn(move || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.expect("made").block_on(async {
+                    let own = TcpListener::from_std(own).expect("a listener");
+                    let serving = tokio::spawn(serve(own, shared));
+                    if let Some(released) = released {
+                        sleep(Duration::from_millis(50)).await;
+                        busy.send(()).expect("received");
+                        // Until the test is over, or has failed.
+                        let _ = released.recv();
+                    }
+                    serving.await.expect("no panic");
+                });
+            })
+        })
+        .collect();
+    is_busy.recv_timeout(LIMIT).expect("busy");
+    for _ in 0..20 {
+        let stream = TcpStream::connect(address).await.expect("connected");
+        server.tls_on(stream, b"h2").await.expect("the other thread serves");
+    }
+    drop(release);
+    shared.drain();
+    for thread in threads {
+        tokio::task::spawn_blocking(|| thread.join()).await.expect("run").expect("no panic");
+    }
 }

@@ -141,8 +141,14 @@ impl EventLoop {
                 }
                 let waker = self.plan.mailbox.waker(handle);
                 let requests = Requests::new(self.state.clone(), waker);
-                let place =
-                    Place { requests, dirty: false, woken: false, waits: false, postponed: None };
+                let place = Place {
+                    requests,
+                    dirty: false,
+                    woken: false,
+                    waits: false,
+                    postponed: None,
+                    permit: None,
+                };
                 self.places[index] = Some(Box::new(place));
                 self.mark(handle);
             }

@@ -33,6 +33,7 @@ use super::requests::Requests;
 use super::settings::unix_now;
 use super::timers::Timers;
 use crate::io::socket::{ReceiveBuffer, SendStats, UdpSocket};
+use crate::limits::Permit;
 use crate::state::{Shared, State};
 use blocked::Blocked;
 
@@ -40,6 +41,8 @@ use blocked::Blocked;
 const BATCH: usize = 65_507;
 /// H3_NO_ERROR (RFC 9114, section 8.1): the close at the end of a drain.
 const NO_ERROR: u64 = 0x100;
+/// H3_EXCESSIVE_LOAD: the close of a connection that is one too many for its address.
+const EXCESSIVE_LOAD: u64 = 0x107;
 /// Longest sleep of a loop: an idle one shows that it lives all the same.
 const MAX_SLEEP: Duration = Duration::from_secs(1);
 /// From the first GOAWAY to the second: more than most round trips.
@@ -84,6 +87,8 @@ struct Place {
     waits: bool,
     /// Since when its timers wait for datagrams that are not read yet.
     postponed: Option<Timestamp>,
+    /// Its place among its address's, once that is known to be its own.
+    permit: Option<Permit>,
 }
 
 pub(crate) struct EventLoop {
@@ -116,7 +121,8 @@ impl EventLoop {
         let state = plan.shared.state();
         // The clock began a moment ago; tokens' times are in seconds.
         let unix_origin = unix_now().saturating_sub(plan.pulse.now().as_nanos() / 1_000_000_000);
-        let config = state.quic.endpoint(&state.config, plan.core, unix_origin);
+        let (core, loops) = (plan.core, plan.others.len());
+        let config = state.quic.endpoint(&state.config, core, loops, unix_origin);
         Self {
             endpoint: Endpoint::new(config, plan.seed),
             unix_origin,
@@ -268,7 +274,9 @@ impl EventLoop {
         let draining = self.plan.draining.load(Ordering::Relaxed);
         let drain_starts = draining && self.drain_ends.is_none();
         if drain_starts || !Arc::ptr_eq(&state, &self.state) {
-            let mut config = state.quic.endpoint(&state.config, self.plan.core, self.unix_origin);
+            let (core, loops) = (self.plan.core, self.plan.others.len());
+            let origin = self.unix_origin;
+            let mut config = state.quic.endpoint(&state.config, core, loops, origin);
             if draining {
                 // RFC 9000, section 5.2.2: a server that accepts no connections refuses them with
                 // CONNECTION_REFUSED.

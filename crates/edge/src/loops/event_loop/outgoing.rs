@@ -4,8 +4,9 @@ use ::quic::{Event, Handle, Transmit};
 use units::Timestamp;
 
 use super::blocked::{Blocked, DEVICE_RETRIES};
-use super::{EventLoop, LOOK_AGAIN, NO_ERROR};
+use super::{EXCESSIVE_LOAD, EventLoop, LOOK_AGAIN, NO_ERROR};
 use crate::io::socket::{SendError, UdpSocket};
+use crate::limits;
 
 /// Batches that a connection may send before the others have their turn.
 const BATCHES: usize = 4;
@@ -19,6 +20,13 @@ impl EventLoop {
                 Event::Connected => {
                     if let Some(connection) = self.endpoint.connection(handle) {
                         place.requests.on_connected(now, connection);
+                        // Only now: before, anybody could have come in the name of this address.
+                        let (limits, config) = (self.plan.shared.limits(), &self.state.config);
+                        let address = Some(connection.addresses().remote.ip());
+                        match limits.enter(limits::Place::Quic, config, address) {
+                            Ok(permit) => place.permit = Some(permit),
+                            Err(_) => connection.close(now, EXCESSIVE_LOAD, "too many connections"),
+                        }
                         // Browsers keep a token only if it comes after the ticket, and soon.
                         place.requests.token_due = Some(now + connection.rtt().smoothed());
                     }

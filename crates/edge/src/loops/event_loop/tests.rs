@@ -32,7 +32,7 @@ fn event_loop(sockets: usize) -> EventLoop {
         others: vec![sender],
         log: None,
         draining: Arc::default(),
-        pulse: Arc::new(Pulse::new()),
+        pulse: Arc::new(Pulse::new("quic-0".into())),
     })
 }
 

@@ -1,0 +1,466 @@
+//! One RTMP connection: a publisher, a player, or neither yet.
+//!
+//! One task drives a sans-IO [`Server`]. It reads whenever the peer sends and writes whenever the peer
+//! takes; a player's next tag is pulled only when everything before it was written, so a slow player
+//! costs no memory and skips like any other viewer.
+//!
+//! Each state has a time by which something has to happen, and what else the peer does moves it not:
+//! a handshake its end, a connection that does nothing its request. A publisher has to send media, and
+//! a player to take what it is sent; one that says nothing is asked by a ping behind the media, which
+//! only one that reads will answer.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::{Duration, SystemTime};
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use media::rtmp::{self, Event, Request, Server};
+use relay::{Publisher, Viewer};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep_until, timeout};
+
+use super::places::Places;
+use crate::entropy::noise;
+use crate::hooks::Hook;
+use crate::http::parameter;
+use crate::ingest::{authorize, lose, publish};
+use crate::limits::{Fault, Place};
+use crate::names::printable;
+use crate::passes::ViewerId;
+use crate::play;
+use crate::sessions::{Opening, Session};
+use crate::signing::may_play;
+use crate::state::{Shared, State};
+use crate::viewer::Protocol;
+
+/// Bytes that are read at once.
+const READ: usize = 64 * 1024;
+/// Pieces that are written at once.
+const SLICES: usize = 64;
+/// How long the last words to a refused or ended peer may take.
+const FAREWELL: Duration = Duration::from_secs(2);
+/// Bytes of the peer's side of the handshake: C0, C1 and C2 (specification 1.0, section 5.2).
+const HANDSHAKE: u64 = 1 + 2 * 1_536;
+
+/// Why a connection ended that did not end as it should.
+pub(super) enum End {
+    /// The peer broke the protocol, or the network failed.
+    Peer(String),
+    /// The peer was too slow.
+    Late(Fault, String),
+    /// Its place is somebody else's.
+    Evicted,
+}
+
+/// What a connection is for.
+enum Role {
+    Nothing,
+    Publishes(Publisher),
+    /// To play as soon as it is known what there is.
+    Waits(Box<Waiting>),
+    Plays(Box<Player>),
+}
+
+/// A player whose stream has not begun.
+struct Waiting {
+    viewer: Viewer,
+    opening: Opening,
+    /// When the permission to play ends.
+    until: Option<SystemTime>,
+}
+
+struct Player {
+    viewer: Viewer,
+    session: Arc<Session>,
+    paused: bool,
+    /// When the permission to play ends.
+    until: Option<SystemTime>,
+}
+
+impl Player {
+    fn may_go_on(&self) -> bool {
+        self.until.is_none_or(|until| SystemTime::now() <= until)
+    }
+}
+
+/// What a stream has for a player.
+enum Next {
+    /// The kinds of media are known; `None` if the stream ended before.
+    Kinds(Option<(bool, bool)>),
+    /// A tag; `None` at the end of the stream.
+    Tag(Option<media::Tag>),
+}
+
+/// When a connection did what its deadlines go by.
+struct Times {
+    /// The connection's start, or the end of what was published or played.
+    idle: Instant,
+    /// When something last arrived.
+    heard: Instant,
+    /// When the peer last took something, or there was nothing to take.
+    taken: Instant,
+    /// When the ping left that is not answered.
+    pinged: Option<Instant>,
+}
+
+pub(super) struct Connection {
+    shared: Arc<Shared>,
+    state: Arc<State>,
+    remote: SocketAddr,
+    places: Places,
+    server: Server,
+    role: Role,
+    output: VecDeque<Bytes>,
+    /// Bytes from the peer.
+    received: u64,
+    times: Times,
+    /// No more is read; what waits is written, then the connection is closed.
+    ending: bool,
+}
+
+impl Connection {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        state: Arc<State>,
+        remote: SocketAddr,
+        places: Places,
+    ) -> Self {
+        let config = rtmp::Config {
+            max_message: state.config.live.max_tag.as_usize(),
+            ..rtmp::Config::default()
+        };
+        let now = Instant::now();
+        Self {
+            server: Server::new(config, &noise()),
+            shared,
+            state,
+            remote,
+            places,
+            role: Role::Nothing,
+            output: VecDeque::new(),
+            received: 0,
+            times: Times { idle: now, heard: now, taken: now, pinged: None },
+            ending: false,
+        }
+    }
+
+    pub(super) async fn run(mut self, mut stream: TcpStream) -> Result<(), End> {
+        let result = self.drive(&mut stream).await;
+        if let Role::Publishes(publisher) = core::mem::replace(&mut self.role, Role::Nothing) {
+            tracing::info!("{}: publisher {} is gone", publisher.stream().name(), self.remote);
+            lose(&self.state.live, publisher, self.state.config.live.linger);
+        }
+        if matches!(result, Err(End::Evicted | End::Late(..))) {
+            crate::io::reset(&stream);
+            return result;
+        }
+        // What is left may tell the peer why.
+        let _ = timeout(FAREWELL, async {
+            self.collect();
+            for piece in self.output {
+                stream.write_all(&piece).await?;
+            }
+            stream.shutdown().await?;
+            // What it sent meanwhile, unread, would turn our words into a reset.
+            if result.is_ok() {
+                let mut sink = BytesMut::with_capacity(READ);
+                while stream.read_buf(&mut sink).await? > 0 {
+                    sink.clear();
+                }
+            }
+            io::Result::Ok(())
+        })
+        .await;
+        result
+    }
+
+    async fn drive(&mut self, stream: &mut TcpStream) -> Result<(), End> {
+        crate::io::prepare(stream);
+        let (mut reader, mut writer) = stream.split();
+        let mut input = BytesMut::with_capacity(READ);
+        loop {
+            self.collect();
+            if self.ending && self.output.is_empty() {
+                return Ok(());
+            }
+            let deadline = self.deadline();
+            let slices: Vec<IoSlice<'_>> =
+                self.output.iter().take(SLICES).map(|piece| IoSlice::new(piece)).collect();
+            let pulls = slices.is_empty() && !self.ending;
+            let role = &mut self.role;
+            let next = poll_fn(|context| match role {
+                Role::Plays(player) if pulls && !player.paused => {
+                    player.viewer.poll_next(context).map(Next::Tag)
+                }
+                Role::Waits(waiting) => waiting.0.poll_kinds(context).map(Next::Kinds),
+                _ => Poll::Pending,
+            });
+            tokio::select! {
+                read = reader.read_buf(&mut input), if !self.ending => {
+                    if read.map_err(|e| End::Peer(e.to_string()))? == 0 {
+                        return Ok(());
+                    }
+                    self.received += input.len() as u64;
+                    let result = self.server.handle(&input);
+                    input.clear();
+                    self.take_events().await;
+                    // From now on: an answer of the operator's server may have taken its time.
+                    (self.times.heard, self.times.pinged) = (Instant::now(), None);
+                    result.map_err(|e| End::Peer(e.to_string()))?;
+                }
+                written = writer.write_vectored(&slices), if !slices.is_empty() => {
+                    self.advance(written.map_err(|e| End::Peer(e.to_string()))?);
+                    self.times.taken = Instant::now();
+                }
+                next = next => self.take_next(next),
+                () = sleep_until(deadline) => self.on_deadline()?,
+                () = self.places.evicted() => return Err(End::Evicted),
+            }
+        }
+    }
+
+    /// Whether the handshake is over.
+    fn is_open(&self) -> bool {
+        self.received >= HANDSHAKE
+    }
+
+    /// How long a player may say nothing before it is asked whether it is there.
+    fn silence(&self) -> Duration {
+        self.state.config.rtmp.timeout / 2
+    }
+
+    /// When [`Connection::on_deadline`] is due, at the latest.
+    fn deadline(&self) -> Instant {
+        let (config, times) = (&self.state.config.rtmp, &self.times);
+        if self.ending {
+            return times.taken + FAREWELL;
+        }
+        let of_role = match self.role {
+            Role::Nothing if !self.is_open() => times.idle + config.handshake_timeout,
+            Role::Nothing => times.idle + config.request_timeout,
+            Role::Publishes(_) => times.heard + config.timeout,
+            Role::Waits(_) | Role::Plays(_) => match times.pinged {
+                None => times.heard + self.silence(),
+                Some(pinged) => pinged + config.timeout,
+            },
+        };
+        let taken = (!self.output.is_empty()).then(|| times.taken + config.timeout);
+        taken.map_or(of_role, |taken| taken.min(of_role))
+    }
+
+    /// Ends what has taken too long by now, or asks a player whether it is there.
+    fn on_deadline(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        if now < self.deadline() {
+            return Ok(());
+        }
+        let config = &self.state.config.rtmp;
+        let silent = || End::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
+        if self.ending || !self.output.is_empty() && now >= self.times.taken + config.timeout {
+            return Err(silent());
+        }
+        match self.role {
+            Role::Nothing if !self.is_open() => {
+                let why = format!("no handshake within {:?}", config.handshake_timeout);
+                Err(End::Late(Fault::RtmpHandshake, why))
+            }
+            Role::Nothing => {
+                let why = format!("neither publish nor play within {:?}", config.request_timeout);
+                Err(End::Late(Fault::RtmpRequest, why))
+            }
+            Role::Waits(_) | Role::Plays(_) if self.times.pinged.is_none() => {
+                self.server.ping();
+                self.times.pinged = Some(now);
+                Ok(())
+            }
+            Role::Publishes(_) => Err(End::Peer(format!("nothing heard for {:?}", config.timeout))),
+            _ => Err(silent()),
+        }
+    }
+
+    /// Moves what the server has to say to the output.
+    fn collect(&mut self) {
+        if self.output.is_empty() {
+            self.times.taken = Instant::now();
+        }
+        self.output.extend(core::iter::from_fn(|| self.server.poll_output()));
+    }
+
+    fn advance(&mut self, mut written: usize) {
+        while written > 0
+            && let Some(piece) = self.output.front_mut()
+        {
+            let taken = written.min(piece.len());
+            piece.advance(taken);
+            written -= taken;
+            if piece.is_empty() {
+                self.output.pop_front();
+            }
+        }
+    }
+
+    async fn take_events(&mut self) {
+        while let Some(event) = self.server.poll_event() {
+            match event {
+                Event::Publish(request) => self.on_publish(&request).await,
+                Event::Play(request) => self.on_play(&request).await,
+                Event::Tag(tag) => {
+                    let Role::Publishes(publisher) = &self.role else { continue };
+                    // A stream that was ended takes no more; the publisher should know.
+                    self.ending |= !publisher.push(tag);
+                }
+                Event::Unpublish => {
+                    if let Role::Publishes(publisher) = self.become_idle() {
+                        let stream = publisher.stream().clone();
+                        drop(publisher);
+                        tracing::info!("{}: published no more", stream.name());
+                        self.state.live.streams.end(&stream);
+                    }
+                }
+                Event::Paused(now) => {
+                    if let Role::Plays(player) = &mut self.role {
+                        player.paused = now;
+                    }
+                }
+                Event::StopPlay => {
+                    if let Role::Waits(_) = self.become_idle() {
+                        // Nobody waits for the answer any more, but it stands out.
+                        self.server.refuse("");
+                    }
+                }
+            }
+        }
+    }
+
+    /// The connection does nothing from now on. Returns what it did.
+    fn become_idle(&mut self) -> Role {
+        self.times.idle = Instant::now();
+        core::mem::replace(&mut self.role, Role::Nothing)
+    }
+
+    /// A peer has asked for something: it keeps its place until that is answered.
+    fn on_request(&self) {
+        self.places.newcomer.iter().for_each(crate::limits::Permit::busy);
+    }
+
+    async fn on_publish(&mut self, request: &Request) {
+        self.on_request();
+        let name = format!("{}/{}", request.app, request.stream);
+        let key = parameter(&request.query, "key");
+        let config = &self.state.config;
+        let live = &self.state.live;
+        let granted = async {
+            authorize(config, &name, key, self.remote)?;
+            let what = json!({
+                "stream": name,
+                "protocol": Protocol::Rtmp.name(),
+                "remote": self.remote.ip().to_string(),
+                "query": request.query,
+            });
+            self.state.hooks.ask(&config.hooks, Hook::Publish, what).await?;
+            publish(live, config, &name)
+        };
+        match granted.await {
+            Ok(publisher) => {
+                live.events.count("published");
+                let encoder = printable(&request.flash_ver);
+                tracing::info!("{name}: published by {} ({encoder})", self.remote);
+                self.server.accept();
+                self.role = Role::Publishes(publisher);
+                self.places.newcomer = None;
+            }
+            Err(why) => {
+                live.events.count("publish_refused");
+                let name = printable(&name);
+                tracing::warn!("{name}: publisher {} refused: {why}", self.remote);
+                self.server.refuse(&why);
+                self.ending = true;
+            }
+        }
+    }
+
+    async fn on_play(&mut self, request: &Request) {
+        self.on_request();
+        let name = format!("{}/{}", request.app, request.stream);
+        match self.admit(&name, request).await {
+            Ok(waiting) => {
+                self.role = Role::Waits(Box::new(waiting));
+                self.places.newcomer = None;
+            }
+            Err(why) => self.refuse_player(&name, why),
+        }
+    }
+
+    fn refuse_player(&mut self, name: &str, why: &str) {
+        tracing::debug!("{}: player {} refused: {why}", printable(name), self.remote);
+        self.server.refuse(why);
+        self.ending = true;
+    }
+
+    async fn admit(
+        &mut self,
+        name: &str,
+        request: &Request,
+    ) -> Result<Waiting, &'static str> {
+        let parameter = |name: &str| parameter(&request.query, name);
+        let (expires, signature) = (parameter("expires"), parameter("sig"));
+        let now = SystemTime::now();
+        let permission = may_play(&self.state.config, name, expires, signature, now);
+        let until = permission.ok_or("no valid signature")?.until;
+        if !play::is_known(&self.state, name) {
+            return Err("no such stream");
+        }
+        let opening = Opening {
+            stream: name.to_owned(),
+            protocol: Protocol::Rtmp,
+            format: "rtmp",
+            remote: self.remote.ip(),
+            viewer: ViewerId::random(),
+            unit: None,
+            cohort: String::new(),
+            scheme: "",
+        };
+        if !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
+            return Err("refused");
+        }
+        if self.places.player.is_none() {
+            let (limits, address) = (self.shared.limits(), self.remote.ip());
+            let place = limits.enter(Place::RtmpPlayer, &self.state.config, Some(address));
+            self.places.player = Some(place.map_err(|_| "too many players")?);
+        }
+        let stream = play::find(&self.state, name).ok_or("no such stream")?;
+        let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
+        Ok(Waiting { viewer, opening, until })
+    }
+
+    /// Hands a player what its stream has for it.
+    fn take_next(&mut self, next: Next) {
+        match (next, self.become_idle()) {
+            (Next::Kinds(None), Role::Waits(waiting)) => {
+                self.refuse_player(&waiting.opening.stream, "the upstream has no such stream");
+            }
+            (Next::Kinds(Some(_)), Role::Waits(waiting)) => {
+                let Waiting { viewer, opening, until } = *waiting;
+                let session = self.state.sessions.open(opening);
+                self.server.accept();
+                self.role = Role::Plays(Box::new(Player { viewer, session, paused: false, until }));
+            }
+            (Next::Tag(Some(tag)), Role::Plays(player)) if player.may_go_on() => {
+                self.server.send_tag(&tag);
+                let progress = player.viewer.progress();
+                player.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
+                self.role = Role::Plays(player);
+            }
+            _ => {
+                self.server.end_of_stream();
+                self.ending = true;
+            }
+        }
+    }
+}

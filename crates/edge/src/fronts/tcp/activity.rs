@@ -1,0 +1,86 @@
+//! Whether a connection does something, and when it last did: what deadlines and the fight for places
+//! go by.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::limits::Permit;
+
+/// What happens on a connection.
+#[derive(Debug)]
+pub(super) struct Activity {
+    start: Instant,
+    /// Milliseconds after `start`.
+    last: AtomicU64,
+    /// Requests so far, and those that are not answered to the end.
+    requests: AtomicU64,
+    open: AtomicU32,
+    place: Permit,
+}
+
+impl Activity {
+    pub(super) fn new(place: Permit) -> Self {
+        Self {
+            start: Instant::now(),
+            last: AtomicU64::new(0),
+            requests: AtomicU64::new(0),
+            open: AtomicU32::new(0),
+            place,
+        }
+    }
+
+    /// A request came.
+    pub(super) fn open(self: &Arc<Self>) -> Open {
+        self.touch();
+        self.requests.fetch_add(1, Ordering::Relaxed);
+        if self.open.fetch_add(1, Ordering::Relaxed) == 0 {
+            self.place.busy();
+        }
+        Open(self.clone())
+    }
+
+    /// A response went on.
+    pub(super) fn touch(&self) {
+        let elapsed = u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.last.store(elapsed, Ordering::Relaxed);
+    }
+
+    /// Whether no request has come at all.
+    pub(super) fn is_unused(&self) -> bool {
+        self.requests.load(Ordering::Relaxed) == 0
+    }
+
+    /// When the connection has to end if nothing happens: `first` after its start as long as there was
+    /// no request, `idle` after what happened last from then on.
+    pub(super) fn deadline(&self, first: Duration, idle: Duration) -> Instant {
+        let last = Duration::from_millis(self.last.load(Ordering::Relaxed));
+        self.start + if self.is_unused() { first.min(idle) } else { last + idle }
+    }
+
+    /// Returns when the connection's place is somebody else's.
+    pub(super) async fn evicted(&self) {
+        self.place.evicted().await;
+    }
+}
+
+/// A request that is not answered to the end yet.
+#[derive(Debug)]
+pub(super) struct Open(Arc<Activity>);
+
+impl Open {
+    /// The response went on.
+    pub(super) fn touch(&self) {
+        self.0.touch();
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        if self.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.0.place.idle(true);
+        }
+    }
+}

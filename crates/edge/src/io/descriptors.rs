@@ -1,0 +1,70 @@
+//! File descriptors: as many as the process may have, and a warning when that is less than it may need.
+//!
+//! The usual soft limit of 1,024 is for programs that use `select`. Without descriptors nothing is
+//! accepted, and no file is opened.
+
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+use crate::config::Config;
+
+/// Logs, the admin listener's connections, files that are read, resolvers, and what libraries open.
+const BESIDE: u64 = 512;
+/// What each core has: sockets of both transports and what their threads wait with.
+const PER_CORE: u64 = 8;
+
+/// Raises the soft limit to the hard one, and says so if the configuration may need more.
+pub(crate) fn raise(config: &Config, cores: usize) {
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
+    let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
+    let granted = if raised.is_ok() { hard } else { soft };
+    if let Some(warning) = shortage(needed(config, cores), granted) {
+        tracing::warn!("{warning}");
+    }
+}
+
+/// The descriptors that the configuration lets the process need.
+fn needed(config: &Config, cores: usize) -> u64 {
+    let addresses = config.server.listen.len() as u64;
+    let rtmp = config.rtmp.listen.as_ref().map_or(0, |_| config.rtmp.max_connections);
+    // An HLS upstream may be asked for a playlist and a segment at the same time.
+    let pulls = if config.pull.is_empty() { 0 } else { 2 * u64::from(config.live.max_streams) };
+    let threads = cores as u64 * (PER_CORE + 2 * addresses);
+    u64::from(config.tcp.max_connections) + u64::from(rtmp) + pulls + threads + BESIDE
+}
+
+fn shortage(needed: u64, granted: u64) -> Option<String> {
+    (granted < needed).then(|| {
+        format!(
+            "{granted} file descriptors are too few: with [tcp] max_connections, [rtmp] \
+             max_connections and [live] max_streams as they are, {needed} may be needed; raise the \
+             hard limit (ulimit -Hn, LimitNOFILE=)"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_needed_follows_from_what_may_be_open() {
+        let mut config = Config::default();
+        config.tcp.max_connections = 1_000;
+        let least = needed(&config, 1);
+        assert!(least > 1_000 && least < 2_000, "{least}");
+        config.rtmp.listen = Some(vec![([127, 0, 0, 1], 1935).into()]);
+        config.rtmp.max_connections = 700;
+        assert_eq!(needed(&config, 1), least + 700);
+        config.pull.push(crate::config::Pull::default());
+        config.live.max_streams = 10;
+        assert_eq!(needed(&config, 1), least + 720);
+        assert!(needed(&config, 64) > needed(&config, 1));
+    }
+
+    #[test]
+    fn too_few_are_told_with_the_numbers() {
+        assert_eq!(shortage(1_024, 1_024), None);
+        let warning = shortage(17_000, 1_024).expect("too few");
+        assert!(warning.contains("1024") && warning.contains("17000"), "{warning}");
+    }
+}
