@@ -106,7 +106,8 @@ fn write_config(dir: &Path, settings: &str) -> Result<PathBuf, String> {
     let path = dir.join("edge.toml");
     let text = format!(
         "[rtmp]\nlisten = \"127.0.0.1:0\"\n[server]\nlisten = \"127.0.0.1:0\"\n\
-         certificate = \"chain.pem\"\nkey = \"key.pem\"\n{settings}"
+         certificate = \"chain.pem\"\nkey = \"key.pem\"\n{settings}\n\
+         [limits]\ntrusted = \"127.0.0.0/8\"\n"
     );
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
     Ok(path)

@@ -10,6 +10,7 @@ mod access;
 mod common;
 mod demo;
 mod hostile;
+mod limits;
 mod losses;
 mod operations;
 mod playback;

@@ -73,6 +73,11 @@ impl Edge {
         self.directory.path()
     }
 
+    /// Where operators look.
+    pub fn admin(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// The configuration file.
     pub fn config(&self) -> PathBuf {
         self.directory().join("edge.toml")

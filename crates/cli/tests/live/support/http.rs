@@ -2,11 +2,12 @@
 //! connection that was cut off.
 
 use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConnection, StreamOwned};
+use socket2::{Domain, Socket, Type};
 
 use super::{PATIENCE, tls};
 
@@ -139,6 +140,16 @@ pub fn post(address: SocketAddr, path: &str, body: &[u8]) -> Answer {
 /// The answer to a GET over TLS.
 pub fn get(address: SocketAddr, path: &str) -> Answer {
     request(address, "GET", path)
+}
+
+/// The answer to a GET over TLS from this address of loopback.
+pub fn get_from(own: IpAddr, address: SocketAddr, path: &str) -> Answer {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).expect("a socket");
+    socket.bind(&SocketAddr::new(own, 0).into()).expect("bound");
+    socket.connect(&address.into()).expect("connected");
+    let socket = TcpStream::from(socket);
+    socket.set_read_timeout(Some(PATIENCE)).expect("set");
+    Answer::of(Box::new(secure(socket)), "GET", path).expect("an answer")
 }
 
 /// The answer to a GET without TLS.
