@@ -198,7 +198,7 @@ impl Connection {
                 Role::Plays(player) if pulls && !player.paused => {
                     player.viewer.poll_next(context).map(Next::Tag)
                 }
-                Role::Waits(waiting) => waiting.0.poll_kinds(context).map(Next::Kinds),
+                Role::Waits(waiting) => waiting.viewer.poll_kinds(context).map(Next::Kinds),
                 _ => Poll::Pending,
             });
             tokio::select! {
