@@ -403,11 +403,7 @@ impl Connection {
         self.ending = true;
     }
 
-    async fn admit(
-        &mut self,
-        name: &str,
-        request: &Request,
-    ) -> Result<Waiting, &'static str> {
+    async fn admit(&mut self, name: &str, request: &Request) -> Result<Waiting, &'static str> {
         let parameter = |name: &str| parameter(&request.query, name);
         let (expires, signature) = (parameter("expires"), parameter("sig"));
         let now = SystemTime::now();
