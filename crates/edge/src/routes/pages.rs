@@ -23,7 +23,8 @@ const MAX_LISTED: usize = 200;
 
 /// The first page: the live streams that everybody may play, each with a link to the player.
 pub(super) fn home(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Option<Response> {
-    let response = respond("player/home.html", head, now)?;
+    // A binary without pages has no first page either.
+    let response = respond("player/home.html", head, now).filter(|_| !PAGES.is_empty())?;
     Some(fresh(response, |page| page.replace("<!--streams-->", &streams(state))))
 }
 
