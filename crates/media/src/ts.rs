@@ -25,6 +25,17 @@ mod stream_type {
     pub(super) const ADTS: u8 = 0x0f;
     pub(super) const AVC: u8 = 0x1b;
     pub(super) const HEVC: u8 = 0x24;
+    /// Sound and pictures that FLV cannot carry; the last three as ATSC A/53 and Blu-ray have them.
+    pub(super) const UNSUPPORTED: [(u8, &str); 8] = [
+        (0x01, "MPEG-1 video"),
+        (0x02, "MPEG-2 video"),
+        (0x10, "MPEG-4 part 2 video"),
+        (0x11, "LATM AAC"),
+        (0x33, "VVC"),
+        (0x81, "AC-3"),
+        (0x82, "DTS"),
+        (0x87, "E-AC-3"),
+    ];
 }
 
 /// The CRC of annex A; 0 over a section with its CRC.

@@ -91,6 +91,8 @@ struct Defaults {
 pub struct Movie {
     /// Tracks whose codec FLV can carry.
     pub tracks: Vec<Track>,
+    /// The codecs of the other tracks of sound and pictures, by the names of their sample entries.
+    pub unsupported: Vec<String>,
 }
 
 impl Movie {
@@ -104,11 +106,15 @@ impl Movie {
         let version = mvhd.try_get_u32()? >> 24;
         skip(&mut mvhd, if version == 1 { 16 } else { 8 })?;
         let movie_timescale = i64::from(mvhd.try_get_u32()?.max(1));
-        let mut tracks = Vec::new();
+        let (mut tracks, mut unsupported) = (Vec::new(), Vec::new());
         for atom in Atoms(moov.clone()) {
             let (name, body) = atom?;
-            if &name == b"trak" && tracks.len() < MAX_TRACKS {
-                tracks.extend(track(&body, movie_timescale)?);
+            if &name == b"trak" && tracks.len() + unsupported.len() < MAX_TRACKS {
+                match track(&body, movie_timescale)? {
+                    Found::Track(track) => tracks.push(track),
+                    Found::Unsupported(name) => unsupported.push(name),
+                    Found::Other => {}
+                }
             }
         }
         if let Some(mvex) = child(&moov, b"mvex")? {
@@ -127,7 +133,7 @@ impl Movie {
                 }
             }
         }
-        if tracks.is_empty() { Err(Error::NoTrack) } else { Ok(Self { tracks }) }
+        if tracks.is_empty() { Err(Error::NoTrack) } else { Ok(Self { tracks, unsupported }) }
     }
 
     /// The samples of a segment's fragments in the order of their runs, each with the index of its
@@ -333,8 +339,16 @@ fn skip(bytes: &mut Bytes, count: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// A trak, if its codec is of use.
-fn track(trak: &Bytes, movie_timescale: i64) -> Result<Option<Track>, Error> {
+/// What a trak is.
+enum Found {
+    Track(Track),
+    /// Sound or pictures with this sample entry.
+    Unsupported(String),
+    /// Subtitles and the like.
+    Other,
+}
+
+fn track(trak: &Bytes, movie_timescale: i64) -> Result<Found, Error> {
     let mut tkhd = child(trak, b"tkhd")?.ok_or(Error::Atom)?;
     let version = tkhd.try_get_u32()? >> 24;
     skip(&mut tkhd, if version == 1 { 16 } else { 8 })?;
@@ -347,16 +361,21 @@ fn track(trak: &Bytes, movie_timescale: i64) -> Result<Option<Track>, Error> {
     if timescale == 0 {
         return Err(Error::Atom);
     }
+    let handler = child(&mdia, b"hdlr")?.and_then(|hdlr| hdlr.get(8..12).map(<[u8]>::to_vec));
     let mut at = mdia;
     for name in [b"minf", b"stbl", b"stsd"] {
         at = child(&at, name)?.ok_or(Error::Atom)?;
     }
     skip(&mut at, 8)?;
-    let Some(entry) = Atoms(at).next() else { return Ok(None) };
+    let Some(entry) = Atoms(at).next() else { return Ok(Found::Other) };
     let (name, entry) = entry?;
-    let Some(config) = config(&name, entry)? else { return Ok(None) };
+    let Some(config) = config(&name, entry)? else {
+        let is_media = matches!(handler.as_deref(), Some(b"soun" | b"vide"));
+        let name = name.escape_ascii().to_string();
+        return Ok(if is_media { Found::Unsupported(name) } else { Found::Other });
+    };
     let shift = edit_list(trak, i64::from(timescale), movie_timescale)?;
-    Ok(Some(Track { id, timescale, config, shift, defaults: Defaults::default() }))
+    Ok(Found::Track(Track { id, timescale, config, shift, defaults: Defaults::default() }))
 }
 
 /// An empty edit delays a track, the media time of the first other one is its start.

@@ -93,6 +93,17 @@ fn an_initialisation_segment_tells_its_tracks() {
     assert_eq!(Movie::new(&init(None, None)), Err(Error::NoTrack));
 }
 
+#[test]
+fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
+    let whole = init(Some(&video(Codec::Avc, AVCC)), Some(&audio(Codec::Aac, &[0x11, 0x90])));
+    let at = whole.windows(4).rposition(|name| name == b"mp4a").expect("an entry of sound");
+    let mut foreign = whole.to_vec();
+    foreign[at..at + 4].copy_from_slice(b"ec-3");
+    let movie = Movie::new(&Bytes::from(foreign)).expect("readable");
+    assert_eq!((movie.tracks.len(), &movie.unsupported[..]), (1, &["ec-3".to_owned()][..]));
+    assert!(Movie::new(&whole).expect("readable").unsupported.is_empty());
+}
+
 fn sample(dts: i64, composition: i32, sync: bool, size: usize) -> Sample {
     Sample { data: Bytes::from(vec![dts as u8; size]), dts, composition, sync }
 }

@@ -65,6 +65,7 @@ pub struct Reader {
     audio: Option<Config>,
     /// The latest time seen, without wraps.
     time: Option<i64>,
+    unsupported: Vec<&'static str>,
 }
 
 impl Reader {
@@ -77,6 +78,7 @@ impl Reader {
         for packet in packets(segment)? {
             demux.packet(packet)?;
         }
+        self.unsupported = demux.unsupported;
         if demux.streams.iter().all(Option::is_none) {
             return Err(Error::NoStream);
         }
@@ -94,6 +96,11 @@ impl Reader {
             }
         }
         Ok(items)
+    }
+
+    /// Codecs of sound and pictures in the last segment that FLV cannot carry.
+    pub fn unsupported(&self) -> &[&'static str] {
+        &self.unsupported
     }
 
     /// The time nearest to the latest one with these 33 bits.
@@ -295,6 +302,7 @@ struct Demux {
     sections: [Vec<u8>; 2],
     /// Video and audio.
     streams: [Option<Stream>; 2],
+    unsupported: Vec<&'static str>,
 }
 
 impl Demux {
@@ -375,6 +383,7 @@ impl Demux {
         }
         let mut at = 4 + usize::from(u16::from_be_bytes([body[2], body[3]]) & 0x0fff);
         let mut found = [None, None];
+        self.unsupported.clear();
         while let Some(entry) = body.get(at..at + 5) {
             let (index, codec) = match entry[0] {
                 stream_type::AVC => (0, Codec::Avc),
@@ -386,6 +395,8 @@ impl Demux {
             if let Some(slot @ None) = found.get_mut(index) {
                 *slot = Some((pid_at(entry, 1), codec));
             }
+            let unsupported = stream_type::UNSUPPORTED.iter().find(|(kind, _)| *kind == entry[0]);
+            self.unsupported.extend(unsupported.map(|(_, name)| *name));
             at += 5 + usize::from(u16::from_be_bytes([entry[3], entry[4]]) & 0x0fff);
         }
         for (stream, found) in self.streams.iter_mut().zip(found) {

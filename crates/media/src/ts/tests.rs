@@ -231,6 +231,23 @@ fn codecs_that_do_not_fit_are_left_out() {
     assert_eq!(items.len(), 2, "configuration and frame");
 }
 
+#[test]
+fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
+    let (video, audio, frames, sounds) = (video(), audio(), [frame(0, 0, true, 9)], [sound(0, 10)]);
+    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    let mut segment = Writer::default().write(program).to_vec();
+    // The program's table is in the second packet, behind a pointer field.
+    let table = &mut segment[PACKET_LEN + 5..2 * PACKET_LEN];
+    let end = 3 + usize::from(u16::from_be_bytes([table[1], table[2]]) & 0x0fff) - 4;
+    let entry = (12..end).step_by(5).find(|&at| table[at] == 0x0f).expect("an entry of sound");
+    table[entry] = 0x81;
+    let crc = crc_32(&table[..end]);
+    table[end..end + 4].copy_from_slice(&crc.to_be_bytes());
+    let mut reader = Reader::default();
+    let items = reader.read(&segment).expect("readable");
+    assert_eq!((items.len(), reader.unsupported()), (2, &["AC-3"][..]));
+}
+
 proptest! {
     #[test]
     fn random_packets_never_panic(
