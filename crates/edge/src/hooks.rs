@@ -3,16 +3,19 @@
 //!
 //! The request is a POST of JSON; any status from 200 to 299 grants, every other refuses. With a
 //! secret, `x-mendcast-signature: sha256=HEX` is the HMAC of the body. What a hook that does not
-//! answer means is the operator's choice.
+//! answer means is the operator's choice. One that closes a connection that was kept instead of
+//! answering is asked once more, so that the same request may come twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use aws_lc_rs::hmac;
+use hyper::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
-use crate::client;
-use crate::config;
+use crate::client::Client;
+use crate::config::{self, HttpUrl};
+use crate::redacted::Redacted;
 use crate::sync::lock;
 
 /// The most of an answer that is read.
@@ -38,11 +41,11 @@ impl Hook {
         }
     }
 
-    fn url(self, config: &config::Hooks) -> Option<&str> {
+    fn url(self, config: &config::Hooks) -> Option<&HttpUrl> {
         match self {
-            Self::Publish => config.on_publish.as_deref(),
-            Self::Play => config.on_play.as_deref(),
-            Self::Close => config.on_close.as_deref(),
+            Self::Publish => config.on_publish.as_ref(),
+            Self::Play => config.on_play.as_ref(),
+            Self::Close => config.on_close.as_ref(),
         }
     }
 }
@@ -98,21 +101,23 @@ impl Hooks {
         &self,
         config: &config::Hooks,
         hook: Hook,
-        url: &str,
+        HttpUrl(url): &HttpUrl,
         mut what: Value,
     ) -> Result<u16, String> {
         what["event"] = hook.name().into();
         let body = what.to_string();
-        let mut headers = Vec::new();
+        let mut headers = HeaderMap::new();
         if let Some(secret) = &config.secret {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             let tag = hmac::sign(&key, body.as_bytes());
-            headers.push(("x-mendcast-signature", format!("sha256={}", hex(tag.as_ref()))));
+            let signature = HeaderValue::try_from(format!("sha256={}", hex(tag.as_ref())));
+            headers.insert("x-mendcast-signature", signature.expect("digits"));
         }
-        let result = client::post_json(url, &headers, body, MAX_ANSWER, config.timeout).await;
+        let asked = Client::system().post_json(url, headers, body, MAX_ANSWER, config.timeout);
+        let result = asked.await;
         let mut outcomes = self.lock();
         let outcome = outcomes.entry(hook).or_default();
-        url.clone_into(&mut outcome.url);
+        outcome.url = Redacted(url).to_string();
         match result {
             Ok((status, _)) => {
                 outcome.ok += 1;

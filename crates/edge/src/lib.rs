@@ -27,6 +27,7 @@ mod loops;
 mod names;
 pub mod passes;
 mod play;
+mod redacted;
 mod routes;
 mod server;
 pub mod sessions;

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::Error;
+use crate::client::Clients;
 use crate::cohorts::Cohorts;
 use crate::config::Config;
 use crate::files::Files;
@@ -43,6 +44,8 @@ pub struct State {
     pub sessions: Arc<Sessions>,
     /// The operator's servers that are asked and told.
     pub hooks: Arc<Hooks>,
+    /// Who asks upstreams.
+    pub clients: Clients,
     /// Where tasks run that a request on another thread asks for.
     pub runtime: Arc<OnceLock<Handle>>,
     /// How viewers are divided.
@@ -98,6 +101,7 @@ impl State {
         let previous = previous.map(|state| &state.quic);
         let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
         let cohorts = Cohorts::new(&config)?;
+        let clients = Clients::new(&config)?;
         let tcp_tls = identity.tcp()?;
         let passes = Passes::new(quic.keys());
         Ok(Self {
@@ -108,6 +112,7 @@ impl State {
             live,
             sessions,
             hooks,
+            clients,
             runtime,
             cohorts,
             passes,

@@ -16,9 +16,11 @@ mod lookup;
 mod manifest;
 mod playlist;
 pub mod pull;
+mod reference;
 pub mod segmenter;
-mod url;
+mod variant;
 
 pub use lookup::When;
 pub use pull::Pull;
+pub use reference::follow;
 pub use segmenter::Segmenter;

@@ -3,7 +3,8 @@
 //! Adobe's RTMP specification 1.0 (December 2012), as OBS, ffmpeg, librtmp, nginx-rtmp and SRS
 //! speak it, and the connect negotiation of Veovera's Enhanced RTMP v2, whose codecs pass through
 //! untouched. A [`Server`] takes one publisher or one player per connection, a [`Client`] plays
-//! from or publishes to another server. TLS (`rtmps`), RTMPE and RTMPT are not spoken here.
+//! from or publishes to another server. TLS around it (`rtmps`) is the driver's; RTMPE and RTMPT are
+//! not spoken.
 //!
 //! A tag's payload is copied once, from the input into the buffer that all viewers share, and is
 //! never copied on its way out.
@@ -16,11 +17,11 @@ mod link;
 mod server;
 mod url;
 
+pub use self::url::{Url, UrlError};
 pub use client::{Client, Event as ClientEvent, Intent};
 pub use error::Error;
 pub use handshake::Random;
 pub use server::{Event, Request, Server};
-pub use url::{Url, UrlError};
 
 /// The port that URLs without one mean.
 pub const DEFAULT_PORT: u16 = 1935;

@@ -2,7 +2,7 @@
 
 use core::fmt;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 use media::Tag;
 
@@ -33,6 +33,18 @@ struct Streams {
     past: Stats,
 }
 
+impl Streams {
+    fn open(&mut self, name: &str, settings: Settings) -> Arc<Stream> {
+        let known = self.by_name.get(name).filter(|stream| stream.status() != Status::Ended);
+        if let Some(stream) = known {
+            return stream.clone();
+        }
+        let stream = Arc::new(Stream::new(name, settings));
+        self.by_name.insert(name.to_owned(), stream.clone());
+        stream
+    }
+}
+
 /// Why somebody may not publish.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
@@ -52,7 +64,8 @@ impl fmt::Display for Refusal {
 }
 
 impl Registry {
-    /// Room for `max_streams` streams.
+    /// Room for `max_streams` streams that are or were published; those that viewers only wait for
+    /// do not count.
     pub fn new(max_streams: usize) -> Self {
         Self { max_streams, streams: RwLock::default() }
     }
@@ -91,22 +104,9 @@ impl Registry {
     }
 
     /// The stream of this name, made with `settings` if there is none: viewers may wait for it
-    /// before it is published.
-    ///
-    /// # Errors
-    /// There are too many.
-    pub fn open(&self, name: &str, settings: Settings) -> Result<Arc<Stream>, Refusal> {
-        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
-        let known = streams.by_name.get(name);
-        if let Some(stream) = known.filter(|stream| stream.status() != Status::Ended) {
-            return Ok(stream.clone());
-        }
-        if streams.by_name.len() >= self.max_streams {
-            return Err(Refusal::TooMany);
-        }
-        let stream = Arc::new(Stream::new(name, settings));
-        streams.by_name.insert(name.to_owned(), stream.clone());
-        Ok(stream)
+    /// before it is published. The caller bounds how many streams wait so.
+    pub fn open(&self, name: &str, settings: Settings) -> Arc<Stream> {
+        self.write().open(name, settings)
     }
 
     /// Starts to publish the stream of this name; where viewers wait or a publisher was lost, it is
@@ -115,9 +115,20 @@ impl Registry {
     /// # Errors
     /// Somebody publishes it already, or there are too many streams.
     pub fn publish(&self, name: &str, settings: Settings) -> Result<Publisher, Refusal> {
-        let stream = self.open(name, settings)?;
+        let mut streams = self.write();
+        let counts = |stream: &Arc<Stream>| stream.status() != Status::Waiting;
+        let is_new = !streams.by_name.get(name).is_some_and(counts);
+        let published = || streams.by_name.values().filter(|&stream| counts(stream)).count();
+        if is_new && published() >= self.max_streams {
+            return Err(Refusal::TooMany);
+        }
+        let stream = streams.open(name, settings);
         let number = stream.start().ok_or(Refusal::Busy)?;
         Ok(Publisher { stream, number })
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Streams> {
+        self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Ends a stream: its viewers get what is left and then the end.
@@ -134,7 +145,7 @@ impl Registry {
     fn end_since(&self, stream: &Arc<Stream>, publishers: Option<u64>) -> bool {
         // The lock is held meanwhile, so that nobody opens the stream between its end and its
         // removal.
-        let mut streams = self.streams.write().unwrap_or_else(PoisonError::into_inner);
+        let mut streams = self.write();
         let ended = stream.end(publishers);
         let known = streams.by_name.get(stream.name());
         if ended && known.is_some_and(|known| Arc::ptr_eq(known, stream)) {

@@ -132,7 +132,7 @@ fn a_packager_gets_all_that_is_kept() {
 #[test]
 fn viewers_may_come_before_the_publisher() {
     let registry = Registry::new(10);
-    let stream = registry.open("live/demo", settings()).expect("room");
+    let stream = registry.open("live/demo", settings());
     let mut viewer = Viewer::new(stream, Start::LatestGop).expect("room");
     assert_eq!(pull(&mut viewer), []);
     let publisher = registry.publish("live/demo", settings()).expect("free");
@@ -243,14 +243,24 @@ fn the_end_comes_after_what_is_left() {
 fn streams_and_viewers_are_limited() {
     let registry = Registry::new(1);
     let settings = Settings { max_viewers: 2, ..Settings::default() };
-    let stream = registry.open("a", settings).expect("room");
-    assert_eq!(registry.open("b", settings).err(), Some(Refusal::TooMany));
+    let stream = registry.open("a", settings);
+    // Those that viewers wait for are the caller's to bound.
+    registry.open("b", settings);
+    let publisher = registry.publish("a", settings).expect("room");
+    assert_eq!(registry.publish("b", settings).err(), Some(Refusal::TooMany));
+    assert_eq!(registry.publish("c", settings).err(), Some(Refusal::TooMany));
+    assert_eq!(registry.publish("a", settings).err(), Some(Refusal::Busy));
+    drop(publisher);
+    let publisher = registry.publish("a", settings).expect("it counts already");
     let viewer = || Viewer::new(stream.clone(), Start::LatestGop);
     let (one, two) = (viewer(), viewer());
     assert!(one.is_some() && two.is_some() && viewer().is_none());
     drop(one);
     assert!(viewer().is_some());
     assert_eq!((stream.stats().viewers, stream.stats().refused), (1, 1));
+    drop(publisher);
+    registry.end(&stream);
+    assert!(registry.publish("b", settings).is_ok(), "there is room again");
 }
 
 #[derive(Default)]

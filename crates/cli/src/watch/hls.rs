@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use bytes::{Bytes, BytesMut};
-use media::hls::pull::{Action, Choice, Pull, Request};
+use media::hls::pull::{Action, Choice, Pull, Request, Url};
 
 use super::client::{Http, Stream, next_data};
 use super::meter::{Meter, lock};
@@ -20,7 +20,8 @@ pub(super) async fn follow(
     meter: &Mutex<Meter>,
 ) -> Result<(), String> {
     // A player begins with the variant that the author put first.
-    let mut pull = Pull::new(target.uri.to_string(), Choice::First);
+    let url = Url::parse(&target.uri.to_string()).map_err(|e| format!("{}: {e}", target.uri))?;
+    let mut pull = Pull::new(url, Choice::First);
     let mut first = Some(first);
     loop {
         let now = lock(meter).now();
@@ -57,7 +58,7 @@ async fn fetch(
     request: &Request,
     meter: &Mutex<Meter>,
 ) -> Result<Result<Bytes, String>, String> {
-    let resource = Target::parse(&request.url)?;
+    let resource = Target::parse(request.url.as_str())?;
     if (&resource.host, resource.port) != (&target.host, target.port) {
         return Err(format!("{}: on another server", request.url));
     }

@@ -6,7 +6,7 @@ use std::net::TcpStream;
 
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
-use crate::support::origin::{Origin, respond, respond_endless};
+use crate::support::origin::{Origin, respond, respond_endless, stream_clip};
 use crate::support::programs::{CLIP, ffmpeg_sends, free_address, has, nginx};
 use crate::support::viewer::{End, Viewer};
 use crate::support::{
@@ -106,6 +106,10 @@ fn a_stream_is_pulled_from_another_edge() {
     let viewer = Viewer::h3(edge.address, "/live/demo.flv");
     viewer.wait_for_frames(100);
     assert_is_clip(&viewer.frames());
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::copy(trusted.path(), directory.path().join("ca.pem")).expect("copied");
+    let edge = Edge::start_in(directory, &rule(&[&url], "ca_file = \"ca.pem\""), None);
+    Viewer::h1(edge.address, "/live/demo.flv").wait_for_frames(50);
     // One that it does not trust.
     let edge = Edge::start(&rule(&[&url], ""));
     assert_eq!(http::get(edge.address, "/live/demo.flv").status, 502);
@@ -177,7 +181,7 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
         ("the stream is over", Origin::of_text(200, "content-type: video/x-flv", b"FLV")),
         ("status 404", Origin::of_text(404, "content-type: text/plain", b"")),
         ("too many redirections", Origin::of_text(302, "location: /again", b"")),
-        ("HLS playlist cannot be fetched", Origin::start(|_, socket| endless(socket))),
+        ("HLS resource over the limit", Origin::start(|_, socket| endless(socket))),
         ("no HLS playlist", Origin::of_text(200, "content-type: application/x-mpegurl", b"<html>")),
         (
             "nothing came for 1s",
@@ -190,8 +194,8 @@ fn a_broken_upstream_ends_in_one_line_and_status_502() {
     ];
     let mut rules = String::new();
     for (number, (why, origin)) in cases.iter().enumerate() {
-        // Playlists are fetched four times.
-        let timeout = if why.ends_with("fetched") { 10 } else { 1 };
+        // The endless one has a megabyte to say.
+        let timeout = if why.starts_with("HLS resource") { 10 } else { 1 };
         rules += &format!(
             "[[pull]]\nstream = \"live/{number}\"\nupstream = [{:?}]\ntimeout = \"{timeout}s\"\n",
             origin.url("/")
@@ -231,4 +235,88 @@ fn a_pull_over_rtmp_is_refused_where_the_upstream_has_no_such_stream() {
     edge.says("refused: no such stream");
     // For a while it is known.
     assert_eq!(http::get(edge.address, "/live/none.flv").status, 404);
+}
+
+#[test]
+fn urls_of_upstreams_and_hooks_are_shown_without_their_secrets() {
+    let hooks = Origin::of_text(204, "x: y", b"");
+    let (dead, refusing) = (free_address(), Origin::of_text(403, "x: y", b""));
+    let upstreams = [
+        format!("rtmp://{dead}/{{name}}?key=word1"),
+        format!("http://us3r:word2@{}/{{name}}.flv?key=word3", refusing.address),
+        format!("http://us3r:word4@{}/{{name}}.m3u8?key=word5", refusing.address),
+    ];
+    let upstreams: Vec<&str> = upstreams.iter().map(String::as_str).collect();
+    let keys = format!(
+        "[hooks]\non_play = \"http://us3r:word6@{}/play?key=word7\"\n\
+         on_publish = \"http://us3r:word8@{dead}/publish?key=word9\"\n",
+        hooks.address
+    );
+    let edge = Edge::start(&(keys + &rule(&upstreams, "headers = [\"x-key: word10\"]")));
+    assert_eq!(http::get(edge.address, "/live/demo.flv").status, 502);
+    edge.says(&format!("upstream http://{}/live/demo.m3u8?…: status 403", refusing.address));
+    assert!(crate::support::publishing::Publishing::open(edge.rtmp, "live/own").is_err());
+    edge.says(&format!("on_publish: http://{dead}/publish?…: "));
+    let state = edge.state().to_string();
+    assert!(state.contains("/play?…"), "{state}");
+    let shown = edge.log().join("\n") + &state;
+    assert!(!shown.contains("word") && !shown.contains("us3r"), "{shown}");
+    // They are used.
+    assert_eq!(hooks.requests()[0].fields["authorization"], "Basic dXMzcjp3b3JkNg==");
+    let asked = &refusing.requests()[0];
+    assert_eq!(asked.path, "/live/demo.flv?key=word3");
+    assert_eq!(asked.fields["authorization"], "Basic dXMzcjp3b3JkMg==");
+    assert_eq!(asked.fields["x-key"], "word10");
+}
+
+#[test]
+fn names_that_an_upstream_never_gives_shut_no_publisher_out() {
+    let silent = Origin::start(|_, _| {
+        std::thread::sleep(PATIENCE);
+        Ok(())
+    });
+    let keys = format!("live.max_streams = 2\n{}", rule(&[&silent.url("/")], "max_pending = 5"));
+    let edge = Edge::start(&keys);
+    let address = edge.address;
+    let asked: Vec<_> = (0..20)
+        .map(|name| {
+            let path = format!("/live/random{name}.flv");
+            std::thread::spawn(move || http::get(address, &path).status)
+        })
+        .collect();
+    until("five wait", || silent.requests().len() == 5);
+    let _publishers = ["live/a", "other/b"].map(|stream| Publisher::start(edge.rtmp, stream, None));
+    Viewer::h3(address, "/live/a.flv").wait_for_frames(10);
+    let statuses: Vec<u16> =
+        asked.into_iter().map(|asked| asked.join().expect("an answer")).collect();
+    let count = |status| statuses.iter().filter(|&&found| found == status).count();
+    assert_eq!((count(404), count(502)), (15, 5), "{statuses:?}");
+    assert_eq!(silent.requests().len(), 5);
+}
+
+#[test]
+fn a_pull_moves_back_to_the_first_upstream_when_that_serves_again() {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let up = Arc::new(AtomicBool::new(false));
+    let seen = up.clone();
+    let first = Origin::start(move |_, socket| {
+        if seen.load(Ordering::Relaxed) {
+            return stream_clip(socket);
+        }
+        respond(socket, 503, "content-type: text/plain", b"")
+    });
+    let second = Origin::of_clip();
+    let edge = Edge::start(&rule(&[&first.url("/"), &second.url("/")], ""));
+    let viewer = Viewer::h1(edge.address, "/live/demo.flv");
+    viewer.wait_for_frames(50);
+    assert_eq!((first.requests().len(), second.open()), (1, 1));
+    up.store(true, Ordering::Relaxed);
+    edge.says("live/demo: back at the first upstream");
+    until("the second is left", || second.open() == 0);
+    viewer.wait_for_more(100);
+    assert_time_goes_on(&viewer.tags());
+    assert_eq!((first.requests().len(), first.open()), (2, 1));
+    assert_eq!((edge.events("pull_failback"), edge.events("pull_failed")), (1.0, 1.0));
 }

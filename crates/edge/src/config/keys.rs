@@ -9,6 +9,7 @@ use congestion::Algorithm;
 use recovery::catalog::Choice;
 use toml::de::DeValue;
 
+use super::url::{Header, HttpUrl, Upstream, Variant};
 use super::value::{Size, Value, words};
 use super::{Network, Problem, Section, assign, describe_key};
 
@@ -324,14 +325,14 @@ sections! {
     }
 
     /// HTTP hooks: your own server is asked or told by a POST of JSON. Any status from 200 to 299
-    /// grants.
+    /// grants. `user:password@` in a URL becomes Basic authorization.
     [hooks] Hooks {
         /// Asked before somebody publishes.
-        on_publish: Option<String> = None, example "\"http://127.0.0.1:8000/publish\"";
+        on_publish: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/publish\"";
         /// Asked before somebody plays.
-        on_play: Option<String> = None, example "\"http://127.0.0.1:8000/play\"";
+        on_play: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/play\"";
         /// Told when a viewer has left, with the session's record.
-        on_close: Option<String> = None, example "\"http://127.0.0.1:8000/close\"";
+        on_close: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/close\"";
         /// Signs each request: `x-mendcast-signature: sha256=HEX`, the HMAC of its body.
         secret: Option<String> = None, example "\"a long random word\"";
         /// Longest wait for the answer.
@@ -418,14 +419,28 @@ sections! {
     [[pull]] Pull {
         /// The streams: a name, or the start of names and `*`.
         stream: String = String::new(), required "\"live/*\"";
-        /// Where they are: rtmp://, http:// or https:// URLs of RTMP, HTTP-FLV or HLS. `{name}`
-        /// stands for the stream's name, `{tail}` for what the `*` stood for. The next one is
-        /// tried when one fails.
-        upstream: Vec<String> = Vec::new(), required "[\"rtmp://origin.example/{name}\"]";
-        /// Longest wait for an upstream's first frame, and for each further one.
+        /// Where they are: rtmp://, rtmps://, http:// or https:// URLs of RTMP, HTTP-FLV or HLS.
+        /// `{name}` stands for the stream's name, `{tail}` for what the `*` stood for;
+        /// `user:password@` in an http or https URL becomes Basic authorization. The next one is
+        /// tried when one fails; while a later one serves, the first is tried again in the
+        /// background, after 10 s at first and at last each 5 minutes.
+        upstream: Vec<Upstream> = Vec::new(), required "[\"rtmp://origin.example/{name}\"]";
+        /// Header fields of the requests to the servers that `upstream` names over http and https;
+        /// servers that those lead to do not get them.
+        headers: Option<Vec<Header>> = None, example "[\"x-key: a long random word\"]";
+        /// Certificate authorities to trust, PEM, instead of the system's.
+        ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/origin-ca.pem\"";
+        /// Which variant of an HLS upstream is pulled: the one with the most bits, the one with the
+        /// fewest, or the one with the most bits up to so many Mbit/s.
+        variant: Variant = Variant::Highest;
+        /// Longest wait for an upstream's first frame, and for each further one; of an HLS upstream
+        /// at least three times the target duration of its segments.
         timeout: Duration = SECOND * 10, in MILLISECOND * 100..=MINUTE;
         /// How long a stream that nobody watches is still pulled.
         idle: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
+        /// Streams of this rule that are asked for and gave no frame yet, at the same time: further
+        /// names are answered with 404. They do not count as `[live] max_streams`.
+        max_pending: u32 = 32, in 1..=10_000;
     }
 
     /// Who may publish. Without any rule, publishers from this machine alone may.

@@ -7,6 +7,7 @@
 //! was found.
 
 mod network;
+mod url;
 mod value;
 
 use core::fmt::Write as _;
@@ -18,6 +19,7 @@ use toml::de::{DeTable, DeValue};
 
 use crate::Error;
 pub use network::{Network, any_contains};
+pub use url::{Header, HttpUrl, Upstream, Variant};
 use value::Value;
 pub use value::{Size, duration};
 
@@ -75,7 +77,7 @@ impl Config {
                                 at(key.span(), what)
                             }
                             Problem::Value(expected) => {
-                                let got = excerpt(&text[value.span()]);
+                                let got = excerpt(&without_secrets(&text[value.span()]));
                                 at(value.span(), format!("{name}: expected {expected}, got {got}"))
                             }
                         }
@@ -147,6 +149,20 @@ fn excerpt(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let short: String = line.chars().take(60).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+/// `text` without the user names, passwords and queries of the URLs in it: errors stand in logs.
+fn without_secrets(text: &str) -> String {
+    let mut parts = text.split("://");
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (url, rest) = part.split_at(part.find(['"', '\'', ',', '\n']).unwrap_or(part.len()));
+        let (place, query) = url.split_at(url.find('?').unwrap_or(url.len()));
+        let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
+        let query = if query.is_empty() { "" } else { "?…" };
+        let _ = write!(out, "://{place}{query}{rest}");
+    }
+    out
 }
 
 /// Why a key could not be set.

@@ -161,6 +161,27 @@ fn each_error_names_line_key_and_what_was_expected() {
             "edge.toml:3: [server] certificate: expected certificate and key, or neither",
         ),
         (
+            "[[pull]]\nstream = \"a\"\nupstream = \"srt://u:word@h/a?k=word\"",
+            "edge.toml:3: [pull] upstream: expected an rtmp://, rtmps://, http:// or https:// URL \
+             with {name} and {tail} in its path or query alone, or a list of them, got \
+             \"srt://h/a?…\"",
+        ),
+        (
+            "[[pull]]\nstream = \"a\"\nupstream = [\"rtmp://h/{nmae}\", \"https://u:p@h/a\"]",
+            "edge.toml:3: [pull] upstream: expected an rtmp://, rtmps://, http:// or https:// URL \
+             with {name} and {tail} in its path or query alone, or a list of them, got \
+             [\"rtmp://h/{nmae}\", \"https://h/a\"]",
+        ),
+        (
+            "[[pull]]\nvariant = \"best\"",
+            "edge.toml:2: [pull] variant: expected \"highest\", \"lowest\" or a number of Mbit/s, \
+             got \"best\"",
+        ),
+        (
+            "[hooks]\non_play = \"nonsense\"",
+            "edge.toml:2: [hooks] on_play: expected an http:// or https:// URL, got \"nonsense\"",
+        ),
+        (
             "[quic]\ninitial_mtu = 1400\nmax_mtu = 1300",
             "edge.toml:3: [quic] max_mtu: expected at least initial_mtu = 1400, got 1300",
         ),

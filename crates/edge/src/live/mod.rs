@@ -16,7 +16,7 @@ use crate::config::{self, Config};
 pub use events::Events;
 pub use flv::FlvBody;
 pub use outlet::{Outlet, Outlets};
-pub use pulls::{Pull, Pulls};
+pub use pulls::{Budget, Pull, Pulls};
 
 /// The live streams of the process; they outlive every configuration.
 #[derive(Debug)]

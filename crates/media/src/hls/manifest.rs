@@ -5,6 +5,7 @@
 
 use core::mem::take;
 use core::time::Duration;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::Error;
@@ -26,6 +27,10 @@ pub(super) enum Manifest {
 pub(super) struct Variant {
     pub(super) uri: String,
     pub(super) bandwidth: u64,
+    /// CODECS, one by one; none if it does not say.
+    pub(super) codecs: Vec<String>,
+    /// Its sound is in playlists of its own: EXT-X-MEDIA with a URI (section 4.3.4.2.1).
+    pub(super) separate_audio: bool,
 }
 
 #[derive(Clone, PartialEq, Default, Debug)]
@@ -82,9 +87,11 @@ pub(super) fn parse(text: &[u8]) -> Result<Manifest, Error> {
 #[derive(Default)]
 struct Parser {
     media: Media,
-    variants: Vec<Variant>,
-    /// Of the variant that the next URI names.
-    bandwidth: Option<u64>,
+    variants: Vec<(Variant, Option<String>)>,
+    /// The variant whose URI is next, and its group of sound.
+    variant: Option<(Variant, Option<String>)>,
+    /// Groups of sound: whether all of their renditions have playlists of their own.
+    audio: HashMap<String, bool>,
     /// Whether the next URI is a segment's.
     timed: bool,
     discontinuity: bool,
@@ -117,9 +124,13 @@ impl Parser {
             "-X-ENDLIST" => self.media.ended = true,
             "-X-KEY" if attribute(value, "METHOD") != Some("NONE") => return Err(Error::Encrypted),
             "-X-MAP" => self.map = Some(Arc::new(map(value)?)),
-            "-X-STREAM-INF" => {
-                self.bandwidth = Some(attribute(value, "BANDWIDTH").and_then(number).unwrap_or(0));
+            "-X-MEDIA" if attribute(value, "TYPE") == Some("AUDIO") => {
+                if let Some(group) = attribute(value, "GROUP-ID") {
+                    let has_uri = attribute(value, "URI").is_some();
+                    *self.audio.entry(group.to_owned()).or_insert(true) &= has_uri;
+                }
             }
+            "-X-STREAM-INF" => self.variant = Some(variant(value)),
             _ => {}
         }
         Ok(())
@@ -127,8 +138,8 @@ impl Parser {
 
     /// Takes the URI of a variant or a segment; one that no tag announced is left out.
     fn on_uri(&mut self, uri: &str) -> Result<(), Error> {
-        if let Some(bandwidth) = self.bandwidth.take() {
-            self.variants.push(Variant { uri: uri.to_owned(), bandwidth });
+        if let Some((variant, group)) = self.variant.take() {
+            self.variants.push((Variant { uri: uri.to_owned(), ..variant }, group));
         } else if take(&mut self.timed) {
             let range = self.take_range(uri)?;
             self.media.entries.push(Entry {
@@ -155,13 +166,29 @@ impl Parser {
 
     fn finish(self) -> Result<Manifest, Error> {
         if !self.variants.is_empty() {
-            return Ok(Manifest::Master(self.variants));
+            let variants = self.variants.into_iter().map(|(variant, group)| {
+                let separate = group.and_then(|group| self.audio.get(&group).copied());
+                Variant { separate_audio: separate.unwrap_or(false), ..variant }
+            });
+            return Ok(Manifest::Master(variants.collect()));
         }
         if self.media.target.is_zero() {
             return Err(Error::Playlist);
         }
         Ok(Manifest::Media(self.media))
     }
+}
+
+/// What EXT-X-STREAM-INF says, and the group of sound that it names.
+fn variant(value: &str) -> (Variant, Option<String>) {
+    let codecs = attribute(value, "CODECS").unwrap_or_default().split(',').map(str::trim);
+    let variant = Variant {
+        uri: String::new(),
+        bandwidth: attribute(value, "BANDWIDTH").and_then(number).unwrap_or(0),
+        codecs: codecs.filter(|codec| !codec.is_empty()).map(str::to_owned).collect(),
+        separate_audio: false,
+    };
+    (variant, attribute(value, "AUDIO").map(str::to_owned))
 }
 
 /// The resource that EXT-X-MAP names.
@@ -239,8 +266,26 @@ mod tests {
                     #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI=\"x\"\n\
                     #EXT-X-STREAM-INF:BANDWIDTH=100\nlo\n";
         let Ok(Manifest::Master(variants)) = parse(text.as_bytes()) else { panic!("no master") };
-        let variants: Vec<_> = variants.iter().map(|v| (&v.uri[..], v.bandwidth)).collect();
-        assert_eq!(variants, [("hi", 900), ("lo", 100)]);
+        let bandwidths: Vec<_> = variants.iter().map(|v| (&v.uri[..], v.bandwidth)).collect();
+        assert_eq!(bandwidths, [("hi", 900), ("lo", 100)]);
+        assert_eq!(
+            (&variants[0].codecs[..], variants[1].codecs.len()),
+            (&["a".into(), "BANDWIDTH=1".into()][..], 0)
+        );
+    }
+
+    #[test]
+    fn sound_with_playlists_of_its_own_is_told_from_sound_in_the_variant() {
+        let text = "#EXTM3U\n#EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"own\",NAME=\"e\",URI=\"e\"\n\
+                    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"e\",DEFAULT=YES\n\
+                    #EXT-X-MEDIA:TYPE=AUDIO,GROUP-ID=\"in\",NAME=\"f\",URI=\"f\"\n\
+                    #EXT-X-MEDIA:TYPE=SUBTITLES,GROUP-ID=\"text\",NAME=\"e\",URI=\"t\"\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"own\"\na\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"in\"\nb\n\
+                    #EXT-X-STREAM-INF:BANDWIDTH=1,SUBTITLES=\"text\"\nc\n";
+        let Ok(Manifest::Master(variants)) = parse(text.as_bytes()) else { panic!("no master") };
+        let separate: Vec<_> = variants.iter().map(|variant| variant.separate_audio).collect();
+        assert_eq!(separate, [true, false, false]);
     }
 
     #[test]

@@ -5,20 +5,24 @@
 //! segments from the end (section 6.3.3: "SHOULD NOT choose a segment that starts less than three
 //! target durations from the end"), others at their start. The caller fetches, this decides.
 
+mod items;
+
+use core::fmt;
 use core::time::Duration;
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use bytes::Bytes;
 use units::Timestamp;
+pub use url::Url;
 
 pub use super::error::Error;
-use super::manifest::{self, Entry, MAX_PLAYLIST, Manifest, Media, Resource, Variant};
-use super::{flv_tags, url};
+use super::manifest::{self, Entry, MAX_PLAYLIST, Manifest, Media, Resource};
+pub use super::variant::Choice;
+use super::{flv_tags, follow, variant};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::read::{Config, Movie};
-use crate::fmp4::{self, Sample};
 use crate::{Timeline, ts};
+use items::{What, mp4_items, ts_items};
 
 /// Bytes of a segment: a minute at 8 Mbit/s.
 const MAX_SEGMENT: usize = 64 << 20;
@@ -26,32 +30,62 @@ const MAX_SEGMENT: usize = 64 << 20;
 const MAX_INIT: usize = 1 << 20;
 /// Live streams start this many segments from the end.
 const START_SEGMENTS: usize = 3;
-/// A segment that fails as often is left out, a playlist ends the pull.
-const MAX_FAILURES: u32 = 4;
-/// After a failure, times the number of failures.
-const RETRY: Duration = Duration::from_millis(500);
+/// A segment that fails as often is left out.
+const SEGMENT_TRIES: u32 = 3;
+/// A playlist that fails as often one after the other is out of reach.
+const PLAYLIST_TRIES: u32 = 4;
+/// Wait after a failure, doubled by each further one up to [`MAX_DOUBLINGS`] times: a segment is
+/// left out before three of 2 s are played to their end.
+const RETRY: Duration = Duration::from_millis(250);
+const MAX_DOUBLINGS: u32 = 4;
+/// Wait after a playlist that cannot be read.
+const RELOAD: Duration = Duration::from_secs(1);
 /// An origin whose playlist ends this many segments before what was seen has started again.
 const RESTART_SEGMENTS: u64 = 3;
+/// Names of unsupported codecs that are remembered.
+const MAX_CODECS: usize = 16;
 
-/// Which variant of a master playlist to pull.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Choice {
-    /// The one with the highest bandwidth.
-    #[default]
-    Highest,
-    /// The first one, which is the author's proposal.
-    First,
+/// What a request is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Subject {
+    /// A playlist.
+    Playlist,
+    /// An initialisation segment (EXT-X-MAP).
+    Map,
+    /// A media segment.
+    Segment,
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Playlist => "playlist",
+            Self::Map => "initialisation segment",
+            Self::Segment => "segment",
+        })
+    }
 }
 
 /// A request to the origin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Request {
-    /// The absolute URL.
-    pub url: String,
+    /// Where it is: an `http` or `https` URL.
+    pub url: Url,
     /// First byte, and number of bytes, of the part wanted.
     pub range: Option<(u64, u64)>,
     /// A response with more bytes is refused, so there is no need to read on.
     pub max_bytes: usize,
+    /// What it is.
+    pub kind: Subject,
+}
+
+/// What follows from a request that failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Failed {
+    /// It will be given again, after a wait.
+    Again,
+    /// The stream goes on without the segment.
+    LeftOut,
 }
 
 /// What to do next.
@@ -65,22 +99,41 @@ pub enum Action {
     End,
 }
 
-#[derive(Clone, PartialEq, Debug)]
-enum Target {
-    Playlist,
-    Map(Arc<Resource>),
-    Segment(Entry),
+/// Where a part of the stream is, and which bytes of it.
+type Place = (Url, Option<(u64, u64)>);
+
+/// A segment that waits to be fetched.
+#[derive(Debug)]
+struct Segment {
+    place: Place,
+    map: Option<Place>,
+    discontinuity: bool,
+    gap: bool,
+}
+
+impl Segment {
+    fn new(base: &Url, entry: Entry) -> Result<Self, Error> {
+        let place = |resource: &Resource| {
+            let url = follow(base, &resource.uri).ok_or(Error::Reference)?;
+            Ok((url, resource.range))
+        };
+        let (discontinuity, gap) = (entry.discontinuity, entry.gap);
+        let map = entry.map.as_deref().map(place).transpose()?;
+        Ok(Self { place: place(&entry.resource)?, map, discontinuity, gap })
+    }
 }
 
 /// The pull of one stream.
 #[derive(Debug)]
 pub struct Pull {
     /// Of the playlist, the master's first.
-    url: String,
+    url: Url,
     choice: Choice,
     has_variant: bool,
     /// What is being fetched.
-    current: Option<(Target, Request)>,
+    current: Option<Request>,
+    /// Where the answer to it comes from, if it was redirected.
+    redirected: Option<Url>,
     failures: u32,
     /// Nothing is fetched before.
     not_before: Timestamp,
@@ -89,78 +142,100 @@ pub struct Pull {
     loaded_at: Timestamp,
     /// The number of the next segment to put into the queue.
     next: Option<u64>,
-    queue: VecDeque<Entry>,
+    queue: VecDeque<Segment>,
+    target: Duration,
     ended: bool,
-    movie: Option<(Arc<Resource>, Movie)>,
+    movie: Option<(Place, Movie)>,
     ts: ts::Reader,
     /// The next segment does not continue the times of the last one.
     discontinuity: bool,
     /// The newest configuration of video and audio.
     configs: [Option<Config>; 2],
     timeline: Timeline,
+    /// Codecs that are left out, and how many of them were told.
+    unsupported: Vec<String>,
+    told: usize,
 }
 
 impl Pull {
-    /// A pull from the playlist at this absolute URL.
-    pub fn new(url: String, choice: Choice) -> Self {
+    /// A pull from the playlist at this `http` or `https` URL.
+    pub fn new(url: Url, choice: Choice) -> Self {
         let start = Timestamp::from_nanos(0);
         Self {
             url,
             choice,
             has_variant: false,
             current: None,
+            redirected: None,
             failures: 0,
             not_before: start,
             reload_at: start,
             loaded_at: start,
             next: None,
             queue: VecDeque::new(),
+            target: Duration::ZERO,
             ended: false,
             movie: None,
             ts: ts::Reader::default(),
             discontinuity: false,
             configs: [None, None],
             timeline: Timeline::default(),
+            unsupported: Vec::new(),
+            told: 0,
         }
+    }
+
+    /// The target duration of the playlist's segments; zero before the first playlist was loaded.
+    pub fn target(&self) -> Duration {
+        self.target
+    }
+
+    /// How many segments are known and not fetched; `None` if the stream has ended, so that all of
+    /// it may be.
+    pub fn behind(&self) -> Option<usize> {
+        (!self.ended).then_some(self.queue.len())
+    }
+
+    /// A codec of the stream that is left out because FLV cannot carry it; each is told once.
+    pub fn poll_unsupported(&mut self) -> Option<&str> {
+        let codec = self.unsupported.get(self.told)?;
+        self.told += 1;
+        Some(codec)
     }
 
     /// What to do next. A request that has no answer yet is given again.
     pub fn next(&mut self, now: Timestamp) -> Action {
-        if let Some((_, request)) = self.current.as_ref().filter(|_| now >= self.not_before) {
+        if let Some(request) = self.current.as_ref().filter(|_| now >= self.not_before) {
             return Action::Fetch(request.clone());
         }
         if now < self.not_before {
             return Action::Wait(self.not_before.since(now));
         }
-        while self.queue.front().is_some_and(|entry| entry.gap) {
+        while self.queue.front().is_some_and(|segment| segment.gap) {
             self.leave_out();
         }
-        let target = if let Some(entry) = self.queue.front() {
-            let loaded = self.movie.as_ref().map(|(map, _)| map);
-            match &entry.map {
-                Some(map) if loaded != Some(map) => Target::Map(map.clone()),
-                _ => Target::Segment(entry.clone()),
+        let loaded = self.movie.as_ref().map(|(place, _)| place);
+        let ((url, range), kind, max_bytes) = match self.queue.front() {
+            Some(Segment { map: Some(map), .. }) if loaded != Some(map) => {
+                (map.clone(), Subject::Map, MAX_INIT)
             }
-        } else if self.ended {
-            return Action::End;
-        } else if now < self.reload_at {
-            return Action::Wait(self.reload_at.since(now));
-        } else {
-            self.loaded_at = now;
-            Target::Playlist
+            Some(segment) => (segment.place.clone(), Subject::Segment, MAX_SEGMENT),
+            None if self.ended => return Action::End,
+            None if now < self.reload_at => return Action::Wait(self.reload_at.since(now)),
+            None => {
+                self.loaded_at = now;
+                ((self.url.clone(), None), Subject::Playlist, MAX_PLAYLIST)
+            }
         };
-        let (resource, max_bytes) = match &target {
-            Target::Playlist => (None, MAX_PLAYLIST),
-            Target::Map(map) => (Some(&**map), MAX_INIT),
-            Target::Segment(entry) => (Some(&entry.resource), MAX_SEGMENT),
-        };
-        let request = Request {
-            url: resource.map_or_else(|| self.url.clone(), |r| url::resolve(&self.url, &r.uri)),
-            range: resource.and_then(|resource| resource.range),
-            max_bytes,
-        };
-        self.current = Some((target, request.clone()));
+        let request = Request { url, range, max_bytes, kind };
+        self.current = Some(request.clone());
         Action::Fetch(request)
+    }
+
+    /// The request was redirected, and its answer comes from this URL: what a playlist names starts
+    /// there. It is loaded again from where it was first.
+    pub fn on_redirect(&mut self, url: Url) {
+        self.redirected = Some(url);
     }
 
     /// Takes the body that was fetched; gives the tags that it holds, sequence headers included,
@@ -169,83 +244,80 @@ impl Pull {
     /// # Errors
     /// The body is of no use. A segment is then left out; the caller decides whether to go on.
     pub fn on_response(&mut self, body: &Bytes) -> Result<Vec<Tag>, Error> {
-        let (target, request) = self.current.take().ok_or(Error::Unasked)?;
+        let request = self.current.take().ok_or(Error::Unasked)?;
+        let base = self.redirected.take().unwrap_or_else(|| request.url.clone());
         self.failures = 0;
-        if body.len() > request.max_bytes {
-            self.give_up(&target);
-            return Err(Error::TooLarge);
-        }
-        let result = match &target {
-            Target::Playlist => self.on_playlist(body).map(|()| Vec::new()),
-            Target::Map(map) => Movie::new(body).map_err(Error::Mp4).map(|movie| {
-                self.movie = Some((map.clone(), movie));
+        let result = match request.kind {
+            _ if body.len() > request.max_bytes => Err(Error::TooLarge),
+            Subject::Playlist => self.on_playlist(&base, body).map(|()| Vec::new()),
+            Subject::Map => Movie::new(body).map_err(Error::Mp4).map(|movie| {
+                movie.unsupported.iter().for_each(|codec| self.leave_out_codec(codec));
+                self.movie = Some(((request.url, request.range), movie));
                 Vec::new()
             }),
-            Target::Segment(entry) => {
-                self.queue.pop_front();
-                self.on_segment(entry, body)
-            }
+            Subject::Segment => self.on_segment(body),
         };
-        if result.is_err() && !matches!(target, Target::Segment(_)) {
-            self.give_up(&target);
+        match (request.kind, &result) {
+            (Subject::Playlist, Err(_)) => self.reload_at = self.loaded_at + RELOAD,
+            (Subject::Map | Subject::Segment, Err(_)) => self.leave_out(),
+            (Subject::Segment, Ok(_)) => drop(self.queue.pop_front()),
+            _ => {}
         }
         result
     }
 
-    /// The request failed, for example with 404. It is given again for some times; a segment that
-    /// cannot be had is then left out.
+    /// The request failed, for example with 404. It is given again for some times, after growing
+    /// waits; a segment that cannot be had is then left out.
     ///
     /// # Errors
-    /// [`Error::Unreachable`]: the playlist cannot be had either.
-    pub fn on_failure(&mut self, now: Timestamp) -> Result<(), Error> {
+    /// [`Error::Unreachable`]: the playlist has failed [`PLAYLIST_TRIES`] times or more. The caller
+    /// may go on; then it is asked for again.
+    pub fn on_failure(&mut self, now: Timestamp) -> Result<Failed, Error> {
+        let request = self.current.as_ref().ok_or(Error::Unasked)?;
+        let is_playlist = request.kind == Subject::Playlist;
         self.failures += 1;
-        self.not_before = now + RETRY * self.failures;
-        if self.failures < MAX_FAILURES {
-            return Ok(());
+        self.not_before = now + RETRY * (1 << (self.failures - 1).min(MAX_DOUBLINGS));
+        if self.failures < if is_playlist { PLAYLIST_TRIES } else { SEGMENT_TRIES } {
+            return Ok(Failed::Again);
         }
-        self.failures = 0;
-        let (target, _) = self.current.take().ok_or(Error::Unasked)?;
-        self.give_up(&target);
-        if target == Target::Playlist { Err(Error::Unreachable) } else { Ok(()) }
-    }
-
-    /// Goes on without what was asked for.
-    fn give_up(&mut self, target: &Target) {
-        match target {
-            Target::Playlist => self.reload_at = self.loaded_at + RETRY * 2,
-            Target::Map(_) | Target::Segment(_) => self.leave_out(),
+        if is_playlist {
+            return Err(Error::Unreachable);
         }
+        (self.failures, self.not_before, self.current) = (0, now, None);
+        self.leave_out();
+        Ok(Failed::LeftOut)
     }
 
     /// Goes on without the next segment; a discontinuity before it is one before the segment after.
     fn leave_out(&mut self) {
-        self.discontinuity |= self.queue.pop_front().is_some_and(|entry| entry.discontinuity);
+        self.discontinuity |= self.queue.pop_front().is_some_and(|segment| segment.discontinuity);
     }
 
-    fn on_playlist(&mut self, body: &[u8]) -> Result<(), Error> {
+    fn on_playlist(&mut self, base: &Url, body: &[u8]) -> Result<(), Error> {
         match manifest::parse(body)? {
             Manifest::Master(_) if self.has_variant => Err(Error::Playlist),
             Manifest::Master(variants) => {
-                let highest = |best: Variant, other: Variant| {
-                    if other.bandwidth > best.bandwidth { other } else { best }
-                };
-                let variant = match self.choice {
-                    Choice::Highest => variants.into_iter().reduce(highest),
-                    Choice::First => variants.into_iter().next(),
-                };
-                self.url = url::resolve(&self.url, &variant.ok_or(Error::Playlist)?.uri);
+                let variant = variant::choose(self.choice, variants)?;
+                self.url = follow(base, &variant.uri).ok_or(Error::Reference)?;
+                variant.unknown_codecs().for_each(|codec| self.leave_out_codec(codec));
                 self.has_variant = true;
                 Ok(())
             }
             Manifest::Media(media) => {
                 self.has_variant = true;
-                self.on_media(media);
-                Ok(())
+                self.on_media(base, media)
             }
         }
     }
 
-    fn on_media(&mut self, media: Media) {
+    fn leave_out_codec(&mut self, codec: &str) {
+        let is_known = self.unsupported.iter().any(|known| known == codec);
+        if !is_known && self.unsupported.len() < MAX_CODECS {
+            self.unsupported.push(codec.to_owned());
+        }
+    }
+
+    fn on_media(&mut self, base: &Url, media: Media) -> Result<(), Error> {
         let Media { target, sequence, ended, entries } = media;
         let end = sequence + entries.len() as u64;
         let start = if ended { 0 } else { entries.len().saturating_sub(START_SEGMENTS) };
@@ -267,7 +339,10 @@ impl Pull {
         };
         let skipped = usize::try_from(next.saturating_sub(sequence)).unwrap_or(usize::MAX);
         let before = self.queue.len();
-        self.queue.extend(entries.into_iter().skip(skipped));
+        for entry in entries.into_iter().skip(skipped) {
+            self.queue.push_back(Segment::new(base, entry)?);
+        }
+        self.target = target;
         self.next = Some(next.max(end));
         self.ended = ended;
         // Section 6.3.4: after a playlist that has changed "the client MUST wait for at least the
@@ -276,13 +351,20 @@ impl Pull {
         // duration".
         let changed = self.queue.len() > before;
         self.reload_at = self.loaded_at + if changed { target } else { target / 2 };
+        Ok(())
     }
 
-    fn on_segment(&mut self, entry: &Entry, body: &Bytes) -> Result<Vec<Tag>, Error> {
-        self.discontinuity |= entry.discontinuity;
-        let items = match (&entry.map, &self.movie) {
+    fn on_segment(&mut self, body: &Bytes) -> Result<Vec<Tag>, Error> {
+        let segment = self.queue.front().ok_or(Error::Unasked)?;
+        self.discontinuity |= segment.discontinuity;
+        let items = match (&segment.map, &self.movie) {
             (Some(_), Some((_, movie))) => mp4_items(movie, body).map_err(Error::Mp4)?,
-            _ => ts_items(&mut self.ts, body).map_err(Error::Ts)?,
+            _ => {
+                let items = ts_items(&mut self.ts, body);
+                let unsupported = self.ts.unsupported().to_vec();
+                unsupported.iter().for_each(|codec| self.leave_out_codec(codec));
+                items.map_err(Error::Ts)?
+            }
         };
         if core::mem::take(&mut self.discontinuity) {
             self.timeline.on_publisher();
@@ -309,90 +391,6 @@ impl Pull {
         }
         Ok(tags)
     }
-}
-
-/// What becomes a tag.
-struct Item {
-    /// 0: video, 1: audio.
-    index: usize,
-    /// Decoding time.
-    ms: i64,
-    what: What,
-}
-
-enum What {
-    Config(Config),
-    Sample { data: Bytes, sync: bool, composition_ms: i64 },
-}
-
-impl Item {
-    fn sample(index: usize, sample: Sample, timescale: u32) -> Self {
-        let scale = i128::from(timescale);
-        let ms = |time: i64| ((i128::from(time) * 1_000 + scale / 2).div_euclid(scale)) as i64;
-        let (dts, pts) = (ms(sample.dts), ms(sample.dts + i64::from(sample.composition)));
-        let what = What::Sample { data: sample.data, sync: sample.sync, composition_ms: pts - dts };
-        Self { index, ms: dts, what }
-    }
-}
-
-/// 0 for video, 1 for audio.
-fn config_index(config: &Config) -> usize {
-    usize::from(!matches!(config, Config::Video(_)))
-}
-
-/// The first video and the first audio track of a segment, by time.
-fn mp4_items(movie: &Movie, segment: &Bytes) -> Result<Vec<Item>, fmp4::read::Error> {
-    let place = |kind| movie.tracks.iter().position(|track| config_index(&track.config) == kind);
-    let chosen = [place(0), place(1)];
-    let mut items = Vec::new();
-    let mut told = [false; 2];
-    for (track, sample) in movie.samples(segment)? {
-        let Some(kind) = chosen.iter().position(|chosen| *chosen == Some(track)) else { continue };
-        let track = &movie.tracks[track];
-        let item = Item::sample(kind, sample, track.timescale);
-        if !core::mem::replace(&mut told[kind], true) {
-            let what = What::Config(track.config.clone());
-            items.push(Item { index: kind, ms: item.ms, what });
-        }
-        items.push(item);
-    }
-    Ok(by_time(items))
-}
-
-fn ts_items(reader: &mut ts::Reader, segment: &[u8]) -> Result<Vec<Item>, ts::read::Error> {
-    let mut items: Vec<Item> = Vec::new();
-    let mut configs = [None, None];
-    for item in reader.read(segment)? {
-        let (index, sample) = match item {
-            ts::read::Item::Config(config) => {
-                let index = config_index(&config);
-                configs[index] = Some(config);
-                continue;
-            }
-            ts::read::Item::Video(sample) => (0, sample),
-            ts::read::Item::Audio(sample) => (1, sample),
-        };
-        let item = Item::sample(index, sample, ts::TIMESCALE);
-        if let Some(config) = configs[index].take() {
-            items.push(Item { index, ms: item.ms, what: What::Config(config) });
-        }
-        items.push(item);
-    }
-    Ok(by_time(items))
-}
-
-/// The items of a segment by time. What the tracks are comes before all frames: who gets the first
-/// frame has to know what other tracks there are.
-fn by_time(mut items: Vec<Item>) -> Vec<Item> {
-    let first = items.iter().map(|item| item.ms).min().unwrap_or(0);
-    for index in 0..2 {
-        let start = items.iter_mut().find(|item| item.index == index);
-        if let Some(item) = start.filter(|item| matches!(item.what, What::Config(_))) {
-            item.ms = first;
-        }
-    }
-    items.sort_by_key(|item| (item.ms, matches!(item.what, What::Sample { .. })));
-    items
 }
 
 #[cfg(test)]

@@ -1,15 +1,22 @@
-//! `rtmp://` URLs, as ffmpeg and OBS read them.
+//! `rtmp://` and `rtmps://` URLs, as ffmpeg and OBS read them.
 
 use core::fmt;
 
+use ::url::{Host, Position};
+
 use super::DEFAULT_PORT;
 
-/// Where a stream is: `rtmp://host[:port]/app[/instance]/stream[?query]`.
+/// The port that `rtmps` URLs without one mean.
+const DEFAULT_TLS_PORT: u16 = 443;
+
+/// Where a stream is: `rtmp://host[:port]/app[/instance]/stream[?query]`, or the same with `rtmps`.
 ///
 /// The application is everything up to the last slash, `app/instance` included, and the stream
 /// name is the rest. For one or two segments before the name that is what ffmpeg does too.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Url {
+    /// Whether RTMP is spoken inside of TLS (`rtmps`).
+    pub tls: bool,
     /// Name or address, without the brackets of an IPv6 address.
     pub host: String,
     /// TCP port.
@@ -36,16 +43,30 @@ impl Url {
     /// Reads a URL.
     ///
     /// # Errors
-    /// It is no `rtmp` URL of a stream.
+    /// It is no `rtmp` or `rtmps` URL of a stream, or one with a user name.
     pub fn parse(url: &str) -> Result<Self, UrlError> {
-        let rest = match url.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("rtmp") => rest,
-            _ => return Err(UrlError("does not start with rtmp://")),
+        let url = ::url::Url::parse(url).map_err(|_| UrlError("cannot be read"))?;
+        let tls = match url.scheme() {
+            "rtmp" => false,
+            "rtmps" => true,
+            _ => return Err(UrlError("does not start with rtmp:// or rtmps://")),
         };
-        let (authority, path) = rest.split_once('/').ok_or(UrlError("has no application"))?;
-        let (host, port) = authority_parts(authority)?;
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err(UrlError("has a user name, which is not supported"));
+        }
+        let host = match url.host() {
+            Some(Host::Ipv6(address)) => address.to_string(),
+            Some(host) => host.to_string(),
+            None => return Err(UrlError("has no host")),
+        };
+        let port = url.port().unwrap_or(if tls { DEFAULT_TLS_PORT } else { DEFAULT_PORT });
+        if port == 0 {
+            return Err(UrlError("has a port that is none"));
+        }
+        // Keys of streams may hold what elsewhere starts a fragment.
+        let path = &url[Position::BeforePath..];
         let path_len = path.find('?').unwrap_or(path.len());
-        let slash = path[..path_len].rfind('/').ok_or(UrlError("has no stream name"))?;
+        let slash = path[..path_len].rfind('/').ok_or(UrlError("has no application"))?;
         let (app, stream) = (path[..slash].trim_matches('/'), &path[slash + 1..]);
         if app.is_empty() {
             return Err(UrlError("has no application"));
@@ -53,37 +74,20 @@ impl Url {
         if stream.is_empty() || stream.starts_with('?') {
             return Err(UrlError("has no stream name"));
         }
-        Ok(Self { host: host.to_owned(), port, app: app.to_owned(), stream: stream.to_owned() })
+        Ok(Self { tls, host, port, app: app.to_owned(), stream: stream.to_owned() })
     }
 
     /// The URL of the application, which `connect` carries.
     pub fn tc_url(&self) -> String {
-        let Self { host, port, app, .. } = self;
+        let Self { tls, host, port, app, .. } = self;
         let host = if host.contains(':') { format!("[{host}]") } else { host.clone() };
-        match *port {
-            DEFAULT_PORT => format!("rtmp://{host}/{app}"),
-            port => format!("rtmp://{host}:{port}/{app}"),
+        match (tls, *port) {
+            (false, DEFAULT_PORT) => format!("rtmp://{host}/{app}"),
+            (false, port) => format!("rtmp://{host}:{port}/{app}"),
+            (true, DEFAULT_TLS_PORT) => format!("rtmps://{host}/{app}"),
+            (true, port) => format!("rtmps://{host}:{port}/{app}"),
         }
     }
-}
-
-fn authority_parts(authority: &str) -> Result<(&str, u16), UrlError> {
-    if authority.contains('@') {
-        return Err(UrlError("has a user name, which is not supported"));
-    }
-    let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
-        rest.split_once(']').ok_or(UrlError("has an address without its bracket"))?
-    } else {
-        authority.split_at(authority.find(':').unwrap_or(authority.len()))
-    };
-    if host.is_empty() {
-        return Err(UrlError("has no host"));
-    }
-    let port = match port {
-        "" => Some(DEFAULT_PORT),
-        port => port.strip_prefix(':').and_then(|port| port.parse().ok()).filter(|p| *p != 0),
-    };
-    Ok((host, port.ok_or(UrlError("has a port that is none"))?))
 }
 
 #[cfg(test)]
@@ -105,6 +109,10 @@ mod tests {
         let tc_url = |url| Url::parse(url).map(|url| url.tc_url());
         assert_eq!(tc_url("rtmp://h:1935/a/i/s?q").as_deref(), Ok("rtmp://h/a/i"));
         assert_eq!(tc_url("rtmp://[::1]:9/a/s").as_deref(), Ok("rtmp://[::1]:9/a"));
+        assert_eq!(tc_url("rtmps://h/a/s").as_deref(), Ok("rtmps://h/a"));
+        assert_eq!(tc_url("rtmps://h:1935/a/s").as_deref(), Ok("rtmps://h:1935/a"));
+        assert_eq!(Url::parse("rtmps://h/a/s").map(|url| (url.tls, url.port)), Ok((true, 443)));
+        assert_eq!(Url::parse("rtmp://h/a/s#x").map(|url| url.stream).as_deref(), Ok("s#x"));
     }
 
     #[test]

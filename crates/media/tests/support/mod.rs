@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendcast_media::flv::{Reader, Tag};
-use mendcast_media::hls::pull::{Action, Choice, Pull};
+use mendcast_media::hls::pull::{Action, Choice, Pull, Url};
 use units::Timestamp;
 
 /// A folder that goes away with the test, or `None` with a word in the test's output if there is no
@@ -93,13 +93,14 @@ pub fn assert_decodes(folder: &Path, file: &str) {
 /// Pulls an HLS folder to its end.
 pub fn pull(folder: &Path, playlist: &str) -> Vec<Tag> {
     let base = "http://origin.test/live/";
-    let mut pull = Pull::new(format!("{base}{playlist}"), Choice::Highest);
+    let url = Url::parse(&format!("{base}{playlist}")).expect("a URL");
+    let mut pull = Pull::new(url, Choice::Highest);
     let mut now = Timestamp::from_nanos(0);
     let mut tags = Vec::new();
     for _ in 0..10_000 {
         match pull.next(now) {
             Action::Fetch(request) => {
-                let name = request.url.strip_prefix(base).expect("a file of the folder");
+                let name = request.url.as_str().strip_prefix(base).expect("a file of the folder");
                 let mut body = Bytes::from(std::fs::read(folder.join(name)).expect(name));
                 if let Some((from, length)) = request.range {
                     body = body.slice(from as usize..(from + length) as usize);

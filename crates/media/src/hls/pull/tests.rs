@@ -11,13 +11,21 @@ use crate::Role;
 
 const URL: &str = "http://origin.test/live/media.m3u8";
 
+fn url(text: &str) -> Url {
+    Url::parse(text).expect("a URL")
+}
+
+fn pull() -> Pull {
+    Pull::new(url(URL), Choice::Highest)
+}
+
 fn seconds(seconds: u64) -> Timestamp {
     Timestamp::from_secs(seconds)
 }
 
 fn fetched(action: Action) -> String {
     match action {
-        Action::Fetch(request) => request.url,
+        Action::Fetch(request) => request.url.into(),
         other => panic!("no fetch: {other:?}"),
     }
 }
@@ -34,7 +42,7 @@ fn playlist(sequence: u64, count: u64, end: &str) -> Bytes {
 fn answer(pull: &mut Pull, now: Timestamp, list: &Bytes) -> Vec<String> {
     let mut names = Vec::new();
     while let Action::Fetch(request) = pull.next(now) {
-        let (_, name) = request.url.rsplit_once('/').expect("a path");
+        let (_, name) = request.url.as_str().rsplit_once('/').expect("a path");
         names.push(name.to_owned());
         let body = if name.ends_with("m3u8") { list.clone() } else { segment() };
         pull.on_response(&body).expect("a good response");
@@ -62,7 +70,7 @@ fn whole(container: Container, range: core::ops::Range<u32>) -> (Option<Bytes>, 
 
 #[test]
 fn a_live_stream_starts_three_segments_from_the_end_and_is_reloaded_as_told() {
-    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let mut pull = pull();
     let now = seconds(10);
     assert_eq!(
         answer(&mut pull, now, &playlist(5, 6, "")),
@@ -85,7 +93,7 @@ fn a_live_stream_starts_three_segments_from_the_end_and_is_reloaded_as_told() {
 
 #[test]
 fn a_finished_stream_is_pulled_from_its_start() {
-    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let mut pull = pull();
     let list = playlist(0, 6, "#EXT-X-ENDLIST\n");
     assert_eq!(answer(&mut pull, seconds(0), &list).len(), 7);
     assert_eq!(pull.next(seconds(0)), Action::End);
@@ -95,14 +103,14 @@ fn a_finished_stream_is_pulled_from_its_start() {
 fn the_variant_is_the_one_chosen() {
     let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1\nlo/a.m3u8\n\
                   #EXT-X-STREAM-INF:BANDWIDTH=3\n/hi.m3u8?x=1\n#EXT-X-STREAM-INF:BANDWIDTH=2\nmid\n";
-    for (choice, url) in [
+    for (choice, expected) in [
         (Choice::Highest, "http://origin.test/hi.m3u8?x=1"),
         (Choice::First, "http://origin.test/live/lo/a.m3u8"),
     ] {
-        let mut pull = Pull::new(URL.into(), choice);
+        let mut pull = Pull::new(url(URL), choice);
         assert_eq!(fetched(pull.next(seconds(0))), URL);
         assert_eq!(pull.on_response(&Bytes::from(master)), Ok(vec![]));
-        assert_eq!(fetched(pull.next(seconds(0))), url);
+        assert_eq!(fetched(pull.next(seconds(0))), expected);
         // A variant that is a master playlist would lead round for ever.
         assert_eq!(pull.on_response(&Bytes::from(master)), Err(Error::Playlist));
         assert!(matches!(pull.next(seconds(0)), Action::Wait(_)));
@@ -110,30 +118,81 @@ fn the_variant_is_the_one_chosen() {
 }
 
 #[test]
-fn failures_are_tried_again_and_then_left_out() {
-    let mut pull = Pull::new(URL.into(), Choice::Highest);
+fn a_redirected_playlist_names_segments_from_where_it_came_and_is_loaded_from_where_it_was() {
+    let mut pull = pull();
+    pull.next(seconds(0));
+    pull.on_redirect(url("https://edge.test/token/x.m3u8?k=1"));
+    pull.on_response(&playlist(0, 1, "")).expect("a good response");
+    assert_eq!(fetched(pull.next(seconds(0))), "https://edge.test/token/0.ts");
+    pull.on_response(&segment()).expect("a good response");
+    assert_eq!(fetched(pull.next(seconds(4))), URL);
+    // Not redirected this time.
+    pull.on_response(&playlist(0, 2, "")).expect("a good response");
+    assert_eq!(fetched(pull.next(seconds(4))), "http://origin.test/live/1.ts");
+}
+
+#[test]
+fn a_playlist_that_leads_from_https_to_http_ends_the_pull() {
+    let mut pull = Pull::new(url("https://origin.test/x.m3u8"), Choice::Highest);
+    pull.next(seconds(0));
+    let list = "#EXTM3U\n#EXT-X-TARGETDURATION:4\n#EXTINF:4,\nhttp://origin.test/0.ts\n";
+    let error = pull.on_response(&Bytes::from(list)).expect_err("refused");
+    assert_eq!((error, error.is_final()), (Error::Reference, true));
+}
+
+#[test]
+fn a_segment_that_fails_is_tried_again_and_then_left_out() {
+    let mut pull = pull();
     let mut now = seconds(0);
     pull.next(now);
-    pull.on_response(&playlist(0, 2, "#EXT-X-ENDLIST\n")).expect("a good response");
-    for _ in 0..MAX_FAILURES {
+    pull.on_response(&playlist(0, 3, "#EXT-X-ENDLIST\n")).expect("a good response");
+    for failure in 1..=SEGMENT_TRIES {
         assert_eq!(fetched(pull.next(now)), "http://origin.test/live/0.ts");
-        assert_eq!(pull.on_failure(now), Ok(()));
-        let Action::Wait(time) = pull.next(now) else { panic!("no wait") };
-        now += time;
-    }
-    assert_eq!(fetched(pull.next(now)), "http://origin.test/live/1.ts");
-    assert_eq!(pull.on_response(&Bytes::from("no media")), Err(Error::Ts(ts::read::Error::Sync)));
-    assert_eq!(pull.next(now), Action::End);
-    assert_eq!(pull.on_response(&Bytes::new()), Err(Error::Unasked));
-
-    let mut pull = Pull::new(URL.into(), Choice::Highest);
-    for failure in 1..=MAX_FAILURES {
-        while let Action::Wait(time) = pull.next(now) {
+        if failure == SEGMENT_TRIES {
+            assert_eq!(pull.on_failure(now), Ok(Failed::LeftOut));
+        } else {
+            assert_eq!(pull.on_failure(now), Ok(Failed::Again));
+            let Action::Wait(time) = pull.next(now) else { panic!("no wait") };
             now += time;
         }
-        let result = pull.on_failure(now);
-        assert_eq!(result.is_err(), failure == MAX_FAILURES, "{failure}");
     }
+    assert!(now < seconds(1), "soon enough for those who watch: {now:?}");
+    // A broken one is left out at once.
+    assert_eq!(fetched(pull.next(now)), "http://origin.test/live/1.ts");
+    assert_eq!(pull.on_response(&Bytes::from("no media")), Err(Error::Ts(ts::read::Error::Sync)));
+    assert_eq!(fetched(pull.next(now)), "http://origin.test/live/2.ts");
+    assert!(!pull.on_response(&segment()).expect("a good response").is_empty());
+    assert_eq!(pull.next(now), Action::End);
+    assert_eq!(pull.on_response(&Bytes::new()), Err(Error::Unasked));
+}
+
+#[test]
+fn a_playlist_that_fails_is_asked_for_again_after_growing_waits_for_as_long_as_the_caller_likes() {
+    let mut pull = pull();
+    let mut now = seconds(0);
+    let mut waits = Vec::new();
+    for failure in 1..=10 {
+        assert_eq!(fetched(pull.next(now)), URL);
+        assert_eq!(pull.on_failure(now).is_err(), failure >= PLAYLIST_TRIES, "{failure}");
+        let Action::Wait(time) = pull.next(now) else { panic!("no wait") };
+        waits.push(time);
+        now += time;
+    }
+    assert!(waits.is_sorted() && waits[0] < waits[3], "{waits:?}");
+    assert_eq!(waits.last(), Some(&(RETRY * 16)), "with a limit");
+    pull.next(now);
+    pull.on_response(&playlist(0, 1, "")).expect("a good response");
+    assert_eq!(fetched(pull.next(now)), "http://origin.test/live/0.ts");
+}
+
+#[test]
+fn codecs_that_are_left_out_are_told_once_each() {
+    let mut pull = pull();
+    pull.next(seconds(0));
+    let master = "#EXTM3U\n#EXT-X-STREAM-INF:BANDWIDTH=1,CODECS=\"avc1.64001f,ec-3\"\nlo\n";
+    pull.on_response(&Bytes::from(master)).expect("a good response");
+    assert_eq!(pull.poll_unsupported(), Some("ec-3"));
+    assert_eq!(pull.poll_unsupported(), None);
 }
 
 #[test]
@@ -151,10 +210,10 @@ fn a_discontinuity_before_a_gap_stays_one() {
 
 /// Feeds segments with a playlist of them.
 fn tags_of(list: &str, bodies: &HashMap<String, Bytes>) -> Vec<Tag> {
-    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let mut pull = pull();
     let mut tags = Vec::new();
     while let Action::Fetch(request) = pull.next(seconds(0)) {
-        let (_, name) = request.url.rsplit_once('/').expect("a path");
+        let (_, name) = request.url.as_str().rsplit_once('/').expect("a path");
         let body = bodies.get(name).cloned().unwrap_or_else(|| Bytes::from(list.to_owned()));
         tags.extend(pull.on_response(&body).expect("a good response"));
     }
@@ -210,7 +269,7 @@ fn a_pulled_stream_is_what_was_segmented() {
 
 #[test]
 fn oversized_responses_are_refused() {
-    let mut pull = Pull::new(URL.into(), Choice::Highest);
+    let mut pull = pull();
     let Action::Fetch(request) = pull.next(seconds(0)) else { panic!("no fetch") };
     let body = Bytes::from(vec![b'#'; request.max_bytes + 1]);
     assert_eq!(pull.on_response(&body), Err(Error::TooLarge));
@@ -236,7 +295,7 @@ proptest! {
         if damage.len() > 8 {
             harmed.truncate(cut.index(harmed.len()));
         }
-        let mut pull = Pull::new(URL.into(), Choice::Highest);
+        let mut pull = pull();
         let map = if ts { "" } else { "#EXT-X-MAP:URI=\"i\"\n" };
         let list = format!(
             "#EXTM3U\n#EXT-X-TARGETDURATION:2\n{map}#EXTINF:2,\na\n#EXTINF:2,\nb\n#EXT-X-ENDLIST\n"
@@ -244,7 +303,7 @@ proptest! {
         let (init, body) = (Bytes::from(init), Bytes::from(body));
         let mut bytes = 0;
         while let Action::Fetch(request) = pull.next(seconds(0)) {
-            let response = match request.url.rsplit_once('/') {
+            let response = match request.url.as_str().rsplit_once('/') {
                 Some((_, "i")) => init.clone(),
                 Some((_, "a" | "b")) => body.clone(),
                 _ => Bytes::from(list.clone()),
@@ -270,7 +329,7 @@ proptest! {
             text[at] = character;
         }
         let text = Bytes::from(text.into_iter().collect::<String>());
-        let mut pull = Pull::new(URL.into(), Choice::Highest);
+        let mut pull = pull();
         for now in 0..20 {
             if let Action::Fetch(_) = pull.next(seconds(now)) {
                 let _ = pull.on_response(&text);

@@ -1,0 +1,52 @@
+//! Streams pulled from an upstream, on the first viewer and while somebody watches: RTMP, HTTP-FLV
+//! or HLS. One pull serves any number of viewers.
+
+mod flv;
+mod hls;
+mod http;
+#[cfg(test)]
+mod origin;
+mod pacer;
+mod rtmp;
+mod schedule;
+mod source;
+mod trouble;
+
+use std::sync::Arc;
+
+use relay::Stream;
+
+use crate::config;
+use crate::live::{Budget, Pull, settings};
+use crate::names::{is_name, matches};
+use crate::state::State;
+use schedule::Puller;
+
+/// The stream, pulled from now on if it is not already; `None` if no rule names it, it could not be
+/// had a moment ago, or too many others are waited for.
+pub fn start(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
+    let rule = rule(state, name)?;
+    let runtime = state.runtime.get()?;
+    let (live, settings) = (&state.live, settings(&state.config.live));
+    let open = || live.streams.open(name, settings);
+    let (stream, found) = live.pulls.begin(name, budget(rule), open)?;
+    if found == Pull::Free {
+        runtime.spawn(Puller::new(state.clone(), rule.clone(), stream.clone()).run());
+    }
+    Some(stream)
+}
+
+/// Whether [`start`] would have a stream.
+pub fn may_start(state: &State, name: &str) -> bool {
+    rule(state, name).is_some_and(|rule| state.live.pulls.may_begin(name, budget(rule)))
+}
+
+fn budget(rule: &config::Pull) -> Budget<'_> {
+    Budget { rule: &rule.stream, max_pending: rule.max_pending as usize }
+}
+
+/// The rule that names the stream.
+fn rule<'a>(state: &'a State, name: &str) -> Option<&'a config::Pull> {
+    let rules = &mut state.config.pull.iter();
+    rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_name(name))
+}

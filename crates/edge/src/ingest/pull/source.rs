@@ -1,0 +1,68 @@
+//! Where tags come from: which protocol an upstream's URL means.
+
+use media::Tag;
+use media::hls::pull::Choice;
+use tokio::time::timeout;
+use url::Url;
+
+use super::flv::FlvSource;
+use super::hls::HlsSource;
+use super::http::{Upstream, check};
+use super::rtmp::RtmpSource;
+use super::trouble::{Notes, Trouble};
+use crate::client::{Client, no_answer};
+use crate::config::{self, Variant};
+
+pub(super) enum Source {
+    Rtmp(Box<RtmpSource>),
+    Flv(Box<FlvSource>),
+    Hls(Box<HlsSource>),
+}
+
+impl Source {
+    /// Connects to an upstream, and waits at most the rule's time-out for what it says first.
+    pub(super) async fn open(
+        client: &Client,
+        url: Url,
+        rule: &config::Pull,
+        live: &config::Live,
+        notes: Notes,
+    ) -> Result<Self, Trouble> {
+        let (limit, max_tag) = (rule.timeout, live.max_tag.as_usize());
+        if url.scheme().starts_with("rtmp") {
+            let opened = RtmpSource::open(client, url.as_str(), max_tag, limit);
+            return Ok(Self::Rtmp(Box::new(opened.await?)));
+        }
+        let mut upstream = Upstream::new(client.clone(), url, rule);
+        let url = upstream.url().clone();
+        let got = timeout(limit, upstream.get(&url, None));
+        let (from, response) = got.await.map_err(|_| no_answer(limit))??;
+        check(&response, false)?;
+        let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+        let is_playlist = kind.is_some_and(|kind| kind.to_ascii_lowercase().contains("mpegurl"))
+            || [&url, &from].iter().any(|url| url.path().ends_with(".m3u8"));
+        Ok(if is_playlist {
+            let first = (from, response);
+            Self::Hls(Box::new(HlsSource::start(upstream, first, choice(rule), limit, notes)))
+        } else {
+            Self::Flv(Box::new(FlvSource::new(response, max_tag, limit)))
+        })
+    }
+
+    /// The next tag; `None` at the end. May be dropped while it waits.
+    pub(super) async fn next(&mut self) -> Result<Option<Tag>, Trouble> {
+        match self {
+            Self::Rtmp(source) => source.next().await,
+            Self::Flv(source) => source.next().await,
+            Self::Hls(source) => source.next().await,
+        }
+    }
+}
+
+fn choice(rule: &config::Pull) -> Choice {
+    match rule.variant {
+        Variant::Highest => Choice::Highest,
+        Variant::Lowest => Choice::Lowest,
+        Variant::AtMost(mbps) => Choice::AtMost((mbps * 1e6) as u64),
+    }
+}

@@ -1,0 +1,94 @@
+//! Segments taken apart: the samples of sound and pictures by time.
+
+use bytes::Bytes;
+
+use crate::fmp4::read::{Config, Movie};
+use crate::fmp4::{self, Sample};
+use crate::ts;
+
+/// What becomes a tag.
+pub(super) struct Item {
+    /// 0: video, 1: audio.
+    pub(super) index: usize,
+    /// Decoding time.
+    pub(super) ms: i64,
+    pub(super) what: What,
+}
+
+pub(super) enum What {
+    Config(Config),
+    Sample { data: Bytes, sync: bool, composition_ms: i64 },
+}
+
+impl Item {
+    fn sample(index: usize, sample: Sample, timescale: u32) -> Self {
+        let scale = i128::from(timescale);
+        let ms = |time: i64| ((i128::from(time) * 1_000 + scale / 2).div_euclid(scale)) as i64;
+        let (dts, pts) = (ms(sample.dts), ms(sample.dts + i64::from(sample.composition)));
+        let what = What::Sample { data: sample.data, sync: sample.sync, composition_ms: pts - dts };
+        Self { index, ms: dts, what }
+    }
+}
+
+/// 0 for video, 1 for audio.
+fn config_index(config: &Config) -> usize {
+    usize::from(!matches!(config, Config::Video(_)))
+}
+
+/// The first video and the first audio track of a segment, by time.
+pub(super) fn mp4_items(movie: &Movie, segment: &Bytes) -> Result<Vec<Item>, fmp4::read::Error> {
+    let place = |kind| movie.tracks.iter().position(|track| config_index(&track.config) == kind);
+    let chosen = [place(0), place(1)];
+    let mut items = Vec::new();
+    let mut told = [false; 2];
+    for (track, sample) in movie.samples(segment)? {
+        let Some(kind) = chosen.iter().position(|chosen| *chosen == Some(track)) else { continue };
+        let track = &movie.tracks[track];
+        let item = Item::sample(kind, sample, track.timescale);
+        if !core::mem::replace(&mut told[kind], true) {
+            let what = What::Config(track.config.clone());
+            items.push(Item { index: kind, ms: item.ms, what });
+        }
+        items.push(item);
+    }
+    Ok(by_time(items))
+}
+
+pub(super) fn ts_items(
+    reader: &mut ts::Reader,
+    segment: &[u8],
+) -> Result<Vec<Item>, ts::read::Error> {
+    let mut items: Vec<Item> = Vec::new();
+    let mut configs = [None, None];
+    for item in reader.read(segment)? {
+        let (index, sample) = match item {
+            ts::read::Item::Config(config) => {
+                let index = config_index(&config);
+                configs[index] = Some(config);
+                continue;
+            }
+            ts::read::Item::Video(sample) => (0, sample),
+            ts::read::Item::Audio(sample) => (1, sample),
+        };
+        let item = Item::sample(index, sample, ts::TIMESCALE);
+        if let Some(config) = configs[index].take() {
+            items.push(Item { index, ms: item.ms, what: What::Config(config) });
+        }
+        items.push(item);
+    }
+    Ok(by_time(items))
+}
+
+/// The items of a segment by time. What the tracks are comes before all frames: who gets the first
+/// frame has to know what other tracks there are.
+fn by_time(mut items: Vec<Item>) -> Vec<Item> {
+    let first = items.iter().map(|item| item.ms).min().unwrap_or(0);
+    for index in 0..2 {
+        let start = items.iter_mut().find(|item| item.index == index);
+        if let Some(item) = start.filter(|item| matches!(item.what, What::Config(_))) {
+            item.ms = first;
+        }
+    }
+    items.sort_by_key(|item| (item.ms, matches!(item.what, What::Sample { .. })));
+    items
+}

@@ -1,0 +1,46 @@
+//! URLs that playlists and redirections give relative to where they stand.
+
+use url::Url;
+
+/// Where `reference` leads that stands in what `base` gave (RFC 3986, section 5.2).
+///
+/// `None` if that is no `http` or `https` URL, or leads from `https` down to `http`: what TLS
+/// protects is not to be continued in the clear because somebody in between says so.
+pub fn follow(base: &Url, reference: &str) -> Option<Url> {
+    let url = base.join(reference).ok()?;
+    match (base.scheme(), url.scheme()) {
+        (_, "https") | ("http", "http") => Some(url),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_lead_from_where_they_stand() {
+        let base = Url::parse("http://a/b/c/d;p?q").expect("a URL");
+        for (reference, expected) in [
+            ("https://x/y", "https://x/y"),
+            ("g", "http://a/b/c/g"),
+            ("//g/h", "http://g/h"),
+            ("/g", "http://a/g"),
+            ("?y", "http://a/b/c/d;p?y"),
+            ("../../../g", "http://a/g"),
+        ] {
+            let url = follow(&base, reference).map(String::from);
+            assert_eq!(url.as_deref(), Some(expected), "{reference}");
+        }
+    }
+
+    #[test]
+    fn nothing_leads_from_https_to_http_or_to_another_scheme() {
+        let base = Url::parse("https://a/b").expect("a URL");
+        assert!(follow(&base, "c").is_some() && follow(&base, "//x/c").is_some());
+        for reference in ["http://a/c", "file:///etc/passwd", "rtmp://a/b/c", "data:,x", "http://"]
+        {
+            assert_eq!(follow(&base, reference), None, "{reference}");
+        }
+    }
+}
