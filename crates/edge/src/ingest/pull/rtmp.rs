@@ -77,3 +77,71 @@ impl RtmpSource {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use base64::prelude::{BASE64_STANDARD, Engine as _};
+    use media::Kind;
+    use tokio::net::{TcpListener, TcpStream};
+    use tokio_rustls::TlsAcceptor;
+
+    use super::*;
+    use crate::identity::Identity;
+
+    const LIMIT: Duration = Duration::from_secs(5);
+
+    /// A server that gives players a key frame, in TLS; its port, and its certificate.
+    async fn server() -> (u16, String) {
+        let identity = Identity::development().expect("made");
+        let chain = identity.chain.iter().map(|der| BASE64_STANDARD.encode(der));
+        let pem = chain.map(|text| {
+            format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
+        });
+        let pem = pem.collect();
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let port = listener.local_addr().expect("bound").port();
+        tokio::spawn(async move {
+            let acceptor = TlsAcceptor::from(identity.tcp().expect("TLS"));
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(play(acceptor.clone(), socket, port));
+            }
+        });
+        (port, pem)
+    }
+
+    async fn play(acceptor: TlsAcceptor, socket: TcpStream, port: u16) {
+        let Ok(mut socket) = acceptor.accept(socket).await else { return };
+        let mut server = rtmp::Server::new(rtmp::Config::default(), &noise());
+        let mut input = BytesMut::new();
+        while socket.read_buf(&mut input).await.unwrap_or(0) > 0 {
+            server.handle(&input).expect("RTMP");
+            input.clear();
+            while let Some(event) = server.poll_event() {
+                if let rtmp::Event::Play(request) = event {
+                    assert_eq!((&*request.stream, &*request.query), ("demo", "key=word"));
+                    assert_eq!(request.tc_url, format!("rtmps://localhost:{port}/live"));
+                    server.accept();
+                    let frame = [0x17, 1, 0, 0, 0, 9];
+                    server.send_tag(&Tag::new(Kind::Video, 0, &frame).expect("short"));
+                }
+            }
+            while let Some(bytes) = server.poll_output() {
+                socket.write_all(&bytes).await.expect("written");
+            }
+            socket.flush().await.expect("written");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_played_over_rtmp_in_tls() {
+        let (port, pem) = server().await;
+        let client = Client::of_pem(pem.as_bytes()).expect("trusted");
+        let url = format!("rtmps://localhost:{port}/live/demo?key=word");
+        let mut source = RtmpSource::open(&client, &url, 1_000_000, LIMIT).await.expect("open");
+        let tag = source.next().await.expect("it goes on").expect("a tag");
+        assert_eq!(tag.role(), media::Role::KeyFrame);
+        let error = RtmpSource::open(Client::system(), &url, 1_000_000, LIMIT).await.err();
+        let error = error.expect("nobody vouches for it");
+        assert!(error.text.contains("certificate"), "{error:?}");
+    }
+}
