@@ -108,6 +108,7 @@ impl Response {
             416 => "Range Not Satisfiable",
             502 => "Bad Gateway",
             503 => "Service Unavailable",
+            508 => "Loop Detected",
             _ => "Internal Server Error",
         };
         let body = Bytes::from(format!("{status} {text}\n"));

@@ -7,7 +7,7 @@ use relay::{Stream, Viewer};
 use serde_json::json;
 
 use crate::hooks::Hook;
-use crate::ingest::pull;
+use crate::ingest::pull::{self, Via};
 use crate::live::start;
 use crate::sessions::Opening;
 use crate::state::State;
@@ -17,9 +17,10 @@ pub(crate) fn is_known(state: &State, name: &str) -> bool {
     state.live.streams.get(name).is_some() || pull::may_start(state, name)
 }
 
-/// The stream of this name for one who may play it: what is not there is asked of an upstream.
-pub(crate) fn find(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
-    state.live.streams.get(name).or_else(|| pull::start(state, name))
+/// The stream of this name for one who may play it: what is not there is asked of an upstream, with
+/// the servers that the request has passed.
+pub(crate) fn find(state: &Arc<State>, name: &str, via: Via) -> Option<Arc<Stream>> {
+    state.live.streams.get(name).or_else(|| pull::start(state, name, via))
 }
 
 /// A new viewer of the stream, who starts where the configuration of the moment says; `None` if

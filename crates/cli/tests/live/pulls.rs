@@ -117,6 +117,31 @@ fn a_stream_is_pulled_from_another_edge() {
 }
 
 #[test]
+fn edges_that_pull_from_each_other_find_the_loop() {
+    let keys = "server.certificate = \"chain.pem\"\nserver.key = \"key.pem\"\n";
+    let certified = |more: &str| {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        tls::write_certificate(directory.path());
+        (directory, format!("{keys}{more}"))
+    };
+    let (directory, text) = certified("");
+    let authorities = std::fs::read(directory.path().join("chain.pem")).expect("readable");
+    let first = Edge::start_in(directory, &text, None);
+    let url = |edge: &Edge| format!("https://localhost:{}/{{name}}.flv", edge.address.port());
+    let (directory, text) = certified(&rule(&[&url(&first)], "ca_file = \"other.pem\""));
+    std::fs::write(directory.path().join("other.pem"), authorities).expect("written");
+    std::fs::copy(directory.path().join("chain.pem"), first.directory().join("other.pem"))
+        .expect("copied");
+    let second = Edge::start_in(directory, &text, None);
+    first.reload(&format!("{keys}{}", rule(&[&url(&second)], "ca_file = \"other.pem\"")));
+    let start = std::time::Instant::now();
+    assert_eq!(http::get(first.address, "/live/demo.flv").status, 502);
+    assert!(start.elapsed() < PATIENCE / 4, "{:?}", start.elapsed());
+    second.says("status 508 Loop Detected");
+    first.says("status 502 Bad Gateway");
+}
+
+#[test]
 fn a_live_hls_folder_is_pulled() {
     if !has("ffmpeg") {
         return;

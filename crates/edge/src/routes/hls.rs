@@ -78,12 +78,13 @@ pub(super) fn respond(
     head: &RequestHead<'_>,
     name: &str,
     Target { pass, resource }: Target<'_>,
+    via: Via,
     now: SystemTime,
 ) -> Answer {
     let request = Request::new(head, resource, now);
     let Some(pass) = pass else {
         return match resource {
-            Resource::Master => enter(state, head, name, request),
+            Resource::Master => enter(state, head, name, via, request),
             // Media is for those with a pass, which the master playlist gives.
             _ => Response::plain(403, now).into(),
         };
@@ -94,7 +95,7 @@ pub(super) fn respond(
     let opening = Opening { viewer, ..opening(state, head, name, "hls", now) };
     let state = state.clone();
     Answer::Later(Box::pin(async move {
-        match outlet(&state, &opening.stream, now) {
+        match outlet(&state, &opening.stream, via, now) {
             Ok(outlet) => request.answer(&state, &outlet, opening).await,
             Err(refusal) => *refusal,
         }
@@ -102,7 +103,13 @@ pub(super) fn respond(
 }
 
 /// A viewer begins: if it may play, the master playlist leads to media with a pass of its own.
-fn enter(state: &Arc<State>, head: &RequestHead<'_>, name: &str, request: Request) -> Answer {
+fn enter(
+    state: &Arc<State>,
+    head: &RequestHead<'_>,
+    name: &str,
+    via: Via,
+    request: Request,
+) -> Answer {
     let now = request.now;
     let until = match check(state, head, name, now) {
         Ok(permission) => permission.until,
@@ -114,7 +121,7 @@ fn enter(state: &Arc<State>, head: &RequestHead<'_>, name: &str, request: Reques
         if !ask_hook(state.clone(), opening.clone(), query).await {
             return Response::plain(403, now);
         }
-        let outlet = match outlet(&state, &opening.stream, now) {
+        let outlet = match outlet(&state, &opening.stream, via, now) {
             Ok(outlet) => outlet,
             Err(refusal) => return *refusal,
         };

@@ -13,6 +13,7 @@ use relay::Status;
 use super::hls;
 use super::viewing::{VIEWER, check, opening, with_cors};
 use crate::http::{Answer, Body, RequestHead, Response};
+use crate::ingest::pull::Via;
 use crate::live::FlvBody;
 use crate::play::{ask_hook, find, is_known, watch};
 use crate::state::State;
@@ -31,9 +32,13 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     if !is_known(state, name) && !had() {
         return None;
     }
+    // RFC 5842, section 7.2: 508 Loop Detected.
+    let Some(via) = Via::of(head.values("cdn-loop")) else {
+        return Some(Response::plain(508, now).into());
+    };
     let answer = match (head.method, file) {
-        ("GET" | "HEAD", None) => flv(state, head, name, now),
-        ("GET" | "HEAD", Some(file)) => hls::respond(state, head, name, file, now),
+        ("GET" | "HEAD", None) => flv(state, head, name, via, now),
+        ("GET" | "HEAD", Some(file)) => hls::respond(state, head, name, file, via, now),
         // RFC 9110, section 15.5.6: a 405 MUST carry Allow.
         _ => Response::plain(405, now).with("allow", "GET, HEAD").into(),
     };
@@ -46,7 +51,13 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     })
 }
 
-fn flv(state: &Arc<State>, head: &RequestHead<'_>, name: &str, now: SystemTime) -> Answer {
+fn flv(
+    state: &Arc<State>,
+    head: &RequestHead<'_>,
+    name: &str,
+    via: Via,
+    now: SystemTime,
+) -> Answer {
     let until = match check(state, head, name, now) {
         Ok(permission) => permission.until,
         Err(refusal) => return Answer::Now(*refusal),
@@ -76,7 +87,9 @@ fn flv(state: &Arc<State>, head: &RequestHead<'_>, name: &str, now: SystemTime) 
         if !ask_hook(state.clone(), opening.clone(), query).await {
             return Response::plain(403, now);
         }
-        let Some(stream) = find(&state, &opening.stream) else { return Response::plain(404, now) };
+        let Some(stream) = find(&state, &opening.stream, via) else {
+            return Response::plain(404, now);
+        };
         let Some(mut viewer) = watch(&state, stream) else { return full() };
         // An upstream that has nothing to give is found out before anything is promised.
         if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {

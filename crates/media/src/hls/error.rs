@@ -41,7 +41,9 @@ impl fmt::Display for Error {
                  not supported: a variant with picture and sound is needed",
             ),
             Self::Codec => f.write_str("HLS without a variant whose codecs are supported"),
-            Self::Reference => f.write_str("HLS playlist that leads from https to another scheme"),
+            Self::Reference => {
+                f.write_str("HLS playlist that leads from https to http, or to no HTTP")
+            }
             Self::Unreachable => f.write_str("HLS playlist cannot be fetched"),
             Self::Unasked => f.write_str("response without an HLS request"),
             Self::Mp4(error) => error.fmt(f),

@@ -270,7 +270,7 @@ impl Pull {
     /// waits; a segment that cannot be had is then left out.
     ///
     /// # Errors
-    /// [`Error::Unreachable`]: the playlist has failed [`PLAYLIST_TRIES`] times or more. The caller
+    /// [`Error::Unreachable`]: the playlist has failed four times or more in a row. The caller
     /// may go on; then it is asked for again.
     pub fn on_failure(&mut self, now: Timestamp) -> Result<Failed, Error> {
         let request = self.current.as_ref().ok_or(Error::Unasked)?;

@@ -29,6 +29,7 @@ use super::places::Places;
 use crate::entropy::noise;
 use crate::hooks::Hook;
 use crate::http::parameter;
+use crate::ingest::pull::Via;
 use crate::ingest::{authorize, lose, publish};
 use crate::limits::{Fault, Place};
 use crate::names::printable;
@@ -430,7 +431,7 @@ impl Connection {
             let place = limits.enter(Place::RtmpPlayer, &self.state.config, Some(address));
             self.places.player = Some(place.map_err(|_| "too many players")?);
         }
-        let stream = play::find(&self.state, name).ok_or("no such stream")?;
+        let stream = play::find(&self.state, name, Via::default()).ok_or("no such stream")?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
         Ok(Waiting { viewer, opening, until })
     }

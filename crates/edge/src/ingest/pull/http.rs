@@ -12,6 +12,7 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::trouble::{Reason, Trouble};
+use super::via::{CDN_LOOP, Via};
 use crate::client::{Client, Failure, Reach, authorization, no_answer, reached};
 use crate::config;
 
@@ -31,10 +32,12 @@ pub(super) struct Upstream {
     headers: HeaderMap,
     /// How far it may lead: what it took to reach it.
     reach: Reach,
+    /// The field that finds loops.
+    via: HeaderValue,
 }
 
 impl Upstream {
-    pub(super) fn new(client: Client, mut url: Url, rule: &config::Pull) -> Self {
+    pub(super) fn new(client: Client, mut url: Url, rule: &config::Pull, via: &Via) -> Self {
         let mut headers = authorization(&url);
         for config::Header { name, value } in rule.headers.iter().flatten() {
             headers.append(name, value.clone());
@@ -43,7 +46,7 @@ impl Upstream {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_fragment(None);
-        Self { client, url, headers, reach: Reach::Public }
+        Self { client, url, headers, reach: Reach::Public, via: via.field() }
     }
 
     /// The configured URL, without user name and password.
@@ -66,6 +69,7 @@ impl Upstream {
             if url.origin() == self.url.origin() {
                 headers.clone_from(&self.headers);
             }
+            headers.insert(CDN_LOOP, self.via.clone());
             if let Some((first, count)) = range {
                 let last = first.saturating_add(count.max(1) - 1);
                 let range = HeaderValue::try_from(format!("bytes={first}-{last}"));
@@ -126,7 +130,7 @@ mod tests {
     const NO_TIME: Duration = Duration::ZERO;
 
     fn upstream(url: Url) -> Upstream {
-        Upstream::new(Client::system().clone(), url, &config::Pull::default())
+        Upstream::new(Client::system().clone(), url, &config::Pull::default(), &Via::default())
     }
 
     async fn get(upstream: &mut Upstream, url: &Url) -> Result<String, String> {

@@ -11,6 +11,7 @@ mod rtmp;
 mod schedule;
 mod source;
 mod trouble;
+mod via;
 
 use std::sync::Arc;
 
@@ -21,17 +22,18 @@ use crate::live::{Budget, Pull, settings};
 use crate::names::{is_name, matches};
 use crate::state::State;
 use schedule::Puller;
+pub(crate) use via::Via;
 
-/// The stream, pulled from now on if it is not already; `None` if no rule names it, it could not be
+/// The stream, pulled from now on if it is not already, for a request that has passed `via`; `None` if no rule names it, it could not be
 /// had a moment ago, or too many others are waited for.
-pub fn start(state: &Arc<State>, name: &str) -> Option<Arc<Stream>> {
+pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Option<Arc<Stream>> {
     let rule = rule(state, name)?;
     let runtime = state.runtime.get()?;
     let (live, settings) = (&state.live, settings(&state.config.live));
     let open = || live.streams.open(name, settings);
     let (stream, found) = live.pulls.begin(name, budget(rule), open)?;
     if found == Pull::Free {
-        runtime.spawn(Puller::new(state.clone(), rule.clone(), stream.clone()).run());
+        runtime.spawn(Puller::new(state.clone(), rule.clone(), stream.clone(), via).run());
     }
     Some(stream)
 }

@@ -16,6 +16,7 @@ use url::Url;
 
 use super::source::Source;
 use super::trouble::{Notes, Reason, Trouble};
+use super::via::Via;
 use crate::config;
 use crate::entropy::random;
 use crate::live::settings;
@@ -37,6 +38,8 @@ pub(super) struct Puller {
     rule: config::Pull,
     stream: Arc<Stream>,
     notes: Notes,
+    /// Through whom the first viewer came.
+    via: Via,
 }
 
 /// Why an attempt ended.
@@ -57,9 +60,14 @@ struct Opened {
 }
 
 impl Puller {
-    pub(super) fn new(state: Arc<State>, rule: config::Pull, stream: Arc<Stream>) -> Self {
+    pub(super) fn new(
+        state: Arc<State>,
+        rule: config::Pull,
+        stream: Arc<Stream>,
+        via: Via,
+    ) -> Self {
         let notes = Notes::new(state.live.clone(), stream.name());
-        Self { state, rule, stream, notes }
+        Self { state, rule, stream, notes, via }
     }
 
     pub(super) async fn run(self) {
@@ -149,7 +157,7 @@ impl Puller {
         let url = self.url(index).ok_or_else(|| Trouble::new(Reason::Content, "no URL"))?;
         let client = self.state.clients.of(self.rule.ca_file.as_deref());
         let live = &self.state.config.live;
-        Source::open(client, url, &self.rule, live, self.notes.clone()).await
+        Source::open(client, url, &self.rule, live, self.notes.clone(), &self.via).await
     }
 
     /// Pulls from one upstream, which may be open already.

@@ -10,6 +10,7 @@ use super::hls::HlsSource;
 use super::http::{Upstream, check};
 use super::rtmp::RtmpSource;
 use super::trouble::{Notes, Trouble};
+use super::via::Via;
 use crate::client::{Client, no_answer};
 use crate::config::{self, Variant};
 
@@ -27,13 +28,14 @@ impl Source {
         rule: &config::Pull,
         live: &config::Live,
         notes: Notes,
+        via: &Via,
     ) -> Result<Self, Trouble> {
         let (limit, max_tag) = (rule.timeout, live.max_tag.as_usize());
         if url.scheme().starts_with("rtmp") {
             let opened = RtmpSource::open(client, url.as_str(), max_tag, limit);
             return Ok(Self::Rtmp(Box::new(opened.await?)));
         }
-        let mut upstream = Upstream::new(client.clone(), url, rule);
+        let mut upstream = Upstream::new(client.clone(), url, rule, via);
         let url = upstream.url().clone();
         let got = timeout(limit, upstream.get(&url, None));
         let (from, response) = got.await.map_err(|_| no_answer(limit))??;

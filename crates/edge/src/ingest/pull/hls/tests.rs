@@ -9,6 +9,7 @@ use media::{Kind, Role};
 
 use super::super::origin::{Answer, Origin, ok, redirect, status};
 use super::super::source::Source;
+use super::super::via::Via;
 use super::*;
 use crate::client::Client;
 use crate::config::{self, Config};
@@ -86,7 +87,8 @@ async fn open_with(url: Url, keys: &str) -> Result<Pulled, Trouble> {
     live.pulls.begin("live/demo", budget, || ());
     let notes = Notes::new(live.clone(), "live/demo");
     let rule: &config::Pull = &config.pull[0];
-    let source = Source::open(Client::system(), url, rule, &config.live, notes).await?;
+    let via = Via::default();
+    let source = Source::open(Client::system(), url, rule, &config.live, notes, &via).await?;
     Ok(Pulled { source, live })
 }
 
