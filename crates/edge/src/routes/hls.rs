@@ -14,6 +14,7 @@ use media::hls::{Segmenter, When};
 
 use super::viewing::{VIEWER, check, opening};
 use crate::http::{Answer, Body, RequestHead, Response};
+use crate::ingest::pull::Via;
 use crate::live::Outlet;
 use crate::play::{ask_hook, find};
 use crate::sessions::Opening;
@@ -138,12 +139,17 @@ fn enter(
 ///
 /// # Errors
 /// The refusal: there is no such stream, or no room in it.
-fn outlet(state: &Arc<State>, name: &str, now: SystemTime) -> Result<Arc<Outlet>, Box<Response>> {
+fn outlet(
+    state: &Arc<State>,
+    name: &str,
+    via: Via,
+    now: SystemTime,
+) -> Result<Arc<Outlet>, Box<Response>> {
     let outlets = &state.live.outlets;
     if let Some(outlet) = outlets.known(&state.live.streams, name) {
         return Ok(outlet);
     }
-    let stream = find(state, name).or_else(|| outlets.ended(name));
+    let stream = find(state, name, via).or_else(|| outlets.ended(name));
     let stream = stream.ok_or_else(|| Box::new(Response::plain(404, now)))?;
     let runtime = state.runtime.get();
     let outlet = runtime.and_then(|runtime| outlets.of(&stream, &state.config.hls, runtime));
