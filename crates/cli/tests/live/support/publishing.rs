@@ -33,7 +33,10 @@ impl Publishing {
         stream: &str,
         mut change: impl FnMut(Vec<u8>) -> Vec<u8>,
     ) -> Result<Self, String> {
-        let url = Url::parse(&format!("rtmp://{address}/{stream}")).expect("a URL");
+        let mut url = Url::parse(&format!("rtmp://{address}/{stream}")).expect("a URL");
+        // Also what no URL holds.
+        let name = stream.split_once('/').expect("an application and a name").1;
+        name.clone_into(&mut url.stream);
         let mut socket = TcpStream::connect(address).map_err(|e| e.to_string())?;
         socket.set_read_timeout(Some(Duration::from_secs(2))).map_err(|e| e.to_string())?;
         let mut client = Client::new(url, Intent::Publish, Config::default(), &[7; 1_528]);
