@@ -1,60 +1,179 @@
 //! One timeline per stream, whatever its publishers send.
 //!
 //! FLV and RTMP timestamps are 32 bits of milliseconds that wrap, start anywhere, and start again
-//! when a publisher comes back. What viewers get starts at 0, wraps as FLV does, and never goes
-//! back within a kind of tag: a publisher that jumps, or a new one, continues where the last one
-//! was. The adjustment is made once, where a tag comes in, never per viewer.
+//! when a publisher comes back. The stream's time wraps as they do and never goes back within a kind
+//! of tag. It begins at the first publisher's own time, so that servers that pull one upstream agree
+//! on it, or where [`Timeline::begin_at`] says. A publisher that jumps, or a new one, continues where
+//! the stream was. The adjustment is made once, where a tag comes in, never per viewer.
+//!
+//! Audio and video are followed each by itself: they may be seconds apart for as long as they like,
+//! since a cheap encoder's two clocks drift, and a burst brings one kind first. A kind whose time
+//! jumps goes on at its own last time; the other kind, when it jumps to the same place, takes the same
+//! adjustment, so that both stay together as the publisher has them. Script tags follow the others.
 
 use crate::flv::Kind;
 
-/// A step back by more than this is a jump, not the interleaving of audio and video.
+/// A step back by more than this is a jump within a kind, not the order of frames.
 const MAX_BACK_MS: i64 = 1_000;
 /// So is a step forward by more than this. Encoders that pause send nothing and then go on.
 const MAX_FORWARD_MS: i64 = 30_000;
+/// Audio and video of one clock are not further apart.
+const MAX_APART_MS: i64 = 10_000;
+/// An upstream that sends its cache again begins this far back at most.
+const MAX_REWIND_MS: i64 = 60_000;
 /// Distance of the two sides of a jump: about a frame.
 const GAP_MS: i64 = 40;
+
+/// A kind's place in the publisher's time and, with what is added to it, in the stream's.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    /// Without wraps.
+    input: i64,
+    offset: i64,
+}
+
+impl Clock {
+    /// This clock at the nearest time with these 32 bits, and the step there.
+    fn at(self, timestamp: u32) -> (Self, i64) {
+        let step = i64::from(timestamp.wrapping_sub(self.input as u32) as i32);
+        (Self { input: self.input + step, ..self }, step)
+    }
+
+    fn time(self) -> i64 {
+        self.input + self.offset
+    }
+}
 
 /// Maps a publisher's timestamps to the stream's.
 #[derive(Clone, Debug, Default)]
 pub struct Timeline {
-    /// What is added to the publisher's time; `None` before the first tag of a publisher.
-    offset: Option<i64>,
-    /// The publisher's latest time, without wraps.
-    input: i64,
-    /// The stream's latest time, without wraps; `None` before the first tag of the stream.
-    output: Option<i64>,
-    /// The same for audio, video and script tags.
-    latest: [i64; 3],
+    /// Where the stream begins, if not at its first publisher's own time.
+    start: Option<u32>,
+    /// The stream's time at the publisher's time 0, if the publisher says so.
+    base: Option<u32>,
+    /// The publisher's audio and video, by `Kind as usize`.
+    clocks: [Option<Clock>; 2],
+    /// The latest times of audio, video and script tags in the stream, without wraps.
+    latest: [Option<i64>; 3],
+    /// Whether audio and video may be what the stream has already.
+    rewound: [bool; 2],
+    /// Whether a new publisher's time may be the stream's.
+    returns: bool,
     jumps: u64,
 }
 
 impl Timeline {
+    /// The stream begins at this time, and what its publishers say is no time of the stream: for
+    /// publishers whose clocks begin anywhere.
+    pub fn begin_at(&mut self, start: u32) {
+        self.start = Some(start);
+    }
+
     /// A new publisher: its first tag continues the stream.
     pub fn on_publisher(&mut self) {
-        self.offset = None;
+        self.clocks = [None; 2];
+        self.base = None;
+        self.rewound = [false; 2];
+        self.returns = false;
+    }
+
+    /// A new publisher that may be the same upstream, pulled again: if its time is a little later than
+    /// the stream's, it is the stream's, so that all who pull it stay in agreement.
+    pub fn on_upstream(&mut self) {
+        self.on_publisher();
+        self.returns = self.start.is_none();
+    }
+
+    /// The publisher says that its time 0 is this time of the stream: it relays the same stream, with
+    /// times of its own. What it sends again, because it begins with what it has kept, is left out.
+    pub fn on_base(&mut self, base: u32) {
+        self.clocks = [None; 2];
+        self.base = Some(base);
+        self.rewound = [true; 2];
     }
 
     /// The stream's time, in milliseconds, of a tag that the publisher sends at its time
     /// `timestamp`.
     pub fn map(&mut self, kind: Kind, timestamp: u32) -> u32 {
-        // The nearest time with these 32 bits.
-        let step = i64::from(timestamp.wrapping_sub(self.input as u32) as i32);
-        let continued = self.offset.filter(|_| (-MAX_BACK_MS..=MAX_FORWARD_MS).contains(&step));
-        self.jumps += u64::from(self.offset.is_some() && continued.is_none());
-        let offset = continued.unwrap_or_else(|| {
-            self.input = i64::from(timestamp);
-            self.output.map_or(0, |output| output + GAP_MS) - self.input
-        });
-        if continued.is_some() {
-            self.input += step;
-        }
-        self.offset = Some(offset);
+        let latest = self.latest[kind as usize].unwrap_or(0) as u32;
+        self.map_new(kind, timestamp).unwrap_or(latest)
+    }
+
+    /// As [`Timeline::map`]; `None` for audio and video that the stream has already, which happens
+    /// only after [`Timeline::on_base`].
+    pub fn map_new(&mut self, kind: Kind, timestamp: u32) -> Option<u32> {
+        let time = match kind {
+            Kind::Audio | Kind::Video => self.media_time(kind as usize, timestamp),
+            Kind::Script => self.script_time(timestamp),
+        };
         let latest = &mut self.latest[kind as usize];
-        // Times before the stream's first tag are its first.
-        let time = (self.input + offset).max(*latest).max(0);
-        *latest = time;
-        self.output = Some(self.output.unwrap_or(0).max(time));
-        time as u32
+        if let Some(rewound) = self.rewound.get_mut(kind as usize) {
+            *rewound &= latest.is_some_and(|latest| time <= latest);
+            if *rewound {
+                return None;
+            }
+        }
+        // Times before 0 are 0.
+        let time = latest.map_or(time, |latest| time.max(latest)).max(0);
+        *latest = Some(time);
+        Some(time as u32)
+    }
+
+    /// The stream's newest time of audio and video, without wraps.
+    fn newest(&self) -> Option<i64> {
+        self.latest[..2].iter().flatten().copied().max()
+    }
+
+    fn media_time(&mut self, kind: usize, timestamp: u32) -> i64 {
+        let (own, other) = (self.clocks[kind], self.clocks[1 - kind]);
+        let latest = self.latest[kind];
+        let continued = own
+            .map(|clock| clock.at(timestamp))
+            .filter(|(_, step)| (-MAX_BACK_MS..=MAX_FORWARD_MS).contains(step));
+        let joins = |(clock, step): &(Clock, i64)| {
+            let goes_on = latest.is_none_or(|latest| clock.time() >= latest - MAX_BACK_MS);
+            step.abs() <= MAX_APART_MS && (goes_on || own.is_none())
+        };
+        let joined = || other.map(|clock| clock.at(timestamp)).filter(joins);
+        let clock = continued.or_else(joined).map(|(clock, _)| clock).unwrap_or_else(|| {
+            let time = match (own, other) {
+                (Some(_), _) => {
+                    self.jumps += 1;
+                    latest.map_or(0, |latest| latest + GAP_MS)
+                }
+                // Two kinds of different clocks: they go on together from here.
+                (None, Some(_)) => self.newest().unwrap_or(0),
+                (None, None) => self.first_time(timestamp),
+            };
+            let input = i64::from(timestamp);
+            Clock { input, offset: time - input }
+        });
+        self.clocks[kind] = Some(clock);
+        clock.time()
+    }
+
+    /// The time of a publisher's first tag.
+    fn first_time(&self, timestamp: u32) -> i64 {
+        let stated = self.base.map(|base| base.wrapping_add(timestamp));
+        let Some(newest) = self.newest() else {
+            return i64::from(stated.or(self.start).unwrap_or(timestamp));
+        };
+        let own = stated.or(self.returns.then_some(timestamp));
+        let back = if stated.is_some() { MAX_REWIND_MS } else { 0 };
+        let forward = if stated.is_some() { i64::MAX } else { MAX_FORWARD_MS };
+        let step = own.map(|own| i64::from(own.wrapping_sub(newest as u32) as i32));
+        newest + step.filter(|step| (-back..=forward).contains(step)).unwrap_or(GAP_MS)
+    }
+
+    /// Script tags often carry 0, or what the encoder began with: then they belong here.
+    fn script_time(&self, timestamp: u32) -> i64 {
+        let near = self.clocks.into_iter().flatten().map(|clock| clock.at(timestamp));
+        let near = near.filter(|(_, step)| step.abs() <= MAX_APART_MS).map(|(clock, _)| clock.time());
+        let first = || {
+            let stated = self.base.map(|base| base.wrapping_add(timestamp));
+            i64::from(stated.or(self.start).unwrap_or(timestamp))
+        };
+        near.max().or_else(|| self.newest()).unwrap_or_else(first)
     }
 
     /// How often a publisher's time jumped.
@@ -69,20 +188,42 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_stream_starts_at_zero_and_keeps_distances() {
+    fn a_stream_begins_at_its_publishers_own_time_and_keeps_distances() {
         let mut timeline = Timeline::default();
-        assert_eq!(timeline.map(Kind::Video, 5_000), 0);
-        assert_eq!(timeline.map(Kind::Audio, 4_980), 0, "before the first");
-        assert_eq!(timeline.map(Kind::Audio, 5_010), 10);
-        assert_eq!(timeline.map(Kind::Video, 5_040), 40);
-        assert_eq!(timeline.map(Kind::Audio, 5_033), 33, "interleaved");
+        assert_eq!(timeline.map(Kind::Video, 5_000), 5_000);
+        assert_eq!(timeline.map(Kind::Audio, 4_980), 4_980);
+        assert_eq!(timeline.map(Kind::Audio, 5_010), 5_010);
+        assert_eq!(timeline.map(Kind::Video, 5_040), 5_040);
+        assert_eq!(timeline.map(Kind::Audio, 5_033), 5_033, "interleaved");
+        let mut timeline = Timeline::default();
+        timeline.begin_at(70_000);
+        assert_eq!(timeline.map(Kind::Video, 5_000), 70_000);
+        assert_eq!(timeline.map(Kind::Audio, 4_980), 69_980);
     }
 
     #[test]
     fn time_goes_on_over_the_wrap() {
         let mut timeline = Timeline::default();
-        assert_eq!(timeline.map(Kind::Video, u32::MAX - 9), 0);
-        assert_eq!(timeline.map(Kind::Video, 30), 40);
+        assert_eq!(timeline.map(Kind::Video, u32::MAX - 9), u32::MAX - 9);
+        assert_eq!(timeline.map(Kind::Audio, u32::MAX), u32::MAX);
+        assert_eq!(timeline.map(Kind::Video, 30), 30);
+        assert_eq!(timeline.map(Kind::Audio, 20), 20);
+        assert_eq!(timeline.jumps(), 0);
+    }
+
+    #[test]
+    fn a_clock_that_runs_for_months_never_jumps() {
+        let mut timeline = Timeline::default();
+        timeline.begin_at(123);
+        let mut at = 4_000_000_000_u32;
+        let mut expected = 123_u32;
+        timeline.map(Kind::Video, at);
+        // 120 days in steps of 20 s.
+        for _ in 0..120 * 86_400 / 20 {
+            (at, expected) = (at.wrapping_add(20_000), expected.wrapping_add(20_000));
+            assert_eq!(timeline.map(Kind::Video, at), expected);
+            assert_eq!(timeline.map(Kind::Audio, at), expected);
+        }
         assert_eq!(timeline.jumps(), 0);
     }
 
@@ -100,10 +241,126 @@ mod tests {
         assert_eq!(timeline.jumps(), 2);
     }
 
+    #[test]
+    fn audio_far_ahead_of_video_leaves_the_clock_alone() {
+        for ahead in [-4_000_i64, -1_500, 1_500, 4_000] {
+            let mut timeline = Timeline::default();
+            for at in (0..15_000).step_by(20) {
+                let video = 10_000 + at;
+                let audio = (i64::from(video) + ahead) as u32;
+                assert_eq!(timeline.map(Kind::Video, video), video, "{ahead}");
+                assert_eq!(timeline.map(Kind::Audio, audio), audio, "{ahead}");
+            }
+            assert_eq!(timeline.jumps(), 0);
+        }
+    }
+
+    #[test]
+    fn kinds_of_different_clocks_go_on_together() {
+        let mut timeline = Timeline::default();
+        for at in (0..5_000).step_by(20) {
+            assert_eq!(timeline.map(Kind::Video, 1_000 + at), 1_000 + at);
+            assert_eq!(timeline.map(Kind::Audio, 900_000_000 + at), 1_000 + at);
+        }
+        assert_eq!(timeline.jumps(), 0);
+    }
+
+    #[test]
+    fn an_encoder_that_restarts_keeps_audio_and_video_as_far_apart_as_they_were() {
+        let mut timeline = Timeline::default();
+        for at in (0..2_000).step_by(40) {
+            timeline.map(Kind::Video, 500_000 + at);
+            timeline.map(Kind::Audio, 501_500 + at);
+        }
+        // Whichever kind comes first.
+        assert_eq!(timeline.map(Kind::Audio, 1_500), 503_500);
+        assert_eq!(timeline.map(Kind::Video, 0), 502_000);
+        assert_eq!(timeline.map(Kind::Audio, 1_540), 503_540);
+        assert_eq!(timeline.map(Kind::Video, 40), 502_040);
+        assert_eq!(timeline.jumps(), 1, "one for both");
+        // By less than audio and video may be apart.
+        for at in (40..9_000).step_by(40) {
+            timeline.map(Kind::Video, at);
+            timeline.map(Kind::Audio, 1_500 + at);
+        }
+        assert_eq!(timeline.map(Kind::Video, 4_000), 511_000);
+        assert_eq!(timeline.map(Kind::Audio, 5_500), 512_500);
+        assert_eq!(timeline.map(Kind::Video, 4_040), 511_040);
+    }
+
+    #[test]
+    fn one_wild_timestamp_does_not_move_the_clock() {
+        let mut timeline = Timeline::default();
+        for at in (0..1_000).step_by(40) {
+            timeline.map(Kind::Video, at);
+            timeline.map(Kind::Audio, at);
+        }
+        assert_eq!(timeline.map(Kind::Video, 3_000_000_000), 1_000);
+        for at in (1_040..3_000).step_by(40) {
+            assert_eq!(timeline.map(Kind::Audio, at), at);
+            assert_eq!(timeline.map(Kind::Video, at), at);
+        }
+    }
+
+    #[test]
+    fn video_that_pauses_for_a_minute_comes_back_where_audio_is() {
+        let mut timeline = Timeline::default();
+        timeline.map(Kind::Video, 0);
+        for at in (0..60_000).step_by(20) {
+            timeline.map(Kind::Audio, at);
+        }
+        assert_eq!(timeline.map(Kind::Video, 60_000), 60_000);
+        assert_eq!(timeline.jumps(), 0);
+    }
+
+    #[test]
+    fn script_tags_follow_audio_and_video_and_move_nothing() {
+        let mut timeline = Timeline::default();
+        assert_eq!(timeline.map(Kind::Script, 0), 0);
+        assert_eq!(timeline.map(Kind::Video, 700_000), 700_000);
+        assert_eq!(timeline.map(Kind::Script, 0), 700_000);
+        assert_eq!(timeline.map(Kind::Script, 700_030), 700_030);
+        assert_eq!(timeline.map(Kind::Video, 700_040), 700_040);
+        assert_eq!(timeline.jumps(), 0);
+    }
+
+    #[test]
+    fn an_upstream_that_is_pulled_again_goes_on_with_its_own_time() {
+        let mut timeline = Timeline::default();
+        timeline.map(Kind::Video, 10_000);
+        timeline.on_upstream();
+        assert_eq!(timeline.map(Kind::Video, 17_000), 17_000);
+        // One that begins again.
+        timeline.on_upstream();
+        assert_eq!(timeline.map(Kind::Video, 3), 17_040);
+    }
+
+    #[test]
+    fn what_a_relay_of_the_same_stream_sends_again_is_left_out() {
+        let mut timeline = Timeline::default();
+        timeline.on_base(5_000_000);
+        assert_eq!(timeline.map_new(Kind::Video, 0), Some(5_000_000));
+        assert_eq!(timeline.map_new(Kind::Audio, 10), Some(5_000_010));
+        assert_eq!(timeline.map_new(Kind::Video, 4_000), Some(5_004_000));
+        // The connection was lost; the next one begins with the last key frame.
+        timeline.on_publisher();
+        timeline.on_base(5_002_000);
+        assert_eq!(timeline.map_new(Kind::Video, 0), None);
+        assert_eq!(timeline.map_new(Kind::Audio, 0), Some(5_002_000), "this kind it had not");
+        assert_eq!(timeline.map_new(Kind::Video, 2_000), None);
+        assert_eq!(timeline.map_new(Kind::Video, 2_040), Some(5_004_040));
+        assert_eq!(timeline.map_new(Kind::Video, 2_000), Some(5_004_040), "never again");
+        // A relay that was away for long.
+        timeline.on_publisher();
+        timeline.on_base(9_000_000);
+        assert_eq!(timeline.map_new(Kind::Video, 0), Some(9_000_000));
+    }
+
     proptest! {
         #[test]
         fn no_kind_ever_goes_back(times in proptest::collection::vec((any::<u32>(), 0..3u8), 1..60)) {
             let mut timeline = Timeline::default();
+            timeline.begin_at(0);
             let mut latest = [0; 3];
             for (time, kind) in times {
                 let kind = [Kind::Audio, Kind::Video, Kind::Script][usize::from(kind)];
