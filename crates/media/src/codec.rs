@@ -134,11 +134,11 @@ fn signed_24(bytes: &[u8]) -> i32 {
 const SEQUENCE_START: u8 = 0;
 const CODED_FRAMES: u8 = 1;
 const CODED_FRAMES_X: u8 = 3;
-const MULTITRACK_AUDIO: u8 = 5;
-const MULTITRACK_VIDEO: u8 = 6;
+pub(crate) const MULTITRACK_AUDIO: u8 = 5;
+pub(crate) const MULTITRACK_VIDEO: u8 = 6;
 const MOD_EX: u8 = 7;
 /// AvMultitrackType: the tracks name their codecs themselves.
-const MANY_CODECS: u8 = 2;
+pub(crate) const MANY_CODECS: u8 = 2;
 
 /// The packet type of an enhanced tag behind its ModEx and Multitrack headers.
 struct Enhanced {
@@ -148,7 +148,8 @@ struct Enhanced {
     data_at: Option<usize>,
 }
 
-fn enhanced(payload: &[u8], multitrack: u8) -> Option<Enhanced> {
+/// The packet type of an enhanced tag behind its ModEx headers, and where what follows it starts.
+pub(crate) fn packet_type(payload: &[u8]) -> Option<(u8, usize)> {
     let mut packet = payload.first()? & 0x0f;
     let mut at = 1;
     // Each pass consumes at least three bytes.
@@ -163,6 +164,11 @@ fn enhanced(payload: &[u8], multitrack: u8) -> Option<Enhanced> {
         packet = payload.get(at)? & 0x0f;
         at += 1;
     }
+    Some((packet, at))
+}
+
+fn enhanced(payload: &[u8], multitrack: u8) -> Option<Enhanced> {
+    let (packet, at) = packet_type(payload)?;
     if packet != multitrack {
         let codec = four_cc(payload.get(at..at + 4)?.try_into().ok()?);
         return Some(Enhanced { packet, codec: Some(codec), data_at: Some(at + 4) });

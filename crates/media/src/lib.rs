@@ -14,9 +14,11 @@ pub mod gop_cache;
 pub mod hls;
 pub mod rtmp;
 pub mod timeline;
+pub mod tracks;
 pub mod ts;
 
 pub use codec::{Codec, Role};
 pub use flv::{Kind, Tag};
 pub use gop_cache::{GopCache, Limits};
 pub use timeline::Timeline;
+pub use tracks::default_track;

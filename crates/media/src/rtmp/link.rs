@@ -42,8 +42,9 @@ const VIDEO: u8 = 6;
 
 /// Enhanced RTMP v2, FourCcInfoMask: we forward, and neither decode nor encode.
 const CAN_FORWARD: f64 = 4.0;
-/// Enhanced RTMP v2, CapsExMask: Multitrack and ModEx pass through.
-const CAPS_EX: f64 = 6.0;
+/// Enhanced RTMP v2, CapsExMask: ModEx passes through. Of several tracks we keep the default one, and
+/// do not ask for more.
+const CAPS_EX: f64 = 4.0;
 
 /// The AMF0 string that orders a server to keep what follows for those who come later.
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
@@ -282,20 +283,20 @@ impl Link {
         self.writer.message(DATA, Kind::Script.number(), stream, 0, payload.freeze());
     }
 
-    pub(super) fn send_tag(&mut self, stream: u32, tag: &Tag) {
+    pub(super) fn send_tag(&mut self, stream: u32, tag: &Tag, timestamp: u32) {
         let id = match tag.kind() {
             Kind::Audio => AUDIO,
             Kind::Video => VIDEO,
             Kind::Script => DATA,
         };
-        self.writer.message(id, tag.kind().number(), stream, tag.timestamp(), tag.payload());
+        self.writer.message(id, tag.kind().number(), stream, timestamp, tag.payload());
     }
 
     /// As [`Link::send_tag`], for the side that publishes: servers keep metadata for those who
     /// come later if they are told to.
     pub(super) fn publish_tag(&mut self, stream: u32, tag: &Tag) {
         if tag.role() != Role::Metadata {
-            return self.send_tag(stream, tag);
+            return self.send_tag(stream, tag, tag.timestamp());
         }
         let payload = [SET_DATA_FRAME, &tag.payload()[..]].concat();
         self.writer.message(DATA, Kind::Script.number(), stream, tag.timestamp(), payload.into());

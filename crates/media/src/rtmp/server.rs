@@ -196,6 +196,11 @@ impl Server {
 
     /// Queues a tag for a player; nothing if there is none, or it wants none of this kind.
     pub fn send_tag(&mut self, tag: &Tag) {
+        self.send_tag_at(tag, tag.timestamp());
+    }
+
+    /// The same at another time, in milliseconds.
+    pub fn send_tag_at(&mut self, tag: &Tag, timestamp: u32) {
         let State::Active { purpose: Purpose::Play, stream } = self.state else { return };
         let wanted = match tag.kind() {
             Kind::Audio => self.receive[0],
@@ -203,7 +208,7 @@ impl Server {
             Kind::Script => true,
         };
         if wanted || tag.role() == Role::SequenceHeader {
-            self.link.send_tag(stream, tag);
+            self.link.send_tag(stream, tag, timestamp);
         }
     }
 

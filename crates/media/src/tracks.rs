@@ -1,0 +1,139 @@
+//! The default track of multitrack packets (Veovera's Enhanced RTMP v2, "Multitrack Streaming via
+//! Enhanced RTMP").
+//!
+//! A stream has one video and one audio track: players of FLV, RTMP and HLS play one, and take the
+//! header or the frame of another for the one that they play. So the default track, whose ID is 0, is
+//! what a server keeps: written as a packet of its own, as it would be without other tracks. What
+//! belongs to other tracks is left out.
+
+use bytes::BufMut;
+
+use crate::codec::{MANY_CODECS, MULTITRACK_AUDIO, MULTITRACK_VIDEO, packet_type};
+use crate::flv::{Kind, Tag};
+
+/// AvMultitrackType: one track, whose data reaches to the end.
+const ONE_TRACK: u8 = 0;
+/// The track that has the ID 0.
+const DEFAULT_TRACK: u8 = 0;
+
+/// The tag, without other tracks than the default one; `None` if it has nothing else.
+///
+/// Tags that are no multitrack packets belong to the default track.
+pub fn default_track(tag: Tag) -> Option<Tag> {
+    let payload = tag.payload();
+    let Some(first) = payload.first().copied() else { return Some(tag) };
+    let multitrack = match tag.kind() {
+        Kind::Video if first & 0x80 != 0 && first >> 4 & 7 != 5 => MULTITRACK_VIDEO,
+        Kind::Audio if first >> 4 == 9 => MULTITRACK_AUDIO,
+        _ => return Some(tag),
+    };
+    match packet_type(&payload) {
+        Some((packet, at)) if packet == multitrack => {
+            let (packet, codec, data) = track(&payload, at)?;
+            let mut buffer = Tag::buffer(5 + data.len());
+            buffer.put_u8(first & 0xf0 | packet);
+            buffer.put_slice(codec);
+            buffer.put_slice(data);
+            Tag::assemble(buffer, tag.kind(), tag.timestamp())
+        }
+        _ => Some(tag),
+    }
+}
+
+/// Packet type, FourCC and data of the default track in a packet whose multitrack header starts at
+/// `at`; `None` if the track is not in it, or the packet is cut off.
+fn track(payload: &[u8], mut at: usize) -> Option<(u8, &[u8], &[u8])> {
+    let mut take = |count: usize| {
+        let taken = payload.get(at..at.checked_add(count)?)?;
+        at += count;
+        Some(taken)
+    };
+    let head = *take(1)?.first()?;
+    let (form, packet) = (head >> 4, head & 0x0f);
+    let shared = if form == MANY_CODECS { None } else { Some(take(4)?) };
+    // Each pass takes at least a byte.
+    loop {
+        let codec = match shared {
+            Some(codec) => codec,
+            None => take(4)?,
+        };
+        let is_default = take(1)? == [DEFAULT_TRACK];
+        if form == ONE_TRACK {
+            let data = payload.get(at..)?;
+            return is_default.then_some((packet, codec, data));
+        }
+        let &[s0, s1, s2] = take(3)? else { return None };
+        let data = take(u32::from_be_bytes([0, s0, s1, s2]) as usize)?;
+        if is_default {
+            return Some((packet, codec, data));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::codec::{Codec, Role};
+
+    fn default_of(kind: Kind, payload: &[u8]) -> Option<Tag> {
+        default_track(Tag::new(kind, 7, payload).expect("short enough"))
+    }
+
+    #[test]
+    fn what_is_no_multitrack_packet_stays_as_it_is() {
+        for payload in
+            [&b"\x17\0\0\0\0\x01"[..], b"\x91hvc1\0\0\0x", b"", b"\x97\0a\x01av01x", b"\xd6"]
+        {
+            let tag = Tag::new(Kind::Video, 7, payload).expect("short enough");
+            assert_eq!(default_track(tag.clone()), Some(tag));
+        }
+        for payload in [&b"\xaf\x01x"[..], b"\x91Opusx"] {
+            let tag = Tag::new(Kind::Audio, 7, payload).expect("short enough");
+            assert_eq!(default_track(tag.clone()), Some(tag));
+        }
+        let script = Tag::new(Kind::Script, 7, b"\x95\x00mp4a\x01x").expect("short enough");
+        assert_eq!(default_track(script.clone()), Some(script));
+    }
+
+    #[test]
+    fn the_default_track_becomes_a_packet_of_its_own() {
+        let tag = default_of(Kind::Audio, b"\x95\x00mp4a\x00\x12\x10").expect("track 0");
+        assert_eq!((&tag.payload()[..], tag.timestamp()), (&b"\x90mp4a\x12\x10"[..], 7));
+        assert_eq!((tag.role(), tag.class().codec), (Role::SequenceHeader, Some(Codec::Aac)));
+        // One codec for all tracks, each behind its ID and size; the default one stands second.
+        let packet = b"\x96\x11hvc1\x02\0\0\x04\0\0\0a\x00\0\0\x05\0\0\x50bc";
+        let tag = default_of(Kind::Video, packet).expect("track 0");
+        assert_eq!(&tag.payload()[..], b"\x91hvc1\0\0\x50bc");
+        assert_eq!((tag.role(), tag.class().composition_time), (Role::KeyFrame, 80));
+        // Each its own codec, behind modifiers.
+        let packet = b"\xa7\x00a\x06\x23hvc1\x01\0\0\x01aav01\x00\0\0\x02bc";
+        let tag = default_of(Kind::Video, packet).expect("track 0");
+        assert_eq!((&tag.payload()[..], tag.role()), (&b"\xa3av01bc"[..], Role::InterFrame));
+    }
+
+    #[test]
+    fn other_tracks_are_left_out() {
+        assert_eq!(default_of(Kind::Audio, b"\x95\x00mp4a\x01\x12\x10"), None);
+        assert_eq!(default_of(Kind::Video, b"\x96\x11hvc1\x01\0\0\x04\0\0\0a"), None);
+        for cut in [&b"\x96"[..], b"\x96\x11hv", b"\x96\x11hvc1\x00\0\0\x04\0\0", b"\x97\xff"] {
+            let got = default_of(Kind::Video, cut);
+            assert!(got.is_none_or(|tag| tag.role() == Role::Other), "{cut:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_comes_is_a_tag_or_nothing(payload in proptest::collection::vec(any::<u8>(), 0..60),
+            forms in 0..4usize) {
+            let head: [&[u8]; 4] = [b"\x96\x01av01", b"\x96\x21", b"\x95\x11Opus", b"\x97"];
+            let payload = [head[forms], &payload].concat();
+            for kind in [Kind::Video, Kind::Audio] {
+                if let Some(tag) = default_of(kind, &payload) {
+                    prop_assert!(tag.payload().len() <= payload.len());
+                }
+            }
+        }
+    }
+}
