@@ -9,6 +9,7 @@ use std::collections::VecDeque;
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use crate::amf0::{self, Value};
 use crate::codec::{self, Class, Role};
 
 /// Bytes before a tag's payload.
@@ -17,6 +18,8 @@ pub const HEADER_LEN: usize = 11;
 pub const TRAILER_LEN: usize = 4;
 /// The largest payload, whose size is a 24-bit number.
 pub const MAX_PAYLOAD: usize = 0xff_ffff;
+/// A tag up to this size is copied where its time differs: another piece of memory to write costs more.
+const MAX_COPIED: usize = 1_024;
 /// The file header, and the size of the tag before the first, which is 0.
 const FILE_HEADER_LEN: usize = 13;
 
@@ -115,6 +118,17 @@ impl Tag {
         u32::from_be_bytes([b[7], b[4], b[5], b[6]])
     }
 
+    /// The tag at another time, in up to two pieces: its header, and all that is behind it, shared. What
+    /// is short is copied into one.
+    pub fn at(&self, timestamp: u32) -> (Bytes, Option<Bytes>) {
+        let copied = if self.bytes.len() <= MAX_COPIED { self.bytes.len() } else { HEADER_LEN };
+        let mut head = BytesMut::from(&self.bytes[..copied]);
+        let [t0, t1, t2, t3] = timestamp.to_be_bytes();
+        head[4..8].copy_from_slice(&[t1, t2, t3, t0]);
+        let rest = (copied < self.bytes.len()).then(|| self.bytes.slice(copied..));
+        (head.freeze(), rest)
+    }
+
     /// The same tag at another time. The bytes are changed in place where nobody else has them.
     #[must_use]
     pub fn with_timestamp(self, timestamp: u32) -> Self {
@@ -150,13 +164,37 @@ fn class(kind: Kind, payload: &[u8]) -> Class {
         Kind::Video => codec::video(payload),
         Kind::Script => {
             // An AMF0 string, the command's name, stands first.
-            let role = match payload.strip_prefix(b"\x02\x00\x0aonMetaData") {
-                Some(_) => Role::Metadata,
-                None => Role::Other,
+            let is_metadata = payload.starts_with(b"\x02\x00\x0aonMetaData");
+            let role = match is_metadata || payload.starts_with(TIME_BASE) {
+                true => Role::Metadata,
+                false => Role::Other,
             };
             Class { codec: None, role, data_at: 0, composition_time: 0 }
         }
     }
+}
+
+/// The name of the script tag that says where a viewer's time 0 stands in the stream.
+const TIME_BASE: &[u8] = b"\x02\x00\x0aonMendcast";
+
+/// A script tag that says that times of 0 in this FLV or RTMP stream are the time `base` of the stream
+/// that it relays, in milliseconds: `onMendcast {time: base}`. Viewers' times begin at 0 each for
+/// itself; a server that pulls goes on with the stream's by this.
+pub fn time_base_tag(base: u32) -> Tag {
+    let mut buffer = Tag::buffer(40);
+    buffer.put_slice(TIME_BASE);
+    amf0::object([("time", f64::from(base).into())]).write(&mut buffer);
+    Tag::assemble(buffer, Kind::Script, 0).expect("some ten bytes are short enough")
+}
+
+/// The base that a [`time_base_tag`] says; `None` for all other tags.
+pub fn time_base(tag: &Tag) -> Option<u32> {
+    let payload = payload(&tag.bytes);
+    let rest = payload.strip_prefix(TIME_BASE).filter(|_| tag.kind == Kind::Script)?;
+    let values = amf0::read(rest).ok()?;
+    let base = values.first()?.get("time").and_then(Value::number)?;
+    // What is no time of 32 bits is nobody's time.
+    (0.0..=f64::from(u32::MAX)).contains(&base).then_some(base as u32)
 }
 
 /// What an FLV body starts with: the file header, which says what kinds of tags to expect, and the

@@ -4,7 +4,10 @@
 //! Tags are numbered from the stream's start. The cache holds a run of them that begins at a group
 //! of pictures and ends with the newest tag, bounded by a number of groups and, hard, by bytes.
 //! With each group it remembers the headers in force, so that playing can start at any of them. A
-//! stream without video has a group each second: any audio frame is a start.
+//! stream without video has a group each second: any audio frame is a start. Video that has not come
+//! for [`VIDEO_GONE_MS`] of audio is gone, and is there again from its next key frame on.
+//!
+//! Tags are those of the default tracks ([`crate::tracks`]), one of each kind.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,6 +17,10 @@ use crate::flv::{Kind, Tag};
 
 /// Length of a group in a stream without video, in milliseconds.
 const AUDIO_GROUP_MS: u32 = 1_000;
+
+/// Video that stops for longer than this, in milliseconds of audio, is taken for gone: new viewers
+/// would otherwise begin at its last key frame, however old.
+pub const VIDEO_GONE_MS: u32 = 5_000;
 
 /// What the cache may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -69,6 +76,16 @@ pub struct Group {
     pub headers: Arc<Headers>,
 }
 
+/// Whether a stream has video.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Video {
+    None,
+    /// There was a header, whose own time says little.
+    Announced,
+    /// Time of the newest frame, or of the audio behind the header.
+    At(u32),
+}
+
 /// The newest tags of a stream.
 #[derive(Debug)]
 pub struct GopCache {
@@ -79,7 +96,11 @@ pub struct GopCache {
     base: u64,
     groups: VecDeque<Group>,
     bytes: usize,
-    has_video: bool,
+    video: Video,
+    /// The header of video that is gone.
+    idle_video: Option<Tag>,
+    /// Video frames are of no use before the next key frame.
+    awaits_key: bool,
     has_audio: bool,
     has_frames: bool,
     overflows: u64,
@@ -95,17 +116,36 @@ impl GopCache {
             base: 0,
             groups: VecDeque::new(),
             bytes: 0,
-            has_video: false,
+            video: Video::None,
+            idle_video: None,
+            awaits_key: false,
             has_audio: false,
             has_frames: false,
             overflows: 0,
         }
     }
 
-    /// Appends the newest tag. A header that only repeats what is in force is left out. Returns
-    /// whether the tag was appended.
+    /// The tags that follow are a new publisher's: the headers and tracks of the last one tell
+    /// nothing of them, and its video begins with its first key frame.
+    pub fn on_publisher(&mut self) {
+        self.headers = Arc::default();
+        self.video = Video::None;
+        self.idle_video = None;
+        self.awaits_key = true;
+        self.has_audio = false;
+        self.has_frames = false;
+    }
+
+    /// The new publisher sends the very stream that the last one did: its video goes on at any frame.
+    pub fn resume(&mut self) {
+        self.awaits_key = false;
+    }
+
+    /// Appends the newest tag. A header that only repeats what is in force is left out, and so is
+    /// video that cannot be decoded because its key frame is missing. Returns whether the tag was
+    /// appended.
     pub fn push(&mut self, tag: Tag) -> bool {
-        let repeated = self.headers.tags().any(|header| {
+        let repeated = self.headers.tags().chain(&self.idle_video).any(|header| {
             header.kind() == tag.kind()
                 && header.role() == tag.role()
                 && header.payload() == tag.payload()
@@ -113,8 +153,49 @@ impl GopCache {
         if repeated {
             return false;
         }
-        self.has_video |= tag.kind() == Kind::Video;
-        self.has_audio |= tag.kind() == Kind::Audio;
+        match (tag.kind(), tag.role()) {
+            (Kind::Video, Role::SequenceHeader) => self.idle_video = None,
+            (Kind::Video, Role::KeyFrame) => {
+                self.awaits_key = false;
+                // Those who came while there was no video do not have it.
+                if let Some(header) = self.idle_video.take() {
+                    self.append(header.with_timestamp(tag.timestamp()));
+                }
+            }
+            (Kind::Video, Role::InterFrame) if self.awaits_key => return false,
+            (Kind::Audio, Role::AudioFrame) => self.look_for_video(tag.timestamp()),
+            _ => {}
+        }
+        self.append(tag);
+        true
+    }
+
+    /// Forgets video that stopped.
+    fn look_for_video(&mut self, now: u32) {
+        match self.video {
+            Video::None => {}
+            Video::Announced => self.video = Video::At(now),
+            // Audio that is behind video is no sign of anything.
+            Video::At(video) if (VIDEO_GONE_MS..1 << 31).contains(&now.wrapping_sub(video)) => {
+                self.video = Video::None;
+                self.awaits_key = true;
+                self.idle_video = Arc::make_mut(&mut self.headers).video.take();
+            }
+            Video::At(_) => {}
+        }
+    }
+
+    fn append(&mut self, tag: Tag) {
+        match (tag.kind(), tag.role()) {
+            (Kind::Video, Role::SequenceHeader) if self.video == Video::None => {
+                self.video = Video::Announced;
+            }
+            (Kind::Video, Role::KeyFrame | Role::InterFrame) => {
+                self.video = Video::At(tag.timestamp());
+            }
+            (Kind::Audio, _) => self.has_audio = true,
+            _ => {}
+        }
         self.has_frames |=
             matches!(tag.role(), Role::KeyFrame | Role::InterFrame | Role::AudioFrame);
         if tag.role().is_header() {
@@ -137,15 +218,16 @@ impl GopCache {
             self.overflows += u64::from(self.groups.front().is_some_and(|g| g.start == self.base));
             self.drop_before(self.base + 1);
         }
-        true
     }
 
     fn starts_group(&self, tag: &Tag) -> bool {
         match tag.role() {
             Role::KeyFrame => true,
-            Role::AudioFrame if !self.has_video => self.groups.back().is_none_or(|group| {
-                tag.timestamp().wrapping_sub(group.timestamp) >= AUDIO_GROUP_MS
-            }),
+            Role::AudioFrame if self.video == Video::None => {
+                self.groups.back().is_none_or(|group| {
+                    tag.timestamp().wrapping_sub(group.timestamp) >= AUDIO_GROUP_MS
+                })
+            }
             _ => false,
         }
     }
@@ -199,9 +281,9 @@ impl GopCache {
     }
 
     /// Whether there is audio, and whether there is video, for the FLV file header. Nobody knows
-    /// before the first frame; the headers of all tracks come before it.
+    /// before a publisher's first frame; the headers of all tracks come before it.
     pub fn kinds(&self) -> Option<(bool, bool)> {
-        self.has_frames.then_some((self.has_audio, self.has_video))
+        self.has_frames.then_some((self.has_audio, self.video != Video::None))
     }
 
     /// Groups that lost their start to the byte limit.
@@ -301,5 +383,91 @@ mod tests {
         let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
         assert_eq!(times, [2_000, 3_000]);
         assert_eq!(cache.kinds(), Some((true, false)));
+    }
+
+    fn sound(timestamp: u32) -> Tag {
+        tag(Kind::Audio, timestamp, &[0xaf, 1, 7])
+    }
+
+    #[test]
+    fn video_that_stops_is_gone_and_is_there_again_with_its_next_key_frame() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(0));
+        (1..50).for_each(|frame| assert!(cache.push(inter(frame * 40))));
+        (0..348).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        assert_eq!((cache.kinds(), starts(&cache)), (Some((true, true)), vec![2]));
+        (348..600).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        assert_eq!(cache.kinds(), Some((true, false)));
+        let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
+        assert_eq!(times, [10_960, 11_960], "who comes begins with new sound");
+        let newest = cache.groups().next_back().expect("a group").headers.clone();
+        assert_eq!((newest.video.is_some(), newest.audio.is_some()), (false, true));
+        // What comes back in the middle cannot be decoded.
+        assert!(!cache.push(inter(12_000)));
+        assert_eq!(cache.kinds(), Some((true, false)));
+        let head = cache.head();
+        assert!(cache.push(key(12_040)) && cache.push(inter(12_080)));
+        let header = cache.get(head).expect("a header for those who came meanwhile");
+        assert_eq!((header.role(), header.timestamp()), (Role::SequenceHeader, 12_040));
+        assert_eq!(cache.kinds(), Some((true, true)));
+        let newest = cache.groups().next_back().expect("a group").clone();
+        assert_eq!((newest.start, newest.timestamp), (head + 1, 12_040));
+        assert!(newest.headers.video.is_some());
+        let at = cache.groups().count();
+        (0..40).for_each(|frame| assert!(cache.push(sound(12_100 + frame * 20))));
+        assert_eq!(cache.groups().count(), at, "sound starts no group any more");
+    }
+
+    #[test]
+    fn a_repeated_header_of_video_that_is_gone_does_not_bring_it_back() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(0));
+        (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        assert!(!cache.push(tag(Kind::Video, 8_000, &VIDEO_HEADER)));
+        assert_eq!(cache.kinds(), Some((true, false)));
+        // Another one is news, and the frames behind it are its own.
+        assert!(cache.push(tag(Kind::Video, 8_000, &[0x17, 0, 0, 0, 0, 3])));
+        assert!(cache.push(key(8_040)));
+        let headers = cache.groups().next_back().expect("a group").headers.clone();
+        assert_eq!(headers.video.as_ref().map(|tag| tag.payload()[5]), Some(3));
+    }
+
+    #[test]
+    fn audio_that_is_far_behind_video_does_not_end_it() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(20_000));
+        (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        assert_eq!(cache.kinds(), Some((true, true)));
+    }
+
+    #[test]
+    fn a_new_publisher_begins_with_headers_and_a_key_frame_of_its_own() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(0));
+        cache.on_publisher();
+        assert_eq!((cache.kinds(), cache.headers().tags().count()), (None, 0));
+        // The same header is needed again: nobody knows what was between.
+        assert!(cache.push(tag(Kind::Video, 40, &VIDEO_HEADER)));
+        assert!(!cache.push(inter(40)));
+        assert!(cache.push(key(80)) && cache.push(inter(120)));
+        let headers = cache.groups().next_back().expect("a group").headers.clone();
+        assert_eq!(headers.tags().count(), 1, "no sound so far");
+        assert_eq!(cache.kinds(), Some((false, true)));
+        // One that goes on with the stream of the last one.
+        cache.on_publisher();
+        cache.resume();
+        assert!(cache.push(inter(160)));
+    }
+
+    #[test]
+    fn a_new_publisher_without_video_is_joined_at_its_sound() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(0));
+        cache.on_publisher();
+        cache.push(tag(Kind::Audio, 40, &AUDIO_HEADER));
+        (2..200).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        assert_eq!(cache.kinds(), Some((true, false)));
+        let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
+        assert_eq!(times, [2_000, 3_000]);
     }
 }

@@ -168,7 +168,8 @@ impl Timeline {
     /// Script tags often carry 0, or what the encoder began with: then they belong here.
     fn script_time(&self, timestamp: u32) -> i64 {
         let near = self.clocks.into_iter().flatten().map(|clock| clock.at(timestamp));
-        let near = near.filter(|(_, step)| step.abs() <= MAX_APART_MS).map(|(clock, _)| clock.time());
+        let near =
+            near.filter(|(_, step)| step.abs() <= MAX_APART_MS).map(|(clock, _)| clock.time());
         let first = || {
             let stated = self.base.map(|base| base.wrapping_add(timestamp));
             i64::from(stated.or(self.start).unwrap_or(timestamp))

@@ -3,6 +3,9 @@
 use media::gop_cache::{Group, Headers};
 use media::{GopCache, Tag};
 
+/// Tags that are looked at for the earliest time of a group.
+const LOOK_AHEAD: u64 = 64;
+
 /// Where a new viewer starts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
@@ -37,6 +40,8 @@ pub struct Cursor {
     sent: Headers,
     /// Time of the newest frame that was given, or of the one that is next.
     time: Option<u32>,
+    /// Time of the first frame, or of one that is a little earlier and comes behind it.
+    origin: Option<u32>,
     skips: u64,
     skipped_ms: u64,
 }
@@ -62,6 +67,7 @@ impl Cursor {
             headers: Vec::new(),
             sent: Headers::default(),
             time: None,
+            origin: None,
             skips: 0,
             skipped_ms: 0,
         }
@@ -79,6 +85,7 @@ impl Cursor {
                     Some(group) => {
                         self.owe_headers(group.headers.tags());
                         self.time = Some(group.timestamp);
+                        self.origin = Some(earliest(cache, group));
                         Place::At(group.start)
                     }
                     None => {
@@ -157,6 +164,7 @@ impl Cursor {
 
     fn jump(&mut self, cache: &GopCache, group: &Group) -> Next {
         self.place = Place::At(group.start);
+        self.origin.get_or_insert_with(|| earliest(cache, group));
         self.owe_headers(group.headers.tags());
         // For the first time, there is nothing that it leaves out.
         let left_out = self.time.map_or(0, |time| ms_between(time, group.timestamp));
@@ -189,6 +197,11 @@ impl Cursor {
         Next::Tag(tag)
     }
 
+    /// Where the viewer's own time begins in the stream's; `None` before its first frame is known.
+    pub fn origin(&self) -> Option<u32> {
+        self.origin
+    }
+
     /// How often it skipped, and how many milliseconds of media altogether: from the last frame
     /// before to the first one after.
     pub fn skips(&self) -> (u64, u64) {
@@ -203,6 +216,15 @@ impl Cursor {
             _ => 0,
         }
     }
+}
+
+/// The earliest time of the first tags of a group: sound may stand behind the key frame that it begins
+/// before.
+fn earliest(cache: &GopCache, group: &Group) -> u32 {
+    let frames = (group.start..group.start + LOOK_AHEAD).map_while(|number| cache.get(number));
+    let times = frames.filter(|tag| !tag.role().is_header()).map(Tag::timestamp);
+    times
+        .fold(group.timestamp, |first, time| if ms_between(time, first) > 0 { time } else { first })
 }
 
 /// From `earlier` to `later` on a clock that wraps; 0 when they are the other way round.

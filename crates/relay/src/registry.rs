@@ -164,6 +164,13 @@ pub struct Publisher {
 }
 
 impl Publisher {
+    /// The stream's time begins at `start` (milliseconds, which wrap), if it has not begun, and the
+    /// publisher's own times say only how far its tags are apart. Without this, the stream's time is
+    /// its first publisher's own, which is what servers that pull the same upstream share.
+    pub fn begin_at(&self, start: u32) {
+        self.stream.begin_at(start);
+    }
+
     /// Appends a tag with the publisher's own time. Returns whether the stream still takes it.
     pub fn push(&self, tag: Tag) -> bool {
         self.stream.push(self.number, tag)

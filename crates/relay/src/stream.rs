@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
 use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use media::{GopCache, Kind, Limits, Tag, Timeline};
+use media::{GopCache, Kind, Limits, Tag, Timeline, default_track, flv};
 
 /// What is the same for all viewers of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -54,6 +54,8 @@ pub struct Stats {
     pub tags: u64,
     /// Bytes of tags that came in.
     pub bytes: u64,
+    /// Of those, tags that only had other tracks than the default ones, which nobody gets.
+    pub other_tracks: u64,
     /// Publishers so far.
     pub publishers: u64,
     /// Times that a publisher's clock jumped.
@@ -71,6 +73,7 @@ impl Stats {
         self.skipped_ms += other.skipped_ms;
         self.tags += other.tags;
         self.bytes += other.bytes;
+        self.other_tracks += other.other_tracks;
         self.publishers += other.publishers;
         self.jumps += other.jumps;
         self.overflows += other.overflows;
@@ -90,6 +93,7 @@ pub(crate) struct Live {
     publisher: u64,
     tags: u64,
     bytes: u64,
+    other_tracks: u64,
 }
 
 /// A live stream. All threads share it.
@@ -116,6 +120,7 @@ impl Stream {
             publisher: 0,
             tags: 0,
             bytes: 0,
+            other_tracks: 0,
         };
         Self {
             name: name.to_owned(),
@@ -159,13 +164,15 @@ impl Stream {
             skipped_ms: self.skipped_ms.load(Ordering::Relaxed),
             tags: live.tags,
             bytes: live.bytes,
+            other_tracks: live.other_tracks,
             publishers: live.publisher,
             jumps: live.timeline.jumps(),
             overflows: live.cache.overflows(),
         }
     }
 
-    /// A new publisher; `None` if there is one already.
+    /// A new publisher; `None` if there is one already. It may be another encoder, so that nothing
+    /// that the last one said of its tracks holds.
     pub(crate) fn start(&self) -> Option<u64> {
         let mut live = self.write();
         if matches!(live.status, Status::Live | Status::Ended) {
@@ -173,8 +180,14 @@ impl Stream {
         }
         live.status = Status::Live;
         live.publisher += 1;
-        live.timeline.on_publisher();
+        live.timeline.on_upstream();
+        live.cache.on_publisher();
         Some(live.publisher)
+    }
+
+    /// Where the stream's time begins, unless it has begun.
+    pub(crate) fn begin_at(&self, start: u32) {
+        self.write().timeline.begin_at(start);
     }
 
     /// A tag of that publisher. Returns whether it still has a say.
@@ -183,9 +196,20 @@ impl Stream {
         if live.status != Status::Live || live.publisher != publisher {
             return false;
         }
-        let time = live.timeline.map(tag.kind(), tag.timestamp());
         live.tags += 1;
         live.bytes += tag.bytes().len() as u64;
+        if let Some(base) = flv::time_base(&tag) {
+            live.timeline.on_base(base);
+            live.cache.resume();
+            return true;
+        }
+        let Some(tag) = default_track(tag) else {
+            live.other_tracks += 1;
+            return true;
+        };
+        // Encoders and servers give headers any time, most often 0.
+        let kind = if tag.role().is_header() { Kind::Script } else { tag.kind() };
+        let Some(time) = live.timeline.map_new(kind, tag.timestamp()) else { return true };
         // Sound may wait for a picture, if there are pictures.
         let may_wait = tag.kind() == Kind::Audio
             && live.cache.kinds().is_some_and(|(_, video)| video)

@@ -220,7 +220,8 @@ fn a_publisher_that_comes_back_continues_the_stream() {
     let second = setup.registry.publish("live/demo", Settings::default()).expect("free again");
     second.push(header(1));
     second.push(frame(0));
-    assert_eq!(pull(&mut viewer), [(Role::KeyFrame, 80)], "time goes on");
+    let expected = [(Role::SequenceHeader, 40), (Role::KeyFrame, 80)];
+    assert_eq!(pull(&mut viewer), expected, "time goes on, and nobody knows what is the same");
     assert!(!setup.registry.end_after(&stream, first), "somebody publishes");
     drop(second);
     assert!(setup.registry.end_after(&stream, 2));
@@ -324,4 +325,206 @@ fn who_waits_is_woken_once_by_the_next_tag() {
     wait();
     setup.registry.end(setup.publisher.stream());
     assert_eq!(bell.0.load(Ordering::Relaxed), 2);
+}
+
+#[test]
+fn a_viewers_own_time_begins_at_0_whatever_the_streams_is() {
+    let registry = Registry::new(10);
+    let publisher = registry.publish("live/demo", settings()).expect("free");
+    // The stream's time is about to pass 2^31 ms, and its clock the end of 32 bits.
+    publisher.begin_at((1 << 31) - 1_500);
+    publisher.push(header(1));
+    let start = u32::MAX - 2_000;
+    let sound = |time| tag(Kind::Audio, time, &[0xaf, 1, 7]);
+    for number in 0..100 {
+        let at = start.wrapping_add(number * 40);
+        assert!(publisher.push(frame(number).with_timestamp(at)));
+        // Sound that is a little late in its order.
+        assert!(publisher.push(sound(at.wrapping_sub(15))));
+    }
+    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut context = Context::from_waker(Waker::noop());
+    let mut times = Vec::new();
+    while let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
+        times.push((tag.role(), viewer.own_time(&tag)));
+    }
+    assert_eq!(viewer.origin(), Some((1 << 31) - 1_500 + 3_000 - 15));
+    assert_eq!(
+        times[..3],
+        [(Role::SequenceHeader, 0), (Role::KeyFrame, 15), (Role::AudioFrame, 0)]
+    );
+    assert_eq!(times.last(), Some(&(Role::AudioFrame, 24 * 40)));
+    // A header in between has the time that was reached, and a year later time still goes on.
+    publisher.push(header(2));
+    let mut late = Vec::new();
+    for day in 0..365 {
+        publisher.push(frame(100 + day).with_timestamp(start.wrapping_add(5_000 + day * 20_000)));
+        while let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
+            late.push((tag.role(), viewer.own_time(&tag)));
+        }
+    }
+    assert_eq!(late[0], (Role::SequenceHeader, 960));
+    assert_eq!(late.last().map(|last| last.1), Some(5_000 - 3_000 + 15 + 364 * 20_000));
+}
+
+#[test]
+fn a_viewer_that_waits_has_its_origin_with_its_first_frame() {
+    let mut setup = Setup::new(Start::KeyFrame, settings());
+    setup.publish(60);
+    let mut viewer = setup.viewer();
+    let mut context = Context::from_waker(Waker::noop());
+    let Poll::Ready(Some(first)) = viewer.poll_next(&mut context) else { panic!("a header") };
+    assert_eq!((viewer.origin(), viewer.own_time(&first)), (None, 0));
+    setup.publish(20);
+    let Poll::Ready(Some(first)) = viewer.poll_next(&mut context) else { panic!("a frame") };
+    assert_eq!((viewer.origin(), viewer.own_time(&first)), (Some(3_000), 0));
+}
+
+#[test]
+fn viewers_of_video_that_stopped_begin_with_new_sound() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publish(60);
+    let mut early = setup.viewer();
+    pull(&mut early);
+    let sound = |time| tag(Kind::Audio, time, &[0xaf, 1, 7]);
+    (0..600).for_each(|n| assert!(setup.publisher.push(sound(2_400 + n * 20))));
+    let mut late = setup.viewer();
+    let got = pull(&mut late);
+    let (first, last) = (got[0], got[got.len() - 1]);
+    assert_eq!(first.0, Role::AudioFrame);
+    assert!(last.1 - first.1 <= 1_000, "{first:?} to {last:?}");
+    // One that was there and lags moves to new sound as well.
+    assert!(pull(&mut early)[0].1 >= 12_000);
+    // Video comes back, for both.
+    setup.frames = 375;
+    setup.publish(2);
+    for viewer in [&mut early, &mut late] {
+        let got = pull(viewer);
+        let expected =
+            [(Role::SequenceHeader, 15_000), (Role::KeyFrame, 15_000), (Role::InterFrame, 15_040)];
+        assert_eq!(got, expected);
+    }
+    assert_eq!(
+        pull(&mut setup.viewer())[..2],
+        [(Role::SequenceHeader, 15_000), (Role::KeyFrame, 15_000)]
+    );
+}
+
+#[test]
+fn other_tracks_than_the_default_ones_change_nothing_for_anybody() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    let audio = |payload: &[u8]| tag(Kind::Audio, 0, payload);
+    assert!(setup.publisher.push(audio(&[0xaf, 0, 0x12, 0x10])));
+    // As OBS sends a second audio track.
+    assert!(setup.publisher.push(audio(b"\x95\x00mp4a\x01\x11\x90")));
+    let key = |track: u8| tag(Kind::Video, 0, &[b"\x96\x03avc1", &[track][..], b"x"].concat());
+    for number in 0..50 {
+        setup.publish(1);
+        if number % FRAMES == 0 {
+            for track in [1, 2] {
+                let key = key(track).with_timestamp(number * 40);
+                assert!(setup.publisher.push(key));
+            }
+        }
+        assert!(setup.publisher.push(audio(b"\x95\x01mp4a\x01x").with_timestamp(number * 40)));
+    }
+    let mut viewer = setup.viewer();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut got = Vec::new();
+    while let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
+        got.push(tag);
+    }
+    let headers: Vec<_> = got.iter().take_while(|tag| tag.role().is_header()).collect();
+    assert_eq!(headers.len(), 2);
+    assert_eq!(headers[1].payload()[..], [0xaf, 0, 0x12, 0x10]);
+    assert_eq!((got[2].role(), got[2].timestamp()), (Role::KeyFrame, 1_000));
+    assert_eq!(got.len(), 2 + FRAMES as usize);
+    let starts = setup.publisher.stream().with_cache(|cache| cache.groups().count());
+    assert_eq!((starts, setup.publisher.stream().stats().other_tracks), (2, 1 + 4 + 50));
+}
+
+#[test]
+fn a_publisher_that_wraps_its_default_track_is_played_by_everybody() {
+    let registry = Registry::new(10);
+    let publisher = registry.publish("live/demo", settings()).expect("free");
+    let video = |head: &[u8]| tag(Kind::Video, 0, &[head, &[0], b"data"].concat());
+    publisher.push(video(b"\x96\x00avc1"));
+    publisher.push(video(b"\x96\x03avc1"));
+    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut context = Context::from_waker(Waker::noop());
+    for expected in [&b"\x90avc1data"[..], b"\x93avc1data"] {
+        let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) else { panic!("a tag") };
+        assert_eq!(tag.payload()[..], *expected);
+    }
+}
+
+#[test]
+fn another_encoder_on_a_living_stream_brings_its_headers_before_its_pictures() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publisher.push(tag(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]));
+    setup.publish(30);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    drop(setup.publisher);
+    let second = setup.registry.publish("live/demo", settings()).expect("free again");
+    // It begins within a group, and it has no sound.
+    second.push(frame(3));
+    second.push(header(9));
+    second.push(frame(4));
+    let roles: Vec<Role> = pull(&mut viewer).into_iter().map(|(role, _)| role).collect();
+    assert_eq!(roles, [Role::SequenceHeader], "no picture before a key frame");
+    (25..30).for_each(|number| assert!(second.push(frame(number))));
+    let got = pull(&mut viewer);
+    assert_eq!(got[0].0, Role::KeyFrame);
+    assert_eq!(got.len(), 5);
+    let mut late = Viewer::new(second.stream().clone(), Start::LatestGop).expect("room");
+    let got = pull(&mut late);
+    assert_eq!((got[0].0, got[1].0, got.len()), (Role::SequenceHeader, Role::KeyFrame, 6));
+    let headers = second.stream().with_cache(|cache| cache.headers().clone());
+    assert_eq!(headers.tags().count(), 1, "sound is forgotten");
+    let mut kinds = Viewer::new(second.stream().clone(), Start::LatestGop).expect("room");
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(kinds.poll_kinds(&mut context), Poll::Ready(Some((false, true))));
+}
+
+#[test]
+fn a_pulled_stream_has_its_upstreams_time_whatever_that_gives_its_headers() {
+    let registry = Registry::new(10);
+    let publisher = registry.publish("live/demo", settings()).expect("free");
+    publisher.push(header(1));
+    publisher.push(tag(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]));
+    publisher.push(tag(Kind::Audio, 5_000_020, &[0xaf, 1, 7]));
+    publisher.push(frame(0).with_timestamp(5_000_000));
+    let stream = publisher.stream();
+    let mut viewer = Viewer::new(stream.clone(), Start::LatestGop).expect("room");
+    assert_eq!(pull(&mut viewer).last(), Some(&(Role::KeyFrame, 5_000_000)));
+    let kinds = stream.with_cache(media::GopCache::kinds);
+    assert_eq!((kinds, stream.stats().jumps), (Some((true, true)), 0));
+}
+
+#[test]
+fn a_pull_that_is_lost_and_begins_again_repeats_nothing_and_keeps_the_streams_time() {
+    let registry = Registry::new(10);
+    let pull_from = |base: u32, frames: core::ops::Range<u32>| {
+        let publisher = registry.publish("live/demo", settings()).expect("free");
+        publisher.push(media::flv::time_base_tag(base));
+        publisher.push(header(1));
+        let first = frames.start;
+        for number in frames {
+            publisher.push(frame(number).with_timestamp((number - first) * 40));
+        }
+        publisher
+    };
+    let publisher = pull_from(7_000_000, 0..40);
+    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let got = pull(&mut viewer);
+    assert_eq!(got.last(), Some(&(Role::InterFrame, 7_000_000 + 39 * 40)));
+    drop(publisher);
+    // It begins with the newest key frame, which is the 26th.
+    let publisher = pull_from(7_001_000, 25..45);
+    let got = pull(&mut viewer);
+    let frames: Vec<_> = got.iter().filter(|(role, _)| *role != Role::SequenceHeader).collect();
+    let expected: Vec<_> = (40..45).map(|n| (Role::InterFrame, 7_000_000 + n * 40)).collect();
+    assert_eq!(frames, expected.iter().collect::<Vec<_>>());
+    assert_eq!(publisher.stream().stats().jumps, 0);
 }

@@ -16,6 +16,9 @@ pub struct Viewer {
     /// Who is woken, and after how many wakes of all that was asked for.
     registered: Option<(Waker, u64)>,
     progress: Progress,
+    /// The time in the stream of the last frame that [`Viewer::own_time`] was asked for, and its
+    /// distance from the viewer's first.
+    own: Option<(u32, i64)>,
 }
 
 /// What a viewer got so far.
@@ -36,7 +39,8 @@ impl Viewer {
     pub fn new(stream: Arc<Stream>, start: Start) -> Option<Self> {
         stream.enter().then(|| {
             let cursor = Cursor::new(start, stream.settings().max_lag_ms);
-            Self { stream, cursor, registered: None, progress: Progress::default() }
+            let progress = Progress::default();
+            Self { stream, cursor, registered: None, progress, own: None }
         })
     }
 
@@ -72,6 +76,28 @@ impl Viewer {
             }
             kinds => Poll::Ready(kinds),
         }
+    }
+
+    /// Where this viewer's own time begins in the stream's, in milliseconds that wrap; `None` before
+    /// its first frame is known.
+    pub fn origin(&self) -> Option<u32> {
+        self.cursor.origin()
+    }
+
+    /// The viewer's own time of a tag that it just got, in milliseconds since its first frame: players
+    /// that read times as signed numbers break when they pass 2^31 ms, which so comes after 24.8 days of
+    /// watching instead of publishing. To be asked once for each tag, in their order. A header has the
+    /// time of the frame before it.
+    pub fn own_time(&mut self, tag: &Tag) -> u32 {
+        let Some((last, time)) = self.own.or(self.origin().map(|origin| (origin, 0))) else {
+            return 0;
+        };
+        if tag.role().is_header() {
+            return time.max(0) as u32;
+        }
+        let time = time + i64::from(tag.timestamp().wrapping_sub(last) as i32);
+        self.own = Some((tag.timestamp(), time));
+        time.max(0) as u32
     }
 
     /// The stream.

@@ -98,3 +98,35 @@ proptest! {
         let _ = read(&bad, piece);
     }
 }
+
+#[test]
+fn a_tag_at_another_time_shares_what_is_long() {
+    for tag in tags() {
+        for time in [0, 7, 0x89ab_cdef] {
+            let (head, rest) = tag.at(time);
+            let whole = [&head[..], rest.as_deref().unwrap_or_default()].concat();
+            assert_eq!(whole[..], tag.clone().with_timestamp(time).bytes()[..]);
+        }
+    }
+    let long = Tag::new(Kind::Video, 0, &[0x27; 5_000]).expect("short enough");
+    let (head, rest) = long.at(9);
+    assert_eq!(head.len(), HEADER_LEN);
+    assert_eq!(rest.expect("the rest").as_ptr(), long.bytes()[HEADER_LEN..].as_ptr());
+}
+
+#[test]
+fn the_base_of_times_is_told_and_read() {
+    for base in [0, 1, 1_800_000_000, u32::MAX] {
+        let tag = time_base_tag(base);
+        assert_eq!((time_base(&tag), tag.role()), (Some(base), Role::Metadata));
+    }
+    let odd = |payload: &[u8]| time_base(&Tag::new(Kind::Script, 0, payload).expect("short"));
+    assert!(tags().iter().all(|tag| time_base(tag).is_none()));
+    for number in [-1.0, 4_294_967_296.0, f64::NAN] {
+        let mut payload = BytesMut::from(&b"\x02\x00\x0aonMendcast"[..]);
+        amf0::object([("time", number.into())]).write(&mut payload);
+        assert_eq!(odd(&payload), None, "{number}");
+    }
+    assert_eq!(odd(b"\x02\x00\x0aonMendcast"), None);
+    assert_eq!(odd(b"\x02\x00\x0aonMendcast\x03\x00\x04ti"), None);
+}
