@@ -80,10 +80,11 @@ pub struct Group {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Video {
     None,
-    /// There was a header, whose own time says little.
-    Announced,
-    /// Time of the newest frame, or of the audio behind the header.
-    At(u32),
+    /// The newest tag that is not script is video.
+    Newest,
+    /// Since this time of its audio, none came. Audio alone is the measure: it may be seconds before
+    /// or behind its video.
+    MissingSince(u32),
 }
 
 /// The newest tags of a stream.
@@ -174,24 +175,22 @@ impl GopCache {
     fn look_for_video(&mut self, now: u32) {
         match self.video {
             Video::None => {}
-            Video::Announced => self.video = Video::At(now),
-            // Audio that is behind video is no sign of anything.
-            Video::At(video) if (VIDEO_GONE_MS..1 << 31).contains(&now.wrapping_sub(video)) => {
+            Video::Newest => self.video = Video::MissingSince(now),
+            Video::MissingSince(then)
+                if (VIDEO_GONE_MS..1 << 31).contains(&now.wrapping_sub(then)) =>
+            {
                 self.video = Video::None;
                 self.awaits_key = true;
                 self.idle_video = Arc::make_mut(&mut self.headers).video.take();
             }
-            Video::At(_) => {}
+            Video::MissingSince(_) => {}
         }
     }
 
     fn append(&mut self, tag: Tag) {
         match (tag.kind(), tag.role()) {
-            (Kind::Video, Role::SequenceHeader) if self.video == Video::None => {
-                self.video = Video::Announced;
-            }
-            (Kind::Video, Role::KeyFrame | Role::InterFrame) => {
-                self.video = Video::At(tag.timestamp());
+            (Kind::Video, Role::SequenceHeader | Role::KeyFrame | Role::InterFrame) => {
+                self.video = Video::Newest;
             }
             (Kind::Audio, _) => self.has_audio = true,
             _ => {}
@@ -394,12 +393,12 @@ mod tests {
         let mut cache = cache(2, 1 << 20);
         cache.push(key(0));
         (1..50).for_each(|frame| assert!(cache.push(inter(frame * 40))));
-        (0..348).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        (0..250).for_each(|frame| assert!(cache.push(sound(frame * 20))));
         assert_eq!((cache.kinds(), starts(&cache)), (Some((true, true)), vec![2]));
-        (348..600).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        (250..600).for_each(|frame| assert!(cache.push(sound(frame * 20))));
         assert_eq!(cache.kinds(), Some((true, false)));
         let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
-        assert_eq!(times, [10_960, 11_960], "who comes begins with new sound");
+        assert_eq!(times, [10_000, 11_000], "who comes begins with new sound");
         let newest = cache.groups().next_back().expect("a group").headers.clone();
         assert_eq!((newest.video.is_some(), newest.audio.is_some()), (false, true));
         // What comes back in the middle cannot be decoded.
@@ -433,11 +432,15 @@ mod tests {
     }
 
     #[test]
-    fn audio_that_is_far_behind_video_does_not_end_it() {
-        let mut cache = cache(2, 1 << 20);
-        cache.push(key(20_000));
-        (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
-        assert_eq!(cache.kinds(), Some((true, true)));
+    fn audio_that_is_far_from_its_video_does_not_end_it() {
+        for ahead in [0, 20_000] {
+            let mut cache = cache(2, 1 << 20);
+            for at in (0..20_000).step_by(40) {
+                cache.push(if at == 0 { key(10_000) } else { inter(10_000 + at) });
+                cache.push(sound(at + ahead));
+            }
+            assert_eq!((cache.kinds(), starts(&cache)), (Some((true, true)), vec![2]));
+        }
     }
 
     #[test]

@@ -125,8 +125,24 @@ fn a_packager_gets_all_that_is_kept() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(60);
     let stream = setup.publisher.stream().clone();
-    let mut viewer = Viewer::new(stream, Start::Oldest).expect("room");
+    let mut viewer = Viewer::packager(stream).expect("room");
     assert_eq!(pull(&mut viewer).len(), 1 + 35);
+}
+
+#[test]
+fn a_packager_leaves_nothing_out_that_is_kept_however_long_groups_are() {
+    let registry = Registry::new(10);
+    let publisher = registry.publish("live/demo", settings()).expect("free");
+    publisher.push(header(1));
+    // Groups of 10 s, and a lag of 3 s at most for those who watch.
+    for number in 0..450_u32 {
+        let first = if number.is_multiple_of(250) { 0x17 } else { 0x27 };
+        publisher.push(tag(Kind::Video, number * 40, &[first, 1, 0, 0, 0, 9]));
+    }
+    let mut packager = Viewer::packager(publisher.stream().clone()).expect("room");
+    let got = pull(&mut packager);
+    assert_eq!((got.len(), got[1]), (1 + 450, (Role::KeyFrame, 0)));
+    assert_eq!(publisher.stream().stats().skips, 0);
 }
 
 #[test]
@@ -363,7 +379,7 @@ fn a_viewers_own_time_begins_at_0_whatever_the_streams_is() {
             late.push((tag.role(), viewer.own_time(&tag)));
         }
     }
-    assert_eq!(late[0], (Role::SequenceHeader, 960));
+    assert_eq!(late[0], (Role::SequenceHeader, 24 * 40 + 15));
     assert_eq!(late.last().map(|last| last.1), Some(5_000 - 3_000 + 15 + 364 * 20_000));
 }
 

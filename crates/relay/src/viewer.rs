@@ -19,6 +19,8 @@ pub struct Viewer {
     /// The time in the stream of the last frame that [`Viewer::own_time`] was asked for, and its
     /// distance from the viewer's first.
     own: Option<(u32, i64)>,
+    /// The latest of all times that it gave.
+    latest: u32,
 }
 
 /// What a viewer got so far.
@@ -39,9 +41,25 @@ impl Viewer {
     pub fn new(stream: Arc<Stream>, start: Start) -> Option<Self> {
         stream.enter().then(|| {
             let cursor = Cursor::new(start, stream.settings().max_lag_ms);
-            let progress = Progress::default();
-            Self { stream, cursor, registered: None, progress, own: None }
+            Self::with(stream, cursor)
         })
+    }
+
+    /// One that packs the stream for others: it begins with the oldest group of pictures, and only
+    /// skips what is no longer kept. `None` if there are too many viewers.
+    pub fn packager(stream: Arc<Stream>) -> Option<Self> {
+        stream.enter().then(|| Self::with(stream, Cursor::new(Start::Oldest, u32::MAX)))
+    }
+
+    fn with(stream: Arc<Stream>, cursor: Cursor) -> Self {
+        Self {
+            stream,
+            cursor,
+            registered: None,
+            progress: Progress::default(),
+            own: None,
+            latest: 0,
+        }
     }
 
     /// The next tag; `None` when the stream is over. Where it is pending, the context is woken when
@@ -87,17 +105,20 @@ impl Viewer {
     /// The viewer's own time of a tag that it just got, in milliseconds since its first frame: players
     /// that read times as signed numbers break when they pass 2^31 ms, which so comes after 24.8 days of
     /// watching instead of publishing. To be asked once for each tag, in their order. A header has the
-    /// time of the frame before it.
+    /// latest time that was given.
     pub fn own_time(&mut self, tag: &Tag) -> u32 {
-        let Some((last, time)) = self.own.or(self.origin().map(|origin| (origin, 0))) else {
-            return 0;
+        let origin = self.origin().map(|origin| (origin, 0));
+        let Some((last, time)) = self.own.or(origin).filter(|_| !tag.role().is_header()) else {
+            return self.latest;
         };
-        if tag.role().is_header() {
-            return time.max(0) as u32;
-        }
         let time = time + i64::from(tag.timestamp().wrapping_sub(last) as i32);
         self.own = Some((tag.timestamp(), time));
-        time.max(0) as u32
+        let own = time.max(0) as u32;
+        // It wraps, as all times of FLV do.
+        if own.wrapping_sub(self.latest) < 1 << 31 {
+            self.latest = own;
+        }
+        own
     }
 
     /// The stream.

@@ -4,7 +4,7 @@ pub(crate) mod pull;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use relay::{Publisher, Stream};
 use tokio::time::sleep;
@@ -48,7 +48,15 @@ pub fn authorize(
 /// # Errors
 /// Why it cannot be, in words for the publisher's user.
 pub fn publish(live: &Live, config: &Config, name: &str) -> Result<Publisher, String> {
-    live.streams.publish(name, settings(&config.live)).map_err(|refusal| refusal.to_string())
+    let publisher = live
+        .streams
+        .publish(name, settings(&config.live))
+        .map_err(|refusal| refusal.to_string())?;
+    // A stream that begins later, here or after a restart of the server, has later times: numbers and
+    // names of HLS segments, which follow from them, do not come again.
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    publisher.begin_at(now.as_millis() as u32);
+    Ok(publisher)
 }
 
 /// Gives up a publisher: it may come back within `linger`, then the stream is over.

@@ -1,11 +1,14 @@
 //! A live stream as the body of an HTTP response: an FLV file that has no end.
+//!
+//! Its times are the viewer's own and begin near 0. Where that is in the stream's time, a script tag
+//! before the first frame says ([`media::flv::time_base_tag`]), for servers that pull the stream.
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use media::{Role, flv};
+use bytes::{Bytes, BytesMut};
+use media::{Role, Tag, flv};
 use relay::Viewer;
 use units::{Mark, Timestamp};
 
@@ -17,9 +20,13 @@ pub struct FlvBody {
     viewer: Viewer,
     session: Arc<Session>,
     started: bool,
+    /// Bytes of the tag that says where the viewer's times begin; 0 before it was sent.
+    base: u64,
     sound_alone: bool,
     has_frame: bool,
-    /// Where the tag that was handed out last stands on the media's time line.
+    /// What is behind the header of the tag that was begun.
+    rest: Option<Bytes>,
+    /// Where the tag that was handed out last stands on the viewer's time line.
     media_time: Option<Duration>,
     /// When the permission to play ends.
     until: Option<SystemTime>,
@@ -32,15 +39,20 @@ impl FlvBody {
             viewer,
             session,
             started: false,
+            base: 0,
             sound_alone: false,
             has_frame: false,
+            rest: None,
             media_time: None,
             until,
         }
     }
 
-    /// The file header, then a tag at a time; `None` when the stream is over.
+    /// The file header, then tags, each in one piece or two; `None` when the stream is over.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        if let Some(rest) = self.rest.take() {
+            return Poll::Ready(Some(rest));
+        }
         if !self.started {
             // Players allocate decoders by the header: it has to be right.
             let Some((audio, video)) = ready!(self.viewer.poll_kinds(context)) else {
@@ -54,16 +66,34 @@ impl FlvBody {
             return Poll::Ready(None);
         }
         let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
-        let progress = self.viewer.progress();
-        self.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
-        self.media_time = Some(Duration::from_millis(tag.timestamp().into()));
         // In a stream of sound alone, that is a frame of sound.
         self.has_frame |= match tag.role() {
             Role::KeyFrame => true,
             Role::AudioFrame => self.sound_alone,
             _ => false,
         };
-        Poll::Ready(Some(tag.bytes().clone()))
+        let piece = self.begin(&tag);
+        let progress = self.viewer.progress();
+        let bytes = progress.bytes + self.base;
+        self.session.on_media(bytes, progress.skips, progress.skipped_ms);
+        Poll::Ready(Some(piece))
+    }
+
+    /// The first piece of a tag, behind the base of times if that is due.
+    fn begin(&mut self, tag: &Tag) -> Bytes {
+        let time = self.viewer.own_time(tag);
+        self.media_time = Some(Duration::from_millis(time.into()));
+        let (head, rest) = tag.at(time);
+        self.rest = rest;
+        match self.viewer.origin().filter(|_| self.base == 0) {
+            Some(origin) => {
+                let mut piece = BytesMut::from(&flv::time_base_tag(origin).bytes()[..]);
+                self.base = piece.len() as u64;
+                piece.extend_from_slice(&head);
+                piece.freeze()
+            }
+            None => head,
+        }
     }
 
     /// What loss recovery gets to know of the data that was handed out last: its place on the time line,
@@ -73,9 +103,9 @@ impl FlvBody {
         self.media_time.map(|media_time| Mark { media_time, deadline })
     }
 
-    /// Whether the first frame was handed out.
+    /// Whether the first frame was handed out, to its end.
     pub fn has_frame(&self) -> bool {
-        self.has_frame
+        self.has_frame && self.rest.is_none()
     }
 
     /// The viewer's session.

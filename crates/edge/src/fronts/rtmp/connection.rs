@@ -18,6 +18,7 @@ use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use bytes::{Buf as _, Bytes, BytesMut};
+use media::flv;
 use media::rtmp::{self, Event, Request, Server};
 use relay::{Publisher, Viewer};
 use serde_json::json;
@@ -80,6 +81,8 @@ struct Player {
     viewer: Viewer,
     session: Arc<Session>,
     paused: bool,
+    /// Whether it was told where its time 0 is in the stream's.
+    based: bool,
     /// When the permission to play ends.
     until: Option<SystemTime>,
 }
@@ -446,10 +449,16 @@ impl Connection {
                 let Waiting { viewer, opening, until } = *waiting;
                 let session = self.state.sessions.open(opening);
                 self.server.accept();
-                self.role = Role::Plays(Box::new(Player { viewer, session, paused: false, until }));
+                let player = Player { viewer, session, paused: false, based: false, until };
+                self.role = Role::Plays(Box::new(player));
             }
-            (Next::Tag(Some(tag)), Role::Plays(player)) if player.may_go_on() => {
-                self.server.send_tag(&tag);
+            (Next::Tag(Some(tag)), Role::Plays(mut player)) if player.may_go_on() => {
+                let time = player.viewer.own_time(&tag);
+                if let Some(origin) = player.viewer.origin().filter(|_| !player.based) {
+                    player.based = true;
+                    self.server.send_tag(&flv::time_base_tag(origin));
+                }
+                self.server.send_tag_at(&tag, time);
                 let progress = player.viewer.progress();
                 player.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
                 self.role = Role::Plays(player);
