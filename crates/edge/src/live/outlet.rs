@@ -10,7 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use media::hls::Segmenter;
 use media::hls::segmenter::{self, Container};
-use relay::{Registry, Start, Stream, Viewer};
+use relay::{Registry, Stream, Viewer};
 use tokio::runtime::Handle;
 
 use crate::config;
@@ -152,7 +152,7 @@ impl Outlets {
         {
             return Some(outlet.clone());
         }
-        let viewer = Viewer::new(stream.clone(), Start::Oldest)?;
+        let viewer = Viewer::packager(stream.clone())?;
         let outlet = Arc::new(Outlet {
             stream: stream.clone(),
             segmenter: Mutex::new(Segmenter::new(segmenter_config(config))),
