@@ -53,7 +53,12 @@ pub struct Run<'a> {
 pub fn init(video: Option<&Video>, audio: Option<&Audio>) -> Bytes {
     let mut out = BytesMut::with_capacity(1_024);
     atom(&mut out, b"ftyp", |out| {
-        out.put_slice(b"iso6\0\0\0\x01iso6cmfcmp41");
+        // A CMAF track file ("cmfc") has one track (ISO/IEC 23000-19, section 7.3.1).
+        let brands: &[u8] = match (video, audio) {
+            (Some(_), Some(_)) => b"iso6\0\0\0\x01iso6mp41",
+            _ => b"iso6\0\0\0\x01iso6cmfcmp41",
+        };
+        out.put_slice(brands);
     });
     atom(&mut out, b"moov", |out| {
         full_atom(out, b"mvhd", 0, 0, |out| {

@@ -6,14 +6,19 @@
 //! playlist. Playlists are written and read by our own code: writing is a page, and the reader has
 //! to bound what a stranger's playlist costs.
 
+mod clock;
 mod config;
+mod cut;
 mod error;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod flv_tags;
+mod grid;
 mod kept;
 mod lookup;
 mod manifest;
+pub mod name;
+mod pace;
 mod playlist;
 pub mod pull;
 mod reference;
@@ -21,6 +26,7 @@ pub mod segmenter;
 mod variant;
 
 pub use lookup::When;
+pub use name::Name;
 pub use pull::Pull;
 pub use reference::follow;
 pub use segmenter::Segmenter;

@@ -19,9 +19,10 @@ fn write(folder: &Path, container: Container, tags: &[Tag], output: &str) -> Seg
         segmenter.push(tag, 1_800_000_000_000 + u64::from(tag.timestamp()));
     }
     segmenter.end();
-    let mut file = segmenter.init(1).map_or(Vec::new(), |init| init.to_vec());
-    assert!(segmenter.init(2).is_none(), "one version");
-    for parts in (0..).map_while(|msn| segmenter.segment(msn)) {
+    let inits: Vec<_> = segmenter.inits().filter_map(|id| segmenter.init(id)).collect();
+    assert!(inits.len() <= 1, "one version");
+    let mut file = inits.concat();
+    for parts in segmenter.segments().filter_map(|name| segmenter.segment(name)) {
         parts.iter().for_each(|part| file.extend_from_slice(part));
     }
     std::fs::write(folder.join(output), file).expect("written");
@@ -41,7 +42,11 @@ fn fmp4_of_an_flv_decodes_with_the_same_packets() {
         let segmenter = write(folder, Container::Fmp4, &flv_tags(&clip), "out.mp4");
         assert_decodes(folder, "out.mp4");
         assert_same_packets(&probe(folder, "out.mp4"), &probe(folder, "clip.flv"));
-        assert!(master(&segmenter).contains(",RESOLUTION=320x180\n"), "{}", master(&segmenter));
+        assert!(
+            master(&segmenter).contains(",RESOLUTION=320x180,FRAME-RATE=25.000\n"),
+            "{}",
+            master(&segmenter)
+        );
     }
 }
 
@@ -75,7 +80,11 @@ fn codecs_of_enhanced_tags_pass_through_fmp4_and_transport_streams() {
         assert_eq!(wanted[0].len(), 100, "{options}");
         let segmenter = write(folder, Container::Fmp4, &tags, "out.mp4");
         assert!(master(&segmenter).contains(codecs), "{}", master(&segmenter));
-        assert!(master(&segmenter).contains(",RESOLUTION=320x180\n"), "{}", master(&segmenter));
+        assert!(
+            master(&segmenter).contains(",RESOLUTION=320x180,FRAME-RATE=25.000\n"),
+            "{}",
+            master(&segmenter)
+        );
         assert_decodes(folder, "out.mp4");
         let got = probe(folder, "out.mp4");
         assert_same_packets(&got, &trimmed(wanted.clone(), &got));
@@ -196,12 +205,14 @@ fn what_we_segment_we_pull_again() {
     for container in [Container::Fmp4, Container::Ts] {
         let segmenter = write(folder, container, &tags, "all");
         let extension = if container == Container::Ts { "ts" } else { "m4s" };
-        for (msn, parts) in (0..).map_while(|msn| Some((msn, segmenter.segment(msn)?))) {
-            std::fs::write(folder.join(format!("{msn}.{extension}")), parts.concat())
+        for name in segmenter.segments() {
+            let parts = segmenter.segment(name).expect("complete");
+            std::fs::write(folder.join(format!("{name}.{extension}")), parts.concat())
                 .expect("written");
         }
-        if let Some(init) = segmenter.init(1) {
-            std::fs::write(folder.join("init-1.mp4"), init).expect("written");
+        for id in segmenter.inits() {
+            let init = segmenter.init(id).expect("an init");
+            std::fs::write(folder.join(format!("init-{id:016x}.mp4")), init).expect("written");
         }
         let playlist = segmenter.playlist(false).expect("a playlist");
         std::fs::write(folder.join("media.m3u8"), playlist).expect("written");

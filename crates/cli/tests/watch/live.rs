@@ -245,15 +245,13 @@ fn hls(dir: &Path, container: Container) {
     write("index.m3u8", &segmenter.master().expect("segments"));
     let playlist = segmenter.playlist(false).expect("segments");
     write(media::hls::segmenter::MEDIA_PLAYLIST, &playlist);
-    let playlist = String::from_utf8(playlist.to_vec()).expect("text");
-    let names = playlist.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
-    for (msn, name) in names.enumerate() {
-        write(name, &segmenter.segment(msn as u64).expect("complete").concat());
+    let extension = if container == Container::Ts { "ts" } else { "m4s" };
+    for name in segmenter.segments() {
+        let body = segmenter.segment(name).expect("complete").concat();
+        write(&format!("{name}.{extension}"), &body);
     }
-    for version in 0..3 {
-        if let Some(init) = segmenter.init(version) {
-            write(&format!("init-{version}.mp4"), &init);
-        }
+    for id in segmenter.inits() {
+        write(&format!("init-{id:016x}.mp4"), &segmenter.init(id).expect("an init"));
     }
 }
 

@@ -158,9 +158,11 @@ sections! {
     [hls] Hls {
         /// The form of segments: fragmented MP4, or MPEG transport streams for old players.
         container: Container = Container::Fmp4;
-        /// A segment ends at the first key frame after this time.
+        /// The first segment ends at the first key frame after this time, at six times of it at the latest;
+        /// the others are as long. With key frames at equal distances, servers that pull the same stream
+        /// give the same names and numbers to the same segments.
         segment: Duration = SECOND * 2, in MILLISECOND * 100..=MINUTE;
-        /// Longest part of a segment, for players of Low-Latency HLS.
+        /// Longest part of a segment, for players of Low-Latency HLS; a hundredth more will do.
         part: Duration = MILLISECOND * 333, in MILLISECOND * 20..=SECOND * 10;
         /// Complete segments in the playlist.
         window: u16 = 6, in 1..=1_000;

@@ -10,7 +10,7 @@ use std::time::SystemTime;
 
 use bytes::Bytes;
 use media::hls::segmenter::MEDIA_PLAYLIST;
-use media::hls::{Segmenter, When};
+use media::hls::{Name, Segmenter, When};
 
 use super::viewing::{VIEWER, check, opening};
 use crate::http::{Answer, Body, RequestHead, Response};
@@ -27,12 +27,12 @@ pub enum Resource {
     Master,
     /// `media.m3u8`.
     Playlist,
-    /// `init-V.mp4`.
+    /// `init-ID.mp4`.
     Init(u64),
-    /// `MSN.m4s` or `MSN.ts`.
-    Segment(u64),
-    /// `MSN.PART.m4s` or `MSN.PART.ts`.
-    Part(u64, usize),
+    /// `MSN-ID.m4s` or `MSN-ID.ts`.
+    Segment(Name),
+    /// `MSN-ID.PART.m4s` or `MSN-ID.PART.ts`.
+    Part(Name, usize),
 }
 
 impl Resource {
@@ -43,12 +43,16 @@ impl Resource {
             MEDIA_PLAYLIST => return Some(Self::Playlist),
             _ => {}
         }
-        if let Some(version) = file.strip_prefix("init-").and_then(|f| f.strip_suffix(".mp4")) {
-            return version.parse().ok().map(Self::Init);
+        if let Some(id) = file.strip_prefix("init-").and_then(|f| f.strip_suffix(".mp4")) {
+            let number = u64::from_str_radix(id, 16).ok()?;
+            return (format!("{number:016x}") == id).then_some(Self::Init(number));
         }
         let name = file.strip_suffix(".m4s").or_else(|| file.strip_suffix(".ts"))?;
         match name.split_once('.') {
-            Some((msn, part)) => Some(Self::Part(msn.parse().ok()?, part.parse().ok()?)),
+            Some((name, part)) => {
+                let number: usize = part.parse().ok()?;
+                (number.to_string() == part).then_some(Self::Part(name.parse().ok()?, number))
+            }
             None => name.parse().ok().map(Self::Segment),
         }
     }
@@ -204,21 +208,21 @@ impl Request {
                 outlet.session(opening.viewer);
                 self.playlist(outlet).await
             }
-            Resource::Init(version) => {
-                let init = outlet.look(|s| s.init(version));
+            Resource::Init(id) => {
+                let init = outlet.look(|s| s.init(id));
                 self.media(init.map(|bytes| vec![bytes]), state, outlet, opening)
             }
-            Resource::Segment(msn) => {
-                let parts = outlet.wait(|s| match s.when(msn, None) {
+            Resource::Segment(name) => {
+                let parts = outlet.wait(|s| match s.when_named(name, None) {
                     When::Next => None,
-                    _ => Some(s.segment(msn)),
+                    _ => Some(s.segment(name)),
                 });
                 self.media(parts.await.flatten(), state, outlet, opening)
             }
-            Resource::Part(msn, part) => {
-                let bytes = outlet.wait(|s| match s.when(msn, Some(part)) {
+            Resource::Part(name, part) => {
+                let bytes = outlet.wait(|s| match s.when_named(name, Some(part)) {
                     When::Next => None,
-                    _ => Some(s.part(msn, part)),
+                    _ => Some(s.part(name, part)),
                 });
                 let parts = bytes.await.flatten().map(|bytes| vec![bytes]);
                 self.media(parts, state, outlet, opening)
@@ -279,8 +283,8 @@ impl Request {
             ("date", httpdate::fmt_http_date(self.now)),
             ("content-type", kind.into()),
             ("content-length", length.to_string()),
-            // Numbers begin anew when a stream does: a cache may not keep them long.
-            ("cache-control", "max-age=5".into()),
+            // A name is never given to other bytes.
+            ("cache-control", "public, max-age=31536000, immutable".into()),
         ];
         if self.head_only {
             return Response { status: 200, headers, body: Body::Empty };
@@ -299,12 +303,22 @@ mod tests {
     fn names_of_files_are_read() {
         assert_eq!(Resource::parse("index.m3u8"), Some(Resource::Master));
         assert_eq!(Resource::parse("media.m3u8"), Some(Resource::Playlist));
-        assert_eq!(Resource::parse("init-3.mp4"), Some(Resource::Init(3)));
-        assert_eq!(Resource::parse("17.m4s"), Some(Resource::Segment(17)));
-        assert_eq!(Resource::parse("17.2.ts"), Some(Resource::Part(17, 2)));
-        for file in
-            ["", "a.m4s", "1.m3u8", "1.2.3.m4s", "-1.ts", "init-.mp4", "99999999999999999999.ts"]
-        {
+        let name = Name { msn: 17, id: 0xab };
+        assert_eq!(Resource::parse("init-0000000000000003.mp4"), Some(Resource::Init(3)));
+        assert_eq!(Resource::parse(&format!("{name}.m4s")), Some(Resource::Segment(name)));
+        assert_eq!(Resource::parse(&format!("{name}.2.ts")), Some(Resource::Part(name, 2)));
+        for file in [
+            "",
+            "a.m4s",
+            "1.m3u8",
+            "17.m4s",
+            "17-00000000000000ab.2.3.m4s",
+            "17-00000000000000ab.02.m4s",
+            "17-ab.ts",
+            "init-.mp4",
+            "init-3.mp4",
+            "99999999999999999999-00000000000000ab.ts",
+        ] {
             assert_eq!(Resource::parse(file), None, "{file}");
         }
     }

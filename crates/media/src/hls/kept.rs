@@ -4,7 +4,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 
-use super::config::Container;
+use super::config::{Config, Container};
+use super::name::{Hash, Name};
 use crate::fmp4;
 use crate::fmp4::config::{Audio, Video};
 
@@ -15,10 +16,35 @@ pub(super) struct Tracks {
     pub(super) audio: Option<Audio>,
 }
 
+impl Tracks {
+    /// The ID of the segment with these tracks whose first sample is `first`, at `stream_ms` of the
+    /// stream.
+    pub(super) fn segment_id(&self, config: &Config, stream_ms: i64, first: &[u8]) -> u64 {
+        let container = match config.container {
+            Container::Fmp4 => 0,
+            Container::Ts => 1,
+        };
+        let cut = [config.segment, config.part].map(|time| time.as_millis() as u64);
+        let mut hash = Hash::default().with(&[container]);
+        for number in [cut[0], cut[1], stream_ms as u64] {
+            hash = hash.with(&number.to_be_bytes());
+        }
+        if let Some(video) = &self.video {
+            hash = hash.with(&video.record);
+        }
+        if let Some(audio) = &self.audio {
+            hash = hash.with(&audio.record).with(&audio.sample_rate.to_be_bytes());
+        }
+        hash.with(first).value()
+    }
+}
+
 /// Tracks with their initialisation segment.
 #[derive(Debug)]
 pub(super) struct Version {
     pub(super) number: u64,
+    /// A hash of `init`, by which that is called.
+    pub(super) id: u64,
     pub(super) tracks: Tracks,
     /// Empty for transport streams.
     pub(super) init: Bytes,
@@ -36,7 +62,7 @@ pub(super) struct Part {
 /// A segment with at least one part.
 #[derive(Debug)]
 pub(super) struct Segment {
-    pub(super) msn: u64,
+    pub(super) name: Name,
     pub(super) version: u64,
     pub(super) discontinuity: bool,
     pub(super) wall_ms: i64,
@@ -47,6 +73,11 @@ pub(super) struct Segment {
 impl Segment {
     pub(super) fn duration_ms(&self) -> i64 {
         self.parts.iter().map(|part| part.duration_ms).sum()
+    }
+
+    /// Whether decoding can start with it.
+    pub(super) fn is_independent(&self) -> bool {
+        self.parts.first().is_some_and(|part| part.independent)
     }
 
     pub(super) fn size(&self) -> usize {
@@ -68,7 +99,7 @@ pub(super) struct Kept {
 impl Kept {
     /// The segment with this media sequence number.
     pub(super) fn find(&self, msn: u64) -> Option<&Segment> {
-        let place = msn.checked_sub(self.segments.front()?.msn)?;
+        let place = msn.checked_sub(self.segments.front()?.name.msn)?;
         self.segments.get(usize::try_from(place).ok()?)
     }
 
@@ -84,7 +115,8 @@ impl Kept {
             Container::Fmp4 => fmp4::init(tracks.video.as_ref(), tracks.audio.as_ref()),
             Container::Ts => Bytes::new(),
         };
-        self.versions.push_back(Version { number, tracks, init });
+        let id = Hash::default().with(&init).value();
+        self.versions.push_back(Version { number, id, tracks, init });
         changes
     }
 

@@ -1,10 +1,10 @@
 //! What an edge asks a segmenter for: playlists, segments, parts, and whether to wait for them.
 //!
-//! URIs are relative to the media playlist: `init-VERSION.mp4`, `MSN.m4s` and `MSN.PART.m4s`, with
-//! `ts` for transport streams.
+//! URIs are relative to the media playlist; [`super::name`] has their form.
 
 use bytes::Bytes;
 
+use super::name::Name;
 use super::segmenter::Segmenter;
 
 /// Where a segment or part is, seen from now.
@@ -33,21 +33,43 @@ impl Segmenter {
         self.master.clone()
     }
 
-    /// The initialisation segment `init-VERSION.mp4`.
-    pub fn init(&self, version: u64) -> Option<Bytes> {
-        let version = self.kept.versions.iter().find(|known| known.number == version)?;
+    /// The names of the complete segments that are kept, oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = Name> {
+        self.kept.segments.iter().filter(|segment| segment.complete).map(|segment| segment.name)
+    }
+
+    /// The IDs of their initialisation segments, oldest first; of none for transport streams.
+    pub fn inits(&self) -> impl Iterator<Item = u64> {
+        self.kept.versions.iter().filter(|kept| !kept.init.is_empty()).map(|kept| kept.id)
+    }
+
+    /// The initialisation segment `init-ID.mp4`.
+    pub fn init(&self, id: u64) -> Option<Bytes> {
+        let version = self.kept.versions.iter().find(|known| known.id == id)?;
         Some(version.init.clone()).filter(|init| !init.is_empty())
     }
 
     /// The parts of a complete segment, which together are its bytes.
-    pub fn segment(&self, msn: u64) -> Option<Vec<Bytes>> {
-        let segment = self.kept.find(msn).filter(|segment| segment.complete)?;
+    pub fn segment(&self, name: Name) -> Option<Vec<Bytes>> {
+        let segment = self.kept.find(name.msn).filter(|segment| segment.complete)?;
+        let segment = (segment.name == name).then_some(segment)?;
         Some(segment.parts.iter().map(|part| part.bytes.clone()).collect())
     }
 
     /// A part of a segment.
-    pub fn part(&self, msn: u64, part: usize) -> Option<Bytes> {
-        Some(self.kept.find(msn)?.parts.get(part)?.bytes.clone())
+    pub fn part(&self, name: Name, part: usize) -> Option<Bytes> {
+        let segment = self.kept.find(name.msn).filter(|segment| segment.name == name)?;
+        Some(segment.parts.get(part)?.bytes.clone())
+    }
+
+    /// Where a segment (without `part`, whole) or a part of this name is: as [`Segmenter::when`], but
+    /// what the stream never had under this name is past.
+    pub fn when_named(&self, name: Name, part: Option<usize>) -> When {
+        let kept = self.kept.find(name.msn).map(|segment| segment.name);
+        match kept.or(self.growing()) == Some(name) {
+            true => self.when(name.msn, part),
+            false => When::Past,
+        }
     }
 
     /// The media sequence number of the segment that is growing or next, and the number of its next
@@ -60,6 +82,10 @@ impl Segmenter {
     /// Where a segment (without `part`, whole) or a part is: for `_HLS_msn` and `_HLS_part`, and for
     /// requests of media.
     pub fn when(&self, msn: u64, part: Option<usize>) -> When {
+        if self.pace.is_none() && !self.ended {
+            // Nobody knows yet what number is the next.
+            return When::Next;
+        }
         let (next, next_part) = self.position();
         let (msn, part) = match (self.kept.find(msn), part) {
             // rfc8216bis, section 6.2.5.2: a part behind the last one of its segment is the first
@@ -69,7 +95,7 @@ impl Segmenter {
             }
             _ => (msn, part),
         };
-        if self.kept.segments.front().is_none_or(|first| msn < first.msn) && msn < next {
+        if self.kept.segments.front().is_none_or(|first| msn < first.name.msn) && msn < next {
             return When::Past;
         }
         if msn < next || msn == next && part.is_some_and(|part| part < next_part) {

@@ -17,16 +17,10 @@ impl Container {
 }
 
 impl Segmenter {
-    /// EXT-X-TARGETDURATION: never below the longest segment that there was, because RFC 8216,
-    /// section 6.2.1, wants it to stay and section 4.3.3.1 wants it to be true.
-    fn target_duration(&self) -> i64 {
-        let wanted = self.config.segment.as_millis() as i64;
-        (wanted.max(self.longest_segment_ms) + 500) / 1_000
-    }
-
     /// The media playlist. Writing to a string cannot fail.
     pub(super) fn media_playlist(&self, skip: bool) -> String {
-        let target = self.target_duration().max(1);
+        let Some(pace) = self.pace else { return self.empty_playlist() };
+        let (target, part_target) = (pace.target_s, pace.part_ms);
         let complete = self.kept.segments.iter().filter(|segment| segment.complete).count();
         let unlisted = complete.saturating_sub(self.config.window);
         let listed: Vec<&Segment> = self.kept.segments.iter().skip(unlisted).collect();
@@ -40,14 +34,6 @@ impl Segmenter {
         let skipped = if skip { skippable } else { 0 };
         // Parts further from the end are of no use to anybody.
         let with_parts = |index: usize| behind[index] < 3_000 * target;
-        let parts = (0..listed.len())
-            .filter(|index| with_parts(*index))
-            .flat_map(|index| &listed[index].parts);
-        let part_target = parts
-            .map(|part| part.duration_ms)
-            .chain([self.config.part.as_millis() as i64])
-            .max()
-            .unwrap_or(0);
         let discontinuities = self.kept.dropped_discontinuities
             + self.kept.segments.iter().take(unlisted).filter(|s| s.discontinuity).count() as u64;
         let extension = self.config.container.extension();
@@ -63,12 +49,14 @@ impl Segmenter {
             seconds(skip_until)
         );
         let _ = writeln!(text, "#EXT-X-PART-INF:PART-TARGET={}", seconds(part_target));
-        let first = listed.first().map_or(self.position().0, |segment| segment.msn);
+        let first = listed.first().map_or(self.position().0, |segment| segment.name.msn);
         let _ = writeln!(text, "#EXT-X-MEDIA-SEQUENCE:{first}");
         if discontinuities > 0 {
             let _ = writeln!(text, "#EXT-X-DISCONTINUITY-SEQUENCE:{discontinuities}");
         }
-        let _ = writeln!(text, "#EXT-X-INDEPENDENT-SEGMENTS");
+        if listed.iter().all(|segment| segment.is_independent()) {
+            let _ = writeln!(text, "#EXT-X-INDEPENDENT-SEGMENTS");
+        }
         if skipped > 0 {
             let _ = writeln!(text, "#EXT-X-SKIP:SKIPPED-SEGMENTS={skipped}");
         }
@@ -79,31 +67,44 @@ impl Segmenter {
             }
             if self.config.container == Container::Fmp4 && map != Some(segment.version) {
                 map = Some(segment.version);
-                let _ = writeln!(text, "#EXT-X-MAP:URI=\"init-{}.mp4\"", segment.version);
+                let version = self.kept.versions.iter().find(|v| v.number == segment.version);
+                let id = version.map_or(0, |version| version.id);
+                let _ = writeln!(text, "#EXT-X-MAP:URI=\"init-{id:016x}.mp4\"");
             }
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{}", date_time(segment.wall_ms));
-            let msn = segment.msn;
+            let name = segment.name;
             for (number, part) in segment.parts.iter().enumerate().filter(|_| with_parts(index)) {
-                let duration = seconds(part.duration_ms);
+                // A picture that stood still is longer than players are told that parts are.
+                let duration = seconds(part.duration_ms.min(part_target));
                 let independent = if part.independent { ",INDEPENDENT=YES" } else { "" };
                 let _ = writeln!(
                     text,
-                    "#EXT-X-PART:DURATION={duration},URI=\"{msn}.{number}.{extension}\"{independent}"
+                    "#EXT-X-PART:DURATION={duration},URI=\"{name}.{number}.{extension}\"{independent}"
                 );
             }
             if segment.complete {
-                let duration = seconds(segment.duration_ms());
-                let _ = writeln!(text, "#EXTINF:{duration},\n{msn}.{extension}");
+                let duration = seconds(segment.duration_ms().min(pace.max_segment_ms()));
+                let _ = writeln!(text, "#EXTINF:{duration},\n{name}.{extension}");
             }
         }
         if self.ended {
             let _ = writeln!(text, "#EXT-X-ENDLIST");
-        } else {
-            let (msn, part) = self.position();
-            let _ =
-                writeln!(text, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{msn}.{part}.{extension}\"");
+        } else if let Some(name) = self.growing() {
+            let part = self.position().1;
+            let hint = format!("{name}.{part}.{extension}");
+            let _ = writeln!(text, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{hint}\"");
         }
         text
+    }
+
+    /// That of a stream that ended before it had a segment.
+    fn empty_playlist(&self) -> String {
+        let target = (self.config.segment.as_millis() as i64 + 500) / 1_000;
+        let (target, first) = (target.max(1), self.msn);
+        format!(
+            "#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-TARGETDURATION:{target}\n\
+             #EXT-X-MEDIA-SEQUENCE:{first}\n#EXT-X-ENDLIST\n"
+        )
     }
 
     /// The master playlist; `None` before there is a complete segment.
@@ -121,7 +122,7 @@ impl Segmenter {
         .into_iter()
         .flatten()
         .collect();
-        let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n#EXT-X-INDEPENDENT-SEGMENTS\n");
+        let mut text = String::from("#EXTM3U\n#EXT-X-VERSION:6\n");
         let _ = write!(
             text,
             "#EXT-X-STREAM-INF:BANDWIDTH={peak},AVERAGE-BANDWIDTH={average},CODECS=\"{}\"",
@@ -129,6 +130,10 @@ impl Segmenter {
         );
         if let Some(video) = tracks.video.as_ref().filter(|video| video.width > 0) {
             let _ = write!(text, ",RESOLUTION={}x{}", video.width, video.height);
+        }
+        let rate = self.pace.map_or(0, |pace| pace.frame_rate);
+        if tracks.video.is_some() && rate > 0 {
+            let _ = write!(text, ",FRAME-RATE={}", seconds(rate));
         }
         let _ = writeln!(text, "\n{MEDIA_PLAYLIST}");
         Some(text)

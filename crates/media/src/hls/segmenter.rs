@@ -6,28 +6,34 @@
 //! part: headers that come a little late belong to it. Other tracks, or a jump in time, start a
 //! new segment with a discontinuity.
 //!
-//! Video times are FLV's milliseconds. Audio frames are put end to end on the grid of their sample
-//! rate, because a player hears where milliseconds were rounded; only a difference of more than a
-//! frame is believed to be one.
+//! **A segment is a function of the stream's time and content, not of when packing began.** Where it is
+//! cut, its number, its name and its bytes are the same on all servers that pack the stream: see
+//! `pace` for cuts and numbers, `clock` for the time, `grid` for audio, and `name`. What differs is a
+//! server's first segment, where that began within a slot, and EXT-X-DISCONTINUITY-SEQUENCE and dates,
+//! which count from what the server saw.
+//!
+//! Video times are FLV's milliseconds.
 
 use core::time::Duration;
 
 use bytes::Bytes;
 
+use super::clock::{Clock, MAX_FORWARD_MS, Place};
 pub use super::config::{Config, Container};
+use super::grid::Grid;
 use super::kept::{Kept, Part, Segment, Tracks};
+use super::name::Name;
+use super::pace::Pace;
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{Audio, Video};
 use crate::fmp4::{self, Run, Sample};
 use crate::ts;
 
-/// A step in time further back than this is a jump, as in [`crate::timeline`].
-const MAX_BACK_MS: i64 = 1_000;
-/// So is a step further forward; and video that pauses for longer is taken for gone.
-const MAX_FORWARD_MS: i64 = 5_000;
-/// Audio that is kept while a key frame is awaited.
-const MAX_WAITING_MS: i64 = 1_000;
+/// Video that does not come for so long, in audio's time, is taken for gone.
+const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
+/// Slots without media for which a window is kept: numbers catch up with one slot per segment.
+const MAX_BEHIND: u64 = 8;
 /// Wall time may differ this much from media time before dates follow it,
 const MAX_WALL_DRIFT_MS: i64 = 1_000;
 /// which they do by this much from segment to segment: players take dates for exact, and a step without
@@ -41,12 +47,14 @@ const SAMPLE_COST: usize = 2 * ts::PACKET_LEN;
 
 /// The segment that is growing.
 #[derive(Clone, Copy, Debug)]
-struct Open {
-    start_ms: i64,
-    part_start_ms: i64,
+pub(super) struct Open {
+    id: u64,
+    pub(super) start_ms: i64,
+    pub(super) part_start_ms: i64,
     wall_ms: i64,
+    pub(super) frames: i64,
     /// Whether it has a part, which is then in the last of [`Kept::segments`].
-    has_parts: bool,
+    pub(super) has_parts: bool,
 }
 
 /// Makes segments, parts and playlists of a stream's tags.
@@ -58,30 +66,31 @@ pub struct Segmenter {
     /// A video header that is out of use because no frames come.
     idle_video: Option<Video>,
     /// Whether the headers are other ones than those of the segment that is growing.
-    changed: bool,
-    /// The newest tag's time without wraps, in milliseconds.
-    time_ms: Option<i64>,
+    pub(super) changed: bool,
+    pub(super) clock: Clock,
     /// The newest video frame's time.
     video_ms: i64,
+    /// The time of the first audio behind it.
+    sound_since_ms: Option<i64>,
     /// How long a video frame lasts: the distance of the last two.
-    frame_ms: i64,
-    /// Where the next audio frame is expected, in samples.
-    grid: Option<i64>,
-    frames: Vec<Sample>,
-    sounds: Vec<Sample>,
-    open: Option<Open>,
+    pub(super) frame_ms: i64,
+    grid: Grid,
+    pub(super) frames: Vec<Sample>,
+    /// With the times that the stream gives them; [`Grid`] corrects those.
+    pub(super) sounds: Vec<Sample>,
+    pub(super) open: Option<Open>,
     /// The next segment is not continuous with the last.
     discontinuity: bool,
     /// A media time and its wall time.
     wall: Option<(i64, i64)>,
     pub(super) kept: Kept,
-    /// The number of the segment that is growing or next.
+    /// The number of the segment that is growing or next; provisional before the pace is settled.
     pub(super) msn: u64,
-    fragments: u32,
+    /// Settled by the first segment.
+    pub(super) pace: Option<Pace>,
     ts: ts::Writer,
     /// Bytes of samples that wait.
-    waiting: usize,
-    pub(super) longest_segment_ms: i64,
+    pub(super) waiting: usize,
     pub(super) ended: bool,
     /// Whether the playlists are out of date.
     dirty: bool,
@@ -103,10 +112,11 @@ impl Segmenter {
             tracks: Tracks::default(),
             idle_video: None,
             changed: false,
-            time_ms: None,
+            clock: Clock::default(),
             video_ms: 0,
+            sound_since_ms: None,
             frame_ms: 40,
-            grid: None,
+            grid: Grid::default(),
             frames: Vec::new(),
             sounds: Vec::new(),
             open: None,
@@ -114,10 +124,9 @@ impl Segmenter {
             wall: None,
             kept: Kept::default(),
             msn: 0,
-            fragments: 0,
+            pace: None,
             ts: ts::Writer::default(),
             waiting: 0,
-            longest_segment_ms: 0,
             ended: false,
             dirty: false,
             playlists: None,
@@ -150,9 +159,9 @@ impl Segmenter {
                 // AV1 binding, section 2.4: temporal delimiters "SHOULD be removed".
                 let delimited = codec == Codec::Av1 && data.starts_with(&[0x12, 0]);
                 let data = if delimited { data.slice(2..) } else { data };
-                self.on_time(tag.timestamp());
-                let dts = self.time_ms.unwrap_or(0);
-                self.on_frame(codec, Sample { data, dts, composition, sync }, wall_ms);
+                if let Some(dts) = self.on_time(tag, wall_ms) {
+                    self.on_frame(codec, Sample { data, dts, composition, sync }, wall_ms);
+                }
             }
             (Some(codec), Role::AudioFrame) if !data.is_empty() => {
                 if codec == Codec::Mp3
@@ -160,8 +169,9 @@ impl Segmenter {
                 {
                     self.on_audio_header(audio);
                 }
-                self.on_time(tag.timestamp());
-                self.on_sound(codec, data, wall_ms);
+                if let Some(now) = self.on_time(tag, wall_ms) {
+                    self.on_sound(codec, data, now, wall_ms);
+                }
             }
             _ => {}
         }
@@ -177,30 +187,21 @@ impl Segmenter {
         self.render();
     }
 
-    /// Follows the time of tags with media data; a jump ends the segment.
-    fn on_time(&mut self, timestamp: u32) {
-        let Some(time) = self.time_ms else {
-            self.time_ms = Some(i64::from(timestamp));
-            self.video_ms = i64::from(timestamp);
-            return;
-        };
-        let step = i64::from(timestamp.wrapping_sub(time as u32) as i32);
-        if (-MAX_BACK_MS..=MAX_FORWARD_MS).contains(&step) {
-            self.time_ms = Some(time + step);
-        } else {
-            self.restart();
-            self.time_ms = Some(i64::from(timestamp));
-            self.video_ms = i64::from(timestamp);
+    /// The time of a tag with media data; a jump ends the segment.
+    fn on_time(&mut self, tag: &Tag, wall_ms: i64) -> Option<i64> {
+        match self.clock.place(tag, wall_ms) {
+            Place::Stray => None,
+            Place::At(time) => Some(time),
+            Place::Jumped(time) => {
+                self.close_segment(self.pending_end());
+                self.discontinuity = true;
+                self.drop_sounds();
+                self.wall = None;
+                self.video_ms = time;
+                self.sound_since_ms = None;
+                Some(time)
+            }
         }
-    }
-
-    /// Ends the segment where it is; the next one is not continuous with it.
-    fn restart(&mut self) {
-        self.close_segment(self.pending_end());
-        self.discontinuity = true;
-        self.grid = None;
-        self.drop_sounds_before(i64::MAX);
-        self.wall = None;
     }
 
     fn on_video_header(&mut self, codec: Codec, record: Bytes) {
@@ -218,7 +219,8 @@ impl Segmenter {
         }
         self.tracks.video = Some(video);
         self.idle_video = None;
-        self.video_ms = self.time_ms.unwrap_or(0);
+        self.video_ms = i64::MIN;
+        self.sound_since_ms = None;
     }
 
     fn on_audio_header(&mut self, audio: Audio) {
@@ -233,9 +235,8 @@ impl Segmenter {
         if self.tracks.audio.replace(audio).is_some() {
             // Frames of the old one cannot stand beside those of the new one.
             self.changed = self.open.is_some();
-            self.drop_sounds_before(i64::MAX);
+            self.drop_sounds();
         }
-        self.grid = None;
     }
 
     fn on_frame(&mut self, codec: Codec, frame: Sample, wall_ms: i64) {
@@ -248,26 +249,26 @@ impl Segmenter {
         }
         let frame = Sample { dts: frame.dts.max(self.video_ms), ..frame };
         let at = frame.dts;
-        let step = at - core::mem::replace(&mut self.video_ms, at);
-        let last_frame_ms = self.frame_ms;
-        if step > 0 {
+        let step = at.saturating_sub(core::mem::replace(&mut self.video_ms, at));
+        if (1..=MAX_FORWARD_MS).contains(&step) {
             self.frame_ms = step;
         }
+        self.sound_since_ms = None;
+        let ends = self.open.is_some_and(|open| self.ends_before(open, at, frame.sync));
         match self.open {
-            Some(open) if frame.sync => {
-                // A tenth earlier will do: a group of pictures of just the wanted length may seem
-                // shorter in milliseconds.
-                let target = self.config.segment.as_millis() as i64 * 9 / 10;
-                if at - open.start_ms >= target || self.changed {
-                    self.close_segment(at);
-                    self.open(at, wall_ms);
-                } else {
-                    self.cut_part(open, at, last_frame_ms);
+            Some(open) if ends => {
+                if frame.sync {
+                    self.catch_up(open, at, wall_ms);
                 }
+                self.close_segment(at);
+                self.open(at, wall_ms, &frame.data);
             }
             Some(open) => self.cut_part(open, at, self.frame_ms),
-            None if frame.sync => self.open(at, wall_ms),
+            None if frame.sync => self.open(at, wall_ms, &frame.data),
             None => return,
+        }
+        if let Some(open) = &mut self.open {
+            open.frames += 1;
         }
         let video = self.tracks.video.as_ref().filter(|_| frame.sync);
         let sets = video.map_or(0, |video| video.parameter_sets.iter().map(Bytes::len).sum());
@@ -275,54 +276,27 @@ impl Segmenter {
         self.frames.push(frame);
     }
 
-    /// Ends the part before the frame at `at`, which lasts `frame_ms`, if it would be too long with
-    /// it.
-    fn cut_part(&mut self, open: Open, at: i64, frame_ms: i64) {
-        if at > open.part_start_ms
-            && at + frame_ms - open.part_start_ms > self.config.part.as_millis() as i64
-        {
-            self.close_part(at);
-        }
-    }
-
-    fn on_sound(&mut self, codec: Codec, data: Bytes, wall_ms: i64) {
+    fn on_sound(&mut self, codec: Codec, data: Bytes, now: i64, wall_ms: i64) {
         let Some(audio) = self.tracks.audio.as_ref().filter(|audio| audio.codec == codec) else {
             return;
         };
-        let now = self.time_ms.unwrap_or(0);
         let rate = i64::from(audio.sample_rate);
         let samples = i64::from(audio.samples(&data));
-        let heard = now * rate / 1_000;
-        let expected = self.grid.unwrap_or(heard);
-        // A frame too many, or one that nobody can place.
-        if samples == 0 || expected - heard > samples.max(rate / 50) {
+        if samples == 0 {
             return;
         }
-        let dts = if heard - expected > samples.max(rate / 50) { heard } else { expected };
-        self.grid = Some(dts + samples);
-        let (at, frame_ms) = (dts * 1_000 / rate, samples * 1_000 / rate);
-        if self.tracks.video.is_some() && now - self.video_ms > MAX_FORWARD_MS {
+        let since = *self.sound_since_ms.get_or_insert(now);
+        if self.tracks.video.is_some() && now - since > VIDEO_GONE_MS {
             self.close_segment(self.pending_end());
             self.idle_video = self.tracks.video.take();
         }
         match self.open {
-            None if self.tracks.video.is_some() => {
-                // Waits for a key frame.
-                let oldest = dts - MAX_WAITING_MS * rate / 1_000;
-                self.drop_sounds_before(oldest);
-            }
-            None => {
-                self.drop_sounds_before(i64::MAX);
-                self.open(at, wall_ms);
-            }
+            // Waits for a key frame.
+            None if self.tracks.video.is_some() => return,
+            None => self.open(now, wall_ms, &data),
             Some(_) if self.changed => return,
             Some(open) if self.tracks.video.is_none() => {
-                if at - open.start_ms >= self.config.segment.as_millis() as i64 {
-                    self.close_segment(at);
-                    self.open(at, wall_ms);
-                } else {
-                    self.cut_part(open, at, frame_ms);
-                }
+                self.cut_sound(open, now, samples * 1_000 / rate, wall_ms, &data);
             }
             Some(_) => {}
         }
@@ -332,32 +306,42 @@ impl Segmenter {
             && self.kept.versions.back().is_some_and(|version| version.tracks.audio.is_none());
         if !left_out {
             self.waiting += data.len() + SAMPLE_COST;
+            let dts = now * rate / 1_000;
             self.sounds.push(Sample { data, dts, composition: 0, sync: true });
         }
     }
 
-    fn open(&mut self, at: i64, wall_ms: i64) {
+    /// Begins a segment at `at`, whose first sample is `first`.
+    pub(super) fn open(&mut self, at: i64, wall_ms: i64, first: &Bytes) {
         let (time, wall) = self.wall.unwrap_or((at, wall_ms));
         let expected = wall + at - time;
         let drift = wall_ms - expected;
         let step = if drift.abs() > MAX_WALL_DRIFT_MS { drift } else { 0 };
         let wall_ms = expected + step.clamp(-MAX_WALL_STEP_MS, MAX_WALL_STEP_MS);
         self.wall = Some((at, wall_ms));
-        if let Some(audio) = &self.tracks.audio {
-            let first = at * i64::from(audio.sample_rate) / 1_000;
-            self.drop_sounds_before(first);
-        }
+        self.drop_sounds();
         self.changed = false;
-        self.open = Some(Open { start_ms: at, part_start_ms: at, wall_ms, has_parts: false });
+        self.grid = Grid::default();
+        self.ts = ts::Writer::default();
+        let stream_ms = self.clock.stream_ms(at);
+        // Nobody waits for what was before so long a time without media.
+        if let Some(slot) = self.pace.map(|pace| pace.slot(stream_ms))
+            && slot > self.msn + MAX_BEHIND
+        {
+            while !self.kept.segments.is_empty() {
+                self.drop_oldest();
+            }
+            self.msn = slot;
+        }
+        let id = self.tracks.segment_id(&self.config, stream_ms, first);
+        let (start_ms, part_start_ms) = (at, at);
+        self.open =
+            Some(Open { id, start_ms, part_start_ms, wall_ms, frames: 0, has_parts: false });
     }
 
-    fn drop_sounds_before(&mut self, dts: i64) {
-        let waiting = &mut self.waiting;
-        self.sounds.retain(|sound| {
-            let kept = sound.dts >= dts;
-            *waiting -= if kept { 0 } else { sound.data.len() + SAMPLE_COST };
-            kept
-        });
+    fn drop_sounds(&mut self) {
+        let size = |sound: &Sample| sound.data.len() + SAMPLE_COST;
+        self.waiting -= self.sounds.drain(..).map(|sound| size(&sound)).sum::<usize>();
     }
 
     /// Where what waits ends, if nothing follows.
@@ -370,16 +354,18 @@ impl Segmenter {
         video.or(audio).unwrap_or(0)
     }
 
-    fn close_segment(&mut self, at: i64) {
+    pub(super) fn close_segment(&mut self, at: i64) {
         self.close_part(at);
-        if let Some(open) = self.open.take()
-            && open.has_parts
-            && let Some(segment) = self.kept.segments.back_mut()
-        {
-            segment.complete = true;
-            self.longest_segment_ms = self.longest_segment_ms.max(segment.duration_ms());
+        if let Some(open) = self.open.filter(|open| open.has_parts) {
+            if self.pace.is_none() {
+                self.settle(at - open.start_ms);
+            }
+            if let Some(segment) = self.kept.segments.back_mut() {
+                segment.complete = true;
+            }
             self.msn += 1;
         }
+        self.open = None;
         let most = self.config.window + SPARE_SEGMENTS;
         while self.kept.segments.len() > most {
             self.drop_oldest();
@@ -387,14 +373,15 @@ impl Segmenter {
     }
 
     /// Makes a part of what waits; it ends at `at`.
-    fn close_part(&mut self, at: i64) {
+    pub(super) fn close_part(&mut self, at: i64) {
         let Some(open) = &mut self.open else { return };
         if self.frames.is_empty() && self.sounds.is_empty() {
             return;
         }
-        let duration_ms = (at - open.part_start_ms).max(0);
-        let (wall_ms, first) = (open.wall_ms, !core::mem::replace(&mut open.has_parts, true));
-        open.part_start_ms = at;
+        let part_start_ms = core::mem::replace(&mut open.part_start_ms, at);
+        let duration_ms = (at - part_start_ms).max(0);
+        let (id, wall_ms) = (open.id, open.wall_ms);
+        let first = !core::mem::replace(&mut open.has_parts, true);
         if first {
             let last = self.kept.versions.back();
             let had_audio = last.is_some_and(|last| last.tracks.audio == self.tracks.audio);
@@ -408,9 +395,11 @@ impl Segmenter {
         let Some(version) = self.kept.versions.back() else { return };
         let Tracks { video, audio } = &version.tracks;
         let independent = video.is_none() || self.frames.first().is_some_and(|frame| frame.sync);
+        if let Some(audio) = audio {
+            self.grid.lay(audio, &mut self.sounds);
+        }
         let bytes = match self.config.container {
             Container::Fmp4 => {
-                self.fragments = self.fragments.wrapping_add(1);
                 let audio_end =
                     self.sounds.last().zip(audio.as_ref()).map_or(0, |(sound, audio)| {
                         sound.dts + i64::from(audio.samples(&sound.data))
@@ -419,7 +408,8 @@ impl Segmenter {
                     Run { track: fmp4::VIDEO_TRACK, samples: &self.frames, end: at },
                     Run { track: fmp4::AUDIO_TRACK, samples: &self.sounds, end: audio_end },
                 ];
-                fmp4::fragment(self.fragments, &runs)
+                // What counts fragments only has to grow.
+                fmp4::fragment(part_start_ms as u32, &runs)
             }
             Container::Ts => self.ts.write(ts::write::Program {
                 video: video.as_ref().map(|video| (video, &self.frames[..])),
@@ -432,9 +422,9 @@ impl Segmenter {
         self.waiting = 0;
         self.dirty = true;
         if first {
-            let discontinuity = core::mem::take(&mut self.discontinuity) && self.msn > 0;
+            let discontinuity = core::mem::take(&mut self.discontinuity) && self.pace.is_some();
             self.kept.segments.push_back(Segment {
-                msn: self.msn,
+                name: Name { msn: self.msn, id },
                 version: number,
                 discontinuity,
                 wall_ms,
@@ -473,12 +463,21 @@ impl Segmenter {
     fn render(&mut self) -> bool {
         let dirty = core::mem::take(&mut self.dirty);
         // A first segment shows how long groups of pictures and frames are.
-        if dirty && (self.playlists.is_some() || self.longest_segment_ms > 0 || self.ended) {
+        if dirty && (self.has_complete() || self.ended) {
             let [full, delta] = [false, true].map(|skip| Bytes::from(self.media_playlist(skip)));
             self.playlists = Some([full, delta]);
             self.master = self.master_playlist().map(Bytes::from).or(self.master.take());
         }
         dirty
+    }
+
+    fn has_complete(&self) -> bool {
+        self.kept.segments.front().is_some_and(|segment| segment.complete)
+    }
+
+    /// The name of the segment that is growing; `None` while there is none.
+    pub(super) fn growing(&self) -> Option<Name> {
+        self.open.filter(|_| self.pace.is_some()).map(|open| Name { msn: self.msn, id: open.id })
     }
 
     /// Bytes of media that are kept.

@@ -20,6 +20,8 @@ const OFFSET: i64 = TIMESCALE as i64;
 const DELAY: i64 = TIMESCALE as i64 / 2;
 /// PTS, DTS and PCR base are 33-bit numbers.
 const MASK: i64 = (1 << 33) - 1;
+/// discontinuity_indicator of an adaptation field.
+const DISCONTINUITY: u8 = 0x80;
 const START_CODE: &[u8] = &[0, 0, 0, 1];
 
 /// Whether this video can be written.
@@ -32,11 +34,12 @@ pub fn carries_audio(audio: &Audio) -> bool {
     audio.codec == Codec::Mp3 || audio.codec == Codec::Aac && audio.adts().is_some()
 }
 
-/// Writes the segments of one stream; continuity counters go on from one to the next.
+/// Writes a segment, part by part. Its continuity counters begin anew, which the first packet of each
+/// PID says (discontinuity_indicator, section 2.4.3.5): a segment does not depend on the ones before.
 #[derive(Clone, Debug, Default)]
 pub struct Writer {
-    /// Of the PIDs of PAT, PMT, video and audio.
-    counters: [u8; 4],
+    /// The next of the PIDs of PAT, PMT, video and audio; `None` before their first packets.
+    counters: [Option<u8>; 4],
 }
 
 /// A program's elementary streams, or the samples of each.
@@ -81,14 +84,12 @@ impl Writer {
     }
 
     fn tables(&mut self, out: &mut BytesMut, video: Option<&Video>, audio: Option<&Audio>) {
-        // Transport stream 1, version 0, program 1.
+        // Transport stream 1, program 1. The PMT's version follows from what it says, so that another
+        // one has another.
         let mut pat = vec![0, 1, 0xc1, 0, 0, 0, 1];
         pat.put_u16(0xe000 | PMT_PID);
         self.table(out, 0, &pat);
         let pcr_pid = if video.is_some() { VIDEO_PID } else { AUDIO_PID };
-        let mut pmt = vec![0, 1, 0xc1, 0, 0];
-        pmt.put_u16(0xe000 | pcr_pid);
-        pmt.put_u16(0xf000);
         let video = video.map(|video| match video.codec {
             Codec::Hevc => (stream_type::HEVC, VIDEO_PID),
             _ => (stream_type::AVC, VIDEO_PID),
@@ -98,6 +99,12 @@ impl Writer {
             (Codec::Mp3, _) => (stream_type::MPEG2_AUDIO, AUDIO_PID),
             _ => (stream_type::ADTS, AUDIO_PID),
         });
+        let version = [video.map(|v| v.0), audio.map(|a| a.0)]
+            .into_iter()
+            .fold(0, |version, kind| version * 4 + kind.map_or(0, version_digit));
+        let mut pmt = vec![0, 1, 0xc1 | version << 1, 0, 0];
+        pmt.put_u16(0xe000 | pcr_pid);
+        pmt.put_u16(0xf000);
         for (kind, pid) in [video, audio].into_iter().flatten() {
             pmt.put_u8(kind);
             pmt.put_u16(0xe000 | pid);
@@ -114,10 +121,13 @@ impl Writer {
         section.put_slice(body);
         let crc = crc_32(&section);
         section.put_u32(crc);
-        self.header(out, pid, counter, true, false);
+        let begins = self.counters[counter].is_none();
+        self.header(out, pid, counter, true, begins);
+        let adaptation: &[u8] = if begins { &[1, DISCONTINUITY] } else { &[] };
+        out.put_slice(adaptation);
         out.put_u8(0);
         out.put_slice(&section);
-        out.put_bytes(0xff, PACKET_LEN - 5 - section.len());
+        out.put_bytes(0xff, PACKET_LEN - 5 - adaptation.len() - section.len());
     }
 
     fn header(
@@ -128,7 +138,7 @@ impl Writer {
         start: bool,
         adaptation: bool,
     ) {
-        let counter = &mut self.counters[counter];
+        let counter = self.counters[counter].get_or_insert(0);
         out.put_u8(SYNC_BYTE);
         out.put_u16(u16::from(start) << 14 | pid);
         out.put_u8(u8::from(adaptation) << 5 | 0x10 | *counter);
@@ -186,7 +196,9 @@ impl Writer {
             // adaptation_field() behind its length; empty if there is none.
             let mut adaptation = Vec::new();
             if first && (clock.is_some() || random_access) {
+                let begins = self.counters[counter].is_none();
                 let flags = u8::from(random_access) << 6 | u8::from(clock.is_some()) << 4;
+                let flags = flags | if begins { DISCONTINUITY } else { 0 };
                 adaptation.push(flags);
                 if let Some(dts) = clock {
                     let base = (dts + OFFSET - DELAY) & MASK;
@@ -226,6 +238,15 @@ impl Writer {
             left -= take;
             first = false;
         }
+    }
+}
+
+/// A digit of a PMT's version for a stream type: 0 is for none.
+fn version_digit(kind: u8) -> u8 {
+    match kind {
+        stream_type::AVC | stream_type::ADTS => 1,
+        stream_type::HEVC | stream_type::MPEG1_AUDIO => 2,
+        _ => 3,
     }
 }
 

@@ -64,8 +64,9 @@ fn whole(container: Container, range: core::ops::Range<u32>) -> (Option<Bytes>, 
     segmenter.push(&fixture::audio_header(), fixture::WALL);
     fixture::push(&mut segmenter, range, 25, true);
     segmenter.end();
-    let segments = (0..).map_while(|msn| Some(segmenter.segment(msn)?.concat())).collect();
-    (segmenter.init(1), segments)
+    let body = |name| segmenter.segment(name).expect("complete").concat();
+    let init = segmenter.inits().next().and_then(|id| segmenter.init(id));
+    (init, segmenter.segments().map(body).collect())
 }
 
 #[test]

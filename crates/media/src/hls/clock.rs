@@ -1,0 +1,214 @@
+//! The time of the tags that are packed.
+//!
+//! Tags bring 32 bits of milliseconds. Of all times with these bits the stream's is the one that is
+//! nearest to the wall clock at its first tag: servers that begin to pack one stream at different
+//! times, before and after a wrap, so have the same. Media times inside segments are counted from the
+//! last multiple of 2^32 ms, because players keep them in doubles; there, once in 49.7 days, the
+//! stream has a discontinuity.
+
+use crate::codec::Role;
+use crate::flv::{Kind, Tag};
+
+/// A step further back than this is a jump, as in [`crate::timeline`].
+const MAX_BACK_MS: i64 = 1_000;
+/// So is a step further forward.
+pub(super) const MAX_FORWARD_MS: i64 = 5_000;
+/// A kind that jumps while the other one goes on is left out for this many tags, then believed.
+const MAX_STRAY: u32 = 50;
+/// Times wrap here.
+const WRAP: i64 = 1 << 32;
+
+/// Where a tag is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// At this time, in milliseconds since the era's start.
+    At(i64),
+    /// At this time, which does not continue what was before.
+    Jumped(i64),
+    /// Nowhere: its time has left that of all others.
+    Stray,
+}
+
+/// Follows audio and video, each by itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Clock {
+    /// The multiple of 2^32 from which times are counted; `None` before the first tag.
+    era: Option<i64>,
+    /// The newest times of audio and video, by `Kind as usize`.
+    newest: [Option<i64>; 2],
+    /// The kind that left, and its tags since.
+    stray: Option<(usize, u32)>,
+}
+
+impl Clock {
+    /// Where the tag is that arrived `wall_ms` milliseconds after 1970 began. A key frame is believed
+    /// at once: an encoder that begins again begins with one.
+    pub(super) fn place(&mut self, tag: &Tag, wall_ms: i64) -> Place {
+        let timestamp = tag.timestamp();
+        let (kind, other) = match tag.kind() {
+            Kind::Audio => (Kind::Audio as usize, Kind::Video as usize),
+            _ => (Kind::Video as usize, Kind::Audio as usize),
+        };
+        let Some(reference) = self.newest[kind].or(self.newest[other]) else {
+            let ahead = i64::from(timestamp.wrapping_sub(wall_ms as u32) as i32);
+            let time = i64::from(timestamp);
+            self.era.get_or_insert((wall_ms + ahead - time).max(0));
+            self.newest[kind] = Some(time);
+            return Place::At(time);
+        };
+        let near = |time: i64| time + i64::from(timestamp.wrapping_sub(time as u32) as i32);
+        let time = near(reference);
+        let goes_on = match self.newest[kind] {
+            Some(newest) => (-MAX_BACK_MS..=MAX_FORWARD_MS).contains(&(time - newest)),
+            None => true,
+        };
+        // It paused, and the other one did not.
+        let rejoins = time >= reference
+            && self.newest[other].is_some_and(|other| (time - other).abs() <= MAX_FORWARD_MS);
+        if goes_on || rejoins {
+            self.stray = self.stray.filter(|(stray, _)| *stray != kind);
+            return self.move_to(kind, time, false);
+        }
+        let (agrees, tags) = match self.stray {
+            Some((stray, tags)) if stray == kind => (tags >= MAX_STRAY, tags + 1),
+            Some(_) => (true, 0),
+            None => (self.newest[other].is_none(), 1),
+        };
+        if !agrees && tag.role() != Role::KeyFrame {
+            self.stray = Some((kind, tags));
+            return Place::Stray;
+        }
+        self.stray = None;
+        self.newest = [None; 2];
+        if time < 0 {
+            self.era = self.era.map(|era| (era - WRAP).max(0));
+        }
+        self.move_to(kind, if time < 0 { time + WRAP } else { time }, true)
+    }
+
+    fn move_to(&mut self, kind: usize, time: i64, jumped: bool) -> Place {
+        let wraps = time >= WRAP;
+        if wraps {
+            self.era = self.era.map(|era| era + WRAP);
+            self.newest = self.newest.map(|newest| Some(newest? - WRAP));
+        }
+        let time = if wraps { time - WRAP } else { time };
+        self.newest[kind] = Some(time);
+        match time {
+            // A little before the start of an era that the other kind has reached.
+            ..0 => Place::Stray,
+            _ if jumped || wraps => Place::Jumped(time),
+            _ => Place::At(time),
+        }
+    }
+
+    /// The stream's time, of which that of the era is a part: milliseconds since 1970 began, if the
+    /// stream keeps the wall clock's time.
+    pub(super) fn stream_ms(&self, time: i64) -> i64 {
+        self.era.unwrap_or(0) + time
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Place::{At, Jumped, Stray};
+
+    const WALL: i64 = 1_800_000_000_000;
+
+    impl Clock {
+        fn at(&mut self, kind: Kind, timestamp: u32, wall_ms: i64) -> Place {
+            let payload: &[u8] = if kind == Kind::Video { &[0x27, 1, 0, 0, 0] } else { &[0xaf, 1] };
+            self.place(&Tag::new(kind, timestamp, payload).expect("short"), wall_ms)
+        }
+    }
+
+    #[test]
+    fn servers_agree_on_the_time_whenever_they_begin() {
+        let mut early = Clock::default();
+        let start = WALL as u32;
+        let first = early.at(Kind::Video, start, WALL + 300);
+        let At(first) = first else { panic!("{first:?}") };
+        assert_eq!(early.stream_ms(first), WALL);
+        let mut jumps = 0;
+        for second in 1..=60 * 86_400 / 4 {
+            let step = second * 4_000;
+            let at = start.wrapping_add(step as u32);
+            let place = early.at(Kind::Video, at, 0);
+            let (At(time) | Jumped(time)) = place else { panic!("{place:?}") };
+            jumps += u32::from(matches!(place, Jumped(_)));
+            assert!((0..WRAP).contains(&time));
+            if second % 20_000 == 0 {
+                let mut late = Clock::default();
+                assert_eq!(late.at(Kind::Video, at, WALL + step - 900), At(time));
+                assert_eq!(late.stream_ms(time), early.stream_ms(time));
+                assert_eq!(early.stream_ms(time), WALL + step);
+            }
+        }
+        assert!((1..=2).contains(&jumps), "one for each 49.7 days: {jumps}");
+    }
+
+    #[test]
+    fn what_stands_before_the_wrap_but_comes_behind_it_is_left_out() {
+        let mut clock = Clock::default();
+        assert_eq!(clock.at(Kind::Video, u32::MAX - 39, 0), At(WRAP - 40));
+        assert_eq!(clock.at(Kind::Audio, u32::MAX - 50, 0), At(WRAP - 51));
+        assert_eq!(clock.at(Kind::Video, 0, 0), Jumped(0));
+        assert_eq!(clock.at(Kind::Audio, u32::MAX - 20, 0), Stray);
+        assert_eq!(clock.at(Kind::Audio, 10, 0), At(10));
+        assert_eq!(clock.at(Kind::Video, 40, 0), At(40));
+    }
+
+    #[test]
+    fn audio_ahead_of_video_is_no_jump() {
+        let mut clock = Clock::default();
+        for at in (0..30_000).step_by(20) {
+            assert_eq!(clock.at(Kind::Video, 10_000 + at, WALL), At(i64::from(10_000 + at)));
+            assert_eq!(clock.at(Kind::Audio, 17_000 + at, WALL), At(i64::from(17_000 + at)));
+        }
+    }
+
+    #[test]
+    fn a_jump_counts_when_the_kinds_agree() {
+        let mut clock = Clock::default();
+        clock.at(Kind::Video, 0, WALL);
+        clock.at(Kind::Audio, 0, WALL);
+        assert_eq!(clock.at(Kind::Video, 60_000, WALL), Stray);
+        assert_eq!(clock.at(Kind::Audio, 20, WALL), At(20), "a single wild one");
+        assert_eq!(clock.at(Kind::Video, 40, WALL), At(40));
+        assert_eq!(clock.at(Kind::Video, 60_000, WALL), Stray);
+        assert_eq!(clock.at(Kind::Audio, 60_000, WALL), Jumped(60_000));
+        assert_eq!(clock.at(Kind::Video, 60_040, WALL), At(60_040));
+    }
+
+    #[test]
+    fn a_key_frame_is_believed_at_once() {
+        let mut clock = Clock::default();
+        clock.at(Kind::Video, 0, WALL);
+        clock.at(Kind::Audio, 0, WALL);
+        let key = Tag::new(Kind::Video, 60_000, &[0x17, 1, 0, 0, 0]).expect("short");
+        assert_eq!(clock.place(&key, WALL), Jumped(60_000));
+        assert_eq!(clock.at(Kind::Audio, 59_980, WALL), At(59_980));
+    }
+
+    #[test]
+    fn a_kind_that_is_alone_is_believed() {
+        let mut clock = Clock::default();
+        clock.at(Kind::Video, 0, WALL);
+        assert_eq!(clock.at(Kind::Video, 60_000, WALL), Jumped(60_000));
+        clock.at(Kind::Audio, 60_000, WALL);
+        let places = (0..60).map(|n| clock.at(Kind::Video, 90_000 + n, WALL));
+        let places: Vec<Place> = places.collect();
+        let jumps = places.iter().filter(|place| matches!(place, Jumped(_))).count();
+        assert_eq!((jumps, places[50], places[59]), (1, Jumped(90_050), At(90_059)));
+    }
+
+    #[test]
+    fn video_that_paused_comes_back_where_audio_is() {
+        let mut clock = Clock::default();
+        clock.at(Kind::Video, 0, WALL);
+        (0..500)
+            .for_each(|n| assert_eq!(clock.at(Kind::Audio, n * 20, WALL), At(i64::from(n * 20))));
+        assert_eq!(clock.at(Kind::Video, 10_000, WALL), At(10_000));
+    }
+}

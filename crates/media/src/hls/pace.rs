@@ -1,0 +1,126 @@
+//! Where segments and parts are cut, and what playlists promise of their lengths.
+//!
+//! The stream's time is divided into slots, counted from 1970. A segment begins at the first key frame
+//! of a slot and has the slot's number, so that servers that pack the same stream cut alike and give
+//! the same numbers, whenever they begin. That needs a key frame in each slot. A slot is therefore as
+//! long as the first segment, which ends at the first key frame after the wanted time, in whole tenths
+//! of a second: for key frames at equal distances it is the same wherever a server begins.
+//!
+//! What that rounding leaves over adds up to a slot without a key frame, now and then: the part before
+//! the next key frame is the segment of that slot. A segment that would be longer than
+//! EXT-X-TARGETDURATION allows is cut at any frame. Other tracks end a segment at once, and time that
+//! nobody sent has no segments: numbers then run ahead of the slots, or catch up with one slot more per
+//! segment.
+//!
+//! Lengths are settled with the first segment and stay: EXT-X-TARGETDURATION and PART-TARGET must not
+//! change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
+
+use super::config::Config;
+
+/// Slots are whole multiples of this.
+const STEP_MS: i64 = 100;
+/// How much longer than the first segment a slot may be: times are rounded to milliseconds.
+const ROUNDING_MS: i64 = 5;
+
+/// The lengths of a stream's slots, segments and parts, in milliseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Pace {
+    slot_ms: i64,
+    /// EXT-X-TARGETDURATION, in seconds.
+    pub(super) target_s: i64,
+    /// PART-TARGET.
+    pub(super) part_ms: i64,
+    /// FRAME-RATE, in frames per 1,000 seconds; 0 if it is not known.
+    pub(super) frame_rate: i64,
+}
+
+/// The first segment: its length, those of its parts without the last, its number of frames.
+#[derive(Clone, Debug)]
+pub(super) struct First {
+    pub(super) length_ms: i64,
+    pub(super) parts_ms: Vec<i64>,
+    pub(super) frames: i64,
+}
+
+/// The longest part before lengths are settled. A hundredth more than is wanted will do: thirds of a
+/// second are 333 or 334 ms.
+pub(super) fn part_limit_ms(config: &Config) -> i64 {
+    config.part.as_millis() as i64 * 101 / 100
+}
+
+impl Pace {
+    pub(super) fn new(config: &Config, first: &First) -> Self {
+        let wanted = config.segment.as_millis() as i64;
+        // One that other tracks cut short tells nothing of key frames.
+        let is_whole = first.length_ms >= wanted * 9 / 10;
+        let length_ms = if is_whole { first.length_ms } else { wanted };
+        let slot_ms = (length_ms + ROUNDING_MS) / STEP_MS * STEP_MS;
+        let limit = part_limit_ms(config);
+        // Frames that last longer are parts by themselves. Roundings of a millisecond at either end.
+        let regular = first.parts_ms.iter().copied().filter(|part| *part <= limit).max();
+        let part = regular.or(first.parts_ms.iter().copied().max());
+        let frame_rate = first.frames * 1_000_000 / first.length_ms.max(1);
+        Self {
+            slot_ms: slot_ms.max(STEP_MS),
+            target_s: ((slot_ms.max(first.length_ms) + 500) / 1_000).max(1),
+            part_ms: part.map_or(limit, |part| part + 2),
+            frame_rate,
+        }
+    }
+
+    /// The number of the slot with this time of the stream.
+    pub(super) fn slot(&self, stream_ms: i64) -> u64 {
+        u64::try_from(stream_ms / self.slot_ms).unwrap_or(0)
+    }
+
+    /// The longest segment that EXT-X-TARGETDURATION allows: rounded, it is not longer (RFC 8216,
+    /// section 4.3.3.1).
+    pub(super) fn max_segment_ms(&self) -> i64 {
+        self.target_s * 1_000 + 499
+    }
+
+    /// Whether a segment of this length may end although its number is ahead of the slots.
+    pub(super) fn is_whole(&self, length_ms: i64) -> bool {
+        length_ms >= self.slot_ms * 9 / 10
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+
+    fn pace(length_ms: i64, parts_ms: &[i64]) -> Pace {
+        let first = First { length_ms, parts_ms: parts_ms.to_vec(), frames: length_ms / 40 };
+        Pace::new(&Config::default(), &first)
+    }
+
+    #[test]
+    fn slots_are_as_long_as_groups_of_pictures() {
+        for (length, slot, target) in [
+            (2_000, 2_000, 2),
+            (1_999, 2_000, 2),
+            (2_002, 2_000, 2),
+            (2_400, 2_400, 2),
+            (2_500, 2_500, 3),
+            (1_920, 1_900, 2),
+            (8_333, 8_300, 8),
+            (10_000, 10_000, 10),
+            (40, 2_000, 2),
+        ] {
+            let pace = pace(length, &[]);
+            assert_eq!((pace.slot_ms, pace.target_s), (slot, target), "{length}");
+            assert!(length <= pace.max_segment_ms());
+        }
+    }
+
+    #[test]
+    fn parts_are_promised_no_longer_than_they_are() {
+        assert_eq!(pace(2_000, &[320, 320]).part_ms, 322);
+        assert_eq!(pace(2_000, &[300, 300, 1_500]).part_ms, 302, "a frame that was late");
+        assert_eq!(pace(2_000, &[1_000]).part_ms, 1_002, "a frame a second");
+        let config = Config { part: Duration::from_millis(500), ..Config::default() };
+        assert_eq!(part_limit_ms(&config), 505);
+    }
+}
