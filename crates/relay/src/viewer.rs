@@ -3,7 +3,7 @@
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
-use media::Tag;
+use media::{Role, Tag};
 
 use crate::cursor::{Cursor, Next, Start};
 use crate::stream::{Live, Status, Stream};
@@ -105,8 +105,12 @@ impl Viewer {
     /// The viewer's own time of a tag that it just got, in milliseconds since its first frame: players
     /// that read times as signed numbers break when they pass 2^31 ms, which so comes after 24.8 days of
     /// watching instead of publishing. To be asked once for each tag, in their order. A header has the
-    /// latest time that was given.
+    /// latest time that was given, and metadata 0: some readers take script tags of later times for
+    /// subtitles.
     pub fn own_time(&mut self, tag: &Tag) -> u32 {
+        if tag.role() == Role::Metadata {
+            return 0;
+        }
         let origin = self.origin().map(|origin| (origin, 0));
         let Some((last, time)) = self.own.or(origin).filter(|_| !tag.role().is_header()) else {
             return self.latest;

@@ -12,6 +12,7 @@ mod demo;
 mod hostile;
 mod limits;
 mod losses;
+mod nodes;
 mod operations;
 mod playback;
 mod pulls;

@@ -104,6 +104,17 @@ fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
     assert!(Movie::new(&whole).expect("readable").unsupported.is_empty());
 }
 
+#[test]
+fn only_a_file_with_one_track_claims_to_be_a_cmaf_track() {
+    let (video, audio) = (video(Codec::Avc, AVCC), audio(Codec::Aac, &[0x11, 0x90]));
+    let claims = |init: Bytes| {
+        let size = u32::from_be_bytes(init[..4].try_into().expect("four bytes")) as usize;
+        init[8..size].chunks(4).any(|brand| brand == b"cmfc")
+    };
+    assert!(claims(init(Some(&video), None)) && claims(init(None, Some(&audio))));
+    assert!(!claims(init(Some(&video), Some(&audio))));
+}
+
 fn sample(dts: i64, composition: i32, sync: bool, size: usize) -> Sample {
     Sample { data: Bytes::from(vec![dts as u8; size]), dts, composition, sync }
 }

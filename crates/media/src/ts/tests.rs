@@ -270,3 +270,50 @@ proptest! {
         let _ = Reader::default().read(&stream);
     }
 }
+
+#[test]
+fn a_segment_begins_with_counters_of_its_own_and_says_so() {
+    let (video, audio) = (video(), audio());
+    let frames = [frame(0, 0, true, 300), frame(40, 0, false, 300)];
+    let sounds = [sound(0, 50), sound(1, 50)];
+    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    let mut writer = Writer::default();
+    let (first, second) = (writer.write(program), writer.write(program));
+    assert_eq!(first, Writer::default().write(program), "whatever was before");
+    let mut counters = [None; 0x2000];
+    check(&first, &mut counters);
+    check(&second, &mut counters);
+    let mut begun = [false; 0x2000];
+    for packet in first.chunks(PACKET_LEN).chain(second.chunks(PACKET_LEN)) {
+        let pid = usize::from(u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff);
+        let says = packet[3] & 0x20 != 0 && packet[4] > 0 && packet[5] & 0x80 != 0;
+        assert_eq!(says, !core::mem::replace(&mut begun[pid], true), "pid {pid}");
+        assert!(!says || packet[3] & 15 == 0);
+    }
+}
+
+#[test]
+fn a_program_with_other_tracks_has_another_version() {
+    let (video, audio) = (video(), audio());
+    let mp3 = Audio::mp3(&[0xff, 0xfb, 0x90, 0x00, 0, 0, 0, 0]).expect("a frame");
+    let mut versions = std::collections::BTreeSet::new();
+    let programs = [
+        (Some(&video), None),
+        (None, Some(&audio)),
+        (Some(&video), Some(&audio)),
+        (Some(&video), Some(&mp3)),
+        (None, Some(&mp3)),
+    ];
+    for (video, audio) in programs {
+        let program = Program {
+            video: video.map(|video| (video, &[][..])),
+            audio: audio.map(|audio| (audio, &[][..])),
+        };
+        let tables = Writer::default().write(program);
+        let pmt = &tables[PACKET_LEN..2 * PACKET_LEN];
+        // Behind the packet's header, its adaptation field and the pointer; current_next_indicator is set.
+        let byte = pmt[4 + 2 + 1 + 5];
+        assert_eq!((pmt[7], byte & 0xc1), (2, 0xc1));
+        assert!(versions.insert(byte >> 1 & 0x1f), "{video:?} {audio:?}");
+    }
+}
