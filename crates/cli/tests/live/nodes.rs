@@ -72,8 +72,8 @@ fn servers_that_pull_one_stream_give_the_same_hls() {
     // What any of them names can be had of the others as well.
     let newest = |edge: &Edge| {
         let playlist = playlist(edge);
-        let segments = playlist.lines().filter(|line| line.ends_with(".m4s"));
-        segments.last().expect("a segment").to_owned()
+        let mut segments = playlist.lines().filter(|line| line.ends_with(".m4s"));
+        segments.next_back().expect("a segment").to_owned()
     };
     for (from, at) in [(0, 1), (1, 2), (2, 0)] {
         let name = newest(&edges[from]);

@@ -147,6 +147,11 @@ fn encode_process(
         ("ingest_bytes", "Media taken in", streams.bytes),
         ("ingest_jumps", "Jumps of publishers' clocks", streams.jumps),
         (
+            "ingest_other_tracks",
+            "Tags left out because they only had other tracks than the default ones",
+            streams.other_tracks,
+        ),
+        (
             "cache_overflows",
             "Groups of pictures that were too large for the cache",
             streams.overflows,

@@ -251,6 +251,16 @@ impl Viewer {
         lock(&self.seen).tags.clone()
     }
 
+    /// The same frames with their times in the stream, which all viewers share.
+    pub fn stream_frames(&self) -> Vec<Tag> {
+        let base = self.tags().iter().find_map(flv::time_base).expect("the base of its times");
+        let placed = |tag: Tag| {
+            let time = base.wrapping_add(tag.timestamp());
+            tag.with_timestamp(time)
+        };
+        self.frames().into_iter().map(placed).collect()
+    }
+
     /// The frames so far: what is no header.
     pub fn frames(&self) -> Vec<Tag> {
         self.tags().into_iter().filter(|tag| !tag.role().is_header()).collect()
