@@ -258,7 +258,7 @@ fn who_may_not_play_makes_us_ask_no_upstream() {
     }
     let player = Viewer::rtmp(edge.rtmp, "live/demo");
     assert_eq!(player.end(), End::Cut("refused: refused".into()));
-    for file in ["0.m4s", "0.0.m4s", "init-1.mp4"] {
+    for file in ["0-0000000000000000.m4s", "init-0000000000000001.mp4"] {
         assert_eq!(http::get(edge.address, &format!("/live/demo/{file}")).status, 403, "{file}");
     }
     assert_eq!(hook.requests().len(), 3);

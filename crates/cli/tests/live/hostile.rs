@@ -194,7 +194,7 @@ fn an_unknown_stream_is_404_at_once_and_a_wrong_method_405() {
         "/live/none.flv",
         "/live/none/index.m3u8",
         "/live/none/~pass/media.m3u8",
-        "/live/none/~pass/1.m4s",
+        "/live/none/~pass/1-0000000000000000.m4s",
         "/.flv",
         "/index.m3u8",
         "/live/../live/demo.flv",

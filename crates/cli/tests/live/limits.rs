@@ -214,7 +214,7 @@ fn head_over_http_3_has_no_content_whatever_the_answer() {
             ("/live/demo.flv", 200),
             ("/live/demo/index.m3u8", 200),
             ("/live/demo/media.m3u8", 403),
-            ("/live/demo/~pass/999999.m4s", 403),
+            ("/live/demo/~pass/9-0000000000000000.m4s", 403),
             ("/live/none.flv", 404),
             ("/paid/a.flv", 403),
             ("/paid/a/index.m3u8", 403),

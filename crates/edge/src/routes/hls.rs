@@ -325,12 +325,15 @@ mod tests {
 
     #[test]
     fn a_pass_stands_in_the_path() {
-        let parts =
-            |path| Target::parse(path).map(|(name, target)| (name, target.pass, target.resource));
+        fn parts(path: &str) -> Option<(&str, Option<&str>, Resource)> {
+            Target::parse(path).map(|(name, target)| (name, target.pass, target.resource))
+        }
         assert_eq!(parts("live/a/index.m3u8"), Some(("live/a", None, Resource::Master)));
         assert_eq!(parts("a/~x/media.m3u8"), Some(("a", Some("x"), Resource::Playlist)));
-        assert_eq!(parts("live/a/~/7.ts"), Some(("live/a", Some(""), Resource::Segment(7))));
-        assert_eq!(parts("~x/7.ts"), Some(("~x", None, Resource::Segment(7))));
+        let segment = Resource::Segment(Name { msn: 7, id: 0 });
+        let file = "7-0000000000000000.ts";
+        assert_eq!(parts(&format!("live/a/~/{file}")), Some(("live/a", Some(""), segment)));
+        assert_eq!(parts(&format!("~x/{file}")), Some(("~x", None, segment)));
         assert_eq!(parts("live/a/x.mp4"), None);
     }
 }

@@ -493,8 +493,8 @@ async fn head_has_no_content_whatever_the_answer() {
         ("/paid/a.flv", &[], 403),
         ("/paid/a/index.m3u8", &[], 403),
         ("/paid/a/media.m3u8", &[], 403),
-        ("/paid/a/1.m4s", &[], 403),
-        ("/live/x/1.m4s", &[], 403),
+        ("/paid/a/1-0000000000000000.m4s", &[], 403),
+        ("/live/x/1-0000000000000000.m4s", &[], 403),
         // As the upstream fails: 502, or 503 if it takes its time.
         ("/live/x/index.m3u8", &[], 0),
         ("/player.html", &[], 0),
