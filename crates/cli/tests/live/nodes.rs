@@ -10,9 +10,16 @@ use crate::support::programs::{Program, ffmpeg_plays, has};
 use crate::support::viewer::Viewer;
 use crate::support::{eventually, http, until};
 
-/// A file of the stream's HLS.
+/// A file of the stream's HLS, for a viewer who has just come.
 fn file(edge: &Edge, name: &str) -> Option<Vec<u8>> {
-    let mut answer = http::get(edge.address, &format!("/live/demo/{name}"));
+    let master = http::get(edge.address, "/live/demo/index.m3u8");
+    if master.status != 200 {
+        return None;
+    }
+    let master = master.text();
+    let media = master.lines().find_map(|line| line.strip_suffix("media.m3u8"));
+    let folder = media.expect("a media playlist");
+    let mut answer = http::get(edge.address, &format!("/live/demo/{folder}{name}"));
     let is_media = !name.ends_with(".m3u8");
     let kept = answer.field("cache-control").is_some_and(|value| value.contains("immutable"));
     let found = answer.status == 200;
