@@ -9,12 +9,19 @@ use serde_json::json;
 use crate::hooks::Hook;
 use crate::ingest::pull::{self, Via};
 use crate::live::start;
+use crate::names::matches;
 use crate::sessions::Opening;
 use crate::state::State;
 
 /// Whether there is a stream of this name, or an upstream that may have it.
 pub(crate) fn is_known(state: &State, name: &str) -> bool {
     state.live.streams.get(name).is_some() || pull::may_start(state, name)
+}
+
+/// Whether everybody may play a stream of this name.
+pub(crate) fn is_open(state: &State, name: &str) -> bool {
+    let rules = &mut state.config.play.iter();
+    state.config.hooks.on_play.is_none() && !rules.any(|rule| matches(&rule.stream, name))
 }
 
 /// The stream of this name for one who may play it: what is not there is asked of an upstream, with

@@ -88,6 +88,36 @@ fn servers_that_pull_one_stream_give_the_same_hls() {
     }
 }
 
+#[test]
+fn shared_media_has_the_same_urls_for_all_viewers_and_stays_closed_where_play_has_rules() {
+    let edge = Edge::start("hls.shared = true\n[[play]]\nstream = \"paid/*\"\nkey = \"secret\"\n");
+    let _free = Publisher::start(edge.rtmp, "live/demo", None);
+    let _paid = Publisher::start(edge.rtmp, "paid/demo", None);
+    let text = playlist(&edge);
+    let shared = names(&text);
+    assert!(!shared.is_empty() && shared.iter().all(|name| name.starts_with("../")), "{text}");
+    let name = shared[0].trim_start_matches("../");
+    let answer = http::get(edge.address, &format!("/live/demo/{name}"));
+    assert_eq!(answer.status, 200);
+    assert!(answer.field("cache-control").is_some_and(|value| value.contains("immutable")));
+    // The viewers of playlists are there all the same.
+    until("they are seen", || {
+        edge.state()["sessions"].as_array().is_some_and(|all| !all.is_empty())
+    });
+    let soon = std::time::SystemTime::now() + Duration::from_secs(3_600);
+    let soon = soon.duration_since(std::time::UNIX_EPOCH).expect("later").as_secs();
+    let query = edge::signing::sign("secret", "paid/demo", soon);
+    let paid = |file: &str| http::get(edge.address, &format!("/paid/demo/{file}"));
+    let master = eventually("a playlist", || {
+        Some(paid(&format!("index.m3u8?{query}"))).filter(|answer| answer.status == 200)
+    });
+    let master = master.text();
+    let media = master.lines().find(|line| line.ends_with("media.m3u8")).expect("a playlist");
+    let closed = names(&paid(media).text());
+    assert!(closed.iter().all(|name| !name.starts_with("../")), "{closed:?}");
+    assert_eq!(paid(&closed[0]).status, 403);
+}
+
 /// ffmpeg, which encodes and sends pictures of this size, and sound unless it is told not to.
 fn encoder(size: &str, more: &[&str], place: &str) -> Program {
     let source = format!("testsrc2=size={size}:rate=25");

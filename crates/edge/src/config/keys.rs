@@ -168,6 +168,10 @@ sections! {
         window: u16 = 6, in 1..=1_000;
         /// Bytes of segments kept of each stream.
         cache: Size = Size::from_mib(32), in Size::from_mib(1)..=Size::from_mib(1024);
+        /// Whether the media of streams that everybody may play has the same URLs for all viewers, so that
+        /// caches in front of this server keep one copy. What a cache delivers is then missing from the
+        /// viewers' sessions, which count playlists only. Streams with [[play]] or on_play are never shared.
+        shared: bool = false;
     }
 
     /// RTMP, for publishers and players. It is not encrypted.

@@ -26,7 +26,7 @@ const SESSION_IDLE: Duration = Duration::from_secs(20);
 const MAX_WAIT: Duration = Duration::from_secs(12);
 
 /// The settings of new outlets.
-fn segmenter_config(config: &config::Hls) -> segmenter::Config {
+fn segmenter_config(config: &config::Hls, shared: bool) -> segmenter::Config {
     segmenter::Config {
         container: match config.container {
             config::Container::Fmp4 => Container::Fmp4,
@@ -36,6 +36,7 @@ fn segmenter_config(config: &config::Hls) -> segmenter::Config {
         part: config.part,
         window: config.window.into(),
         bytes: config.cache.as_usize(),
+        shared,
     }
 }
 
@@ -138,12 +139,13 @@ impl Outlets {
         Some(outlet)
     }
 
-    /// The outlet of the stream, packed on `runtime` from now on; `None` if the stream has no room for
+    /// The outlet of the stream, packed on `runtime` from now on, with `shared` URLs of media or not; `None` if the stream has no room for
     /// another viewer.
     pub(crate) fn of(
         &self,
         stream: &Arc<Stream>,
         config: &config::Hls,
+        shared: bool,
         runtime: &Handle,
     ) -> Option<Arc<Outlet>> {
         let mut outlets = lock(&self.0);
@@ -155,7 +157,7 @@ impl Outlets {
         let viewer = Viewer::packager(stream.clone())?;
         let outlet = Arc::new(Outlet {
             stream: stream.clone(),
-            segmenter: Mutex::new(Segmenter::new(segmenter_config(config))),
+            segmenter: Mutex::new(Segmenter::new(segmenter_config(config, shared))),
             wakers: Mutex::default(),
             asked: Mutex::new(Instant::now()),
             over: AtomicBool::new(false),

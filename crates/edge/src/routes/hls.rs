@@ -16,8 +16,8 @@ use super::viewing::{VIEWER, check, opening};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::Outlet;
-use crate::play::{ask_hook, find};
-use crate::sessions::Opening;
+use crate::play::{ask_hook, find, is_open};
+use crate::sessions::{Opening, Session};
 use crate::state::State;
 
 /// What a URL of a stream names.
@@ -87,24 +87,31 @@ pub(super) fn respond(
     now: SystemTime,
 ) -> Answer {
     let request = Request::new(head, resource, now);
-    let Some(pass) = pass else {
-        return match resource {
-            Resource::Master => enter(state, head, name, via, request),
-            // Media is for those with a pass, which the master playlist gives.
-            _ => Response::plain(403, now).into(),
-        };
+    let opening = match (pass, resource) {
+        (None, Resource::Master) => return enter(state, head, name, via, request),
+        // Media is for those with a pass, which the master playlist gives, or for everybody.
+        (None, Resource::Playlist) => return Response::plain(403, now).into(),
+        (None, _) if !is_shared(state, name) => return Response::plain(403, now).into(),
+        (None, _) => None,
+        (Some(pass), _) => {
+            let Some(viewer) = state.passes.of_stream(pass, name, now) else {
+                return Response::plain(403, now).into();
+            };
+            Some(Opening { viewer, ..opening(state, head, name, "hls", now) })
+        }
     };
-    let Some(viewer) = state.passes.of_stream(pass, name, now) else {
-        return Response::plain(403, now).into();
-    };
-    let opening = Opening { viewer, ..opening(state, head, name, "hls", now) };
-    let state = state.clone();
+    let (state, name) = (state.clone(), name.to_owned());
     Answer::Later(Box::pin(async move {
-        match outlet(&state, &opening.stream, via, now) {
+        match outlet(&state, &name, via, now) {
             Ok(outlet) => request.answer(&state, &outlet, opening).await,
             Err(refusal) => *refusal,
         }
     }))
+}
+
+/// Whether the media of the stream has the same URLs for all viewers.
+fn is_shared(state: &State, name: &str) -> bool {
+    state.config.hls.shared && is_open(state, name)
 }
 
 /// A viewer begins: if it may play, the master playlist leads to media with a pass of its own.
@@ -156,7 +163,9 @@ fn outlet(
     let stream = find(state, name, via).or_else(|| outlets.ended(name));
     let stream = stream.ok_or_else(|| Box::new(Response::plain(404, now)))?;
     let runtime = state.runtime.get();
-    let outlet = runtime.and_then(|runtime| outlets.of(&stream, &state.config.hls, runtime));
+    let shared = is_shared(state, name);
+    let open = |runtime| outlets.of(&stream, &state.config.hls, shared, runtime);
+    let outlet = runtime.and_then(open);
     outlet.ok_or_else(|| Box::new(full(now)))
 }
 
@@ -197,16 +206,17 @@ impl Request {
         }
     }
 
-    /// The answer to a viewer with a pass.
-    async fn answer(self, state: &State, outlet: &Outlet, opening: Opening) -> Response {
+    /// The answer to a viewer, who is known by its pass unless the media is shared.
+    async fn answer(self, state: &State, outlet: &Outlet, opening: Option<Opening>) -> Response {
         if !self.is_sound {
             return Response::plain(400, self.now);
         }
         match self.resource {
             Resource::Master => Response::plain(404, self.now),
             Resource::Playlist => {
-                outlet.session(opening.viewer);
-                self.playlist(outlet).await
+                let answer = self.playlist(outlet).await;
+                self.count_playlist(&answer, state, outlet, opening);
+                answer
             }
             Resource::Init(id) => {
                 let init = outlet.look(|s| s.init(id));
@@ -227,6 +237,24 @@ impl Request {
                 let parts = bytes.await.flatten().map(|bytes| vec![bytes]);
                 self.media(parts, state, outlet, opening)
             }
+        }
+    }
+
+    /// The viewer is there. Where media is shared, playlists are all that it is known by.
+    fn count_playlist(
+        &self,
+        answer: &Response,
+        state: &State,
+        outlet: &Outlet,
+        opening: Option<Opening>,
+    ) {
+        let Some(opening) = opening else { return };
+        let known = outlet.session(opening.viewer);
+        if let (200, Body::Bytes(text)) = (answer.status, &answer.body)
+            && is_shared(state, &opening.stream)
+            && let Some(session) = known.or_else(|| session(state, outlet, opening))
+        {
+            session.add_media(text.len() as u64);
         }
     }
 
@@ -259,19 +287,19 @@ impl Request {
         Response { status: 200, headers, body }
     }
 
-    /// Media for a viewer, whose session begins with its first.
+    /// Media for a viewer, whose session begins with its first, or for anybody.
     fn media(
         &self,
         parts: Option<Vec<Bytes>>,
         state: &State,
         outlet: &Outlet,
-        opening: Opening,
+        opening: Option<Opening>,
     ) -> Response {
         let Some(parts) = parts else { return Response::plain(404, self.now) };
-        let known = outlet.session(opening.viewer);
-        let session =
-            known.or_else(|| outlet.enter(opening.viewer, || state.sessions.open(opening)));
-        let Some(session) = session else { return full(self.now) };
+        let session = match opening.map(|opening| session(state, outlet, opening)) {
+            Some(None) => return full(self.now),
+            known => known.flatten(),
+        };
         let length: usize = parts.iter().map(Bytes::len).sum();
         let kind = match self.resource {
             Resource::Init(_) => "video/mp4",
@@ -289,10 +317,16 @@ impl Request {
         if self.head_only {
             return Response { status: 200, headers, body: Body::Empty };
         }
-        session.add_media(length as u64);
-        let body = Body::Parts { parts: parts.into(), session: Some(session) };
+        session.iter().for_each(|session| session.add_media(length as u64));
+        let body = Body::Parts { parts: parts.into(), session };
         Response { status: 200, headers, body }
     }
+}
+
+/// The viewer's session, which begins if there is none; `None` if the stream has no room for it.
+fn session(state: &State, outlet: &Outlet, opening: Opening) -> Option<Arc<Session>> {
+    let known = outlet.session(opening.viewer);
+    known.or_else(|| outlet.enter(opening.viewer, || state.sessions.open(opening)))
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@ use relay::{Status, Stream};
 
 use crate::files::content_type;
 use crate::http::{Body, RequestHead, Response};
-use crate::names::matches;
 use crate::passes::ViewerId;
+use crate::play::is_open;
 use crate::state::State;
 
 /// Name below `web/dist`, entity tag, content.
@@ -31,11 +31,7 @@ pub(super) fn home(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Op
 /// The list of streams as HTML. Names of streams are plain in HTML and in URLs.
 fn streams(state: &State) -> String {
     let mut all = state.live.streams.all();
-    let is_open = |name: &str| {
-        state.config.hooks.on_play.is_none()
-            && !state.config.play.iter().any(|rule| matches(&rule.stream, name))
-    };
-    all.retain(|stream| stream.status() == Status::Live && is_open(stream.name()));
+    all.retain(|stream| stream.status() == Status::Live && is_open(state, stream.name()));
     all.sort_by(|a, b| a.name().cmp(b.name()));
     if all.is_empty() {
         return "<li>No stream is live at the moment.</li>".to_owned();

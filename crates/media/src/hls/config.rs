@@ -26,6 +26,9 @@ pub struct Config {
     pub window: usize,
     /// The hard limit of what is kept, in bytes; up to 1 GiB.
     pub bytes: usize,
+    /// Whether media stands one folder above the playlist, so that playlists in folders of their own, one
+    /// for each viewer, name the same files.
+    pub shared: bool,
 }
 
 impl Default for Config {
@@ -36,6 +39,7 @@ impl Default for Config {
             part: Duration::from_millis(333),
             window: 6,
             bytes: 32 << 20,
+            shared: false,
         }
     }
 }

@@ -37,6 +37,7 @@ impl Segmenter {
         let discontinuities = self.kept.dropped_discontinuities
             + self.kept.segments.iter().take(unlisted).filter(|s| s.discontinuity).count() as u64;
         let extension = self.config.container.extension();
+        let base = if self.config.shared { "../" } else { "" };
 
         let mut text = String::with_capacity(4_096);
         // EXT-X-SKIP needs version 9, EXT-X-MAP 6.
@@ -69,7 +70,7 @@ impl Segmenter {
                 map = Some(segment.version);
                 let version = self.kept.versions.iter().find(|v| v.number == segment.version);
                 let id = version.map_or(0, |version| version.id);
-                let _ = writeln!(text, "#EXT-X-MAP:URI=\"init-{id:016x}.mp4\"");
+                let _ = writeln!(text, "#EXT-X-MAP:URI=\"{base}init-{id:016x}.mp4\"");
             }
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{}", date_time(segment.wall_ms));
             let name = segment.name;
@@ -79,19 +80,19 @@ impl Segmenter {
                 let independent = if part.independent { ",INDEPENDENT=YES" } else { "" };
                 let _ = writeln!(
                     text,
-                    "#EXT-X-PART:DURATION={duration},URI=\"{name}.{number}.{extension}\"{independent}"
+                    "#EXT-X-PART:DURATION={duration},URI=\"{base}{name}.{number}.{extension}\"{independent}"
                 );
             }
             if segment.complete {
                 let duration = seconds(segment.duration_ms().min(pace.max_segment_ms()));
-                let _ = writeln!(text, "#EXTINF:{duration},\n{name}.{extension}");
+                let _ = writeln!(text, "#EXTINF:{duration},\n{base}{name}.{extension}");
             }
         }
         if self.ended {
             let _ = writeln!(text, "#EXT-X-ENDLIST");
         } else if let Some(name) = self.growing() {
             let part = self.position().1;
-            let hint = format!("{name}.{part}.{extension}");
+            let hint = format!("{base}{name}.{part}.{extension}");
             let _ = writeln!(text, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{hint}\"");
         }
         text
