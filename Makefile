@@ -31,8 +31,9 @@ need-cc:
 	  echo "missing: a C compiler and cmake (Debian: apt-get install gcc g++ cmake)"; exit 1; }
 
 demo: need-cargo need-cc pages
-	$(CARGO) build --release --locked --bin mendcast
-	$(TARGET)/release/mendcast demo $(DEMO)
+	@echo "building the demo: one to four minutes the first time"
+	$(CARGO) build --profile demo --locked --bin mendcast --no-default-features --features edge,tools
+	$(TARGET)/demo/mendcast demo $(DEMO)
 
 # The pages are worth having, and nothing depends on them.
 pages:

@@ -3,15 +3,15 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(all(feature = "edge", feature = "lab"))]
+#[cfg(all(feature = "edge", feature = "tools"))]
 mod demo;
 #[cfg(feature = "edge")]
 mod edge;
 #[cfg(feature = "lab")]
 mod lab;
-#[cfg(feature = "lab")]
+#[cfg(feature = "tools")]
 mod link;
-#[cfg(feature = "lab")]
+#[cfg(feature = "tools")]
 mod watch;
 
 use std::process::ExitCode;
@@ -29,7 +29,7 @@ struct Arguments {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Show everything in one process: server, publisher, a lossy link, two viewers.
-    #[cfg(all(feature = "edge", feature = "lab"))]
+    #[cfg(all(feature = "edge", feature = "tools"))]
     Demo(demo::Arguments),
     /// Run the server.
     #[cfg(feature = "edge")]
@@ -38,24 +38,24 @@ enum Command {
     #[cfg(feature = "lab")]
     Lab(lab::Arguments),
     /// Relay UDP over an emulated path.
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "tools")]
     Link(Box<link::Arguments>),
     /// Watch a URL over HTTP/3 without a screen.
-    #[cfg(feature = "lab")]
+    #[cfg(feature = "tools")]
     Watch(watch::Arguments),
 }
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
-        #[cfg(all(feature = "edge", feature = "lab"))]
+        #[cfg(all(feature = "edge", feature = "tools"))]
         Command::Demo(arguments) => arguments.run(),
         #[cfg(feature = "edge")]
         Command::Edge(arguments) => arguments.run().map_err(one_line),
         #[cfg(feature = "lab")]
         Command::Lab(arguments) => arguments.run(),
-        #[cfg(feature = "lab")]
+        #[cfg(feature = "tools")]
         Command::Link(arguments) => arguments.run(),
-        #[cfg(feature = "lab")]
+        #[cfg(feature = "tools")]
         Command::Watch(arguments) => arguments.run(),
     };
     match result {

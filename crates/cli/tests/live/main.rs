@@ -3,7 +3,7 @@
 //!
 //! A test that lacks a program says so on stderr and passes.
 
-#![cfg(all(feature = "edge", feature = "lab"))]
+#![cfg(all(feature = "edge", feature = "tools"))]
 
 mod access;
 #[path = "../common/mod.rs"]

@@ -1,6 +1,6 @@
 //! `mendcast watch` against `mendcast edge`: two processes on loopback, HTTP/3 between them.
 
-#![cfg(all(feature = "edge", feature = "lab"))]
+#![cfg(all(feature = "edge", feature = "tools"))]
 
 #[path = "../common/mod.rs"]
 mod common;
