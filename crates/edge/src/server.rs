@@ -225,6 +225,21 @@ fn start_quic(
     Ok(loops)
 }
 
+/// Reads the configuration file again, puts it in force and says what has changed.
+fn reload(path: &Path, shared: &Shared) {
+    let name = path.display();
+    match Config::load(path).and_then(|config| shared.reload(config)) {
+        Ok(changes) => {
+            tracing::info!("{name} reloaded with the files that it names; {changes}");
+            if !changes.at_start.is_empty() {
+                let keys = changes.at_start.join(", ");
+                tracing::warn!("{name}: other values wait for the next start: {keys}");
+            }
+        }
+        Err(e) => tracing::error!("not reloaded: {e}"),
+    }
+}
+
 /// Runs the server of the configuration file `path` until a signal ends it: SIGTERM and SIGINT
 /// drain (twice: at once), SIGHUP reads the file again.
 ///
@@ -264,10 +279,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
             tokio::select! {
                 result = &mut serving => return result,
                 _ = hangup.recv() => {
-                    match Config::load(path).and_then(|config| shared.reload(config)) {
-                        Ok(()) => tracing::info!("{} reloaded", path.display()),
-                        Err(e) => tracing::error!("not reloaded: {e}"),
-                    }
+                    reload(path, &shared);
                     continue;
                 }
                 _ = terminate.recv() => {}

@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use crate::Error;
 use crate::client::Clients;
 use crate::cohorts::Cohorts;
-use crate::config::Config;
+use crate::config::{Changes, Config};
 use crate::files::Files;
 use crate::hooks::Hooks;
 use crate::identity::Identity;
@@ -188,21 +188,17 @@ impl Shared {
         self.state.load_full()
     }
 
-    /// Gives new connections the values of `config`; running ones keep theirs.
+    /// Puts `config` in force: most of it for new connections and streams, some of it at once. What takes
+    /// effect at the next start only stays as it is. Returns which keys have other values, by when they
+    /// take effect.
     ///
     /// # Errors
     /// As [`State::new`]; the old state stays.
-    pub fn reload(&self, config: Config) -> Result<(), Error> {
+    pub fn reload(&self, mut config: Config) -> Result<Changes, Error> {
         let old = self.state();
-        let fixed = |c: &Config| {
-            let listen = (c.server.listen.clone(), c.rtmp.listen.clone(), c.admin.listen);
-            (listen, c.server.cores)
-        };
-        if fixed(&config) != fixed(&old.config) {
-            tracing::warn!("what is listened on, and cores, change at the next start");
-        }
+        let changes = config.replace(&old.config);
         self.state.store(Arc::new(State::new(config, Some(&old))?));
-        Ok(())
+        Ok(changes)
     }
 
     /// Starts the drain: no new connections, and the running ones end with their open requests.

@@ -50,6 +50,27 @@ fn a_reload_is_for_new_viewers_and_running_ones_go_on() {
 }
 
 #[test]
+fn a_reload_says_what_holds_and_warns_of_what_waits_for_the_next_start() {
+    let edge = Edge::start("hooks.secret = \"first-secret\"\n");
+    // Ports of 0 are as they were.
+    edge.reload(
+        "recovery.scheme = \"arq\"\nhooks.secret = \"second-secret\"\nlog.level = \"debug\"\n\
+         records.directory = \"records\"\nlive.max_streams = 3\ndrain.timeout = \"1s\"\n",
+    );
+    let line = edge.says("edge.toml reloaded");
+    let keys = "new connections and streams: [recovery] scheme, [hooks] secret; at once: [drain] timeout";
+    assert!(line.ends_with(keys), "{line}");
+    let line = edge.says("wait for the next start");
+    let keys = "WARN edge.toml: other values wait for the next start: [live] max_streams, \
+                [records] directory, [log] level";
+    assert!(line.ends_with(keys), "{line}");
+    assert!(!edge.directory().join("records").exists(), "nobody writes there yet");
+    edge.reload("");
+    assert_eq!(edge.said("wait for the next start").len(), 1, "all is as at the start");
+    assert!(edge.said("-secret").is_empty(), "{:?}", edge.log());
+}
+
+#[test]
 fn a_new_certificate_is_for_new_connections() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let first = tls::write_certificate(directory.path());

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 
 use super::url::{Header, HttpUrl, Upstream, Variant};
 use super::value::{Size, Value, words};
-use super::{Network, Problem, Section, assign, describe_key};
+use super::{Changes, Effect, Network, Problem, Section, assign, describe_key};
 
 /// The scheme that a server begins with.
 fn spare() -> Choice {
@@ -102,7 +102,7 @@ sections! {
     [server] Server {
         /// Where viewers connect: UDP for HTTP/3, TCP for HTTP/1.1 and HTTP/2. `[::]` takes IPv4 as
         /// well, unless an IPv4 address with the same port is listed too.
-        listen: Vec<SocketAddr> = vec![SocketAddr::from(([0u16; 8], 4433))];
+        listen: Vec<SocketAddr> = vec![SocketAddr::from(([0u16; 8], 4433))], effect AtStart;
         /// Certificate chain, PEM, the server's own first. Without it the server makes a
         /// self-signed one for development.
         certificate: Option<PathBuf> = None, example "\"/etc/mendcast/chain.pem\"";
@@ -114,9 +114,9 @@ sections! {
         /// Without it they are made at the start and end with the process.
         key_file: Option<PathBuf> = None, example "\"/etc/mendcast/secrets\"";
         /// QUIC event loops, and as many threads for HTTP/1.1 and HTTP/2; 0: one of each per core.
-        cores: u16 = 0, in 0..=256;
+        cores: u16 = 0, in 0..=256, effect AtStart;
         /// This node's number in its site, part of its connection IDs.
-        server_id: u16 = 0;
+        server_id: u16 = 0, effect AtStart;
     }
 
     /// Static files.
@@ -146,7 +146,7 @@ sections! {
         /// Largest audio, video or data message of a publisher.
         max_tag: Size = Size::from_mib(4), in Size::from_kib(64)..=Size(0xff_ffff);
         /// Streams at the same time.
-        max_streams: u32 = 1_000, in 1..=1_000_000;
+        max_streams: u32 = 1_000, in 1..=1_000_000, effect AtStart;
         /// Viewers of one stream at the same time; further ones get status 503.
         max_viewers: u32 = 100_000, in 1..=10_000_000;
         /// Origins whose pages may play the streams (Access-Control-Allow-Origin); empty: only
@@ -177,7 +177,7 @@ sections! {
     /// RTMP, for publishers and players. It is not encrypted.
     [rtmp] Rtmp {
         /// Addresses to listen on. Without any there is no RTMP.
-        listen: Option<Vec<SocketAddr>> = None, example "\"[::]:1935\"";
+        listen: Option<Vec<SocketAddr>> = None, example "\"[::]:1935\"", effect AtStart;
         /// Connections at the same time; further ones are closed. A quarter of the places is for
         /// those who have not published or played yet, half of them for players, and what these
         /// leave, a quarter at least, for publishers who were let in.
@@ -282,9 +282,11 @@ sections! {
         /// behind a port mapping it is another one than the server listens on. 0: the same.
         advertised_port: u16 = 0;
         /// Receive buffer of each UDP socket.
-        receive_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024);
+        receive_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024),
+            effect AtStart;
         /// Send buffer of each UDP socket.
-        send_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024);
+        send_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024),
+            effect AtStart;
         /// Whether files are also served over HTTP/0.9 (ALPN hq-interop), as interoperability
         /// tests want it.
         hq_interop: bool = false;
@@ -338,7 +340,7 @@ sections! {
         /// Asked before somebody plays.
         on_play: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/play\"";
         /// Told when a viewer has left, with the session's record.
-        on_close: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/close\"";
+        on_close: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/close\"", effect AtOnce;
         /// Signs each request: `x-mendcast-signature: sha256=HEX`, the HMAC of its body.
         secret: Option<String> = None, example "\"a long random word\"";
         /// Longest wait for the answer.
@@ -350,10 +352,10 @@ sections! {
     /// Dashboard, metrics and health, in plain HTTP: for this machine or a private network.
     [admin] Admin {
         /// Address to listen on. Without one it is 127.0.0.1:9433 if that is free.
-        listen: Option<SocketAddr> = None, example "\"127.0.0.1:9433\"";
+        listen: Option<SocketAddr> = None, example "\"127.0.0.1:9433\"", effect AtStart;
         /// Names under which the dashboard may be asked for, beside localhost and addresses: pages of
         /// other sites could have theirs point here. `/metrics` and `/healthz` answer to any name.
-        hosts: Option<Vec<String>> = None, example "[\"edge-1.example\"]";
+        hosts: Option<Vec<String>> = None, example "[\"edge-1.example\"]", effect AtOnce;
     }
 
     /// How viewers are divided into cohorts.
@@ -367,28 +369,29 @@ sections! {
     /// A row per viewer session, as JSON lines and Parquet.
     [records] Records {
         /// Directory of the files. Without it there are none.
-        directory: Option<PathBuf> = None, example "\"/var/lib/mendcast/records\"";
+        directory: Option<PathBuf> = None, example "\"/var/lib/mendcast/records\"", effect AtStart;
         /// How long one file goes on. The Parquet file is written at its end.
-        period: Duration = HOUR, in SECOND..=DAY * 30;
+        period: Duration = HOUR, in SECOND..=DAY * 30, effect AtStart;
         /// Files older than this are removed when a new one begins; 0s keeps them.
-        keep: Duration = DAY * 90, in Duration::ZERO..=DAY * 3_650;
+        keep: Duration = DAY * 90, in Duration::ZERO..=DAY * 3_650, effect AtStart;
         /// Beyond this size of all files the oldest are removed when a new one begins; 0 for no limit.
-        max_size: Size = Size(10 << 30), in Size(0)..=Size(1 << 50);
+        max_size: Size = Size(10 << 30), in Size(0)..=Size(1 << 50), effect AtStart;
     }
 
     /// Logs; the messages go to stderr.
     [log] Log {
-        /// The least important messages that are logged; read at the start only.
-        level: Level = Level::Info;
+        /// The least important messages that are logged.
+        level: Level = Level::Info, effect AtStart;
         /// File to which each closed connection appends one line of JSON. Without it there is
         /// none.
-        connections: Option<PathBuf> = None, example "\"/var/log/mendcast/connections.jsonl\"";
+        connections: Option<PathBuf> = None, example "\"/var/log/mendcast/connections.jsonl\"",
+            effect AtStart;
     }
 
     /// The end of the process on SIGTERM or SIGINT; a second signal ends it at once.
     [drain] Drain {
         /// How long open requests may go on.
-        timeout: Duration = SECOND * 30, in Duration::ZERO..=DAY;
+        timeout: Duration = SECOND * 30, in Duration::ZERO..=DAY, effect AtOnce;
     }
 
     // What may stand any number of times.

@@ -6,6 +6,7 @@
 //! rather than through serde, because an error has to name line, key, what was expected, and what
 //! was found.
 
+mod changes;
 mod network;
 mod url;
 mod value;
@@ -18,6 +19,8 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::Error;
+pub use changes::Changes;
+use changes::Effect;
 pub use network::{Network, any_contains};
 pub use url::{Header, HttpUrl, Upstream, Variant};
 use value::Value;
@@ -121,13 +124,23 @@ impl Config {
         None
     }
 
+    /// Takes the place of `running`: keys that take effect at the next start only keep the values
+    /// in force, so that what is in here is what holds. Returns which keys have other values.
+    pub(crate) fn replace(&mut self, running: &Self) -> Changes {
+        let mut changes = Changes::default();
+        self.compare(running, &mut changes);
+        changes
+    }
+
     /// A file that holds every key with its documentation and its default value; keys without a
     /// default value stand there as a comment.
     pub fn documented() -> String {
         let mut out = String::from(
             "# Every key of mendcast edge, with its default value.\n\
              # Durations: us, ms, s, m, h, d. Sizes: B, kB, MB, GB, KiB, MiB, GiB.\n\
-             # Relative paths start at the directory of this file.\n",
+             # Relative paths start at the directory of this file.\n\
+             # After SIGHUP new values hold for new connections and streams, where a key says nothing\n\
+             # else.\n",
         );
         Self::default().describe(&mut out);
         out
@@ -211,6 +224,7 @@ fn describe_key<T: Value>(
     value: &T,
     range: Option<RangeInclusive<T>>,
     example: Option<&str>,
+    effect: Effect,
 ) {
     out.push('\n');
     for line in docs {
@@ -219,6 +233,11 @@ fn describe_key<T: Value>(
     match range {
         Some(range) => drop(writeln!(out, "# Expected: {}.", in_words(&range))),
         None => drop(writeln!(out, "# Expected: {}.", T::expected())),
+    }
+    match effect {
+        Effect::ForNew => {}
+        Effect::AtOnce => out.push_str("# New values hold at once.\n"),
+        Effect::AtStart => out.push_str("# New values wait for the next start.\n"),
     }
     match (example, value.toml()) {
         (Some(example), _) => drop(writeln!(out, "# {key} = {example}")),
@@ -233,6 +252,15 @@ macro_rules! optional {
     };
     ($value:expr) => {
         Some($value)
+    };
+}
+
+macro_rules! effect {
+    () => {
+        Effect::ForNew
+    };
+    ($effect:ident) => {
+        Effect::$effect
     };
 }
 
@@ -277,6 +305,23 @@ macro_rules! sections {
                 $(self.$list.iter_mut().for_each(|item| item.resolve(base));)+
             }
 
+            pub(super) fn compare(&mut self, running: &Self, changes: &mut Changes) {
+                $(self.$section.compare(
+                    concat!("[", stringify!($section), "]"), &running.$section, changes,
+                );)+
+                $({
+                    const NAME: &str = concat!("[[", stringify!($list), "]]");
+                    if self.$list.len() == running.$list.len() {
+                        let pairs = self.$list.iter_mut().zip(&running.$list);
+                        pairs.for_each(|(new, old)| new.compare(NAME, old, changes));
+                    } else {
+                        // Which item took the place of which cannot be told.
+                        let (new, old) = (&mut self.$list, &running.$list);
+                        changes.compare(format_args!("{NAME}"), Effect::ForNew, new, old);
+                    }
+                })+
+            }
+
             pub(super) fn describe(&self, out: &mut String) {
                 $(
                     out.push('\n');
@@ -304,7 +349,8 @@ macro_rules! sections {
     (@struct $(#[doc = $about:literal])+ $Type:ident {
         $($(#[doc = $doc:literal])+
         $key:ident: $Value:ty = $default:expr
-            $(, in $range:expr)? $(, example $example:literal)? $(, required $required:literal)?;)+
+            $(, in $range:expr)? $(, example $example:literal)? $(, required $required:literal)?
+            $(, effect $effect:ident)?;)+
     }) => {
         $(#[doc = $about])+
         #[derive(Clone, Debug, PartialEq)]
@@ -315,6 +361,17 @@ macro_rules! sections {
         impl Default for $Type {
             fn default() -> Self {
                 Self { $($key: $default,)+ }
+            }
+        }
+
+        impl $Type {
+            fn compare(&mut self, section: &str, running: &Self, changes: &mut Changes) {
+                $(changes.compare(
+                    format_args!("{section} {}", stringify!($key)),
+                    effect!($($effect)?),
+                    &mut self.$key,
+                    &running.$key,
+                );)+
             }
         }
 
@@ -347,6 +404,7 @@ macro_rules! sections {
                     &self.$key,
                     optional!($($range)?),
                     optional!($($example)? $($required)?),
+                    effect!($($effect)?),
                 );)+
             }
 

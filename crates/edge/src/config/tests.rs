@@ -242,3 +242,14 @@ fn a_missing_file_is_named() {
     let error = Config::load(Path::new("/nonexistent/edge.toml")).expect_err("missing");
     assert!(error.to_string().starts_with("/nonexistent/edge.toml: "), "{error}");
 }
+
+#[test]
+fn the_printed_defaults_mark_what_waits_for_the_next_start_and_what_holds_at_once() {
+    let text = Config::documented();
+    let start = "# New values wait for the next start.\n";
+    for key in ["cores = 0\n", "level = \"info\"\n", "max_streams = 1000\n", "# directory = "] {
+        assert!(text.contains(&format!("{start}{key}")), "{key}: {text}");
+    }
+    assert!(text.contains("# New values hold at once.\ntimeout = \"30s\"\n"), "{text}");
+    assert!(text.contains(".\nscheme = \"spare\"\n") && !text.contains(&format!("{start}scheme")));
+}

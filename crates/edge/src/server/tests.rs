@@ -59,3 +59,71 @@ fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
     shared.drain();
     assert_eq!(shared.ailments(), ["draining"]);
 }
+
+/// What a reload says of the change from `before` to `after`.
+fn changes(before: &str, after: &str) -> (Shared, crate::config::Changes) {
+    let config = |text: &str| Config::parse("edge.toml", text).expect("valid");
+    let state = State::new(config(before), None).expect("a state");
+    let shared = Shared::new(state, Vec::new(), 1, None);
+    let changes = shared.reload(config(after)).expect("reloaded");
+    (shared, changes)
+}
+
+#[test]
+fn a_reload_says_which_keys_wait_for_the_next_start_and_leaves_them_as_they_are() {
+    let after = r#"
+        server.listen = "127.0.0.1:5"
+        server.cores = 3
+        rtmp.listen = "127.0.0.1:1"
+        admin.listen = "127.0.0.1:2"
+        records.directory = "records"
+        live.max_streams = 7
+        log.level = "debug"
+        quic.send_buffer = "64KiB"
+        recovery.scheme = "arq"
+        drain.timeout = "1s"
+    "#;
+    let (shared, changes) = changes("", after);
+    let at_start = [
+        "[server] listen",
+        "[server] cores",
+        "[live] max_streams",
+        "[rtmp] listen",
+        "[quic] send_buffer",
+        "[admin] listen",
+        "[records] directory",
+        "[log] level",
+    ];
+    assert_eq!(changes.at_start, at_start);
+    assert_eq!(changes.for_new, ["[recovery] scheme"]);
+    assert_eq!(changes.at_once, ["[drain] timeout"]);
+    let mut in_force = Config::default();
+    in_force.recovery.scheme = "arq".parse().expect("a scheme");
+    in_force.drain.timeout = Duration::from_secs(1);
+    assert_eq!(shared.state().config, in_force);
+    let text = "for new connections and streams: [recovery] scheme; at once: [drain] timeout";
+    assert_eq!(changes.to_string(), text);
+}
+
+#[test]
+fn a_key_that_waits_is_told_at_each_reload_until_it_is_as_at_the_start() {
+    let (shared, first) = changes("", "log.level = \"debug\"");
+    assert_eq!(first.at_start, ["[log] level"]);
+    let again = Config::parse("edge.toml", "log.level = \"debug\"").expect("valid");
+    assert_eq!(shared.reload(again).expect("reloaded").at_start, ["[log] level"]);
+    let back = shared.reload(Config::default()).expect("reloaded");
+    assert_eq!(back, crate::config::Changes::default());
+    assert_eq!(back.to_string(), "no other values take effect");
+}
+
+#[test]
+fn changed_rules_are_told_without_their_secrets() {
+    let rule = |key: &str| format!("[[publish]]\nstream = \"a\"\nkey = \"{key}\"\n");
+    let (_, changed) = changes(&rule("old-secret"), &rule("new-secret"));
+    assert_eq!(changed.to_string(), "for new connections and streams: [[publish]] key");
+    let two = rule("old-secret") + &rule("new-secret");
+    let twice = rule("1") + &rule("2");
+    assert_eq!(changes(&two, &twice).1.for_new, ["[[publish]] key"]);
+    assert_eq!(changes("", &two).1.for_new, ["[[publish]]"]);
+    assert_eq!(changes(&two, "hooks.secret = \"x\"").1.for_new, ["[hooks] secret", "[[publish]]"]);
+}
