@@ -244,6 +244,67 @@ fn a_report_counts_for_the_viewer_whose_pass_it_brings_and_for_nobody_else() {
     assert_eq!(freezes, Some(1), "{}", edge.state());
 }
 
+/// Status and CORS fields of an answer over HTTP/1.1, which is the same over HTTP/3.
+fn cors(edge: &Edge, method: &str, path: &str) -> (u16, Vec<(&'static str, String)>) {
+    const FIELDS: [&str; 6] = [
+        "access-control-allow-origin",
+        "access-control-allow-methods",
+        "access-control-allow-headers",
+        "access-control-max-age",
+        "vary",
+        "allow",
+    ];
+    let of = |field: &dyn Fn(&str) -> Option<String>| {
+        FIELDS.into_iter().filter_map(|name| Some((name, field(name)?))).collect::<Vec<_>>()
+    };
+    let h1 = http::request(edge.address, method, path);
+    let h1 = (h1.status, of(&|name| h1.field(name).map(str::to_owned)));
+    let h3 = http3::runtime().block_on(async {
+        let request = http3::Request::send(edge.address, method, path, http3::Windows::Usual);
+        let request = request.await.expect("an answer");
+        let seen = (request.status, of(&|name| request.field(name).map(str::to_owned)));
+        request.close().await;
+        seen
+    });
+    assert_eq!(h1, h3, "{method} {path}");
+    h1
+}
+
+#[test]
+fn a_page_of_the_named_origin_may_play_and_report_and_caches_are_told() {
+    let edge = Edge::start("live.cors = \"https://a.test\"\n");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let origin = ("access-control-allow-origin", "https://a.test".to_owned());
+    let vary = ("vary", "origin".to_owned());
+    for path in ["/live/demo.flv", "/live/demo/index.m3u8", "/viewer"] {
+        let fields = vec![origin.clone(), vary.clone()];
+        assert_eq!(cors(&edge, "GET", path), (200, fields), "{path}");
+    }
+    let fields = vec![
+        origin,
+        ("access-control-allow-methods", "POST".to_owned()),
+        ("access-control-allow-headers", "content-type".to_owned()),
+        ("access-control-max-age", "86400".to_owned()),
+        vary,
+    ];
+    assert_eq!(cors(&edge, "OPTIONS", "/beacon"), (204, fields));
+}
+
+#[test]
+fn without_cors_a_preflight_is_refused_and_for_all_origins_nothing_varies() {
+    let closed = Edge::start("live.cors = \"\"\n");
+    let refused = (405, vec![("allow", "POST".to_owned())]);
+    assert_eq!(cors(&closed, "OPTIONS", "/beacon"), refused);
+    assert_eq!(cors(&closed, "GET", "/viewer"), (200, vec![]));
+    let open = Edge::start("");
+    let any = ("access-control-allow-origin", "*".to_owned());
+    assert_eq!(cors(&open, "GET", "/viewer"), (200, vec![any.clone()]));
+    let (status, fields) = cors(&open, "OPTIONS", "/beacon");
+    assert_eq!((status, &fields[0], fields.len()), (204, &any, 4));
+    let allow = ("allow", "OPTIONS, POST".to_owned());
+    assert_eq!(cors(&open, "PUT", "/beacon"), (405, vec![any, allow]));
+}
+
 #[test]
 fn who_may_not_play_makes_us_ask_no_upstream() {
     let upstream = Origin::of_clip();

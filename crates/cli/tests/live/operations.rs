@@ -58,7 +58,8 @@ fn a_reload_says_what_holds_and_warns_of_what_waits_for_the_next_start() {
          records.directory = \"records\"\nlive.max_streams = 3\ndrain.timeout = \"1s\"\n",
     );
     let line = edge.says("edge.toml reloaded");
-    let keys = "new connections and streams: [recovery] scheme, [hooks] secret; at once: [drain] timeout";
+    let keys =
+        "new connections and streams: [recovery] scheme, [hooks] secret; at once: [drain] timeout";
     assert!(line.ends_with(keys), "{line}");
     let line = edge.says("wait for the next start");
     let keys = "WARN edge.toml: other values wait for the next start: [live] max_streams, \

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 
 use super::url::{Header, HttpUrl, Upstream, Variant};
 use super::value::{Size, Value, words};
-use super::{Changes, Effect, Network, Problem, Section, assign, describe_key};
+use super::{Changes, Cors, Effect, Network, Problem, Section, assign, describe_key};
 
 /// The scheme that a server begins with.
 fn spare() -> Choice {
@@ -149,9 +149,9 @@ sections! {
         max_streams: u32 = 1_000, in 1..=1_000_000, effect AtStart;
         /// Viewers of one stream at the same time; further ones get status 503.
         max_viewers: u32 = 100_000, in 1..=10_000_000;
-        /// Origins whose pages may play the streams (Access-Control-Allow-Origin); empty: only
-        /// pages of this server.
-        cors: String = "*".into();
+        /// Whose pages may play the streams and report to `/beacon` (Access-Control-Allow-Origin): "*"
+        /// those of all origins, one origin, or "" only pages of this server.
+        cors: Cors = Cors::Any;
     }
 
     /// HLS. A stream `live/demo` is watched at `/live/demo/index.m3u8`, and packed while it is.

@@ -7,6 +7,7 @@
 //! was found.
 
 mod changes;
+mod cors;
 mod network;
 mod url;
 mod value;
@@ -21,6 +22,7 @@ use toml::de::{DeTable, DeValue};
 use crate::Error;
 pub use changes::Changes;
 use changes::Effect;
+pub use cors::Cors;
 pub use network::{Network, any_contains};
 pub use url::{Header, HttpUrl, Upstream, Variant};
 use value::Value;

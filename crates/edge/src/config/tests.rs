@@ -178,6 +178,11 @@ fn each_error_names_line_key_and_what_was_expected() {
              got \"best\"",
         ),
         (
+            "[live]\ncors = \"https://a, https://b\"",
+            "edge.toml:2: [live] cors: expected \"\", \"*\" or one origin as browsers write it, such as \
+             \"https://www.example.com\", got \"https://a, https://b\"",
+        ),
+        (
             "[hooks]\non_play = \"nonsense\"",
             "edge.toml:2: [hooks] on_play: expected an http:// or https:// URL, got \"nonsense\"",
         ),

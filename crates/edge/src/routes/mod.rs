@@ -11,10 +11,14 @@ use viewing::with_cors;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::config::Cors;
 use crate::http::{Answer, BEACON, Body, RequestHead, Response};
 use crate::passes::ViewerId;
 use crate::sessions::Beacon;
 use crate::state::State;
+
+/// How long browsers may remember the answer to a preflight request: a day. They cut it down to hours.
+const PREFLIGHT_SECONDS: &str = "86400";
 
 /// Answers a request, whatever the HTTP version: live streams first, then the player, then files.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
@@ -40,9 +44,11 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
     }
 }
 
-/// A player's report.
+/// A player's report, or a browser's question whether a page of another origin may send one.
 fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
+    let is_for_others = state.config.live.cors != Cors::SameOrigin;
     let response = match head.method {
+        "OPTIONS" if is_for_others => preflight(now),
         "POST" => match Beacon::parse(head.body) {
             Some(beacon) => {
                 let viewer = state.passes.of_page(&beacon.viewer, now);
@@ -56,9 +62,20 @@ fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
             }
             None => Response::plain(400, now),
         },
+        _ if is_for_others => Response::plain(405, now).with("allow", "OPTIONS, POST"),
         _ => Response::plain(405, now).with("allow", "POST"),
     };
     with_cors(state, response)
+}
+
+/// The answer to a CORS preflight request (Fetch standard, section 3.3.2): JSON is no content that
+/// pages may send elsewhere unasked.
+fn preflight(now: SystemTime) -> Response {
+    let headers = vec![("date", httpdate::fmt_http_date(now))];
+    Response { status: 204, headers, body: Body::Empty }
+        .with("access-control-allow-methods", "POST")
+        .with("access-control-allow-headers", "content-type")
+        .with("access-control-max-age", PREFLIGHT_SECONDS)
 }
 
 /// A page pass, for players on pages that are not ours.

@@ -3,6 +3,7 @@
 
 use std::time::SystemTime;
 
+use crate::config::Cors;
 use crate::http::{RequestHead, Response};
 use crate::passes::ViewerId;
 use crate::sessions::Opening;
@@ -50,10 +51,13 @@ pub(super) fn check(
 
 /// The response, for pages of other origins too if the configuration says so.
 pub(super) fn with_cors(state: &State, response: Response) -> Response {
-    match &state.config.live.cors {
-        cors if cors.is_empty() => response,
-        cors => response
-            .with("access-control-allow-origin", cors)
-            .with("access-control-expose-headers", VIEWER),
-    }
+    let response = match &state.config.live.cors {
+        Cors::SameOrigin => return response,
+        Cors::Any => response.with("access-control-allow-origin", "*"),
+        // What a cache in between got for a page of one origin is not for pages of another.
+        Cors::Origin(origin) => {
+            response.with("access-control-allow-origin", origin).with("vary", "origin")
+        }
+    };
+    response.with("access-control-expose-headers", VIEWER)
 }

@@ -23,6 +23,7 @@ const TINY: u32 = 32 * 1024;
 /// A connection with a request.
 pub struct Request {
     pub status: u16,
+    fields: http::HeaderMap,
     endpoint: quinn::Endpoint,
     connection: quinn::Connection,
     stream: Stream,
@@ -37,13 +38,13 @@ async fn exchange(
     requests: &mut Requests,
     method: &str,
     path: &str,
-) -> Result<(u16, Stream), String> {
+) -> Result<(http::response::Parts, Stream), String> {
     let request = http::Request::builder().method(method).uri(format!("https://localhost{path}"));
     let request = request.body(()).map_err(|e| e.to_string())?;
     let mut stream = requests.send_request(request).await.map_err(|e| e.to_string())?;
     stream.finish().await.map_err(|e| e.to_string())?;
     let response = timeout(PATIENCE, stream.recv_response()).await.map_err(|e| e.to_string())?;
-    Ok((response.map_err(|e| e.to_string())?.status().as_u16(), stream))
+    Ok((response.map_err(|e| e.to_string())?.into_parts().0, stream))
 }
 
 impl Request {
@@ -72,8 +73,14 @@ impl Request {
         let made = h3::client::new(h3_quinn::Connection::new(connection.clone())).await;
         let (mut driver, mut requests) = made.map_err(|e| error(&e))?;
         tokio::spawn(async move { poll_fn(|context| driver.poll_close(context)).await });
-        let (status, stream) = exchange(&mut requests, method, path).await?;
-        Ok(Self { status, endpoint, connection, stream, requests })
+        let (head, stream) = exchange(&mut requests, method, path).await?;
+        let (status, fields) = (head.status.as_u16(), head.headers);
+        Ok(Self { status, fields, endpoint, connection, stream, requests })
+    }
+
+    /// The value of a field of the answer.
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name)?.to_str().ok()
     }
 
     /// The next bytes of the body; `None` at its end.
@@ -91,7 +98,7 @@ impl Request {
     /// # Errors
     /// One line: there is none.
     pub async fn another(&mut self, path: &str) -> Result<u16, String> {
-        Ok(exchange(&mut self.requests, "GET", path).await?.0)
+        Ok(exchange(&mut self.requests, "GET", path).await?.0.status.as_u16())
     }
 
     /// Leaves.
