@@ -50,6 +50,15 @@ impl Hook {
     }
 }
 
+/// Who let somebody in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Grant {
+    /// The operator's server.
+    Hook,
+    /// There is no hook, or it fails and that means yes.
+    Nobody,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     url: String,
@@ -67,18 +76,23 @@ impl Hooks {
     ///
     /// # Errors
     /// Why not, in words for the log and for the publisher's user.
-    pub async fn ask(&self, config: &config::Hooks, hook: Hook, what: Value) -> Result<(), String> {
-        let Some(url) = hook.url(config) else { return Ok(()) };
+    pub async fn ask(
+        &self,
+        config: &config::Hooks,
+        hook: Hook,
+        what: Value,
+    ) -> Result<Grant, String> {
+        let Some(url) = hook.url(config) else { return Ok(Grant::Nobody) };
         let (answered, why) = match self.call(config, hook, url, what).await {
             Ok(status @ 200..=299) => {
                 tracing::debug!("{} granted with {status}", hook.name());
-                return Ok(());
+                return Ok(Grant::Hook);
             }
             Ok(status) => (true, format!("the {} hook answers {status}", hook.name())),
             Err(why) => (false, format!("the {} hook fails: {why}", hook.name())),
         };
         match config.on_failure {
-            config::OnFailure::Allow if !answered => Ok(()),
+            config::OnFailure::Allow if !answered => Ok(Grant::Nobody),
             _ => Err(why),
         }
     }

@@ -127,6 +127,13 @@ impl Registry {
         Ok(Publisher { stream, number })
     }
 
+    /// Starts to publish a stream in place of its publisher number `number`, whose tags are taken no
+    /// more; the viewers stay. `None` if that one does not publish it any more.
+    pub fn take_over(&self, stream: &Arc<Stream>, number: u64) -> Option<Publisher> {
+        let number = stream.replace(number)?;
+        Some(Publisher { stream: stream.clone(), number })
+    }
+
     fn write(&self) -> RwLockWriteGuard<'_, Streams> {
         self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }

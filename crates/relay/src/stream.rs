@@ -96,6 +96,16 @@ pub(crate) struct Live {
     other_tracks: u64,
 }
 
+impl Live {
+    fn begin(&mut self) -> u64 {
+        self.status = Status::Live;
+        self.publisher += 1;
+        self.timeline.on_upstream();
+        self.cache.on_publisher();
+        self.publisher
+    }
+}
+
 /// A live stream. All threads share it.
 #[derive(Debug)]
 pub struct Stream {
@@ -178,11 +188,19 @@ impl Stream {
         if matches!(live.status, Status::Live | Status::Ended) {
             return None;
         }
-        live.status = Status::Live;
-        live.publisher += 1;
-        live.timeline.on_upstream();
-        live.cache.on_publisher();
-        Some(live.publisher)
+        Some(live.begin())
+    }
+
+    /// A new publisher in place of that one; `None` if that one publishes no more.
+    pub(crate) fn replace(&self, publisher: u64) -> Option<u64> {
+        let mut live = self.write();
+        if live.status != Status::Live || live.publisher != publisher {
+            return None;
+        }
+        let number = live.begin();
+        // For what may still wait.
+        self.wake(live);
+        Some(number)
     }
 
     /// Where the stream's time begins, unless it has begun.

@@ -246,6 +246,30 @@ fn a_publisher_that_comes_back_continues_the_stream() {
 }
 
 #[test]
+fn a_publisher_that_is_replaced_has_no_say_and_viewers_stay() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publish(2);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    let (stream, first) = (setup.publisher.stream().clone(), setup.publisher.number());
+    let second = setup.registry.take_over(&stream, first).expect("it publishes");
+    assert!(setup.registry.take_over(&stream, first).is_none(), "once only");
+    assert!(!setup.publisher.push(frame(2)));
+    second.push(header(1));
+    second.push(frame(0));
+    let expected = [(Role::SequenceHeader, 40), (Role::KeyFrame, 80)];
+    assert_eq!(pull(&mut viewer), expected);
+    drop(setup.publisher);
+    assert_eq!(stream.status(), Status::Live);
+    assert!(!setup.registry.end_after(&stream, first));
+    assert!(second.push(frame(1)));
+    assert_eq!(pull(&mut viewer), [(Role::InterFrame, 120)]);
+    let number = second.number();
+    drop(second);
+    assert!(setup.registry.take_over(&stream, number).is_none(), "nobody publishes");
+}
+
+#[test]
 fn the_end_comes_after_what_is_left() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(3);

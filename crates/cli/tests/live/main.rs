@@ -19,3 +19,4 @@ mod pulls;
 mod slow;
 mod stalling;
 mod support;
+mod takeover;

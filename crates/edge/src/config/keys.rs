@@ -66,6 +66,16 @@ words! {
 }
 
 words! {
+    /// What a second publisher of a stream means.
+    TakeOver {
+        /// It is refused.
+        Refuse = "refuse",
+        /// It takes the stream over if it has the first one's key, or `on_publish` lets it in.
+        SameKey = "same-key",
+    }
+}
+
+words! {
     /// What a hook that does not answer means.
     OnFailure {
         /// No.
@@ -143,6 +153,10 @@ sections! {
         merge: Duration = MILLISECOND * 40, in Duration::ZERO..=SECOND;
         /// How long viewers are kept when a publisher is lost and may come back.
         linger: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
+        /// A second publisher of a stream over RTMP: "refuse" it while the first one's connection
+        /// stands, or let it take the stream over and end that connection, if it brings the "same-key"
+        /// of [[publish]] or `on_publish` grants it. Viewers stay. For encoders that change network.
+        take_over: TakeOver = TakeOver::Refuse;
         /// Largest audio, video or data message of a publisher.
         max_tag: Size = Size::from_mib(4), in Size::from_kib(64)..=Size(0xff_ffff);
         /// Streams at the same time.

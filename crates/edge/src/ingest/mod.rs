@@ -6,57 +6,76 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use relay::{Publisher, Stream};
+use relay::{Publisher, Refusal, Stream};
 use tokio::time::sleep;
 
-use crate::config::Config;
-use crate::live::{Live, settings};
+use crate::config::{Config, TakeOver};
+use crate::hooks::Grant;
+use crate::live::{Held, Holder, Live, settings};
 use crate::names::{is_name, matches};
 
-/// Whether `remote` may publish `name` with this key.
+/// Whether `remote` may publish `name` with this key. Returns the key that let it in, if one was
+/// needed.
 ///
 /// # Errors
 /// Why not, in words for the publisher's user.
-pub fn authorize(
+pub fn authorize<'k>(
     config: &Config,
     name: &str,
-    key: Option<&str>,
+    key: Option<&'k str>,
     remote: SocketAddr,
-) -> Result<(), &'static str> {
+) -> Result<Option<&'k str>, &'static str> {
     if !is_name(name) {
         return Err("this is no name for a stream");
     }
     if config.publish.is_empty() {
         let local = remote.ip().to_canonical().is_loopback();
-        return local.then_some(()).ok_or("no publisher from outside is allowed");
+        return local.then_some(None).ok_or("no publisher from outside is allowed");
     }
     let mut rules = config.publish.iter().filter(|rule| matches(&rule.stream, name)).peekable();
     if rules.peek().is_none() {
         return Err("nobody may publish this stream");
     }
-    let given = key.ok_or("a key is missing: STREAM?key=KEY")?.as_bytes();
+    let given = key.ok_or("a key is missing: STREAM?key=KEY")?;
     let same = |rule: &str| {
-        aws_lc_rs::constant_time::verify_slices_are_equal(rule.as_bytes(), given).is_ok()
+        let (rule, given) = (rule.as_bytes(), given.as_bytes());
+        aws_lc_rs::constant_time::verify_slices_are_equal(rule, given).is_ok()
     };
     // Every rule is looked at, so that the time tells nothing.
     let right = rules.fold(false, |right, rule| same(&rule.key) | right);
-    right.then_some(()).ok_or("wrong key")
+    right.then_some(Some(given)).ok_or("wrong key")
 }
 
-/// Starts to publish.
+/// Starts to publish: a stream that nobody publishes, or that `[live] take_over` allows somebody with
+/// this `key` and `grant` to take from the one who does.
 ///
 /// # Errors
 /// Why it cannot be, in words for the publisher's user.
-pub fn publish(live: &Live, config: &Config, name: &str) -> Result<Publisher, String> {
-    let publisher = live
-        .streams
-        .publish(name, settings(&config.live))
-        .map_err(|refusal| refusal.to_string())?;
+pub fn publish(
+    live: &Live,
+    config: &Config,
+    name: &str,
+    key: Option<&str>,
+    grant: Grant,
+) -> Result<Held, String> {
+    let may_replace = |holder: &&Holder| match config.live.take_over {
+        TakeOver::Refuse => false,
+        TakeOver::SameKey => grant == Grant::Hook || holder.has_key(key),
+    };
+    let publish = |holder: Option<&Holder>| match live.streams.publish(name, settings(&config.live))
+    {
+        Err(Refusal::Busy) => {
+            let replaced = holder.filter(may_replace);
+            replaced.and_then(|holder| holder.replace(&live.streams)).ok_or(Refusal::Busy)
+        }
+        other => other,
+    };
+    let held = live.holders.hold(name, key, publish).map_err(|refusal| refusal.to_string())?;
     // A stream that begins later, here or after a restart of the server, has later times: numbers and
     // names of HLS segments, which follow from them, do not come again.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    publisher.begin_at(now.as_millis() as u32);
-    Ok(publisher)
+    held.publisher.begin_at(now.as_millis() as u32);
+    Ok(held)
 }
 
 /// Gives up a publisher: it may come back within `linger`, then the stream is over.
@@ -92,7 +111,9 @@ mod tests {
         from: [u8; 4],
     ) -> Result<(), &'static str> {
         let config = Config::parse("edge.toml", config).expect("valid");
-        authorize(&config, name, key, (from, 1).into())
+        let key_that_counts = authorize(&config, name, key, (from, 1).into())?;
+        assert_eq!(key_that_counts, key.filter(|_| !config.publish.is_empty()));
+        Ok(())
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod events;
 mod flv;
+mod holders;
 mod outlet;
 mod pulls;
 
@@ -15,6 +16,7 @@ use crate::config::{self, Config};
 
 pub use events::Events;
 pub use flv::FlvBody;
+pub use holders::{Held, Holder, Holders};
 pub use outlet::{Outlet, Outlets};
 pub use pulls::{Budget, Pull, Pulls};
 
@@ -25,6 +27,8 @@ pub struct Live {
     pub streams: Registry,
     /// What happened to publishers and upstreams.
     pub events: Events,
+    /// Who publishes the streams that come over RTMP.
+    pub holders: Holders,
     /// The streams that are pulled.
     pub pulls: Pulls,
     /// The streams that somebody watches as HLS.
@@ -37,6 +41,7 @@ impl Live {
         Self {
             streams: Registry::new(config.live.max_streams as usize),
             events: Events::default(),
+            holders: Holders::default(),
             pulls: Pulls::default(),
             outlets: Outlets::default(),
         }

@@ -194,6 +194,14 @@ impl Server {
         }
     }
 
+    /// Tells a publisher that its stream is another one's from here on; what it still sends is ignored.
+    pub fn revoke(&mut self, description: &str) {
+        if let State::Active { purpose: Purpose::Publish, stream } = self.state {
+            self.state = State::Idle;
+            self.status(stream, "error", "NetStream.Publish.BadName", description);
+        }
+    }
+
     /// Queues a tag for a player; nothing if there is none, or it wants none of this kind.
     pub fn send_tag(&mut self, tag: &Tag) {
         self.send_tag_at(tag, tag.timestamp());

@@ -256,6 +256,21 @@ fn publishing() -> Server {
 }
 
 #[test]
+fn a_publisher_whose_stream_is_taken_is_told_and_heard_no_more() {
+    let mut served = active(publish());
+    served.server.revoke("taken");
+    let [status] = &served.commands()[..] else { panic!("one status") };
+    let text = format!("{status:?}");
+    let parts = ["onStatus", "error", "NetStream.Publish.BadName", "taken"];
+    assert!(parts.iter().all(|part| text.contains(part)), "{text}");
+    served.server.revoke("again");
+    assert!(served.commands().is_empty());
+    let close = command("deleteStream", 0.0, &[Value::Null, 1.0.into()]);
+    assert_eq!(served.server.handle(&close), Ok(()));
+    assert!(served.events().is_empty(), "the stream is another one's");
+}
+
+#[test]
 fn queries_are_joined_and_enhanced_rtmp_is_announced_to_who_asks() {
     let (mut served, result) = after(&[connect(), publish()]);
     assert_eq!(result, Ok(()));

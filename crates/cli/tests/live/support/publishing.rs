@@ -80,16 +80,25 @@ impl Publishing {
         self.socket.write_all(bytes).is_ok()
     }
 
-    /// Waits until the server closes the connection.
-    pub fn closed(mut self) {
+    /// Waits until the server closes the connection. Returns the reason, if it gave one.
+    pub fn closed(mut self) -> Option<String> {
         let end = Instant::now() + PATIENCE;
         let mut buffer = [0; 4_096];
+        let mut reason = None;
         loop {
             match self.socket.read(&mut buffer) {
-                Ok(0) => return,
-                Ok(_) => {}
+                Ok(0) => return reason,
+                Ok(length) => {
+                    // What breaks the protocol is no reason.
+                    let _ = self.client.handle(&buffer[..length]);
+                    while let Some(event) = self.client.poll_event() {
+                        if let ClientEvent::Refused(why) = event {
+                            reason = Some(why);
+                        }
+                    }
+                }
                 Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
-                Err(_) => return,
+                Err(_) => return reason,
             }
             assert!(Instant::now() < end, "the connection stays open");
         }

@@ -20,7 +20,7 @@ use std::time::{Duration, SystemTime};
 use bytes::{Buf as _, Bytes, BytesMut};
 use media::flv;
 use media::rtmp::{self, Event, Request, Server};
-use relay::{Publisher, Viewer};
+use relay::Viewer;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -33,6 +33,7 @@ use crate::http::parameter;
 use crate::ingest::pull::Via;
 use crate::ingest::{authorize, lose, publish};
 use crate::limits::{Fault, Place};
+use crate::live::Held;
 use crate::names::printable;
 use crate::passes::ViewerId;
 use crate::play;
@@ -63,7 +64,7 @@ pub(super) enum End {
 /// What a connection is for.
 enum Role {
     Nothing,
-    Publishes(Publisher),
+    Publishes(Held),
     /// To play as soon as it is known what there is.
     Waits(Box<Waiting>),
     Plays(Box<Player>),
@@ -93,12 +94,14 @@ impl Player {
     }
 }
 
-/// What a stream has for a player.
+/// What a stream has for a player, or its publisher.
 enum Next {
     /// The kinds of media are known; `None` if the stream ended before.
     Kinds(Option<(bool, bool)>),
     /// A tag; `None` at the end of the stream.
     Tag(Option<media::Tag>),
+    /// Another publisher has taken the stream over.
+    Replaced,
 }
 
 /// When a connection did what its deadlines go by.
@@ -156,7 +159,7 @@ impl Connection {
 
     pub(super) async fn run(mut self, mut stream: TcpStream) -> Result<(), End> {
         let result = self.drive(&mut stream).await;
-        if let Role::Publishes(publisher) = core::mem::replace(&mut self.role, Role::Nothing) {
+        if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
             tracing::info!("{}: publisher {} is gone", publisher.stream().name(), self.remote);
             lose(&self.state.live, publisher, self.state.config.live.linger);
         }
@@ -203,6 +206,7 @@ impl Connection {
                     player.viewer.poll_next(context).map(Next::Tag)
                 }
                 Role::Waits(waiting) => waiting.viewer.poll_kinds(context).map(Next::Kinds),
+                Role::Publishes(held) => held.poll_replaced(context).map(|()| Next::Replaced),
                 _ => Poll::Pending,
             });
             tokio::select! {
@@ -315,16 +319,18 @@ impl Connection {
                 Event::Publish(request) => self.on_publish(&request).await,
                 Event::Play(request) => self.on_play(&request).await,
                 Event::Tag(tag) => {
-                    let Role::Publishes(publisher) = &self.role else { continue };
-                    // A stream that was ended takes no more; the publisher should know.
-                    self.ending |= !publisher.push(tag);
+                    let Role::Publishes(held) = &self.role else { continue };
+                    if !held.publisher.push(tag) {
+                        self.on_replaced();
+                    }
                 }
                 Event::Unpublish => {
-                    if let Role::Publishes(publisher) = self.become_idle() {
-                        let stream = publisher.stream().clone();
+                    if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
+                        let (stream, number) = (publisher.stream().clone(), publisher.number());
                         drop(publisher);
                         tracing::info!("{}: published no more", stream.name());
-                        self.state.live.streams.end(&stream);
+                        // Not if it is another publisher's.
+                        self.state.live.streams.end_after(&stream, number);
                     }
                 }
                 Event::Paused(now) => {
@@ -340,6 +346,17 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Another publisher has taken the stream over.
+    fn on_replaced(&mut self) {
+        if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
+            self.state.live.events.count("taken_over");
+            let name = publisher.stream().name();
+            tracing::info!("{name}: taken over from publisher {}", self.remote);
+        }
+        self.server.revoke("another publisher has taken the stream over");
+        self.ending = true;
     }
 
     /// The connection does nothing from now on. Returns what it did.
@@ -360,23 +377,23 @@ impl Connection {
         let config = &self.state.config;
         let live = &self.state.live;
         let granted = async {
-            authorize(config, &name, key, self.remote)?;
+            let key = authorize(config, &name, key, self.remote)?;
             let what = json!({
                 "stream": name,
                 "protocol": Protocol::Rtmp.name(),
                 "remote": self.remote.ip().to_string(),
                 "query": request.query,
             });
-            self.state.hooks.ask(&config.hooks, Hook::Publish, what).await?;
-            publish(live, config, &name)
+            let grant = self.state.hooks.ask(&config.hooks, Hook::Publish, what).await?;
+            publish(live, config, &name, key, grant)
         };
         match granted.await {
-            Ok(publisher) => {
+            Ok(held) => {
                 live.events.count("published");
                 let encoder = printable(&request.flash_ver);
                 tracing::info!("{name}: published by {} ({encoder})", self.remote);
                 self.server.accept();
-                self.role = Role::Publishes(publisher);
+                self.role = Role::Publishes(held);
                 self.places.newcomer = None;
             }
             Err(why) => {
@@ -441,6 +458,9 @@ impl Connection {
 
     /// Hands a player what its stream has for it.
     fn take_next(&mut self, next: Next) {
+        if let Next::Replaced = next {
+            return self.on_replaced();
+        }
         match (next, self.become_idle()) {
             (Next::Kinds(None), Role::Waits(waiting)) => {
                 self.refuse_player(&waiting.opening.stream, "the upstream has no such stream");

@@ -1,0 +1,86 @@
+//! Who publishes which stream over a connection of its own, so that another one can take its place.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, Weak};
+use std::task::{Context, Poll};
+
+use aws_lc_rs::digest::{Digest, SHA256, digest};
+use relay::{Publisher, Refusal, Registry, Stream};
+use tokio::sync::oneshot;
+
+use crate::sync::lock;
+
+/// The publishers of the process that came by themselves, by stream.
+#[derive(Debug, Default)]
+pub struct Holders(Mutex<HashMap<String, Holder>>);
+
+/// Who publishes a stream.
+#[derive(Debug)]
+pub struct Holder {
+    stream: Weak<Stream>,
+    number: u64,
+    /// The digest of its key: keys are not kept.
+    key: Option<Digest>,
+    replaced: oneshot::Sender<()>,
+}
+
+impl Holder {
+    /// Whether the publisher was let in by this key; never without one.
+    pub fn has_key(&self, key: Option<&str>) -> bool {
+        let known = self.key.as_ref().map(Digest::as_ref);
+        known.is_some() && known == key.map(sha256).as_ref().map(Digest::as_ref)
+    }
+
+    /// Takes its stream over; `None` if it publishes no more.
+    pub fn replace(&self, streams: &Registry) -> Option<Publisher> {
+        streams.take_over(&self.stream.upgrade()?, self.number)
+    }
+}
+
+fn sha256(key: &str) -> Digest {
+    digest(&SHA256, key.as_bytes())
+}
+
+/// The right to publish a stream until it is dropped, or another publisher has taken it over.
+#[derive(Debug)]
+pub struct Held {
+    /// The publisher.
+    pub publisher: Publisher,
+    replaced: oneshot::Receiver<()>,
+}
+
+impl Held {
+    /// Waits until another publisher has taken the stream over. Not to be asked again after that.
+    pub fn poll_replaced(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        Pin::new(&mut self.replaced).poll(context).map(drop)
+    }
+}
+
+impl Holders {
+    /// Notes who publishes `name` with the key that let it in, if `publish` lets it. That is handed the
+    /// one who held the stream last, who is told if it is another one's then.
+    ///
+    /// # Errors
+    /// Those of `publish`.
+    pub fn hold(
+        &self,
+        name: &str,
+        key: Option<&str>,
+        publish: impl FnOnce(Option<&Holder>) -> Result<Publisher, Refusal>,
+    ) -> Result<Held, Refusal> {
+        // One at a time, so that each finds the key of the very publisher that it replaces.
+        let mut holders = lock(&self.0);
+        holders.retain(|_, holder| !holder.replaced.is_closed());
+        let publisher = publish(holders.get(name))?;
+        let (told, replaced) = oneshot::channel();
+        let stream = Arc::downgrade(publisher.stream());
+        let (number, key) = (publisher.number(), key.map(sha256));
+        let holder = Holder { stream, number, key, replaced: told };
+        if let Some(last) = holders.insert(name.to_owned(), holder) {
+            // It may be gone by itself meanwhile.
+            let _ = last.replaced.send(());
+        }
+        Ok(Held { publisher, replaced })
+    }
+}
