@@ -1,5 +1,5 @@
-//! `mendcast edge`: the server, a look at its configuration, a signed URL, or the evaluation of an
-//! experiment.
+//! `mendcast edge`: the server, a look at its configuration, a key file, a signed URL, or the
+//! evaluation of an experiment.
 
 use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;
@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use edge::Error;
 use edge::State;
 use edge::config::{self, Config, Level};
+use edge::keyfile;
 use edge::matches;
 use edge::signing;
 use tracing::level_filters::LevelFilter;
@@ -33,6 +34,12 @@ pub(crate) struct Arguments {
 enum Command {
     /// Compare cohorts from session records.
     Ab(Ab),
+    /// Make a key file for `[server] key_file`, or add a key to one.
+    ///
+    /// Nodes with the same file take each other's TLS tickets, address tokens and passes. To rotate: add
+    /// a key with --rotate and --after, copy the file to every node and reload them before it is due,
+    /// and delete the line of the oldest key a month later.
+    Keygen(Keygen),
     /// Print the query that lets somebody play a stream for a while.
     Sign(Sign),
 }
@@ -69,6 +76,38 @@ struct Ab {
     /// Also write a page with tables and distributions.
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct Keygen {
+    /// Where to write the new file, with mode 0600; one that is there is not overwritten [default:
+    /// stdout].
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+    /// Add a rotating key to this file instead; its other keys, owner and mode stay.
+    #[arg(long, value_name = "FILE", conflicts_with = "out")]
+    rotate: Option<PathBuf>,
+    /// Use the added key only after this time, such as 1h, so that every node has it by then
+    /// [default: at once].
+    #[arg(long, value_name = "DURATION", requires = "rotate", conflicts_with = "out", value_parser = duration)]
+    after: Option<Duration>,
+}
+
+impl Keygen {
+    fn run(self) -> Result<(), Error> {
+        let now = SystemTime::now();
+        match (self.rotate, self.out) {
+            (Some(path), _) => {
+                let due = now.checked_add(self.after.unwrap_or_default());
+                keyfile::rotate(&path, due.ok_or_else(|| Error::new("--after is too long"))?)
+            }
+            (None, Some(path)) => keyfile::create(&path, now),
+            (None, None) => {
+                print!("{}", keyfile::generate(now)?);
+                Ok(())
+            }
+        }
+    }
 }
 
 #[derive(Debug, Args)]
@@ -138,6 +177,7 @@ impl Arguments {
     pub(crate) fn run(self) -> Result<(), Error> {
         match self.command {
             Some(Command::Ab(ab)) => return ab.run(),
+            Some(Command::Keygen(keygen)) => return keygen.run(),
             Some(Command::Sign(sign)) => return sign.run(),
             None => {}
         }

@@ -198,3 +198,59 @@ fn sighup_reads_the_file_again_and_a_bad_one_changes_nothing() {
     running.signal("TERM");
     assert_eq!(running.exit_code(), Some(0));
 }
+
+/// The creation times of a key file's rotating keys.
+fn created(path: &Path) -> Vec<u64> {
+    let text = std::fs::read_to_string(path).expect("readable");
+    text.lines().filter_map(|line| line.split_once(' ')?.0.parse().ok()).collect()
+}
+
+#[test]
+fn the_server_starts_with_a_generated_key_file_and_takes_a_rotated_key_at_a_reload() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("secrets");
+    let keygen = |more: &[&str]| {
+        let mut command = mendcast(&["edge", "keygen"]);
+        command.args(more).current_dir(dir.path()).output().expect("run")
+    };
+    let output = keygen(&["--out", "secrets"]);
+    assert!(output.status.success() && output.stdout.is_empty() && output.stderr.is_empty());
+    let before = std::fs::read_to_string(&path).expect("readable");
+    let error = failure(&keygen(&["--out", "secrets"]));
+    assert_eq!(
+        error,
+        "mendcast: key file secrets: there is such a file already; --rotate adds a key to it"
+    );
+    assert_eq!(std::fs::read_to_string(&path).expect("readable"), before);
+
+    let config = format!("{ANY_PORT}key_file = \"secrets\"\n");
+    let (mut running, address) = start(dir.path(), &config);
+    TcpStream::connect(address).expect("connected");
+    assert!(keygen(&["--rotate", "secrets", "--after", "1h"]).status.success());
+    let times = created(&path);
+    let [first, second] = times[..] else { panic!("{times:?}") };
+    assert!((first + 3_600..first + 3_700).contains(&second), "{first} and {second}");
+    running.signal("HUP");
+    running.line("edge.toml reloaded");
+    running.signal("TERM");
+    assert_eq!(running.exit_code(), Some(0));
+}
+
+#[test]
+fn without_a_file_keygen_prints_another_one_each_time() {
+    let print = || {
+        let output = mendcast(&["edge", "keygen"]).output().expect("run");
+        assert!(output.status.success());
+        String::from_utf8(output.stdout).expect("text")
+    };
+    let (one, two) = (print(), print());
+    assert!(one.starts_with("static ") && one.lines().count() == 2, "two lines");
+    assert_ne!(one, two);
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    for arguments in [["--out", "a", "--rotate", "b"], ["--out", "a", "--after", "1h"]] {
+        let mut command = mendcast(&["edge", "keygen"]);
+        let output = command.args(arguments).current_dir(dir.path()).output().expect("run");
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(!dir.path().join("a").exists());
+    }
+}

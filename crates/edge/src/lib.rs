@@ -21,6 +21,7 @@ mod http;
 mod identity;
 mod ingest;
 mod io;
+pub mod keyfile;
 mod limits;
 mod live;
 mod loops;
