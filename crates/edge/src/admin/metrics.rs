@@ -304,15 +304,68 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::server::Edge;
+    use std::collections::BTreeSet;
     use units::Timestamp;
 
-    #[test]
-    fn each_loop_tells_its_silence_and_its_turns() {
+    fn edge() -> Edge {
         let mut config = Config::default();
         config.server.listen = vec![([127, 0, 0, 1], 0).into()];
         config.server.cores = 2;
         config.admin.listen = Some(([127, 0, 0, 1], 0).into());
-        let edge = Edge::open(config).expect("opened");
+        Edge::open(config).expect("opened")
+    }
+
+    const MANUAL: &str = include_str!("../../../../docs/operate.md");
+
+    /// The names of metrics in a text, without what histograms add to theirs.
+    fn names(text: &str) -> BTreeSet<&str> {
+        let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let names = words.filter(|word| word.starts_with("mendcast_"));
+        let added = ["_bucket", "_sum", "_count"];
+        let plain = |word| added.into_iter().find_map(|end| str::strip_suffix(word, end));
+        names.map(|word| plain(word).unwrap_or(word)).collect()
+    }
+
+    /// The families of a scrape, by the names that queries have for them.
+    fn families(scrape: &str) -> BTreeSet<String> {
+        let types = scrape.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' '));
+        let of_query = |(name, kind): (&str, &str)| match kind {
+            "counter" => format!("{name}_total"),
+            _ => name.to_owned(),
+        };
+        types.map(of_query).collect()
+    }
+
+    #[test]
+    fn the_manual_lists_each_metric_of_a_scrape_once_and_nothing_else() {
+        let scraped = families(&encode(edge().shared()));
+        let (_, section) = MANUAL.split_once("\n## Metrics\n").expect("a section");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let cells = section.lines().filter_map(|line| line.strip_prefix("| `mendcast_"));
+        let listed: Vec<_> = cells
+            .filter_map(|cell| Some(format!("mendcast_{}", cell.split_once('`')?.0)))
+            .collect();
+        let set: BTreeSet<_> = listed.iter().cloned().collect();
+        assert_eq!(set.len(), listed.len(), "a metric is listed twice");
+        assert_eq!(set, scraped);
+    }
+
+    #[test]
+    fn alerts_and_the_board_only_ask_for_metrics_that_there_are() {
+        let scraped = families(&encode(edge().shared()));
+        let board = include_str!("../../../../deploy/grafana.json");
+        serde_json::from_str::<serde_json::Value>(board).expect("JSON");
+        for (what, text) in [("docs/operate.md", MANUAL), ("deploy/grafana.json", board)] {
+            let asked = names(text);
+            assert!(asked.len() > 20, "{what} names {} metrics", asked.len());
+            let unknown: Vec<_> = asked.iter().filter(|name| !scraped.contains(**name)).collect();
+            assert!(unknown.is_empty(), "{what}: {unknown:?}");
+        }
+    }
+
+    #[test]
+    fn each_loop_tells_its_silence_and_its_turns() {
+        let edge = edge();
         let pulse = &edge.shared().pulses()[1];
         pulse.end(Timestamp::ZERO, Timestamp::from_millis(3));
         let text = encode(edge.shared());
