@@ -4,6 +4,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -138,7 +139,11 @@ impl Running {
 }
 
 fn start(dir: &Path, config: &str) -> (Running, SocketAddr) {
-    let mut child = edge(dir, config, &[]).stderr(Stdio::piped()).spawn().expect("started");
+    spawn(edge(dir, config, &[]))
+}
+
+fn spawn(mut command: Command) -> (Running, SocketAddr) {
+    let mut child = command.stderr(Stdio::piped()).spawn().expect("started");
     let stderr = BufReader::new(child.stderr.take().expect("piped"));
     let mut running = Running { child, stderr };
     let line = running.line("listening on ");
@@ -253,4 +258,42 @@ fn without_a_file_keygen_prints_another_one_each_time() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         assert!(!dir.path().join("a").exists());
     }
+}
+
+/// A service manager's socket.
+struct Manager(UnixDatagram);
+
+impl Manager {
+    fn next(&self) -> String {
+        let mut buffer = [0; 256];
+        let length = self.0.recv(&mut buffer).expect("told within 10 s");
+        String::from_utf8(buffer[..length].to_vec()).expect("text")
+    }
+
+    /// The next notice that is no sign of life.
+    fn event(&self) -> String {
+        std::iter::repeat_with(|| self.next())
+            .find(|notice| notice != "WATCHDOG=1")
+            .expect("without end")
+    }
+}
+
+#[test]
+fn a_service_manager_is_told_of_start_life_reload_and_end() {
+    let dir = tempfile::tempdir().expect("a temporary directory");
+    let path = dir.path().join("notify");
+    let manager = Manager(UnixDatagram::bind(&path).expect("bound"));
+    manager.0.set_read_timeout(Some(Duration::from_secs(10))).expect("set");
+    let mut command = edge(dir.path(), ANY_PORT, &[]);
+    command.env("NOTIFY_SOCKET", &path).env("WATCHDOG_USEC", "300000").env_remove("WATCHDOG_PID");
+    let (mut running, address) = spawn(command);
+    assert_eq!(manager.next(), "READY=1");
+    TcpStream::connect(address).expect("connected");
+    assert_eq!(manager.next(), "WATCHDOG=1");
+    assert_eq!(manager.next(), "WATCHDOG=1");
+    running.signal("HUP");
+    assert_eq!([manager.event(), manager.event()], ["RELOADING=1", "READY=1"]);
+    running.signal("TERM");
+    assert_eq!(manager.event(), "STOPPING=1");
+    assert_eq!(running.exit_code(), Some(0));
 }

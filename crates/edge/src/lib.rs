@@ -31,6 +31,7 @@ mod play;
 mod redacted;
 mod routes;
 mod server;
+mod service;
 pub mod sessions;
 pub mod signing;
 mod state;

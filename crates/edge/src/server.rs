@@ -23,6 +23,7 @@ use crate::loops::event_loop::{EventLoop, Plan};
 use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
 use crate::loops::supervisor::{self, End};
+use crate::service::{self, Notice};
 use crate::state::{Shared, State};
 
 /// Where operators look if the configuration says nothing.
@@ -123,6 +124,7 @@ impl Edge {
             }
             None => None,
         };
+        let attended = tokio::spawn(service::attend(shared.clone()));
         while fronts.join_next().await.is_some() {}
         for running in loops {
             // One that panicked has ended the process.
@@ -132,6 +134,8 @@ impl Edge {
             log.flush();
         }
         shared.finish();
+        // What was to be told is told.
+        let _ = attended.await;
         if let Some(admin) = admin {
             // What it still had to say is said or not.
             let _ = admin.await;
@@ -279,7 +283,9 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
             tokio::select! {
                 result = &mut serving => return result,
                 _ = hangup.recv() => {
+                    service::tell(Notice::Reloading);
                     reload(path, &shared);
+                    service::tell(Notice::Ready);
                     continue;
                 }
                 _ = terminate.recv() => {}
