@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 
 use super::*;
-use records::{Record, RecordWriter};
+use records::{Record, RecordWriter, Retention};
 
 fn uniform(rng: &mut ChaCha8Rng) -> f64 {
     (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
@@ -275,9 +275,10 @@ fn nothing_to_compare_is_one_line() {
 fn parquet_and_json_lines_of_the_same_rows_say_the_same_and_both_count_once() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let hour = Duration::from_secs(3_600);
-    let writer = RecordWriter::start(directory.path(), hour).expect("started");
+    let writer = RecordWriter::start(directory.path(), hour, Retention::default());
+    let writer = writer.expect("started");
     let records = experiment(300, 2, 1.1, &mut ChaCha8Rng::seed_from_u64(14));
-    records.iter().for_each(|record| writer.write(record.clone()));
+    records.iter().for_each(|record| writer.write(record.clone()).expect("room"));
     writer.close();
     let entries = std::fs::read_dir(directory.path()).expect("a directory");
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();

@@ -236,8 +236,12 @@ fn codecs_of_sound_and_pictures_that_are_left_out_are_named() {
     let (video, audio, frames, sounds) = (video(), audio(), [frame(0, 0, true, 9)], [sound(0, 10)]);
     let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
     let mut segment = Writer::default().write(program).to_vec();
-    // The program's table is in the second packet, behind a pointer field.
-    let table = &mut segment[PACKET_LEN + 5..2 * PACKET_LEN];
+    // The program's table is in the second packet, behind an adaptation field and a pointer field.
+    let adaptation = match segment[PACKET_LEN + 3] & 0x20 {
+        0 => 0,
+        _ => 1 + usize::from(segment[PACKET_LEN + 4]),
+    };
+    let table = &mut segment[PACKET_LEN + 5 + adaptation..2 * PACKET_LEN];
     let end = 3 + usize::from(u16::from_be_bytes([table[1], table[2]]) & 0x0fff) - 4;
     let entry = (12..end).step_by(5).find(|&at| table[at] == 0x0f).expect("an entry of sound");
     table[entry] = 0x81;
