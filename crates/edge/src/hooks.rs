@@ -8,10 +8,14 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 use aws_lc_rs::hmac;
 use hyper::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::config::{self, HttpUrl};
@@ -67,9 +71,23 @@ struct Outcome {
     last_error: Option<String>,
 }
 
-/// How the hooks did so far.
-#[derive(Debug, Default)]
-pub struct Hooks(Mutex<BTreeMap<Hook, Outcome>>);
+/// What is told at the same time: the end of a stream is told once for each of its viewers.
+const AT_ONCE: usize = 32;
+
+/// How the hooks did so far, and what is still to be told.
+#[derive(Debug)]
+pub struct Hooks {
+    outcomes: Mutex<BTreeMap<Hook, Outcome>>,
+    telling: Mutex<JoinSet<()>>,
+    places: Arc<Semaphore>,
+}
+
+impl Default for Hooks {
+    fn default() -> Self {
+        let places = Arc::new(Semaphore::new(AT_ONCE));
+        Self { outcomes: Mutex::default(), telling: Mutex::default(), places }
+    }
+}
 
 impl Hooks {
     /// Asks whether something may be; without such a hook it may.
@@ -103,12 +121,24 @@ impl Hooks {
             return;
         }
         let (hooks, config) = (self.clone(), config.clone());
-        tokio::spawn(async move {
+        let mut telling = lock(&self.telling);
+        while telling.try_join_next().is_some() {}
+        telling.spawn(async move {
+            let _place = hooks.places.acquire().await;
             if let Some(url) = hook.url(&config) {
                 // The outcome is counted.
                 let _ = hooks.call(&config, hook, url, what).await;
             }
         });
+    }
+
+    /// Waits until all is told, at most for `limit`.
+    pub async fn told(&self, limit: Duration) {
+        let telling = core::mem::take(&mut *lock(&self.telling));
+        let count = telling.len();
+        if timeout(limit, telling.join_all()).await.is_err() {
+            tracing::warn!("not all of {count} hooks could be told within {limit:?}");
+        }
     }
 
     async fn call(
@@ -161,7 +191,7 @@ impl Hooks {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Hook, Outcome>> {
-        lock(&self.0)
+        lock(&self.outcomes)
     }
 }
 

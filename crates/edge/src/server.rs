@@ -32,6 +32,9 @@ const ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 9433);
 /// How often at most the log is told of connections that limits refused or ended.
 const TELL: Duration = Duration::from_secs(10);
 
+/// How long the hooks of the process's end may take.
+const LAST_HOOKS: Duration = Duration::from_secs(5);
+
 /// A server with its sockets bound.
 #[derive(Debug)]
 pub struct Edge {
@@ -140,8 +143,17 @@ impl Edge {
             // What it still had to say is said or not.
             let _ = admin.await;
         }
-        shared.state().sessions.flush(true);
+        let state = shared.state();
+        tell_ends(&state, true);
+        state.hooks.told(LAST_HOOKS).await;
         Ok(())
+    }
+}
+
+/// Writes the records of sessions that ended, and tells the hook.
+fn tell_ends(state: &State, all: bool) {
+    for record in state.sessions.flush(all) {
+        state.hooks.tell(&state.config.hooks, Hook::Close, record.object().into());
     }
 }
 
@@ -161,10 +173,7 @@ async fn housekeeping(shared: Arc<Shared>) {
                     tracing::warn!("{line}");
                     tell_at = Instant::now() + TELL;
                 }
-                for record in state.sessions.flush(false) {
-                    let what = record.object().into();
-                    state.hooks.tell(&state.config.hooks, Hook::Close, what);
-                }
+                tell_ends(&state, false);
             }
         }
     }

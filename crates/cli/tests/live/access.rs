@@ -70,6 +70,20 @@ fn hooks_grant_refuse_and_are_told_of_the_end() {
 }
 
 #[test]
+fn the_hook_learns_of_sessions_that_end_with_the_process() {
+    let operator = Origin::start(|_, socket| respond(socket, 204, "x: y", b""));
+    let hook = operator.url("/c");
+    let mut edge =
+        Edge::start(&format!("drain.timeout = \"0s\"\n[hooks]\non_close = \"{hook}\"\n"));
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let viewers = [(); 40].map(|()| Viewer::h1(edge.address, "/live/demo.flv"));
+    viewers.iter().for_each(|viewer| viewer.wait_for_frames(1));
+    edge.signal(nix::sys::signal::Signal::SIGTERM);
+    assert_eq!(edge.exit_code(), Some(0));
+    assert_eq!(operator.requests().len(), 40);
+}
+
+#[test]
 fn a_dead_hook_means_what_the_operator_wants() {
     // A port that nobody gets by chance.
     let dead = "http://127.0.0.1:1/";

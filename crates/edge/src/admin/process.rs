@@ -15,22 +15,21 @@ pub(super) struct Usage {
 /// Clock ticks of `/proc`, each second: a constant of the kernel's interface on every architecture
 /// that Linux still has.
 const TICKS: f64 = 100.0;
-/// Bytes of a page on the machines that servers have; where it is larger, memory is under-reported.
-const PAGE: u64 = 4_096;
-
 pub(super) fn usage() -> Usage {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
-    parse_usage(&stat, &statm).unwrap_or_default()
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    parse_usage(&stat, &status).unwrap_or_default()
 }
 
-fn parse_usage(stat: &str, statm: &str) -> Option<Usage> {
+fn parse_usage(stat: &str, status: &str) -> Option<Usage> {
     // proc(5): the name, in parentheses, may hold anything; utime and stime are fields 14 and 15.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace().skip(11);
     let mut ticks = || fields.next()?.parse::<f64>().ok();
     let cpu = Duration::from_secs_f64((ticks()? + ticks()?) / TICKS);
-    let resident = statm.split_whitespace().nth(1)?.parse::<u64>().ok()? * PAGE;
+    // In kB, whatever the size of a page is.
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let resident = resident.split_whitespace().next()?.parse::<u64>().ok()? << 10;
     Some(Usage { cpu, resident })
 }
 
@@ -62,8 +61,9 @@ mod tests {
     #[test]
     fn the_kernels_tables_are_read() {
         let stat = "77 (a) b) S 1 2 3 4 5 6 7 8 9 10 250 50 0 0 20 0 5 0 1 2 3";
-        let usage = parse_usage(stat, "100 25 3 4 5 6 7").expect("well formed");
-        assert_eq!(usage, Usage { cpu: Duration::from_secs(3), resident: 25 * PAGE });
+        let usage = parse_usage(stat, "VmHWM:\t 9 kB\nVmRSS:\t    100 kB\n");
+        let expected = Usage { cpu: Duration::from_secs(3), resident: 102_400 };
+        assert_eq!(usage, Some(expected));
         assert_eq!(parse_usage("", ""), None);
         let table = "  sl  local_address rem_address   st drops\n\
             1: 00000000:1151 00000000:0000 07 00000000:00000000 00:00000000 00000000 0 0 1 2 f 12\n\

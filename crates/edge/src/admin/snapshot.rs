@@ -11,7 +11,7 @@ use super::process::{self, Usage};
 use records::Record;
 
 use crate::sessions::{Session, Totals};
-use crate::state::Shared;
+use crate::state::{Shared, State};
 
 /// Sessions that the dashboard lists: the newest.
 const MAX_SESSIONS: usize = 200;
@@ -33,9 +33,35 @@ impl Sampler {
         Self { at: Instant::now(), usage: process::usage(), bytes, streams }
     }
 
+    /// All streams, with those who watch: the streams themselves also count their packagers.
+    fn streams(
+        &mut self,
+        state: &State,
+        sessions: &[Arc<Session>],
+        mbps: impl Fn(u64) -> f64,
+    ) -> Vec<Value> {
+        let mut watching: HashMap<&str, u64> = HashMap::new();
+        for session in sessions {
+            *watching.entry(&session.opening().stream).or_default() += 1;
+        }
+        let before = core::mem::take(&mut self.streams);
+        let describe = |stream: &Arc<Stream>| {
+            let bytes = stream.stats().bytes;
+            let before = before.get(stream.name()).copied().unwrap_or(0);
+            self.streams.insert(stream.name().to_owned(), bytes);
+            let mut value = describe_stream(stream, mbps(bytes.saturating_sub(before)));
+            if let Some(pull) = state.live.pulls.status(stream.name()) {
+                value["source"] = "pull".into();
+                value["error"] = pull.error.into();
+            }
+            value["viewers"] = watching.get(stream.name()).copied().unwrap_or(0).into();
+            value
+        };
+        state.live.streams.all().iter().map(describe).collect()
+    }
+
     pub(super) fn sample(&mut self, shared: &Shared) -> Value {
         let state = shared.state();
-        let live = &state.live;
         let seconds = self.at.elapsed().as_secs_f64().max(1e-3);
         let mbps = |bytes: u64| bytes as f64 * 8e-6 / seconds;
         let usage = process::usage();
@@ -50,25 +76,7 @@ impl Sampler {
         }
 
         let sessions = state.sessions.all();
-        let streams: Vec<Value> = live
-            .streams
-            .all()
-            .iter()
-            .map(|stream| {
-                let before = self.streams.get(stream.name()).copied().unwrap_or(0);
-                let bytes = stream.stats().bytes;
-                self.streams.insert(stream.name().to_owned(), bytes);
-                let mut value = describe_stream(stream, mbps(bytes.saturating_sub(before)));
-                if let Some(pull) = live.pulls.status(stream.name()) {
-                    value["source"] = "pull".into();
-                    value["error"] = pull.error.into();
-                }
-                // Those who watch; the stream itself also counts its packager.
-                let watch = |session: &&Arc<Session>| session.opening().stream == stream.name();
-                value["viewers"] = sessions.iter().filter(watch).count().into();
-                value
-            })
-            .collect();
+        let streams = self.streams(&state, &sessions, mbps);
 
         let cohorts: Vec<Value> = state
             .cohorts
