@@ -156,7 +156,7 @@ sections! {
         linger: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
         /// A second publisher of a stream over RTMP: "refuse" it while the first one's connection
         /// stands, or let it take the stream over and end that connection, if it brings the "same-key"
-        /// of [[publish]] or `on_publish` grants it. Viewers stay. For encoders that change network.
+        /// of `[[publish]]` or `on_publish` grants it. Viewers stay. For encoders that change network.
         take_over: TakeOver = TakeOver::Refuse;
         /// Largest audio, video or data message of a publisher.
         max_tag: Size = Size::from_mib(4), in Size::from_kib(64)..=Size(0xff_ffff);
@@ -185,7 +185,8 @@ sections! {
         cache: Size = Size::from_mib(32), in Size::from_mib(1)..=Size::from_mib(1024);
         /// Whether the media of streams that everybody may play has the same URLs for all viewers, so that
         /// caches in front of this server keep one copy. What a cache delivers is then missing from the
-        /// viewers' sessions, which count playlists only. Streams with [[play]] or on_play are never shared.
+        /// viewers' sessions, which count playlists only. Streams with `[[play]]` or `on_play` are never
+        /// shared.
         shared: bool = false;
     }
 
