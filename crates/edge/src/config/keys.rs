@@ -456,7 +456,7 @@ sections! {
         /// Certificate authorities to trust, PEM, instead of the system's.
         ca_file: Option<PathBuf> = None, example "\"/etc/mendcast/origin-ca.pem\"";
         /// Which variant of an HLS upstream is pulled: the one with the most bits, the one with the
-        /// fewest, or the one with the most bits up to so many Mbit/s.
+        /// fewest, or the one with the most bits up to this number of Mbit/s.
         variant: Variant = Variant::Highest;
         /// Longest wait for an upstream's first frame, and for each further one; of an HLS upstream
         /// at least three times the target duration of its segments.

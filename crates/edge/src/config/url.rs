@@ -133,7 +133,7 @@ pub enum Variant {
     Highest,
     /// The one with the fewest.
     Lowest,
-    /// The one with the most bits up to so many Mbit/s, else the one with the fewest.
+    /// The one with the most bits up to this number of Mbit/s, else the one with the fewest.
     AtMost(f64),
 }
 

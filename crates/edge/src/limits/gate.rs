@@ -1,6 +1,6 @@
 //! A bounded number of places, in all and for each address, whose holders may be asked to make room.
 //!
-//! Whoever wants in gets a [`Permit`], which gives the place back when it is dropped. A holder that has
+//! A newcomer gets a [`Permit`], which gives the place back when it is dropped. A holder that has
 //! nothing to do says so ([`Permit::idle`]): when places run out, the one that has been idle longest
 //! loses its place to the newcomer. So a full front goes on taking viewers in, and connections that
 //! somebody opened only to hold them are the first to go. Where nobody is idle, the newcomer is refused.

@@ -252,7 +252,7 @@ pub struct Sessions {
     totals: Mutex<BTreeMap<Key, Totals>>,
     writer: Option<Arc<RecordWriter>>,
     beacons_unmatched: AtomicU64,
-    /// Sessions that never had media, of which no record is kept.
+    /// Sessions that never had media. They have no record.
     without_media: AtomicU64,
 }
 

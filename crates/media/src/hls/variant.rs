@@ -11,7 +11,7 @@ pub enum Choice {
     Highest,
     /// The one with the lowest bandwidth that has a picture, if any has.
     Lowest,
-    /// The one with the highest bandwidth up to so many bits per second, else the lowest.
+    /// The one with the highest bandwidth up to this number of bits per second, else the lowest.
     AtMost(u64),
     /// The first one, which is the author's proposal.
     First,

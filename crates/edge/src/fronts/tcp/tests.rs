@@ -84,7 +84,7 @@ impl Server {
         timeout(LIMIT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Waits until so many of these places are taken.
+    /// Waits until this number of these places are taken.
     async fn holds(&self, place: Place, count: usize) {
         let is_so = async {
             while self.shared.limits().counts(place).used != count {

@@ -24,8 +24,8 @@ use crate::state::State;
 use schedule::Puller;
 pub(crate) use via::Via;
 
-/// The stream, pulled from now on if it is not already, for a request that has passed `via`; `None` if no rule names it, it could not be
-/// had a moment ago, or too many others are waited for.
+/// The stream, pulled from now on if it is not already, for a request that has passed `via`. `None` if
+/// no rule names it, it could not be had a moment ago, or too many others are waited for.
 pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Option<Arc<Stream>> {
     let rule = rule(state, name)?;
     let runtime = state.runtime.get()?;

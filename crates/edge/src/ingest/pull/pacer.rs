@@ -16,7 +16,7 @@ const MAX_LATE: Duration = Duration::from_millis(500);
 /// Media that may wait here; beyond that nothing more is taken.
 const MAX_AHEAD_MS: u32 = 6_000;
 const MAX_AHEAD_BYTES: usize = 32 << 20;
-/// The tempo rises when so many target durations of a live stream wait here and at the origin, and
+/// The tempo rises when this number of target durations of a live stream wait here and at the origin, and
 /// falls again when it is one less. Pulls start three from the end, and one or two more come while
 /// these are played.
 const MAX_BEHIND: u32 = 5;
