@@ -2,7 +2,7 @@
 //! sealed with the server's keys, so that nobody can make one, and every node with the same key file
 //! knows those of the others without having kept anything.
 //!
-//! Two kinds exist. A *page pass* names a viewer only; the player page brings it along in `viewer=`, and
+//! Two kinds exist. A *page pass* names a viewer and no stream; the player page brings it along in `viewer=`, and
 //! in its reports. A *stream pass* lets its viewer have the media of one stream; it stands in the path of
 //! the HLS media playlist, and so in that of each file whose name is relative to it. What the client
 //! calls itself, and its address, identify nobody.
@@ -21,7 +21,7 @@ use crate::entropy::random;
 
 /// How long a pass holds where nothing else ends it: longer than anybody watches without a pause.
 const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-/// The longest text that is looked at: a pass has 55 characters.
+/// The longest text that is looked at: a pass has 60 characters.
 const MAX_LEN: usize = 64;
 
 /// A viewer: a random number that we gave out.
@@ -58,31 +58,11 @@ impl Passes {
 
     /// A page pass.
     pub fn page(&self, viewer: ViewerId, now: SystemTime) -> String {
-        self.seal(viewer, "", now, None)
+        self.stream(viewer, "", now, None)
     }
 
     /// A pass for `stream`, which holds until `end` at the latest.
     pub fn stream(
-        &self,
-        viewer: ViewerId,
-        stream: &str,
-        now: SystemTime,
-        end: Option<SystemTime>,
-    ) -> String {
-        self.seal(viewer, stream, now, end)
-    }
-
-    /// Whose page pass this is, if it is one and holds.
-    pub fn of_page(&self, pass: &str, now: SystemTime) -> Option<ViewerId> {
-        self.open(pass, "", now)
-    }
-
-    /// Whose pass for `stream` this is, if it is one and holds.
-    pub fn of_stream(&self, pass: &str, stream: &str, now: SystemTime) -> Option<ViewerId> {
-        self.open(pass, stream, now).filter(|_| !stream.is_empty())
-    }
-
-    fn seal(
         &self,
         viewer: ViewerId,
         stream: &str,
@@ -95,6 +75,16 @@ impl Passes {
         let sealed =
             self.0.seal(Purpose::Application, unix(now), &plain, stream.as_bytes(), &mut rng());
         URL_SAFE_NO_PAD.encode(sealed)
+    }
+
+    /// Whose page pass this is, if it is one and holds.
+    pub fn of_page(&self, pass: &str, now: SystemTime) -> Option<ViewerId> {
+        self.open(pass, "", now)
+    }
+
+    /// Whose pass for `stream` this is, if it is one and holds.
+    pub fn of_stream(&self, pass: &str, stream: &str, now: SystemTime) -> Option<ViewerId> {
+        self.open(pass, stream, now).filter(|_| !stream.is_empty())
     }
 
     fn open(&self, pass: &str, stream: &str, now: SystemTime) -> Option<ViewerId> {

@@ -260,9 +260,9 @@ metrics! {
     // Goodput over what the link carries less headers: without loss, and where the client's window is
     // no limit.
     "utilisation", "1", None, |m, s| {
-        let is_limit = s.loss_percent == 0.0 && s.trace.is_empty() && s.window() >= s.bdp() * 3 / 2;
+        let is_judged = s.loss_percent == 0.0 && s.trace.is_empty() && s.window() >= s.bdp() * 3 / 2;
         let share = ratio(m.payload[0], m.payload[1])?;
-        is_limit.then_some(mbps(m.received)? / (s.rate_mbps * share))
+        is_judged.then_some(mbps(m.received)? / (s.rate_mbps * share))
     };
     "packets_lost", "1", None, |m, _| Some(m.packets_lost as f64);
     // Of runs that are made twice: what tells their event log from others, and whether both had it.

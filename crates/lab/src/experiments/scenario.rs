@@ -133,6 +133,9 @@ impl Settings {
         if self.same_connection && self.source != Source::Download {
             return Err("`same_connection` is for downloads only".to_owned());
         }
+        if self.twice && self.warm_up > 0 {
+            return Err("`twice` is for schemes that know nothing before: no `warm_up`".to_owned());
+        }
         if self.client == ClientKind::Noq && self.cipher == Cipher::Null {
             return Err("`client` noq has the `cipher` real only".to_owned());
         }
@@ -195,6 +198,7 @@ mod tests {
             (s.scheme, s.sigmoid) = ("autorec-mm24".to_owned(), -1.0);
         };
         assert!(refused(&mm24).contains("`a`"));
+        assert!(refused(&|s| (s.twice, s.warm_up) = (true, 1)).contains("`twice`"));
         assert!(refused(&|s| s.same_connection = true).contains("`same_connection`"));
         assert!(
             refused(&|s| (s.client, s.cipher) = (ClientKind::Noq, Cipher::Null)).contains("noq")
