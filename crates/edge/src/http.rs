@@ -13,11 +13,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 
 use crate::cohorts::Cohort;
 use crate::files::FileBody;
-use crate::live::FlvBody;
+use crate::live::{FlvBody, Piece};
 use crate::sessions::{MAX_BEACON, Session};
 use crate::viewer::{Protocol, Unit};
 
@@ -180,15 +180,15 @@ impl Responder {
     ///
     /// # Errors
     /// The file cannot be read or has become shorter; the response has to be cut off.
-    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Bytes>>> {
-        let next = match &mut self.0 {
+    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
+        let shared = match &mut self.0 {
             Body::Empty => None,
             Body::Bytes(bytes) => Some(core::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
             Body::File(body) => ready!(body.poll_next(context))?,
             Body::Parts { parts, .. } => parts.pop_front(),
-            Body::Flv(body) => ready!(body.poll_next(context)),
+            Body::Flv(body) => return body.poll_next(context).map(Ok),
         };
-        Poll::Ready(Ok(next))
+        Poll::Ready(Ok(shared.map(|shared| Bytes::new().chain(shared))))
     }
 
     /// The bytes that are still to come, where that is known.
@@ -257,6 +257,7 @@ pub(crate) fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
 pub(crate) mod tests {
     use super::*;
     use crate::disk::pool::Pool;
+    use bytes::BufMut as _;
     use std::fs::File;
     use std::io::Write;
 
@@ -265,7 +266,7 @@ pub(crate) mod tests {
         Body::File(FileBody::new(file, offset, length, pool))
     }
 
-    fn fill(responder: &mut Responder) -> io::Result<Option<Bytes>> {
+    fn fill(responder: &mut Responder) -> io::Result<Option<Piece>> {
         let runtime = tokio::runtime::Builder::new_current_thread().build().expect("made");
         runtime.block_on(core::future::poll_fn(|context| responder.poll_fill(context)))
     }
@@ -273,9 +274,9 @@ pub(crate) mod tests {
     pub(crate) fn drained(body: Body) -> Vec<u8> {
         let mut responder = Responder::from(body);
         let mut all = Vec::new();
-        while let Some(bytes) = fill(&mut responder).expect("readable") {
-            assert!(!bytes.is_empty());
-            all.extend_from_slice(&bytes);
+        while let Some(piece) = fill(&mut responder).expect("readable") {
+            assert!(piece.has_remaining());
+            all.put(piece);
         }
         assert_eq!(responder.remaining(), Some(0));
         all

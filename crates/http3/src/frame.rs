@@ -1,7 +1,7 @@
 //! The framing layer (RFC 9114, section 7): variable-length integers (RFC 9000, section 16), frame
 //! types, and readers that take headers and payloads from a stream, in whatever pieces they arrive.
 
-use bytes::{Buf as _, BufMut, Bytes};
+use bytes::{Buf as _, BufMut, Bytes, BytesMut};
 use units::StreamId;
 
 use crate::error::{ConnectionError, code};
@@ -58,7 +58,8 @@ pub(crate) fn put_varint(out: &mut impl BufMut, value: u64) {
     }
 }
 
-/// Writes a frame: a small chunk for type and length, then the payload itself, not copied.
+/// Writes a frame whose payload is `head` and `payload`: a small chunk of type, length and `head`, then the
+/// payload itself, not copied.
 ///
 /// # Errors
 /// [`StreamGone`] if the stream can no longer be written.
@@ -66,14 +67,18 @@ pub(crate) fn write_frame(
     t: &mut impl Transport,
     id: StreamId,
     kind: u64,
+    head: &[u8],
     payload: Bytes,
 ) -> Result<(), StreamGone> {
     let mut header = [0; 16];
     let mut free = &mut header[..];
     put_varint(&mut free, kind);
-    put_varint(&mut free, payload.len() as u64);
+    put_varint(&mut free, (head.len() + payload.len()) as u64);
     let length = 16 - free.len();
-    t.write(id, Bytes::copy_from_slice(&header[..length]))?;
+    let mut begin = BytesMut::with_capacity(length + head.len());
+    begin.extend_from_slice(&header[..length]);
+    begin.extend_from_slice(head);
+    t.write(id, begin.freeze())?;
     if payload.is_empty() { Ok(()) } else { t.write(id, payload) }
 }
 

@@ -49,14 +49,29 @@ impl Server {
         id: StreamId,
         data: Bytes,
     ) -> Result<(), SendError> {
+        self.send_data_behind(t, id, &[], data)
+    }
+
+    /// Sends content: one DATA frame around `head`, which is copied, and `data`, which is not. For a few
+    /// bytes of this client's own before many that clients share. Nothing for no bytes.
+    ///
+    /// # Errors
+    /// As [`Server::send_data`].
+    pub fn send_data_behind(
+        &mut self,
+        t: &mut impl Transport,
+        id: StreamId,
+        head: &[u8],
+        data: Bytes,
+    ) -> Result<(), SendError> {
         let request = self.live(id).ok_or(SendError::Gone)?;
         if request.sending != Sending::Content {
             return Err(SendError::OutOfOrder);
         }
-        if data.is_empty() {
+        if head.is_empty() && data.is_empty() {
             return Ok(());
         }
-        Ok(write_frame(t, id, frame::DATA, data)?)
+        Ok(write_frame(t, id, frame::DATA, head, data)?)
     }
 
     /// Sends the trailer section; only [`Server::finish`] may follow.
@@ -93,7 +108,7 @@ impl Server {
         if size > self.peer_max_field_section_size {
             return Err(SendError::TooLarge);
         }
-        write_frame(t, id, frame::HEADERS, qpack::encode(lines()))?;
+        write_frame(t, id, frame::HEADERS, &[], qpack::encode(lines()))?;
         if let Some(request) = self.live(id) {
             request.sending = then;
         }

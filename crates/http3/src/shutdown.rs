@@ -41,7 +41,7 @@ impl Server {
         let mut payload = Vec::with_capacity(8);
         put_varint(&mut payload, limit);
         // Without its control stream the connection is about to end anyway.
-        let _ = write_frame(t, id, frame::GOAWAY, payload.into());
+        let _ = write_frame(t, id, frame::GOAWAY, &[], payload.into());
     }
 
     /// Whether a graceful shutdown is complete: the last GOAWAY has left and the transport has

@@ -18,8 +18,6 @@ pub const HEADER_LEN: usize = 11;
 pub const TRAILER_LEN: usize = 4;
 /// The largest payload, whose size is a 24-bit number.
 pub const MAX_PAYLOAD: usize = 0xff_ffff;
-/// A tag up to this size is copied where its time differs: another piece of memory to write costs more.
-const MAX_COPIED: usize = 1_024;
 /// The file header, and the size of the tag before the first, which is 0.
 const FILE_HEADER_LEN: usize = 13;
 
@@ -118,15 +116,14 @@ impl Tag {
         u32::from_be_bytes([b[7], b[4], b[5], b[6]])
     }
 
-    /// The tag at another time, in up to two pieces: its header, and all that is behind it, shared. What
-    /// is short is copied into one.
-    pub fn at(&self, timestamp: u32) -> (Bytes, Option<Bytes>) {
-        let copied = if self.bytes.len() <= MAX_COPIED { self.bytes.len() } else { HEADER_LEN };
-        let mut head = BytesMut::from(&self.bytes[..copied]);
+    /// The tag at another time: its header, and all that is behind it, shared.
+    pub fn at(&self, timestamp: u32) -> ([u8; HEADER_LEN], Bytes) {
+        let (header, rest) = self.bytes.split_at(HEADER_LEN);
+        let mut head = [0; HEADER_LEN];
+        head.copy_from_slice(header);
         let [t0, t1, t2, t3] = timestamp.to_be_bytes();
         head[4..8].copy_from_slice(&[t1, t2, t3, t0]);
-        let rest = (copied < self.bytes.len()).then(|| self.bytes.slice(copied..));
-        (head.freeze(), rest)
+        (head, self.bytes.slice_ref(rest))
     }
 
     /// The same tag at another time. The bytes are changed in place where nobody else has them.

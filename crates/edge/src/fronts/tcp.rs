@@ -29,6 +29,7 @@ use super::proxy;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
 use crate::limits::{Fault, Limits, Permit, Place};
+use crate::live::Piece;
 use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
@@ -318,13 +319,13 @@ struct ResponseBody {
 }
 
 impl Body for ResponseBody {
-    type Data = Bytes;
+    type Data = Piece;
     type Error = io::Error;
 
     fn poll_frame(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+    ) -> Poll<Option<io::Result<Frame<Piece>>>> {
         self.open.touch();
         self.responder.poll_fill(context).map(|next| next.transpose().map(|r| r.map(Frame::data)))
     }

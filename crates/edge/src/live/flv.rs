@@ -7,12 +7,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
-use bytes::{Bytes, BytesMut};
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes, BytesMut};
 use media::{Role, Tag, flv};
 use relay::Viewer;
 use units::{Mark, Timestamp};
 
 use crate::sessions::Session;
+
+/// A piece of a body: what is this viewer's own, then what viewers share. Not both are empty.
+pub type Piece = Chain<Bytes, Bytes>;
 
 /// What is left to send to one viewer.
 #[derive(Debug)]
@@ -24,8 +28,6 @@ pub struct FlvBody {
     base: u64,
     sound_alone: bool,
     has_frame: bool,
-    /// What is behind the header of the tag that was begun.
-    rest: Option<Bytes>,
     /// Where the tag that was handed out last stands on the viewer's time line.
     media_time: Option<Duration>,
     /// When the permission to play ends.
@@ -42,17 +44,13 @@ impl FlvBody {
             base: 0,
             sound_alone: false,
             has_frame: false,
-            rest: None,
             media_time: None,
             until,
         }
     }
 
-    /// The file header, then tags, each in one piece or two; `None` when the stream is over.
-    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Bytes>> {
-        if let Some(rest) = self.rest.take() {
-            return Poll::Ready(Some(rest));
-        }
+    /// The file header, then tags; `None` when the stream is over.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Piece>> {
         if !self.started {
             // Players allocate decoders by the header: it has to be right.
             let Some((audio, video)) = ready!(self.viewer.poll_kinds(context)) else {
@@ -60,7 +58,7 @@ impl FlvBody {
             };
             self.started = true;
             self.sound_alone = !video;
-            return Poll::Ready(Some(flv::file_header(audio, video)));
+            return Poll::Ready(Some(flv::file_header(audio, video).chain(Bytes::new())));
         }
         if self.until.is_some_and(|until| SystemTime::now() > until) {
             return Poll::Ready(None);
@@ -72,28 +70,25 @@ impl FlvBody {
             Role::AudioFrame => self.sound_alone,
             _ => false,
         };
-        let piece = self.begin(&tag);
+        let piece = self.piece(&tag);
         let progress = self.viewer.progress();
         let bytes = progress.bytes + self.base;
         self.session.on_media(bytes, progress.skips, progress.skipped_ms);
         Poll::Ready(Some(piece))
     }
 
-    /// The first piece of a tag, behind the base of times if that is due.
-    fn begin(&mut self, tag: &Tag) -> Bytes {
+    /// A tag at the viewer's time, behind the base of times if that is due.
+    fn piece(&mut self, tag: &Tag) -> Piece {
         let time = self.viewer.own_time(tag);
         self.media_time = Some(Duration::from_millis(time.into()));
-        let (head, rest) = tag.at(time);
-        self.rest = rest;
-        match self.viewer.origin().filter(|_| self.base == 0) {
-            Some(origin) => {
-                let mut piece = BytesMut::from(&flv::time_base_tag(origin).bytes()[..]);
-                self.base = piece.len() as u64;
-                piece.extend_from_slice(&head);
-                piece.freeze()
-            }
-            None => head,
+        let mut own = BytesMut::new();
+        if let Some(origin) = self.viewer.origin().filter(|_| self.base == 0) {
+            own.extend_from_slice(flv::time_base_tag(origin).bytes());
+            self.base = own.len() as u64;
         }
+        let (header, rest) = tag.at(time);
+        own.extend_from_slice(&header);
+        own.freeze().chain(rest)
     }
 
     /// What loss recovery gets to know of the data that was handed out last: its place on the time line,
@@ -103,9 +98,9 @@ impl FlvBody {
         self.media_time.map(|media_time| Mark { media_time, deadline })
     }
 
-    /// Whether the first frame was handed out, to its end.
+    /// Whether the first frame was handed out.
     pub fn has_frame(&self) -> bool {
-        self.has_frame && self.rest.is_none()
+        self.has_frame
     }
 
     /// The viewer's session.

@@ -15,7 +15,7 @@ use relay::{Registry, Settings, Start};
 use crate::config::{self, Config};
 
 pub use events::Events;
-pub use flv::FlvBody;
+pub use flv::{FlvBody, Piece};
 pub use holders::{Held, Holder, Holders};
 pub use outlet::{Outlet, Outlets};
 pub use pulls::{Budget, Pull, Pulls};

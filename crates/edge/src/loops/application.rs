@@ -8,6 +8,7 @@ use bytes::{Bytes, BytesMut};
 use units::{Mark, StreamId, Timestamp};
 
 use crate::http::{RequestHead, Response};
+use crate::live::Piece;
 use crate::viewer::Protocol;
 
 /// What a client wants.
@@ -79,7 +80,7 @@ pub(super) trait Application {
         now: Timestamp,
         connection: &mut Connection,
         id: StreamId,
-        data: Bytes,
+        piece: Piece,
         mark: Option<Mark>,
     ) -> bool;
 

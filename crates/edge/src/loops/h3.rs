@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http3::{OverQuic, RequestHead as Head, Server, code};
 use units::{Mark, StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
 use crate::config;
 use crate::http::{Response, max_body};
+use crate::live::Piece;
 use crate::viewer::Protocol;
 
 /// Requests that may be kept for their body, and as many for the end of the handshake. Players send
@@ -193,11 +194,12 @@ impl Application for H3 {
         now: Timestamp,
         connection: &mut Connection,
         id: StreamId,
-        data: Bytes,
+        piece: Piece,
         mark: Option<Mark>,
     ) -> bool {
         let t = &mut OverQuic::new(connection, now).marked(mark);
-        self.server.send_data(t, id, data).is_ok()
+        let (own, shared) = piece.into_inner();
+        self.server.send_data_behind(t, id, &own, shared).is_ok()
     }
 
     fn finish(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {

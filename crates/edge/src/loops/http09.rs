@@ -7,12 +7,13 @@ use std::collections::VecDeque;
 
 use ::quic::Connection;
 use ::quic::streams::{ReadOutcome, StreamEvent};
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
 use http3::code;
 use units::{Direction, Mark, StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
 use crate::http::Response;
+use crate::live::Piece;
 use crate::viewer::Protocol;
 
 /// Longest request line, in bytes.
@@ -157,13 +158,14 @@ impl Application for Http09 {
         _: Timestamp,
         connection: &mut Connection,
         id: StreamId,
-        data: Bytes,
+        piece: Piece,
         mark: Option<Mark>,
     ) -> bool {
-        match mark {
+        let (own, shared) = piece.into_inner();
+        [own, shared].into_iter().filter(|data| !data.is_empty()).all(|data| match mark {
             Some(mark) => connection.write_marked(id, data, mark).is_ok(),
             None => connection.write(id, data).is_ok(),
-        }
+        })
     }
 
     fn finish(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {

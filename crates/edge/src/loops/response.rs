@@ -85,7 +85,7 @@ pub(super) fn fill(
         let Poll::Ready(next) = response.body.poll_fill(context) else { return Filled::Waits };
         let mark = response.body.live().and_then(|live| live.mark(now));
         let goes_on = match next {
-            Ok(Some(data)) => application.send(now, connection, id, data, mark),
+            Ok(Some(piece)) => application.send(now, connection, id, piece, mark),
             Ok(None) => {
                 application.finish(now, connection, id);
                 false

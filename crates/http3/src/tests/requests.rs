@@ -34,6 +34,13 @@ fn a_get_is_one_event_and_its_response_follows() {
     server.respond(t, *id, 200, &[("content-type", "video/x-flv")], false).expect("in order");
     server.send_data(t, *id, content.clone()).expect("in order");
     server.send_data(t, *id, Bytes::new()).expect("in order");
+    let chunks = t.stream(request(0)).chunks.len();
+    server.send_data_behind(t, *id, b"own", content.slice(..3)).expect("in order");
+    assert_eq!(
+        t.stream(request(0)).chunks.len() - chunks,
+        2,
+        "one DATA frame, begun with its head"
+    );
     server.send_trailers(t, *id, &[("x-sum", "1")]).expect("in order");
     server.finish(t, *id).expect("in order");
 
@@ -46,7 +53,7 @@ fn a_get_is_one_event_and_its_response_follows() {
             vec![field("x-sum", "1")]
         ]
     );
-    assert_eq!(sent, content);
+    assert_eq!(sent, [&content[..], b"own\x07\x07\x07"].concat());
     let stream = pair.t.stream(request(0));
     assert!(stream.chunks.iter().any(|c| c.as_ptr() == content.as_ptr()), "content was copied");
     assert!(stream.finished);
