@@ -224,11 +224,6 @@ impl Connection {
         self.update_keys = true;
     }
 
-    /// Whether a session ticket is held back.
-    pub fn holds_ticket(&self) -> bool {
-        self.ticket.is_some()
-    }
-
     /// Sends the session ticket that has been held back since the handshake, with `own` bytes
     /// sealed into it. Does nothing if there is none.
     pub(crate) fn release_ticket(

@@ -305,11 +305,6 @@ impl OneRtt {
         self.sealed >= self.confidentiality_limit.saturating_sub(CLOSING_RESERVE)
     }
 
-    /// Packets that failed to authenticate so far.
-    pub fn failed(&self) -> u64 {
-        self.failed
-    }
-
     fn update(&mut self) {
         self.phase = !self.phase;
         self.local = self.schedule.advance();

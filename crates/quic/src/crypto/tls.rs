@@ -137,19 +137,6 @@ impl TlsConfig {
         };
         Ok(Self { server: Arc::new(server), tickets: Arc::new(tickets), one_rtt: settings.one_rtt })
     }
-
-    /// The same configuration with another key ring, after a rotation.
-    pub fn with_keys(&self, keys: Arc<KeyRing>) -> Self {
-        let TicketPolicy { single_use, time, lifetime, early_data_context, .. } = &*self.tickets;
-        let tickets = TicketPolicy {
-            keys,
-            single_use: single_use.clone(),
-            time: time.clone(),
-            lifetime: *lifetime,
-            early_data_context: *early_data_context,
-        };
-        Self { tickets: Arc::new(tickets), ..self.clone() }
-    }
 }
 
 fn server_config(
@@ -301,12 +288,6 @@ impl Tls {
     /// ClientHello has been read. Derived anew by each call.
     pub fn zero_rtt_keys(&mut self) -> Option<DirectionKeys> {
         self.connection.zero_rtt_keys().map(DirectionKeys::real)
-    }
-
-    /// Whether early data is accepted; known as soon as the ClientHello has been read.
-    pub fn early_data_accepted(&self) -> bool {
-        // The library forgets the early secret when it refuses.
-        self.connection.zero_rtt_keys().is_some()
     }
 
     /// Whether the client's Finished is still to come. When false, the handshake is complete, and

@@ -5,12 +5,9 @@ use bytes::Bytes;
 use units::{Direction, Mark, Side, StreamId};
 
 use super::flags::{event, of_connection, of_stream};
-use super::interface::{
-    Priority, SendProgress, StreamEvent, StreamStats, UnknownStream, WriteError,
-};
+use super::interface::{Priority, SendProgress, StreamEvent, UnknownStream, WriteError};
 use super::recv::{End, ReadOutcome};
 use super::send::SendStream;
-use super::table::Stream;
 use super::{Streams, lane};
 
 impl Streams {
@@ -213,15 +210,5 @@ impl Streams {
             self.schedule.insert(priority, id, slot);
         }
         stream.priority = priority;
-    }
-
-    /// Numbers for metrics. Looks at each stream.
-    pub fn stats(&self) -> StreamStats {
-        let buffered = |stream: &Stream| stream.recv.as_ref().map_or(0, |r| r.assembler.buffered());
-        StreamStats {
-            open: self.table.len(),
-            buffered: self.table.iter().map(|(_, stream)| buffered(stream)).sum(),
-            unsent: self.unsent,
-        }
     }
 }

@@ -139,14 +139,3 @@ impl fmt::Display for WriteError {
 }
 
 impl core::error::Error for WriteError {}
-
-/// A few numbers for metrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct StreamStats {
-    /// Streams that exist, of both sides.
-    pub open: usize,
-    /// Bytes received and not yet read.
-    pub buffered: u64,
-    /// Bytes written and not yet sent once.
-    pub unsent: u64,
-}

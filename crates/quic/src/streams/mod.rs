@@ -32,9 +32,7 @@ use crate::ranges::RangeSet;
 use crate::wire::{MAX_STREAMS_LIMIT, TransportParameters};
 
 pub use control::ControlFrame;
-pub use interface::{
-    Limits, Priority, SendProgress, StreamEvent, StreamStats, UnknownStream, WriteError,
-};
+pub use interface::{Limits, Priority, SendProgress, StreamEvent, UnknownStream, WriteError};
 pub use range::StreamRange;
 pub use recv::ReadOutcome;
 

@@ -71,10 +71,6 @@ pub(super) struct Table {
 }
 
 impl Table {
-    pub(super) fn len(&self) -> usize {
-        self.index.len()
-    }
-
     pub(super) fn find(&self, id: StreamId) -> Option<u32> {
         self.index.get(&id).copied()
     }

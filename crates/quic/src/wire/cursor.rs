@@ -170,12 +170,6 @@ impl<'a> Writer<'a> {
         self.buf.len() - self.at
     }
 
-    /// What has been written.
-    #[inline]
-    pub fn written(&self) -> &[u8] {
-        &self.buf[..self.at]
-    }
-
     /// What has been written, to be patched or encrypted in place.
     #[inline]
     pub fn written_mut(&mut self) -> &mut [u8] {

@@ -123,16 +123,10 @@ impl From<Truncated> for HeaderError {
     }
 }
 
-/// Whether the fixed bit is set in a packet's first byte (RFC 9000, section 17).
-///
-/// [`parse_header`] does not ask: a server that advertises `grease_quic_bit` accepts both values
-/// (RFC 9287, section 3).
-#[inline]
-pub const fn has_fixed_bit(first: u8) -> bool {
-    first & FIXED_BIT != 0
-}
-
 /// Reads the header of the first packet in `datagram`, as a server does.
+///
+/// The fixed bit (RFC 9000, section 17) is not looked at: a server that advertises `grease_quic_bit`
+/// accepts both values (RFC 9287, section 3).
 ///
 /// `local_cid_len` is the length of our connection IDs, 0 to 20 bytes.
 ///
@@ -190,20 +184,6 @@ fn parse_long_header(
 #[inline]
 fn connection_id(bytes: &[u8]) -> Result<ConnectionId, HeaderError> {
     ConnectionId::new(bytes).ok_or(HeaderError::InvalidConnectionId)
-}
-
-/// Bytes that [`put_long_header`] writes for these fields.
-pub fn long_header_len(
-    ty: LongType,
-    dcid: &ConnectionId,
-    scid: &ConnectionId,
-    token: &[u8],
-) -> usize {
-    let token_len = match ty {
-        LongType::Initial => super::varint_len(token.len() as u64) + token.len(),
-        LongType::ZeroRtt | LongType::Handshake => 0,
-    };
-    1 + 4 + 1 + dcid.len() + 1 + scid.len() + token_len + 2
 }
 
 /// Writes a version 1 long header up to the packet number, which is to be `pn_len` (1 to 4) bytes

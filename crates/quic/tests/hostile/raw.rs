@@ -45,7 +45,7 @@ pub fn varint(value: u64) -> Vec<u8> {
     let mut buffer = [0; 8];
     let mut w = Writer::new(&mut buffer);
     w.varint(value);
-    w.written().to_vec()
+    w.written_mut().to_vec()
 }
 
 /// Frames written by `write`.
@@ -53,7 +53,7 @@ pub fn frames(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut buffer = [0; 1_100];
     let mut w = Writer::new(&mut buffer);
     write(&mut w);
-    w.written().to_vec()
+    w.written_mut().to_vec()
 }
 
 /// An ACK frame for `smallest..=largest` (RFC 9000, section 19.3).

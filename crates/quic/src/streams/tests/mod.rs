@@ -23,6 +23,28 @@ pub(super) fn cases() -> ProptestConfig {
     }
 }
 
+/// What is there of all streams.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct StreamStats {
+    /// Streams that exist, of both sides.
+    open: usize,
+    /// Bytes received and not yet read.
+    buffered: u64,
+    /// Bytes written and not yet sent once.
+    unsent: u64,
+}
+
+impl Streams {
+    fn stats(&self) -> StreamStats {
+        let receiving = self.table.iter().filter_map(|(_, stream)| stream.recv.as_ref());
+        StreamStats {
+            open: self.table.iter().count(),
+            buffered: receiving.map(|recv| recv.assembler.buffered()).sum(),
+            unsent: self.unsent,
+        }
+    }
+}
+
 const SRTT: Duration = Duration::from_millis(50);
 
 /// The first bidirectional streams of the peer.
@@ -116,7 +138,7 @@ fn control_in(streams: &mut Streams, room: usize) -> (Vec<ControlFrame>, Vec<Str
     let mut tokens = Vec::new();
     let mut w = Writer::new(&mut packet);
     streams.write_control(&mut w, &mut |frame| tokens.push(frame));
-    let frames = Some(w.written()).filter(|payload| !payload.is_empty()).map(Frames::new);
+    let frames = Some(&*w.written_mut()).filter(|payload| !payload.is_empty()).map(Frames::new);
     let frames: Vec<Frame<'_>> = frames.into_iter().flatten().map(|frame| frame.unwrap()).collect();
     assert_eq!(frames.len(), tokens.len());
     (tokens, frames.iter().map(|frame| format!("{frame:?}")).collect())

@@ -8,36 +8,18 @@ use super::super::error::TransportError;
 use super::{FIN_BIT, LEN_BIT, OFF_BIT, types};
 use units::{Direction, StreamId};
 
-/// The most bytes that each small frame can take.
+/// The most bytes that small frames can take.
 pub mod max_len {
     use super::MAX_CID_LEN;
 
-    /// PING.
-    pub const PING: usize = 1;
-    /// RESET_STREAM.
+    /// Each frame of a stream's control; RESET_STREAM is the longest.
     pub const RESET_STREAM: usize = 1 + 3 * 8;
-    /// STOP_SENDING.
-    pub const STOP_SENDING: usize = 1 + 2 * 8;
-    /// MAX_DATA.
+    /// Each frame of the connection's flow control, which has one number.
     pub const MAX_DATA: usize = 1 + 8;
-    /// MAX_STREAM_DATA.
-    pub const MAX_STREAM_DATA: usize = 1 + 2 * 8;
-    /// MAX_STREAMS.
-    pub const MAX_STREAMS: usize = 1 + 8;
-    /// DATA_BLOCKED.
-    pub const DATA_BLOCKED: usize = 1 + 8;
-    /// STREAM_DATA_BLOCKED.
-    pub const STREAM_DATA_BLOCKED: usize = 1 + 2 * 8;
-    /// STREAMS_BLOCKED.
-    pub const STREAMS_BLOCKED: usize = 1 + 8;
     /// NEW_CONNECTION_ID.
     pub const NEW_CONNECTION_ID: usize = 1 + 2 * 8 + 1 + MAX_CID_LEN + 16;
     /// RETIRE_CONNECTION_ID.
     pub const RETIRE_CONNECTION_ID: usize = 1 + 8;
-    /// PATH_CHALLENGE and PATH_RESPONSE.
-    pub const PATH_CHALLENGE: usize = 1 + 8;
-    /// CONNECTION_CLOSE of either type, without its reason.
-    pub const CONNECTION_CLOSE: usize = 1 + 2 * 8 + 1;
     /// HANDSHAKE_DONE.
     pub const HANDSHAKE_DONE: usize = 1;
 }
@@ -76,12 +58,6 @@ pub fn put_reset_stream(w: &mut Writer<'_>, id: StreamId, error_code: u64, final
 /// Writes a STOP_SENDING frame.
 pub fn put_stop_sending(w: &mut Writer<'_>, id: StreamId, error_code: u64) {
     put_integers(w, types::STOP_SENDING, [id.0, error_code]);
-}
-
-/// Bytes of a CRYPTO frame before its `len` bytes of data.
-#[inline]
-pub const fn crypto_header_len(offset: u64, len: usize) -> usize {
-    1 + varint_len(offset) + varint_len(len as u64)
 }
 
 /// Writes a CRYPTO frame; `offset` is the place of the first byte.

@@ -46,7 +46,7 @@ fn written_in(room: usize, write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
     let mut buf = vec![0xee; room];
     let mut w = Writer::new(&mut buf);
     write(&mut w);
-    w.written().to_vec()
+    w.written_mut().to_vec()
 }
 
 fn written(write: impl FnOnce(&mut Writer<'_>)) -> Vec<u8> {
@@ -189,7 +189,7 @@ impl Fields {
                     let Frame::Ack(ack) = frame else { return false };
                     let ours = self.ranges.iter().rev().map(|r| r.start..=r.end - 1);
                     return ack.ranges().eq(ours)
-                        && Some(ack.largest) == self.ranges.max()
+                        && Some(ack.largest + 1) == self.ranges.last().map(|range| range.end)
                         && ack.delay == *a
                         && ack.ecn == self.ecn();
                 }

@@ -118,7 +118,7 @@ impl Client {
 
     /// The largest packet number received.
     pub fn largest(&self) -> u64 {
-        self.received.max().unwrap_or(0)
+        self.received.last().map_or(0, |range| range.end - 1)
     }
 
     /// A 1-RTT packet with these frames, padded with zeros up to `size` bytes.

@@ -327,7 +327,7 @@ pub fn acknowledged(client: &Client, shape: u8, script: &mut Script<'_>) -> Vec<
         known.remove(held.clone());
     }
     let all = known.iter().rev().map(|range| (range.start, range.end - 1));
-    let newest = known.max().unwrap_or(0);
+    let newest = known.last().map_or(0, |range| range.end - 1);
     match shape & 15 {
         0..=4 => all.take(64).collect(),
         5 | 6 => vec![(newest, newest)],

@@ -178,7 +178,7 @@ impl Driver {
         self.world.losses = 0;
         self.world.congested = false;
         self.late.clear();
-        self.world.client.held.clear();
+        self.world.client.held = Default::default();
         self.world.client.withheld = None;
         self.world.client.active = self.world.client.server_ids.len() - 1;
         let base = Duration::from_millis(20).max(self.world.setup.rtt);
