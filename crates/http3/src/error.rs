@@ -84,7 +84,7 @@ impl From<ConnectionError> for Failure {
 pub enum SendError {
     /// The request is over: cancelled by either side, finished, or never was.
     Gone,
-    /// Not possible at this point: content before the head, a second head, content after trailers.
+    /// Not possible at this point: content before the head, or a second head.
     OutOfOrder,
     /// The status is not a final one (200 to 999), or a field must not be in an HTTP/3 message
     /// (RFC 9114, section 4.2).

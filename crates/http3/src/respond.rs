@@ -8,7 +8,6 @@ use crate::frame::{self, write_frame};
 use crate::qpack;
 use crate::request;
 use crate::server::{Request, Server};
-use crate::stream::Sending;
 use crate::transport::Transport;
 
 impl Server {
@@ -27,22 +26,33 @@ impl Server {
         headers: &[(&str, &str)],
         end: bool,
     ) -> Result<(), SendError> {
+        let limit = self.peer_max_field_section_size;
         let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending != Sending::Nothing {
+        if request.sends_content {
             return Err(SendError::OutOfOrder);
         }
         if !(200..=999).contains(&status) {
             return Err(SendError::Malformed);
         }
+        if !headers.iter().all(|(n, v)| request::is_field(n.as_bytes(), v.as_bytes())) {
+            return Err(SendError::Malformed);
+        }
         let status = status.to_string();
-        self.send_fields(t, id, Some((":status", status.as_str())), headers, Sending::Content)?;
+        let lines = || [(":status", status.as_str())].into_iter().chain(headers.iter().copied());
+        // RFC 9114, section 4.2.2: a message above the peer's limit SHOULD NOT be sent.
+        let size: u64 = lines().map(|(n, v)| qpack::field_size(n.as_bytes(), v.as_bytes())).sum();
+        if size > limit {
+            return Err(SendError::TooLarge);
+        }
+        write_frame(t, id, frame::HEADERS, &[], qpack::encode(lines()))?;
+        request.sends_content = true;
         if end { self.finish(t, id) } else { Ok(()) }
     }
 
     /// Sends content: one DATA frame around `data`, which is not copied. Nothing for no bytes.
     ///
     /// # Errors
-    /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head or after the trailers.
+    /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.
     pub fn send_data(
         &mut self,
         t: &mut impl Transport,
@@ -65,7 +75,7 @@ impl Server {
         data: Bytes,
     ) -> Result<(), SendError> {
         let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending != Sending::Content {
+        if !request.sends_content {
             return Err(SendError::OutOfOrder);
         }
         if head.is_empty() && data.is_empty() {
@@ -74,54 +84,13 @@ impl Server {
         Ok(write_frame(t, id, frame::DATA, head, data)?)
     }
 
-    /// Sends the trailer section; only [`Server::finish`] may follow.
-    ///
-    /// # Errors
-    /// As [`Server::send_data`] and [`Server::respond`].
-    pub fn send_trailers(
-        &mut self,
-        t: &mut impl Transport,
-        id: StreamId,
-        fields: &[(&str, &str)],
-    ) -> Result<(), SendError> {
-        let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending != Sending::Content {
-            return Err(SendError::OutOfOrder);
-        }
-        self.send_fields(t, id, None, fields, Sending::Trailers)
-    }
-
-    fn send_fields(
-        &mut self,
-        t: &mut impl Transport,
-        id: StreamId,
-        control_data: Option<(&str, &str)>,
-        fields: &[(&str, &str)],
-        then: Sending,
-    ) -> Result<(), SendError> {
-        if !fields.iter().all(|(n, v)| request::is_field(n.as_bytes(), v.as_bytes())) {
-            return Err(SendError::Malformed);
-        }
-        let lines = || control_data.into_iter().chain(fields.iter().copied());
-        // RFC 9114, section 4.2.2: a message above the peer's limit SHOULD NOT be sent.
-        let size: u64 = lines().map(|(n, v)| qpack::field_size(n.as_bytes(), v.as_bytes())).sum();
-        if size > self.peer_max_field_section_size {
-            return Err(SendError::TooLarge);
-        }
-        write_frame(t, id, frame::HEADERS, &[], qpack::encode(lines()))?;
-        if let Some(request) = self.live(id) {
-            request.sending = then;
-        }
-        Ok(())
-    }
-
     /// Ends the response. What the client has not sent of its request by now is declined.
     ///
     /// # Errors
     /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.
     pub fn finish(&mut self, t: &mut impl Transport, id: StreamId) -> Result<(), SendError> {
         let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sending == Sending::Nothing {
+        if !request.sends_content {
             return Err(SendError::OutOfOrder);
         }
         t.finish(id);

@@ -42,16 +42,8 @@ pub(crate) struct RequestStream {
     pub(crate) is_delivered: bool,
     /// Whether the application has been told of content that it has not yet read to its end.
     is_notified: bool,
-    /// How far the response is.
-    pub(crate) sending: Sending,
-}
-
-/// How far a response is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Sending {
-    Nothing,
-    Content,
-    Trailers,
+    /// Whether the head of the response has been sent.
+    pub(crate) sends_content: bool,
 }
 
 /// Where in a frame the stream is.
@@ -105,7 +97,7 @@ impl RequestStream {
             priority_update,
             is_delivered: false,
             is_notified: false,
-            sending: Sending::Nothing,
+            sends_content: false,
         }
     }
 
