@@ -1,26 +1,26 @@
 //! What frames of the peer do to the streams (RFC 9000, sections 3, 4 and 19.4 to 19.14). Each
-//! frame is checked before it changes anything.
+//! frame is checked before it changes anything. Errors name no frame type: the caller knows it.
 
 use core::time::Duration;
 
 use units::{Direction, Side, StreamId, Timestamp};
 
-use crate::wire::{MAX_STREAMS_LIMIT, TransportError, TransportErrorCode, types};
+use crate::wire::{MAX_STREAMS_LIMIT, TransportError, TransportErrorCode as Code};
 
 use super::flags::{event, of_connection, of_stream};
-use super::recv::{End, Violation};
+use super::recv::End;
 use super::{Streams, lane};
 
 impl Streams {
     /// The stream that a frame is about, opened if need be; `None` if it is over. `sends` says
     /// whether the frame is about our sending part or about our receiving part.
-    fn target(&mut self, id: StreamId, sends: bool) -> Result<Option<u32>, Violation> {
-        let state = TransportErrorCode::STREAM_STATE_ERROR;
+    fn target(&mut self, id: StreamId, sends: bool) -> Result<Option<u32>, TransportError> {
+        let state = |reason| TransportError::new(Code::STREAM_STATE_ERROR, 0, reason);
         let ours = id.initiator() == Side::Server;
         let direction = id.direction();
         // RFC 9000, sections 19.4, 19.5, 19.8, 19.10 and 19.13: STREAM_STATE_ERROR.
         if direction == Direction::Unidirectional && ours != sends {
-            return Err((state, "the stream has no such part"));
+            return Err(state("the stream has no such part"));
         }
         if let Some(slot) = self.table.find(id) {
             return Ok(Some(slot));
@@ -28,13 +28,13 @@ impl Streams {
         let index = id.index();
         if ours {
             let opened = index < self.local[lane(direction)].opened;
-            return if opened { Ok(None) } else { Err((state, "the stream was not opened yet")) };
+            return if opened { Ok(None) } else { Err(state("the stream was not opened yet")) };
         }
         let remote = &mut self.remote[lane(direction)];
         // RFC 9000, section 4.6: "An endpoint that receives a frame with a stream ID exceeding the
         // limit it has sent MUST treat this as a connection error of type STREAM_LIMIT_ERROR".
         if index >= remote.advertised {
-            return Err((TransportErrorCode::STREAM_LIMIT_ERROR, "too many streams"));
+            return Err(TransportError::new(Code::STREAM_LIMIT_ERROR, 0, "too many streams"));
         }
         if index >= remote.opened {
             // RFC 9000, section 3.2: streams with lower numbers are opened too.
@@ -51,12 +51,13 @@ impl Streams {
     }
 
     /// Checks data up to `end` against all limits and takes it into account.
-    fn receive(&mut self, slot: u32, end: u64, is_final: bool) -> Result<(), Violation> {
+    fn receive(&mut self, slot: u32, end: u64, is_final: bool) -> Result<(), TransportError> {
         let limit = self.window.limit();
         let Some(recv) = self.table.at(slot).recv.as_mut() else { return Ok(()) };
         let new = recv.check(end, is_final)?;
         if new > limit - self.data_received {
-            return Err((TransportErrorCode::FLOW_CONTROL_ERROR, "beyond the connection's limit"));
+            let reason = "beyond the connection's limit";
+            return Err(TransportError::new(Code::FLOW_CONTROL_ERROR, 0, reason));
         }
         self.data_received += new;
         Ok(())
@@ -78,16 +79,6 @@ impl Streams {
         srtt: Duration,
     ) -> Result<(), TransportError> {
         (self.now, self.srtt) = (now, srtt);
-        self.stream_data(id, offset, data, fin).map_err(|v| error(types::STREAM, v))
-    }
-
-    fn stream_data(
-        &mut self,
-        id: StreamId,
-        offset: u64,
-        data: &[u8],
-        fin: bool,
-    ) -> Result<(), Violation> {
         let Some(slot) = self.target(id, false)? else { return Ok(()) };
         let end = offset.saturating_add(data.len() as u64);
         self.receive(slot, end, fin)?;
@@ -116,9 +107,9 @@ impl Streams {
 
     /// RFC 9000, section 21.7: bounds what an adversary can make us track by leaving gaps. A sender
     /// that loses every second packet of a full window stays below.
-    fn check_fragments(&self) -> Result<(), Violation> {
+    fn check_fragments(&self) -> Result<(), TransportError> {
         if self.fragments as u64 > 256 + self.window.size() / 1024 {
-            return Err((TransportErrorCode::INTERNAL_ERROR, "stream data too scattered"));
+            return Err(TransportError::new(Code::INTERNAL_ERROR, 0, "stream data too scattered"));
         }
         Ok(())
     }
@@ -134,10 +125,6 @@ impl Streams {
         code: u64,
         final_size: u64,
     ) -> Result<(), TransportError> {
-        self.stream_reset(id, code, final_size).map_err(|v| error(types::RESET_STREAM, v))
-    }
-
-    fn stream_reset(&mut self, id: StreamId, code: u64, final_size: u64) -> Result<(), Violation> {
         let Some(slot) = self.target(id, false)? else { return Ok(()) };
         self.receive(slot, final_size, true)?;
         let Some(recv) = self.table.at(slot).recv.as_mut() else { return Ok(()) };
@@ -160,8 +147,7 @@ impl Streams {
     ///
     /// STREAM_STATE_ERROR, STREAM_LIMIT_ERROR.
     pub fn on_stop_sending(&mut self, id: StreamId, code: u64) -> Result<(), TransportError> {
-        let target = self.target(id, true).map_err(|v| error(types::STOP_SENDING, v))?;
-        let Some(slot) = target else { return Ok(()) };
+        let Some(slot) = self.target(id, true)? else { return Ok(()) };
         // RFC 9000, section 3.5: "An endpoint that receives a STOP_SENDING frame MUST send a
         // RESET_STREAM frame if the stream is in the 'Ready' or 'Send' state."
         if self.reset_slot(slot, code) {
@@ -185,8 +171,7 @@ impl Streams {
     ///
     /// STREAM_STATE_ERROR, STREAM_LIMIT_ERROR.
     pub fn on_max_stream_data(&mut self, id: StreamId, max: u64) -> Result<(), TransportError> {
-        let target = self.target(id, true).map_err(|v| error(types::MAX_STREAM_DATA, v))?;
-        if let Some(slot) = target {
+        if let Some(slot) = self.target(id, true)? {
             self.raise_stream_limit(slot, max);
         }
         Ok(())
@@ -218,12 +203,6 @@ impl Streams {
     ///
     /// STREAM_STATE_ERROR, STREAM_LIMIT_ERROR.
     pub fn on_stream_data_blocked(&mut self, id: StreamId) -> Result<(), TransportError> {
-        self.target(id, false).map_err(|v| error(types::STREAM_DATA_BLOCKED, v))?;
-        Ok(())
+        self.target(id, false).map(drop)
     }
-}
-
-/// The connection error for a violation by a frame of type `frame_type`.
-fn error(frame_type: u64, (code, reason): Violation) -> TransportError {
-    TransportError::new(code, frame_type, reason)
 }

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 
-use crate::wire::{TransportErrorCode, VARINT_MAX};
+use crate::wire::{TransportError, TransportErrorCode as Code, VARINT_MAX};
 
 use super::assembler::Assembler;
 use super::flow::Window;
@@ -45,9 +45,6 @@ pub enum ReadOutcome {
     Reset(u64),
 }
 
-/// A frame that breaks a rule of the stream: the error code and why.
-pub(super) type Violation = (TransportErrorCode, &'static str);
-
 impl RecvStream {
     pub(super) fn new(window: Window) -> Self {
         Self {
@@ -86,25 +83,20 @@ impl RecvStream {
     /// Checks a frame whose data ends at `end`, which is the final size if `is_final`, against what
     /// is known and against the stream's window; returns by how much it raises the highest offset.
     /// Changes nothing.
-    pub(super) fn check(&self, end: u64, is_final: bool) -> Result<u64, Violation> {
+    pub(super) fn check(&self, end: u64, is_final: bool) -> Result<u64, TransportError> {
         // RFC 9000, section 4.5: "Once a final size for a stream is known, it cannot change."
-        match self.final_size {
-            Some(size) if end > size => {
-                return Err((TransportErrorCode::FINAL_SIZE_ERROR, "data beyond the final size"));
-            }
-            Some(size) if is_final && end != size => {
-                return Err((TransportErrorCode::FINAL_SIZE_ERROR, "the final size changed"));
-            }
-            None if is_final && end < self.highest => {
-                return Err((
-                    TransportErrorCode::FINAL_SIZE_ERROR,
-                    "final size below received data",
-                ));
-            }
-            _ => {}
+        let wrong_size = match self.final_size {
+            Some(size) if end > size => Some("data beyond the final size"),
+            Some(size) if is_final && end != size => Some("the final size changed"),
+            None if is_final && end < self.highest => Some("final size below received data"),
+            _ => None,
+        };
+        if let Some(reason) = wrong_size {
+            return Err(TransportError::new(Code::FINAL_SIZE_ERROR, 0, reason));
         }
         if end > self.window.limit() || end > VARINT_MAX {
-            return Err((TransportErrorCode::FLOW_CONTROL_ERROR, "beyond the stream's limit"));
+            let reason = "beyond the stream's limit";
+            return Err(TransportError::new(Code::FLOW_CONTROL_ERROR, 0, reason));
         }
         Ok(end.saturating_sub(self.highest))
     }
