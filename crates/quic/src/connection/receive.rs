@@ -12,10 +12,7 @@ use crate::ids::{LOCAL_LEN, RemoteId};
 use crate::mtud::BASE;
 use crate::observer;
 use crate::path::Addresses;
-use crate::wire::{
-    ConnectionId, Frame, FrameErrorKind, Frames, Header, PacketType, TransportError,
-    TransportErrorCode as Code, parse_header,
-};
+use crate::wire::{ConnectionId, Frame, Frames, Header, PacketType, TransportError, parse_header};
 use core::time::Duration;
 use units::{Ecn, Timestamp};
 
@@ -259,20 +256,9 @@ impl Connection {
         payload: &[u8],
     ) -> Result<Effects, TransportError> {
         let mut effects = Effects::default();
-        // RFC 9000, section 12.4: "an endpoint MUST treat receipt of a packet containing no
-        // frames as a connection error of type PROTOCOL_VIOLATION".
-        if payload.is_empty() {
-            return Err(violation(0, "a packet without frames"));
-        }
         let mut frames = Frames::new(payload);
         while let Some(frame) = frames.next() {
-            let frame = frame.map_err(|error| {
-                let code = match error.kind {
-                    FrameErrorKind::NonMinimalType => Code::PROTOCOL_VIOLATION,
-                    _ => Code::FRAME_ENCODING_ERROR,
-                };
-                TransportError::new(code, error.frame_type, "malformed frame")
-            })?;
+            let frame = frame?;
             let frame_type = frames.frame_type();
             if !frame.allowed_in(ty) {
                 return Err(violation(frame_type, "frame not allowed in this packet"));

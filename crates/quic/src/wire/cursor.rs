@@ -4,8 +4,6 @@
 //! meets a buffer of ours: callers check [`Writer::remaining`] first, and writing past the end is
 //! a bug that panics at the slice's bounds.
 
-use core::fmt;
-
 /// The largest value that a variable-length integer can carry: 2^62 − 1.
 pub const VARINT_MAX: u64 = (1 << 62) - 1;
 
@@ -27,14 +25,6 @@ pub const fn varint_len(v: u64) -> usize {
 /// The bytes ended before the value did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Truncated;
-
-impl fmt::Display for Truncated {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the bytes end before the value does")
-    }
-}
-
-impl core::error::Error for Truncated {}
 
 /// Reads integers and byte strings in network byte order from the front of a slice.
 ///

@@ -4,7 +4,6 @@
 
 use super::connection_id::ConnectionId;
 use super::cursor::{Reader, Truncated, Writer};
-use core::fmt;
 
 /// QUIC version 1 (RFC 9000).
 pub const VERSION_1: u32 = 1;
@@ -103,19 +102,6 @@ pub enum HeaderError {
     /// Version Negotiation or Retry, which only servers send.
     Unexpected,
 }
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Truncated => "the datagram ends inside the packet's header",
-            Self::InvalidConnectionId => "a connection ID is longer than 20 bytes",
-            Self::InvalidLength => "the packet's length does not fit the datagram",
-            Self::Unexpected => "a packet that only servers send",
-        })
-    }
-}
-
-impl core::error::Error for HeaderError {}
 
 impl From<Truncated> for HeaderError {
     fn from(Truncated: Truncated) -> Self {

@@ -11,7 +11,6 @@ use super::connection_id::ConnectionId;
 use super::cursor::{Reader, Truncated, VARINT_MAX, varint_len};
 use super::error::{TransportError, TransportErrorCode};
 use super::packet::PacketType;
-use core::fmt;
 use units::{Direction, StreamId};
 
 /// Frame types (RFC 9000, section 12.4, table 3).
@@ -279,14 +278,6 @@ pub struct FrameError {
     pub kind: FrameErrorKind,
 }
 
-impl fmt::Display for FrameError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        TransportError::from(*self).fmt(f)
-    }
-}
-
-impl core::error::Error for FrameError {}
-
 impl From<FrameError> for TransportError {
     fn from(error: FrameError) -> Self {
         use TransportErrorCode as Code;
@@ -446,6 +437,8 @@ impl<'a> Iterator for Frames<'a> {
         if self.failed || nothing_left && self.reader.position() != 0 {
             return None;
         }
+        // RFC 9000, section 12.4: "an endpoint MUST treat receipt of a packet containing no
+        // frames as a connection error of type PROTOCOL_VIOLATION".
         let result = if nothing_left { Err(FrameErrorKind::NoFrames) } else { self.parse() };
         self.failed = result.is_err();
         Some(result.map_err(|kind| FrameError { frame_type: self.frame_type, kind }))
