@@ -13,7 +13,7 @@ use crate::drops::{Counts, DropReason};
 use crate::ids::LOCAL_LEN;
 use crate::mtud::BASE;
 use crate::path::Addresses;
-use crate::wire::{ConnectionId, Header, LongType, VERSION_1, parse_header, version_negotiation};
+use crate::wire::{ConnectionId, Header, PacketType, VERSION_1, parse_header, version_negotiation};
 use first_ids::FirstIds;
 use per_second::PerSecond;
 use rand_chacha::ChaCha12Rng;
@@ -213,9 +213,9 @@ impl Endpoint {
             Ok(header) => header,
             Err(_) => return Outcome::Dropped(DropReason::Header),
         };
-        let (dcid, long) = match header {
-            Header::Short { dcid, .. } => (dcid, None),
-            Header::Long { ty, dcid, .. } => (dcid, Some(ty)),
+        let (dcid, ty) = match header {
+            Header::Short { dcid, .. } => (dcid, PacketType::OneRtt),
+            Header::Long { ty, dcid, .. } => (dcid, ty),
             Header::UnknownVersion { dcid, scid, .. } => {
                 // RFC 9000, section 6.1: only for datagrams that could be a first Initial.
                 if datagram.len() < usize::from(BASE) {
@@ -239,10 +239,12 @@ impl Endpoint {
         if let Some(core) = self.other_core(&dcid) {
             return Outcome::Foreign(core);
         }
-        match long {
-            None => self.answer_unknown(now, &dcid, datagram.len(), reply),
-            Some(LongType::Initial) => self.accept(now, addresses, ecn, datagram, reply),
-            Some(_) => Outcome::Dropped(DropReason::UnknownConnection),
+        match ty {
+            PacketType::OneRtt => self.answer_unknown(now, &dcid, datagram.len(), reply),
+            PacketType::Initial => self.accept(now, addresses, ecn, datagram, reply),
+            PacketType::ZeroRtt | PacketType::Handshake => {
+                Outcome::Dropped(DropReason::UnknownConnection)
+            }
         }
     }
 

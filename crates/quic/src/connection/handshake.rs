@@ -6,7 +6,7 @@ use super::spaces::{EarlySpace, Handshake, SpaceId};
 use super::{Connection, Peer};
 use crate::crypto::{KeyChange, Level, Tls, TlsConfig, initial_keys};
 use crate::wire::{
-    ConnectionId, LongType, TransportError, TransportErrorCode as Code, TransportParameters, types,
+    ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters, types,
 };
 use units::Timestamp;
 
@@ -22,7 +22,7 @@ impl Handshake {
         let keys = initial_keys(dcid.as_slice());
         Self {
             tls: Tls::new(tls, parameters),
-            initial: Some(EarlySpace::new(LongType::Initial, keys)),
+            initial: Some(EarlySpace::new(keys)),
             handshake: None,
             zero_rtt: None,
             client_scid: scid,
@@ -132,7 +132,7 @@ impl Connection {
             }
             match change {
                 Some(KeyChange::Handshake(keys)) => {
-                    handshake.handshake = Some(EarlySpace::new(LongType::Handshake, keys));
+                    handshake.handshake = Some(EarlySpace::new(keys));
                 }
                 Some(KeyChange::OneRtt(keys)) => {
                     self.keys = Some(keys);

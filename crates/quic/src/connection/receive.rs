@@ -95,7 +95,7 @@ impl Connection {
             let rest = &mut datagram[at..];
             let (ty, dcid, scid, pn_offset, end) = match parse_header(rest, LOCAL_LEN) {
                 Ok(Header::Long { ty, dcid, scid, pn_offset, end, .. }) => {
-                    (PacketType::from(ty), dcid, Some(scid), pn_offset, end)
+                    (ty, dcid, Some(scid), pn_offset, end)
                 }
                 Ok(Header::Short { dcid, pn_offset }) => {
                     (PacketType::OneRtt, dcid, None, pn_offset, rest.len())

@@ -7,7 +7,7 @@ use crate::crypto_stream::{CryptoReceive, CryptoSend};
 use crate::drops::PacketDropReason;
 use crate::ledger::Ledger;
 use crate::received::Received;
-use crate::wire::{ConnectionId, LongType, PacketType};
+use crate::wire::{ConnectionId, PacketType};
 use units::Timestamp;
 
 /// Bytes of 1-RTT packets that are kept until the handshake ends: a request or two.
@@ -58,12 +58,11 @@ pub(crate) struct Space {
 pub(crate) struct EarlySpace {
     pub space: Space,
     pub keys: Keys,
-    pub ty: LongType,
 }
 
 impl EarlySpace {
-    pub(crate) fn new(ty: LongType, keys: Keys) -> Self {
-        Self { space: Space::default(), keys, ty }
+    pub(crate) fn new(keys: Keys) -> Self {
+        Self { space: Space::default(), keys }
     }
 }
 

@@ -12,7 +12,7 @@ use crate::ids::{LOCAL_LEN, LocalIds};
 use crate::mtud::BASE;
 use crate::path::Addresses;
 use crate::wire::{
-    ConnectionId, Header, LongType, RETRY_INTEGRITY_TAG_LEN, TransportError,
+    ConnectionId, Header, PacketType, RETRY_INTEGRITY_TAG_LEN, TransportError,
     TransportErrorCode as Code, Writer, parse_header, put_connection_close, put_long_header,
     put_packet_number, put_retry,
 };
@@ -228,7 +228,7 @@ impl Endpoint {
         reply.clear();
         reply.resize(200 + 2 * LOCAL_LEN, 0);
         let mut w = Writer::new(reply);
-        let length_at = put_long_header(&mut w, LongType::Initial, scid, dcid, &[], 1);
+        let length_at = put_long_header(&mut w, PacketType::Initial, scid, dcid, &[], 1);
         let pn_offset = w.position();
         put_packet_number(&mut w, 0, 1);
         let payload_at = w.position();

@@ -31,35 +31,14 @@ pub enum PacketType {
     OneRtt,
 }
 
-/// The packets with a long header that carry frames (RFC 9000, section 17.2, table 5).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum LongType {
-    /// Initial (section 17.2.2).
-    Initial,
-    /// 0-RTT (section 17.2.3).
-    ZeroRtt,
-    /// Handshake (section 17.2.4).
-    Handshake,
-}
-
-impl From<LongType> for PacketType {
-    fn from(ty: LongType) -> Self {
-        match ty {
-            LongType::Initial => Self::Initial,
-            LongType::ZeroRtt => Self::ZeroRtt,
-            LongType::Handshake => Self::Handshake,
-        }
-    }
-}
-
 /// What can be read of a packet without keys. Offsets count from the start of the slice given to
 /// [`parse_header`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Header<'a> {
     /// A packet of version 1 with a long header.
     Long {
-        /// Which one.
-        ty: LongType,
+        /// Which one; not 1-RTT.
+        ty: PacketType,
         /// Destination Connection ID.
         dcid: ConnectionId,
         /// Source Connection ID.
@@ -151,9 +130,9 @@ fn parse_long_header(
     // RFC 9000, section 17.2: a version 1 packet with a longer connection ID MUST be dropped.
     let (dcid, scid) = (connection_id(dcid)?, connection_id(scid)?);
     let (ty, token) = match first >> 4 & 0b11 {
-        0 => (LongType::Initial, r.prefixed()?),
-        1 => (LongType::ZeroRtt, &[][..]),
-        2 => (LongType::Handshake, &[][..]),
+        0 => (PacketType::Initial, r.prefixed()?),
+        1 => (PacketType::ZeroRtt, &[][..]),
+        2 => (PacketType::Handshake, &[][..]),
         _ => return Err(HeaderError::Unexpected),
     };
     let len = r.varint()?;
@@ -172,27 +151,29 @@ fn connection_id(bytes: &[u8]) -> Result<ConnectionId, HeaderError> {
     ConnectionId::new(bytes).ok_or(HeaderError::InvalidConnectionId)
 }
 
-/// Writes a version 1 long header up to the packet number, which is to be `pn_len` (1 to 4) bytes
-/// long. `token` is for Initial packets only: RFC 9000, section 17.2.2, wants it empty in a
+/// Writes a version 1 long header of any type but 1-RTT up to the packet number, which is to be
+/// `pn_len` (1 to 4) bytes long. `token` is for Initial packets only: RFC 9000, section 17.2.2, wants it empty in a
 /// server's.
 ///
 /// Returns where the two-byte Length stands, 0 so far: [`Writer::set_varint2`] sets it to the
 /// bytes of packet number, payload and tag.
 pub fn put_long_header(
     w: &mut Writer<'_>,
-    ty: LongType,
+    ty: PacketType,
     dcid: &ConnectionId,
     scid: &ConnectionId,
     token: &[u8],
     pn_len: usize,
 ) -> usize {
+    debug_assert!(ty != PacketType::OneRtt, "1-RTT packets have short headers");
+    // The types stand in the order of their numbers (RFC 9000, section 17.2, table 5).
     w.u8(LONG_FORM | FIXED_BIT | (ty as u8) << 4 | pn_len_bits(pn_len));
     w.u32(VERSION_1);
     w.u8(dcid.len() as u8);
     w.bytes(dcid.as_slice());
     w.u8(scid.len() as u8);
     w.bytes(scid.as_slice());
-    if ty == LongType::Initial {
+    if ty == PacketType::Initial {
         w.varint(token.len() as u64);
         w.bytes(token);
     }

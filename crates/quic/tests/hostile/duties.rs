@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use mendcast_quic::wire::{
-    AckFrame, ConnectionId, Frame, Frames, Header, LongType, PacketType, parse_header, put_crypto,
+    AckFrame, ConnectionId, Frame, Frames, Header, PacketType, parse_header, put_crypto,
     put_max_data, put_max_stream_data, put_new_connection_id, put_path_challenge, put_ping,
     put_stream_header,
 };
@@ -262,7 +262,7 @@ fn datagrams_with_initial_packets_are_full_and_carry_no_token() {
     raw.wait(3_000 * MS);
     let mut seen = 0;
     for datagram in &raw.datagrams {
-        let Ok(Header::Long { ty: LongType::Initial, token, .. }) =
+        let Ok(Header::Long { ty: PacketType::Initial, token, .. }) =
             parse_header(&datagram.bytes, SCID.len())
         else {
             continue;

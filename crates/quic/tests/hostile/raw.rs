@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mendcast_quic as quic;
 use quic::wire::{
-    ConnectionId, Frame, Frames, Header, LongType, PacketType, RETRY_INTEGRITY_TAG_LEN, Writer,
+    ConnectionId, Frame, Frames, Header, PacketType, RETRY_INTEGRITY_TAG_LEN, Writer,
     expand_packet_number, parse_header, put_crypto,
 };
 use quic::{Addresses, Endpoint, Event, Handle, Outcome};
@@ -529,11 +529,7 @@ impl Raw {
             let (ty, pn_offset, end) = match parse_header(rest, SCID.len()) {
                 Ok(Header::Long { ty, scid, pn_offset, end, .. }) => {
                     self.dcid = ConnectionId::as_slice(&scid).to_vec();
-                    let ty = match ty {
-                        LongType::Initial => PacketType::Initial,
-                        LongType::Handshake => PacketType::Handshake,
-                        LongType::ZeroRtt => panic!("servers send no 0-RTT packets"),
-                    };
+                    assert_ne!(ty, PacketType::ZeroRtt, "servers send no 0-RTT packets");
                     (ty, pn_offset, end)
                 }
                 Ok(Header::Short { pn_offset, .. }) => (PacketType::OneRtt, pn_offset, rest.len()),

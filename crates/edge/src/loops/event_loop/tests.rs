@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use ::quic::Addresses;
 use ::quic::crypto::initial_keys;
-use ::quic::wire::{ConnectionId, LongType, Writer, put_long_header, put_packet_number};
+use ::quic::wire::{ConnectionId, PacketType, Writer, put_long_header, put_packet_number};
 use units::Ecn;
 
 use super::*;
@@ -50,7 +50,7 @@ fn first_initial(number: u16) -> Vec<u8> {
     let dcid = ConnectionId::new(&[1, 2, 3, 4, 5, 6, high, low]).expect("8 bytes");
     let mut datagram = vec![0; 1_200];
     let mut w = Writer::new(&mut datagram);
-    let length_at = put_long_header(&mut w, LongType::Initial, &dcid, &dcid, &[], 1);
+    let length_at = put_long_header(&mut w, PacketType::Initial, &dcid, &dcid, &[], 1);
     let number_at = w.position();
     put_packet_number(&mut w, 0, 1);
     let payload_at = w.position();

@@ -88,7 +88,7 @@ impl Connection {
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM);
         let Some(end) = end else { return 0 };
         let mut w = Writer::new(&mut buf[..end]);
-        let length_at = put_long_header(&mut w, early.ty, &dcid, &scid, &[], LONG_PN_LEN);
+        let length_at = put_long_header(&mut w, id.packet_type(), &dcid, &scid, &[], LONG_PN_LEN);
         let pn_offset = w.position();
         put_packet_number(&mut w, number, LONG_PN_LEN);
         let payload_at = w.position();
@@ -213,7 +213,7 @@ impl Connection {
         early.space.ledger.skip_number();
         let end = buf.len().checked_sub(TAG_LEN).filter(|&end| end >= MIN_ROOM)?;
         let mut w = Writer::new(&mut buf[..end]);
-        let length_at = put_long_header(&mut w, early.ty, &dcid, &scid, &[], LONG_PN_LEN);
+        let length_at = put_long_header(&mut w, id.packet_type(), &dcid, &scid, &[], LONG_PN_LEN);
         let pn_offset = w.position();
         put_packet_number(&mut w, number, LONG_PN_LEN);
         let payload_at = w.position();

@@ -8,7 +8,7 @@ fn id(bytes: &[u8]) -> ConnectionId {
 
 /// A long-header packet with `payload` bytes of 0x55 from its packet number on.
 fn long(
-    ty: LongType,
+    ty: PacketType,
     dcid: &ConnectionId,
     scid: &ConnectionId,
     token: &[u8],
@@ -32,7 +32,7 @@ fn the_clients_initial_of_rfc_9001_appendix_a2_is_read() {
     assert_eq!(
         parse_header(&datagram, 8),
         Ok(Header::Long {
-            ty: LongType::Initial,
+            ty: PacketType::Initial,
             dcid: id(&[0x83, 0x94, 0xc8, 0xf0, 0x3e, 0x51, 0x57, 0x08]),
             scid: ConnectionId::EMPTY,
             token: &[],
@@ -45,9 +45,9 @@ fn the_clients_initial_of_rfc_9001_appendix_a2_is_read() {
 #[test]
 fn coalesced_packets_are_found_one_after_the_other() {
     let (dcid, scid) = (id(&[1; 8]), id(&[2; 5]));
-    let mut datagram = long(LongType::Initial, &dcid, &scid, b"token", 40);
+    let mut datagram = long(PacketType::Initial, &dcid, &scid, b"token", 40);
     let first = datagram.len();
-    datagram.extend(long(LongType::Handshake, &dcid, &scid, &[], 30));
+    datagram.extend(long(PacketType::Handshake, &dcid, &scid, &[], 30));
     let second = datagram.len();
     datagram.extend(written(|w| {
         put_short_header(w, &dcid, false, true, 1, true);
@@ -57,11 +57,11 @@ fn coalesced_packets_are_found_one_after_the_other() {
     let Ok(Header::Long { ty, token, pn_offset, end, .. }) = parse_header(&datagram, 8) else {
         panic!("the Initial packet is well-formed");
     };
-    assert_eq!((ty, token, end, end - pn_offset), (LongType::Initial, &b"token"[..], first, 40));
+    assert_eq!((ty, token, end, end - pn_offset), (PacketType::Initial, &b"token"[..], first, 40));
     let Ok(Header::Long { ty, token, end, .. }) = parse_header(&datagram[end..], 8) else {
         panic!("the Handshake packet is well-formed");
     };
-    assert_eq!((ty, token, first + end), (LongType::Handshake, &[][..], second));
+    assert_eq!((ty, token, first + end), (PacketType::Handshake, &[][..], second));
     let rest = &datagram[second..];
     assert_eq!(parse_header(rest, 8), Ok(Header::Short { dcid, pn_offset: 9 }));
     assert_eq!(rest[0], 0x44);
@@ -123,11 +123,11 @@ fn the_retry_of_rfc_9001_appendix_a4_is_written() {
 #[test]
 fn lengths_that_do_not_fit_are_refused() {
     let (dcid, scid) = (id(&[1; 8]), id(&[2; 5]));
-    let exact = long(LongType::Handshake, &dcid, &scid, &[], MIN_PROTECTED_LEN);
+    let exact = long(PacketType::Handshake, &dcid, &scid, &[], MIN_PROTECTED_LEN);
     assert!(parse_header(&exact, 8).is_ok());
     let beyond = &exact[..exact.len() - 1];
     assert_eq!(parse_header(beyond, 8), Err(HeaderError::InvalidLength));
-    let short = long(LongType::Handshake, &dcid, &scid, &[], MIN_PROTECTED_LEN - 1);
+    let short = long(PacketType::Handshake, &dcid, &scid, &[], MIN_PROTECTED_LEN - 1);
     assert_eq!(parse_header(&short, 8), Err(HeaderError::InvalidLength));
     assert_eq!(parse_header(&[0x40; 28], 8), Err(HeaderError::Truncated));
     assert!(parse_header(&[0x40; 29], 8).is_ok());
@@ -161,7 +161,7 @@ proptest! {
 
     #[test]
     fn long_headers_come_back(
-        ty in prop::sample::select(vec![LongType::Initial, LongType::ZeroRtt, LongType::Handshake]),
+        ty in prop::sample::select(vec![PacketType::Initial, PacketType::ZeroRtt, PacketType::Handshake]),
         dcid in connection_id(),
         scid in connection_id(),
         token in bytes(0..100),
@@ -172,7 +172,7 @@ proptest! {
         let end = datagram.len();
         datagram.extend(rest);
         let pn_offset = end - payload;
-        let token = if ty == LongType::Initial { &token[..] } else { &[] };
+        let token = if ty == PacketType::Initial { &token[..] } else { &[] };
         let expected = Header::Long { ty, dcid, scid, token, pn_offset, end };
         prop_assert_eq!(parse_header(&datagram, 8), Ok(expected));
         prop_assert_eq!(datagram[0], [0xc1, 0xd1, 0xe1][ty as usize]);

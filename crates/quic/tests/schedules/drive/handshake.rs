@@ -8,8 +8,8 @@ use bytes::Bytes;
 use mendcast_quic as quic;
 use quic::ranges::RangeSet;
 use quic::wire::{
-    ConnectionId, Frame, Frames, Header, LongType, PacketType, Writer, expand_packet_number,
-    parse_header, put_ack, put_crypto, put_long_header,
+    ConnectionId, Frame, Frames, Header, PacketType, Writer, expand_packet_number, parse_header,
+    put_ack, put_crypto, put_long_header,
 };
 use quic::{Addresses, Endpoint, Event, Handle, Outcome};
 use rustls::Side;
@@ -213,7 +213,7 @@ impl Handshake<'_> {
             level.next += 1;
             let mut buffer = [0; 1_200];
             let mut w = Writer::new(&mut buffer[..1_200 - TAG]);
-            let ty = [LongType::Initial, LongType::Handshake][place];
+            let ty = [PacketType::Initial, PacketType::Handshake][place];
             let id = ConnectionId::new(&self.id).expect("a short ID");
             let length_at = put_long_header(&mut w, ty, &self.server_id, &id, &[], 4);
             let number_at = w.position();
@@ -313,7 +313,7 @@ impl Handshake<'_> {
                 return;
             };
             self.server_id = scid;
-            let place = usize::from(ty != LongType::Initial);
+            let place = usize::from(ty != PacketType::Initial);
             let (packet, more) = rest.split_at_mut(end);
             self.open_packet(place, packet, pn_offset);
             rest = more;
