@@ -22,8 +22,7 @@ impl Handshake {
         let keys = initial_keys(dcid.as_slice());
         Self {
             tls: Tls::new(tls, parameters),
-            initial: Some(EarlySpace::new(keys)),
-            handshake: None,
+            early: [Some(EarlySpace::new(keys)), None],
             zero_rtt: None,
             client_scid: scid,
             started: now,
@@ -119,20 +118,18 @@ impl Connection {
         loop {
             let mut bytes = Vec::new();
             let change = handshake.tls.write(&mut bytes);
-            let target = if self.keys.is_some() {
-                Some(&mut self.data.crypto_send)
-            } else if let Some(early) = &mut handshake.handshake {
-                Some(&mut early.space.crypto_send)
-            } else {
-                handshake.initial.as_mut().map(|early| &mut early.space.crypto_send)
+            let newest = handshake.early.iter_mut().rev().flatten().next();
+            let target = match self.keys {
+                Some(_) => Some(&mut self.data),
+                None => newest.map(|early| &mut early.space),
             };
             let idle = bytes.is_empty() && change.is_none();
             if let Some(target) = target {
-                target.write(&bytes);
+                target.crypto_send.write(&bytes);
             }
             match change {
                 Some(KeyChange::Handshake(keys)) => {
-                    handshake.handshake = Some(EarlySpace::new(keys));
+                    handshake.early[1] = Some(EarlySpace::new(keys));
                 }
                 Some(KeyChange::OneRtt(keys)) => {
                     self.keys = Some(keys);
@@ -160,7 +157,7 @@ impl Connection {
         // RFC 9001, section 4.9.1: "a server MUST discard Initial keys when it first successfully
         // processes a Handshake packet".
         if let Some(handshake) = &mut self.handshake
-            && let Some(early) = handshake.initial.take()
+            && let Some(early) = handshake.early[0].take()
         {
             self.path.in_flight -= early.space.ledger.in_flight(self.path.generation);
             self.pto_count = 0;
@@ -170,7 +167,7 @@ impl Connection {
     /// For a server, the handshake is confirmed when it is complete (RFC 9001, section 4.1.2).
     fn on_handshake_complete(&mut self, now: Timestamp) {
         let Some(mut handshake) = self.handshake.take() else { return };
-        for early in [handshake.initial.take(), handshake.handshake.take()].into_iter().flatten() {
+        for early in handshake.early.iter().flatten() {
             self.path.in_flight -= early.space.ledger.in_flight(self.path.generation);
         }
         self.pto_count = 0;

@@ -236,20 +236,14 @@ impl Connection {
     fn space_mut(&mut self, id: SpaceId) -> Option<&mut Space> {
         match id {
             SpaceId::Data => Some(&mut self.data),
-            SpaceId::Initial => {
-                self.handshake.as_mut()?.initial.as_mut().map(|early| &mut early.space)
-            }
-            SpaceId::Handshake => {
-                self.handshake.as_mut()?.handshake.as_mut().map(|early| &mut early.space)
-            }
+            _ => Some(&mut self.handshake.as_mut()?.early_mut(id)?.space),
         }
     }
 
     fn space(&self, id: SpaceId) -> Option<&Space> {
         match id {
             SpaceId::Data => Some(&self.data),
-            SpaceId::Initial => self.handshake.as_ref()?.initial.as_ref().map(|e| &e.space),
-            SpaceId::Handshake => self.handshake.as_ref()?.handshake.as_ref().map(|e| &e.space),
+            _ => Some(&self.handshake.as_ref()?.early(id)?.space),
         }
     }
 

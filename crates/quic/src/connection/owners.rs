@@ -115,11 +115,9 @@ pub(super) fn packet(number: u64, record: &SentPacket) -> Packet {
 impl Connection {
     /// The ledger of a space, the path, and everybody who cares about content.
     pub(super) fn split(&mut self, id: SpaceId) -> Option<(&mut Ledger, &mut Path, Owners<'_>)> {
-        let handshake = self.handshake.as_mut();
         let space = match id {
             SpaceId::Data => &mut self.data,
-            SpaceId::Initial => &mut handshake?.initial.as_mut()?.space,
-            SpaceId::Handshake => &mut handshake?.handshake.as_mut()?.space,
+            _ => &mut self.handshake.as_mut()?.early_mut(id)?.space,
         };
         let owners = Owners {
             streams: &mut self.streams,

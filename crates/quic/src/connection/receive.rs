@@ -237,11 +237,9 @@ impl Connection {
                 let keys = handshake.and_then(|handshake| handshake.zero_rtt.as_ref());
                 open_long(keys, received, packet, pn_offset)
             }
-            PacketType::Initial => {
-                open_early(handshake.and_then(|h| h.initial.as_ref()), packet, pn_offset)
-            }
-            PacketType::Handshake => {
-                open_early(handshake.and_then(|h| h.handshake.as_ref()), packet, pn_offset)
+            PacketType::Initial | PacketType::Handshake => {
+                let early = handshake.and_then(|handshake| handshake.early(SpaceId::of(ty)));
+                open_early(early, packet, pn_offset)
             }
         };
         Ok(opened?)

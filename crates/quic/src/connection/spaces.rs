@@ -69,8 +69,8 @@ impl EarlySpace {
 /// State that the confirmation of the handshake frees.
 pub(crate) struct Handshake {
     pub tls: Tls,
-    pub initial: Option<EarlySpace>,
-    pub handshake: Option<EarlySpace>,
+    /// The Initial and the Handshake space, while they have keys.
+    pub early: [Option<EarlySpace>; 2],
     pub zero_rtt: Option<DirectionKeys>,
     /// The client's first source ID, as its packets' headers carry it.
     pub client_scid: ConnectionId,
@@ -82,6 +82,15 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
+    /// The Initial or the Handshake space, if it has keys.
+    pub(super) fn early(&self, id: SpaceId) -> Option<&EarlySpace> {
+        self.early.get(id as usize)?.as_ref()
+    }
+
+    pub(super) fn early_mut(&mut self, id: SpaceId) -> Option<&mut EarlySpace> {
+        self.early.get_mut(id as usize)?.as_mut()
+    }
+
     /// Keeps a 1-RTT packet until the handshake is complete.
     pub(super) fn keep(
         &mut self,
