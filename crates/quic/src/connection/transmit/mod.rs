@@ -257,10 +257,10 @@ impl Connection {
         }
         self.fill(now, &mut draft, turn, ctx);
         let ack_due = self.data.received.deadline().is_some_and(|at| at <= now);
-        if is_copy && self.data.received.wants_ack() && (draft.eliciting || ack_due) {
+        if is_copy && self.data.received.wants_ack() && (draft.built.eliciting || ack_due) {
             self.write_ack(now, &mut draft, 0);
         }
-        if draft.w.position() == draft.payload_at {
+        if draft.is_empty() {
             return None;
         }
         // RFC 9000, section 13.2.4: a PING now and then among packets that only acknowledge, so
@@ -269,15 +269,15 @@ impl Connection {
             turn,
             Turn::Ack { may_elicit: false } | Turn::Replica { beyond_window: true, .. }
         );
-        if may_elicit && !draft.eliciting && self.data.ledger.plain_run >= PING_EVERY {
+        if may_elicit && !draft.built.eliciting && self.data.ledger.plain_run >= PING_EVERY {
             draft.write_ping();
         }
-        if draft.eliciting {
+        if draft.built.eliciting {
             self.data.probes = self.data.probes.saturating_sub(1);
         }
         let alone = draft.alone;
         let built = draft.build();
-        Some((self.end_short(now, buf, built, self.path.generation), alone))
+        Some((self.end_packet(now, buf, &built, self.path.generation), alone))
     }
 
     /// The first probe is as large as what it repeats. All others are of a size that every path
@@ -369,11 +369,11 @@ impl Connection {
             OffPathFrame::Response(data) => put_path_response(&mut draft.w, data),
         }
         draft.pad();
-        draft.eliciting = true;
+        draft.built.eliciting = true;
         let on_path = generation == self.path.generation;
         let ecn = if on_path { self.path.ecn.codepoint() } else { Ecn::NotEct };
         let built = draft.build();
-        self.end_short(now, buf, built, generation);
+        self.end_packet(now, buf, &built, generation);
         Some(Transmit { addresses: owed.addresses, ecn, len: size, segment: size })
     }
 
@@ -391,11 +391,11 @@ impl Connection {
         let mut draft = self.begin_short(buf)?;
         put_ping(&mut draft.w);
         draft.pad();
-        draft.eliciting = true;
-        draft.kind = PacketKind::MtuProbe;
+        draft.built.eliciting = true;
+        draft.built.kind = PacketKind::MtuProbe;
         self.path.mtud.on_probe_sent(size);
         let built = draft.build();
-        self.end_short(now, buf, built, self.path.generation);
+        self.end_packet(now, buf, &built, self.path.generation);
         let ecn = self.path.ecn.codepoint();
         Some(self.sent(Transmit { addresses: self.path.addresses, ecn, len, segment: len }))
     }

@@ -23,7 +23,7 @@ use units::{Ecn, PacketNumber, Timestamp};
 pub(super) const ACK_DELAY_EXPONENT: u32 = 3;
 /// Packet number and payload must make up this much for header protection (RFC 9001, section
 /// 5.4.2).
-pub(super) const MIN_SAMPLE: usize = 4;
+const MIN_SAMPLE: usize = 4;
 /// The least room that makes another STREAM frame worthwhile.
 const MIN_STREAM_ROOM: usize = 32;
 /// The least room for a packet's header and frames.
@@ -32,14 +32,10 @@ pub(super) const MIN_ROOM: usize = 64;
 /// A packet whose frames are being written.
 pub(super) struct Draft<'a> {
     pub(super) w: Writer<'a>,
-    number: u64,
-    pn_offset: usize,
-    pub(super) payload_at: usize,
-    pub(super) kind: PacketKind,
-    unit: Option<UnitKey>,
-    /// The first STREAM frame; whatever else there is stands in the connection's scratch list.
-    content: Content,
-    pub(super) eliciting: bool,
+    /// Where the Length of a long header stands.
+    length_at: Option<usize>,
+    /// The packet so far; its end is not known.
+    pub(super) built: Built,
     /// Goes out in a transmission of its own.
     pub(super) alone: bool,
 }
@@ -47,33 +43,59 @@ pub(super) struct Draft<'a> {
 /// A packet whose frames are written; what is left is to seal it.
 #[derive(Clone, Copy)]
 pub(super) struct Built {
-    pub(super) number: u64,
-    pub(super) pn_offset: usize,
-    pub(super) payload_at: usize,
-    pub(super) end: usize,
+    space: SpaceId,
+    number: u64,
+    pn_offset: usize,
+    payload_at: usize,
+    end: usize,
     pub(super) kind: PacketKind,
-    pub(super) unit: Option<UnitKey>,
-    pub(super) content: Content,
+    unit: Option<UnitKey>,
+    /// The first STREAM frame; whatever else there is stands in the connection's scratch list.
+    content: Content,
     pub(super) eliciting: bool,
 }
 
-impl Draft<'_> {
+impl<'a> Draft<'a> {
+    /// Writes the packet number behind a header.
+    #[inline(always)]
+    pub(super) fn new(
+        mut w: Writer<'a>,
+        length_at: Option<usize>,
+        space: SpaceId,
+        number: u64,
+        pn_len: usize,
+    ) -> Self {
+        let pn_offset = w.position();
+        put_packet_number(&mut w, number, pn_len);
+        let built = Built {
+            space,
+            number,
+            pn_offset,
+            payload_at: w.position(),
+            end: w.position(),
+            kind: PacketKind::Original,
+            unit: None,
+            content: Content::NOTHING,
+            eliciting: false,
+        };
+        Self { w, length_at, built, alone: false }
+    }
+
     /// Ends the frames, padded so far as header protection needs it.
     #[inline(always)]
     pub(super) fn build(mut self) -> Built {
-        let least = self.pn_offset + MIN_SAMPLE;
-        let missing = least.saturating_sub(self.w.position());
-        self.w.fill(0, missing);
-        Built {
-            number: self.number,
-            pn_offset: self.pn_offset,
-            payload_at: self.payload_at,
-            end: self.w.position(),
-            kind: self.kind,
-            unit: self.unit,
-            content: self.content,
-            eliciting: self.eliciting,
+        let pn_offset = self.built.pn_offset;
+        self.pad_to(pn_offset + MIN_SAMPLE);
+        self.built.end = self.w.position();
+        if let Some(at) = self.length_at {
+            self.w.set_varint2(at, (self.built.end + TAG_LEN - pn_offset) as u64);
         }
+        self.built
+    }
+
+    /// Whether there is no frame in it.
+    pub(super) fn is_empty(&self) -> bool {
+        self.w.position() == self.built.payload_at
     }
 
     /// Writes a PING if there is room. Returns whether there was.
@@ -81,7 +103,7 @@ impl Draft<'_> {
         let fits = self.w.remaining() > 0;
         if fits {
             put_ping(&mut self.w);
-            self.eliciting = true;
+            self.built.eliciting = true;
         }
         fits
     }
@@ -89,6 +111,12 @@ impl Draft<'_> {
     /// Fills the packet up with PADDING.
     pub(super) fn pad(&mut self) {
         self.w.fill(0, self.w.remaining());
+    }
+
+    /// PADDING up to this place.
+    #[inline(always)]
+    pub(super) fn pad_to(&mut self, least: usize) {
+        self.w.fill(0, least.saturating_sub(self.w.position()));
     }
 }
 
@@ -123,64 +151,47 @@ impl Connection {
         let fixed_bit = !self.peer.grease_quic_bit || self.grease >> (number % 64) & 1 == 1;
         let id = &self.remote_ids.active.id;
         put_short_header(&mut w, id, false, keys.local_phase(), pn_len, fixed_bit);
-        let pn_offset = w.position();
-        put_packet_number(&mut w, number, pn_len);
-        Some(Draft {
-            payload_at: w.position(),
-            w,
-            number,
-            pn_offset,
-            kind: PacketKind::Original,
-            unit: None,
-            content: Content::NOTHING,
-            eliciting: false,
-            alone: false,
-        })
+        Some(Draft::new(w, None, SpaceId::Data, number, pn_len))
     }
 
     /// Seals the packet at the start of `buf` and enters it in the ledger. Returns its size.
-    pub(super) fn end_short(
+    pub(super) fn end_packet(
         &mut self,
         now: Timestamp,
         buf: &mut [u8],
-        built: Built,
+        built: &Built,
         generation: u8,
     ) -> usize {
-        let Built { number, pn_offset, payload_at, end, .. } = built;
+        let Built { space, number, pn_offset, payload_at, end, .. } = *built;
         let size = end + TAG_LEN;
-        self.observe_sent(now, SpaceId::Data, &built, &buf[payload_at..end]);
-        if let Some(keys) = &mut self.keys {
-            keys.seal(number, &mut buf[..size], pn_offset, payload_at - pn_offset);
-        }
-        self.book(now, SpaceId::Data, &built, generation);
-        size
-    }
-
-    pub(super) fn observe_sent(
-        &mut self,
-        now: Timestamp,
-        id: SpaceId,
-        built: &Built,
-        payload: &[u8],
-    ) {
         if let Some(observer) = &mut self.observer {
-            observer.on_event(
-                now,
-                &observer::Event::PacketSent {
-                    ty: id.packet_type(),
-                    number: built.number,
-                    size: built.end + TAG_LEN,
-                    payload,
-                    purpose: built.kind.into(),
-                },
-            );
+            let sent = observer::Event::PacketSent {
+                ty: space.packet_type(),
+                number,
+                size,
+                payload: &buf[payload_at..end],
+                purpose: built.kind.into(),
+            };
+            observer.on_event(now, &sent);
         }
+        let (packet, pn_len) = (&mut buf[..size], payload_at - pn_offset);
+        if space == SpaceId::Data {
+            if let Some(keys) = &mut self.keys {
+                keys.seal(number, packet, pn_offset, pn_len);
+            }
+        } else if let Some(early) = self.handshake.as_ref().and_then(|h| h.early(space)) {
+            let (header, payload) = packet.split_at_mut(payload_at);
+            early.keys.local.packet.seal(number, header, payload);
+            early.keys.local.header.protect(packet, pn_offset, pn_len);
+        }
+        self.book(now, built, generation);
+        size
     }
 
     /// Enters a packet in the ledger of its space and in the path's counts.
     #[inline]
-    pub(super) fn book(&mut self, now: Timestamp, id: SpaceId, built: &Built, generation: u8) {
-        let size = built.end + TAG_LEN;
+    fn book(&mut self, now: Timestamp, built: &Built, generation: u8) {
+        let (id, size) = (built.space, built.end + TAG_LEN);
         self.stats.packets_sent += 1;
         let (mut stamp, mut ect) = (RateStamp::default(), false);
         if generation == self.path.generation {
@@ -256,7 +267,7 @@ impl Connection {
         }
         // Each pass ends a unit or the loop.
         while let Some(key) = self.recovery.next_waiting() {
-            if draft.eliciting {
+            if draft.built.eliciting {
                 // Control frames leave in a packet of their own: a copy carries no other content.
                 return;
             }
@@ -306,8 +317,8 @@ impl Connection {
             fit
         });
         if written == Written::Copy {
-            draft.kind = PacketKind::Copy(kind);
-            draft.unit = Some(key);
+            draft.built.kind = PacketKind::Copy(kind);
+            draft.built.unit = Some(key);
         }
         written
     }
@@ -319,23 +330,23 @@ impl Connection {
         if self.data.crypto_send.is_due() || self.handshake_done_due {
             self.write_transport_control(draft);
         }
-        while !draft.eliciting
+        while !draft.built.eliciting
             && let Some(key) = self.recovery.oldest()
             && self.write_unit(now, draft, key, CopyKind::Probe) == Written::Over
         {}
-        if !draft.eliciting {
+        if !draft.built.eliciting {
             let room = draft.w.remaining().saturating_sub(MIN_STREAM_ROOM);
             if let Some(range) = self.streams.oldest_unacked(room) {
                 if let Some(oldest) = self.data.ledger.oldest_eliciting() {
                     self.recovery.probed(now, oldest.time_sent);
                 }
-                draft.kind = PacketKind::Copy(CopyKind::Probe);
+                draft.built.kind = PacketKind::Copy(CopyKind::Probe);
                 self.write_range(draft, &range);
             } else {
                 self.write_new_data(draft);
             }
         }
-        if !draft.eliciting {
+        if !draft.built.eliciting {
             draft.write_ping();
         }
     }
@@ -356,11 +367,11 @@ impl Connection {
             put_handshake_done(&mut draft.w);
             self.handshake_done_due = false;
             self.scratch.push(SentFrame::HandshakeDone);
-            draft.eliciting = true;
+            draft.built.eliciting = true;
         }
         while let Some(frame) = self.data.crypto_send.write_frame(&mut draft.w) {
             self.scratch.push(frame);
-            draft.eliciting = true;
+            draft.built.eliciting = true;
         }
     }
 
@@ -397,7 +408,7 @@ impl Connection {
         let scratch = &mut self.scratch;
         self.streams
             .write_control(&mut draft.w, &mut |frame| scratch.push(SentFrame::Control(frame)));
-        draft.eliciting |= self.scratch.len() > before;
+        draft.built.eliciting |= self.scratch.len() > before;
     }
 }
 
@@ -414,9 +425,9 @@ fn put_range(
     if !streams.copy(range, draft.w.reserve(len)) {
         return;
     }
-    draft.eliciting = true;
-    if draft.content.is_nothing() {
-        draft.content = Content::stream(*range);
+    draft.built.eliciting = true;
+    if draft.built.content.is_nothing() {
+        draft.built.content = Content::stream(*range);
     } else {
         scratch.push(SentFrame::Stream(*range));
     }
