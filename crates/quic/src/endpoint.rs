@@ -7,7 +7,7 @@ mod first_ids;
 mod per_second;
 
 use crate::config::EndpointConfig;
-use crate::connection::{Connection, Context, Event, Transmit};
+use crate::connection::{Connection, Context, Datagram, Event, Transmit};
 use crate::crypto::{AddressToken, SingleUseLog};
 use crate::drops::{Counts, DropReason};
 use crate::ids::LOCAL_LEN;
@@ -194,31 +194,24 @@ impl Endpoint {
         datagram: &mut [u8],
         reply: &mut Vec<u8>,
     ) -> Outcome {
-        let outcome = self.route(now, addresses, ecn, datagram, reply);
+        let outcome = self.route(Datagram { now, addresses, ecn, bytes: datagram }, reply);
         if let Outcome::Dropped(reason) = outcome {
             self.stats.dropped.count(reason);
         }
         outcome
     }
 
-    fn route(
-        &mut self,
-        now: Timestamp,
-        addresses: Addresses,
-        ecn: Ecn,
-        datagram: &mut [u8],
-        reply: &mut Vec<u8>,
-    ) -> Outcome {
-        let header = match parse_header(datagram, LOCAL_LEN) {
-            Ok(header) => header,
-            Err(_) => return Outcome::Dropped(DropReason::Header),
+    fn route(&mut self, mut datagram: Datagram<'_>, reply: &mut Vec<u8>) -> Outcome {
+        let (now, size) = (datagram.now, datagram.bytes.len());
+        let Ok(header) = parse_header(datagram.bytes, LOCAL_LEN) else {
+            return Outcome::Dropped(DropReason::Header);
         };
         let (dcid, ty) = match header {
             Header::Short { dcid, .. } => (dcid, PacketType::OneRtt),
             Header::Long { ty, dcid, .. } => (dcid, ty),
             Header::UnknownVersion { dcid, scid, .. } => {
                 // RFC 9000, section 6.1: only for datagrams that could be a first Initial.
-                if datagram.len() < usize::from(BASE) {
+                if size < usize::from(BASE) {
                     return Outcome::Dropped(DropReason::SmallInitial);
                 }
                 if !self.negotiations.take(now, STATELESS_PER_SECOND) {
@@ -233,15 +226,15 @@ impl Endpoint {
             }
         };
         if let Some((index, local_id)) = self.find(&dcid) {
-            self.deliver(now, index, addresses, ecn, local_id, datagram);
+            self.deliver(&mut datagram, index, local_id);
             return Outcome::Connection(Handle(index));
         }
         if let Some(core) = self.other_core(&dcid) {
             return Outcome::Foreign(core);
         }
         match ty {
-            PacketType::OneRtt => self.answer_unknown(now, &dcid, datagram.len(), reply),
-            PacketType::Initial => self.accept(now, addresses, ecn, datagram, reply),
+            PacketType::OneRtt => self.answer_unknown(now, &dcid, size, reply),
+            PacketType::Initial => self.accept(datagram, reply),
             PacketType::ZeroRtt | PacketType::Handshake => {
                 Outcome::Dropped(DropReason::UnknownConnection)
             }
@@ -261,21 +254,13 @@ impl Endpoint {
         self.first_ids.find(dcid).map(|slot| (slot, 0))
     }
 
-    fn deliver(
-        &mut self,
-        now: Timestamp,
-        index: u32,
-        addresses: Addresses,
-        ecn: Ecn,
-        local_id: u64,
-        datagram: &mut [u8],
-    ) {
+    fn deliver(&mut self, datagram: &mut Datagram<'_>, index: u32, local_id: u64) {
         let Self { connections, rng, config, .. } = self;
         let Some(Some(connection)) = connections.get_mut(index as usize) else { return };
         let mut ctx = Context { rng, keys: &config.keys };
-        connection.on_datagram(now, addresses, ecn, local_id, datagram, &mut ctx);
+        connection.on_datagram(datagram, local_id, &mut ctx);
         if !connection.is_early() {
-            self.first_ids.on_handshake_over(now, index);
+            self.first_ids.on_handshake_over(datagram.now, index);
         }
     }
 

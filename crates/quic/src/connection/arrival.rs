@@ -4,6 +4,15 @@
 use crate::path::Addresses;
 use units::{Ecn, Timestamp};
 
+/// A datagram and the circumstances of its arrival.
+pub(crate) struct Datagram<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) addresses: Addresses,
+    pub(crate) ecn: Ecn,
+    /// Decrypted in place.
+    pub(crate) bytes: &'a mut [u8],
+}
+
 /// The circumstances of a packet.
 #[derive(Clone, Copy)]
 pub(super) struct Arrival {

@@ -19,6 +19,7 @@ mod stats;
 mod timers;
 mod transmit;
 
+pub(crate) use arrival::Datagram;
 pub use event::{CloseReason, Event, HandshakeInfo};
 pub use stats::{Stats, TokenUse};
 pub use transmit::Transmit;
@@ -155,24 +156,36 @@ pub(crate) struct Accepted<'a> {
     pub dcid: ConnectionId,
     /// The client's Source Connection ID.
     pub scid: ConnectionId,
-    /// From a Retry token: the ID that the client used before the Retry.
-    pub original_dcid: Option<ConnectionId>,
-    /// What the client's token was; a Retry's and an unused NEW_TOKEN's prove its address.
-    pub token_use: TokenUse,
-    /// Our own bytes of the NEW_TOKEN token.
-    pub token: Option<Vec<u8>>,
+    pub proof: Proof,
     pub local_ids: LocalIds,
     pub seed: u64,
 }
 
+/// What the token of a first Initial told.
+#[derive(Default)]
+pub(crate) struct Proof {
+    pub token_use: TokenUse,
+    /// From a Retry token: the ID that the client used before the Retry.
+    pub original_dcid: Option<ConnectionId>,
+    /// Our own bytes of the NEW_TOKEN token.
+    pub own: Option<Vec<u8>>,
+}
+
+impl Proof {
+    /// Whether it proves the client's address: a Retry's token does, and an unused one of NEW_TOKEN.
+    pub(crate) fn is_valid(&self) -> bool {
+        matches!(self.token_use, TokenUse::Retry | TokenUse::NewToken)
+    }
+}
+
 impl Connection {
     pub(crate) fn accept(now: Timestamp, accepted: Accepted<'_>, ctx: &mut Context<'_>) -> Self {
-        let Accepted { config, tls, addresses, dcid, scid, local_ids, .. } = accepted;
+        let Accepted { config, tls, addresses, dcid, scid, proof, local_ids, seed } = accepted;
         let scid_of_ours = local_ids.get(0, ctx.keys.cids());
         let limits = &config.limits;
         let parameters = TransportParameters {
-            original_destination_connection_id: Some(accepted.original_dcid.unwrap_or(dcid)),
-            retry_source_connection_id: accepted.original_dcid.map(|_| dcid),
+            original_destination_connection_id: Some(proof.original_dcid.unwrap_or(dcid)),
+            retry_source_connection_id: proof.original_dcid.map(|_| dcid),
             initial_source_connection_id: Some(scid_of_ours),
             stateless_reset_token: Some(ctx.keys.cids().reset_token(scid_of_ours.as_slice())),
             max_idle_timeout: config.idle_timeout,
@@ -188,14 +201,14 @@ impl Connection {
             ..TransportParameters::default()
         };
         let mut encoded = Vec::with_capacity(160);
-        parameters.encode_server(&mut encoded, accepted.seed % 64 * 31 + 27);
+        parameters.encode_server(&mut encoded, seed % 64 * 31 + 27);
 
         let cap = Cap { in_flight: Some(config.max_in_flight), rate: None };
-        let mut path = Path::new(config, cap, addresses, 0, accepted.seed);
-        path.validated = matches!(accepted.token_use, TokenUse::Retry | TokenUse::NewToken);
+        let mut path = Path::new(config, cap, addresses, 0, seed);
+        path.validated = proof.is_valid();
         let observer =
             config.observer.as_ref().and_then(|make| make(now, addresses.remote, dcid.as_slice()));
-        let info = HandshakeInfo { returned_token: accepted.token, ..HandshakeInfo::default() };
+        let info = HandshakeInfo { returned_token: proof.own, ..HandshakeInfo::default() };
         Self {
             config: config.clone(),
             state: State::Open,
@@ -223,11 +236,11 @@ impl Connection {
             paced_until: None,
             idle_reference: now,
             eliciting_since_received: false,
-            next_skip: 16 + accepted.seed % 64,
-            grease: accepted.seed,
+            next_skip: 16 + seed % 64,
+            grease: seed,
             update_keys: false,
             info: Some(Box::new(info)),
-            stats: Stats { token: accepted.token_use, ..Stats::default() },
+            stats: Stats { token: proof.token_use, ..Stats::default() },
             observer,
             scratch: Vec::new(),
         }

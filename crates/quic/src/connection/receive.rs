@@ -1,7 +1,7 @@
 //! Receiving: from a datagram to frames to the rooms that they concern (RFC 9000, sections 12 and
 //! 13; RFC 9001, section 5).
 
-use super::arrival::{Arrival, EarlyPacket};
+use super::arrival::{Arrival, Datagram, EarlyPacket};
 use super::event::CloseReason;
 use super::off_path::{OffPath, OffPathFrame};
 use super::opening::{Opened, Unopened, open_early, open_long, open_short};
@@ -11,10 +11,9 @@ use crate::drops::PacketDropReason;
 use crate::ids::{LOCAL_LEN, RemoteId};
 use crate::mtud::BASE;
 use crate::observer;
-use crate::path::Addresses;
 use crate::wire::{ConnectionId, Frame, Frames, Header, PacketType, TransportError, parse_header};
 use core::time::Duration;
-use units::{Ecn, Timestamp};
+use units::Timestamp;
 
 /// Bytes kept of a peer's reason phrase.
 const MAX_REASON: usize = 128;
@@ -40,13 +39,11 @@ impl Connection {
     /// of the connection ID in its first packet, 0 for the client's own choice.
     pub(crate) fn on_datagram(
         &mut self,
-        now: Timestamp,
-        addresses: Addresses,
-        ecn: Ecn,
+        datagram: &mut Datagram<'_>,
         local_id: u64,
-        datagram: &mut [u8],
         ctx: &mut Context<'_>,
     ) {
+        let Datagram { now, addresses, ecn, bytes: ref mut datagram } = *datagram;
         let arrival = Arrival { now, addresses, ecn, datagram: datagram.len(), local_id };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;

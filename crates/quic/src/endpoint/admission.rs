@@ -3,7 +3,7 @@
 
 use super::{Endpoint, Handle, MAX_SLOT, Outcome};
 use crate::config::RetryPolicy;
-use crate::connection::{Accepted, Connection, Context, TokenUse};
+use crate::connection::{Accepted, Connection, Context, Datagram, Proof, TokenUse};
 use crate::crypto::{
     CidPlain, InvalidToken, RetryToken, TAG_LEN, Token, initial_keys, open_token, retry_tag,
 };
@@ -17,7 +17,7 @@ use crate::wire::{
     put_packet_number, put_retry,
 };
 use rand_chacha::rand_core::Rng;
-use units::{Ecn, Timestamp};
+use units::Timestamp;
 
 /// Handshakes without proof of an address that may be unfinished before [`RetryPolicy::Above`] asks
 /// for one, as a multiple of those that may begin in a second.
@@ -31,27 +31,6 @@ struct FirstInitial {
     scid: ConnectionId,
 }
 
-/// What the token of a first Initial told.
-#[derive(Default)]
-struct Proof {
-    token_use: TokenUse,
-    /// From a Retry token.
-    original_dcid: Option<ConnectionId>,
-    /// Our own bytes of a NEW_TOKEN token.
-    own: Option<Vec<u8>>,
-}
-
-impl Proof {
-    fn invalid() -> Self {
-        Self { token_use: TokenUse::Invalid, ..Self::default() }
-    }
-
-    /// Whether it proves the client's address.
-    fn is_valid(&self) -> bool {
-        matches!(self.token_use, TokenUse::Retry | TokenUse::NewToken)
-    }
-}
-
 /// What is done with a client.
 enum Verdict {
     Admit(Proof),
@@ -61,19 +40,13 @@ enum Verdict {
 
 impl Endpoint {
     /// A client's first Initial.
-    pub(super) fn accept(
-        &mut self,
-        now: Timestamp,
-        addresses: Addresses,
-        ecn: Ecn,
-        datagram: &mut [u8],
-        reply: &mut Vec<u8>,
-    ) -> Outcome {
-        if datagram.len() < usize::from(BASE) {
+    pub(super) fn accept(&mut self, mut datagram: Datagram<'_>, reply: &mut Vec<u8>) -> Outcome {
+        let Datagram { now, addresses, .. } = datagram;
+        if datagram.bytes.len() < usize::from(BASE) {
             return Outcome::Dropped(DropReason::SmallInitial);
         }
         let Ok(Header::Long { dcid, scid, token, pn_offset, end, .. }) =
-            parse_header(datagram, LOCAL_LEN)
+            parse_header(datagram.bytes, LOCAL_LEN)
         else {
             return Outcome::Dropped(DropReason::UnknownConnection);
         };
@@ -94,7 +67,7 @@ impl Endpoint {
         }
         // State is made, and a token used up, only by packets that authenticate: a copy,
         // so that the connection can open it again.
-        let mut copy = datagram[..end].to_vec();
+        let mut copy = datagram.bytes[..end].to_vec();
         if !opens(&dcid, &mut copy, pn_offset) {
             return Outcome::Dropped(DropReason::Decrypt);
         }
@@ -103,7 +76,7 @@ impl Endpoint {
             Verdict::Refuse(error) => self.refuse(&initial, error, reply),
             Verdict::Admit(proof) => {
                 let slot = self.seat(now, &initial, proof);
-                self.deliver(now, slot, addresses, ecn, 0, datagram);
+                self.deliver(&mut datagram, slot, 0);
                 Outcome::Accepted(Handle(slot))
             }
         }
@@ -123,13 +96,14 @@ impl Endpoint {
 
     /// What is done with a client that brings this token.
     fn judge_token(&mut self, token: Option<Token>, wants_proof: bool, unix_now: u64) -> Verdict {
+        let invalid = || Proof { token_use: TokenUse::Invalid, ..Proof::default() };
         let proof = match token {
             None => Proof::default(),
             Some(Token::Retry(retry)) => match ConnectionId::new(&retry.original_dcid) {
                 Some(id) => {
                     Proof { token_use: TokenUse::Retry, original_dcid: Some(id), own: None }
                 }
-                None => Proof::invalid(),
+                None => invalid(),
             },
             Some(Token::Address { token, id }) => {
                 // RFC 9000, section 8.1.4: a token used before proves nothing; the connection
@@ -138,7 +112,7 @@ impl Endpoint {
                     let own = Some(token.own);
                     Proof { token_use: TokenUse::NewToken, original_dcid: None, own }
                 } else {
-                    Proof::invalid()
+                    invalid()
                 }
             }
             Some(Token::Invalid(InvalidToken::ExpiredRetry)) => {
@@ -147,7 +121,7 @@ impl Endpoint {
                 let reason = "invalid Retry token";
                 return Verdict::Refuse(TransportError::new(Code::INVALID_TOKEN, 0, reason));
             }
-            Some(Token::Invalid(_)) => Proof::invalid(),
+            Some(Token::Invalid(_)) => invalid(),
         };
         self.stats.invalid_tokens += u64::from(proof.token_use == TokenUse::Invalid);
         if self.len() >= self.config.max_connections {
@@ -172,9 +146,7 @@ impl Endpoint {
             addresses: initial.addresses,
             dcid: initial.dcid,
             scid: initial.scid,
-            original_dcid: proof.original_dcid,
-            token_use: proof.token_use,
-            token: proof.own,
+            proof,
             local_ids,
             seed: self.rng.next_u64(),
         };
