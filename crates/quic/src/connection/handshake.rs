@@ -1,9 +1,9 @@
 //! The TLS handshake's way through the packet-number spaces (RFC 9001, section 4), and what its
 //! completion changes.
 
+use super::Connection;
 use super::event::Event;
 use super::spaces::{EarlySpace, Handshake, SpaceId};
-use super::{Connection, Peer};
 use crate::crypto::{KeyChange, Level, Tls, TlsConfig, initial_keys};
 use crate::wire::{
     ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters, types,
@@ -26,7 +26,6 @@ impl Handshake {
             zero_rtt: None,
             client_scid: scid,
             started: now,
-            has_parameters: false,
             early_packets: Vec::new(),
         }
     }
@@ -78,12 +77,11 @@ impl Connection {
     /// Reads the client's transport parameters as soon as they are there.
     fn take_parameters(&mut self) -> Result<(), TransportError> {
         let Some(handshake) = &mut self.handshake else { return Ok(()) };
-        if handshake.has_parameters {
+        if self.peer.initial_source_connection_id.is_some() {
             return Ok(());
         }
         let Some(bytes) = handshake.tls.peer_transport_parameters() else { return Ok(()) };
         let parameters = TransportParameters::decode_client(bytes)?;
-        handshake.has_parameters = true;
         // RFC 9000, section 7.3: the value must match the Source Connection ID of the client's
         // first Initial, and must be there.
         if parameters.initial_source_connection_id != Some(handshake.client_scid) {
@@ -93,14 +91,7 @@ impl Connection {
                 "initial_source_connection_id does not match",
             ));
         }
-        self.peer = Peer {
-            ack_delay_exponent: parameters.ack_delay_exponent,
-            max_ack_delay: parameters.max_ack_delay,
-            idle_timeout: parameters.max_idle_timeout,
-            active_connection_id_limit: parameters.active_connection_id_limit,
-            max_udp_payload_size: parameters.max_udp_payload_size,
-            grease_quic_bit: parameters.grease_quic_bit,
-        };
+        self.peer = parameters;
         self.path.mtud.limit(parameters.max_udp_payload_size);
         self.streams.set_peer_limits(&parameters);
         if let Some(info) = &mut self.info {

@@ -33,7 +33,6 @@ use crate::path::{Addresses, Path};
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use congestion::Cap;
-use core::time::Duration;
 use new_tokens::NewTokens;
 use off_path::{OffPath, Previous};
 use rand_chacha::ChaCha12Rng;
@@ -73,31 +72,6 @@ enum State {
     Drained,
 }
 
-/// What we need to know of the peer's transport parameters.
-#[derive(Clone, Copy, Debug)]
-struct Peer {
-    ack_delay_exponent: u8,
-    max_ack_delay: Duration,
-    idle_timeout: Duration,
-    active_connection_id_limit: u64,
-    max_udp_payload_size: u64,
-    grease_quic_bit: bool,
-}
-
-impl Default for Peer {
-    /// The defaults of RFC 9000, section 18.2, in force until the parameters are known.
-    fn default() -> Self {
-        Self {
-            ack_delay_exponent: 3,
-            max_ack_delay: Duration::from_millis(25),
-            idle_timeout: Duration::ZERO,
-            active_connection_id_limit: 2,
-            max_udp_payload_size: 65_527,
-            grease_quic_bit: false,
-        }
-    }
-}
-
 /// A QUIC connection on the server's side.
 pub struct Connection {
     config: Arc<TransportConfig>,
@@ -121,7 +95,8 @@ pub struct Connection {
     off_path: VecDeque<OffPath>,
     local_ids: LocalIds,
     remote_ids: RemoteIds,
-    peer: Peer,
+    /// The peer's transport parameters; their defaults until they are known.
+    peer: TransportParameters,
     events: VecDeque<Event>,
     /// Control frames that the connection itself has to send.
     handshake_done_due: bool,
@@ -226,7 +201,7 @@ impl Connection {
             off_path: VecDeque::new(),
             local_ids,
             remote_ids: RemoteIds::new(scid),
-            peer: Peer::default(),
+            peer: TransportParameters::default(),
             events: VecDeque::new(),
             handshake_done_due: false,
             new_tokens: NewTokens::default(),

@@ -75,8 +75,6 @@ pub(crate) struct Handshake {
     /// The client's first source ID, as its packets' headers carry it.
     pub client_scid: ConnectionId,
     pub started: Timestamp,
-    /// The client's transport parameters were read.
-    pub has_parameters: bool,
     /// 1-RTT packets that overtook the client's last handshake message.
     pub early_packets: Vec<EarlyPacket>,
 }

@@ -116,8 +116,8 @@ impl Connection {
         // the current Probe Timeout", but at most twice the value: the peer decides how long a probe
         // time-out is.
         let mut timeout = self.config.idle_timeout;
-        if !self.peer.idle_timeout.is_zero() {
-            timeout = timeout.min(self.peer.idle_timeout);
+        if !self.peer.max_idle_timeout.is_zero() {
+            timeout = timeout.min(self.peer.max_idle_timeout);
         }
         self.idle_reference + timeout.max((3 * self.pto()).min(2 * timeout))
     }
