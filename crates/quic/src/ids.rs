@@ -150,7 +150,7 @@ fn violation(reason: &'static str) -> TransportError {
 }
 
 /// An ID that the peer gave us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RemoteId {
     pub sequence: u64,
     pub id: ConnectionId,
@@ -158,7 +158,7 @@ pub(crate) struct RemoteId {
 }
 
 /// The IDs by which we name the connection to the peer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RemoteIds {
     pub active: RemoteId,
     spare: Vec<RemoteId>,
@@ -173,14 +173,7 @@ pub(crate) struct RemoteIds {
 impl RemoteIds {
     /// `id` is the client's first Source Connection ID.
     pub(crate) fn new(id: ConnectionId) -> Self {
-        Self {
-            active: RemoteId { sequence: 0, id, reset_token: None },
-            spare: Vec::new(),
-            seen: RangeSet::new(),
-            retire_prior_to: 0,
-            due: VecDeque::new(),
-            retiring: 0,
-        }
+        Self { active: RemoteId { id, ..RemoteId::default() }, ..Self::default() }
     }
 
     /// NEW_CONNECTION_ID from the peer (RFC 9000, section 19.15).

@@ -20,7 +20,7 @@ const BLACK_HOLE: u8 = 4;
 const RESUME: Duration = Duration::from_secs(5);
 
 /// State of one path's search.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Mtud {
     current: u16,
     /// Smallest size known not to pass, or one more than the largest of interest.
@@ -37,16 +37,7 @@ impl Mtud {
     /// Starts at `initial` and searches up to `maximum` UDP payload bytes.
     pub(crate) fn new(initial: u16, maximum: u16) -> Self {
         let maximum = maximum.max(initial);
-        Self {
-            current: initial,
-            ceiling: maximum + 1,
-            maximum,
-            probing: None,
-            failures: 0,
-            suspicious: 0,
-            resume: RESUME,
-            next_search: None,
-        }
+        Self { current: initial, ceiling: maximum + 1, maximum, resume: RESUME, ..Self::default() }
     }
 
     /// UDP payload bytes that pass.

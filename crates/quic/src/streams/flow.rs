@@ -8,7 +8,7 @@ use units::Timestamp;
 use crate::wire::VARINT_MAX;
 
 /// One receive window. Offsets and sizes in bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Window {
     /// How far past `consumed` the peer may send.
     size: u64,
@@ -25,7 +25,7 @@ pub(super) struct Window {
 impl Window {
     /// A window whose first `size` bytes the transport parameters advertise.
     pub(super) fn new(size: u64, ceiling: u64) -> Self {
-        Self { size, ceiling: ceiling.max(size), consumed: 0, advertised: size, epoch: None }
+        Self { size, ceiling: ceiling.max(size), advertised: size, ..Self::default() }
     }
 
     /// The limit that the peer must obey.

@@ -54,7 +54,7 @@ struct LocalStreams {
 }
 
 /// Streams of one direction that the peer opens.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct RemoteStreams {
     /// One past the highest index opened.
     opened: u64,
@@ -71,8 +71,7 @@ struct RemoteStreams {
 impl RemoteStreams {
     fn new(allowance: u64) -> Self {
         let allowance = allowance.min(MAX_STREAMS_LIMIT);
-        let dormant = RangeSet::new();
-        Self { opened: 0, dormant, allowance, closed: 0, advertised: allowance }
+        Self { allowance, advertised: allowance, ..Self::default() }
     }
 
     /// The MAX_STREAMS that could be told to the peer now.
@@ -96,7 +95,7 @@ const fn lane(direction: Direction) -> usize {
 /// receiving part when the application has read up to [`ReadOutcome::Finished`], when the peer has
 /// reset it, or when the application has stopped it and its final size is known. Only then does
 /// the peer get the right to open another one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Streams {
     table: Table,
     limits: Limits,
@@ -140,26 +139,10 @@ impl Streams {
     /// [known](Self::set_peer_limits), nothing can be opened or sent.
     pub fn new(local: &Limits) -> Self {
         Self {
-            table: Table::default(),
             limits: *local,
-            local: Default::default(),
             remote: [local.max_streams_bidi, local.max_streams_uni].map(RemoteStreams::new),
-            events: VecDeque::new(),
-            closed: VecDeque::new(),
-            schedule: Schedule::default(),
-            scheduled_fins: 0,
-            unsent: 0,
-            data_sent: 0,
-            max_data: 0,
-            peer_stream_data: [0; 3],
             window: Window::new(local.max_data, local.connection_window_ceiling),
-            data_received: 0,
-            fragments: 0,
-            blocked_at: None,
-            due: 0,
-            due_streams: VecDeque::new(),
-            now: Timestamp::ZERO,
-            srtt: Duration::ZERO,
+            ..Self::default()
         }
     }
 

@@ -9,9 +9,10 @@ use super::assembler::Assembler;
 use super::flow::Window;
 
 /// What ended the receiving part, if anything did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum End {
     /// Nothing yet: data comes in, or waits for the application.
+    #[default]
     Open,
     /// The application read everything and was told so ("Data Read").
     Read,
@@ -22,7 +23,7 @@ pub(super) enum End {
 }
 
 /// The receiving part of one stream. Offsets in bytes from the start of the stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct RecvStream {
     pub(super) assembler: Assembler,
     pub(super) window: Window,
@@ -47,13 +48,7 @@ pub enum ReadOutcome {
 
 impl RecvStream {
     pub(super) fn new(window: Window) -> Self {
-        Self {
-            assembler: Assembler::default(),
-            window,
-            highest: 0,
-            final_size: None,
-            end: End::Open,
-        }
+        Self { window, ..Self::default() }
     }
 
     /// Whether more data could still come that the application would get.

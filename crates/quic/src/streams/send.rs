@@ -33,9 +33,10 @@ impl Chunk {
 const MAX_FREED: usize = 16;
 
 /// How far the end of the stream has come.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Fin {
     /// The application may write more.
+    #[default]
     Open,
     /// The application finished; no FIN was sent yet.
     Due,
@@ -64,7 +65,7 @@ pub(super) enum Sendable {
 }
 
 /// The sending part of one stream. Offsets in bytes from the start of the stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct SendStream {
     /// What is kept of the written data: chunks in their order, until all of a chunk is acknowledged.
     chunks: VecDeque<Chunk>,
@@ -95,21 +96,7 @@ pub(super) struct SendStream {
 
 impl SendStream {
     pub(super) fn new(max_data: u64) -> Self {
-        Self {
-            chunks: VecDeque::new(),
-            freed: 0,
-            hint: Cell::new(0),
-            written: 0,
-            sent: 0,
-            acked_to: 0,
-            acked: RangeSet::new(),
-            fin: Fin::Open,
-            max_data,
-            blocked_at: None,
-            reset: None,
-            stopped: None,
-            was_high: false,
-        }
+        Self { max_data, ..Self::default() }
     }
 
     /// Bytes written and not yet sent once.

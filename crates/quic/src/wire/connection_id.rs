@@ -5,8 +5,8 @@ use core::fmt;
 /// The longest connection ID of QUIC version 1, in bytes.
 pub const MAX_CID_LEN: usize = 20;
 
-/// A connection ID of 0 to 20 bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+/// A connection ID of 0 to 20 bytes; the default is [`ConnectionId::EMPTY`].
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct ConnectionId {
     len: u8,
     // Bytes behind `len` are zero, so that the derived comparisons hold.
@@ -41,13 +41,6 @@ impl ConnectionId {
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
-    }
-}
-
-impl Default for ConnectionId {
-    /// [`ConnectionId::EMPTY`].
-    fn default() -> Self {
-        Self::EMPTY
     }
 }
 
