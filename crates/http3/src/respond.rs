@@ -41,7 +41,7 @@ impl Server {
         let lines = || [(":status", status.as_str())].into_iter().chain(headers.iter().copied());
         // RFC 9114, section 4.2.2: a message above the peer's limit SHOULD NOT be sent.
         let size: u64 = lines().map(|(n, v)| qpack::field_size(n.as_bytes(), v.as_bytes())).sum();
-        if size > limit {
+        if limit.is_some_and(|limit| size > limit) {
             return Err(SendError::TooLarge);
         }
         write_frame(t, id, frame::HEADERS, &[], qpack::encode(lines()))?;

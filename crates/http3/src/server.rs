@@ -64,7 +64,7 @@ impl Default for Config {
 /// The caller reports what the transport says (`on_…`), then takes all events, then acts on them.
 /// It calls [`Server::on_timeout`] when [`Server::deadline`] has come. When [`Transport::close`] has
 /// been called, everything is ignored from then on.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Server {
     pub(crate) config: Config,
     /// Our control stream, and the QPACK streams if the client let us open them.
@@ -81,8 +81,8 @@ pub struct Server {
     /// The first stream identifier that no request has used or passed.
     pub(crate) next_request: u64,
     early_updates: EarlyUpdates,
-    /// The client's SETTINGS_MAX_FIELD_SECTION_SIZE, in bytes.
-    pub(crate) peer_max_field_section_size: u64,
+    /// The client's SETTINGS_MAX_FIELD_SECTION_SIZE, in bytes; no limit if it has not said one.
+    pub(crate) peer_max_field_section_size: Option<u64>,
     /// The identifier in our last GOAWAY.
     pub(crate) goaway: Option<u64>,
     /// When to look for requests that take too long.
@@ -107,23 +107,7 @@ pub(crate) enum Request {
 impl Server {
     /// A connection on which nothing has happened.
     pub fn new(config: Config) -> Self {
-        Self {
-            config,
-            critical: [None; 3],
-            incoming: UniStreams::default(),
-            requests: BTreeMap::new(),
-            active: 0,
-            answered: 0,
-            collected: 0,
-            next_request: 0,
-            early_updates: EarlyUpdates::default(),
-            peer_max_field_section_size: u64::MAX,
-            goaway: None,
-            look_at: None,
-            last_use: None,
-            events: VecDeque::new(),
-            is_closed: false,
-        }
+        Self { config, ..Self::default() }
     }
 
     /// Opens the control stream with SETTINGS, and the two QPACK streams. To be called once, as
@@ -198,7 +182,7 @@ impl Server {
                 Ok(None) => return,
                 Ok(Some(Signal::GoAway)) => self.events.push_back(Event::GoAway),
                 Ok(Some(Signal::MaxFieldSectionSize(size))) => {
-                    self.peer_max_field_section_size = size;
+                    self.peer_max_field_section_size = Some(size);
                 }
                 Ok(Some(Signal::Priority(id, priority))) => {
                     match self.requests.get_mut(&id) {

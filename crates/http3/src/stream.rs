@@ -22,7 +22,7 @@ const UNWANTED: u64 = 16 * 1024;
 const MIN_RATE: u64 = 1024;
 
 /// A request whose response is not finished.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct RequestStream {
     input: Input,
     frame: Frame,
@@ -58,15 +58,16 @@ enum Frame {
     End,
 }
 
-impl Frame {
-    fn next() -> Self {
+impl Default for Frame {
+    fn default() -> Self {
         Self::Header(Varints::default())
     }
 }
 
 /// Where in the message the stream is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 enum Phase {
+    #[default]
     Head,
     Content,
     Trailed,
@@ -85,20 +86,7 @@ pub(crate) enum Stop {
 
 impl RequestStream {
     pub(crate) fn new(priority_update: Option<Priority>, now: Timestamp) -> Self {
-        Self {
-            input: Input::default(),
-            frame: Frame::next(),
-            phase: Phase::Head,
-            content_length: None,
-            announced: 0,
-            since: now,
-            content_read: 0,
-            unwanted_from: None,
-            priority_update,
-            is_delivered: false,
-            is_notified: false,
-            sends_content: false,
-        }
+        Self { priority_update, since: now, ..Self::default() }
     }
 
     /// Bytes on the heap, this struct included.
@@ -176,7 +164,7 @@ impl RequestStream {
                 Frame::Fields(payload) => match payload.poll(t, id, &mut self.input) {
                     Ok(section) => {
                         self.on_fields(t, id, &section, limit, events)?;
-                        self.frame = Frame::next();
+                        self.frame = Frame::default();
                         continue;
                     }
                     Err(pause) => pause,
@@ -186,7 +174,7 @@ impl RequestStream {
                 Frame::Data(remaining) | Frame::Skip(remaining) => {
                     match self.input.skip(t, id, remaining) {
                         Ok(()) => {
-                            self.frame = Frame::next();
+                            self.frame = Frame::default();
                             continue;
                         }
                         Err(pause) => pause,
@@ -213,7 +201,7 @@ impl RequestStream {
                 *remaining -= data.len() as u64;
                 self.content_read += data.len() as u64;
                 if *remaining == 0 {
-                    self.frame = Frame::next();
+                    self.frame = Frame::default();
                 }
                 Ok(Some(data))
             }
@@ -254,7 +242,7 @@ impl RequestStream {
                 if self.content_length.is_some_and(|expected| self.announced > expected) {
                     return Err(Failure::Stream(code::H3_MESSAGE_ERROR));
                 }
-                Ok(if length == 0 { Frame::next() } else { Frame::Data(length) })
+                Ok(if length == 0 { Frame::default() } else { Frame::Data(length) })
             }
             (frame::HEADERS, _) if length <= limit => {
                 Ok(Frame::Fields(Collect::new(length as usize)))

@@ -77,8 +77,9 @@ pub struct Group {
 }
 
 /// Whether a stream has video.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 enum Video {
+    #[default]
     None,
     /// The newest tag that is not script is video.
     Newest,
@@ -88,7 +89,7 @@ enum Video {
 }
 
 /// The newest tags of a stream.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct GopCache {
     limits: Limits,
     headers: Arc<Headers>,
@@ -110,20 +111,7 @@ pub struct GopCache {
 impl GopCache {
     /// An empty cache.
     pub fn new(limits: Limits) -> Self {
-        Self {
-            limits,
-            headers: Arc::default(),
-            tags: VecDeque::new(),
-            base: 0,
-            groups: VecDeque::new(),
-            bytes: 0,
-            video: Video::None,
-            idle_video: None,
-            awaits_key: false,
-            has_audio: false,
-            has_frames: false,
-            overflows: 0,
-        }
+        Self { limits, ..Self::default() }
     }
 
     /// The tags that follow are a new publisher's: the headers and tracks of the last one tell

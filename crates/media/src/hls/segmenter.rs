@@ -58,7 +58,7 @@ pub(super) struct Open {
 }
 
 /// Makes segments, parts and playlists of a stream's tags.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Segmenter {
     pub(super) config: Config,
     /// The newest headers.
@@ -72,7 +72,7 @@ pub struct Segmenter {
     video_ms: i64,
     /// The time of the first audio behind it.
     sound_since_ms: Option<i64>,
-    /// How long a video frame lasts: the distance of the last two.
+    /// How long a video frame lasts: the distance of the last two; 40 ms before there are two.
     pub(super) frame_ms: i64,
     grid: Grid,
     pub(super) frames: Vec<Sample>,
@@ -107,32 +107,7 @@ impl Segmenter {
         config.part = config.part.clamp(Duration::from_millis(20), config.segment);
         config.window = config.window.max(1);
         config.bytes = config.bytes.min(1 << 30);
-        Self {
-            config,
-            tracks: Tracks::default(),
-            idle_video: None,
-            changed: false,
-            clock: Clock::default(),
-            video_ms: 0,
-            sound_since_ms: None,
-            frame_ms: 40,
-            grid: Grid::default(),
-            frames: Vec::new(),
-            sounds: Vec::new(),
-            open: None,
-            discontinuity: false,
-            wall: None,
-            kept: Kept::default(),
-            msn: 0,
-            pace: None,
-            ts: ts::Writer::default(),
-            waiting: 0,
-            ended: false,
-            dirty: false,
-            playlists: None,
-            master: None,
-            overflows: 0,
-        }
+        Self { config, frame_ms: 40, ..Self::default() }
     }
 
     /// Takes the stream's next tag, which arrived `wall_ms` milliseconds after 1970 began. Returns

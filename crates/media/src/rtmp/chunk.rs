@@ -63,7 +63,7 @@ struct ChunkStream {
 }
 
 /// Messages out of bytes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Reader {
     /// Messages above this many bytes are refused.
     pub(super) max_message: usize,
@@ -79,14 +79,7 @@ pub(super) struct Reader {
 
 impl Reader {
     pub(super) fn new(max_message: usize) -> Self {
-        Self {
-            max_message,
-            chunk_size: DEFAULT_CHUNK_SIZE,
-            streams: BTreeMap::new(),
-            unfinished: 0,
-            held: Vec::new(),
-            current: None,
-        }
+        Self { max_message, chunk_size: DEFAULT_CHUNK_SIZE, ..Self::default() }
     }
 
     /// The next message, or `None` when the input is used up.
@@ -270,7 +263,7 @@ pub(super) fn u32_at(payload: &[u8], at: usize) -> Option<u32> {
 }
 
 /// Bytes out of messages.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Writer {
     chunk_size: usize,
     /// Message stream and timestamp of the last message per chunk stream.
@@ -283,13 +276,8 @@ pub(super) struct Writer {
 
 impl Writer {
     pub(super) fn new() -> Self {
-        Self {
-            chunk_size: DEFAULT_CHUNK_SIZE,
-            last: [None; 8],
-            arena: BytesMut::with_capacity(1_024),
-            queue: VecDeque::new(),
-            queued: 0,
-        }
+        let arena = BytesMut::with_capacity(1_024);
+        Self { chunk_size: DEFAULT_CHUNK_SIZE, arena, ..Self::default() }
     }
 
     /// Bytes that wait.
