@@ -3,11 +3,12 @@
 //! refused without harm.
 
 use bytes::Bytes;
+use quic::streams::Priority;
 use units::{Direction, Side, StreamId};
 
 use crate::error::{ConnectionError, code};
 use crate::frame::{self, Collect, Input, Pause, Varints, take_varint};
-use crate::priority::Priority;
+use crate::priority;
 use crate::qpack::{DecoderStream, check_encoder_stream};
 use crate::transport::Transport;
 
@@ -315,7 +316,7 @@ impl Control {
                 if id.index() >= request_limit {
                     return id_error("a priority for a stream beyond the limit");
                 }
-                return Ok(Some(Signal::Priority(id, Priority::parse(rest))));
+                return Ok(Some(Signal::Priority(id, priority::parse(rest))));
             }
             // RFC 9218, section 7.2: for a push "that has not yet been promised", H3_ID_ERROR.
             frame::PRIORITY_UPDATE_PUSH => return id_error("a priority for a push never promised"),

@@ -3,7 +3,7 @@
 
 use core::fmt;
 
-use crate::transport::StreamGone;
+use quic::streams::WriteError;
 
 /// Application error codes of HTTP/3 and QPACK.
 pub mod code {
@@ -106,8 +106,8 @@ impl fmt::Display for SendError {
 
 impl core::error::Error for SendError {}
 
-impl From<StreamGone> for SendError {
-    fn from(_: StreamGone) -> Self {
+impl From<WriteError> for SendError {
+    fn from(_: WriteError) -> Self {
         Self::Gone
     }
 }

@@ -2,10 +2,11 @@
 //! types, and readers that take headers and payloads from a stream, in whatever pieces they arrive.
 
 use bytes::{Buf as _, BufMut, Bytes, BytesMut};
+use quic::streams::{ReadOutcome, UnknownStream, WriteError};
 use units::StreamId;
 
 use crate::error::{ConnectionError, code};
-use crate::transport::{Read, StreamGone, Transport};
+use crate::transport::Transport;
 
 /// Content of a message.
 pub(crate) const DATA: u64 = 0x00;
@@ -62,14 +63,14 @@ pub(crate) fn put_varint(out: &mut impl BufMut, value: u64) {
 /// payload itself, not copied.
 ///
 /// # Errors
-/// [`StreamGone`] if the stream can no longer be written.
+/// [`WriteError`] if the stream can no longer be written.
 pub(crate) fn write_frame(
     t: &mut impl Transport,
     id: StreamId,
     kind: u64,
     head: &[u8],
     payload: Bytes,
-) -> Result<(), StreamGone> {
+) -> Result<(), WriteError> {
     let mut header = [0; 16];
     let mut free = &mut header[..];
     put_varint(&mut free, kind);
@@ -96,10 +97,10 @@ pub(crate) enum Pause {
 /// One read, with the promises of [`Transport::read`] enforced.
 fn read(t: &mut impl Transport, id: StreamId, max: usize) -> Result<Bytes, Pause> {
     match t.read(id, max) {
-        Read::Data(data) if !data.is_empty() && data.len() <= max => Ok(data),
-        Read::Data(_) | Read::Blocked | Read::Unknown => Err(Pause::Blocked),
-        Read::Finished => Err(Pause::Finished),
-        Read::Reset(code) => Err(Pause::Reset(code)),
+        Ok(ReadOutcome::Data(data)) if !data.is_empty() && data.len() <= max => Ok(data),
+        Ok(ReadOutcome::Data(_) | ReadOutcome::Blocked) | Err(UnknownStream) => Err(Pause::Blocked),
+        Ok(ReadOutcome::Finished) => Err(Pause::Finished),
+        Ok(ReadOutcome::Reset(code)) => Err(Pause::Reset(code)),
     }
 }
 

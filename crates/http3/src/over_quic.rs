@@ -2,11 +2,11 @@
 
 use bytes::Bytes;
 use quic::Connection;
-use quic::streams::{self, ReadOutcome, StreamEvent};
+use quic::streams::{Priority, ReadOutcome, StreamEvent, UnknownStream, WriteError};
 use units::{Direction, Mark, StreamId, Timestamp};
 
 use crate::server::Server;
-use crate::transport::{Read, StreamGone, Transport};
+use crate::transport::Transport;
 
 /// A connection, for the time of one call.
 pub struct OverQuic<'a> {
@@ -42,12 +42,8 @@ impl Transport for OverQuic<'_> {
         self.connection.open(Direction::Unidirectional)
     }
 
-    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), StreamGone> {
-        let written = match self.mark {
-            Some(mark) => self.connection.write_marked(id, data, mark),
-            None => self.connection.write(id, data),
-        };
-        written.map_err(|_| StreamGone)
+    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
+        self.connection.write_marked(id, data, self.mark)
     }
 
     // A stream that is gone needs no more words: the three calls below change nothing then.
@@ -64,22 +60,16 @@ impl Transport for OverQuic<'_> {
         let _ = self.connection.stop_sending(id, code);
     }
 
-    fn read(&mut self, id: StreamId, max: usize) -> Read {
-        match self.connection.read(id, max) {
-            Ok(ReadOutcome::Data(data)) => Read::Data(data),
-            Ok(ReadOutcome::Blocked) => Read::Blocked,
-            Ok(ReadOutcome::Finished) => Read::Finished,
-            Ok(ReadOutcome::Reset(code)) => Read::Reset(code),
-            Err(_) => Read::Unknown,
-        }
+    fn read(&mut self, id: StreamId, max: usize) -> Result<ReadOutcome, UnknownStream> {
+        self.connection.read(id, max)
     }
 
     fn unsent(&self, id: StreamId) -> u64 {
         self.connection.unsent(id).unwrap_or(0)
     }
 
-    fn set_priority(&mut self, id: StreamId, urgency: u8, incremental: bool) {
-        self.connection.set_priority(id, streams::Priority { urgency, incremental });
+    fn set_priority(&mut self, id: StreamId, priority: Priority) {
+        self.connection.set_priority(id, priority);
     }
 
     fn close(&mut self, code: u64, reason: &'static str) {

@@ -2,45 +2,28 @@
 //! and PRIORITY_UPDATE frames carry them, and a bounded store for updates that arrive before
 //! their request.
 
+use quic::streams::Priority;
 use units::StreamId;
 
 /// How many updates for requests that have not arrived are kept; the oldest goes first.
 const MAX_EARLY_UPDATES: usize = 16;
 
-/// The priority of a response (RFC 9218, section 4).
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Priority {
-    /// 0 is sent first, 7 last; 3 unless said otherwise (section 4.1).
-    pub urgency: u8,
-    /// Whether parts of the response are of use, so that responses of the same urgency may share
-    /// the connection (section 4.2).
-    pub incremental: bool,
-}
-
-impl Default for Priority {
-    fn default() -> Self {
-        Self { urgency: 3, incremental: false }
-    }
-}
-
-impl Priority {
-    /// Reads a Priority Field Value, a dictionary of structured fields (RFC 8941, section 3.2).
-    ///
-    /// RFC 9218, section 4: unknown parameters, values out of range and values of another type are
-    /// ignored; the parameter then has its default.
-    pub(crate) fn parse(field_value: &[u8]) -> Self {
-        let mut priority = Self::default();
-        for member in members(field_value) {
-            let member = member.split(|&byte| byte == b';').next().unwrap_or_default();
-            match member.trim_ascii() {
-                [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
-                b"i" | b"i=?1" => priority.incremental = true,
-                b"i=?0" => priority.incremental = false,
-                _ => {}
-            }
+/// Reads a Priority Field Value, a dictionary of structured fields (RFC 8941, section 3.2).
+///
+/// RFC 9218, section 4: unknown parameters, values out of range and values of another type are
+/// ignored; the parameter then has its default.
+pub(crate) fn parse(field_value: &[u8]) -> Priority {
+    let mut priority = Priority::default();
+    for member in members(field_value) {
+        let member = member.split(|&byte| byte == b';').next().unwrap_or_default();
+        match member.trim_ascii() {
+            [b'u', b'=', digit @ b'0'..=b'7'] => priority.urgency = digit - b'0',
+            b"i" | b"i=?1" => priority.incremental = true,
+            b"i=?0" => priority.incremental = false,
+            _ => {}
         }
-        priority
     }
+    priority
 }
 
 /// The members of a dictionary: what stands between commas that are in no string.
@@ -111,7 +94,7 @@ mod tests {
             ("x=\"unended, u=6", p(3, false)),
             ("U=1, \u{ff}, =, ,,;;", p(3, false)),
         ] {
-            assert_eq!(Priority::parse(value.as_bytes()), expected, "{value}");
+            assert_eq!(parse(value.as_bytes()), expected, "{value}");
         }
     }
 

@@ -2,9 +2,10 @@
 //! is found here, so that the application sees only well-formed ones.
 
 use bytes::Bytes;
+use quic::streams::Priority;
 
 use crate::error::{Failure, code};
-use crate::priority::Priority;
+use crate::priority;
 use crate::qpack::Field;
 
 /// The head of a well-formed request.
@@ -81,7 +82,7 @@ pub(crate) fn parse(fields: Vec<Field>) -> Result<RequestHead, Failure> {
         priority_value.push(b',');
     }
     join_cookies(&mut headers);
-    let priority = Priority::parse(&priority_value);
+    let priority = priority::parse(&priority_value);
     Ok(RequestHead {
         method,
         scheme,

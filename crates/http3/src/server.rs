@@ -190,7 +190,7 @@ impl Server {
                             if let Request::Open(request) = request {
                                 request.priority_update = Some(priority);
                             }
-                            t.set_priority(id, priority.urgency, priority.incremental);
+                            t.set_priority(id, priority);
                         }
                         // Should the request be over instead of yet to come, the bound of the store
                         // sees to it that the update is forgotten.

@@ -5,12 +5,12 @@ use core::time::Duration;
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use quic::streams::Priority;
 use units::{StreamId, Timestamp};
 
 use crate::error::{ConnectionError, Failure, code};
 use crate::event::Event;
 use crate::frame::{self, Collect, Input, Pause, Varints};
-use crate::priority::Priority;
 use crate::qpack::{self, DecodeError, Field};
 use crate::request;
 use crate::transport::Transport;
@@ -291,7 +291,7 @@ impl RequestStream {
             let mut head = Box::new(request::parse(fields)?);
             head.early = t.is_early();
             head.priority = self.priority_update.unwrap_or(head.priority);
-            t.set_priority(id, head.priority.urgency, head.priority.incremental);
+            t.set_priority(id, head.priority);
             self.content_length = head.content_length;
             self.phase = Phase::Content;
             self.since = t.now();

@@ -3,34 +3,8 @@
 //! use a mock.
 
 use bytes::Bytes;
+use quic::streams::{Priority, ReadOutcome, UnknownStream, WriteError};
 use units::{StreamId, Timestamp};
-
-/// What a read from a stream gave.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Read {
-    /// The next bytes in order: at least 1, at most as many as were asked for.
-    Data(Bytes),
-    /// Nothing to read now; the caller is told when there is.
-    Blocked,
-    /// Everything up to the end of the stream has been read.
-    Finished,
-    /// The peer reset the stream with this application error code.
-    Reset(u64),
-    /// The transport has no such stream, or its receiving part was stopped here.
-    Unknown,
-}
-
-/// The stream can no longer be written: it was reset, stopped by the peer, finished, or never was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StreamGone;
-
-impl core::fmt::Display for StreamGone {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str("the stream can no longer be written")
-    }
-}
-
-impl core::error::Error for StreamGone {}
 
 /// A QUIC connection, as HTTP/3 sees it. Error codes are application error codes ([`crate::code`]).
 pub trait Transport {
@@ -47,8 +21,8 @@ pub trait Transport {
     /// over is the caller's decision, see [`Transport::unsent`].
     ///
     /// # Errors
-    /// [`StreamGone`] if the sending part is closed.
-    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), StreamGone>;
+    /// [`WriteError`] if the sending part is closed.
+    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError>;
 
     /// Ends the sending part after what has been written.
     fn finish(&mut self, id: StreamId);
@@ -60,15 +34,17 @@ pub trait Transport {
     fn stop_sending(&mut self, id: StreamId, code: u64);
 
     /// Reads up to `max` bytes (at least 1) in order and gives their flow-control credit back.
-    fn read(&mut self, id: StreamId, max: usize) -> Read;
+    ///
+    /// # Errors
+    /// [`UnknownStream`] if there is no such stream, or its receiving part was stopped here.
+    fn read(&mut self, id: StreamId, max: usize) -> Result<ReadOutcome, UnknownStream>;
 
     /// Bytes written to the stream that have not been sent once: what a responder that pulls looks
     /// at before it hands over more.
     fn unsent(&self, id: StreamId) -> u64;
 
-    /// Sets the urgency (0 first, 7 last) and whether the stream shares its turn with others of
-    /// the same urgency (RFC 9218, section 4).
-    fn set_priority(&mut self, id: StreamId, urgency: u8, incremental: bool);
+    /// Sets the stream's priority (RFC 9218, section 4).
+    fn set_priority(&mut self, id: StreamId, priority: Priority);
 
     /// Closes the connection with an application error.
     fn close(&mut self, code: u64, reason: &'static str);

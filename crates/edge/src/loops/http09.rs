@@ -162,10 +162,8 @@ impl Application for Http09 {
         mark: Option<Mark>,
     ) -> bool {
         let (own, shared) = piece.into_inner();
-        [own, shared].into_iter().filter(|data| !data.is_empty()).all(|data| match mark {
-            Some(mark) => connection.write_marked(id, data, mark).is_ok(),
-            None => connection.write(id, data).is_ok(),
-        })
+        let mut pieces = [own, shared].into_iter().filter(|data| !data.is_empty());
+        pieces.all(|data| connection.write_marked(id, data, mark).is_ok())
     }
 
     fn finish(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {

@@ -10,11 +10,12 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
+use quic::streams::{ReadOutcome, UnknownStream, WriteError};
 use units::{Direction, Side, StreamId, Timestamp};
 
 use crate::frame::{DATA, HEADERS, SETTINGS, put_varint, take_varint};
 use crate::qpack;
-use crate::{BodyRead, Config, Event, Read, Server, StreamGone, Transport};
+use crate::{BodyRead, Config, Event, Priority, Server, Transport};
 
 /// The client's first three unidirectional streams.
 const CONTROL: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 0);
@@ -128,10 +129,10 @@ impl Transport for Mock {
         Some(ours(self.opened - 1))
     }
 
-    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), StreamGone> {
+    fn write(&mut self, id: StreamId, data: Bytes) -> Result<(), WriteError> {
         let stream = self.stream(id);
         if stream.finished || stream.reset.is_some() {
-            return Err(StreamGone);
+            return Err(WriteError::Finished);
         }
         stream.sent.extend_from_slice(&data);
         stream.chunks.push(data);
@@ -150,32 +151,33 @@ impl Transport for Mock {
         self.stream(id).stopped.get_or_insert(code);
     }
 
-    fn read(&mut self, id: StreamId, max: usize) -> Read {
+    fn read(&mut self, id: StreamId, max: usize) -> Result<ReadOutcome, UnknownStream> {
         let max = max.min(self.chunk);
         self.reads += 1;
-        let Some(stream) = self.streams.get_mut(&id) else { return Read::Unknown };
+        let stream = self.streams.get_mut(&id).ok_or(UnknownStream)?;
         assert!(max > 0, "a read of nothing");
         if stream.stopped.is_some() {
-            Read::Unknown
-        } else if let Some(code) = stream.peer_reset {
-            Read::Reset(code)
+            return Err(UnknownStream);
+        }
+        Ok(if let Some(code) = stream.peer_reset {
+            ReadOutcome::Reset(code)
         } else if !stream.incoming.is_empty() {
             let length = max.min(stream.incoming.len());
-            Read::Data(stream.incoming.drain(..length).collect())
+            ReadOutcome::Data(stream.incoming.drain(..length).collect())
         } else if stream.fin {
             stream.read = true;
-            Read::Finished
+            ReadOutcome::Finished
         } else {
-            Read::Blocked
-        }
+            ReadOutcome::Blocked
+        })
     }
 
     fn unsent(&self, id: StreamId) -> u64 {
         self.streams.get(&id).map_or(0, |stream| stream.sent.len() as u64)
     }
 
-    fn set_priority(&mut self, id: StreamId, urgency: u8, incremental: bool) {
-        self.stream(id).priority = Some((urgency, incremental));
+    fn set_priority(&mut self, id: StreamId, priority: Priority) {
+        self.stream(id).priority = Some((priority.urgency, priority.incremental));
     }
 
     fn close(&mut self, code: u64, reason: &'static str) {

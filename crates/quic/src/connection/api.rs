@@ -153,8 +153,8 @@ impl Connection {
         self.streams.write(id, data)
     }
 
-    /// [`Connection::write`] with a mark. The mark travels with the data: the recovery scheme finds it
-    /// at a lost unit ([`recovery::LostUnit::mark`]).
+    /// [`Connection::write`] with a mark, if there is one. It travels with the data: the recovery scheme
+    /// finds it at a lost unit ([`recovery::LostUnit::mark`]).
     ///
     /// # Errors
     /// As [`Connection::write`].
@@ -162,9 +162,9 @@ impl Connection {
         &mut self,
         id: StreamId,
         data: Bytes,
-        mark: Mark,
+        mark: Option<Mark>,
     ) -> Result<(), WriteError> {
-        self.streams.write_marked(id, data, Some(mark))
+        self.streams.write_marked(id, data, mark)
     }
 
     /// Ends a stream's data.
