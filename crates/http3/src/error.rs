@@ -1,8 +1,6 @@
 //! Error codes (RFC 9114, section 8.1; RFC 9204, section 6) and the ways in which reading a
 //! stream or writing a response can fail.
 
-use core::fmt;
-
 use quic::streams::WriteError;
 
 /// Application error codes of HTTP/3 and QPACK.
@@ -80,31 +78,22 @@ impl From<ConnectionError> for Failure {
 }
 
 /// Why a part of a response was not sent.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SendError {
     /// The request is over: cancelled by either side, finished, or never was.
+    #[error("the request is over")]
     Gone,
     /// Not possible at this point: content before the head, or a second head.
+    #[error("this part of a response cannot be sent now")]
     OutOfOrder,
     /// The status is not a final one (200 to 999), or a field must not be in an HTTP/3 message
     /// (RFC 9114, section 4.2).
+    #[error("the status or a field is not allowed in a response")]
     Malformed,
     /// The field section is larger than the client's SETTINGS_MAX_FIELD_SECTION_SIZE.
+    #[error("the field section exceeds the client's limit")]
     TooLarge,
 }
-
-impl fmt::Display for SendError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Gone => "the request is over",
-            Self::OutOfOrder => "this part of a response cannot be sent now",
-            Self::Malformed => "the status or a field is not allowed in a response",
-            Self::TooLarge => "the field section exceeds the client's limit",
-        })
-    }
-}
-
-impl core::error::Error for SendError {}
 
 impl From<WriteError> for SendError {
     fn from(_: WriteError) -> Self {

@@ -4,8 +4,6 @@
 //! references, XML, typed objects, and the switch to AMF3. The reader's work is bounded by the
 //! length of the input, by [`MAX_DEPTH`] and by [`MAX_VALUES`].
 
-use core::fmt;
-
 use bytes::{BufMut, BytesMut};
 
 /// How deep arrays and objects may be nested.
@@ -156,30 +154,21 @@ fn write_members(members: &[(String, Value)], out: &mut BytesMut) {
 }
 
 /// Why a value cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// The input ends within a value.
+    #[error("AMF0 value is cut off")]
     Truncated,
     /// A type that is not read here.
+    #[error("AMF0 type {0} is not supported")]
     Unsupported(u8),
     /// More than [`MAX_DEPTH`] levels.
+    #[error("AMF0 nested deeper than {MAX_DEPTH}")]
     TooDeep,
     /// More than [`MAX_VALUES`] values.
+    #[error("more than {MAX_VALUES} AMF0 values")]
     TooMany,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Truncated => f.write_str("AMF0 value is cut off"),
-            Self::Unsupported(marker) => write!(f, "AMF0 type {marker} is not supported"),
-            Self::TooDeep => write!(f, "AMF0 nested deeper than {MAX_DEPTH}"),
-            Self::TooMany => write!(f, "more than {MAX_VALUES} AMF0 values"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Reads all values of a message.
 ///

@@ -202,33 +202,24 @@ pub fn file_header(audio: bool, video: bool) -> Bytes {
 }
 
 /// Why an FLV body cannot be read on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// It does not start as FLV does.
+    #[error("no FLV signature")]
     Signature,
     /// A tag of a type that does not exist.
+    #[error("FLV tag of unknown type {0}")]
     TagType(u8),
     /// A tag is encrypted.
+    #[error("encrypted FLV tag")]
     Encrypted,
     /// A tag is larger than the reader's limit.
+    #[error("FLV tag of {0} bytes is over the limit")]
     TooLarge(usize),
     /// The size behind a tag is wrong: the reader has lost its place.
+    #[error("FLV tag with a wrong size behind it")]
     Trailer,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Signature => f.write_str("no FLV signature"),
-            Self::TagType(number) => write!(f, "FLV tag of unknown type {number}"),
-            Self::Encrypted => f.write_str("encrypted FLV tag"),
-            Self::TooLarge(size) => write!(f, "FLV tag of {size} bytes is over the limit"),
-            Self::Trailer => f.write_str("FLV tag with a wrong size behind it"),
-        }
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// Reads the tags of an FLV body that arrives in pieces. Each payload is copied once, into its tag.
 #[derive(Debug)]

@@ -4,8 +4,6 @@
 //! what is needed is fixed, so there is no recursion; boxes that are not on it are skipped.
 //! Memory is bounded by the input and [`MAX_SAMPLES`].
 
-use core::fmt;
-
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 
 use super::Sample;
@@ -20,33 +18,24 @@ const MAX_TRACKS: usize = 8;
 const MAX_TIME: u64 = 1 << 50;
 
 /// Why a segment cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// A box ends outside of what it stands in, or is too short.
+    #[error("MP4 box with a wrong size")]
     Atom,
     /// A sample lies outside of the segment.
+    #[error("MP4 sample outside of its segment")]
     Sample,
     /// More than [`MAX_SAMPLES`] samples, or samples that overlap to be more than the segment.
+    #[error("too many MP4 samples in a segment")]
     TooMany,
     /// No track that can be carried in FLV.
+    #[error("no MP4 track with a known codec")]
     NoTrack,
     /// The media is encrypted.
+    #[error("encrypted MP4")]
     Encrypted,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Atom => "MP4 box with a wrong size",
-            Self::Sample => "MP4 sample outside of its segment",
-            Self::TooMany => "too many MP4 samples in a segment",
-            Self::NoTrack => "no MP4 track with a known codec",
-            Self::Encrypted => "encrypted MP4",
-        })
-    }
-}
-
-impl std::error::Error for Error {}
 
 impl From<bytes::TryGetError> for Error {
     fn from(_: bytes::TryGetError) -> Self {

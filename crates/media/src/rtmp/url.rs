@@ -1,8 +1,7 @@
 //! `rtmp://` and `rtmps://` URLs, as ffmpeg and OBS read them.
 
-use core::fmt;
-
 use ::url::{Host, Position};
+use thiserror::Error;
 
 use super::DEFAULT_PORT;
 
@@ -28,16 +27,9 @@ pub struct Url {
 }
 
 /// What is wrong with a URL.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("RTMP URL {0}")]
 pub struct UrlError(&'static str);
-
-impl fmt::Display for UrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RTMP URL {}", self.0)
-    }
-}
-
-impl std::error::Error for UrlError {}
 
 impl Url {
     /// Reads a URL.

@@ -6,8 +6,6 @@
 //! taken for one access unit, as section 3.2 there recommends; one without a time goes on with the
 //! access unit before it.
 
-use core::fmt;
-
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{PACKET_LEN, PAT_PID, SYNC_BYTE, TIMESCALE, crc_32, stream_type};
@@ -22,30 +20,21 @@ const MAX_SECTION: usize = 1_024;
 const MAX_SAMPLES: usize = crate::fmp4::read::MAX_SAMPLES;
 
 /// Why a segment cannot be read.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
     /// Packets do not start where they should.
+    #[error("no transport stream packets")]
     Sync,
     /// A program without a stream that FLV can carry, or no program.
+    #[error("transport stream without a known codec")]
     NoStream,
     /// Packets are scrambled.
+    #[error("scrambled transport stream")]
     Encrypted,
     /// More access units than any segment has.
+    #[error("too many access units in a segment")]
     TooMany,
 }
-
-impl fmt::Display for Error {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Sync => "no transport stream packets",
-            Self::NoStream => "transport stream without a known codec",
-            Self::Encrypted => "scrambled transport stream",
-            Self::TooMany => "too many access units in a segment",
-        })
-    }
-}
-
-impl std::error::Error for Error {}
 
 /// What a segment holds: video in the order of its packets, then audio.
 #[derive(Clone, PartialEq, Eq, Debug)]

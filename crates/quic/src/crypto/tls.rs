@@ -4,7 +4,6 @@
 //! dropped as soon as the handshake is over and the tickets are taken: what lives on is in
 //! [`OneRtt`] and [`PendingTicket`].
 
-use core::fmt;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -85,16 +84,9 @@ pub struct TlsSettings {
 }
 
 /// Why a [`TlsConfig`] cannot be made.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
 pub struct ConfigError(String);
-
-impl fmt::Display for ConfigError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl core::error::Error for ConfigError {}
 
 /// A server's TLS configuration. Built once; a new certificate is a new configuration, and
 /// connections keep the one that they began with.

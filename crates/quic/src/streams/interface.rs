@@ -1,7 +1,5 @@
 //! What the application of the streams deals with: limits, priorities, progress, events and errors.
 
-use core::fmt;
-
 use units::StreamId;
 
 /// The limits that this endpoint advertises in its transport parameters (RFC 9000, section 18.2),
@@ -106,36 +104,20 @@ pub struct SendProgress {
 }
 
 /// The stream does not exist, not yet or no more, or has no such part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no such stream")]
 pub struct UnknownStream;
 
-impl fmt::Display for UnknownStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no such stream")
-    }
-}
-
-impl core::error::Error for UnknownStream {}
-
 /// Why a stream takes no more data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The stream does not exist, not yet or no more, or is the peer's alone to send on.
+    #[error("no such stream")]
     UnknownStream,
     /// The application has finished or reset it.
+    #[error("the stream was finished or reset")]
     Finished,
     /// The peer asked us to stop, with this application error code.
+    #[error("the peer stopped the stream with code {0:#x}")]
     Stopped(u64),
 }
-
-impl fmt::Display for WriteError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownStream => UnknownStream.fmt(f),
-            Self::Finished => f.write_str("the stream was finished or reset"),
-            Self::Stopped(code) => write!(f, "the peer stopped the stream with code {code:#x}"),
-        }
-    }
-}
-
-impl core::error::Error for WriteError {}
