@@ -28,99 +28,77 @@ pub(super) fn write(line: &mut String, payload: &[u8]) {
 }
 
 fn one(line: &mut String, frame: &Frame<'_>) {
-    let _ = write!(line, "{{\"frame_type\":\"{}\"", name(frame));
-    let mut number = |name: &str, value: u64| {
-        let _ = write!(line, ",\"{name}\":{value}");
-    };
-    match frame {
-        Frame::Padding | Frame::Ping | Frame::HandshakeDone => {}
-        Frame::Ack(frame) => ack(line, frame),
-        Frame::ResetStream { id, error_code, final_size } => {
-            number("stream_id", id.0);
-            number("error_code", *error_code);
-            number("final_size", *final_size);
-        }
+    let (name, numbers): (&str, &[(&str, u64)]) = match frame {
+        Frame::Padding => ("padding", &[]),
+        Frame::Ping => ("ping", &[]),
+        Frame::Ack(_) => ("ack", &[]),
+        Frame::ResetStream { id, error_code, final_size } => (
+            "reset_stream",
+            &[("stream_id", id.0), ("error_code", *error_code), ("final_size", *final_size)],
+        ),
         Frame::StopSending { id, error_code } => {
-            number("stream_id", id.0);
-            number("error_code", *error_code);
+            ("stop_sending", &[("stream_id", id.0), ("error_code", *error_code)])
         }
         Frame::Crypto { offset, data } => {
-            number("offset", *offset);
-            number("length", data.len() as u64);
+            ("crypto", &[("offset", *offset), ("length", data.len() as u64)])
         }
+        Frame::NewToken { .. } => ("new_token", &[]),
+        Frame::Stream { id, offset, data, .. } => {
+            ("stream", &[("stream_id", id.0), ("offset", *offset), ("length", data.len() as u64)])
+        }
+        Frame::MaxData(max) => ("max_data", &[("maximum", *max)]),
+        Frame::MaxStreamData { id, max } => {
+            ("max_stream_data", &[("stream_id", id.0), ("maximum", *max)])
+        }
+        Frame::MaxStreams { max, .. } => ("max_streams", &[("maximum", *max)]),
+        Frame::DataBlocked(limit) => ("data_blocked", &[("limit", *limit)]),
+        Frame::StreamDataBlocked { id, limit } => {
+            ("stream_data_blocked", &[("stream_id", id.0), ("limit", *limit)])
+        }
+        Frame::StreamsBlocked { limit, .. } => ("streams_blocked", &[("limit", *limit)]),
+        Frame::NewConnectionId { sequence, retire_prior_to, .. } => (
+            "new_connection_id",
+            &[("sequence_number", *sequence), ("retire_prior_to", *retire_prior_to)],
+        ),
+        Frame::RetireConnectionId { sequence } => {
+            ("retire_connection_id", &[("sequence_number", *sequence)])
+        }
+        Frame::PathChallenge(_) => ("path_challenge", &[]),
+        Frame::PathResponse(_) => ("path_response", &[]),
+        Frame::ConnectionClose { error_code, frame_type, .. } => (
+            "connection_close",
+            &[("error_code", *error_code), ("trigger_frame_type", *frame_type)],
+        ),
+        Frame::ApplicationClose { error_code, .. } => {
+            ("connection_close", &[("error_code", *error_code)])
+        }
+        Frame::HandshakeDone => ("handshake_done", &[]),
+    };
+    let _ = write!(line, "{{\"frame_type\":\"{name}\"");
+    for (name, value) in numbers {
+        let _ = write!(line, ",\"{name}\":{value}");
+    }
+    match frame {
+        Frame::Ack(frame) => ack(line, frame),
         Frame::NewToken { token } => {
             let _ = write!(line, ",\"token\":{{\"raw\":{{\"length\":{}}}}}", token.len());
         }
-        Frame::Stream { id, offset, data, fin } => {
-            number("stream_id", id.0);
-            number("offset", *offset);
-            number("length", data.len() as u64);
+        Frame::Stream { fin, .. } => {
             let _ = write!(line, ",\"fin\":{fin}");
         }
-        Frame::MaxData(maximum) => number("maximum", *maximum),
-        Frame::MaxStreamData { id, max } => {
-            number("stream_id", id.0);
-            number("maximum", *max);
-        }
-        Frame::MaxStreams { direction, max } => {
-            number("maximum", *max);
+        Frame::MaxStreams { direction, .. } | Frame::StreamsBlocked { direction, .. } => {
             stream_type(line, *direction);
         }
-        Frame::DataBlocked(limit) => number("limit", *limit),
-        Frame::StreamDataBlocked { id, limit } => {
-            number("stream_id", id.0);
-            number("limit", *limit);
-        }
-        Frame::StreamsBlocked { direction, limit } => {
-            number("limit", *limit);
-            stream_type(line, *direction);
-        }
-        Frame::NewConnectionId { sequence, retire_prior_to, .. } => {
-            number("sequence_number", *sequence);
-            number("retire_prior_to", *retire_prior_to);
-        }
-        Frame::RetireConnectionId { sequence } => number("sequence_number", *sequence),
         Frame::PathChallenge(data) | Frame::PathResponse(data) => {
             line.push_str(",\"data\":\"");
             hex(line, data);
             line.push('"');
         }
-        Frame::ConnectionClose { error_code, frame_type, reason } => {
-            number("error_code", *error_code);
-            number("trigger_frame_type", *frame_type);
-            close(line, "transport", reason);
-        }
-        Frame::ApplicationClose { error_code, reason } => {
-            number("error_code", *error_code);
-            close(line, "application", reason);
-        }
+        Frame::ConnectionClose { reason, .. } => close(line, "transport", reason),
+        Frame::ApplicationClose { reason, .. } => close(line, "application", reason),
+        _ => {}
     }
     line.push('}');
-}
-
-fn name(frame: &Frame<'_>) -> &'static str {
-    match frame {
-        Frame::Padding => "padding",
-        Frame::Ping => "ping",
-        Frame::Ack(_) => "ack",
-        Frame::ResetStream { .. } => "reset_stream",
-        Frame::StopSending { .. } => "stop_sending",
-        Frame::Crypto { .. } => "crypto",
-        Frame::NewToken { .. } => "new_token",
-        Frame::Stream { .. } => "stream",
-        Frame::MaxData(_) => "max_data",
-        Frame::MaxStreamData { .. } => "max_stream_data",
-        Frame::MaxStreams { .. } => "max_streams",
-        Frame::DataBlocked(_) => "data_blocked",
-        Frame::StreamDataBlocked { .. } => "stream_data_blocked",
-        Frame::StreamsBlocked { .. } => "streams_blocked",
-        Frame::NewConnectionId { .. } => "new_connection_id",
-        Frame::RetireConnectionId { .. } => "retire_connection_id",
-        Frame::PathChallenge(_) => "path_challenge",
-        Frame::PathResponse(_) => "path_response",
-        Frame::ConnectionClose { .. } | Frame::ApplicationClose { .. } => "connection_close",
-        Frame::HandshakeDone => "handshake_done",
-    }
 }
 
 fn ack(line: &mut String, frame: &AckFrame<'_>) {

@@ -33,19 +33,20 @@ pub struct QlogObserver<W> {
     state: &'static str,
 }
 
-/// What `recovery:metrics_updated` said last, in bytes and bits per second; it says only what
-/// changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Metrics {
-    min_rtt: Option<Duration>,
-    smoothed_rtt: Option<Duration>,
-    latest_rtt: Option<Duration>,
-    rtt_variance: Option<Duration>,
-    congestion_window: Option<u64>,
-    bytes_in_flight: Option<u64>,
-    pacing_rate: Option<u64>,
-    ssthresh: Option<u64>,
-}
+/// What `recovery:metrics_updated` says, in milliseconds, bytes and bits per second, in the order of
+/// [`METRICS`]; only what has changed is written.
+type Metrics = [Option<f64>; METRICS.len()];
+
+const METRICS: [&str; 8] = [
+    "min_rtt",
+    "smoothed_rtt",
+    "latest_rtt",
+    "rtt_variance",
+    "congestion_window",
+    "bytes_in_flight",
+    "ssthresh",
+    "pacing_rate",
+];
 
 impl<W: io::Write> QlogObserver<W> {
     /// Writes the header. `odcid` is the client's first destination connection ID; times in the
@@ -55,7 +56,7 @@ impl<W: io::Write> QlogObserver<W> {
             writer: Some(writer),
             start,
             line: String::with_capacity(512),
-            last: Metrics::default(),
+            last: [None; METRICS.len()],
             state: "",
         };
         let mut id = String::with_capacity(2 * odcid.len());
@@ -102,25 +103,13 @@ impl<W: io::Write> QlogObserver<W> {
         }
         self.last = new;
         self.event(now, "recovery:metrics_updated", |line| {
-            let mut first = true;
-            let mut member = |name: &str, value: Option<String>| {
-                let Some(value) = value else { return };
-                let comma = if core::mem::take(&mut first) { "" } else { "," };
+            let values = METRICS.iter().zip(new).zip(old);
+            let changed = values.filter(|((_, new), old)| new != old);
+            let mut comma = "";
+            for (name, value) in changed.filter_map(|((name, new), _)| Some((name, new?))) {
                 let _ = write!(line, "{comma}\"{name}\":{value}");
-            };
-            let time = |new: Option<Duration>, old| {
-                new.filter(|_| new != old).map(|new| millis(new).to_string())
-            };
-            let number =
-                |new: Option<u64>, old| new.filter(|_| new != old).map(|new| new.to_string());
-            member("min_rtt", time(new.min_rtt, old.min_rtt));
-            member("smoothed_rtt", time(new.smoothed_rtt, old.smoothed_rtt));
-            member("latest_rtt", time(new.latest_rtt, old.latest_rtt));
-            member("rtt_variance", time(new.rtt_variance, old.rtt_variance));
-            member("congestion_window", number(new.congestion_window, old.congestion_window));
-            member("bytes_in_flight", number(new.bytes_in_flight, old.bytes_in_flight));
-            member("ssthresh", number(new.ssthresh, old.ssthresh));
-            member("pacing_rate", number(new.pacing_rate, old.pacing_rate));
+                comma = ",";
+            }
         });
     }
 }
@@ -210,17 +199,18 @@ impl<W: io::Write> Observer for QlogObserver<W> {
             }
             Event::Metrics { rtt, window, in_flight, pacing_rate, controller } => {
                 let measured = rtt.first_sample().is_some();
-                let time = |value| Some(value).filter(|_| measured);
-                let new = Metrics {
-                    min_rtt: time(rtt.min()),
-                    smoothed_rtt: time(rtt.smoothed()),
-                    latest_rtt: time(rtt.latest()),
-                    rtt_variance: time(rtt.variance()),
-                    congestion_window: Some(*window),
-                    bytes_in_flight: Some(*in_flight),
-                    pacing_rate: pacing_rate.map(|rate| rate.as_bps()),
-                    ssthresh: controller.ssthresh,
-                };
+                let time = |value| Some(millis(value)).filter(|_| measured);
+                let number = |value: u64| value as f64;
+                let new = [
+                    time(rtt.min()),
+                    time(rtt.smoothed()),
+                    time(rtt.latest()),
+                    time(rtt.variance()),
+                    Some(number(*window)),
+                    Some(number(*in_flight)),
+                    controller.ssthresh.map(number),
+                    pacing_rate.map(|rate| number(rate.as_bps())),
+                ];
                 self.metrics(now, new);
                 self.congestion_state(now, controller.state);
             }

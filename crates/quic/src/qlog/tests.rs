@@ -124,14 +124,16 @@ fn any_payload_gives_valid_records() {
 #[test]
 fn metrics_say_only_what_changed() {
     let (mut observer, shared) = observer(0);
-    let one = Metrics {
-        min_rtt: Some(Duration::from_micros(1_500)),
-        congestion_window: Some(12_000),
-        ..Metrics::default()
+    let metrics = |window| {
+        METRICS.map(|name| match name {
+            "min_rtt" => Some(1.5),
+            "congestion_window" => Some(window),
+            _ => None,
+        })
     };
-    observer.metrics(at(1_001), one);
-    observer.metrics(at(1_002), one);
-    observer.metrics(at(1_003), Metrics { congestion_window: Some(13_000), ..one });
+    observer.metrics(at(1_001), metrics(12_000.0));
+    observer.metrics(at(1_002), metrics(12_000.0));
+    observer.metrics(at(1_003), metrics(13_000.0));
     let records = shared.records();
     assert_eq!(records.len(), 3);
     assert_eq!(records[1]["data"], serde_json::json!({"min_rtt": 1.5, "congestion_window": 12000}));
