@@ -74,7 +74,7 @@ impl Client {
     pub fn new(url: Url, intent: Intent, config: Config, random: &Random) -> Self {
         let (handshake, hello) = Handshake::client(random);
         let mut link = Link::new(config, handshake);
-        link.send_raw(hello);
+        link.writer.raw(hello);
         Self { link, url, intent, state: State::Connecting, events: VecDeque::new() }
     }
 
@@ -106,12 +106,12 @@ impl Client {
 
     /// The next bytes for the server.
     pub fn poll_output(&mut self) -> Option<Bytes> {
-        self.link.poll_output()
+        self.link.writer.pop()
     }
 
     /// Bytes that wait for [`Client::poll_output`].
     pub fn queued(&self) -> usize {
-        self.link.queued()
+        self.link.writer.queued()
     }
 
     /// Queues a tag of the stream that is published; nothing before [`Event::Publishing`].

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 
 use super::chunk::{Message, Reader, Writer, u32_at};
 use super::handshake::Handshake;
@@ -81,7 +81,7 @@ pub(super) struct Link {
     handshake: Handshake,
     is_open: bool,
     reader: Reader,
-    writer: Writer,
+    pub(super) writer: Writer,
     /// Tags of a message that held several.
     tags: VecDeque<Tag>,
     /// Bytes from the peer, and how many of them are acknowledged; both wrap (section 5.4.3).
@@ -300,18 +300,6 @@ impl Link {
         }
         let payload = [SET_DATA_FRAME, &tag.payload()[..]].concat();
         self.writer.message(DATA, Kind::Script.number(), stream, tag.timestamp(), payload.into());
-    }
-
-    pub(super) fn send_raw(&mut self, bytes: Bytes) {
-        self.writer.raw(bytes);
-    }
-
-    pub(super) fn poll_output(&mut self) -> Option<Bytes> {
-        self.writer.pop()
-    }
-
-    pub(super) fn queued(&self) -> usize {
-        self.writer.queued()
     }
 }
 

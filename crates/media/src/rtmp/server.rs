@@ -79,21 +79,13 @@ enum State {
     },
 }
 
-/// What `connect` said.
-#[derive(Debug)]
-struct Connect {
-    app: String,
-    query: String,
-    tc_url: String,
-    flash_ver: String,
-}
-
 /// The server's side of a connection.
 #[derive(Debug)]
 pub struct Server {
     link: Link,
     max_message: usize,
-    connect: Option<Connect>,
+    /// What `connect` said, which requests repeat; it names no stream.
+    connect: Option<Request>,
     state: State,
     /// The last message stream that was created.
     created: u32,
@@ -140,12 +132,12 @@ impl Server {
 
     /// The next bytes for the peer.
     pub fn poll_output(&mut self) -> Option<Bytes> {
-        self.link.poll_output()
+        self.link.writer.pop()
     }
 
     /// Bytes that wait for [`Server::poll_output`].
     pub fn queued(&self) -> usize {
-        self.link.queued()
+        self.link.writer.queued()
     }
 
     /// Grants what the client asked for; nothing if it did not, or has withdrawn it.
@@ -310,8 +302,9 @@ impl Server {
         if query.is_empty() {
             query = split_query(text("tcUrl")).1;
         }
-        self.connect = Some(Connect {
+        self.connect = Some(Request {
             app: app.trim_matches('/').to_owned(),
+            stream: String::new(),
             query: query.to_owned(),
             tc_url: text("tcUrl").to_owned(),
             flash_ver: text("flashVer").to_owned(),
@@ -356,13 +349,8 @@ impl Server {
         let name = command.argument(1).and_then(Value::text);
         let (stream, query) = split_query(name.ok_or(Error::Malformed("stream without a name"))?);
         let separator = if connect.query.is_empty() || query.is_empty() { "" } else { "&" };
-        let request = Request {
-            app: connect.app.clone(),
-            stream: stream.to_owned(),
-            query: [&connect.query, separator, query].concat(),
-            tc_url: connect.tc_url.clone(),
-            flash_ver: connect.flash_ver.clone(),
-        };
+        let query = [&connect.query, separator, query].concat();
+        let request = Request { stream: stream.to_owned(), query, ..connect.clone() };
         self.state =
             State::Asked { purpose, stream: command.stream, held: VecDeque::new(), held_bytes: 0 };
         if purpose == Purpose::Publish {
