@@ -9,6 +9,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use super::Sample;
 use super::config::{Audio, Video};
 use crate::codec::Codec;
+use crate::flv::Kind;
 
 /// Samples in a segment: 65,536 are nine minutes of video and audio.
 pub const MAX_SAMPLES: usize = 1 << 16;
@@ -52,6 +53,16 @@ pub enum Config {
     Audio(Audio),
     /// MP3, which needs none.
     Mp3,
+}
+
+impl Config {
+    /// What its frames are.
+    pub(crate) const fn kind(&self) -> Kind {
+        match self {
+            Self::Video(_) => Kind::Video,
+            Self::Audio(_) | Self::Mp3 => Kind::Audio,
+        }
+    }
 }
 
 /// A track of an initialisation segment.

@@ -4,7 +4,7 @@
 use bytes::BufMut;
 
 use crate::codec::Codec;
-use crate::flv::{Kind, Tag};
+use crate::flv::Tag;
 use crate::fmp4::read::Config;
 
 /// What an audio tag starts with beside the packet type: 44.1 kHz, 16 bits, stereo, which is what
@@ -16,25 +16,20 @@ const CODED_FRAMES: u8 = 1;
 
 /// The sequence header of a track, with a time in milliseconds. `None` if the codec has none.
 pub(super) fn header(config: &Config, timestamp: u32) -> Option<Tag> {
-    let (kind, head, record): (_, &[u8], _) = match config {
-        Config::Video(video) => {
-            let head: &[u8] = match video.codec {
-                Codec::Hevc => b"\x90hvc1",
-                Codec::Av1 => b"\x90av01",
-                _ => &[0x17, 0, 0, 0, 0],
-            };
-            (Kind::Video, head, &video.record)
-        }
-        Config::Audio(audio) if audio.codec == Codec::Opus => {
-            (Kind::Audio, b"\x90Opus", &audio.record)
-        }
-        Config::Audio(audio) => (Kind::Audio, &[AAC, 0], &audio.record),
+    let (head, record): (&[u8], _) = match config {
+        Config::Video(video) => match video.codec {
+            Codec::Hevc => (b"\x90hvc1", &video.record),
+            Codec::Av1 => (b"\x90av01", &video.record),
+            _ => (&[0x17, 0, 0, 0, 0], &video.record),
+        },
+        Config::Audio(audio) if audio.codec == Codec::Opus => (b"\x90Opus", &audio.record),
+        Config::Audio(audio) => (&[AAC, 0], &audio.record),
         Config::Mp3 => return None,
     };
     let mut buffer = Tag::buffer(head.len() + record.len());
     buffer.put_slice(head);
     buffer.put_slice(record);
-    Tag::assemble(buffer, kind, timestamp)
+    Tag::assemble(buffer, config.kind(), timestamp)
 }
 
 /// The tag of a frame; both times in milliseconds. `None` if it is too long.
@@ -48,39 +43,29 @@ pub(super) fn frame(
     let mut buffer = Tag::buffer(8 + data.len());
     let time = (composition.clamp(-0x80_0000, 0x7f_ffff) as u32).to_be_bytes();
     let frame_type = if sync { 1 } else { 2 };
-    let kind = match config {
-        Config::Video(video) => {
-            match video.codec {
-                Codec::Av1 => {
-                    buffer.put_u8(0x80 | frame_type << 4 | CODED_FRAMES);
-                    buffer.put_slice(b"av01");
-                }
-                Codec::Hevc => {
-                    buffer.put_u8(0x80 | frame_type << 4 | CODED_FRAMES);
-                    buffer.put_slice(b"hvc1");
-                    buffer.put_slice(&time[1..]);
-                }
-                _ => {
-                    buffer.put_slice(&[frame_type << 4 | 7, 1]);
-                    buffer.put_slice(&time[1..]);
-                }
+    match config {
+        Config::Video(video) => match video.codec {
+            Codec::Av1 => {
+                buffer.put_u8(0x80 | frame_type << 4 | CODED_FRAMES);
+                buffer.put_slice(b"av01");
             }
-            Kind::Video
-        }
+            Codec::Hevc => {
+                buffer.put_u8(0x80 | frame_type << 4 | CODED_FRAMES);
+                buffer.put_slice(b"hvc1");
+                buffer.put_slice(&time[1..]);
+            }
+            _ => {
+                buffer.put_slice(&[frame_type << 4 | 7, 1]);
+                buffer.put_slice(&time[1..]);
+            }
+        },
         Config::Audio(audio) if audio.codec == Codec::Opus => {
             buffer.put_u8(ENHANCED_AUDIO | CODED_FRAMES);
             buffer.put_slice(b"Opus");
-            Kind::Audio
         }
-        Config::Audio(_) => {
-            buffer.put_slice(&[AAC, 1]);
-            Kind::Audio
-        }
-        Config::Mp3 => {
-            buffer.put_u8(MP3);
-            Kind::Audio
-        }
-    };
+        Config::Audio(_) => buffer.put_slice(&[AAC, 1]),
+        Config::Mp3 => buffer.put_u8(MP3),
+    }
     buffer.put_slice(data);
-    Tag::assemble(buffer, kind, timestamp)
+    Tag::assemble(buffer, config.kind(), timestamp)
 }
