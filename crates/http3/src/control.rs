@@ -4,10 +4,11 @@
 
 use bytes::Bytes;
 use quic::streams::Priority;
+use quic::wire::Reader;
 use units::{Direction, Side, StreamId};
 
 use crate::error::{ConnectionError, code};
-use crate::frame::{self, Collect, Input, Pause, Varints, take_varint};
+use crate::frame::{self, Collect, Input, Pause, Varints};
 use crate::priority;
 use crate::qpack::{DecoderStream, check_encoder_stream};
 use crate::transport::Transport;
@@ -297,11 +298,11 @@ impl Control {
         payload: &Bytes,
     ) -> Result<Option<Signal>, ConnectionError> {
         let id_error = |reason| Err(ConnectionError::new(code::H3_ID_ERROR, reason));
-        let mut rest = &payload[..];
+        let mut rest = Reader::new(payload);
         if kind == frame::SETTINGS {
             return read_settings(rest);
         }
-        let number = take_varint(&mut rest).ok_or_else(layout)?;
+        let number = rest.varint().map_err(|_| layout())?;
         match kind {
             frame::PRIORITY_UPDATE_REQUEST => {
                 let id = StreamId(number);
@@ -316,7 +317,7 @@ impl Control {
                 if id.index() >= request_limit {
                     return id_error("a priority for a stream beyond the limit");
                 }
-                return Ok(Some(Signal::Priority(id, priority::parse(rest))));
+                return Ok(Some(Signal::Priority(id, priority::parse(rest.rest()))));
             }
             // RFC 9218, section 7.2: for a push "that has not yet been promised", H3_ID_ERROR.
             frame::PRIORITY_UPDATE_PUSH => return id_error("a priority for a push never promised"),
@@ -348,13 +349,13 @@ impl Control {
 }
 
 /// Reads a SETTINGS payload (RFC 9114, section 7.2.4).
-fn read_settings(mut payload: &[u8]) -> Result<Option<Signal>, ConnectionError> {
+fn read_settings(mut payload: Reader<'_>) -> Result<Option<Signal>, ConnectionError> {
     let settings_error = |reason| Err(ConnectionError::new(code::H3_SETTINGS_ERROR, reason));
     let mut seen = Vec::new();
     let mut signal = None;
     while !payload.is_empty() {
-        let identifier = take_varint(&mut payload).ok_or_else(layout)?;
-        let value = take_varint(&mut payload).ok_or_else(layout)?;
+        let identifier = payload.varint().map_err(|_| layout())?;
+        let value = payload.varint().map_err(|_| layout())?;
         match identifier {
             // RFC 9114, section 7.2.4.1: receipt of the settings that HTTP/2 had and HTTP/3 has
             // not "MUST be treated as a connection error of type H3_SETTINGS_ERROR".

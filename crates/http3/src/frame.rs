@@ -1,8 +1,9 @@
-//! The framing layer (RFC 9114, section 7): variable-length integers (RFC 9000, section 16), frame
-//! types, and readers that take headers and payloads from a stream, in whatever pieces they arrive.
+//! The framing layer (RFC 9114, section 7): frame types, and readers that take headers and payloads
+//! from a stream, in whatever pieces they arrive.
 
-use bytes::{Buf as _, BufMut, Bytes, BytesMut};
+use bytes::{Buf as _, Bytes};
 use quic::streams::{ReadOutcome, UnknownStream, WriteError};
+use quic::wire::{Reader, Writer};
 use units::StreamId;
 
 use crate::error::{ConnectionError, code};
@@ -27,9 +28,6 @@ pub(crate) const PRIORITY_UPDATE_REQUEST: u64 = 0xf0700;
 /// New priority of a push stream (RFC 9218, section 7.2).
 pub(crate) const PRIORITY_UPDATE_PUSH: u64 = 0xf0701;
 
-/// The largest variable-length integer, 2^62 − 1.
-pub(crate) const VARINT_MAX: u64 = (1 << 62) - 1;
-
 /// Bytes that are taken from a stream at once. Small frames are parsed from such a chunk: a read of
 /// the transport costs more than a frame of two bytes.
 const CHUNK: usize = 4096;
@@ -37,26 +35,6 @@ const CHUNK: usize = 4096;
 /// Frame types of HTTP/2 that HTTP/3 has no counterpart for (RFC 9114, section 11.2.1).
 pub(crate) const fn is_reserved_by_http2(kind: u64) -> bool {
     matches!(kind, 0x02 | 0x06 | 0x08 | 0x09)
-}
-
-/// Takes a variable-length integer off the front of `input`; `None` if it is cut short.
-pub(crate) fn take_varint(input: &mut &[u8]) -> Option<u64> {
-    let length = 1 << (input.first()? >> 6);
-    let (encoded, rest) = input.split_at_checked(length)?;
-    *input = rest;
-    let value = encoded.iter().fold(0, |value, &byte| value << 8 | u64::from(byte));
-    Some(value & (u64::MAX >> (66 - 8 * length)))
-}
-
-/// Appends `value` (at most [`VARINT_MAX`]) as a variable-length integer of the shortest length.
-pub(crate) fn put_varint(out: &mut impl BufMut, value: u64) {
-    debug_assert!(value <= VARINT_MAX);
-    match value {
-        0..0x40 => out.put_u8(value as u8),
-        0x40..0x4000 => out.put_u16(value as u16 | 0x4000),
-        0x4000..0x4000_0000 => out.put_u32(value as u32 | 0x8000_0000),
-        _ => out.put_u64(value | 0xc000_0000_0000_0000),
-    }
 }
 
 /// Writes a frame whose payload is `head` and `payload`: a small chunk of type, length and `head`, then the
@@ -72,14 +50,10 @@ pub(crate) fn write_frame(
     payload: Bytes,
 ) -> Result<(), WriteError> {
     let mut header = [0; 16];
-    let mut free = &mut header[..];
-    put_varint(&mut free, kind);
-    put_varint(&mut free, (head.len() + payload.len()) as u64);
-    let length = 16 - free.len();
-    let mut begin = BytesMut::with_capacity(length + head.len());
-    begin.extend_from_slice(&header[..length]);
-    begin.extend_from_slice(head);
-    t.write(id, begin.freeze())?;
+    let mut w = Writer::new(&mut header);
+    w.varint(kind);
+    w.varint((head.len() + payload.len()) as u64);
+    t.write(id, [&*w.written_mut(), head].concat().into())?;
     if payload.is_empty() { Ok(()) } else { t.write(id, payload) }
 }
 
@@ -186,13 +160,14 @@ impl<const N: usize> Varints<N> {
         self.length > 0
     }
 
-    /// Takes the integers off the front of `input`; `None` if they are cut short.
-    fn parse(input: &mut &[u8]) -> Option<[u64; N]> {
+    /// The integers at the front of `input`, and their length; `None` if they are cut short.
+    fn parse(input: &[u8]) -> Option<([u64; N], usize)> {
+        let mut r = Reader::new(input);
         let mut values = [0; N];
         for value in &mut values {
-            *value = take_varint(input)?;
+            *value = r.varint().ok()?;
         }
-        Some(values)
+        Some((values, r.position()))
     }
 
     /// Reads on; resets itself when the integers are complete.
@@ -204,19 +179,17 @@ impl<const N: usize> Varints<N> {
     ) -> Result<[u64; N], Pause> {
         loop {
             let chunk = input.peek(t, id)?;
-            if self.length == 0 {
-                let mut rest = chunk;
-                if let Some(values) = Self::parse(&mut rest) {
-                    let length = chunk.len() - rest.len();
-                    input.consume(length);
-                    return Ok(values);
-                }
+            if self.length == 0
+                && let Some((values, length)) = Self::parse(chunk)
+            {
+                input.consume(length);
+                return Ok(values);
             }
             // They come in pieces: at most 16 bytes, and any of them may be the last.
             self.bytes[usize::from(self.length)] = chunk[0];
             self.length += 1;
             input.consume(1);
-            if let Some(values) = Self::parse(&mut &self.bytes[..usize::from(self.length)]) {
+            if let Some((values, _)) = Self::parse(&self.bytes[..usize::from(self.length)]) {
                 self.length = 0;
                 return Ok(values);
             }
@@ -272,36 +245,4 @@ pub(crate) const fn truncated() -> ConnectionError {
     // RFC 9114, section 7.1: a truncated last frame "MUST be treated as a connection error of type
     // H3_FRAME_ERROR".
     ConnectionError::new(code::H3_FRAME_ERROR, "the stream ended inside a frame")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn integers_match_the_examples_of_rfc_9000_appendix_a_1() {
-        for (encoded, value) in [
-            (&[0x25][..], 37),
-            (&[0x7b, 0xbd], 15_293),
-            (&[0x9d, 0x7f, 0x3e, 0x7d], 494_878_333),
-            (&[0xc2, 0x19, 0x7c, 0x5e, 0xff, 0x14, 0xe8, 0x8c], 151_288_809_941_952_652),
-        ] {
-            let mut input = encoded;
-            assert_eq!(take_varint(&mut input), Some(value));
-            assert!(input.is_empty());
-            let mut out = Vec::new();
-            put_varint(&mut out, value);
-            assert_eq!(out, encoded);
-            assert_eq!(take_varint(&mut &encoded[..encoded.len() - 1]), None);
-        }
-    }
-
-    #[test]
-    fn integers_survive_at_every_length_boundary() {
-        for value in [0, 63, 64, 16_383, 16_384, (1 << 30) - 1, 1 << 30, VARINT_MAX] {
-            let mut out = Vec::new();
-            put_varint(&mut out, value);
-            assert_eq!(take_varint(&mut &out[..]), Some(value));
-        }
-    }
 }

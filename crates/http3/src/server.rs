@@ -5,12 +5,13 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{BufMut, Bytes};
+use quic::wire::{VARINT_MAX, put_varint};
 use units::{Direction, Side, StreamId, Timestamp};
 
 use crate::control::{self, Signal, UniStreams};
 use crate::error::{ConnectionError, Failure, code};
 use crate::event::{BodyRead, Event};
-use crate::frame::{self, VARINT_MAX, put_varint};
+use crate::frame;
 use crate::priority::EarlyUpdates;
 use crate::stream::{RequestStream, Stop};
 use crate::transport::Transport;

@@ -3,10 +3,11 @@
 
 use core::time::Duration;
 
+use quic::wire::{VARINT_MAX, put_varint};
 use units::{StreamId, Timestamp};
 
 use crate::error::{ConnectionError, code};
-use crate::frame::{self, VARINT_MAX, put_varint, write_frame};
+use crate::frame::{self, write_frame};
 use crate::server::{Request, Server};
 use crate::transport::Transport;
 

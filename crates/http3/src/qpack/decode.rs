@@ -2,11 +2,11 @@
 //! (sections 4.3 and 4.4), which a table of capacity 0 makes nearly empty.
 
 use bytes::{BufMut, Bytes, BytesMut};
+use quic::wire::VARINT_MAX;
 
 use super::static_table::STATIC_TABLE;
 use super::{Field, field_size, huffman};
 use crate::error::{ConnectionError, code};
-use crate::frame::VARINT_MAX;
 
 /// Why a field section gave no fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bytes::{Bytes, BytesMut};
 use quic::streams::{ReadOutcome, UnknownStream, WriteError};
+use quic::wire::{Reader, put_varint};
 use units::{Direction, Side, StreamId, Timestamp};
 
-use crate::frame::{DATA, HEADERS, SETTINGS, put_varint, take_varint};
+use crate::frame::{DATA, HEADERS, SETTINGS};
 use crate::qpack;
 use crate::{BodyRead, Config, Event, Priority, Server, Transport};
 
@@ -21,6 +22,14 @@ use crate::{BodyRead, Config, Event, Priority, Server, Transport};
 const CONTROL: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 0);
 const ENCODER: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 1);
 const DECODER: StreamId = StreamId::new(Side::Client, Direction::Unidirectional, 2);
+/// Takes a variable-length integer off the front of `input`.
+fn take_varint(input: &mut &[u8]) -> Option<u64> {
+    let mut reader = Reader::new(input);
+    let value = reader.varint().ok()?;
+    *input = reader.rest();
+    Some(value)
+}
+
 /// A request that any server would take.
 const GET: [(&str, &str); 4] =
     [(":method", "GET"), (":scheme", "https"), (":authority", "edge.test"), (":path", "/")];

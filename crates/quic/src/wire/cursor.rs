@@ -22,6 +22,16 @@ pub const fn varint_len(v: u64) -> usize {
     }
 }
 
+/// Appends the shortest encoding of `v` (RFC 9000, section 16).
+///
+/// # Panics
+/// If `v` is above [`VARINT_MAX`].
+pub fn put_varint(out: &mut Vec<u8>, v: u64) {
+    let start = out.len();
+    out.resize(start + varint_len(v), 0);
+    Writer::new(&mut out[start..]).varint(v);
+}
+
 /// The bytes ended before the value did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Truncated;

@@ -13,7 +13,7 @@ pub mod packet;
 pub mod params;
 
 pub use connection_id::{ConnectionId, MAX_CID_LEN};
-pub use cursor::{Reader, Truncated, VARINT_MAX, Writer, varint_len};
+pub use cursor::{Reader, Truncated, VARINT_MAX, Writer, put_varint, varint_len};
 pub use error::{TransportError, TransportErrorCode};
 pub use frame::*;
 pub use packet::*;

@@ -2,7 +2,7 @@
 //! `initial_rtt` hint that Chromium's clients send.
 
 use super::connection_id::ConnectionId;
-use super::cursor::{Reader, Writer, varint_len};
+use super::cursor::{Reader, put_varint, varint_len};
 use super::error::{TransportError, TransportErrorCode};
 use super::frame::types;
 use core::time::Duration;
@@ -258,12 +258,6 @@ fn in_range(value: &[u8], min: u64, max: u64, why: &'static str) -> Result<u64, 
 
 fn flag(value: &[u8]) -> Result<bool, TransportError> {
     if value.is_empty() { Ok(true) } else { Err(error("a flag has a value")) }
-}
-
-fn put_varint(out: &mut Vec<u8>, v: u64) {
-    let start = out.len();
-    out.resize(start + varint_len(v), 0);
-    Writer::new(&mut out[start..]).varint(v);
 }
 
 fn put(out: &mut Vec<u8>, id: u64, value: &[u8]) {
