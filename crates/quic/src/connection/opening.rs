@@ -4,13 +4,12 @@ use super::spaces::EarlySpace;
 use crate::crypto::{DirectionKeys, HeaderKey, OneRtt, OpenError};
 use crate::drops::PacketDropReason;
 use crate::received::Received;
-use crate::wire::{TransportError, TransportErrorCode as Code, expand_packet_number};
+use crate::wire::{
+    KEY_PHASE_BIT, TransportError, TransportErrorCode as Code, expand_packet_number,
+};
 use core::ops::Range;
 use core::time::Duration;
 use units::Timestamp;
-
-/// The Key Phase bit of short headers (RFC 9000, section 17.3.1).
-const KEY_PHASE: u8 = 0x04;
 
 /// A packet that authenticated.
 pub(super) struct Opened {
@@ -50,7 +49,7 @@ pub(super) fn open_short(
 ) -> Result<Opened, Unopened> {
     let (first, number, at) = unprotect(keys.remote_header(), received, packet, pn_offset)?;
     let (header, payload) = packet.split_at_mut(at);
-    let opened = keys.open(number, first & KEY_PHASE != 0, header, payload, now, retain);
+    let opened = keys.open(number, first & KEY_PHASE_BIT != 0, header, payload, now, retain);
     let opened = opened.map_err(|error| {
         let (code, reason) = match error {
             OpenError::Decrypt => return PacketDropReason::Decrypt.into(),

@@ -9,6 +9,8 @@ use aws_lc_rs::aead;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::quic;
 
+use crate::wire::Truncated;
+
 /// Bytes that packet protection adds to a payload (RFC 9001, section 5.3: every cipher suite of
 /// QUIC has a 16-byte tag).
 pub const TAG_LEN: usize = 16;
@@ -24,11 +26,6 @@ const SAMPLE_OFFSET: usize = 4;
 /// (RFC 9001, section 5.5).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecryptError;
-
-/// A packet too short to hold a header protection sample: to be dropped
-/// (RFC 9001, section 5.4.2).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Truncated;
 
 /// The key that protects the payloads of one direction (RFC 9001, section 5.3).
 pub struct PacketKey(PacketCipher);

@@ -21,8 +21,8 @@ mod token;
 pub use cid::{CidCipher, CidPlain};
 pub use keyring::{KeyRing, KeyRingError, Purpose, Unsealed};
 pub use keys::{
-    DecryptError, DirectionKeys, HeaderKey, Keys, PacketKey, TAG_LEN, Truncated, initial_keys,
-    null_tag, retry_tag,
+    DecryptError, DirectionKeys, HeaderKey, Keys, PacketKey, TAG_LEN, initial_keys, null_tag,
+    retry_tag,
 };
 pub use one_rtt::{OneRtt, OpenError, Opened, UpdateRefused};
 pub use rand_chacha::rand_core::CryptoRng;

@@ -14,13 +14,11 @@ use rustls::quic;
 use units::Timestamp;
 
 use super::keys::{DirectionKeys, HeaderKey, Keys, PacketKey};
+use crate::wire::KEY_PHASE_BIT;
 
 /// Packets kept in reserve below the confidentiality limit, so that a connection that has to be
 /// closed with AEAD_LIMIT_REACHED can still say so.
 const CLOSING_RESERVE: u64 = 64;
-
-/// The key phase bit in a short header's first byte (RFC 9000, section 17.3.1).
-const KEY_PHASE_BIT: u8 = 0x04;
 
 /// A packet that opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

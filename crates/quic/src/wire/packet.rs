@@ -16,7 +16,8 @@ pub const MIN_PROTECTED_LEN: usize = 20;
 const LONG_FORM: u8 = 0x80;
 const FIXED_BIT: u8 = 0x40;
 const SPIN_BIT: u8 = 0x20;
-const KEY_PHASE_BIT: u8 = 0x04;
+/// The Key Phase bit of short headers (RFC 9000, section 17.3.1).
+pub(crate) const KEY_PHASE_BIT: u8 = 0x04;
 
 /// The packets of version 1 that carry frames (RFC 9000, section 12.4, table 3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
