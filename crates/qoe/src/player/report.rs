@@ -96,23 +96,6 @@ impl FreezeRates {
             freeze_s_per_100s: freezes.total.as_secs_f64() / hundreds,
         })
     }
-
-    /// The rates over all time watched in several sessions, in which long sessions weigh more. The
-    /// papers do not say whether they average like this or over the sessions' own rates, so
-    /// reports show both.
-    pub fn time_weighted<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Option<Self> {
-        let (freezes, watched) = reports.into_iter().fold(
-            (Freezes::default(), Duration::ZERO),
-            |(sum, watched), report| {
-                let freezes = Freezes {
-                    count: sum.count + report.freezes[0].count,
-                    total: sum.total + report.freezes[0].total,
-                };
-                (freezes, watched + report.watched())
-            },
-        );
-        Self::of(freezes, watched)
-    }
 }
 
 /// Counts a freeze of `duration` at each threshold that it reaches.

@@ -252,21 +252,6 @@ fn the_list_of_freezes_is_bounded_and_the_count_is_not() {
 }
 
 #[test]
-fn rates_over_sessions_weigh_by_time_watched() {
-    let session = |watched: u64, frozen: u64, count| {
-        let mut report = player(Policy::MOBILE).report(Timestamp::ZERO);
-        report.played = ms(watched - frozen);
-        report.freezes[0] = Freezes { count, total: ms(frozen) };
-        report
-    };
-    let reports = [session(300_000, 3_000, 3), session(100_000, 5_000, 1)];
-    let rates = FreezeRates::time_weighted(&reports).unwrap();
-    assert!((rates.freezes_per_100s - 1.0).abs() < 1e-12);
-    assert!((rates.freeze_s_per_100s - 2.0).abs() < 1e-12);
-    assert_eq!(FreezeRates::time_weighted(&[]), None);
-}
-
-#[test]
 fn a_larger_rebuffer_threshold_can_cost_a_freeze_when_media_trickles() {
     // In units of 100 ms: (when, how much). The player that resumes at 4 freezes at 5, 17 and 51;
     // the one that resumes at 8 misses the chance at 12 and freezes at 5, 28, 38 and 50.
