@@ -1,7 +1,7 @@
 //! The statistics of reports: samples with their quantiles, mean and variance, Student's interval
-//! of a mean ([`Estimate`]), bootstrap intervals of anything, also of the difference
-//! between two samples ([`Bootstrap`]) whose values come in clusters ([`Clustered`]), and what
-//! many or categorical comparisons need ([`holm`], [`chi_square_tail`]).
+//! of a mean ([`Estimate`]), bootstrap intervals ([`Bootstrap`]) of the difference between two samples
+//! whose values come in clusters ([`Clustered`]), and what many or categorical comparisons need
+//! ([`holm`], [`chi_square_tail`]).
 //!
 //! What a sample is too small for is `None`: there is no empty [`Sample`], and one value has
 //! neither variance nor intervals.

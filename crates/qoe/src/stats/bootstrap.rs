@@ -1,21 +1,16 @@
 //! Bootstrap intervals: the spread of a statistic over samples drawn, with replacement, from the
-//! sample itself.
+//! sample itself. [`clustered`](super::clustered) draws them.
 //!
 //! Efron and Tibshirani, "An Introduction to the Bootstrap", 1993: percentile intervals in chapter
 //! 13, bias-corrected and accelerated (BCa) ones in chapter 14. For the difference between two
 //! samples both are drawn from (chapter 8), and the acceleration is that of Davison and Hinkley,
 //! "Bootstrap Methods and their Application", 1997, chapter 5.
 
-use rand_chacha::rand_core::Rng;
-
 use super::normal;
 use super::sample::{Interval, Sample};
 
-/// Leaving out one value at a time takes n evaluations of n values. The acceleration is of order
-/// 1/√n (for a mean, a sixth of the skewness over √n), so larger samples go without.
-const MAX_JACKKNIFE: usize = 2_000;
-
-/// A statistic of a sample, or its difference between two, with its bootstrap distribution.
+/// A statistic with its bootstrap distribution: [`Clustered::difference`](super::Clustered::difference)
+/// makes it.
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     estimate: f64,
@@ -24,52 +19,6 @@ pub struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// `statistic` of `sample`, with `resamples` draws (2,000 give steady 95 % intervals). `None`
-    /// for one value, without draws, or if the statistic is not always finite.
-    ///
-    /// A quantile far out in a small sample has no good interval by any bootstrap: there should be
-    /// several values beyond it.
-    pub fn of(
-        sample: &Sample,
-        statistic: impl Fn(&Sample) -> f64,
-        resamples: usize,
-        rng: &mut impl Rng,
-    ) -> Option<Self> {
-        Self::weighted(&[(sample, 1.0)], statistic, resamples, rng)
-    }
-
-    /// `statistic` of `b` less that of `a`, for example of two arms of an A/B test; otherwise as
-    /// [`of`](Self::of).
-    ///
-    /// The samples must be independent. With pairs (the same seed under two schemes), bootstrap
-    /// the mean or median of the pairs' differences.
-    pub fn of_difference(
-        a: &Sample,
-        b: &Sample,
-        statistic: impl Fn(&Sample) -> f64,
-        resamples: usize,
-        rng: &mut impl Rng,
-    ) -> Option<Self> {
-        Self::weighted(&[(b, 1.0), (a, -1.0)], statistic, resamples, rng)
-    }
-
-    fn weighted(
-        parts: &[(&Sample, f64)],
-        statistic: impl Fn(&Sample) -> f64,
-        resamples: usize,
-        rng: &mut impl Rng,
-    ) -> Option<Self> {
-        if parts.iter().any(|(sample, _)| sample.values().len() < 2) {
-            return None;
-        }
-        let estimate = parts.iter().map(|(sample, weight)| weight * statistic(sample)).sum();
-        let replicates = Sample::new((0..resamples).map(|_| {
-            parts.iter().map(|(sample, weight)| weight * statistic(&resample(sample, rng))).sum()
-        }))?;
-        let acceleration = acceleration(parts, statistic);
-        Some(Self { estimate, replicates, acceleration })
-    }
-
     /// A statistic with replicates of it that were drawn elsewhere; `None` if there are none, or
     /// not all finite.
     pub(super) fn from_replicates(
@@ -100,15 +49,9 @@ impl Bootstrap {
         2.0 * normal::cdf(-self.estimate.abs() / self.standard_error())
     }
 
-    /// The percentile interval: what the middle `level` (0 to 1) of the replicates spans.
-    pub fn percentile(&self, level: f64) -> Interval {
-        let tail = (1.0 - level) / 2.0;
-        self.between(tail, 1.0 - tail)
-    }
-
     /// The BCa interval at `level` (0 to 1): the percentile interval, moved for the bias of the
-    /// replicates and for a spread that changes with the statistic. Better than
-    /// [`percentile`](Self::percentile) for skewed metrics, which durations are.
+    /// replicates and for a spread that changes with the statistic. Better than percentiles for skewed
+    /// metrics, which durations are.
     pub fn bca(&self, level: f64) -> Interval {
         let tail = normal::quantile((1.0 - level) / 2.0);
         let bias = self.bias();
@@ -137,45 +80,6 @@ impl Bootstrap {
     }
 }
 
-/// As many values as `sample` has, drawn from it with replacement. Drawing places and then reading
-/// them in order spares the sorting.
-fn resample(sample: &Sample, rng: &mut impl Rng) -> Sample {
-    let values = sample.values();
-    let mut hits = vec![0usize; values.len()];
-    for _ in values {
-        // The high half of the product is uniform below the length, but for a bias of 2^-64 of it.
-        let place = (u128::from(rng.next_u64()) * values.len() as u128) >> 64;
-        hits[place as usize] += 1;
-    }
-    let drawn =
-        values.iter().zip(hits).flat_map(|(value, hits)| core::iter::repeat_n(*value, hits));
-    let mut sorted = Vec::with_capacity(values.len());
-    sorted.extend(drawn);
-    Sample::from_sorted(sorted)
-}
-
-/// The acceleration, from leaving out one value at a time.
-fn acceleration(parts: &[(&Sample, f64)], statistic: impl Fn(&Sample) -> f64) -> f64 {
-    if parts.iter().any(|(sample, _)| sample.values().len() > MAX_JACKKNIFE) {
-        return 0.0;
-    }
-    let left_out = parts.iter().map(|(sample, weight)| {
-        let mut without = sample.values()[1..].to_vec();
-        let without_each = (0..sample.values().len()).map(|i| {
-            // From leaving out value i - 1 to leaving out value i.
-            if let Some(place) = i.checked_sub(1) {
-                without[place] = sample.values()[place];
-            }
-            let rest = Sample::from_sorted(core::mem::take(&mut without));
-            let value = statistic(&rest);
-            without = rest.into_values();
-            weight * value
-        });
-        without_each.collect()
-    });
-    acceleration_of(left_out)
-}
-
 /// The acceleration a of a sum over samples, from what each sample adds to it without each of its
 /// members.
 ///
@@ -198,9 +102,9 @@ pub(super) fn acceleration_of(left_out: impl IntoIterator<Item = Vec<f64>>) -> f
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Estimate;
+    use crate::stats::{Clustered, Estimate, Observation};
     use rand_chacha::ChaCha8Rng;
-    use rand_chacha::rand_core::SeedableRng;
+    use rand_chacha::rand_core::{Rng, SeedableRng};
 
     fn uniform(rng: &mut ChaCha8Rng) -> f64 {
         (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
@@ -215,6 +119,22 @@ mod tests {
         Sample::new((0..n).map(|_| one(rng))).unwrap()
     }
 
+    /// The mean of `b` less that of `a`, and their quantiles of order 0.9: each value is a cluster.
+    fn difference(
+        a: &Sample,
+        b: &Sample,
+        resamples: usize,
+        rng: &mut ChaCha8Rng,
+    ) -> [Bootstrap; 2] {
+        let apart = |sample: &Sample, first: u32| {
+            let values = sample.values().iter().zip(first..);
+            let each = values.map(|(&value, cluster)| Observation { value, weight: 1.0, cluster });
+            Clustered::new(each).unwrap()
+        };
+        let all = apart(b, 10_000).difference(&apart(a, 0), &[0.9], resamples, rng).unwrap();
+        all.try_into().unwrap()
+    }
+
     /// The share of 500 experiments whose interval contains `truth`.
     fn coverage(truth: f64, mut experiment: impl FnMut(&mut ChaCha8Rng) -> Interval) -> f64 {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
@@ -226,12 +146,13 @@ mod tests {
     #[test]
     fn intervals_of_a_skewed_mean_cover_it_at_about_their_level() {
         let bootstrap = |rng: &mut ChaCha8Rng| {
-            let sample = draw(60, rng, exponential);
-            Bootstrap::of(&sample, Sample::mean, 400, rng).unwrap()
+            let (zero, sample) = (Sample::new([0.0; 2]).unwrap(), draw(60, rng, exponential));
+            let [mean, _] = difference(&zero, &sample, 400, rng);
+            mean
         };
         let bca = coverage(1.0, |rng| bootstrap(rng).bca(0.95));
-        let percentile = coverage(1.0, |rng| bootstrap(rng).percentile(0.95));
-        let wide = coverage(1.0, |rng| bootstrap(rng).percentile(0.5));
+        let percentile = coverage(1.0, |rng| bootstrap(rng).between(0.025, 0.975));
+        let wide = coverage(1.0, |rng| bootstrap(rng).between(0.25, 0.75));
         let student = coverage(1.0, |rng| {
             let Estimate { mean, half } = draw(60, rng, exponential).estimate();
             let half = half.unwrap();
@@ -250,9 +171,10 @@ mod tests {
         let bootstrap = |rng: &mut ChaCha8Rng| {
             let a = draw(150, rng, exponential);
             let b = draw(100, rng, |rng| 1.5 * exponential(rng));
-            Bootstrap::of_difference(&a, &b, |sample| sample.quantile(0.9), 400, rng).unwrap()
+            let [_, quantile] = difference(&a, &b, 400, rng);
+            quantile
         };
-        let percentile = coverage(truth, |rng| bootstrap(rng).percentile(0.95));
+        let percentile = coverage(truth, |rng| bootstrap(rng).between(0.025, 0.975));
         let bca = coverage(truth, |rng| bootstrap(rng).bca(0.95));
         assert!((0.90..=0.985).contains(&percentile), "percentile {percentile}");
         assert!((0.90..=0.985).contains(&bca), "BCa {bca}");
@@ -261,12 +183,12 @@ mod tests {
     #[test]
     fn replicates_spread_like_the_standard_error() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        let sample = draw(200, &mut rng, uniform);
-        let bootstrap = Bootstrap::of(&sample, Sample::mean, 4_000, &mut rng).unwrap();
+        let (zero, sample) = (Sample::new([0.0; 2]).unwrap(), draw(200, &mut rng, uniform));
+        let [bootstrap, _] = difference(&zero, &sample, 4_000, &mut rng);
         let spread = bootstrap.replicates.variance().unwrap();
         let expected = sample.variance().unwrap() / 200.0;
         assert!((spread / expected - 1.0).abs() < 0.1, "{spread} {expected}");
-        assert_eq!(bootstrap.estimate(), sample.mean());
+        assert!((bootstrap.estimate() - sample.mean()).abs() < 1e-12);
         assert!((bootstrap.replicates.mean() - sample.mean()).abs() < 0.005);
     }
 
@@ -277,10 +199,13 @@ mod tests {
         let (n, mean) = (500.0, sample.mean());
         let moment = |k| sample.values().iter().map(|x| (x - mean).powi(k)).sum::<f64>() / n;
         let expected = moment(3) / moment(2).powf(1.5) / (6.0 * n.sqrt());
-        let got = acceleration(&[(&sample, 1.0)], Sample::mean);
+        let without_each = |sign: f64| -> Vec<f64> {
+            sample.values().iter().map(|x| sign * (n * mean - x) / (n - 1.0)).collect()
+        };
+        let got = acceleration_of([without_each(1.0)]);
         assert!((got - expected).abs() < 1e-9, "{got} {expected}");
         // Two equal samples on both sides balance.
-        let balanced = acceleration(&[(&sample, 1.0), (&sample, -1.0)], Sample::mean);
+        let balanced = acceleration_of([without_each(1.0), without_each(-1.0)]);
         assert!(balanced.abs() < 1e-9, "{balanced}");
     }
 
@@ -305,9 +230,9 @@ mod tests {
     #[test]
     fn bca_moves_the_interval_of_a_mean_towards_the_long_tail() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
-        let sample = draw(40, &mut rng, exponential);
-        let bootstrap = Bootstrap::of(&sample, Sample::mean, 4_000, &mut rng).unwrap();
-        let (percentile, bca) = (bootstrap.percentile(0.95), bootstrap.bca(0.95));
+        let (zero, sample) = (Sample::new([0.0; 2]).unwrap(), draw(40, &mut rng, exponential));
+        let [bootstrap, _] = difference(&zero, &sample, 4_000, &mut rng);
+        let (percentile, bca) = (bootstrap.between(0.025, 0.975), bootstrap.bca(0.95));
         assert!(bca.low > percentile.low && bca.high > percentile.high);
     }
 
@@ -316,23 +241,18 @@ mod tests {
         let sample = Sample::new((0..50).map(f64::from)).unwrap();
         let run = |seed| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
-            Bootstrap::of(&sample, Sample::mean, 200, &mut rng).unwrap().percentile(0.9)
+            difference(&sample, &sample, 200, &mut rng).map(|one| one.bca(0.9))
         };
         assert_eq!(run(5), run(5));
         assert_ne!(run(5), run(6));
     }
 
     #[test]
-    fn what_cannot_be_resampled_is_none_and_constants_have_no_width() {
+    fn constants_have_no_width() {
         let mut rng = ChaCha8Rng::seed_from_u64(4);
-        let one = Sample::new([1.0]).unwrap();
         let same = Sample::new([2.0; 5]).unwrap();
-        assert!(Bootstrap::of(&one, Sample::mean, 10, &mut rng).is_none());
-        assert!(Bootstrap::of_difference(&same, &one, Sample::mean, 10, &mut rng).is_none());
-        assert!(Bootstrap::of(&same, Sample::mean, 0, &mut rng).is_none());
-        assert!(Bootstrap::of(&same, |_| f64::NAN, 10, &mut rng).is_none());
-        let bootstrap =
-            Bootstrap::of_difference(&same, &same, Sample::median, 10, &mut rng).unwrap();
-        assert_eq!(bootstrap.bca(0.95), Interval { low: 0.0, high: 0.0 });
+        for bootstrap in difference(&same, &same, 10, &mut rng) {
+            assert_eq!(bootstrap.bca(0.95), Interval { low: 0.0, high: 0.0 });
+        }
     }
 }

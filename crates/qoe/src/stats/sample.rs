@@ -31,8 +31,8 @@ pub struct Estimate {
     /// Arithmetic mean.
     pub mean: f64,
     /// Half the width of Student's 95 % interval of the mean: t √(variance / n), t being the 97.5 %
-    /// point with n − 1 degrees of freedom. Exact for normal values; with few and skewed ones, prefer
-    /// [`Bootstrap`](super::Bootstrap). `None` for one value.
+    /// point with n − 1 degrees of freedom. Exact for normal values; with few and skewed ones, fewer
+    /// than 95 % of such intervals hold the truth. `None` for one value.
     pub half: Option<f64>,
 }
 
@@ -52,16 +52,6 @@ impl Sample {
         }
         values.sort_by(f64::total_cmp);
         Some(Self { values })
-    }
-
-    /// A sample of values that are known to be some, finite and sorted.
-    pub(super) fn from_sorted(values: Vec<f64>) -> Self {
-        debug_assert!(!values.is_empty() && values.is_sorted());
-        Self { values }
-    }
-
-    pub(super) fn into_values(self) -> Vec<f64> {
-        self.values
     }
 
     /// The values, ascending; at least one.
