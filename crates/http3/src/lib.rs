@@ -4,9 +4,9 @@
 //! what time it is.
 //!
 //! What it leaves out on purpose: server push, the dynamic QPACK table (its capacity is announced
-//! as 0, so that no request ever waits for another stream), interim responses and tunnels (CONNECT
-//! is answered with status 501). A peer that uses one of them all the same gets the error code
-//! that the RFCs name for it.
+//! as 0, so that no request ever waits for another stream), interim responses, trailers of responses,
+//! and tunnels (CONNECT is answered with status 501). A peer that uses one of them all the same gets
+//! the error code that the RFCs name for it.
 //!
 //! Bodies are pulled: DATA is read from the transport only in [`Server::read_body`], so a body
 //! that nobody reads stays under the stream's flow control, but for one chunk of a few kilobytes.
