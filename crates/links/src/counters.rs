@@ -3,6 +3,9 @@
 use core::fmt;
 
 use serde::Serialize;
+use units::Ecn;
+
+use crate::packet::Packet;
 
 /// A number of packets and their bytes on the wire.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -51,6 +54,19 @@ pub struct Counters {
 }
 
 impl Counters {
+    /// Marks a packet CE if its sender understands that; whether it does.
+    pub(crate) fn mark<T>(&mut self, packet: &mut Packet<T>) -> bool {
+        match packet.ecn {
+            Ecn::NotEct => return false,
+            Ecn::Ce => {}
+            Ecn::Ect0 | Ecn::Ect1 => {
+                packet.ecn = Ecn::Ce;
+                self.ecn_marked.add(packet.size);
+            }
+        }
+        true
+    }
+
     /// What must still be inside the link: sent + duplicated − delivered − discarded.
     pub(crate) fn check(&self, inside: Tally) -> Result<(), Imbalance> {
         let entered = self.sent.plus(self.duplicated);

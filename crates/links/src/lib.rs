@@ -41,7 +41,7 @@ pub use counters::{Counters, Imbalance, Tally};
 pub use delay::{Jitter, Reorder};
 pub use link::{Corruption, Delivered, Link};
 pub use loss::Loss;
-pub use packet::{Discard, Observer, Packet, UDP_IPV4_HEADERS};
+pub use packet::{Packet, UDP_IPV4_HEADERS};
 pub use path::{Path, PathConfig};
 pub use queue::Queue;
 pub use random::Probability;

@@ -12,7 +12,7 @@ use crate::config::{LinkConfig, LossPlace};
 use crate::counters::{Counters, Imbalance, Tally};
 use crate::delay::{DelayLine, Propagation};
 use crate::loss::LossProcess;
-use crate::packet::{Books, Discard, Item, Observer, Packet};
+use crate::packet::{Item, Packet};
 use crate::queue::Waiting;
 use crate::random::{Probability, Stream};
 use crate::rate::Server;
@@ -54,7 +54,7 @@ impl Corruption {
 ///
 /// Times never go backwards from call to call.
 #[derive(Debug)]
-pub struct Link<T, O = ()> {
+pub struct Link<T> {
     blackhole: Vec<Window>,
     mtu: u32,
     loss: LossProcess,
@@ -69,7 +69,7 @@ pub struct Link<T, O = ()> {
     least_delay: Duration,
     /// The latest place among those delivered.
     latest: u64,
-    books: Books<O>,
+    counters: Counters,
 }
 
 #[derive(Debug)]
@@ -85,7 +85,7 @@ struct Bottleneck<T> {
 impl<T> Bottleneck<T> {
     /// The next packet that leaves at or before `now`; its `at` is when.
     #[inline]
-    fn leave<O: Observer<T>>(&mut self, now: Timestamp, books: &mut Books<O>) -> Option<Item<T>> {
+    fn leave(&mut self, now: Timestamp, counters: &mut Counters) -> Option<Item<T>> {
         loop {
             if let Some(item) = &self.transmitting {
                 self.next = Some(item.at);
@@ -100,7 +100,7 @@ impl<T> Bottleneck<T> {
                 self.next = Some(start);
                 return None;
             }
-            self.transmitting = self.queue.pop(start, books).map(|mut item| {
+            self.transmitting = self.queue.pop(start, counters).map(|mut item| {
                 item.at = self.server.transmit(start, item.packet.size);
                 item
             });
@@ -112,13 +112,6 @@ impl<T: Clone> Link<T> {
     /// The link of these settings. Its nodes draw from streams that `seed`, `name` and the node's
     /// role determine.
     pub fn new(config: &LinkConfig, seed: u64, name: &str) -> Self {
-        Self::observed(config, seed, name, ())
-    }
-}
-
-impl<T: Clone, O: Observer<T>> Link<T, O> {
-    /// The link of these settings, reporting to `observer`.
-    pub fn observed(config: &LinkConfig, seed: u64, name: &str, observer: O) -> Self {
         let server = match (config.rate, &config.trace) {
             (Some(Rate::MAX), _) | (None, None) => None,
             (Some(rate), _) => Some(Server::constant(rate)),
@@ -150,7 +143,7 @@ impl<T: Clone, O: Observer<T>> Link<T, O> {
             least_delay: line.least(),
             line,
             latest: 0,
-            books: Books { counters: Counters::default(), observer },
+            counters: Counters::default(),
         }
     }
 
@@ -158,21 +151,21 @@ impl<T: Clone, O: Observer<T>> Link<T, O> {
     #[inline]
     pub fn send(&mut self, now: Timestamp, packet: Packet<T>) {
         self.advance(now);
-        let place = self.books.counters.sent.packets;
-        self.books.counters.sent.add(packet.size);
+        let (place, size) = (self.counters.sent.packets, packet.size);
+        self.counters.sent.add(size);
         if self.blackhole.iter().any(|window| window.contains(now)) {
-            return self.books.discard(now, Discard::Blackhole, packet);
+            return self.counters.blackholed.add(size);
         }
-        if packet.size > self.mtu {
-            return self.books.discard(now, Discard::Mtu, packet);
+        if size > self.mtu {
+            return self.counters.mtu_dropped.add(size);
         }
         if self.loss_place == LossPlace::BeforeQueue && self.loss.is_lost(now, place) {
-            return self.books.discard(now, Discard::Lost, packet);
+            return self.counters.lost.add(size);
         }
         let item = Item { at: now, place, packet };
         match &mut self.bottleneck {
             Some(bottleneck) => {
-                bottleneck.queue.push(item, &mut self.books);
+                bottleneck.queue.push(item, &mut self.counters);
                 self.advance(now);
             }
             None => self.set_out(item),
@@ -197,7 +190,7 @@ impl<T: Clone, O: Observer<T>> Link<T, O> {
     pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
         self.advance(now);
         let Item { at, place, packet } = self.line.pop(now)?;
-        let counters = &mut self.books.counters;
+        let counters = &mut self.counters;
         counters.delivered.add(packet.size);
         if place < self.latest {
             counters.reordered.add(packet.size);
@@ -213,12 +206,7 @@ impl<T: Clone, O: Observer<T>> Link<T, O> {
 
     /// Totals so far.
     pub fn counters(&self) -> &Counters {
-        &self.books.counters
-    }
-
-    /// The observer.
-    pub fn observer(&mut self) -> &mut O {
-        &mut self.books.observer
+        &self.counters
     }
 
     /// Bytes that wait for the bottleneck, without the packet in transmission.
@@ -239,14 +227,14 @@ impl<T: Clone, O: Observer<T>> Link<T, O> {
     /// # Errors
     /// With both sides of the equation, if they differ: a defect of the model.
     pub fn check_conservation(&self) -> Result<(), Imbalance> {
-        self.books.counters.check(self.in_flight())
+        self.counters.check(self.in_flight())
     }
 
     /// Brings the bottleneck up to `now`.
     #[inline]
     fn advance(&mut self, now: Timestamp) {
         while let Some(item) =
-            self.bottleneck.as_mut().and_then(|bottleneck| bottleneck.leave(now, &mut self.books))
+            self.bottleneck.as_mut().and_then(|b| b.leave(now, &mut self.counters))
         {
             self.set_out(item);
         }
@@ -255,12 +243,12 @@ impl<T: Clone, O: Observer<T>> Link<T, O> {
     /// Sends a packet on its way to the far end from where its last bit has left.
     #[inline]
     fn set_out(&mut self, item: Item<T>) {
-        let place = item.place;
+        let (place, size) = (item.place, item.packet.size);
         if self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, place) {
-            return self.books.discard(item.at, Discard::Lost, item.packet);
+            return self.counters.lost.add(size);
         }
         if self.duplicate.hit(self.duplicate_draws.at(place)) {
-            self.books.counters.duplicated.add(item.packet.size);
+            self.counters.duplicated.add(size);
             self.line.push(item.clone());
         }
         self.line.push(item);

@@ -18,11 +18,11 @@ pub struct PathConfig {
 
 /// Both directions between a client and a server.
 #[derive(Debug)]
-pub struct Path<T, O = ()> {
+pub struct Path<T> {
     /// Server to client.
-    pub down: Link<T, O>,
+    pub down: Link<T>,
     /// Client to server.
-    pub up: Link<T, O>,
+    pub up: Link<T>,
 }
 
 impl<T: Clone> Path<T> {

@@ -10,7 +10,8 @@ use std::collections::VecDeque;
 
 use units::Timestamp;
 
-use crate::packet::{Books, Discard, Item, Observer};
+use crate::counters::Counters;
+use crate::packet::Item;
 use crate::text::{Fields, ParseError, deserialize_from_text, parse_bytes, parse_duration};
 
 /// How packets wait for the bottleneck, and which ones are refused.
@@ -132,28 +133,23 @@ impl<T> Waiting<T> {
 
     /// Takes a packet in, or discards it if it does not fit.
     #[inline]
-    pub(crate) fn push<O: Observer<T>>(&mut self, mut item: Item<T>, books: &mut Books<O>) {
+    pub(crate) fn push(&mut self, mut item: Item<T>, counters: &mut Counters) {
         let size = item.packet.size;
         if self.bytes + u64::from(size) > self.limit {
-            return books.discard(item.at, Discard::Queue, item.packet);
+            return counters.queue_dropped.add(size);
         }
         if self.mark_above.is_some_and(|threshold| self.bytes > threshold) {
-            books.mark(&mut item.packet);
+            counters.mark(&mut item.packet);
         }
         self.bytes += u64::from(size);
-        books.observer.queued(item.at, &item.packet, self.bytes);
         self.items.push_back(item);
     }
 
     /// Takes out the packet to transmit at `now`, discarding or marking those that CoDel picks.
     #[inline]
-    pub(crate) fn pop<O: Observer<T>>(
-        &mut self,
-        now: Timestamp,
-        books: &mut Books<O>,
-    ) -> Option<Item<T>> {
+    pub(crate) fn pop(&mut self, now: Timestamp, counters: &mut Counters) -> Option<Item<T>> {
         let Some(mut codel) = self.codel.take() else { return self.take() };
-        let item = codel.dequeue(self, now, books);
+        let item = codel.dequeue(self, now, counters);
         self.codel = Some(codel);
         item
     }
@@ -214,11 +210,11 @@ impl Codel {
     }
 
     /// RFC 8289, section 5.5, `deque`.
-    fn dequeue<T, O: Observer<T>>(
+    fn dequeue<T>(
         &mut self,
         queue: &mut Waiting<T>,
         now: Timestamp,
-        books: &mut Books<O>,
+        counters: &mut Counters,
     ) -> Option<Item<T>> {
         let (mut head, mut may_drop) = self.examine(queue, now);
         if self.dropping {
@@ -226,11 +222,11 @@ impl Codel {
             while self.dropping && now >= self.drop_next {
                 self.count += 1;
                 let mut item = head?;
-                if books.mark(&mut item.packet) {
+                if counters.mark(&mut item.packet) {
                     self.drop_next = self.control_law(self.drop_next);
                     return Some(item);
                 }
-                books.discard(now, Discard::Codel, item.packet);
+                counters.queue_dropped.add(item.packet.size);
                 (head, may_drop) = self.examine(queue, now);
                 if may_drop {
                     self.drop_next = self.control_law(self.drop_next);
@@ -239,10 +235,10 @@ impl Codel {
             }
         } else if may_drop {
             let mut item = head?;
-            head = if books.mark(&mut item.packet) {
+            head = if counters.mark(&mut item.packet) {
                 Some(item)
             } else {
-                books.discard(now, Discard::Codel, item.packet);
+                counters.queue_dropped.add(item.packet.size);
                 self.examine(queue, now).0
             };
             self.dropping = true;
