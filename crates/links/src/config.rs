@@ -1,25 +1,24 @@
-//! What a link is made of: one direction's settings, as experiments state them.
+//! What a link is made of: one direction's settings.
 
 use core::str::FromStr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use serde::Deserialize;
 use units::Rate;
 
 use crate::delay::{Jitter, Reorder};
 use crate::loss::Loss;
 use crate::queue::Queue;
 use crate::random::Probability;
-use crate::text::{ParseError, optional_duration, optional_rate};
-use crate::trace::{Rows, Trace, optional_trace};
+use crate::text::ParseError;
+use crate::trace::{Rows, Trace};
 use crate::window::Window;
 
 /// One direction of a path. Everything left out is perfect: no limit, no delay, no loss.
 ///
 /// Where a `trace` has rows, its columns stand for the settings left out: `rate`, `delay` (half the
-/// RTT) and `loss`. A setting that is given wins over its column, so `rate = "unlimited"` or
-/// `loss = "none"` switches a column off.
+/// RTT) and `loss`. A setting that is given wins over its column, so [`Rate::MAX`] or
+/// [`Loss::None`] switches a column off.
 ///
 /// ```
 /// use mendcast_links::{LinkConfig, Queue};
@@ -33,16 +32,13 @@ use crate::window::Window;
 ///     ..LinkConfig::default()
 /// };
 /// ```
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default)]
 pub struct LinkConfig {
     /// Rate of the bottleneck; [`Rate::MAX`] (`unlimited`) for none, and then no queue either.
-    #[serde(deserialize_with = "optional_rate")]
     pub rate: Option<Rate>,
     /// What waits for the bottleneck. At least one packet must fit.
     pub queue: Queue,
     /// Propagation delay, one way.
-    #[serde(deserialize_with = "optional_duration")]
     pub delay: Option<Duration>,
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
@@ -60,8 +56,7 @@ pub struct LinkConfig {
     pub mtu: Option<u32>,
     /// Times at which whatever is offered vanishes.
     pub blackhole: Vec<Window>,
-    /// Recorded conditions; in a file of settings, the path of the trace's file.
-    #[serde(deserialize_with = "optional_trace")]
+    /// Recorded conditions.
     pub trace: Option<Trace>,
 }
 
@@ -73,8 +68,7 @@ impl LinkConfig {
 }
 
 /// Where a link loses packets.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossPlace {
     /// Before the queue: a lost packet costs no capacity (netem).
     BeforeQueue,

@@ -13,7 +13,7 @@ use units::Timestamp;
 
 use crate::packet::Item;
 use crate::random::{Probability, Stream};
-use crate::text::{ParseError, deserialize_from_text, parse_duration};
+use crate::text::{ParseError, parse_duration};
 use crate::trace::Rows;
 
 /// Variation of the delay from packet to packet; the sum with the propagation delay is never below
@@ -117,8 +117,6 @@ impl FromStr for Reorder {
         read().ok_or_else(|| ParseError::new(text, "a probability and an extra delay: `2%,30ms`"))
     }
 }
-
-deserialize_from_text!(Jitter, Reorder);
 
 /// Where the propagation delay comes from.
 #[derive(Debug)]

@@ -179,10 +179,7 @@ impl<T: Clone> Link<T> {
         let Some(leaving) = self.bottleneck.as_ref().and_then(|b| b.next) else { return arrival };
         // A packet that never leaves is no event.
         let leaving = (leaving < Timestamp::MAX).then(|| leaving + self.least_delay);
-        match (arrival, leaving) {
-            (Some(arrival), Some(leaving)) => Some(arrival.min(leaving)),
-            (arrival, leaving) => arrival.or(leaving),
-        }
+        arrival.into_iter().chain(leaving).min()
     }
 
     /// The next packet that comes out at or before `now`, in order of arrival. Call until `None`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use units::Timestamp;
 
 use crate::random::{Probability, Stream};
-use crate::text::{Fields, ParseError, deserialize_from_text, parse_duration};
+use crate::text::{Fields, ParseError, parse_duration};
 use crate::trace::Rows;
 use crate::window::Window;
 
@@ -162,8 +162,6 @@ impl FromStr for Loss {
         Ok(loss)
     }
 }
-
-deserialize_from_text!(Loss);
 
 const SHORTEST_SLOT: Duration = Duration::from_micros(100);
 

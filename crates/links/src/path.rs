@@ -1,19 +1,30 @@
 //! Two links that make a path between a client and a server.
 
-use serde::Deserialize;
-use units::Timestamp;
+use units::{Rate, Timestamp};
 
 use crate::config::LinkConfig;
 use crate::link::Link;
 
 /// The settings of both directions.
-#[derive(Clone, Debug, Default, Deserialize)]
-#[serde(default, deny_unknown_fields)]
+#[derive(Clone, Debug, Default)]
 pub struct PathConfig {
     /// Server to client.
     pub down: LinkConfig,
     /// Client to server.
     pub up: LinkConfig,
+}
+
+impl PathConfig {
+    /// The same settings for both directions, except the trace's, whose rate and loss shape only the
+    /// way down (its RTT is shared by both).
+    pub fn both(link: LinkConfig) -> Self {
+        let up = LinkConfig {
+            rate: Some(link.rate.unwrap_or(Rate::MAX)),
+            loss: Some(link.loss.clone().unwrap_or_default()),
+            ..link.clone()
+        };
+        Self { down: link, up }
+    }
 }
 
 /// Both directions between a client and a server.
@@ -36,9 +47,31 @@ impl<T: Clone> Path<T> {
 
     /// When either link has something to do.
     pub fn next_event(&self) -> Option<Timestamp> {
-        match (self.down.next_event(), self.up.next_event()) {
-            (Some(down), Some(up)) => Some(down.min(up)),
-            (down, up) => down.or(up),
-        }
+        self.down.next_event().into_iter().chain(self.up.next_event()).min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Loss, Trace};
+
+    #[test]
+    fn a_trace_shapes_the_way_down_and_shares_its_rtt() {
+        let trace: Trace = "0 1 20ms 0.5\n".parse().unwrap();
+        let path = PathConfig::both(LinkConfig { trace: Some(trace), ..LinkConfig::default() });
+        assert_eq!((path.down.rate, &path.down.loss), (None, &None));
+        assert_eq!((path.up.rate, &path.up.loss), (Some(Rate::MAX), &Some(Loss::None)));
+        assert!(path.up.trace.is_some() && path.up.delay.is_none());
+    }
+
+    #[test]
+    fn what_is_set_holds_for_both_directions() {
+        let loss = Some("5%".parse::<Loss>().unwrap());
+        let rate = Some(Rate::from_mbps(12));
+        let path =
+            PathConfig::both(LinkConfig { rate, loss: loss.clone(), ..LinkConfig::default() });
+        assert_eq!((path.down.rate, path.up.rate), (rate, rate));
+        assert_eq!((&path.down.loss, &path.up.loss), (&loss, &loss));
     }
 }

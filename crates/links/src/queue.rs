@@ -12,7 +12,7 @@ use units::Timestamp;
 
 use crate::counters::Counters;
 use crate::packet::Item;
-use crate::text::{Fields, ParseError, deserialize_from_text, parse_bytes, parse_duration};
+use crate::text::{Fields, ParseError, parse_bytes, parse_duration};
 
 /// How packets wait for the bottleneck, and which ones are refused.
 ///
@@ -95,8 +95,6 @@ impl FromStr for Queue {
         Ok(Self::DropTail { limit, mark_above })
     }
 }
-
-deserialize_from_text!(Queue);
 
 /// The packets that wait.
 #[derive(Debug)]

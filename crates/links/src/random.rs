@@ -5,7 +5,7 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::text::{ParseError, deserialize_from_text};
+use crate::text::ParseError;
 
 /// The increment of the Weyl sequence: 2^64 divided by the golden ratio, made odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -115,8 +115,6 @@ impl FromStr for Probability {
         })
     }
 }
-
-deserialize_from_text!(Probability);
 
 #[cfg(test)]
 mod tests {

@@ -1,16 +1,14 @@
-//! Reading settings from text: one grammar for command-line options and for experiment files, with
-//! errors that say what was expected.
+//! Reading settings from text, with errors that say what was expected.
 
 use core::fmt;
 use core::str::FromStr;
 use core::time::Duration;
 
-use serde::{Deserialize, Deserializer};
 use units::Rate;
 
 /// A setting that could not be read: what was given and what was expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseError(String);
+pub struct ParseError(pub(crate) String);
 
 impl ParseError {
     pub(crate) fn new(given: &str, expected: &str) -> Self {
@@ -44,7 +42,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
 ///
 /// # Errors
 /// Without a unit, and for negative sizes or sizes beyond 2^53.
-pub fn parse_bytes(text: &str) -> Result<u64, ParseError> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, ParseError> {
     const UNITS: [(&str, f64); 5] =
         [("kib", 1024.0), ("mib", 1_048_576.0), ("kb", 1e3), ("mb", 1e6), ("b", 1.0)];
     if text.trim() == "unlimited" {
@@ -79,25 +77,6 @@ fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
         units.iter().find_map(|(suffix, unit)| Some((text.strip_suffix(suffix)?, unit)))?;
     let number: f64 = number.trim().parse().ok()?;
     (number.is_finite() && number >= 0.0).then_some(number * unit)
-}
-
-/// Reads an optional setting from a string in a file.
-pub(crate) fn optional<'de, D: Deserializer<'de>, V, E: fmt::Display>(
-    from: D,
-    read: impl FnOnce(&str) -> Result<V, E>,
-) -> Result<Option<V>, D::Error> {
-    let text = Option::<String>::deserialize(from)?;
-    text.map(|text| read(&text).map_err(serde::de::Error::custom)).transpose()
-}
-
-pub(crate) fn optional_rate<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Rate>, D::Error> {
-    optional(from, parse_rate)
-}
-
-pub(crate) fn optional_duration<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Duration>, D::Error> {
-    optional(from, parse_duration)
 }
 
 /// The `key=value` pairs of a setting, taken one by one.
@@ -160,15 +139,6 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Makes a type with `FromStr` readable from a string in an experiment file.
-macro_rules! deserialize_from_text {
-    ($($type:ty),+) => {$(
-        impl<'de> serde::Deserialize<'de> for $type {
-            fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(from)?;
-                text.parse().map_err(serde::de::Error::custom)
-            }
-        }
-    )+};
-}
-pub(crate) use deserialize_from_text;
+#[cfg(test)]
+#[path = "text_tests.rs"]
+mod tests;

@@ -10,11 +10,10 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use serde::Deserializer;
 use units::{Rate, Timestamp};
 
 use crate::random::Probability;
-use crate::text::optional;
+use crate::text::ParseError;
 
 /// A trace of either format.
 #[derive(Clone, Debug)]
@@ -52,25 +51,13 @@ pub struct Rows {
     period: u64,
 }
 
-/// A trace that could not be used: which line, and what was expected.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TraceError(String);
-
-impl fmt::Display for TraceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl core::error::Error for TraceError {}
-
 impl Trace {
     /// Reads the trace in the file at `path`.
     ///
     /// # Errors
     /// When the file cannot be read or a line is in neither format; the error names file and line.
-    pub fn load(path: &str) -> Result<Self, TraceError> {
-        let error = |e: &dyn fmt::Display| TraceError(format!("trace {path}: {e}"));
+    pub fn load(path: &str) -> Result<Self, ParseError> {
+        let error = |e: &dyn fmt::Display| ParseError(format!("trace {path}: {e}"));
         let text = std::fs::read_to_string(path).map_err(|e| error(&e))?;
         text.parse().map_err(|e| error(&e))
     }
@@ -85,20 +72,20 @@ impl Trace {
 }
 
 impl FromStr for Trace {
-    type Err = TraceError;
+    type Err = ParseError;
 
     /// Reads the content of a trace file.
-    fn from_str(text: &str) -> Result<Self, TraceError> {
+    fn from_str(text: &str) -> Result<Self, ParseError> {
         let lines = || {
             (1..)
                 .zip(text.lines().map(str::trim))
                 .filter(|(_, l)| !l.is_empty() && !l.starts_with('#'))
         };
         let Some((_, first)) = lines().next() else {
-            return Err(TraceError("empty; expected at least one line".to_owned()));
+            return Err(ParseError("empty; expected at least one line".to_owned()));
         };
         let refuse = |number: usize, line: &str, expected: &str| {
-            TraceError(format!("line {number}, `{line}`: expected {expected}"))
+            ParseError(format!("line {number}, `{line}`: expected {expected}"))
         };
         if first.split_whitespace().count() == 1 {
             let times = lines()
@@ -126,12 +113,6 @@ impl FromStr for Trace {
     }
 }
 
-pub(crate) fn optional_trace<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<Trace>, D::Error> {
-    optional(from, Trace::load)
-}
-
 fn read_row(line: &str) -> Option<Row> {
     let number = |text: &str, unit: f64| {
         let n: f64 = text.parse().ok()?;
@@ -153,12 +134,12 @@ impl Opportunities {
     ///
     /// # Errors
     /// When the times do not ascend, or the last is zero (a lap must take time).
-    pub fn new(times: Vec<u64>) -> Result<Self, TraceError> {
+    pub fn new(times: Vec<u64>) -> Result<Self, ParseError> {
         if !times.is_sorted() {
-            return Err(TraceError("delivery opportunities must be in order of time".to_owned()));
+            return Err(ParseError("delivery opportunities must be in order of time".to_owned()));
         }
         match times.last() {
-            None | Some(0) => Err(TraceError("the last opportunity must be after zero".to_owned())),
+            None | Some(0) => Err(ParseError("the last opportunity must be after zero".to_owned())),
             Some(_) => Ok(Self { times }),
         }
     }
@@ -179,15 +160,15 @@ impl Rows {
     ///
     /// # Errors
     /// When there is none, times do not ascend, or every rate is zero.
-    pub fn new(mut rows: Vec<Row>) -> Result<Self, TraceError> {
+    pub fn new(mut rows: Vec<Row>) -> Result<Self, ParseError> {
         let Some(start) = rows.first().map(|row| row.at) else {
-            return Err(TraceError("no rows".to_owned()));
+            return Err(ParseError("no rows".to_owned()));
         };
         if !rows.windows(2).all(|pair| pair[0].at < pair[1].at) {
-            return Err(TraceError("the rows' times must ascend".to_owned()));
+            return Err(ParseError("the rows' times must ascend".to_owned()));
         }
         if rows.iter().all(|row| row.rate == Rate::ZERO) {
-            return Err(TraceError("every rate is zero: nothing would ever arrive".to_owned()));
+            return Err(ParseError("every rate is zero: nothing would ever arrive".to_owned()));
         }
         rows.iter_mut().for_each(|row| row.at -= start);
         let step = match rows[..] {

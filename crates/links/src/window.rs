@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use units::Timestamp;
 
-use crate::text::{ParseError, deserialize_from_text, parse_duration};
+use crate::text::{ParseError, parse_duration};
 
 /// A span of time, from `at` up to but not including `at + length`. As text: `2s,500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,5 +36,3 @@ impl FromStr for Window {
         read().ok_or_else(|| ParseError::new(text, "when and for how long: `2s,500ms`"))
     }
 }
-
-deserialize_from_text!(Window);

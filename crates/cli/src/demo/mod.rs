@@ -23,13 +23,12 @@ use edge::Unit;
 use edge::config::Config;
 use edge::passes::ViewerId;
 use edge::{Edge, Shared};
-use links::options::{PathOptions, parse_duration, parse_rate};
-use links::{Loss, Queue};
+use links::{LinkConfig, Loss, PathConfig, Queue, parse_duration, parse_rate};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use units::Rate;
 
-use crate::link::{Relay, Setup};
+use crate::link::Relay;
 use crate::watch::{self, Trust};
 use outcome::{Outcome, PLAYER};
 use table::Table;
@@ -108,14 +107,9 @@ impl Arguments {
         let mut viewers = Vec::new();
         for (cohort, _) in COHORTS {
             let network = network_of(&shared, cohort)?;
-            let link = Link::start(Setup {
-                listen: ([127, 0, 0, 1], 0).into(),
-                server,
-                from: Some(network),
-                path: path.clone(),
-                rebind_every: None,
-                seed: self.seed,
-            })?;
+            let listen = ([127, 0, 0, 1], 0).into();
+            let relay = Relay::open(listen, server, Some(network), &path, None, self.seed)?;
+            let link = Link::start(relay)?;
             let id = ViewerId::random();
             let pass = shared.state().passes.page(id, SystemTime::now());
             viewers.push(Viewer { cohort, id, pass, link: link.address, seen: Arc::default() });
@@ -169,17 +163,15 @@ impl Arguments {
         Ok(())
     }
 
-    fn path(&self) -> Result<PathOptions, String> {
+    fn path(&self) -> Result<PathConfig, String> {
         let loss: Loss = self.loss.parse().map_err(|e| format!("--loss {}: {e}", self.loss))?;
         let queue: Queue =
             self.queue.parse().map_err(|e| format!("--queue {}: {e}", self.queue))?;
-        Ok(PathOptions {
-            rate: Some(self.rate),
-            rtt: Some(self.rtt),
-            queue,
-            loss_down: Some(loss),
-            ..PathOptions::default()
-        })
+        let (rate, delay) = (Some(self.rate), Some(self.rtt / 2));
+        let link = LinkConfig { rate, delay, queue, ..LinkConfig::default() };
+        let mut path = PathConfig::both(link);
+        path.down.loss = Some(loss);
+        Ok(path)
     }
 
     fn link_json(&self) -> Value {
@@ -267,8 +259,7 @@ struct Link {
 }
 
 impl Link {
-    fn start(setup: Setup) -> Result<Self, String> {
-        let mut relay = Relay::open(setup)?;
+    fn start(mut relay: Relay) -> Result<Self, String> {
         let address = relay.address()?;
         let (stop, stopped) = UnixStream::pair().map_err(|e| e.to_string())?;
         let run = move || {

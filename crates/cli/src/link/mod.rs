@@ -13,10 +13,9 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
 use clap::Args;
-use links::options::{PathOptions, parse_duration, parse_rate};
 use links::{
-    Delivered, Jitter, Loss, LossPlace, Packet, Path, Probability, Queue, Reorder, Trace,
-    UDP_IPV4_HEADERS, Window,
+    Delivered, Jitter, LinkConfig, Loss, LossPlace, Packet, Path, PathConfig, Probability, Queue,
+    Reorder, Trace, UDP_IPV4_HEADERS, Window, parse_duration, parse_rate,
 };
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::signal::{SigSet, Signal};
@@ -119,23 +118,6 @@ struct Client {
     upstream: UdpSocket,
 }
 
-/// What a relay is made of.
-#[derive(Debug)]
-pub(crate) struct Setup {
-    /// Where clients connect.
-    pub listen: SocketAddr,
-    /// Where their datagrams go.
-    pub server: SocketAddr,
-    /// From which address of this machine.
-    pub from: Option<IpAddr>,
-    /// What happens on the way.
-    pub path: PathOptions,
-    /// How often the clients' ports change.
-    pub rebind_every: Option<Duration>,
-    /// Decides the fate of the n-th packet.
-    pub seed: u64,
-}
-
 /// A UDP relay over an emulated path.
 #[derive(Debug)]
 pub(crate) struct Relay {
@@ -162,30 +144,20 @@ impl Arguments {
         let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
         let signals = SignalFd::with_flags(&ends, flags).map_err(|e| format!("signals: {e}"))?;
 
-        let json = self.json;
-        let mut relay = Relay::open(Setup {
-            listen: self.listen,
-            server: self.to,
-            from: self.from,
-            path: self.options(),
-            rebind_every: self.rebind_every,
-            seed: self.seed,
-        })?;
+        let (path, every) = (self.path(), self.rebind_every);
+        let mut relay = Relay::open(self.listen, self.to, self.from, &path, every, self.seed)?;
         eprintln!("listening on {}", relay.address()?);
         relay.serve(signals.as_fd()).map_err(|e| format!("link: {e}"))?;
-        relay.report(json)
+        relay.report(self.json)
     }
 
-    fn options(&self) -> PathOptions {
-        PathOptions {
+    fn path(&self) -> PathConfig {
+        let mut path = PathConfig::both(LinkConfig {
             rate: self.rate,
-            rate_up: self.rate_up,
-            rtt: self.rtt,
-            jitter: self.jitter,
             queue: self.queue.unwrap_or_default(),
+            delay: self.rtt.map(|rtt| rtt / 2),
+            jitter: self.jitter,
             loss: self.loss.clone(),
-            loss_down: self.loss_down.clone(),
-            loss_up: self.loss_up.clone(),
             loss_place: self.loss_place,
             reorder: self.reorder,
             duplicate: self.duplicate.unwrap_or_default(),
@@ -193,7 +165,11 @@ impl Arguments {
             mtu: self.mtu,
             blackhole: self.blackhole.clone(),
             trace: self.trace.clone(),
-        }
+        });
+        path.up.rate = self.rate_up.or(path.up.rate);
+        path.up.loss = self.loss_up.clone().or(path.up.loss);
+        path.down.loss = self.loss_down.clone().or(path.down.loss);
+        path
     }
 }
 
@@ -220,20 +196,30 @@ fn is_passing(error: &io::Error) -> bool {
 }
 
 impl Relay {
+    /// Takes what clients send to `listen` over `path` to `server`, `from` an address of this machine.
+    /// The clients' ports change each time that `rebind_every` has passed; `seed` decides the fate of
+    /// the n-th packet.
+    ///
     /// # Errors
     /// One line: the address cannot be had.
-    pub(crate) fn open(setup: Setup) -> Result<Self, String> {
-        let listener =
-            socket(setup.listen).map_err(|e| format!("cannot listen on {}: {e}", setup.listen))?;
+    pub(crate) fn open(
+        listen: SocketAddr,
+        server: SocketAddr,
+        from: Option<IpAddr>,
+        path: &PathConfig,
+        rebind_every: Option<Duration>,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let listener = socket(listen).map_err(|e| format!("cannot listen on {listen}: {e}"))?;
         Ok(Self {
             listener,
-            server: setup.server,
-            from: setup.from,
+            server,
+            from,
             clients: Vec::new(),
             by_address: HashMap::new(),
-            path: Path::new(&setup.path.path(), setup.seed, "link"),
+            path: Path::new(path, seed, "link"),
             start: None,
-            rebind_every: setup.rebind_every,
+            rebind_every,
             next_rebind: Timestamp::MAX,
             rebindings: 0,
         })

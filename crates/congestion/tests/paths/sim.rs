@@ -5,8 +5,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use links::options::PathOptions;
-use links::{LossPlace, Packet, Probability, Queue, Row, Rows, Trace};
+use links::{LinkConfig, LossPlace, Packet, PathConfig, Probability, Queue, Row, Rows, Trace};
 use mendcast_congestion::{
     AckBatch, CongestionEvent, CongestionKind, Controller, Pacer, RateSampler, RateStamp,
     RttSnapshot,
@@ -51,13 +50,13 @@ fn links(first: Path, later: &[(Duration, Path)], seed: u64) -> links::Path<(usi
     let mut rows: Vec<Row> = [(Duration::ZERO, first)].iter().chain(later).map(row).collect();
     // A trace repeats; this one does so after everything.
     rows.extend(rows.last().map(|last| Row { at: Duration::from_secs(1_000_000_000), ..*last }));
-    let options = PathOptions {
+    let path = PathConfig::both(LinkConfig {
         queue: Queue::drop_tail(first.queue),
         loss_place: first.loss_place,
         trace: Some(Trace::Rows(Arc::new(Rows::new(rows).expect("times ascend")))),
-        ..PathOptions::default()
-    };
-    links::Path::new(&options.path(), seed, "path")
+        ..LinkConfig::default()
+    });
+    links::Path::new(&path, seed, "path")
 }
 
 /// What there is to send.
