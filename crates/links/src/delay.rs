@@ -3,10 +3,9 @@
 //! Jitter keeps the order unless told otherwise (a packet waits for the one before it, as behind a
 //! real queue); a packet that reordering picks is held back and overtaken by those behind it.
 
-use core::cmp::{Ordering, Reverse};
 use core::str::FromStr;
 use core::time::Duration;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use units::Timestamp;
@@ -137,12 +136,25 @@ pub(crate) struct DelayLine<T> {
     jitter_draws: Stream,
     reorder: Option<Reorder>,
     reorder_draws: Stream,
-    /// Packets that arrive in the order in which they came.
-    in_order: VecDeque<Item<T>>,
-    /// The latest arrival time ever given to one of them.
+    /// By [`OnTheWay::turn`].
+    packets: VecDeque<OnTheWay<T>>,
+    /// The latest arrival time ever given to a packet that was not displaced.
     last_due: Timestamp,
-    /// Packets whose turn is not their place in `in_order`.
-    displaced: BinaryHeap<Reverse<ByTime<T>>>,
+}
+
+/// A packet whose `at` is its time of arrival.
+#[derive(Debug)]
+struct OnTheWay<T> {
+    item: Item<T>,
+    /// Whether it arrives in another order than that in which it came.
+    is_displaced: bool,
+}
+
+impl<T> OnTheWay<T> {
+    /// At the same time those that keep their order come first, then the others in theirs of sending.
+    fn turn(&self) -> (Timestamp, bool, u64) {
+        (self.item.at, self.is_displaced, self.item.place)
+    }
 }
 
 impl<T> DelayLine<T> {
@@ -159,9 +171,8 @@ impl<T> DelayLine<T> {
             jitter_draws: Stream::new(seed, link, "jitter"),
             reorder,
             reorder_draws: Stream::new(seed, link, "reorder"),
-            in_order: VecDeque::new(),
+            packets: VecDeque::new(),
             last_due: Timestamp::ZERO,
-            displaced: BinaryHeap::new(),
         }
     }
 
@@ -178,7 +189,7 @@ impl<T> DelayLine<T> {
 
     /// Packets on the way.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Item<T>> {
-        self.in_order.iter().chain(self.displaced.iter().map(|Reverse(ByTime(item))| item))
+        self.packets.iter().map(|packet| &packet.item)
     }
 
     /// Takes in a packet whose `at` is the time at which it left the bottleneck.
@@ -200,61 +211,25 @@ impl<T> DelayLine<T> {
             due = due.max(self.last_due);
         }
         item.at = due + held.map_or(Duration::ZERO, |r| r.extra);
-        if held.is_some() || due < self.last_due {
-            self.displaced.push(Reverse(ByTime(item)));
-        } else {
+        let is_displaced = held.is_some() || due < self.last_due;
+        if !is_displaced {
             self.last_due = due;
-            self.in_order.push_back(item);
         }
+        let packet = OnTheWay { item, is_displaced };
+        let place = self.packets.partition_point(|other| other.turn() <= packet.turn());
+        self.packets.insert(place, packet);
     }
 
     /// When the next packet arrives.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
-        let displaced = self.displaced.peek().map(|Reverse(ByTime(item))| item.at);
-        match (self.in_order.front().map(|item| item.at), displaced) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        self.packets.front().map(|packet| packet.item.at)
     }
 
     /// The next packet that arrives at or before `now`; its `at` is the time of arrival.
     #[inline]
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Item<T>> {
-        let due = self.next_due().filter(|due| *due <= now)?;
-        if self.in_order.front().is_some_and(|item| item.at == due) {
-            return self.in_order.pop_front();
-        }
-        self.displaced.pop().map(|Reverse(ByTime(item))| item)
-    }
-}
-
-/// An item ordered by time of arrival, then by its place among those sent.
-#[derive(Debug)]
-struct ByTime<T>(Item<T>);
-
-impl<T> ByTime<T> {
-    fn key(&self) -> (Timestamp, u64) {
-        (self.0.at, self.0.place)
-    }
-}
-
-impl<T> PartialEq for ByTime<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<T> Eq for ByTime<T> {}
-
-impl<T> PartialOrd for ByTime<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for ByTime<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        self.next_due().filter(|due| *due <= now)?;
+        self.packets.pop_front().map(|packet| packet.item)
     }
 }
