@@ -6,7 +6,7 @@
 use core::time::Duration;
 use std::sync::Arc;
 
-use units::{Rate, Timestamp};
+use units::Timestamp;
 
 use crate::config::{LinkConfig, LossPlace};
 use crate::counters::{Counters, Imbalance, Tally};
@@ -16,7 +16,6 @@ use crate::packet::{Item, Packet};
 use crate::queue::Waiting;
 use crate::random::{Probability, Stream};
 use crate::rate::Server;
-use crate::trace::Trace;
 use crate::window::Window;
 
 /// A packet that came out at the far end.
@@ -112,14 +111,6 @@ impl<T: Clone> Link<T> {
     /// The link of these settings. Its nodes draw from streams that `seed`, `name` and the node's
     /// role determine.
     pub fn new(config: &LinkConfig, seed: u64, name: &str) -> Self {
-        let server = match (config.rate, &config.trace) {
-            (Some(Rate::MAX), _) | (None, None) => None,
-            (Some(rate), _) => Some(Server::constant(rate)),
-            (None, Some(Trace::Rows(rows))) => Some(Server::rows(Arc::clone(rows))),
-            (None, Some(Trace::Opportunities(times))) => {
-                Some(Server::opportunities(Arc::clone(times)))
-            }
-        };
         let propagation = match (config.delay, config.rows()) {
             (None, Some(rows)) => Propagation::Rows { rows: Arc::clone(rows), cursor: 0 },
             (delay, _) => Propagation::Fixed(delay.unwrap_or_default()),
@@ -130,7 +121,7 @@ impl<T: Clone> Link<T> {
             mtu: config.mtu.unwrap_or(u32::MAX),
             loss: LossProcess::new(config.loss.as_ref(), config.rows(), seed, name),
             loss_place: config.loss_place,
-            bottleneck: server.map(|server| Bottleneck {
+            bottleneck: Server::new(config.rate, config.trace.as_ref()).map(|server| Bottleneck {
                 server,
                 queue: Waiting::new(config.queue),
                 transmitting: None,

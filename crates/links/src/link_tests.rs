@@ -3,10 +3,10 @@
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
-use units::Ecn;
+use units::{Ecn, Rate};
 
 use super::*;
-use crate::{Jitter, Loss, Queue, Reorder};
+use crate::{Jitter, Loss, Queue, Reorder, Trace};
 
 const MS: Duration = Duration::from_millis(1);
 

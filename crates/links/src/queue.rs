@@ -39,6 +39,9 @@ pub enum Queue {
 
 /// Bytes that may wait where nothing else is said.
 const DEFAULT_LIMIT: u64 = 500_000;
+/// What RFC 8289, sections 4.3 and 4.2, recommends.
+const TARGET: Duration = Duration::from_millis(5);
+const INTERVAL: Duration = Duration::from_millis(100);
 
 impl Queue {
     /// Drop-tail at this many bytes.
@@ -48,11 +51,7 @@ impl Queue {
 
     /// CoDel with the parameters of RFC 8289 and this many bytes at most.
     pub const fn codel(limit: u64) -> Self {
-        Self::Codel {
-            limit,
-            target: Duration::from_millis(5),
-            interval: Duration::from_millis(100),
-        }
+        Self::Codel { limit, target: TARGET, interval: INTERVAL }
     }
 }
 
@@ -78,14 +77,10 @@ impl FromStr for Queue {
             };
             let mut fields = Fields::new(text, settings, EXPECTED)?;
             let limit = fields.optional_with("limit", parse_bytes)?.unwrap_or(DEFAULT_LIMIT);
-            let target = fields.optional_with("target", parse_duration)?;
-            let interval = fields.optional_with("interval", parse_duration)?;
+            let target = fields.optional_with("target", parse_duration)?.unwrap_or(TARGET);
+            let interval = fields.optional_with("interval", parse_duration)?.unwrap_or(INTERVAL);
             fields.finish()?;
-            return Ok(Self::Codel {
-                limit,
-                target: target.unwrap_or(Duration::from_millis(5)),
-                interval: interval.unwrap_or(Duration::from_millis(100)),
-            });
+            return Ok(Self::Codel { limit, target, interval });
         }
         let (limit, settings) = text.split_once(',').unwrap_or((text, ""));
         let limit = parse_bytes(limit).map_err(|_| ParseError::new(text, EXPECTED))?;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use units::{Rate, Timestamp};
 
-use crate::trace::{Opportunities, Rows};
+use crate::trace::{Opportunities, Rows, Trace};
 
 /// Bytes that one of mahimahi's delivery opportunities carries.
 const OPPORTUNITY_BYTES: u32 = 1504;
@@ -49,20 +49,17 @@ struct Lap {
 }
 
 impl Server {
-    fn new(limit: Limit) -> Self {
-        Self { limit, free_at: Timestamp::ZERO, credit: 0 }
-    }
-
-    pub(crate) fn constant(rate: Rate) -> Self {
-        Self::new(Limit::Constant(rate))
-    }
-
-    pub(crate) fn rows(rows: Arc<Rows>) -> Self {
-        Self::new(Limit::Rows { rows, cursor: 0 })
-    }
-
-    pub(crate) fn opportunities(schedule: Arc<Opportunities>) -> Self {
-        Self::new(Limit::Opportunities(Lap { schedule, base: 0, next: 0, left: 0 }))
+    /// What limits a link with this rate, or without one its trace; `None` if nothing does.
+    pub(crate) fn new(rate: Option<Rate>, trace: Option<&Trace>) -> Option<Self> {
+        let limit = match (rate, trace) {
+            (Some(Rate::MAX), _) | (None, None) => return None,
+            (Some(rate), _) => Limit::Constant(rate),
+            (None, Some(Trace::Rows(rows))) => Limit::Rows { rows: rows.clone(), cursor: 0 },
+            (None, Some(Trace::Opportunities(schedule))) => {
+                Limit::Opportunities(Lap { schedule: schedule.clone(), base: 0, next: 0, left: 0 })
+            }
+        };
+        Some(Self { limit, free_at: Timestamp::ZERO, credit: 0 })
     }
 
     /// When the packet that arrived at `arrived`, next in line, can start.
