@@ -317,11 +317,7 @@ impl Controller for Cubic {
             window: self.window(),
             pacing_rate: self.pacing_rate(),
             ssthresh: self.ssthresh.is_finite().then_some(self.ssthresh as u64),
-            bandwidth: None,
-            min_rtt: None,
-            standing_rtt: None,
-            delta: None,
-            velocity: None,
+            ..Snapshot::default()
         }
     }
 }

@@ -35,23 +35,17 @@ pub struct RateSample {
     pub is_app_limited: bool,
 }
 
-/// The newest packet (by delivery at its departure, then by send time) of the ACK in progress.
-#[derive(Clone, Copy, Debug)]
-struct Newest {
-    stamp: RateStamp,
-    sent_time: Timestamp,
-}
-
 /// Takes one [`RateSample`] per ACK. One per path.
 #[derive(Clone, Debug, Default)]
 pub struct RateSampler {
-    delivered: u64,
-    delivered_time: Timestamp,
-    first_sent_time: Timestamp,
+    /// What a packet takes along that leaves now.
+    now: RateStamp,
     /// The sender is application-limited until more than this many bytes are delivered; 0 when it
     /// is not.
     app_limited_until: u64,
-    newest: Option<Newest>,
+    /// The newest packet (by delivery at its departure, then by send time) of the ACK in progress: its
+    /// stamp, and when it was sent.
+    newest: Option<(RateStamp, Timestamp)>,
 }
 
 impl RateSampler {
@@ -65,15 +59,10 @@ impl RateSampler {
     pub fn on_sent(&mut self, now: Timestamp, bytes_in_flight_before: u64) -> RateStamp {
         if bytes_in_flight_before == 0 {
             // A flight begins: time in which nothing was under way says nothing about the path.
-            self.first_sent_time = now;
-            self.delivered_time = now;
+            self.now.first_sent_time = now;
+            self.now.delivered_time = now;
         }
-        RateStamp {
-            delivered: self.delivered,
-            delivered_time: self.delivered_time,
-            first_sent_time: self.first_sent_time,
-            app_limited: self.app_limited_until > 0,
-        }
+        RateStamp { app_limited: self.is_app_limited(), ..self.now }
     }
 
     /// A packet of `bytes` bytes, sent at `sent_time` with `stamp`, is newly acknowledged at
@@ -87,11 +76,11 @@ impl RateSampler {
         sent_time: Timestamp,
         bytes: u64,
     ) {
-        self.delivered = self.delivered.saturating_add(bytes);
-        self.delivered_time = now;
+        self.now.delivered = self.now.delivered.saturating_add(bytes);
+        self.now.delivered_time = now;
         let age = (stamp.delivered, sent_time);
-        if self.newest.is_none_or(|n| age >= (n.stamp.delivered, n.sent_time)) {
-            self.newest = Some(Newest { stamp: *stamp, sent_time });
+        if self.newest.is_none_or(|(newest, sent)| age >= (newest.delivered, sent)) {
+            self.newest = Some((*stamp, sent_time));
         }
     }
 
@@ -101,18 +90,18 @@ impl RateSampler {
     /// `None` when the ACK acknowledged nothing new, or when the flight seems to have been
     /// delivered in less than `min_rtt`, which no path can do.
     pub fn finish_batch(&mut self, now: Timestamp, min_rtt: Duration) -> Option<RateSample> {
-        let Newest { stamp, sent_time } = self.newest.take()?;
-        if self.delivered > self.app_limited_until {
+        let (stamp, sent_time) = self.newest.take()?;
+        if self.now.delivered > self.app_limited_until {
             self.app_limited_until = 0;
         }
-        self.first_sent_time = sent_time;
+        self.now.first_sent_time = sent_time;
         // ACKs may arrive compressed and packets may leave in bursts; the slower of the two rates
         // is the one that the bottleneck can have caused (section 2.2).
         let interval = now.since(stamp.delivered_time).max(sent_time.since(stamp.first_sent_time));
         if interval < min_rtt || interval.is_zero() {
             return None;
         }
-        let delivered = self.delivered - stamp.delivered;
+        let delivered = self.now.delivered - stamp.delivered;
         Some(RateSample {
             delivery_rate: Rate::from_bytes_in(delivered, interval),
             interval,
@@ -125,7 +114,7 @@ impl RateSampler {
     /// The sender has nothing to send although window and pacer would let it, with `in_flight`
     /// bytes in flight: packets are marked application-limited until those are delivered.
     pub fn set_app_limited(&mut self, in_flight: u64) {
-        self.app_limited_until = self.delivered.saturating_add(in_flight).max(1);
+        self.app_limited_until = self.now.delivered.saturating_add(in_flight).max(1);
     }
 
     /// Whether the next packet will be marked application-limited.
@@ -135,7 +124,7 @@ impl RateSampler {
 
     /// Bytes delivered in the life of the path (acknowledged before they were declared lost).
     pub fn delivered(&self) -> u64 {
-        self.delivered
+        self.now.delivered
     }
 }
 

@@ -55,7 +55,7 @@ use crate::controller::{
 use crate::pacer::burst;
 use filter::MaxFilter;
 use full_pipe::FullPipe;
-use recovery::{Recovery, RoundEffect};
+use recovery::Recovery;
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
 const HIGH_GAIN: f64 = 2.885;
@@ -328,7 +328,7 @@ impl Bbr {
 
     /// `BBRSetCwnd` (section 4.2.3).
     fn set_window(&mut self, batch: &AckBatch) {
-        if self.round_start && self.recovery.on_round_start() == RoundEffect::Restore {
+        if self.round_start && self.recovery.on_round_start() {
             self.restore_window();
         }
         let target = self.inflight(CWND_GAIN);
@@ -472,12 +472,9 @@ impl Controller for Bbr {
             },
             window: self.window(),
             pacing_rate: self.pacing_rate(),
-            ssthresh: None,
             bandwidth: self.bandwidth.get(),
             min_rtt: self.rtprop,
-            standing_rtt: None,
-            delta: None,
-            velocity: None,
+            ..Snapshot::default()
         }
     }
 }

@@ -17,14 +17,6 @@ enum Stage {
     Growth,
 }
 
-/// What a new round means for the window.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RoundEffect {
-    Nothing,
-    /// Recovery is over: the window from before it is restored.
-    Restore,
-}
-
 /// The recovery state machine; the window itself is the controller's.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Recovery {
@@ -57,17 +49,16 @@ impl Recovery {
         self.loss_in_round = true;
     }
 
-    pub(super) fn on_round_start(&mut self) -> RoundEffect {
+    /// Returns whether recovery is over with the last round: the window from before it is restored.
+    pub(super) fn on_round_start(&mut self) -> bool {
         let lossy = core::mem::take(&mut self.loss_in_round);
-        match self.stage {
-            Stage::Conservation => self.stage = Stage::Growth,
-            Stage::Growth if !lossy => {
-                self.stage = Stage::Open;
-                return RoundEffect::Restore;
-            }
-            Stage::Growth | Stage::Open => {}
-        }
-        RoundEffect::Nothing
+        let is_over = self.stage == Stage::Growth && !lossy;
+        self.stage = match self.stage {
+            Stage::Conservation => Stage::Growth,
+            _ if is_over => Stage::Open,
+            stage => stage,
+        };
+        is_over
     }
 }
 
@@ -80,13 +71,13 @@ mod tests {
         let mut r = Recovery::NONE;
         r.enter_conservation();
         assert!(r.conserves());
-        assert_eq!(r.on_round_start(), RoundEffect::Nothing);
+        assert!(!r.on_round_start());
         for _ in 0..20 {
             r.on_loss();
-            assert_eq!(r.on_round_start(), RoundEffect::Nothing);
+            assert!(!r.on_round_start());
             assert!(r.is_active() && !r.conserves());
         }
-        assert_eq!(r.on_round_start(), RoundEffect::Restore);
+        assert!(r.on_round_start());
         assert!(!r.is_active());
     }
 }

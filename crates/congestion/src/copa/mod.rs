@@ -339,12 +339,11 @@ impl Controller for Copa {
             },
             window: self.window(),
             pacing_rate: self.pacing_rate(),
-            ssthresh: None,
-            bandwidth: None,
             min_rtt: self.min_rtt.get(),
             standing_rtt: self.standing_rtt.get(),
             delta: Some(1.0 / self.inverse_delta),
             velocity: Some(self.velocity),
+            ..Snapshot::default()
         }
     }
 }
