@@ -248,6 +248,9 @@ pub struct Scheme {
     pub signal: LossSignal,
     /// Whether replicas may pass the congestion window a little (ART's opportunism).
     pub opportunism: bool,
+    /// Whether replicas leave only in off-mode: when no first copy of a round waits and no stream has new
+    /// bytes that flow control lets go. What is due at another time waits for that.
+    pub when_idle: bool,
     /// Whether [`View::correlation`] is measured. It takes 6 KB per connection after the first loss, and
     /// a few nanoseconds per packet.
     pub correlation: bool,
@@ -255,7 +258,7 @@ pub struct Scheme {
 
 impl Scheme {
     /// A scheme with the usual answers to the rest: every loss is a signal, replicas stay within the
-    /// window, and loss correlation is not measured.
+    /// window but wait for nothing, and loss correlation is not measured.
     pub fn new(
         name: &'static str,
         adapter: impl RedundancyAdapter + 'static,
@@ -267,7 +270,12 @@ impl Scheme {
             scheduler: Box::new(scheduler),
             signal: LossSignal::Every,
             opportunism: false,
+            when_idle: false,
             correlation: false,
         }
+    }
+    /// The same scheme with replicas that leave only when nothing else waits.
+    pub fn when_idle(self) -> Self {
+        Self { when_idle: true, ..self }
     }
 }

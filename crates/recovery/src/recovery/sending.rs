@@ -33,7 +33,7 @@ impl<C: Content> Recovery<C> {
     /// guard allows it. The answer stays the same until another call changes it.
     #[inline]
     pub fn next_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
-        if self.table.is_empty() {
+        if self.table.is_empty() || (self.scheme.when_idle && !at.off_mode) {
             return None;
         }
         let key = self.scheme.scheduler.poll(now, at, &self.table)?;

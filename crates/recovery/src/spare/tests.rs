@@ -2,7 +2,8 @@
 //! so many a round.
 
 use super::*;
-use crate::{CopyKind, PathState, Recovery};
+use crate::{CopyKind, PathState, Recovery, SendOpportunity, UnitKey};
+use units::Timestamp;
 
 const OFF: SendOpportunity = SendOpportunity { off_mode: true };
 const ON: SendOpportunity = SendOpportunity { off_mode: false };
