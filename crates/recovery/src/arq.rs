@@ -1,8 +1,8 @@
 //! Automatic repeat request: one copy per round (level 0), the baseline of every paper.
 
 use crate::{
-    IntervalMetrics, LostUnit, RecoveryEvent, RedundancyAdapter, ReplicaScheduler, Scheme,
-    SendOpportunity, UnitKey, UnitTable, View,
+    LostUnit, RedundancyAdapter, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable,
+    View,
 };
 use units::Timestamp;
 
@@ -19,9 +19,6 @@ impl Arq {
 }
 
 impl RedundancyAdapter for Arq {
-    fn on_event(&mut self, _: &RecoveryEvent) {}
-    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
-    fn on_new_path(&mut self) {}
     fn level(&mut self, _: UnitKey, _: u32, _: &View<'_>) -> u32 {
         0
     }
@@ -31,7 +28,6 @@ impl RedundancyAdapter for Arq {
 }
 
 impl ReplicaScheduler for Arq {
-    fn on_interval(&mut self, _: &IntervalMetrics, _: u32) {}
     fn on_retransmitted(&mut self, _: Timestamp, _: UnitKey, _: &LostUnit, _: u32, _: &View<'_>) {}
     fn on_replica_sent(&mut self, _: Timestamp, _: UnitKey, _: &LostUnit) {}
     fn on_finished(&mut self, _: UnitKey) {}

@@ -7,7 +7,7 @@
 
 use crate::art::{Replicas, Spread};
 use crate::range::OutOfRange;
-use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, Scheme, UnitKey, View};
+use crate::{RedundancyAdapter, Scheme, UnitKey, View};
 
 /// What R counts. ART's sections 5.2 and 6.2 count all copies of a round; its section 7.1, which tells
 /// "QUIC" from "QUIC (R = 1)", and its code count those beyond the retransmission.
@@ -57,10 +57,6 @@ impl Fixed {
 }
 
 impl RedundancyAdapter for Fixed {
-    fn on_event(&mut self, _: &RecoveryEvent) {}
-    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
-    fn on_new_path(&mut self) {}
-
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         self.reading.level(self.redundancy(round))
     }

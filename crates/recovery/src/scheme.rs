@@ -13,13 +13,13 @@ use units::{Rate, Timestamp};
 /// How many replicas a lost unit may get.
 pub trait RedundancyAdapter: Debug {
     /// Something happened to a unit or to a copy.
-    fn on_event(&mut self, event: &RecoveryEvent);
+    fn on_event(&mut self, _event: &RecoveryEvent) {}
 
     /// A decision interval ended.
-    fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>);
+    fn on_interval(&mut self, _metrics: &IntervalMetrics, _view: &View<'_>) {}
 
     /// Packets take another path from now on: what was measured on the old one is void.
-    fn on_new_path(&mut self);
+    fn on_new_path(&mut self) {}
 
     /// Replicas that the unit may get beyond the retransmission of `round` (from 1), which is being
     /// sent. Asked once per unit and round.
@@ -44,7 +44,7 @@ pub trait RedundancyAdapter: Debug {
 /// When each replica leaves.
 pub trait ReplicaScheduler: Debug {
     /// A decision interval ended; `ceiling` is the adapter's.
-    fn on_interval(&mut self, metrics: &IntervalMetrics, ceiling: u32);
+    fn on_interval(&mut self, _metrics: &IntervalMetrics, _ceiling: u32) {}
 
     /// Packets take another path from now on; what is planned for unfinished units goes on.
     fn on_new_path(&mut self) {}

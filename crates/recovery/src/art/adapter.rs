@@ -9,7 +9,7 @@
 use super::bitmap::Bitmap;
 use super::by_unit::ByUnit;
 use crate::fixed::{ROUNDS, Reading};
-use crate::{CopyKind, IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
+use crate::{CopyKind, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 
 /// Whose rules, where they differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,8 +138,6 @@ impl RedundancyAdapter for TestAndVerify {
             _ => {}
         }
     }
-
-    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
 
     fn on_new_path(&mut self) {
         // The count of copies in flight is of units, not of the path.

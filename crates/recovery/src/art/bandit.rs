@@ -5,7 +5,7 @@
 use super::reward::{Choices, Penalty};
 use crate::fixed::Reading;
 use crate::random::Random;
-use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
+use crate::{RecoveryEvent, RedundancyAdapter, UnitKey, View};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Arms: R = 1 to 10.
@@ -114,7 +114,8 @@ pub(crate) fn first_highest<T: PartialOrd + Copy>(values: &[T]) -> usize {
     best
 }
 
-/// The bandit of one connection.
+/// The bandit of one connection. What the arms are worth is not the path's alone: a new path changes
+/// nothing, as a new connection does not.
 #[derive(Debug)]
 pub struct Bandit {
     options: Options,
@@ -139,11 +140,6 @@ impl RedundancyAdapter for Bandit {
             self.arms.lock().reward(arm, reward);
         }
     }
-
-    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
-
-    /// What the arms are worth is not the path's alone: it is kept, as between connections.
-    fn on_new_path(&mut self) {}
 
     fn level(&mut self, unit: UnitKey, round: u32, _: &View<'_>) -> u32 {
         self.newest = self.arms.lock().choose(self.options.strategy, &mut self.random);

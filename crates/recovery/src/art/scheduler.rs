@@ -12,10 +12,7 @@
 
 use super::by_unit::ByUnit;
 use crate::random::Random;
-use crate::{
-    IntervalMetrics, LostUnit, PathState, ReplicaScheduler, SendOpportunity, UnitKey, UnitTable,
-    View,
-};
+use crate::{LostUnit, PathState, ReplicaScheduler, SendOpportunity, UnitKey, UnitTable, View};
 use core::time::Duration;
 use std::collections::VecDeque;
 use units::Timestamp;
@@ -136,8 +133,6 @@ impl Replicas {
 }
 
 impl ReplicaScheduler for Replicas {
-    fn on_interval(&mut self, _: &IntervalMetrics, _: u32) {}
-
     fn on_retransmitted(
         &mut self,
         now: Timestamp,

@@ -4,7 +4,7 @@
 
 use super::{MAX_LEVEL, UnitTime, formulas};
 use crate::range::OutOfRange;
-use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
+use crate::{IntervalMetrics, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 
 /// What the operator wants and tolerates. The default is that of the paper's testbed.
@@ -68,8 +68,6 @@ impl FormulaAdapter {
 }
 
 impl RedundancyAdapter for FormulaAdapter {
-    fn on_event(&mut self, _: &RecoveryEvent) {}
-
     fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>) {
         self.t_unit.measured(metrics);
         let loss_rate = metrics.loss_rate();
@@ -134,10 +132,6 @@ impl FixedLife {
 }
 
 impl RedundancyAdapter for FixedLife {
-    fn on_event(&mut self, _: &RecoveryEvent) {}
-    fn on_interval(&mut self, _: &IntervalMetrics, _: &View<'_>) {}
-    fn on_new_path(&mut self) {}
-
     fn level(&mut self, _: UnitKey, round: u32, _: &View<'_>) -> u32 {
         if round == 1 { self.level } else { 0 }
     }

@@ -26,7 +26,7 @@
 use super::MAX_LEVEL;
 use crate::random::Random;
 use crate::range::OutOfRange;
-use crate::{IntervalMetrics, RecoveryEvent, RedundancyAdapter, UnitKey, View};
+use crate::{IntervalMetrics, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 
 /// Intervals of an unchanged level before another one is tried.
@@ -203,8 +203,6 @@ fn waiting(loss: f64, rtt: f64, rounds: u32) -> f64 {
 }
 
 impl RedundancyAdapter for UtilityAdapter {
-    fn on_event(&mut self, _: &RecoveryEvent) {}
-
     fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>) {
         let now = self.measure(metrics, view.path.min_rtt);
         // Equation 2: above 0 means better.
