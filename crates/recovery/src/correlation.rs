@@ -16,16 +16,6 @@ pub const LAGS: [Duration; 8] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
 ];
-/// [`LAGS`] in nanoseconds.
-const ENDS: [u64; LAGS.len()] = {
-    let mut ends = [0; LAGS.len()];
-    let mut class = 0;
-    while class < ends.len() {
-        ends[class] = LAGS[class].as_nanos() as u64;
-        class += 1;
-    }
-    ends
-};
 /// Packets that are remembered.
 const RING: usize = 256;
 /// The first losses are all looked at, later ones one in four: to look at one takes a pass over the
@@ -125,11 +115,11 @@ impl Ring {
             if sent < at || (sent == at && lost && core::mem::take(&mut itself)) {
                 continue;
             }
-            let lag = sent.as_nanos() - at.as_nanos();
-            while class > 0 && lag <= ENDS[class - 1] {
+            let lag = sent.since(at);
+            while class > 0 && lag <= LAGS[class - 1] {
                 class -= 1;
             }
-            while class < ENDS.len() && lag > ENDS[class] {
+            while class < LAGS.len() && lag > LAGS[class] {
                 class += 1;
             }
             if let Some(count) = self.counts.get_mut(class) {

@@ -5,35 +5,12 @@ use crate::statistics::{Statistics, Totals, UnitTimes};
 use core::time::Duration;
 use units::Timestamp;
 
-/// Of the totals, what an interval takes its share of.
-#[derive(Clone, Copy, Debug, Default)]
-struct Base {
-    acked: u64,
-    lost: u64,
-    finished: u64,
-    sent_bytes: u64,
-    goodput_bytes: u64,
-    replicas: u64,
-}
-
-impl Base {
-    fn of(totals: &Totals) -> Self {
-        Self {
-            acked: totals.acked,
-            lost: totals.lost,
-            finished: totals.finished,
-            sent_bytes: totals.first_bytes + totals.copy_bytes,
-            goodput_bytes: totals.goodput_bytes,
-            replicas: totals.replicas,
-        }
-    }
-}
-
 /// The interval that is under way.
 #[derive(Debug)]
 pub(crate) struct Interval {
     start: Timestamp,
-    base: Base,
+    /// The totals at its start.
+    totals: Totals,
     latencies: Duration,
     unit_times: UnitTimes,
     rounds_max: u32,
@@ -43,7 +20,7 @@ impl Interval {
     pub(crate) fn new(now: Timestamp) -> Self {
         Self {
             start: now,
-            base: Base::default(),
+            totals: Totals::default(),
             latencies: Duration::ZERO,
             unit_times: UnitTimes::default(),
             rounds_max: 0,
@@ -59,7 +36,7 @@ impl Interval {
     pub(crate) fn restart(&mut self, now: Timestamp, sums: &Statistics) {
         *self = Self {
             start: now,
-            base: Base::of(&sums.totals),
+            totals: sums.totals,
             latencies: sums.latencies.sum(),
             unit_times: sums.unit_times,
             rounds_max: 0,
@@ -77,22 +54,21 @@ impl Interval {
         if span < length {
             return None;
         }
-        let (base, total) = (&self.base, Base::of(&sums.totals));
-        let since = |now: u64, then: u64| now.saturating_sub(then);
-        let finished = since(total.finished, base.finished);
+        let counted = sums.totals.since(&self.totals);
+        let finished = counted.finished;
         let latency = sums.latencies.sum().saturating_sub(self.latencies);
         let metrics = IntervalMetrics {
             now,
             span,
-            acked: since(total.acked, base.acked),
-            lost: since(total.lost, base.lost),
+            acked: counted.acked,
+            lost: counted.lost,
             t_unit: sums.unit_times.since(&self.unit_times).mean(),
             finished,
             recovery_latency: (finished > 0).then(|| latency.div_f64(finished as f64)),
             rounds_max: self.rounds_max,
-            sent_bytes: since(total.sent_bytes, base.sent_bytes),
-            goodput_bytes: since(total.goodput_bytes, base.goodput_bytes),
-            replicas: since(total.replicas, base.replicas),
+            sent_bytes: counted.first_bytes + counted.copy_bytes,
+            goodput_bytes: counted.goodput_bytes,
+            replicas: counted.replicas,
         };
         self.restart(now, sums);
         Some(metrics)

@@ -90,18 +90,6 @@ pub fn goodput_reduction_cancelled(loss: f64, t_unit: Duration, rtt: Duration, l
     (1.0 - 1.0 / sent).max(0.0)
 }
 
-/// H'(K): the same if every round had K replicas of its own.
-pub fn goodput_reduction_renewed(loss: f64, level: u32) -> f64 {
-    let (r, k) = (rate(loss), f64::from(level));
-    // (1 − R) N', where N' = 1 + R (K + 1) ÷ (1 − R^(K+1)) sendings per packet.
-    let sent = if r < 1.0 {
-        (1.0 - r) * (1.0 + r * (k + 1.0) / (1.0 - power(r, level.saturating_add(1))))
-    } else {
-        1.0
-    };
-    (1.0 - 1.0 / sent).max(0.0)
-}
-
 /// The recovery deterioration rate R^(K+1): the share of lost data that takes T_unit or longer.
 pub fn deterioration_rate(loss: f64, level: u32) -> f64 {
     power(rate(loss), level.saturating_add(1))
