@@ -17,8 +17,7 @@ use recovery::art::dqn::train::{self, Learner, Phase, Tally};
 use recovery::fixed::Reading;
 
 use crate::experiments::output::{write_file, write_page};
-use crate::experiments::settings::Settings;
-use crate::experiments::words;
+use crate::experiments::settings::{Settings, Source};
 use crate::makers::SchemeMaker;
 use crate::plot::{Chart, Series};
 use crate::simulation::{Outcome, run as simulate};
@@ -117,7 +116,7 @@ fn path(seed: u64) -> Settings {
         loss_percent,
         loss_model: model.to_owned(),
         queue_bytes: ((rate_mbps * rtt_ms * 125.0) as u64).max(80_000),
-        source: words::Source::Download,
+        source: Source::Download,
         bytes: 3_000_000,
         seconds: 3_600.0,
         ..Settings::default()
@@ -368,12 +367,13 @@ fn compare(options: &Options, untrained: Network, trained: Network) -> Result<St
         learner.set_phase(Phase::Judge);
         School::new(learner, *options).attend(COMPARED, 0..options.compare)
     };
-    let reading = if options.copies { words::Reading::Copies } else { words::Reading::Extra };
+    let reading = if options.copies { "copies" } else { "extra" };
     let scheme = |name: &str| -> Result<Measures, String> {
         let mut measures = Measures::default();
         for place in 0..options.compare {
             let seed = options.seed + (COMPARED << 20) + place;
-            let settings = Settings { scheme: name.to_owned(), reading, ..path(seed) };
+            let (scheme, reading) = (name.to_owned(), reading.to_owned());
+            let settings = Settings { scheme, reading, ..path(seed) };
             measures.add(&episode(seed, None, settings)?);
         }
         Ok(measures)

@@ -17,7 +17,6 @@ mod schemes;
 pub(crate) mod settings;
 mod spec;
 mod speed;
-pub(crate) mod words;
 
 use std::path::Path;
 

@@ -5,12 +5,12 @@ use core::time::Duration;
 use congestion::Algorithm;
 use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
 use qoe::Policy;
+use quic::detection::Detection;
 use recovery::Guard;
 use units::Rate;
 
 use super::schemes::Learnt;
-use super::settings::{Settings, word};
-use super::words::Source;
+use super::settings::{Settings, Source, word};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::live::Live;
@@ -128,6 +128,8 @@ impl Settings {
     pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, String> {
         self.check()?;
         let congestion = Self::algorithm(&self.congestion, "congestion")?;
+        let rules = [("lsquic", Detection::LSQUIC), ("rfc9002", Detection::RFC9002)];
+        let detection = word("detection", &self.detection, &rules)?;
         let traffic = self.traffic();
         self.player()?;
         if self.same_connection && self.source != Source::Download {
@@ -158,7 +160,7 @@ impl Settings {
             client: self.client,
             cipher: self.cipher,
             congestion: congestion.into(),
-            detection: self.detection.into(),
+            detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
             traffic,

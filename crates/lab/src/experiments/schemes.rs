@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use recovery::art::dqn::Network;
 use recovery::art::dqn::train::{self, Learner, Phase};
-use recovery::art::{self, SharedArms, Spread};
+use recovery::art::{self, Penalty, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
 use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
+use recovery::fixed::Reading;
 
-use super::settings::Settings;
-use super::words::Reading;
+use super::settings::{Settings, word};
 use crate::makers::SchemeMaker;
 
 /// The trained network of the project, made by `mendcast lab train`.
@@ -50,7 +50,7 @@ impl Settings {
     pub(crate) fn learnt(&self, seed: u64) -> Result<Learnt, String> {
         let mut learnt = Learnt::default();
         if self.scheme == "art-dqn" && self.warm_up > 0 {
-            let penalty = self.penalty.times(art::GAMMA);
+            let penalty = self.penalty(art::GAMMA)?;
             let options = train::Options { penalty, ..train::Options::default() };
             let learner = Learner::of(self.network()?, options, seed);
             learnt.learner = Some(Arc::new(Mutex::new(learner)));
@@ -61,10 +61,25 @@ impl Settings {
     /// The scheme called `name`; what R counts is in the name or in `reading`.
     fn choice(&self, name: &str) -> Result<Choice, String> {
         let choice: Choice = name.parse().map_err(|e| format!("`scheme`: {e}"))?;
-        match self.reading {
-            Reading::Extra => Ok(choice),
-            reading => Ok(Choice { reading: reading.into(), ..choice }),
-        }
+        let readings = [("extra", choice.reading), ("copies", Reading::Copies)];
+        Ok(Choice { reading: word("reading", &self.reading, &readings)?, ..choice })
+    }
+
+    /// The spread of replicas; `None` for the scheme's own.
+    fn spread(&self) -> Result<Option<Spread>, String> {
+        let escape = Spread::EscapeSpace { alpha: self.escape_alpha };
+        let known = [
+            ("", None),
+            ("at-once", Some(Spread::AtOnce)),
+            ("escape-space", Some(escape)),
+            ("round-trip", Some(Spread::RoundTrip)),
+        ];
+        word("spread", &self.spread, &known)
+    }
+
+    fn penalty(&self, factor: f64) -> Result<Penalty, String> {
+        let (quotient, product) = (Penalty::Quotient(factor), Penalty::Product(factor));
+        word("penalty", &self.penalty, &[("quotient", quotient), ("product", product)])
     }
 
     fn parameters(&self, choice: Choice, learnt: &Learnt) -> Result<Parameters, String> {
@@ -89,9 +104,9 @@ impl Settings {
                 interval_rtts: self.interval_rtts,
             },
             queue: self.queue_length as usize,
-            spread: self.spread.with(self.escape_alpha),
+            spread: self.spread()?,
             escape_alpha: self.escape_alpha,
-            penalty: self.penalty.times(art::ETA),
+            penalty: self.penalty(art::ETA)?,
             arms: learnt.arms.clone(),
             network: match choice.entry.takes.contains(&Takes::Network) {
                 true => Some(Arc::new(self.network()?)),
@@ -106,7 +121,7 @@ impl Settings {
         let choice = self.choice(name)?;
         let spec =
             SchemeSpec::new(choice, self.parameters(choice, learnt)?).map_err(|e| e.to_string())?;
-        let (learner, spread) = (learnt.learner.clone(), self.spread.with(self.escape_alpha));
+        let (learner, spread) = (learnt.learner.clone(), self.spread()?);
         Ok(SchemeMaker::new(move |seed| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             match &learner {

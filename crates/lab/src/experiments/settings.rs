@@ -5,9 +5,22 @@ use recovery::catalog::{Choice, Takes};
 use recovery::spare;
 use serde::{Deserialize, Serialize};
 
-use super::words::{Detection, Penalty, Reading, Source, Spread};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
+
+/// What the server has to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Source {
+    /// Frames of the same size.
+    Frames,
+    /// Data without end.
+    Unbounded,
+    /// A file.
+    Download,
+    /// A stream with key frames through the product's relay.
+    Live,
+}
 
 /// A table of keys: type and default, the range of a number, and the parameter of a scheme that a key
 /// belongs to if only schemes look at it.
@@ -71,8 +84,8 @@ settings! {
     trace_up: String = String::new();
     /// `bbr`, `cubic`, and so on.
     congestion: String = "bbr".to_owned();
-    /// `lsquic` or `rfc9002`.
-    detection: Detection = Detection::Lsquic;
+    /// Rules of loss detection: those of `lsquic`, on which AutoRec was built, or of `rfc9002`.
+    detection: String = "lsquic".to_owned();
     /// The client's library: `quinn` or `noq`.
     client: ClientKind = ClientKind::Quinn;
     /// Protection of packets at both ends: `null`, which costs no time, or `real`, which `noq` needs.
@@ -148,11 +161,12 @@ settings! {
     /// MM'24: length of a decision interval.
     interval_rtts: u32 = 5, for Utility;
     /// What R counts: `extra` copies, or `copies` with the retransmission as one of them.
-    reading: Reading = Reading::Extra, for Reading;
+    reading: String = "extra".to_owned(), for Reading;
     /// ART: L_queue.
     queue_length: u32 = 10, in 1.0 => 10_000.0, for Queue;
-    /// ART and `fixed`: `at-once`, `escape-space`, `round-trip`; the scheme's own if empty.
-    spread: Spread = Spread::Own, for Spread;
+    /// ART and `fixed`: replicas leave `at-once`, at random within the `escape-space` or the smallest
+    /// `round-trip` time; as the scheme itself has it if empty.
+    spread: String = String::new(), for Spread;
     /// α of the escape space.
     escape_alpha: f64 = 1.0, in 1.0 => 1e6, for Spread;
     /// Bandits and DQN: downloads before the first one that counts, in which they learn; what they know
@@ -160,7 +174,7 @@ settings! {
     warm_up: u32 = 0, in 0.0 => 10_000.0, for Arms;
     /// Bandits, and the DQN while it learns: what a lost round costs. `quotient` of rounds and R as in the
     /// paper, or `product` of them as in its code.
-    penalty: Penalty = Penalty::Quotient, for Arms;
+    penalty: String = "quotient".to_owned(), for Arms;
     /// DQN: a file with weights; those of the project if empty.
     dqn: String = String::new(), for Network;
 }
