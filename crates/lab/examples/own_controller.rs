@@ -6,13 +6,15 @@
 //! RFC 5681). The server takes a controller by `TransportConfig::congestion`, the testbed by
 //! `Scenario::congestion`.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use congestion::{
     AckBatch, Algorithm, Cap, CongestionEvent, Controller, Snapshot, Start, initial_window,
 };
 use links::{LinkConfig, PathConfig, Queue};
-use mendcast_lab::{ControllerMaker, Scenario, Traffic, run};
+use mendcast_lab::{Scenario, Traffic, run};
+use quic::ControllerFactory;
 use units::{PacketNumber, Rate, Timestamp};
 
 #[derive(Debug)]
@@ -117,10 +119,10 @@ fn main() -> Result<(), String> {
         ..LinkConfig::default()
     };
     let up = LinkConfig { delay: down.delay, ..LinkConfig::default() };
-    let controllers: [(&str, ControllerMaker); 3] = [
-        ("bbr", Algorithm::Bbr.into()),
-        ("cubic", Algorithm::Cubic.into()),
-        ("aimd", ControllerMaker::new(|mtu, _| Box::new(Aimd::new(mtu)))),
+    let controllers: [(&str, ControllerFactory); 3] = [
+        ("bbr", quic::controller(Algorithm::Bbr)),
+        ("cubic", quic::controller(Algorithm::Cubic)),
+        ("aimd", Arc::new(|mtu, _| Box::new(Aimd::new(mtu)))),
     ];
     println!("20 MB over 20 Mbps, 40 ms, a queue of 150 kB.");
     println!("controller  seconds  lost");

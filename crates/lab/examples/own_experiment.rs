@@ -6,6 +6,7 @@
 //! An experiment that others are to repeat is a file in `experiments/` instead: then `mendcast lab run
 //! --spec FILE` sweeps it, judges its claims and writes results, plots and a page.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use congestion::Algorithm;
@@ -33,7 +34,7 @@ fn latency(scheme: &SchemeMaker, loss: &str, seed: u64) -> Result<f64, String> {
     let frames = Traffic::Frames { rate: Rate::from_mbps(4), fps: 30.0, cached: Duration::ZERO };
     let outcome = run(&Scenario {
         path: path(loss)?,
-        congestion: Algorithm::Bbr.into(),
+        congestion: quic::controller(Algorithm::Bbr),
         scheme: scheme.clone(),
         traffic: frames,
         limit: Duration::from_secs(30),
@@ -54,7 +55,7 @@ fn main() -> Result<(), String> {
         for name in ["arq", "spare", "autorec"] {
             let choice = name.parse().map_err(|e| format!("{e}"))?;
             let spec = SchemeSpec::new(choice, Parameters::default()).map_err(|e| e.to_string())?;
-            let scheme = SchemeMaker::new(move |seed| spec.build(seed));
+            let scheme: SchemeMaker = Arc::new(move |seed| spec.build(seed));
             let runs = (1..=RUNS).map(|seed| latency(&scheme, loss, seed));
             let runs: Vec<f64> = runs.collect::<Result<_, _>>()?;
             let mean = runs.iter().sum::<f64>() / RUNS as f64;

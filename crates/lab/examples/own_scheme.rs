@@ -8,6 +8,7 @@
 //! `TransportConfig::scheme`, the testbed by `Scenario::scheme`.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use congestion::Algorithm;
@@ -101,16 +102,16 @@ fn main() -> Result<(), String> {
     };
     let up = LinkConfig { delay: down.delay, ..LinkConfig::default() };
     let schemes: [(&str, SchemeMaker); 3] = [
-        ("arq", SchemeMaker::new(|_| Arq::scheme())),
-        ("autorec", SchemeMaker::new(|_| autorec::scheme(Tolerances::default()))),
-        ("half-round-trip", SchemeMaker::new(own)),
+        ("arq", Arc::new(|_| Arq::scheme())),
+        ("autorec", Arc::new(|_| autorec::scheme(Tolerances::default()))),
+        ("half-round-trip", Arc::new(own)),
     ];
     println!("A stream of 4 Mbps for 60 s; 12 Mbps, 60 ms, 5 % independent loss.");
     println!("scheme           lost  replicas  recovery latency, mean and worst");
     for (name, scheme) in schemes {
         let outcome = run(&Scenario {
             path: PathConfig { down: down.clone(), up: up.clone() },
-            congestion: Algorithm::Bbr.into(),
+            congestion: quic::controller(Algorithm::Bbr),
             scheme,
             traffic: Traffic::Frames {
                 rate: Rate::from_mbps(4),

@@ -235,11 +235,11 @@ fn transport(scenario: &Scenario, log: &EventLog) -> TransportConfig {
     let watchers =
         Watchers { log: scenario.log_events.then(|| log.clone()), diary: scenario.diary.clone() };
     TransportConfig {
-        congestion: scenario.congestion.factory(),
+        congestion: scenario.congestion.clone(),
         detection: scenario.detection,
         guard: scenario.guard.clone(),
         // How losses come together is a metric of every experiment.
-        scheme: Arc::new(move || Scheme { correlation: true, ..maker.make(seed) }),
+        scheme: Arc::new(move || Scheme { correlation: true, ..maker(seed) }),
         idle_timeout: IDLE_TIMEOUT,
         handshake_timeout: IDLE_TIMEOUT,
         observer: watchers.factory(),

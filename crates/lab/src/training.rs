@@ -18,9 +18,8 @@ use recovery::fixed::Reading;
 
 use crate::experiments::output::{write_file, write_page};
 use crate::experiments::settings::{Settings, Source};
-use crate::makers::SchemeMaker;
 use crate::plot::{Chart, Series};
-use crate::simulation::{Outcome, run as simulate};
+use crate::simulation::{Outcome, SchemeMaker, run as simulate};
 
 /// How to train.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -159,9 +158,10 @@ impl School {
         let reading = self.options.reading();
         for place in episodes {
             let learner = self.learner.clone();
-            let scheme = move |seed| train::scheme(learner.clone(), reading, seed);
+            let scheme: SchemeMaker =
+                Arc::new(move |seed| train::scheme(learner.clone(), reading, seed));
             let seed = self.options.seed + (kind << 20) + place;
-            measures.add(&episode(seed, Some(SchemeMaker::new(scheme)), path(seed))?);
+            measures.add(&episode(seed, Some(scheme), path(seed))?);
         }
         measures.tally = self.learner().take_tally();
         Ok(measures)

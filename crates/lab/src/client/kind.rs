@@ -1,8 +1,5 @@
 //! The third-party libraries that a viewer may be.
 
-use core::fmt;
-use core::str::FromStr;
-
 use serde::{Deserialize, Serialize};
 
 /// A third-party client library.
@@ -16,14 +13,6 @@ pub enum ClientKind {
 }
 
 impl ClientKind {
-    /// The name in specifications and results.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Quinn => "quinn",
-            Self::Noq => "noq",
-        }
-    }
-
     /// The largest flow-control window in bytes that the client's code bears. `noq-proto` 1.4
     /// closes the connection ("too many gaps in stream buffer") when more than 2,048 packets wait
     /// behind a gap, contiguous or not; quinn-rs/quinn#2814 describes the fault and mends it in
@@ -33,23 +22,5 @@ impl ClientKind {
             Self::Quinn => u64::MAX,
             Self::Noq => 2_000_000,
         }
-    }
-}
-
-impl FromStr for ClientKind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "quinn" => Ok(Self::Quinn),
-            "noq" => Ok(Self::Noq),
-            _ => Err(format!("no client `{text}`; there are `quinn` and `noq`")),
-        }
-    }
-}
-
-impl fmt::Display for ClientKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
     }
 }

@@ -149,7 +149,7 @@ impl Settings {
                     name => Self::algorithm(name, "rival_congestion")?,
                 };
                 Some(Rival {
-                    congestion: congestion.into(),
+                    congestion: quic::controller(congestion),
                     scheme: self.maker(name, &Learnt::default())?,
                     traffic,
                 })
@@ -159,7 +159,7 @@ impl Settings {
             path: self.path()?,
             client: self.client,
             cipher: self.cipher,
-            congestion: congestion.into(),
+            congestion: quic::controller(congestion),
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
@@ -189,7 +189,7 @@ mod tests {
         let refused = |change: &dyn Fn(&mut Settings)| {
             let mut settings = Settings::default();
             change(&mut settings);
-            settings.scenario(1).expect_err("refused")
+            settings.scenario(1).err().expect("refused")
         };
         assert!(refused(&|s| s.fps = 0.0).contains("`fps`"));
         assert!(refused(&|s| s.alpha_ms = f64::NAN).contains("`alpha_ms`"));

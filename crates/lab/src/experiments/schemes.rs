@@ -11,7 +11,7 @@ use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
 use recovery::fixed::Reading;
 
 use super::settings::{Settings, word};
-use crate::makers::SchemeMaker;
+use crate::simulation::SchemeMaker;
 
 /// The trained network of the project, made by `mendcast lab train`.
 const WEIGHTS: &[u8] = include_bytes!("../../../../experiments/weights/art-dqn.mdqn");
@@ -122,7 +122,7 @@ impl Settings {
         let spec =
             SchemeSpec::new(choice, self.parameters(choice, learnt)?).map_err(|e| e.to_string())?;
         let (learner, spread) = (learnt.learner.clone(), self.spread()?);
-        Ok(SchemeMaker::new(move |seed| {
+        Ok(Arc::new(move |seed| {
             let seed = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
             match &learner {
                 Some(learner) if choice.entry.name == "art-dqn" => {

@@ -16,7 +16,7 @@ fn scenario(rate: Rate, loss: &str) -> Scenario {
     };
     Scenario {
         path: PathConfig { up, down },
-        congestion: congestion::Algorithm::Bbr.into(),
+        congestion: quic::controller(congestion::Algorithm::Bbr),
         traffic: Traffic::Live(Live::default()),
         limit: Duration::from_secs(60),
         ..Scenario::default()

@@ -7,9 +7,9 @@ mod wire;
 mod world;
 
 pub use outcome::{Outcome, Received, Sample};
-pub use scenario::{Rival, Scenario};
+pub use scenario::{Rival, Scenario, SchemeMaker};
 
-use world::{Step, World};
+use world::World;
 
 /// Runs a scenario.
 ///
@@ -29,7 +29,7 @@ use world::{Step, World};
 /// links' books do not balance.
 pub fn run(scenario: &Scenario) -> Result<Outcome, String> {
     let mut world = World::new(scenario)?;
-    while world.step()? == Step::Moved {}
+    while world.step()? {}
     world.finish()
 }
 

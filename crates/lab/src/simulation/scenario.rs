@@ -1,20 +1,25 @@
 //! What is run: path, ends and traffic.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use congestion::Algorithm;
 use links::PathConfig;
+use quic::ControllerFactory;
 use quic::detection::Detection;
-use recovery::Guard;
+use recovery::{Arq, Guard, Scheme};
 
 use crate::client::ClientKind;
 use crate::ends::Cipher;
-use crate::makers::{ControllerMaker, SchemeMaker};
 use crate::recovered::Diary;
 use crate::traffic::Traffic;
 
+/// Makes a recovery scheme for a new connection, from the run's seed. Any will do, also one from outside
+/// this project.
+pub type SchemeMaker = Arc<dyn Fn(u64) -> Scheme + Send + Sync>;
+
 /// What is run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Scenario {
     /// Both directions.
     pub path: PathConfig,
@@ -22,8 +27,8 @@ pub struct Scenario {
     pub client: ClientKind,
     /// Protection of 1-RTT packets, at both ends.
     pub cipher: Cipher,
-    /// The server's congestion controller.
-    pub congestion: ControllerMaker,
+    /// The server's congestion controller: [`quic::controller`] makes those of this project.
+    pub congestion: ControllerFactory,
     /// The server's rules of loss detection.
     pub detection: Detection,
     /// The server's recovery scheme.
@@ -63,10 +68,10 @@ pub struct Scenario {
 }
 
 /// The sender that shares a path with the first, where it differs from that.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Rival {
     /// Its congestion controller.
-    pub congestion: ControllerMaker,
+    pub congestion: ControllerFactory,
     /// Its recovery scheme.
     pub scheme: SchemeMaker,
     /// What its client asks for.
@@ -80,9 +85,9 @@ impl Default for Scenario {
             path: PathConfig::default(),
             client: ClientKind::Quinn,
             cipher: Cipher::Real,
-            congestion: Algorithm::Cubic.into(),
+            congestion: quic::controller(Algorithm::Cubic),
             detection: Detection::default(),
-            scheme: SchemeMaker::default(),
+            scheme: Arc::new(|_| Arq::scheme()),
             guard: None,
             traffic: Traffic::Download { bytes: 1_000_000 },
             times: 1,

@@ -19,7 +19,7 @@ fn scenario(seed: u64) -> Scenario {
     };
     Scenario {
         path: PathConfig { up: down.clone(), down },
-        congestion: Algorithm::Bbr.into(),
+        congestion: quic::controller(Algorithm::Bbr),
         traffic: Traffic::Download { bytes: 500_000 },
         window: 4 << 20,
         seed,
@@ -32,9 +32,9 @@ fn scenario(seed: u64) -> Scenario {
 fn unmodified_clients_finish_a_download_in_virtual_time() {
     for client in [ClientKind::Quinn, ClientKind::Noq] {
         let outcome = run(&Scenario { client, ..scenario(1) }).expect("it runs");
-        assert!(outcome.completed && outcome.intact, "{client}: {outcome:?}");
+        assert!(outcome.completed && outcome.intact, "{client:?}: {outcome:?}");
         // 500 kB at 12 Mbps take a third of a second, and the start a few round trips.
-        assert!(outcome.duration < Duration::from_secs(1), "{client}: {outcome:?}");
+        assert!(outcome.duration < Duration::from_secs(1), "{client:?}: {outcome:?}");
     }
 }
 
@@ -70,7 +70,7 @@ fn a_nat_that_rebinds_often_does_not_stop_a_download() {
             ..scenario(4)
         };
         let outcome = run(&rebinding).expect("it runs");
-        assert!(outcome.completed && outcome.intact, "{client}: {outcome:?}");
+        assert!(outcome.completed && outcome.intact, "{client:?}: {outcome:?}");
     }
 }
 
@@ -92,7 +92,7 @@ fn a_path_without_loss_is_used_fully() {
     long.traffic = Traffic::Download { bytes: 30_000_000 };
     long.measure_from = Duration::from_secs(10);
     for congestion in Algorithm::ALL {
-        long.congestion = congestion.into();
+        long.congestion = quic::controller(congestion);
         let outcome = run(&long).expect("it runs");
         assert!(outcome.completed && outcome.intact, "{outcome:?}");
         let share = outcome.received as f64 / outcome.wire_bytes as f64;
@@ -158,7 +158,7 @@ fn random_scenario(seed: u64) -> Scenario {
     Scenario {
         path,
         client: if rng.random_bool(0.5) { ClientKind::Quinn } else { ClientKind::Noq },
-        congestion: Algorithm::ALL[rng.random_range(0..Algorithm::ALL.len())].into(),
+        congestion: quic::controller(Algorithm::ALL[rng.random_range(0..Algorithm::ALL.len())]),
         traffic: Traffic::Download { bytes: rng.random_range(1..300_000) },
         seed,
         rebind_every: rng
@@ -175,7 +175,7 @@ fn random_paths_deliver_every_byte() {
     for seed in 0..cases {
         let random = random_scenario(seed);
         let outcome = run(&random).expect("it runs");
-        assert!(outcome.completed && outcome.intact, "seed {seed}: {random:?} {outcome:?}");
+        assert!(outcome.completed && outcome.intact, "seed {seed}: {:?} {outcome:?}", random.path);
     }
 }
 

@@ -18,15 +18,6 @@ const CLIENTS: [IpAddr; 2] =
 /// Steps without progress of the clock after which a run counts as stuck.
 const MAX_IDLE_STEPS: u32 = 200_000;
 
-/// The outcome of a step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step {
-    /// Everything due was done, and there is more to do.
-    Moved,
-    /// All flows are over, nothing is due any more, or what is due comes after the limit.
-    Over,
-}
-
 /// Takes a sample of the first flow now and then.
 struct Sampler {
     every: Duration,
@@ -73,18 +64,19 @@ impl<'a> World<'a> {
         })
     }
 
-    /// Lets the ends act, sets the clock to the next event, and does what is due then.
+    /// Lets the ends act, sets the clock to the next event, and does what is due then. Returns whether
+    /// there is more to do: all flows may be over, nothing due any more, or only after the limit.
     ///
     /// # Errors
     /// The clock stands still.
-    pub(super) fn step(&mut self) -> Result<Step, String> {
+    pub(super) fn step(&mut self) -> Result<bool, String> {
         for flow in &mut self.flows {
             flow.act(self.now, &mut self.wire, &mut self.stopwatch);
         }
         self.sample();
         let next = self.next_event().filter(|&at| at <= self.end());
         let (Some(next), false) = (next, self.flows.iter().all(Flow::is_over)) else {
-            return Ok(Step::Over);
+            return Ok(false);
         };
         self.advance(next)?;
         if self.now >= Timestamp::ZERO + self.scenario.measure_from {
@@ -95,7 +87,7 @@ impl<'a> World<'a> {
         }
         self.deliver_up();
         self.deliver_down();
-        Ok(Step::Moved)
+        Ok(true)
     }
 
     fn end(&self) -> Timestamp {
