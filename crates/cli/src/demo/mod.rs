@@ -116,9 +116,8 @@ impl Arguments {
             links.push(link);
         }
 
-        let publishing = tokio::spawn(publisher::publish(rtmp, STREAM));
-        let mut publishing = core::pin::pin!(publishing);
-        wait_for_stream(&shared, publishing.as_mut()).await?;
+        let mut publishing = tokio::spawn(publisher::publish(rtmp, STREAM));
+        wait_for_stream(&shared, &mut publishing).await?;
         for viewer in &viewers {
             viewer.start(server)?;
         }
@@ -133,10 +132,7 @@ impl Arguments {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                failed = &mut publishing => return Err(match failed {
-                    Ok(Err(why)) => why,
-                    _ => "the publisher ended".into(),
-                }),
+                failed = &mut publishing => return Err(ended(failed)),
                 _ = tokio::signal::ctrl_c() => break,
                 () = sleep_until(end.unwrap_or(begun)), if end.is_some() => break,
                 _ = ticks.tick() => if !self.json {
@@ -284,10 +280,18 @@ impl Drop for Link {
     }
 }
 
+/// Why the publisher ended, which it does not by itself.
+fn ended(result: Result<Result<(), String>, tokio::task::JoinError>) -> String {
+    match result {
+        Ok(Err(why)) => why,
+        _ => "the publisher ended".into(),
+    }
+}
+
 /// Waits until there is something to watch.
 async fn wait_for_stream(
     shared: &Shared,
-    mut publishing: core::pin::Pin<&mut tokio::task::JoinHandle<Result<(), String>>>,
+    publishing: &mut tokio::task::JoinHandle<Result<(), String>>,
 ) -> Result<(), String> {
     let live = || {
         let stream = shared.state().live.streams.get(STREAM);
@@ -295,10 +299,7 @@ async fn wait_for_stream(
     };
     while !live() {
         tokio::select! {
-            failed = publishing.as_mut() => return Err(match failed {
-                Ok(Err(why)) => why,
-                _ => "the publisher ended".into(),
-            }),
+            failed = &mut *publishing => return Err(ended(failed)),
             () = tokio::time::sleep(Duration::from_millis(20)) => {}
         }
     }

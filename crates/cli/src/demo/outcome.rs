@@ -18,8 +18,7 @@ pub(super) struct Outcome {
 impl Outcome {
     /// The player whose picture is reported.
     pub(super) fn player(&self) -> Option<&qoe::Report> {
-        let players = &self.seen.as_ref()?.players;
-        players.iter().find(|player| player.name == PLAYER).map(|player| &player.seen)
+        self.seen.as_ref()?.player(PLAYER)
     }
 
     pub(super) fn json(&self) -> Value {

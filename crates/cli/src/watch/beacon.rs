@@ -34,10 +34,8 @@ impl Sums {
     /// These, with what `preset` saw in one more view.
     #[must_use]
     pub(super) fn with(self, report: &Report, preset: &str) -> Self {
-        let Some(player) = report.players.iter().find(|player| player.name == preset) else {
-            return self;
-        };
-        let (seen, freezes) = (&player.seen, player.seen.freezes[COUNTED]);
+        let Some(seen) = report.player(preset) else { return self };
+        let freezes = seen.freezes[COUNTED];
         Self {
             first_frame: self.first_frame.or(seen.first_frame),
             played: self.played + seen.watched().saturating_sub(freezes.total),
@@ -86,7 +84,7 @@ mod tests {
         seen.freezes[0] = Freezes { count: 3, total: ms(1_000) };
         seen.freezes[1] = Freezes { count: 1, total: ms(900) };
         let players = vec![Preset { name: "low-latency", seen }];
-        let report = Report { players, ..Report::new("u") };
+        let report = Report { players, ..Report::default() };
         let sums = Sums::default().with(&report, "low-latency").with(&report, "low-latency");
         assert_eq!(
             sums.json("me", "live/a"),

@@ -31,7 +31,7 @@ impl Meter {
     pub(super) fn new(url: &str) -> Self {
         Self {
             start: Instant::now(),
-            report: Report::new(url),
+            report: Report { url: url.to_owned(), ..Report::default() },
             last: Duration::ZERO,
             reader: flv::Reader::new(MAX_TAG),
             has_video: false,

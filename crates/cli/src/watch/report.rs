@@ -28,7 +28,7 @@ pub(crate) struct Preset {
 
 /// The result of a view, also of one that is still running. Times count from just before the client's
 /// first packet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Report {
     /// What was watched.
     pub url: String,
@@ -73,27 +73,6 @@ fn seconds(duration: Duration) -> f64 {
 }
 
 impl Report {
-    pub(super) fn new(url: &str) -> Self {
-        Self {
-            url: url.to_owned(),
-            status: None,
-            connected: Duration::ZERO,
-            requested: Duration::ZERO,
-            resumed: false,
-            early_data: false,
-            first_byte: None,
-            duration: Duration::ZERO,
-            longest_gap: Duration::ZERO,
-            bytes: 0,
-            tags: 0,
-            key_frames: 0,
-            beacons: 0,
-            players: Vec::new(),
-            transport: quinn::ConnectionStats::default(),
-            end: None,
-        }
-    }
-
     /// Why the view failed, in one line, if it did.
     pub(crate) fn failure(&self) -> Option<String> {
         let url = &self.url;
@@ -110,6 +89,11 @@ impl Report {
             }
             _ => None,
         }
+    }
+
+    /// What the player of this preset saw.
+    pub(crate) fn player(&self, preset: &str) -> Option<&qoe::Report> {
+        self.players.iter().find(|player| player.name == preset).map(|player| &player.seen)
     }
 
     /// Rate of the bodies from the first byte on, in Mbps; 0 if they came in one piece.
@@ -176,9 +160,8 @@ impl Report {
     pub(crate) fn progress(&self, preset: &str) -> String {
         let mut line =
             format!("{:.1} s, {:.1} MB", self.duration.as_secs_f64(), self.bytes as f64 / 1e6);
-        let player = self.players.iter().find(|player| player.name == preset);
-        if let Some(Preset { name, seen }) = player {
-            line += &format!(", {name}: ");
+        if let Some(seen) = self.player(preset) {
+            line += &format!(", {preset}: ");
             line += &match seen.first_frame {
                 Some(at) => format!("first frame {:.0} ms, {}", millis(at), Freezing(seen)),
                 None => "no frame yet".to_owned(),
@@ -272,7 +255,7 @@ mod tests {
             duration: Duration::from_secs(3),
             bytes: 500_000,
             end: Some(End::Complete),
-            ..Report::new("u")
+            ..Report::default()
         };
         assert_eq!(report.json()["mbps"], 2.0);
         assert_eq!(report.json()["first_byte_ms"], 1_000.0);
@@ -284,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_view_fails_without_success_or_frames() {
-        let mut report = Report { end: Some(End::Complete), ..Report::new("u") };
+        let url = "u".to_owned();
+        let mut report = Report { url, end: Some(End::Complete), ..Report::default() };
         assert_eq!(report.failure(), None);
         report.status = Some(http::StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(report.failure().as_deref(), Some("u: HTTP status 503 Service Unavailable"));
