@@ -2,8 +2,6 @@
 //! check of the sample ratio, and what more data would show.
 
 use std::collections::HashMap;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use qoe::stats::{Bootstrap, Clustered, Interval, Observation, chi_square_tail, holm};
 use rand_chacha::ChaCha8Rng;
@@ -260,23 +258,17 @@ fn all_metrics(
     days: f64,
     options: &Options,
 ) -> Vec<MetricReport> {
-    let next = AtomicUsize::new(0);
-    let done = Mutex::new(Vec::new());
-    let work = || {
-        while let Some(metric) = metrics.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let report = one_metric(table, metric, order, days, options);
-            done.lock().expect("no thread panics with it").push(report);
-        }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let at_once = |some: &[Metric]| {
+        std::thread::scope(|scope| {
+            let work =
+                |metric| scope.spawn(move || one_metric(table, metric, order, days, options));
+            let running: Vec<_> = some.iter().map(work).collect();
+            let done = running.into_iter().map(|thread| thread.join().expect("no thread panics"));
+            done.collect::<Vec<_>>()
+        })
     };
-    std::thread::scope(|scope| {
-        for _ in 1..std::thread::available_parallelism().map_or(1, usize::from).min(metrics.len()) {
-            scope.spawn(work);
-        }
-        work();
-    });
-    let mut all = done.into_inner().expect("no thread panics with it");
-    all.sort_by_key(|report| metrics.iter().position(|metric| metric.name == report.name));
-    all
+    metrics.chunks(processors).flat_map(at_once).collect()
 }
 
 fn one_metric(
