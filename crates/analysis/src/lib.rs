@@ -49,10 +49,10 @@ pub fn compare(options: &Options) -> Result<Report, Error> {
 
 /// Why there is nothing to compare.
 fn nothing(counts: &Counts) -> String {
-    let mut why = format!("no session to compare (files: {}", counts.files);
+    let mut why = format!("no session to compare (files: {}", counts.input.files);
     for (count, what) in [
-        (counts.unreadable_files, "unreadable files"),
-        (counts.broken_lines, "broken lines"),
+        (counts.input.unreadable_files, "unreadable files"),
+        (counts.input.broken_lines, "broken lines"),
         (counts.without_cohort, "sessions without a cohort"),
         (counts.other_protocol, "sessions of other protocols"),
         (counts.too_short, "sessions too short"),

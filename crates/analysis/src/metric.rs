@@ -1,7 +1,7 @@
 //! What cohorts are compared by.
 
 use records::Error;
-use records::{Field, Record};
+use records::{COLUMNS, Kind};
 
 /// One number per session.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -78,11 +78,8 @@ impl Metric {
             Some("mbps") => "Mbps",
             _ => "",
         };
-        let numeric = |(name, kind): (&'static str, Field)| match kind {
-            Field::Text(_) => None,
-            Field::Int(_) | Field::Float(_) => Some(name),
-        };
-        let columns: Vec<_> = Record::default().fields().into_iter().filter_map(numeric).collect();
+        let numeric = COLUMNS.iter().filter(|(_, kind)| *kind != Kind::Text);
+        let columns: Vec<_> = numeric.map(|(name, _)| *name).collect();
         match columns.iter().find(|column| **column == name) {
             Some(found) => Ok(column(found, unit(found), "")),
             None => {

@@ -245,10 +245,10 @@ fn broken_lines_are_counted_and_passed_over() {
     std::fs::write(&path, text.as_bytes()).expect("written");
     std::fs::write(directory.path().join("other.parquet"), b"PAR1 no").expect("written");
     let report = compare(&options(directory.path(), &["first_frame_ms"])).expect("compared");
-    let read = &report.read;
-    assert_eq!((read.records, read.broken_lines, read.without_cohort), (3, 4, 1));
-    assert_eq!((read.files, read.unreadable_files), (2, 1));
-    assert!(read.unreadable[0].contains("other.parquet"), "{:?}", read.unreadable);
+    let (read, input) = (&report.read, &report.read.input);
+    assert_eq!((input.records, input.broken_lines, read.without_cohort), (3, 4, 1));
+    assert_eq!((input.files, input.unreadable_files), (2, 1));
+    assert!(input.unreadable[0].contains("other.parquet"), "{:?}", input.unreadable);
     assert!(report.text().contains("left out: 4 broken lines"));
     assert_eq!(report.cohorts[0].sessions, 2);
 }
@@ -287,13 +287,13 @@ fn parquet_and_json_lines_of_the_same_rows_say_the_same_and_both_count_once() {
     let report = |path: &Path| compare(&options(path, &[])).expect("compared");
     let (of_lines, of_parquet, of_both) =
         (report(lines), report(parquet), report(directory.path()));
-    assert_eq!(of_lines.read.records, 600);
+    assert_eq!(of_lines.read.input.records, 600);
     assert_eq!(of_lines.json(), of_parquet.json());
     assert_eq!(of_lines.json(), of_both.json());
     // A damaged Parquet file gives way to the lines.
     std::fs::write(parquet, b"no").expect("written");
     let fallen_back = report(directory.path());
-    assert_eq!((fallen_back.read.records, fallen_back.read.unreadable_files), (600, 1));
+    assert_eq!((fallen_back.read.input.records, fallen_back.read.input.unreadable_files), (600, 1));
 }
 
 #[test]

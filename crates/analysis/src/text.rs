@@ -48,10 +48,10 @@ impl Report {
             whole(units),
             self.cohorts.len(),
             self.days,
-            whole(read.files),
+            whole(read.input.files),
         )];
         for (count, what) in [
-            (read.broken_lines, "broken lines"),
+            (read.input.broken_lines, "broken lines"),
             (read.without_cohort, "sessions of no cohort, as no scheme could act"),
             (read.other_protocol, "sessions of other protocols"),
             (read.too_short, "sessions too short"),
@@ -64,9 +64,9 @@ impl Report {
             let count = whole(read.unit_from_network);
             all.push(format!("{count} sessions have no unit: their network stands for the viewer"));
         }
-        all.extend(read.unreadable.iter().map(|why| format!("unreadable: {why}")));
-        if read.unreadable_files > read.unreadable.len() as u64 {
-            all.push(format!("{} files unreadable altogether", whole(read.unreadable_files)));
+        all.extend(read.input.unreadable.iter().map(|why| format!("unreadable: {why}")));
+        if read.input.unreadable_files > read.input.unreadable.len() as u64 {
+            all.push(format!("{} files unreadable altogether", whole(read.input.unreadable_files)));
         }
         all
     }

@@ -1,14 +1,16 @@
-//! Session records: a row per viewer session, as JSON lines and Parquet. The server
-//! writes them, the analysis reads them, and they are all that the two share.
+//! Session records: a row per viewer session, as JSON lines and Parquet, their schema, writer and reader. The
+//! server writes them, the analysis reads them, and they are all that the two share.
 
 #![forbid(unsafe_code)]
 
 mod error;
+mod reader;
 mod record;
 mod retention;
 mod writer;
 
 pub use error::Error;
-pub use record::{Field, Record};
+pub use reader::{Input, read};
+pub use record::{COLUMNS, Kind, Record};
 pub use retention::Retention;
 pub use writer::RecordWriter;

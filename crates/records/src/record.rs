@@ -1,50 +1,47 @@
 //! What is kept of a session: one flat row, the same in JSON and Parquet.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// A value of a row.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Field {
+/// What a column holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
     /// Text.
-    Text(Option<String>),
+    Text,
     /// A whole number.
-    Int(Option<i64>),
+    Int,
     /// A number.
-    Float(Option<f64>),
+    Float,
 }
 
-impl From<&Option<String>> for Field {
-    fn from(value: &Option<String>) -> Self {
-        Self::Text(value.clone())
-    }
+/// The types that columns have in [`Record`].
+trait Column {
+    const KIND: Kind;
 }
 
-impl From<&Option<i64>> for Field {
-    fn from(value: &Option<i64>) -> Self {
-        Self::Int(*value)
-    }
+impl Column for String {
+    const KIND: Kind = Kind::Text;
 }
 
-impl From<&Option<f64>> for Field {
-    fn from(value: &Option<f64>) -> Self {
-        Self::Float(value.filter(|number| number.is_finite()))
-    }
+impl Column for i64 {
+    const KIND: Kind = Kind::Int;
+}
+
+impl Column for f64 {
+    const KIND: Kind = Kind::Float;
 }
 
 macro_rules! record {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty,)+) => {
         /// One viewer session. What is not known is absent.
-        #[derive(Clone, Debug, Default, PartialEq)]
+        #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct Record {
             $($(#[doc = $doc])+ pub $name: Option<$type>,)+
         }
 
-        impl Record {
-            /// The columns in order: name and value.
-            pub fn fields(&self) -> Vec<(&'static str, Field)> {
-                vec![$((stringify!($name), Field::from(&self.$name)),)+]
-            }
-        }
+        /// The columns in order: name and kind.
+        pub const COLUMNS: &[(&str, Kind)] =
+            &[$((stringify!($name), <$type as Column>::KIND),)+];
     };
 }
 
@@ -143,18 +140,11 @@ impl Record {
 
     /// The row as a JSON object; what is absent is `null`.
     pub fn object(&self) -> Map<String, Value> {
-        self.fields()
-            .into_iter()
-            .map(|(name, field)| {
-                let value = match field {
-                    Field::Text(text) => text.into(),
-                    Field::Int(number) => number.into(),
-                    // Three digits after the point are enough of milliseconds, seconds and Mbps;
-                    // ratios get six.
-                    Field::Float(number) => number.map(|n| (n * 1e6).round() / 1e6).into(),
-                };
-                (name.to_owned(), value)
-            })
-            .collect()
+        let Ok(Value::Object(mut row)) = serde_json::to_value(self) else { return Map::new() };
+        for value in row.values_mut().filter(|value| value.is_f64()) {
+            // Three digits after the point are enough of milliseconds, seconds and Mbps; ratios get six.
+            *value = value.as_f64().map(|number| (number * 1e6).round() / 1e6).into();
+        }
+        row
     }
 }

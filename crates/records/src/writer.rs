@@ -14,16 +14,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
+use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
+use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::Type;
 
 use serde_json::{Map, Value};
 
 use crate::error::Error;
-use crate::record::{Field, Record};
+use crate::record::{COLUMNS, Kind, Record};
 use crate::retention::{self, Retention};
 
 /// Records that may wait for the disk.
@@ -241,13 +241,12 @@ impl Files {
 /// Turns JSON lines into Parquet, a group of rows after the other. A line that was cut off is left
 /// out.
 fn write_parquet(lines: impl BufRead, file: File) -> Result<(), ParquetError> {
-    let columns = Record::default().fields();
     let mut fields = Vec::new();
-    for (name, kind) in &columns {
+    for (name, kind) in COLUMNS {
         let (physical, logical) = match kind {
-            Field::Text(_) => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Field::Int(_) => (Physical::INT64, None),
-            Field::Float(_) => (Physical::DOUBLE, None),
+            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
+            Kind::Int => (Physical::INT64, None),
+            Kind::Float => (Physical::DOUBLE, None),
         };
         let field = Type::primitive_type_builder(name, physical)
             .with_repetition(Repetition::OPTIONAL)
@@ -269,7 +268,7 @@ fn write_parquet(lines: impl BufRead, file: File) -> Result<(), ParquetError> {
         if group.is_empty() {
             break;
         }
-        write_group(&mut writer, &columns, &group)?;
+        write_group(&mut writer, &group)?;
     }
     writer.close()?;
     Ok(())
@@ -277,36 +276,37 @@ fn write_parquet(lines: impl BufRead, file: File) -> Result<(), ParquetError> {
 
 fn write_group(
     writer: &mut SerializedFileWriter<File>,
-    columns: &[(&str, Field)],
     rows: &[Map<String, Value>],
 ) -> Result<(), ParquetError> {
     let mut group = writer.next_row_group()?;
-    let mut columns = columns.iter();
+    let mut columns = COLUMNS.iter();
     while let (Some(mut column), Some((name, kind))) = (group.next_column()?, columns.next()) {
         let cells = rows.iter().map(|row| row.get(*name).unwrap_or(&Value::Null));
-        // Definition level 1: the value is there.
-        let mut levels = Vec::with_capacity(rows.len());
-        let mut note = |is_there: bool| levels.push(i16::from(is_there));
         match kind {
-            Field::Text(_) => {
-                let cells = cells.map(Value::as_str).inspect(|cell| note(cell.is_some()));
-                let values: Vec<_> = cells.flatten().map(ByteArray::from).collect();
-                column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None)?;
+            Kind::Text => {
+                let cells = cells.map(|cell| cell.as_str().map(ByteArray::from));
+                write_column::<ByteArrayType>(&mut column, cells)?;
             }
-            Field::Int(_) => {
-                let cells = cells.map(Value::as_i64).inspect(|cell| note(cell.is_some()));
-                let values: Vec<_> = cells.flatten().collect();
-                column.typed::<Int64Type>().write_batch(&values, Some(&levels), None)?;
-            }
-            Field::Float(_) => {
-                let cells = cells.map(Value::as_f64).inspect(|cell| note(cell.is_some()));
-                let values: Vec<_> = cells.flatten().collect();
-                column.typed::<DoubleType>().write_batch(&values, Some(&levels), None)?;
-            }
+            Kind::Int => write_column::<Int64Type>(&mut column, cells.map(Value::as_i64))?,
+            Kind::Float => write_column::<DoubleType>(&mut column, cells.map(Value::as_f64))?,
         }
         column.close()?;
     }
     group.close()?;
+    Ok(())
+}
+
+fn write_column<T: DataType>(
+    column: &mut SerializedColumnWriter<'_>,
+    cells: impl Iterator<Item = Option<T::T>>,
+) -> Result<(), ParquetError> {
+    let (mut values, mut levels) = (Vec::new(), Vec::new());
+    for cell in cells {
+        // Definition level 1: the value is there.
+        levels.push(i16::from(cell.is_some()));
+        values.extend(cell);
+    }
+    column.typed::<T>().write_batch(&values, Some(&levels), None)?;
     Ok(())
 }
 
@@ -382,7 +382,7 @@ mod tests {
             .get_column_iter()
             .map(|(name, cell)| (name.as_str(), cell.to_string()))
             .collect();
-        assert_eq!(cells.len(), Record::default().fields().len());
+        assert_eq!(cells.len(), COLUMNS.len());
         let cell = |name: &str| cells.iter().find(|(n, _)| *n == name).map(|(_, c)| c.as_str());
         assert_eq!((cell("session"), cell("stream")), (Some("2"), Some("\"live/demo\"")));
         assert_eq!((cell("viewer"), cell("duration_s")), (Some("null"), Some("1.0")));

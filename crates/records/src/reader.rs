@@ -1,0 +1,180 @@
+//! Records from files, whichever form they have: JSON lines or Parquet.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parquet::file::reader::{FileReader as _, SerializedFileReader};
+use parquet::record::reader::RowIter;
+use parquet::schema::types::Type;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use crate::error::Error;
+
+/// The longest line that is taken for a record.
+const MAX_LINE: u64 = 64 * 1024;
+/// The most unreadable files that are named.
+const MAX_NAMED: usize = 20;
+
+/// What was read, and what could not be.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Input {
+    /// Files read, each pair of a `.jsonl` and a `.parquet` file as one.
+    pub files: u64,
+    /// Files that could not be read, or not to their end, and why; not more than 20 are named.
+    pub unreadable: Vec<String>,
+    /// How many they are.
+    pub unreadable_files: u64,
+    /// Lines that are no record: broken, cut off, or too long.
+    pub broken_lines: u64,
+    /// Records altogether.
+    pub records: u64,
+}
+
+/// The records of a file; `None` for a line that is none.
+type Rows = Box<dyn Iterator<Item = Result<Option<Map<String, Value>>, Failure>>>;
+type Failure = Box<dyn core::error::Error>;
+
+/// Reads the records of `paths`, files and directories of them, and hands each to `take`. Of Parquet files
+/// only `columns` are read; JSON lines have all that they have.
+///
+/// # Errors
+/// One line: a path does not exist; or what `take` says. A file that cannot be read is none, it is named.
+pub fn read(
+    paths: &[PathBuf],
+    columns: &[&str],
+    mut take: impl FnMut(&Map<String, Value>) -> Result<(), Error>,
+) -> Result<Input, Error> {
+    let mut input = Input::default();
+    for forms in found(paths)?.into_values() {
+        input.files += 1;
+        let Some((path, rows)) = input.open(&forms, columns) else { continue };
+        for row in rows {
+            match row {
+                Ok(Some(record)) => {
+                    input.records += 1;
+                    take(&record)?;
+                }
+                Ok(None) => input.broken_lines += 1,
+                Err(e) => {
+                    input.failed(path, e.as_ref());
+                    break;
+                }
+            }
+        }
+    }
+    Ok(input)
+}
+
+impl Input {
+    /// Opens the Parquet form, which is exact and complete or not there; the other if that fails.
+    fn open<'a>(&mut self, forms: &'a Forms, columns: &[&str]) -> Option<(&'a Path, Rows)> {
+        let parquet = forms.parquet.iter().map(|path| (path, parquet_rows(path, columns)));
+        let lines = forms.lines.iter().map(|path| (path, json_rows(path)));
+        parquet.chain(lines).find_map(|(path, rows)| match rows {
+            Ok(rows) => Some((path.as_path(), rows)),
+            Err(e) => {
+                self.failed(path, e.as_ref());
+                None
+            }
+        })
+    }
+
+    fn failed(&mut self, path: &Path, why: &dyn core::error::Error) {
+        self.unreadable_files += 1;
+        if self.unreadable.len() < MAX_NAMED {
+            self.unreadable.push(Error::new(format!("{}: {why}", path.display())).to_string());
+        }
+    }
+}
+
+fn parquet_rows(path: &Path, columns: &[&str]) -> Result<Rows, Failure> {
+    let file = SerializedFileReader::new(File::open(path)?)?;
+    let schema = file.metadata().file_metadata().schema();
+    let wanted = |field: &&Arc<Type>| columns.contains(&field.name());
+    let fields = schema.get_fields().iter().filter(wanted).cloned().collect();
+    let projection = Type::group_type_builder(schema.name()).with_fields(fields).build()?;
+    let rows = RowIter::from_file_into(Box::new(file)).project(Some(projection))?;
+    Ok(Box::new(rows.map(|row| match row?.to_json_value() {
+        Value::Object(record) => Ok(Some(record)),
+        _ => Ok(None),
+    })))
+}
+
+fn json_rows(path: &Path) -> Result<Rows, Failure> {
+    let mut file = BufReader::new(File::open(path)?);
+    let mut line = Vec::new();
+    Ok(Box::new(core::iter::from_fn(move || {
+        loop {
+            return match next_line(&mut file, &mut line) {
+                Ok(Line::End) => None,
+                Ok(Line::Whole) if line.trim_ascii().is_empty() => continue,
+                Ok(Line::Whole) => Some(Ok(serde_json::from_slice(&line).ok())),
+                Ok(Line::TooLong) => Some(Ok(None)),
+                Err(e) => Some(Err(e.into())),
+            };
+        }
+    })))
+}
+
+/// One file, or the two forms of one.
+#[derive(Debug, Default)]
+struct Forms {
+    lines: Option<PathBuf>,
+    parquet: Option<PathBuf>,
+}
+
+/// The files that are named or lie in directories that are, by their name without the form.
+fn found(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Forms>, Error> {
+    let mut all: BTreeMap<PathBuf, Forms> = BTreeMap::new();
+    let mut take = |path: &Path, form: &str| {
+        let forms = all.entry(path.with_extension("")).or_default();
+        match form {
+            "parquet" => forms.parquet = Some(path.to_owned()),
+            _ => forms.lines = Some(path.to_owned()),
+        }
+    };
+    let form = |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_owned();
+    for path in paths {
+        let failed = |e: io::Error| Error::new(format!("{}: {e}", path.display()));
+        // One file by several ways is one file.
+        let path = path.canonicalize().map_err(failed)?;
+        if !path.is_dir() {
+            take(&path, &form(&path));
+            continue;
+        }
+        for entry in std::fs::read_dir(&path).map_err(failed)? {
+            let entry = entry.map_err(failed)?.path();
+            let form = form(&entry);
+            if form == "jsonl" || form == "parquet" {
+                take(&entry, &form);
+            }
+        }
+    }
+    Ok(all)
+}
+
+enum Line {
+    Whole,
+    TooLong,
+    End,
+}
+
+/// Reads the next line; one that is too long is passed over.
+fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
+    let mut too_long = false;
+    loop {
+        line.clear();
+        let read = file.take(MAX_LINE).read_until(b'\n', line)?;
+        let whole = line.ends_with(b"\n") || (read as u64) < MAX_LINE;
+        match (whole, too_long) {
+            (true, false) if read == 0 => return Ok(Line::End),
+            (true, false) => return Ok(Line::Whole),
+            (true, true) => return Ok(Line::TooLong),
+            (false, _) => too_long = true,
+        }
+    }
+}
