@@ -23,18 +23,3 @@ pub struct Options {
     /// Cohorts with their configured weights, for the check of the sample ratio; may be empty.
     pub weights: Vec<(String, u32)>,
 }
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            files: Vec::new(),
-            metrics: Vec::new(),
-            baseline: None,
-            seed: 1,
-            resamples: 2_000,
-            min_duration: Duration::ZERO,
-            protocol: None,
-            weights: Vec::new(),
-        }
-    }
-}

@@ -66,7 +66,12 @@ fn options(files: &Path, metrics: &[&str]) -> Options {
     Options {
         files: vec![files.to_owned()],
         metrics: metrics.iter().map(|name| (*name).to_owned()).collect(),
-        ..Options::default()
+        baseline: None,
+        seed: 1,
+        resamples: 2_000,
+        min_duration: Duration::ZERO,
+        protocol: None,
+        weights: Vec::new(),
     }
 }
 

@@ -49,26 +49,17 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// A text that names no algorithm.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ParseAlgorithmError(String);
-
-impl fmt::Display for ParseAlgorithmError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no congestion control algorithm; expected one of", self.0)?;
-        Algorithm::ALL.iter().try_for_each(|algorithm| write!(f, " {algorithm}"))
-    }
-}
-
-impl core::error::Error for ParseAlgorithmError {}
-
 impl FromStr for Algorithm {
-    type Err = ParseAlgorithmError;
+    /// One line: the text names no algorithm.
+    type Err = String;
 
     /// Reads a name in lower case.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let named = Self::ALL.into_iter().find(|algorithm| algorithm.name() == text);
-        named.ok_or_else(|| ParseAlgorithmError(text.to_owned()))
+        named.ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(" ");
+            format!("`{text}` is no congestion control algorithm; expected one of {names}")
+        })
     }
 }
 

@@ -27,7 +27,7 @@ mod hystart;
 mod pacer;
 mod rate;
 
-pub use algorithm::{Algorithm, ParseAlgorithmError};
+pub use algorithm::Algorithm;
 pub use bbr::Bbr;
 pub use controller::{
     AckBatch, Cap, CongestionEvent, CongestionKind, Controller, RttSnapshot, Snapshot, Start,

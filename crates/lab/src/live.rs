@@ -34,20 +34,6 @@ pub struct Live {
     pub settings: Settings,
 }
 
-impl Default for Live {
-    /// Twenty seconds of 1.5 Mbps, 25 frames a second, two seconds a group; joined in its middle.
-    fn default() -> Self {
-        Self {
-            frames: 500,
-            interval: Duration::from_millis(40),
-            group: 50,
-            rate: Rate::from_kbps(1_500),
-            before: 75,
-            settings: Settings::default(),
-        }
-    }
-}
-
 impl Live {
     /// The codec's configuration, which is the stream's first tag.
     fn header() -> Tag {

@@ -6,6 +6,18 @@ use crate::traffic::Traffic;
 use links::{LinkConfig, PathConfig, Queue};
 use qoe::{FrameKind, Player, Policy};
 
+/// Twenty seconds of 1.5 Mbps, 25 frames a second, two seconds a group; joined in its middle.
+fn live() -> Live {
+    Live {
+        frames: 500,
+        interval: Duration::from_millis(40),
+        group: 50,
+        rate: Rate::from_kbps(1_500),
+        before: 75,
+        settings: Settings::default(),
+    }
+}
+
 fn scenario(rate: Rate, loss: &str) -> Scenario {
     let up = LinkConfig { delay: Some(Duration::from_millis(30)), ..LinkConfig::default() };
     let down = LinkConfig {
@@ -17,7 +29,7 @@ fn scenario(rate: Rate, loss: &str) -> Scenario {
     Scenario {
         path: PathConfig { up, down },
         congestion: quic::controller(congestion::Algorithm::Bbr),
-        traffic: Traffic::Live(Live::default()),
+        traffic: Traffic::Live(live()),
         limit: Duration::from_secs(60),
         ..Scenario::default()
     }

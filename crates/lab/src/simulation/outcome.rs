@@ -36,13 +36,6 @@ pub struct Received {
     pub time: Duration,
 }
 
-impl Received {
-    /// The mean rate; zero if no time has passed.
-    pub fn rate(&self) -> Rate {
-        Rate::from_bytes_in(self.bytes, self.time)
-    }
-}
-
 /// The outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {

@@ -96,7 +96,8 @@ fn a_path_without_loss_is_used_fully() {
         let outcome = run(&long).expect("it runs");
         assert!(outcome.completed && outcome.intact, "{outcome:?}");
         let share = outcome.received as f64 / outcome.wire_bytes as f64;
-        let goodput = outcome.measured.rate().as_mbps_f64();
+        let Received { bytes, time } = outcome.measured;
+        let goodput = Rate::from_bytes_in(bytes, time).as_mbps_f64();
         assert!(goodput >= 0.97 * 12.0 * share, "{congestion}: {goodput} Mbps, {outcome:?}");
     }
 }
