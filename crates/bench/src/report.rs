@@ -83,13 +83,6 @@ impl Samples {
         Some([*self.0.get(quarter)?, *self.0.get(self.0.len() - 1 - quarter)?])
     }
 
-    /// The same rounds in another unit.
-    pub(crate) fn map(&self, convert: impl Fn(f64) -> f64) -> Self {
-        let mut samples = Self::default();
-        self.0.iter().for_each(|value| samples.push(convert(*value)));
-        samples
-    }
-
     fn spread(&self) -> String {
         match (self.0.first(), self.0.last()) {
             (Some(min), Some(max)) if self.0.len() > 1 => {

@@ -56,7 +56,7 @@ fn serve(dir: &Path) -> Result<(), String> {
         .build()
         .map_err(|e| e.to_string())?;
     runtime.block_on(async {
-        let config = Config::load(&servers::edge_config(dir)?).map_err(|e| e.to_string())?;
+        let config = Config::load(&servers::edge_config(dir, 1)?).map_err(|e| e.to_string())?;
         let edge = Edge::open(config).map_err(|e| e.to_string())?;
         if let (Some(quic), Some(rtmp)) = (edge.listeners().first(), edge.rtmp().first()) {
             println!("listening {} {rtmp}", quic.address);

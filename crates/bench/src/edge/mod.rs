@@ -2,19 +2,22 @@
 //!
 //! The contestants take turns, each in a process of its own and on one event loop: `mendcast edge`
 //! and a relay on `quinn` and `h3` (FLV over HTTP/3; same TLS cipher, same size of datagrams, GSO
-//! as each does it, CUBIC), and HLS over TLS over TCP, of `mendcast edge` and of nginx. The viewers
-//! are another process; only the counting there is ours.
+//! as each does it, CUBIC), and HLS over TLS over TCP, of `mendcast edge` and of nginx. FLV over HTTP/2
+//! is `mendcast edge` beside itself: on two event loops and on one. The viewers are another process;
+//! only the counting there is ours.
 //!
 //! CPU time is counted by the kernel in nanoseconds (`/proc/…/schedstat`) while all viewers are
 //! there. The kernel does the work of loopback in the sender's context, and splits GSO batches for
 //! receivers without GRO there; these receivers have GRO.
 
+mod cost;
 mod heap;
 mod media;
 mod publisher;
 mod quinn_relay;
 mod servers;
 mod soak;
+mod threads;
 mod wake;
 mod watch;
 
@@ -28,8 +31,9 @@ use crate::client::MTU;
 use crate::identity::Identity;
 use crate::loopback::{calibration, receive_errors};
 use crate::report::{Report, Samples, Target};
+use cost::Cost;
 use publisher::{Ingest, Publisher};
-use servers::{Contestant, Process, Programs};
+use servers::{Contestant, Process, Programs, Transport};
 use watch::Seen;
 
 pub(crate) use heap::Heap;
@@ -75,8 +79,11 @@ impl Viewers {
         let own = std::env::current_exe().map_err(|e| e.to_string())?;
         let mut command = Command::new(own);
         command.arg("watch").arg(address.to_string()).arg(dir).arg(contestant.path());
-        command.arg(count.to_string());
-        command.args(contestant.is_hls().then_some("--hls"));
+        command.arg(count.to_string()).arg(match contestant.transport() {
+            Transport::H3 => "h3",
+            Transport::H2 => "h2",
+            Transport::Hls => "hls",
+        });
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut viewers = Self(Process(command.spawn().map_err(|e| e.to_string())?));
         let ready = viewers.line();
@@ -114,16 +121,6 @@ impl Viewers {
     }
 }
 
-/// What the viewers cost.
-struct Cost {
-    /// Share of a CPU that the server took.
-    busy: f64,
-    /// Bytes of resident memory that they added.
-    resident: f64,
-    receive_errors: u64,
-    seen: Seen,
-}
-
 impl Live {
     /// Measures, and adds the rows.
     pub(crate) fn run(
@@ -155,38 +152,31 @@ impl Live {
             media::RATE / 1e6,
             time.as_secs()
         );
-        let mut sides = Contestant::ALL.map(|c| (c, Samples::default(), Samples::default()));
+        let mut sides = Contestant::ALL.map(|contestant| (contestant, Vec::new()));
         for round in 0..rounds {
             println!("      round {}: sealing takes {:.0} ns per packet", round + 1, calibration());
-            for (contestant, cpu, delay) in &mut sides {
+            for (contestant, costs) in &mut sides {
                 if !contestant.name().contains(&self.contestant) {
                     continue;
                 }
                 match run(*contestant, &programs, viewers, time) {
                     Ok(cost) => {
-                        tell(*contestant, &cost, viewers, time);
-                        cpu.push(cost.busy * 3_600.0 / viewers as f64);
-                        delay.push(cost.seen.delay[1] * 1e3);
+                        cost.tell(*contestant, viewers, time);
+                        if contestant.transport() == Transport::H2 {
+                            threads::tell(&cost)?;
+                        }
+                        costs.push(cost);
                     }
-                    Err(e) if contestant.is_hls() => {
+                    Err(e) if contestant.transport() == Transport::Hls => {
                         println!("      skipped: {}: {e}", contestant.name());
                     }
                     Err(e) => return Err(format!("{}: {e}", contestant.name())),
                 }
             }
         }
-        let [ours, quinn, hls, nginx] = &sides;
-        compare(report, ours, quinn);
-        if hls.1.median().is_finite() && nginx.1.median().is_finite() {
-            let what = ("edge_hls_cpu_per_viewer_hour", "CPU s");
-            report.add(what, &hls.1, (nginx.0.name(), &nginx.1), Target::None);
-        }
+        compare(report, &sides)?;
         if self.contestant.is_empty() {
-            let heap = |name| {
-                let mut samples = Samples::default();
-                samples.push(heap_per_viewer(name, &programs, viewers)?);
-                Ok::<_, String>(samples)
-            };
+            let heap = |name| heap_per_viewer(name, &programs, viewers).map(Samples::of);
             let (ours, peer) = (heap("mendcast")?, heap("quinn")?);
             let what = ("edge_heap_per_viewer", "B");
             report.add(what, &ours, ("quinn + h3", &peer), Target::AtMost(24_576.0));
@@ -195,22 +185,31 @@ impl Live {
     }
 }
 
-fn compare(
-    report: &mut Report,
-    ours: &(Contestant, Samples, Samples),
-    quinn: &(Contestant, Samples, Samples),
-) {
-    if !ours.1.median().is_finite() || !quinn.1.median().is_finite() {
-        return;
-    }
-    let name = quinn.0.name();
-    let what = ("edge_cpu_per_viewer_hour", "CPU s");
-    report.add(what, &ours.1, (name, &quinn.1), Target::RatioAtMost(0.5));
-    let per_core = |cpu: &Samples| cpu.map(|seconds| 3_600.0 / seconds);
-    let what = ("edge_viewers_per_core", "viewers");
-    let peer = per_core(&quinn.1);
-    report.add(what, &per_core(&ours.1), (name, &peer), Target::RatioAtLeast(2.0));
-    report.add(("edge_tag_delay_p99", "ms"), &ours.2, (name, &quinn.2), Target::None);
+/// Adds the rows of contestants that both had a turn.
+fn compare(report: &mut Report, sides: &[(Contestant, Vec<Cost>); 6]) -> Result<(), String> {
+    let [ours, quinn, hls, nginx, one, two] = sides;
+    let samples = |side: &(Contestant, Vec<Cost>), value: &dyn Fn(&Cost) -> f64| {
+        let mut samples = Samples::default();
+        side.1.iter().for_each(|cost| samples.push(value(cost)));
+        samples
+    };
+    let mut row =
+        |what, ours, peer: &(Contestant, Vec<Cost>), value: &dyn Fn(&Cost) -> f64, target| {
+            let (mine, theirs) = (samples(ours, value), samples(peer, value));
+            if mine.median().is_finite() && theirs.median().is_finite() {
+                report.add(what, &mine, (&peer.0.name(), &theirs), target);
+            }
+        };
+    let hour = Cost::per_viewer_hour;
+    let per_core = |cost: &Cost| 3_600.0 / cost.per_viewer_hour();
+    let delay = |cost: &Cost| cost.seen.delay[1] * 1e3;
+    let half = Target::RatioAtMost(0.5);
+    row(("edge_cpu_per_viewer_hour", "CPU s"), ours, quinn, &hour, half);
+    let twice = Target::RatioAtLeast(2.0);
+    row(("edge_viewers_per_core", "viewers"), ours, quinn, &per_core, twice);
+    row(("edge_tag_delay_p99", "ms"), ours, quinn, &delay, Target::None);
+    row(("edge_hls_cpu_per_viewer_hour", "CPU s"), hls, nginx, &hour, Target::None);
+    threads::compare(report, &one.1, &two.1)
 }
 
 /// Puts a certificate and its key where servers and viewers look for them.
@@ -237,55 +236,18 @@ fn run(
     let (mut process, joined) = Viewers::start(contestant, server.address, &programs.dir, viewers)?;
     std::thread::sleep(SETTLE);
     let resident = servers::resident(pid).saturating_sub(before);
-    let (cpu, errors, start) = (servers::cpu(pid)?, receive_errors(), Instant::now());
+    let (threads, errors, start) = (servers::threads(pid)?, receive_errors(), Instant::now());
     process.measure(time)?;
-    let (cpu, wall) = (servers::cpu(pid)? - cpu, start.elapsed());
+    let threads = cost::shares(&threads, &servers::threads(pid)?, start.elapsed());
     let seen = process.seen()?;
     publisher.stop()?;
     Ok(Cost {
-        busy: cpu.as_secs_f64() / wall.as_secs_f64(),
+        viewers: joined,
+        threads,
         resident: resident as f64 / joined as f64,
         receive_errors: receive_errors() - errors,
         seen,
     })
-}
-
-/// Everything that may cast doubt on a figure.
-fn tell(contestant: Contestant, cost: &Cost, viewers: usize, time: Duration) {
-    let seen = &cost.seen;
-    let mbps = seen.bytes.map(|bytes| bytes as f64 * 8e-6 / time.as_secs_f64());
-    println!(
-        "      {}: {:.1} % of a CPU ({:.2} per 100 viewers), viewers' process {:.0} %; resident \
-         {:.0} KB per viewer; {:.2} / {:.2} / {:.2} Mbps",
-        contestant.name(),
-        cost.busy * 100.0,
-        cost.busy * 1e4 / viewers as f64,
-        seen.busy * 100.0,
-        cost.resident / 1e3,
-        mbps[0],
-        mbps[1],
-        mbps[2]
-    );
-    if !contestant.is_hls() {
-        println!(
-            "        tag delay {:.1} ms in the middle, {:.1} ms at 99 %, {:.1} ms at most, of {} \
-             tags; {:.0} B per datagram, {} receive errors",
-            seen.delay[0] * 1e3,
-            seen.delay[1] * 1e3,
-            seen.delay[2] * 1e3,
-            seen.tags,
-            seen.datagram,
-            cost.receive_errors
-        );
-    }
-    if seen.stayed < viewers || seen.late > 0 {
-        let failure = seen.failure.as_deref().unwrap_or("nobody failed");
-        let lost = viewers - seen.stayed;
-        println!("        {lost} viewers lost, {} late: {failure}", seen.late);
-    }
-    if cost.busy > 0.95 || seen.busy > 1.9 {
-        println!("        a side is at its limit: these figures say little");
-    }
 }
 
 /// Bytes that each viewer adds to the heap of a server whose allocator counts. What is kept of the

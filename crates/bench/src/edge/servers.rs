@@ -47,6 +47,17 @@ pub(super) struct Programs {
     pub memory: PathBuf,
 }
 
+/// What viewers speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub(super) enum Transport {
+    /// FLV over HTTP/3.
+    H3,
+    /// FLV over HTTP/2, each viewer on a connection of its own, as browsers are.
+    H2,
+    /// HLS over HTTP/1.1.
+    Hls,
+}
+
 /// How the stream gets to viewers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contestant {
@@ -54,35 +65,45 @@ pub(super) enum Contestant {
     Relay,
     EdgeHls,
     Nginx,
+    /// FLV over HTTP/2, with this number of threads.
+    EdgeH2(u16),
 }
 
 impl Contestant {
-    pub(super) const ALL: [Self; 4] = [Self::Edge, Self::Relay, Self::EdgeHls, Self::Nginx];
+    pub(super) const ALL: [Self; 6] =
+        [Self::Edge, Self::Relay, Self::EdgeHls, Self::Nginx, Self::EdgeH2(1), Self::EdgeH2(2)];
 
-    pub(super) fn name(self) -> &'static str {
+    pub(super) fn name(self) -> String {
         match self {
-            Self::Edge => "mendcast",
-            Self::Relay => "quinn + h3",
-            Self::EdgeHls => "mendcast HLS",
-            Self::Nginx => "nginx HLS",
+            Self::Edge => "mendcast".to_owned(),
+            Self::Relay => "quinn + h3".to_owned(),
+            Self::EdgeHls => "mendcast HLS".to_owned(),
+            Self::Nginx => "nginx HLS".to_owned(),
+            Self::EdgeH2(1) => "mendcast HTTP/2, 1 thread".to_owned(),
+            Self::EdgeH2(threads) => format!("mendcast HTTP/2, {threads} threads"),
         }
     }
 
     /// The path that viewers ask for.
     pub(super) fn path(self) -> &'static str {
-        match self {
-            Self::Edge | Self::Relay => "/live/bench.flv",
-            Self::EdgeHls | Self::Nginx => "/live/bench/index.m3u8",
+        match self.transport() {
+            Transport::H3 | Transport::H2 => "/live/bench.flv",
+            Transport::Hls => "/live/bench/index.m3u8",
         }
     }
 
-    pub(super) fn is_hls(self) -> bool {
-        matches!(self, Self::EdgeHls | Self::Nginx)
+    pub(super) fn transport(self) -> Transport {
+        match self {
+            Self::Edge | Self::Relay => Transport::H3,
+            Self::EdgeH2(_) => Transport::H2,
+            Self::EdgeHls | Self::Nginx => Transport::Hls,
+        }
     }
 
     pub(super) fn start(self, programs: &Programs) -> Result<Server, String> {
         match self {
-            Self::Edge | Self::EdgeHls => edge(programs),
+            Self::Edge | Self::EdgeHls => edge(programs, 1),
+            Self::EdgeH2(threads) => edge(programs, threads),
             Self::Relay => {
                 let mut command = Command::new(&programs.relay);
                 command.arg(&programs.dir);
@@ -95,9 +116,9 @@ impl Contestant {
 }
 
 /// The configuration of the edge, in `dir`.
-pub(super) fn edge_config(dir: &Path) -> Result<PathBuf, String> {
+pub(super) fn edge_config(dir: &Path, cores: u16) -> Result<PathBuf, String> {
     let quic = format!("congestion = \"cubic\"\ninitial_mtu = {MTU}\nmax_mtu = {MTU}\n");
-    write_config(dir, &format!("cores = 1\n[quic]\n{quic}"))
+    write_config(dir, &format!("cores = {cores}\n[quic]\n{quic}"))
 }
 
 /// Writes a configuration with free ports for viewers and RTMP. `settings` are the rest of
@@ -142,8 +163,8 @@ pub(super) fn read_line(from: &mut impl Read) -> String {
     String::from_utf8_lossy(&line).into_owned()
 }
 
-fn edge(programs: &Programs) -> Result<Server, String> {
-    start_edge(&programs.mendcast, &edge_config(&programs.dir)?).map(|(server, _)| server)
+fn edge(programs: &Programs, cores: u16) -> Result<Server, String> {
+    start_edge(&programs.mendcast, &edge_config(&programs.dir, cores)?).map(|(server, _)| server)
 }
 
 /// An edge that is inspected: it has an admin listener, and is given a second to drain. `dir` holds
@@ -245,21 +266,42 @@ fn family(pid: u32) -> Vec<u32> {
     std::iter::once(pid).chain(children).collect()
 }
 
-/// Time that all threads of a process and of its children have been on a CPU.
-pub(super) fn cpu(pid: u32) -> Result<Duration, String> {
-    let mut nanos = 0u64;
+/// A thread, and the time that it has been on a CPU since it began.
+#[derive(Clone, Debug)]
+pub(super) struct Thread {
+    pub id: u32,
+    pub name: String,
+    pub time: Duration,
+}
+
+/// The threads of a process and of its children.
+///
+/// # Errors
+/// The process is not there, or the kernel does not count.
+pub(super) fn threads(pid: u32) -> Result<Vec<Thread>, String> {
+    let mut threads = Vec::new();
     for pid in family(pid) {
         let path = format!("/proc/{pid}/task");
         for task in std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?.flatten() {
-            // A thread may have just ended.
-            let text = std::fs::read_to_string(task.path().join("schedstat")).unwrap_or_default();
-            nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);
+            // A thread may have just ended: it has no files then.
+            let read = |file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
+            let time = read("schedstat").split(' ').next().and_then(|nanos| nanos.parse().ok());
+            let id = task.file_name().to_str().and_then(|id| id.parse().ok());
+            if let (Some(id), Some(nanos)) = (id, time) {
+                let name = read("comm").trim_end().to_owned();
+                threads.push(Thread { id, name, time: Duration::from_nanos(nanos) });
+            }
         }
     }
-    match nanos {
-        0 => Err("this kernel keeps no schedstat".to_owned()),
-        nanos => Ok(Duration::from_nanos(nanos)),
+    match threads.iter().all(|thread| thread.time.is_zero()) {
+        true => Err("this kernel keeps no schedstat".to_owned()),
+        false => Ok(threads),
     }
+}
+
+/// Time that all threads of a process and of its children have been on a CPU.
+pub(super) fn cpu(pid: u32) -> Result<Duration, String> {
+    Ok(threads(pid)?.iter().map(|thread| thread.time).sum())
 }
 
 /// Resident memory of a process and its children in bytes.
@@ -274,6 +316,8 @@ pub(super) fn resident(pid: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::TryRecvError;
+
     use super::*;
 
     #[test]
@@ -285,6 +329,23 @@ mod tests {
         }
         assert!(resident(pid) > 1 << 20);
         assert!(cpu(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn the_time_of_a_thread_is_read_under_its_name() {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let spins = move || while stopped.try_recv() == Err(TryRecvError::Empty) {};
+        let spinning = std::thread::Builder::new().name("spins".to_owned()).spawn(spins);
+        let time = || {
+            let threads = threads(std::process::id()).expect("readable");
+            threads.iter().find(|thread| thread.name == "spins").map(|thread| thread.time)
+        };
+        let end = Instant::now() + Duration::from_secs(5);
+        while time().unwrap_or_default() < Duration::from_millis(50) {
+            assert!(Instant::now() < end, "the thread is not there, or stands still");
+        }
+        drop(stop);
+        spinning.expect("started").join().expect("no panic");
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! The viewers, in a process of their own: unmodified `quinn` and `h3`, or HLS over TLS over TCP.
+//! The viewers, in a process of their own: unmodified `quinn` and `h3`, or `hyper` over TLS over TCP,
+//! which takes FLV over HTTP/2 or HLS over HTTP/1.1.
 //!
 //! It prints `ready JOINED FAILURE` once every viewer has had its first bytes or has failed, counts from
 //! the next line that it reads to the one after that, and prints what it counted as JSON.
@@ -12,15 +13,19 @@ use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
 use http_body_util::{BodyExt as _, Empty};
-use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper::client::conn::http1::SendRequest;
+use hyper::client::conn::{http1, http2};
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use media::flv::Reader;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use rustls::pki_types::ServerName;
 use serde::{Deserialize, Serialize};
 use tokio::net::TcpStream;
 use tokio::time::sleep;
+use tokio_rustls::client::TlsStream;
 
 use super::media::{GROUP, clock, published};
-use super::servers;
+use super::servers::{self, Transport};
 use crate::client;
 use crate::identity::NAME;
 
@@ -33,6 +38,8 @@ const SOCKETS: usize = 8;
 const LATE: Duration = Duration::from_secs(1);
 /// They come one after the other, this far apart.
 const APART: Duration = Duration::from_millis(10);
+/// Bytes of the largest tag.
+const LARGEST: usize = 1 << 22;
 /// How long the last viewer has for its first bytes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
@@ -89,13 +96,16 @@ pub(crate) struct Watch {
     /// Path of the stream.
     path: String,
     viewers: usize,
-    /// HLS over TCP.
-    #[arg(long)]
-    hls: bool,
+    /// What they speak.
+    transport: Transport,
 }
 
 impl Watch {
     pub(crate) fn run(self) -> Result<(), String> {
+        // A viewer on TCP takes a descriptor; where more than usual are not allowed, some fail and say so.
+        if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+            let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+        }
         let counts = Arc::new(AtomicBool::new(false));
         let viewers: Vec<Arc<Viewer>> = (0..self.viewers).map(|_| Arc::default()).collect();
         for thread in 0..THREADS {
@@ -143,9 +153,14 @@ impl Watch {
             .enable_all()
             .build()
             .map_err(|e| e.to_string())?;
-        let tls = client::tls(&self.dir, if self.hls { "http/1.1" } else { "h3" })?;
+        let (protocol, is_quic) = match self.transport {
+            Transport::H3 => ("h3", true),
+            Transport::H2 => ("h2", false),
+            Transport::Hls => ("http/1.1", false),
+        };
+        let tls = client::tls(&self.dir, protocol)?;
         runtime.block_on(async {
-            let endpoints = if self.hls { Vec::new() } else { endpoints(&tls)? };
+            let endpoints = if is_quic { endpoints(&tls)? } else { Vec::new() };
             let tls = Arc::new(tls);
             for (index, viewer) in viewers.iter().enumerate().skip(thread).step_by(THREADS) {
                 let viewer = viewer.clone();
@@ -156,10 +171,14 @@ impl Watch {
                 tokio::spawn(async move {
                     sleep(after).await;
                     let result = match endpoint {
-                        Some(endpoint) => stream.flv(endpoint).await,
-                        None => stream.hls(tls).await,
+                        Some(endpoint) => stream.read_h3(endpoint).await,
+                        None if stream.watch.transport == Transport::H2 => {
+                            stream.read_h2(tls).await
+                        }
+                        None => stream.read_hls(tls).await,
                     };
-                    let failure = result.err().unwrap_or_else(|| "the stream ended".to_owned());
+                    let failure =
+                        result.map_or_else(|e| e.to_string(), |()| "the stream ended".into());
                     stream.viewer.tally().failure = Some(failure);
                 });
             }
@@ -184,59 +203,87 @@ struct Stream {
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 impl Stream {
-    async fn flv(&self, endpoint: quinn::Endpoint) -> Result<(), String> {
-        self.read_flv(endpoint).await.map_err(|e| e.to_string())
-    }
-
-    async fn read_flv(&self, endpoint: quinn::Endpoint) -> Result<(), Failure> {
+    async fn read_h3(&self, endpoint: quinn::Endpoint) -> Result<(), Failure> {
         let connection = endpoint.connect(self.watch.address, NAME)?.await?;
         self.viewer.tally().connection = Some(connection.clone());
         let (mut driver, mut requests) =
             h3::client::new(h3_quinn::Connection::new(connection)).await?;
         tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
-        let uri = format!("https://{NAME}{}", self.watch.path);
-        let mut stream = requests.send_request(http::Request::get(uri).body(())?).await?;
+        let mut stream = requests.send_request(http::Request::get(self.uri()).body(())?).await?;
         stream.finish().await?;
         let response = stream.recv_response().await?;
         if response.status() != 200 {
             return Err(format!("status {}", response.status()).into());
         }
-        let mut reader = Reader::new(1 << 22);
+        let mut reader = Reader::new(LARGEST);
         while let Some(mut data) = stream.recv_data().await? {
-            let mut length = 0;
-            while data.has_remaining() {
-                let chunk = data.chunk();
-                reader.read(chunk)?;
-                let read = chunk.len();
-                length += read;
-                data.advance(read);
-            }
-            let now = clock();
-            let mut tally = self.viewer.tally();
-            let counts = self.counts.load(Ordering::Relaxed);
-            tally.bytes += if counts { length as u64 } else { 0 };
-            while let Some(tag) = reader.next_tag() {
-                tally.has_joined = true;
-                if let Some(then) = published(&tag).filter(|_| counts) {
-                    tally.delays.push((now.saturating_sub(then) / 1_000) as u32);
-                }
+            self.take(&mut reader, &mut data)?;
+        }
+        Ok(())
+    }
+
+    async fn read_h2(&self, tls: Arc<rustls::ClientConfig>) -> Result<(), Failure> {
+        let stream = self.connect(tls).await?;
+        let executor = TokioExecutor::new();
+        let (mut requests, connection) = http2::handshake(executor, TokioIo::new(stream)).await?;
+        tokio::spawn(connection);
+        let request = http::Request::get(self.uri()).body(Empty::<Bytes>::new())?;
+        let mut response = requests.send_request(request).await?;
+        if response.status() != 200 {
+            return Err(format!("status {}", response.status()).into());
+        }
+        let mut reader = Reader::new(LARGEST);
+        while let Some(frame) = response.frame().await {
+            if let Ok(mut data) = frame?.into_data() {
+                self.take(&mut reader, &mut data)?;
             }
         }
         Ok(())
     }
 
-    async fn hls(&self, tls: Arc<rustls::ClientConfig>) -> Result<(), String> {
-        self.read_hls(tls).await.map_err(|e| e.to_string())
+    fn uri(&self) -> String {
+        format!("https://{NAME}{}", self.watch.path)
+    }
+
+    /// Takes the next bytes of an FLV file.
+    fn take(&self, reader: &mut Reader, data: &mut impl Buf) -> Result<(), Failure> {
+        let mut length = 0;
+        while data.has_remaining() {
+            let chunk = data.chunk();
+            reader.read(chunk)?;
+            let read = chunk.len();
+            length += read;
+            data.advance(read);
+        }
+        let now = clock();
+        let mut tally = self.viewer.tally();
+        let counts = self.counts.load(Ordering::Relaxed);
+        tally.bytes += if counts { length as u64 } else { 0 };
+        while let Some(tag) = reader.next_tag() {
+            tally.has_joined = true;
+            if let Some(then) = published(&tag).filter(|_| counts) {
+                tally.delays.push((now.saturating_sub(then) / 1_000) as u32);
+            }
+        }
+        Ok(())
+    }
+
+    /// TLS over TCP.
+    async fn connect(
+        &self,
+        tls: Arc<rustls::ClientConfig>,
+    ) -> Result<TlsStream<TcpStream>, Failure> {
+        let socket = TcpStream::connect(self.watch.address).await?;
+        socket.set_nodelay(true)?;
+        let name = ServerName::try_from(NAME)?;
+        Ok(tokio_rustls::TlsConnector::from(tls).connect(name, socket).await?)
     }
 
     /// Asks for the playlist once per segment, twice as often when there is no new one (RFC 8216,
     /// section 6.3.4), and takes each new segment once.
     async fn read_hls(&self, tls: Arc<rustls::ClientConfig>) -> Result<(), Failure> {
-        let socket = TcpStream::connect(self.watch.address).await?;
-        socket.set_nodelay(true)?;
-        let name = ServerName::try_from(NAME)?;
-        let stream = tokio_rustls::TlsConnector::from(tls).connect(name, socket).await?;
-        let (mut requests, connection) = handshake(hyper_util::rt::TokioIo::new(stream)).await?;
+        let stream = self.connect(tls).await?;
+        let (mut requests, connection) = http1::handshake(TokioIo::new(stream)).await?;
         tokio::spawn(connection);
         let mut path = self.watch.path.clone();
         let mut last = String::new();
