@@ -1,4 +1,4 @@
-// One chart of the last ten minutes: uPlot on a History, with a legend of its own that carries the
+// One chart of what there is of the last ten minutes: uPlot on a History, with a legend of its own that carries the
 // latest values (or those under the pointer), so that a chart is read without its canvas too.
 import uPlot from './uPlot.esm.js';
 import { ABSENT } from './format.js';
@@ -6,6 +6,8 @@ import { History } from './history.js';
 
 const HEIGHT = 150;
 const WINDOW_S = 600;
+/** Below this the ticks of the time axis have seconds, and take more room. */
+const FINE_S = 300;
 /** Lines differ by dashes as well as by colour. */
 const DASHES = [[], [7, 4], [2, 3], [9, 3, 2, 3], [12, 5], [4, 4], [2, 6], [8, 3, 2, 3, 2, 3]];
 
@@ -71,15 +73,21 @@ export class Chart {
       {
         width: this.#nodes.plot.clientWidth,
         height: HEIGHT,
-        padding: [8, 16, 0, 0],
+        padding: [8, 26, 0, 0],
         legend: { show: false },
         cursor: { y: false, drag: { x: false, y: false }, sync: { key: pointer.key }, points: { size: 5 } },
         scales: {
-          x: { range: (_, _min, max) => [max - WINDOW_S, max] },
+          x: { range: () => this.#history.span() },
           y: { range: (_, _min, max) => [0, max > 0 ? max * 1.1 : 1] },
         },
         axes: [
-          { ...axis, size: 22, space: 60, values: (_, times) => times.map(clock) },
+          {
+            ...axis,
+            size: 22,
+            space: (_, _axis, from, to) => (to - from < FINE_S ? 70 : 50),
+            incrs: (_, _axis, from, to) => (to - from < FINE_S ? [1, 2, 5, 10, 15, 30, 60, 120] : [60, 120, 300]),
+            values: (_, times, _axis, _space, step) => times.map((time) => clock(time, step)),
+          },
           { ...axis, size: 44, space: 28, values: (_, values) => values.map(this.#spec.axis) },
         ],
         series: [
@@ -125,4 +133,7 @@ export class Chart {
   }
 }
 
-const clock = (time) => new Date(time * 1000).toLocaleTimeString('en-GB', { hour: '2-digit', minute: '2-digit' });
+/** Ticks less than a minute apart need their seconds. */
+const clock = (time, step) => new Date(time * 1000).toLocaleTimeString('en-GB', {
+  hour: '2-digit', minute: '2-digit', ...(step < 60 && { second: '2-digit' }),
+});

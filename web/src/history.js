@@ -60,6 +60,17 @@ export class History {
     return this.#times.length;
   }
 
+  /**
+   * `[from, to]` of the time axis: from the first value that is kept, so that a few seconds fill the
+   * width as ten minutes do. It has at least `leastS` seconds, through which the line grows.
+   */
+  span(leastS = 30) {
+    const columns = [...this.#columns.values()];
+    const last = this.#times.at(-1) ?? 0;
+    const from = this.#times.find((_, i) => columns.some((column) => column[i] !== null)) ?? last - leastS;
+    return [from, Math.max(last, from + leastS)];
+  }
+
   /** `[times, values of the first name, …]`; the lists are the object's own. */
   get data() {
     return [this.#times, ...this.#columns.values()];

@@ -83,10 +83,20 @@ export class Table {
     scroll.setAttribute('role', 'region');
     scroll.setAttribute('aria-label', spec.title);
     scroll.append(table);
+    const edge = element('div', 'edge');
+    edge.append(scroll);
+    // What lies beyond the right edge is not seen otherwise: phones show no scroll bars.
+    const hint = () => {
+      edge.dataset.more = String(scroll.scrollLeft + scroll.clientWidth < scroll.scrollWidth - 1);
+    };
+    scroll.addEventListener('scroll', hint, { passive: true });
+    const resized = new ResizeObserver(hint);
+    resized.observe(scroll);
+    resized.observe(table);
     const empty = element('p', 'empty', spec.empty);
     host.classList.add('table');
     host.setAttribute('aria-label', spec.title);
-    host.append(head, scroll, empty);
+    host.append(head, edge, empty);
     this.#nodes = { count, filter, headings, body, scroll, empty };
     this.#render();
   }

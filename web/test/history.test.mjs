@@ -61,3 +61,20 @@ test('what is no number is a gap, and a point without a time is ignored', () => 
   history.push(undefined, { a: 1 });
   assert.deepEqual(history.data, [[1], [null], [null], [null]]);
 });
+
+test('the time axis begins with the first value and grows with what there is, up to ten minutes', () => {
+  const history = new History(600);
+  for (let t = 1000; t < 1100; t++) history.push(t, { a: null });
+  history.push(1100, { a: 1, b: null });
+  assert.deepEqual(history.span(), [1100, 1130]);
+  for (let t = 1101; t <= 1200; t++) history.push(t, { a: t, b: null });
+  assert.deepEqual(history.span(), [1100, 1200]);
+  for (let t = 1201; t <= 2000; t++) history.push(t, { a: t, b: null });
+  assert.deepEqual(history.span(), [1400, 2000]);
+});
+
+test('the time axis of a chart without a value ends at the last event', () => {
+  const history = new History(600);
+  for (let t = 1000; t <= 1100; t++) history.push(t, { a: null });
+  assert.deepEqual(history.span(), [1070, 1100]);
+});

@@ -60,8 +60,8 @@ export function inventedEvent(t, start = t - 600) {
 const PICTURE = ['-hide_banner', '-loglevel', 'fatal', '-re', '-f', 'lavfi', '-i', 'testsrc2=size=640x360:rate=25', '-re', '-f', 'lavfi', '-i', 'sine=frequency=330',
   '-c:v', 'libx264', '-preset', 'ultrafast', '-tune', 'zerolatency', '-pix_fmt', 'yuv420p', '-g', '25', '-b:v', '600k', '-c:a', 'aac', '-b:a', '64k'];
 
-/** Starts the server on a loopback port (0 = any): `{ port, beacons, silence, close() }`. */
-export async function startMock(port = 0) {
+/** Starts the server on a loopback port (0 = any), with `pastS` seconds of events at once: `{ port, beacons, silence, close() }`. */
+export async function startMock(port = 0, pastS = 600) {
   const beacons = [];
   let viewers = 0;
   const children = new Set();
@@ -118,7 +118,7 @@ export async function startMock(port = 0) {
 
   function events(response) {
     response.writeHead(200, { 'content-type': 'text/event-stream', 'cache-control': 'no-store' });
-    const start = Math.floor(Date.now() / 1000) - 600;
+    const start = Math.floor(Date.now() / 1000) - pastS;
     let next = start;
     const emit = () => {
       for (const now = Math.floor(Date.now() / 1000); next <= now && !state.silent; next++) {

@@ -40,6 +40,51 @@ test('the dashboard shows an event, as text, without a complaint of the browser'
   }
 });
 
+test('a plot of twenty seconds begins at its left edge', { skip: browserMissing, ...TIMEOUT }, async () => {
+  const young = await startMock(0, 20);
+  const page = await browser.open(`http://127.0.0.1:${young.port}/`);
+  // Where the leftmost point of the first series' colour is, as a share of the canvas.
+  const leftmost = `(() => {
+    const canvas = document.querySelector('#charts canvas');
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    for (let x = 0; x < canvas.width; x++) {
+      for (let y = 0; y < canvas.height; y++) {
+        const [r, g, b] = data.slice(4 * (y * canvas.width + x));
+        if (b > 150 && b - r > 100 && g < b) return x / canvas.width;
+      }
+    }
+    return null;
+  })()`;
+  const share = await page.until(leftmost);
+  assert.ok(share < 0.25, `the line begins at ${share} of the width`);
+  await page.close();
+  young.close();
+});
+
+test('a table that goes on to the right says so until its end is seen', { skip: browserMissing, ...TIMEOUT }, async () => {
+  const more = (id) => `document.querySelector('#${id} .edge').dataset.more`;
+  const page = await open('', { width: 390 });
+  await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
+  for (const id of ['streams', 'cohorts', 'sessions', 'hooks']) await page.until(`${more(id)} === 'true'`);
+  assert.equal(await page.evaluate("getComputedStyle(document.querySelector('#sessions .edge'), '::before').opacity"), '1');
+  await page.evaluate("document.querySelector('#sessions .scroll').scrollLeft = 1e6");
+  await page.until(`${more('sessions')} === 'false'`);
+  await page.close();
+  const wide = await open('', { width: 1400 });
+  await wide.until("document.querySelectorAll('#streams tbody tr').length === 5");
+  await wide.until(`${more('streams')} === 'false'`);
+  await wide.close();
+});
+
+test('no column of numbers is wider than its heading and its numbers ask for', { skip: browserMissing, ...TIMEOUT }, async () => {
+  const page = await open('', { width: 1280 });
+  await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");
+  const widths = await page.evaluate("[...document.querySelectorAll('#sessions th.right')].map((th) => [th.textContent, th.offsetWidth])");
+  assert.ok(widths.length >= 8, JSON.stringify(widths));
+  for (const [title, width] of widths) assert.ok(width < 130, `${title} is ${width} px wide`);
+  await page.close();
+});
+
 test('the dashboard sorts by keyboard and filters its sessions', { skip: browserMissing, ...TIMEOUT }, async () => {
   const page = await open('');
   await page.until("document.querySelectorAll('#sessions tbody tr').length === 40");

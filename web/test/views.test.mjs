@@ -26,10 +26,11 @@ test('every cell, tile and chart has words for a whole event and for an empty on
 });
 
 test('a session says how many replicas its scheme sends, and why', () => {
-  const column = tables.sessions.columns.find(({ title }) => title === 'Replicas');
+  const cell = (title, row) => tables.sessions.columns.find((column) => column.title === title).cell(row);
   const repair = { level: 2, k_alpha: 2, loss_rate: 0.0512 };
-  assert.deepEqual(column.cell({ repair }), { text: '2', note: 'k alpha 2 · loss rate 0.051' });
-  assert.deepEqual(column.cell({}), { text: '–', note: '' });
+  assert.equal(cell('Replicas', { repair }), '2');
+  assert.equal(cell('Reasons', { repair }).text, 'k alpha 2 · loss rate 0.051');
+  for (const row of [{}, { repair: { level: 0 } }]) assert.equal(cell('Reasons', row).text, '–');
 });
 
 test('cohorts keep the server’s order, which gives them their colours', () => {
