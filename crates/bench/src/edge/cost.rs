@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use super::media::RATE;
 use super::servers::{Contestant, Thread, Transport};
 use super::watch::Seen;
 
@@ -13,6 +14,8 @@ pub(super) struct Cost {
     pub viewers: usize,
     /// Each thread's share of a CPU, the busiest first.
     pub threads: Vec<(String, f64)>,
+    /// CPUs that were busy, with whatever runs on the machine.
+    pub machine: f64,
     /// Bytes of resident memory that a viewer added.
     pub resident: f64,
     pub receive_errors: u64,
@@ -80,17 +83,49 @@ impl Cost {
             let lost = wanted - seen.stayed;
             println!("        {lost} viewers lost, {} late: {failure}", seen.late);
         }
-        let busiest = self.threads.first().map_or(0.0, |(_, share)| *share);
-        if busiest > 0.95 || seen.busy > 1.9 {
-            println!("        a side is at its limit: these figures say little");
-        }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        if busy + seen.busy > 0.9 * cpus as f64 {
-            println!(
-                "        server and viewers fill the machine: more viewers cannot be tried here"
-            );
+        for doubt in self.doubts(time, cpus) {
+            println!("        {doubt}: these figures say little");
         }
     }
+
+    /// Why this is not what viewers cost on a machine with time for them. It has `cpus`.
+    fn doubts(&self, time: Duration, cpus: usize) -> Vec<String> {
+        let mut doubts = Vec::new();
+        let (busy, viewers) = (self.busy(), self.seen.busy);
+        if self.threads.first().is_some_and(|(_, share)| *share > 0.95) {
+            doubts.push("a thread of the server is full".to_owned());
+        }
+        if viewers > 1.9 {
+            doubts.push("the viewers' process is full".to_owned());
+        }
+        if self.machine > 0.9 * cpus as f64 {
+            let others = (self.machine - busy - viewers).max(0.0);
+            doubts.push(format!(
+                "the machine is full, {busy:.2} of {cpus} CPUs with the server, {viewers:.2} with the \
+                 viewers, {others:.2} with others"
+            ));
+        }
+        let got = self.seen.bytes[1] as f64 * 8.0 / (RATE * time.as_secs_f64());
+        if got < 0.9 {
+            doubts.push(format!("viewers got {:.0} % of the stream", got * 100.0));
+        }
+        doubts
+    }
+}
+
+/// CPU time of whatever ran on this machine since it started.
+pub(super) fn machine() -> Duration {
+    machine_time(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
+}
+
+/// From the text of /proc/stat, in hundredths of a second: user, nice, system, idle, waiting for a disk,
+/// two kinds of interrupts. What follows is counted before, or not ours.
+fn machine_time(stat: &str) -> Duration {
+    let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).unwrap_or("");
+    let fields = line.split_whitespace().take(7).enumerate().filter(|(i, _)| !matches!(i, 3 | 4));
+    let ticks: u64 = fields.filter_map(|(_, field)| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(ticks * 10)
 }
 
 #[cfg(test)]
@@ -109,5 +144,41 @@ mod tests {
         let shares = shares(&before, &after, Duration::from_secs(2));
         let expected = [("tcp-0", 0.75), ("new", 0.2), ("main", 0.05)];
         assert_eq!(shares, expected.map(|(name, share)| (name.to_owned(), share)));
+    }
+
+    #[test]
+    fn the_machines_time_is_all_but_idling_and_waiting() {
+        let stat = "cpu  100 20 3 90000 8000 400 50 6 7 7\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
+        assert_eq!(machine_time(stat), Duration::from_millis(5_730));
+        assert_eq!(machine_time(""), Duration::ZERO);
+    }
+
+    #[test]
+    fn full_threads_a_full_machine_and_media_that_is_missing_cast_doubt() {
+        let second = Duration::from_secs(1);
+        let cost = |share: f64, viewers: f64, machine: f64, bytes: u64| Cost {
+            viewers: 100,
+            threads: vec![("tcp-0".to_owned(), share)],
+            machine,
+            resident: 0.0,
+            receive_errors: 0,
+            seen: Seen { busy: viewers, bytes: [0, bytes, bytes], ..Seen::default() },
+        };
+        let all = (RATE / 8.0) as u64;
+        assert_eq!(cost(0.5, 0.5, 1.5, all).doubts(second, 2), Vec::<String>::new());
+        let cases = [
+            (cost(0.96, 0.5, 1.5, all), "a thread of the server is full"),
+            (cost(0.5, 1.95, 3.0, all), "the viewers' process is full"),
+            (
+                cost(0.5, 0.5, 1.9, all),
+                "of 2 CPUs with the server, 0.50 with the viewers, 0.90 with",
+            ),
+            (cost(0.5, 0.5, 1.5, all / 2), "viewers got 50 % of the stream"),
+        ];
+        for (cost, words) in cases {
+            let cpus = if cost.machine > 2.0 { 4 } else { 2 };
+            let doubts = cost.doubts(second, cpus);
+            assert!(doubts.len() == 1 && doubts[0].contains(words), "{words}: {doubts:?}");
+        }
     }
 }

@@ -236,14 +236,17 @@ fn run(
     let (mut process, joined) = Viewers::start(contestant, server.address, &programs.dir, viewers)?;
     std::thread::sleep(SETTLE);
     let resident = servers::resident(pid).saturating_sub(before);
-    let (threads, errors, start) = (servers::threads(pid)?, receive_errors(), Instant::now());
+    let (threads, errors) = (servers::threads(pid)?, receive_errors());
+    let (machine, start) = (cost::machine(), Instant::now());
     process.measure(time)?;
-    let threads = cost::shares(&threads, &servers::threads(pid)?, start.elapsed());
+    let (machine, wall) = (cost::machine().saturating_sub(machine), start.elapsed());
+    let threads = cost::shares(&threads, &servers::threads(pid)?, wall);
     let seen = process.seen()?;
     publisher.stop()?;
     Ok(Cost {
         viewers: joined,
         threads,
+        machine: machine.as_secs_f64() / wall.as_secs_f64(),
         resident: resident as f64 / joined as f64,
         receive_errors: receive_errors() - errors,
         seen,
