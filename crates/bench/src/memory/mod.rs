@@ -186,7 +186,7 @@ impl Client {
 pub(crate) struct Download {
     /// CPU time of the server's calls.
     pub server: Duration,
-    /// Time of everything.
+    /// CPU time of everything.
     pub all: Duration,
     /// Datagrams, both directions.
     pub packets: u64,
@@ -224,7 +224,7 @@ pub(crate) fn download(
     let (mut pool, mut out) = (Pool::filled(), Vec::new());
     let mut to_server: Vec<Vec<u8>> = Vec::new();
     let (mut now, mut cost) = (Duration::ZERO, Download::default());
-    let start = Instant::now();
+    let start = ThreadTime::now();
     while client.received < bytes {
         now += TURN;
         if now > Duration::from_secs(36_000) {
