@@ -15,6 +15,8 @@ use media::rtmp::{Client, ClientEvent, Intent, Url};
 
 use super::media::{GROUP, Source};
 
+/// What it brings as its key, for servers that ask for one.
+pub(super) const KEY: &str = "bench";
 /// Segments that a playlist names.
 const SEGMENTS: u64 = 5;
 
@@ -96,7 +98,7 @@ impl Sink {
         Ok(match ingest {
             Ingest::Rtmp(address) => {
                 let mut stream = connect(address)?;
-                let url = format!("rtmp://{address}/live/bench");
+                let url = format!("rtmp://{address}/live/bench?key={KEY}");
                 let url = Url::parse(&url).map_err(|e| e.to_string())?;
                 let mut client =
                     Box::new(Client::new(url, Intent::Publish, Default::default(), &[7; 1_528]));

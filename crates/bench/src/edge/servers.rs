@@ -179,7 +179,10 @@ pub(super) fn inspected_edge(
 }
 
 /// An edge with this configuration, which has RTMP; and its admin listener.
-fn start_edge(mendcast: &Path, config: &Path) -> Result<(Server, Option<SocketAddr>), String> {
+pub(super) fn start_edge(
+    mendcast: &Path,
+    config: &Path,
+) -> Result<(Server, Option<SocketAddr>), String> {
     let mut child = Command::new(mendcast)
         .args(["edge", "--config"])
         .arg(config)

@@ -89,7 +89,7 @@ pub(crate) fn measure(report: &mut Report, quick: bool, mendcast: PathBuf) -> Re
 }
 
 /// Has the server end by itself, so that its log is complete.
-fn end(mut process: Process) -> Result<(), String> {
+pub(super) fn end(mut process: Process) -> Result<(), String> {
     let pid = nix::unistd::Pid::from_raw(process.0.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).map_err(|e| e.to_string())?;
     let start = Instant::now();

@@ -1,0 +1,291 @@
+//! What a soak has to show, rule by rule.
+//!
+//! Healthy viewers are compared per second of view and not in sums, since the two phases are not equally
+//! long. With neighbours they have to get [`SHARE`] of what they get without, freeze no more often and
+//! no longer, and come as well as before. Memory has to stay flat, and nothing may be left of those who
+//! went. A neighbour that did not reach the server proves nothing: all of them have to have.
+
+use std::time::Duration;
+
+use qoe::stats::{Clustered, Interval, Observation};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng as _;
+
+use super::crowd::Views;
+use super::neighbours::Count;
+use super::server::Look;
+use super::view::View;
+
+/// The least share of what they have without neighbours that viewers have with them.
+const SHARE: f64 = 0.95;
+/// More freezes, or seconds frozen, per 100 s than without neighbours that still count as none: one in
+/// 33 minutes, about as long as the soak. Neighbours, link and viewers share the processors of one machine
+/// with the server, so that a viewer's own process is late a little more often, which is none of the
+/// server's doing.
+const MORE_FREEZES: f64 = 0.05;
+/// The level of the interval of the difference; chance alone fails the rule in 2.5 % of the soaks that are
+/// just at the limit.
+const LEVEL: f64 = 0.95;
+/// Draws of the bootstrap: 2,000 give steady intervals.
+const DRAWS: usize = 2_000;
+/// Resident memory may grow by this per hour over the second half: what an allocator does.
+const DRIFT: f64 = 8e6;
+/// Resident memory goes up and down by this as it is: the least growth that counts. In the 15 minutes of
+/// half a soak it is as much as [`DRIFT`].
+const SWING: f64 = 2e6;
+/// The least share of the attempts that were due which a neighbour must have made.
+const MADE: f64 = 0.5;
+/// The least share of the attempts made that must have reached the server: of those who only hold a
+/// connection this shows when the server ends it, and of the last ones it never does.
+const REACHED: f64 = 0.25;
+/// The fewest attempts that prove anything.
+const FEWEST: u64 = 5;
+
+/// What a soak has shown.
+pub(super) struct Outcome {
+    /// The views without neighbours, and the look after the last viewer had gone.
+    pub alone: (Views, Look),
+    /// The views with neighbours, and what these did; `None` if there were none.
+    pub beside: Option<(Views, Vec<Count>)>,
+    /// Of the last phase.
+    pub looks: Vec<Look>,
+    /// After everybody had gone.
+    pub last: Look,
+    /// Sessions that have a record.
+    pub records: u64,
+}
+
+/// A rule, whether it holds, and the figures.
+#[derive(Debug)]
+pub(super) struct Verdict {
+    pub rule: &'static str,
+    pub holds: bool,
+    pub figures: String,
+}
+
+impl Outcome {
+    /// Every rule that applies.
+    pub(super) fn verdicts(&self) -> Vec<Verdict> {
+        let mut verdicts = vec![self.nobody_fails()];
+        if let Some((views, neighbours)) = &self.beside {
+            let (alone, beside) = (&self.alone.0.counted, &views.counted);
+            verdicts.push(delivered(alone, beside));
+            let [count, time] = freezes(alone, beside);
+            verdicts.extend([count, time, starts(alone, beside)]);
+            verdicts.extend(neighbours.iter().map(reached));
+        }
+        verdicts.extend([self.flat(), self.released(), self.nothing_left()]);
+        verdicts.extend([self.as_many_sessions_as_views(), self.a_record_each()]);
+        verdicts
+    }
+
+    fn nobody_fails(&self) -> Verdict {
+        let views = &self.alone.0;
+        let failed = views.counted.iter().filter(|view| view.failure.is_some()).count();
+        Verdict {
+            rule: "without neighbours nobody fails",
+            holds: failed == 0 && !views.counted.is_empty(),
+            figures: format!("{} views, {failed} failed", views.counted.len()),
+        }
+    }
+
+    fn flat(&self) -> Verdict {
+        let half = &self.looks[self.looks.len() / 2..];
+        let hours = match half {
+            [first, .., last] => (last.at - first.at).as_secs_f64() / 3_600.0,
+            _ => 0.0,
+        };
+        let drift = slope(half);
+        let allowed = (DRIFT * hours).max(SWING);
+        let megabytes = half.iter().map(|look| look.resident as f64 * 1e-6);
+        let least = megabytes.clone().fold(f64::MAX, f64::min);
+        Verdict {
+            rule: "memory is flat",
+            holds: hours > 0.0 && drift * hours <= allowed,
+            figures: format!(
+                "{least:.1} to {:.1} MB in the second half, {:+.2} MB in its {:.0} min; at most \
+                 {:.1} MB",
+                megabytes.fold(0.0, f64::max),
+                drift * hours * 1e-6,
+                hours * 60.0,
+                allowed * 1e-6,
+            ),
+        }
+    }
+
+    fn released(&self) -> Verdict {
+        let half = &self.looks[self.looks.len() / 2..];
+        let most = half.iter().map(|look| look.resident).max().unwrap_or(0);
+        Verdict {
+            rule: "memory does not grow when everybody goes",
+            holds: self.last.resident as f64 <= most as f64 + SWING,
+            figures: format!(
+                "{:.1} MB after everybody went, {:.1} MB at most before",
+                self.last.resident as f64 * 1e-6,
+                most as f64 * 1e-6
+            ),
+        }
+    }
+
+    fn nothing_left(&self) -> Verdict {
+        let holds = self.last.is_empty() && self.alone.1.is_empty();
+        let left = |look: &Look| {
+            format!(
+                "{} viewers, {} connections of QUIC, {} other places, {} streams",
+                look.viewers, look.connections, look.places, look.streams
+            )
+        };
+        Verdict {
+            rule: "nothing is left of those who went",
+            holds,
+            figures: format!(
+                "at the end {}; one place and one stream are the publisher's",
+                left(&self.last)
+            ),
+        }
+    }
+
+    /// Counted while nobody else was there. Who left before the first frame was complete may have had
+    /// a part of it.
+    fn as_many_sessions_as_views(&self) -> Verdict {
+        let (views, look) = &self.alone;
+        let sessions = look.sessions as u64;
+        Verdict {
+            rule: "sessions are views",
+            holds: (views.had_media..=views.came).contains(&sessions),
+            figures: format!(
+                "{sessions} sessions of {} views without neighbours, {} of them with media",
+                views.came, views.had_media
+            ),
+        }
+    }
+
+    fn a_record_each(&self) -> Verdict {
+        let (sessions, dropped) = (self.last.sessions as u64, self.last.records_dropped as u64);
+        Verdict {
+            rule: "each session has a record",
+            holds: sessions == self.records && dropped == 0,
+            figures: format!("{sessions} sessions, {} records, {dropped} dropped", self.records),
+        }
+    }
+}
+
+/// The share of what was published during the views that arrived in them.
+pub(super) fn share(views: &[View]) -> f64 {
+    let delivered: u64 = views.iter().map(|view| view.live_bytes).sum();
+    delivered as f64 / views.iter().map(View::expected_bytes).sum::<f64>()
+}
+
+fn delivered(alone: &[View], beside: &[View]) -> Verdict {
+    let (without, with) = (share(alone), share(beside));
+    Verdict {
+        rule: "viewers keep what they have",
+        holds: with / without >= SHARE,
+        figures: format!(
+            "{:.2} % of {:.2} %: {:.2} %, at least {:.0} %",
+            with * 100.0,
+            without * 100.0,
+            with / without * 100.0,
+            SHARE * 100.0
+        ),
+    }
+}
+
+/// Freezes, and seconds frozen, per 100 s watched, each with the interval of its difference.
+fn freezes(alone: &[View], beside: &[View]) -> [Verdict; 2] {
+    let count = |view: &View| view.seen.freezes[0].count as f64;
+    let time = |view: &View| view.seen.freezes[0].total.as_secs_f64();
+    [
+        no_more("nobody freezes more often", "freezes", alone, beside, count),
+        no_more("nobody freezes longer", "s frozen", alone, beside, time),
+    ]
+}
+
+/// Holds if the difference is not above the tolerance, by the lower end of its interval.
+fn no_more(
+    rule: &'static str,
+    unit: &str,
+    alone: &[View],
+    beside: &[View],
+    what: impl Fn(&View) -> f64,
+) -> Verdict {
+    // The rate over all time watched, in which views weigh by their length; those of one viewer come
+    // together.
+    let rates = |views: &[View]| {
+        let watched = views.iter().filter(|view| !view.seen.watched().is_zero());
+        Clustered::new(watched.map(|view| {
+            let hundreds = view.seen.watched().as_secs_f64() / 100.0;
+            Observation { value: what(view) / hundreds, weight: hundreds, cluster: view.slot }
+        }))
+    };
+    let difference = rates(alone).zip(rates(beside)).and_then(|(alone, beside)| {
+        let rng = &mut ChaCha8Rng::seed_from_u64(1);
+        let interval = beside.difference(&alone, &[], DRAWS, rng)?.first()?.percentile(LEVEL);
+        Some((alone.mean(), beside.mean(), interval))
+    });
+    let Some((without, with, Interval { low, high })) = difference else {
+        return Verdict { rule, holds: false, figures: "too few views".to_owned() };
+    };
+    Verdict {
+        rule,
+        holds: low <= MORE_FREEZES,
+        figures: format!(
+            "{with:.3} {unit} per 100 s, {without:.3} without: {low:+.3} to {high:+.3} more; the lower \
+             end at most {MORE_FREEZES:+}"
+        ),
+    }
+}
+
+fn starts(alone: &[View], beside: &[View]) -> Verdict {
+    let failed = |views: &[View]| views.iter().filter(|view| view.failure.is_some()).count();
+    let (without, with) = (failed(alone), failed(beside));
+    Verdict {
+        rule: "no more views fail",
+        // Shares, without dividing by nothing.
+        holds: with * alone.len() <= without * beside.len() && !beside.is_empty(),
+        figures: format!("{with} of {}, {without} of {} without", beside.len(), alone.len()),
+    }
+}
+
+/// Whether a neighbour really ran.
+fn reached(count: &Count) -> Verdict {
+    let Count { name, due, attempted, reached, ends } = count;
+    let enough = *attempted as f64 >= MADE * *due && *attempted >= FEWEST;
+    let arrived = *reached as f64 >= REACHED * *attempted as f64;
+    let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
+    Verdict {
+        rule: name,
+        holds: enough && arrived,
+        figures: format!(
+            "{attempted} attempts of {due:.0} due, {reached} reached the server; {}",
+            ends.join(", ")
+        ),
+    }
+}
+
+/// The longest that these shares of the views waited for their first frame, of those that had one.
+pub(super) fn first_frames(views: &[View], shares: [f64; 3]) -> [Duration; 3] {
+    let mut all: Vec<Duration> = views.iter().filter_map(|view| view.first).collect();
+    all.sort_unstable();
+    let rank = |share: f64| ((all.len() as f64 * share) as usize).min(all.len().saturating_sub(1));
+    shares.map(|share| all.get(rank(share)).copied().unwrap_or_default())
+}
+
+/// Bytes per hour, by least squares.
+fn slope(looks: &[Look]) -> f64 {
+    let n = looks.len() as f64;
+    let hours = |look: &Look| look.at.as_secs_f64() / 3_600.0;
+    let (mean_x, mean_y) = looks
+        .iter()
+        .fold((0.0, 0.0), |(x, y), look| (x + hours(look) / n, y + look.resident as f64 / n));
+    let (mut above, mut below) = (0.0, f64::MIN_POSITIVE);
+    for look in looks {
+        let x = hours(look) - mean_x;
+        above += x * (look.resident as f64 - mean_y);
+        below += x * x;
+    }
+    above / below
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,189 @@
+//! Each rule can fail, and fails alone.
+
+use std::time::Duration;
+
+use qoe::player::Freezes;
+use qoe::{Player, Policy};
+use units::Timestamp;
+
+use super::*;
+use crate::edge::media::RATE;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A view of a minute in which all that was published arrived, and nothing froze.
+fn view(slot: u32) -> View {
+    let mut seen = Player::new(Policy::LOW_LATENCY, Timestamp::ZERO).report(Timestamp::ZERO);
+    seen.played = MINUTE;
+    View {
+        slot,
+        lasted: MINUTE,
+        bytes: 20_000_000,
+        live_bytes: (RATE / 8.0 * 60.0) as u64,
+        first: Some(Duration::from_millis(u64::from(80 + slot))),
+        seen,
+        failure: None,
+    }
+}
+
+fn views() -> Views {
+    let counted: Vec<View> = (0..100).map(|n| view(n % 20)).collect();
+    Views { came: 120, had_media: 119, counted }
+}
+
+fn look(minute: u64, resident: u64) -> Look {
+    Look { at: MINUTE * minute as u32, resident, streams: 1.0, places: 1.0, ..Look::default() }
+}
+
+/// All is well.
+fn outcome() -> Outcome {
+    let neighbour = Count {
+        name: "a neighbour",
+        due: 100.0,
+        attempted: 99,
+        reached: 98,
+        ends: vec![("status 404".to_owned(), 98)],
+    };
+    Outcome {
+        alone: (views(), Look { sessions: 120.0, ..look(0, 30_000_000) }),
+        beside: Some((views(), vec![neighbour])),
+        looks: (0..30).map(|minute| look(minute, 40_000_000 + minute % 2 * 100_000)).collect(),
+        last: Look { sessions: 300.0, ..look(31, 39_000_000) },
+        records: 300,
+    }
+}
+
+impl Outcome {
+    fn beside_mut(&mut self) -> &mut Vec<View> {
+        &mut self.beside.as_mut().expect("neighbours").0.counted
+    }
+
+    fn neighbour_mut(&mut self) -> &mut Count {
+        &mut self.beside.as_mut().expect("neighbours").1[0]
+    }
+}
+
+/// The rules that do not hold after a change to a soak in which all do.
+fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
+    let mut outcome = outcome();
+    change(&mut outcome);
+    let verdicts = outcome.verdicts();
+    assert!(verdicts.iter().all(|verdict| !verdict.figures.is_empty()));
+    verdicts.iter().filter(|verdict| !verdict.holds).map(|verdict| verdict.rule).collect()
+}
+
+#[test]
+fn a_soak_in_which_all_is_well_breaks_no_rule() {
+    assert_eq!(broken(|_| {}), [""; 0]);
+    assert_eq!(outcome().verdicts().len(), 11);
+    assert_eq!(broken(|soak| soak.beside = None), [""; 0]);
+}
+
+#[test]
+fn viewers_must_keep_95_percent_of_what_they_had_and_not_of_what_there_is() {
+    let take = |views: &mut Vec<View>, share: f64| {
+        views.iter_mut().for_each(|v| v.live_bytes = (v.live_bytes as f64 * share) as u64);
+    };
+    assert_eq!(broken(|soak| take(soak.beside_mut(), 0.94)), ["viewers keep what they have"]);
+    assert_eq!(broken(|soak| take(soak.beside_mut(), 0.96)), [""; 0]);
+    let both = broken(|soak| {
+        take(&mut soak.alone.0.counted, 0.8);
+        take(soak.beside_mut(), 0.78);
+    });
+    assert_eq!(both, [""; 0]);
+    // More views with neighbours than without do not make up for what each lacks.
+    let longer = broken(|soak| {
+        soak.beside_mut().extend((0..400).map(|n| view(n % 20)));
+        take(soak.beside_mut(), 0.94);
+    });
+    assert_eq!(longer, ["viewers keep what they have"]);
+}
+
+#[test]
+fn viewers_must_not_freeze_more_often_or_longer() {
+    let freeze = |views: &mut [View], count: u64, total: Duration| {
+        for view in views {
+            view.seen.freezes[0] = Freezes { count, total };
+        }
+    };
+    let often = broken(|soak| freeze(soak.beside_mut(), 1, Duration::from_millis(10)));
+    assert_eq!(often, ["nobody freezes more often"]);
+    let long = broken(|soak| {
+        freeze(&mut soak.alone.0.counted, 1, Duration::from_millis(200));
+        freeze(soak.beside_mut(), 1, Duration::from_millis(900));
+    });
+    assert_eq!(long, ["nobody freezes longer"]);
+    // One freeze in 100 minutes is chance.
+    let once = broken(|soak| freeze(&mut soak.beside_mut()[..1], 1, Duration::from_millis(600)));
+    assert_eq!(once, [""; 0]);
+    let unwatched = broken(|soak| {
+        soak.beside_mut().iter_mut().for_each(|v| v.seen.played = Duration::ZERO);
+    });
+    assert_eq!(unwatched, ["nobody freezes more often", "nobody freezes longer"]);
+}
+
+#[test]
+fn views_must_not_fail() {
+    let fail = |view: &mut View| view.failure = Some("status 503".to_owned());
+    assert_eq!(broken(|soak| fail(&mut soak.beside_mut()[0])), ["no more views fail"]);
+    let alone = broken(|soak| fail(&mut soak.alone.0.counted[0]));
+    assert_eq!(alone, ["without neighbours nobody fails"]);
+}
+
+#[test]
+fn neighbours_must_have_come_and_have_reached_the_server() {
+    let lazy = broken(|soak| {
+        (soak.neighbour_mut().attempted, soak.neighbour_mut().reached) = (40, 40);
+    });
+    assert_eq!(lazy, ["a neighbour"]);
+    assert_eq!(broken(|soak| soak.neighbour_mut().reached = 0), ["a neighbour"]);
+    let few = broken(|soak| {
+        let neighbour = soak.neighbour_mut();
+        (neighbour.due, neighbour.attempted, neighbour.reached) = (4.0, 4, 4);
+    });
+    assert_eq!(few, ["a neighbour"]);
+}
+
+#[test]
+fn memory_must_stay_flat() {
+    // 20 MB an hour over a quarter of one.
+    let grows = |look: &mut Look| look.resident += (look.at.as_secs_f64() / 3_600.0 * 20e6) as u64;
+    assert_eq!(broken(|soak| soak.looks.iter_mut().for_each(grows)), ["memory is flat"]);
+    // What begins is no growth: only the second half counts.
+    let begins = broken(|soak| soak.looks[..15].iter_mut().for_each(|look| look.resident /= 2));
+    assert_eq!(begins, [""; 0]);
+    assert_eq!(broken(|soak| soak.looks.truncate(1)), ["memory is flat"]);
+    let after = broken(|soak| soak.last.resident = 50_000_000);
+    assert_eq!(after, ["memory does not grow when everybody goes"]);
+}
+
+#[test]
+fn nothing_may_be_left_of_those_who_went() {
+    let left = ["nothing is left of those who went"];
+    assert_eq!(broken(|soak| soak.last.viewers = 1.0), left);
+    assert_eq!(broken(|soak| soak.last.connections = 1.0), left);
+    assert_eq!(broken(|soak| soak.last.places = 2.0), left);
+    assert_eq!(broken(|soak| soak.last.streams = 2.0), left);
+    assert_eq!(broken(|soak| soak.alone.1.connections = 1.0), left);
+}
+
+#[test]
+fn views_sessions_and_records_must_agree() {
+    for sessions in [118.0, 121.0] {
+        assert_eq!(broken(|soak| soak.alone.1.sessions = sessions), ["sessions are views"]);
+    }
+    assert_eq!(broken(|soak| soak.records = 299), ["each session has a record"]);
+    assert_eq!(broken(|soak| soak.last.records_dropped = 1.0), ["each session has a record"]);
+}
+
+#[test]
+fn the_slope_is_that_of_the_line() {
+    let looks: Vec<Look> = (0..60).map(|n| look(n, 50_000_000 + 100_000 * n)).collect();
+    assert!((slope(&looks) - 6e6).abs() < 1.0, "{}", slope(&looks));
+}
+
+#[test]
+fn first_frames_are_ranked() {
+    let wait = first_frames(&views().counted, [0.0, 0.5, 1.0]).map(|wait| wait.as_millis());
+    assert_eq!(wait, [80, 90, 99]);
+}

@@ -1,0 +1,224 @@
+//! The soak: healthy viewers come and go behind a lossy link for a long time, and hostile neighbours
+//! come to the same server.
+//!
+//! It has two phases on one server, each of which begins with the viewers' coming and ends with their
+//! leaving: without neighbours for [`ALONE`] of the time, and with them for the rest. The viewers' comings
+//! and stays follow from the same seeds in both. What they had is compared per second of view
+//! ([`judge`]); a rule that does not hold fails the soak.
+//!
+//! The neighbours ([`neighbours`]) have addresses of their own, 127.0.1.x and on, while the viewers are all
+//! behind 127.0.0.2: limits go by address, and a viewer behind an attacker's address shares its quota, by
+//! design. They come around the link, at rates that are stated in each file. All share the machine with
+//! the server: the time of everybody on the processors is printed.
+
+mod crowd;
+mod judge;
+mod neighbours;
+mod server;
+mod view;
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::publisher::{Ingest, Publisher};
+use super::servers;
+use crowd::{Crowd, Manner, Views};
+use judge::{Outcome, Verdict};
+use neighbours::{Neighbours, Target};
+use server::{Look, Observed};
+
+/// The share of the time without neighbours.
+const ALONE: f64 = 0.2;
+/// The least of it, for runs that are a look and no measurement.
+const LEAST_ALONE: Duration = Duration::from_secs(30);
+/// Descriptors that the neighbours may need: some thousand connections.
+const DESCRIPTORS: u64 = 16_384;
+
+/// The neighbours that are none.
+const OFF: &str = "off";
+
+/// Viewers come and go for a long time, with hostile neighbours and without.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Soak {
+    /// Viewers at the same time.
+    #[arg(long, default_value_t = 200)]
+    viewers: u32,
+    /// Minutes in all. Below 30 it is a smoke test: freezes are too few to be compared.
+    #[arg(long, default_value_t = 30)]
+    minutes: u64,
+    /// Loss towards the viewers.
+    #[arg(long, default_value = "3%")]
+    loss: String,
+    /// The longest that one stays, in seconds.
+    #[arg(long, default_value_t = 60)]
+    stay: u64,
+    /// Only neighbours whose name contains this, to see what one does; `off`: none, and the phase without
+    /// them takes all of the time.
+    #[arg(long, default_value = "", value_name = "TEXT")]
+    neighbours: String,
+    /// Further sections of the server's configuration, to see the soak fail: `[quic]` with
+    /// `max_connections = 50`, say, in one argument with line breaks.
+    #[arg(long, default_value = "", value_name = "TOML")]
+    settings: String,
+}
+
+/// Time on the processors since the soak began.
+#[derive(Clone, Copy)]
+struct Time {
+    at: Instant,
+    server: Duration,
+    link: Duration,
+    /// This process: viewers, publisher and neighbours.
+    own: Duration,
+    machine: Option<(u64, u64)>,
+}
+
+/// What runs for all of the soak.
+struct Stage {
+    observed: Observed,
+    link: servers::Process,
+    manner: Manner,
+}
+
+impl Soak {
+    pub(crate) fn run(self, mendcast: PathBuf) -> Result<(), String> {
+        raise_descriptors()?;
+        let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
+        super::identity(dir.path())?;
+        let upstream = server::silent_upstream()?;
+        let far = upstream.local_addr().map_err(|e| e.to_string())?;
+        let (server, admin) = server::start(&mendcast, dir.path(), far, &self.settings)?;
+        let (link, address) = server::link(&mendcast, server.address, &self.loss)?;
+        let publisher = Publisher::start(server.ingest.clone())?;
+        std::thread::sleep(super::LEAD);
+        let Ingest::Rtmp(rtmp) = server.ingest else { return Err("no RTMP".to_owned()) };
+        let stage = Stage {
+            observed: Observed { admin, pid: server.process.0.id(), start: Instant::now() },
+            link,
+            manner: Manner {
+                viewers: self.viewers,
+                stay: Duration::from_secs(self.stay),
+                address,
+                dir: dir.path().to_owned(),
+            },
+        };
+        let all = Duration::from_secs(self.minutes * 60);
+        let is_alone = self.neighbours == OFF;
+        let alone = if is_alone { all } else { all.mul_f64(ALONE).max(LEAST_ALONE) };
+        println!("{} viewers, {} loss, 40 ms", self.viewers, self.loss);
+        let (views, mut looks) = stage.phase("without neighbours", alone)?;
+        let empty = stage.observed.look_until_empty()?;
+        let (mut beside, mut last) = (None, empty.clone());
+        if !is_alone {
+            let target = Target { web: server.address, rtmp, dir: dir.path().to_owned() };
+            let neighbours = Neighbours::start(target, &self.neighbours)?;
+            let (views, with) = stage.phase("with neighbours", all.saturating_sub(alone))?;
+            let (counts, cpu) = neighbours.leave()?;
+            println!("      of this process, neighbours took {:.0} s", cpu.as_secs_f64());
+            beside = Some((views, counts));
+            looks = with;
+            last = stage.observed.look_until_empty()?;
+        }
+        println!(
+            "      limits refused or ended {} connections; {} sessions ended without media",
+            last.limited, last.without_media
+        );
+        publisher.stop()?;
+        // What is left of the records is written at its end.
+        super::wake::end(server.process)?;
+        let records = server::records(&dir.path().join("records"))?;
+        tell(&Outcome { alone: (views, empty), beside, looks, last, records }.verdicts())
+    }
+}
+
+impl Stage {
+    /// Viewers come, and go after `length`. Also what the server was seen to do meanwhile.
+    fn phase(&self, name: &str, length: Duration) -> Result<(Views, Vec<Look>), String> {
+        println!("{name}, {:.1} min", length.as_secs_f64() / 60.0);
+        let before = self.time()?;
+        let crowd = Crowd::start(&self.manner);
+        let looks = self.observed.look_for(length)?;
+        let views = crowd.leave()?;
+        self.time()?.tell_since(&before);
+        tell_views(&views);
+        Ok((views, looks))
+    }
+
+    fn time(&self) -> Result<Time, String> {
+        Ok(Time {
+            at: Instant::now(),
+            server: servers::cpu(self.observed.pid)?,
+            link: servers::cpu(self.link.0.id())?,
+            own: own_cpu(),
+            machine: server::machine(),
+        })
+    }
+}
+
+/// Of this process alone: its children are the server and the link.
+fn own_cpu() -> Duration {
+    cpu_time::ProcessTime::now().as_duration()
+}
+
+impl Time {
+    fn tell_since(&self, before: &Self) {
+        let wall = self.at.duration_since(before.at).as_secs_f64();
+        let part = |now: Duration, then: Duration| {
+            let spent = now.saturating_sub(then).as_secs_f64();
+            format!("{spent:.0} s ({:.0} %)", spent / wall * 100.0)
+        };
+        println!(
+            "      on processors: server {}, link {}, this process {}",
+            part(self.server, before.server),
+            part(self.link, before.link),
+            part(self.own, before.own)
+        );
+        let Some((now, then)) = self.machine.zip(before.machine) else { return };
+        let busy = (now.0 - then.0) as f64 / ((now.1 - then.1) as f64).max(1.0);
+        println!("      the machine was busy for {:.0} % of its time", busy * 100.0);
+        if busy > 0.95 {
+            println!("      it is at its limit: viewers suffer from more than the server");
+        }
+    }
+}
+
+fn tell_views(views: &Views) {
+    let counted = &views.counted;
+    let seconds: f64 = counted.iter().map(|view| view.lasted.as_secs_f64()).sum();
+    let bytes: u64 = counted.iter().map(|view| view.bytes).sum();
+    let first = judge::first_frames(counted, [0.5, 0.95, 0.99]).map(|wait| wait.as_millis());
+    println!(
+        "      {} views of {:.0} s on average, {:.2} GB; {:.2} % of what was published; first frame \
+         after {} ms in the middle, {} ms at 95 %, {} ms at 99 %",
+        counted.len(),
+        seconds / counted.len().max(1) as f64,
+        bytes as f64 * 1e-9,
+        judge::share(counted) * 100.0,
+        first[0],
+        first[1],
+        first[2],
+    );
+}
+
+/// Prints what was required and whether it held.
+///
+/// # Errors
+/// Something did not.
+fn tell(verdicts: &[Verdict]) -> Result<(), String> {
+    for Verdict { rule, holds, figures } in verdicts {
+        println!("{}  {rule}: {figures}", if *holds { "PASS" } else { "FAIL" });
+    }
+    match verdicts.iter().filter(|verdict| !verdict.holds).count() {
+        0 => Ok(()),
+        failed => Err(format!("the soak failed: {failed} of {} rules do not hold", verdicts.len())),
+    }
+}
+
+/// As many as the system lets this process have, up to what is needed.
+fn raise_descriptors() -> Result<(), String> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let limits = getrlimit(Resource::RLIMIT_NOFILE);
+    let (soft, hard) = limits.map_err(|e| e.to_string())?;
+    let wanted = soft.max(DESCRIPTORS).min(hard);
+    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard).map_err(|e| e.to_string())
+}

@@ -1,0 +1,185 @@
+//! The clients that neighbours use: unmodified libraries, from an address of the neighbour's.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use media::rtmp::{Client, ClientEvent, Intent, Url};
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+
+use super::crew::{Failure, Strike};
+use crate::identity::NAME;
+
+/// Longest wait for the last packets of a QUIC connection that was closed.
+const FAREWELL: Duration = Duration::from_millis(200);
+
+/// Which HTTP a TLS handshake asks for.
+#[derive(Clone, Copy)]
+pub(super) enum Http {
+    V1 = 0,
+    V2 = 1,
+}
+
+/// A client of HTTP/1.1.
+pub(super) struct H1(http1::SendRequest<Full<Bytes>>);
+
+/// A client of HTTP/3.
+pub(super) struct H3 {
+    pub requests: h3::client::SendRequest<h3_quinn::OpenStreams, Bytes>,
+    pub connection: quinn::Connection,
+    endpoint: quinn::Endpoint,
+}
+
+/// A client of RTMP.
+pub(super) struct Rtmp {
+    pub stream: TcpStream,
+    pub client: Client,
+}
+
+impl Strike {
+    /// A TCP connection to `to` whose kernel keeps `buffer` bytes, if that is said.
+    pub(super) async fn tcp(
+        &self,
+        to: SocketAddr,
+        buffer: Option<u32>,
+    ) -> Result<TcpStream, Failure> {
+        let socket = TcpSocket::new_v4()?;
+        if let Some(bytes) = buffer {
+            socket.set_recv_buffer_size(bytes)?;
+        }
+        socket.bind(SocketAddr::new(self.from.into(), 0))?;
+        let stream = socket.connect(to).await?;
+        stream.set_nodelay(true)?;
+        Ok(stream)
+    }
+
+    /// TLS on top of that.
+    pub(super) async fn tls(
+        &self,
+        http: Http,
+        buffer: Option<u32>,
+    ) -> Result<TlsStream<TcpStream>, Failure> {
+        let stream = self.tcp(self.target.web, buffer).await?;
+        let connector = TlsConnector::from(self.tls[http as usize].clone());
+        Ok(connector.connect(ServerName::try_from(NAME)?, stream).await?)
+    }
+
+    pub(super) async fn h1(&self) -> Result<H1, Failure> {
+        let stream = self.tls(Http::V1, None).await?;
+        let (requests, connection) = http1::handshake(TokioIo::new(stream)).await?;
+        // It ends with the requests.
+        tokio::spawn(connection);
+        Ok(H1(requests))
+    }
+
+    /// A QUIC connection and HTTP/3 on it; `windows` are those of a stream and of the connection.
+    pub(super) async fn h3(&self, windows: Option<(u32, u32)>) -> Result<H3, Failure> {
+        let tls = quinn::crypto::rustls::QuicClientConfig::try_from(self.tls[2].clone())?;
+        let mut config = quinn::ClientConfig::new(Arc::new(tls));
+        if let Some((stream, all)) = windows {
+            let mut transport = quinn::TransportConfig::default();
+            transport.stream_receive_window(stream.into()).receive_window(all.into());
+            config.transport_config(Arc::new(transport));
+        }
+        let socket = UdpSocket::bind((self.from, 0))?;
+        let runtime = Arc::new(quinn::TokioRuntime);
+        let endpoint = quinn::Endpoint::new(Default::default(), None, socket, runtime)?;
+        let connection = endpoint.connect_with(config, self.target.web, NAME)?.await?;
+        let transport = h3_quinn::Connection::new(connection.clone());
+        let (mut driver, requests) = h3::client::new(transport).await?;
+        // It ends with the connection.
+        tokio::spawn(async move { std::future::poll_fn(|cx| driver.poll_close(cx)).await });
+        Ok(H3 { requests, connection, endpoint })
+    }
+
+    /// RTMP for the stream `name`, until the server has said yes, no or nothing more. Also what it said.
+    pub(super) async fn rtmp(
+        &self,
+        name: &str,
+        intent: Intent,
+    ) -> Result<(Rtmp, Option<ClientEvent>), Failure> {
+        let stream = self.tcp(self.target.rtmp, None).await?;
+        let url = Url::parse(&format!("rtmp://{}/{name}", self.target.rtmp))?;
+        let client = Client::new(url, intent, Default::default(), &[7; 1_528]);
+        let mut rtmp = Rtmp { stream, client };
+        let event = rtmp.next().await?;
+        Ok((rtmp, event))
+    }
+}
+
+impl H1 {
+    /// The status of the answer to a request, all of which is read.
+    pub(super) async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        content: Bytes,
+    ) -> Result<(u16, Bytes), Failure> {
+        let request = http::Request::builder().method(method).uri(path).header("host", NAME);
+        self.0.ready().await?;
+        let response = self.0.send_request(request.body(Full::new(content))?).await?;
+        let status = response.status().as_u16();
+        Ok((status, response.into_body().collect().await?.to_bytes()))
+    }
+}
+
+impl H3 {
+    /// The status of the answer to a request, all of which is read.
+    pub(super) async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        content: Bytes,
+    ) -> Result<u16, Failure> {
+        let request = http::Request::builder().method(method).uri(format!("https://{NAME}{path}"));
+        let mut stream = self.requests.send_request(request.body(())?).await?;
+        if !content.is_empty() {
+            stream.send_data(content).await?;
+        }
+        stream.finish().await?;
+        let status = stream.recv_response().await?.status().as_u16();
+        while stream.recv_data().await?.is_some() {}
+        Ok(status)
+    }
+
+    /// Ends the connection, so that the server knows.
+    pub(super) async fn close(self) {
+        self.connection.close(0x100u16.into(), b"");
+        // The last packet may be lost; then the server finds out by itself.
+        let _ = tokio::time::timeout(FAREWELL, self.endpoint.wait_idle()).await;
+    }
+}
+
+impl Rtmp {
+    /// Sends what waits, and takes what comes until something has happened; `None` if the server has closed
+    /// the connection.
+    pub(super) async fn next(&mut self) -> Result<Option<ClientEvent>, Failure> {
+        let mut input = [0; 4_096];
+        loop {
+            self.flush().await?;
+            if let Some(event) = self.client.poll_event() {
+                return Ok(Some(event));
+            }
+            match self.stream.read(&mut input).await? {
+                0 => return Ok(None),
+                read => self.client.handle(&input[..read])?,
+            }
+        }
+    }
+
+    /// Sends what waits.
+    pub(super) async fn flush(&mut self) -> Result<(), Failure> {
+        while let Some(output) = self.client.poll_output() {
+            self.stream.write_all(&output).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! Hostile neighbours, a file for each kind: each states its rates and counts what it did and how the server
+//! dealt with it. Together they make some 200 connections and 600 requests a second, which is more than
+//! 200 healthy viewers do in half an hour, and take a part of one processor, since all share the machine.
+
+mod beacons;
+mod cancels;
+mod clients;
+mod crew;
+mod handshakes;
+mod names;
+mod publishers;
+mod slow;
+mod tally;
+
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crew::Crew;
+
+pub(super) use crew::Target;
+pub(super) use tally::Count;
+
+/// The neighbours, in a thread of their own.
+pub(super) struct Neighbours {
+    thread: JoinHandle<(Vec<Count>, Duration)>,
+    end: oneshot::Sender<()>,
+}
+
+impl Neighbours {
+    /// All begin whose name contains `only`.
+    pub(super) fn start(target: Target, only: &str) -> Result<Self, String> {
+        let mut crew = Crew::new(target, only)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|e| e.to_string())?;
+        let (end, ended) = oneshot::channel::<()>();
+        let kinds = [
+            slow::join,
+            handshakes::join,
+            names::join,
+            cancels::join,
+            beacons::join,
+            publishers::join,
+        ];
+        let start = Instant::now();
+        let guard = runtime.enter();
+        kinds.into_iter().for_each(|join| join(&mut crew));
+        drop(guard);
+        if crew.is_empty() {
+            return Err(format!("no neighbour's name contains {only}"));
+        }
+        let thread = std::thread::spawn(move || {
+            // It also ends when nobody waits for it any more.
+            let _ = runtime.block_on(ended);
+            let counts = crew.counts(start.elapsed());
+            // All that they hold is closed.
+            drop(runtime);
+            (counts, cpu_time::ThreadTime::now().as_duration())
+        });
+        Ok(Self { thread, end })
+    }
+
+    /// All leave without a word. Returns what they did, and their time on the processors.
+    pub(super) fn leave(self) -> Result<(Vec<Count>, Duration), String> {
+        // A thread that has failed does not listen.
+        let _ = self.end.send(());
+        self.thread.join().map_err(|_| "the neighbours' thread panicked".to_owned())
+    }
+}

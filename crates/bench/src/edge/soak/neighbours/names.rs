@@ -1,0 +1,77 @@
+//! Floods of names: requests for streams that nobody publishes, as FLV and as HLS, over HTTP/1.1, HTTP/3 and
+//! RTMP; and for streams that the server pulls from an upstream which never answers.
+//!
+//! 100 requests a second over each HTTP on two connections a second; 10 players of RTMP a second and 10
+//! requests of pulled names a second, each with a connection of its own.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use media::rtmp::{ClientEvent, Intent};
+use tokio::time::sleep;
+
+use super::super::server::PULLED;
+use super::crew::{Crew, Failure, Neighbour, Strike};
+
+/// Between two requests on a connection.
+const APART: Duration = Duration::from_millis(10);
+
+fn flood(name: &'static str, per_second: f64, at_once: u32) -> Neighbour {
+    Neighbour { name, per_second, at_once, network: 3, addresses: 4 }
+}
+
+pub(super) fn join(crew: &mut Crew) {
+    crew.add(flood("flood of names: HTTP/1.1", 100.0, 50), h1);
+    crew.add(flood("flood of names: HTTP/3", 100.0, 50), h3);
+    crew.add(flood("flood of names: RTMP", 10.0, 1), rtmp);
+    crew.add(flood("flood of names: pulled", 10.0, 1), pulled);
+}
+
+/// A name that was not asked for before.
+fn path(strike: &Strike, request: u32) -> String {
+    let name = format!("live/nobody-{}-{request}", strike.number);
+    if request.is_multiple_of(2) { format!("/{name}.flv") } else { format!("/{name}/index.m3u8") }
+}
+
+async fn h1(strike: Strike) -> Result<(), Failure> {
+    let mut client = strike.h1().await?;
+    for request in 0..strike.attempts {
+        strike.tally.attempt(1);
+        let (status, _) = client.ask("GET", &path(&strike, request), Bytes::new()).await?;
+        strike.tally.answer(format!("status {status}"));
+        sleep(APART).await;
+    }
+    Ok(())
+}
+
+async fn h3(strike: Strike) -> Result<(), Failure> {
+    let mut client = strike.h3(None).await?;
+    for request in 0..strike.attempts {
+        strike.tally.attempt(1);
+        let status = client.ask("GET", &path(&strike, request), Bytes::new()).await?;
+        strike.tally.answer(format!("status {status}"));
+        sleep(APART).await;
+    }
+    client.close().await;
+    Ok(())
+}
+
+async fn rtmp(strike: Strike) -> Result<(), Failure> {
+    strike.tally.attempt(1);
+    let name = format!("live/nobody-{}", strike.number);
+    match strike.rtmp(&name, Intent::Play).await?.1 {
+        Some(ClientEvent::Refused(why)) => strike.tally.answer(format!("refused: {why}")),
+        Some(_) => strike.tally.answer("let in"),
+        None => strike.tally.answer("closed by the server"),
+    }
+    Ok(())
+}
+
+async fn pulled(strike: Strike) -> Result<(), Failure> {
+    strike.tally.attempt(1);
+    let mut client = strike.h1().await?;
+    let path = format!("/{PULLED}nobody-{}.flv", strike.number);
+    let (status, _) = client.ask("GET", &path, Bytes::new()).await?;
+    strike.tally.answer(format!("status {status}"));
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! Broken publishers: those whose RTMP is garbage, who have no key or another's, who publish what is
+//! being published, whose media is cut off within a tag or is noise, and who connect and drop.
+//!
+//! Two to five a second of each, 17 in all. Those who are let in publish sixteen streams of their
+//! own in turn, which linger when they drop.
+
+use std::time::Duration;
+
+use media::Tag;
+use media::flv::Kind;
+use media::rtmp::{ClientEvent, Intent};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{sleep, timeout};
+
+use super::super::super::media::Source;
+use super::super::super::publisher::KEY;
+use super::super::server::OTHER_KEY;
+use super::clients::Rtmp;
+use super::crew::{Crew, Failure, Neighbour, Strike};
+
+/// Longest wait for the server to end a connection.
+const WAIT: Duration = Duration::from_secs(20);
+/// Streams of those who are let in.
+const STREAMS: u64 = 16;
+/// Tags of noise that one sends.
+const NOISE: u32 = 50;
+/// What one drops of its last tag.
+const CUT: usize = 1_000;
+
+fn neighbour(name: &'static str, per_second: f64) -> Neighbour {
+    Neighbour { name, per_second, at_once: 1, network: 6, addresses: 4 }
+}
+
+pub(super) fn join(crew: &mut Crew) {
+    crew.add(neighbour("broken publisher: garbage", 3.0), garbage);
+    crew.add(neighbour("broken publisher: another's key", 3.0), |strike| asks(strike, OTHER_KEY));
+    crew.add(neighbour("broken publisher: a stream that is published", 2.0), |strike| {
+        asks(strike, KEY)
+    });
+    crew.add(neighbour("broken publisher: cut off within a tag", 2.0), cut);
+    crew.add(neighbour("broken publisher: noise for media", 2.0), noise);
+    crew.add(neighbour("broken publisher: connects and drops", 5.0), drops);
+}
+
+/// A handshake, and bytes that are no chunks.
+async fn garbage(strike: Strike) -> Result<(), Failure> {
+    strike.tally.attempt(1);
+    let mut stream = strike.tcp(strike.target.rtmp, None).await?;
+    let bytes: Vec<u8> = (0..8_192u64)
+        .map(|n| ((n ^ strike.number).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8)
+        .collect();
+    stream.write_all(&[3]).await?;
+    stream.write_all(&bytes).await?;
+    strike.tally.answer(ended(&mut stream).await);
+    Ok(())
+}
+
+/// Waits for the server to end the connection.
+async fn ended(stream: &mut tokio::net::TcpStream) -> &'static str {
+    let mut input = [0; 4_096];
+    let end = async {
+        loop {
+            match stream.read(&mut input).await {
+                Ok(1..) => {}
+                Ok(0) => return "closed by the server",
+                Err(_) => return "reset by the server",
+            }
+        }
+    };
+    timeout(WAIT, end).await.unwrap_or("never ended by the server")
+}
+
+/// Asks for the stream of the soak with this key, and is refused.
+async fn asks(strike: Strike, key: &'static str) -> Result<(), Failure> {
+    strike.tally.attempt(1);
+    let name = format!("live/bench?key={key}");
+    match strike.rtmp(&name, Intent::Publish).await?.1 {
+        Some(ClientEvent::Refused(why)) => strike.tally.answer(format!("refused: {why}")),
+        // It would be a fault of the server, and shows in the judgement.
+        Some(_) => strike.tally.answer("let in"),
+        None => strike.tally.answer("closed by the server"),
+    }
+    Ok(())
+}
+
+/// One who is let in; `None` if the stream is another's, who has not dropped yet.
+async fn let_in(strike: &Strike, kind: &str) -> Result<Option<Rtmp>, Failure> {
+    let name = format!("others/{kind}-{}?key={OTHER_KEY}", strike.number % STREAMS);
+    let (rtmp, event) = strike.rtmp(&name, Intent::Publish).await?;
+    match event {
+        Some(ClientEvent::Publishing) => Ok(Some(rtmp)),
+        Some(ClientEvent::Refused(why)) => {
+            strike.tally.answer(format!("refused: {why}"));
+            Ok(None)
+        }
+        _ => Err("neither let in nor refused".into()),
+    }
+}
+
+async fn cut(strike: Strike) -> Result<(), Failure> {
+    strike.tally.attempt(1);
+    let Some(mut rtmp) = let_in(&strike, "cut").await? else { return Ok(()) };
+    for header in Source::headers() {
+        rtmp.client.send_tag(&header);
+    }
+    rtmp.client.send_tag(&Source::new().next().0);
+    let mut bytes = Vec::new();
+    while let Some(output) = rtmp.client.poll_output() {
+        bytes.extend_from_slice(&output);
+    }
+    rtmp.stream.write_all(&bytes[..bytes.len() - CUT]).await?;
+    strike.tally.answer("let in, cut off");
+    Ok(())
+}
+
+async fn noise(strike: Strike) -> Result<(), Failure> {
+    strike.tally.attempt(1);
+    let Some(mut rtmp) = let_in(&strike, "noise").await? else { return Ok(()) };
+    for number in 0..NOISE {
+        let kind = [Kind::Video, Kind::Audio, Kind::Script][number as usize % 3];
+        let byte = |n: u32| (n.wrapping_mul(number.wrapping_mul(2_654_435_761) | 1) >> 13) as u8;
+        let payload: Vec<u8> = (0..1 + number * 40).map(byte).collect();
+        // Times leap to and fro.
+        let time = number.wrapping_mul(0x9e37_79b9);
+        rtmp.client.send_tag(&Tag::new(kind, time, &payload).ok_or("a tag that is too large")?);
+        if let Err(e) = rtmp.flush().await {
+            strike.tally.answer(format!("ended by the server: {e}"));
+            return Ok(());
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    strike.tally.answer("let in, left");
+    Ok(())
+}
+
+/// Connects, says the first byte, and resets the connection.
+async fn drops(strike: Strike) -> Result<(), Failure> {
+    strike.tally.attempt(1);
+    let mut stream = strike.tcp(strike.target.rtmp, None).await?;
+    stream.write_all(&[3; 1 + 1_536]).await?;
+    // The server's half of the handshake shows that it was there.
+    let mut hello = [0; 1];
+    stream.read_exact(&mut hello).await?;
+    socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO))?;
+    drop(stream);
+    strike.tally.answer("dropped");
+    Ok(())
+}

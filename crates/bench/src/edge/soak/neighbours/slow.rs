@@ -1,0 +1,137 @@
+//! Viewers of the live stream who hardly read: a byte a second or nothing at all, over TCP whose window
+//! is full, HTTP/2 whose flow control stays shut, and HTTP/3 with small windows. Each gets what its windows
+//! hold, and skips from then on; the server must keep nothing more for it.
+//!
+//! Each comes every two seconds, and stays for [`STAYS`] unless the server ends it: some 200 of them are
+//! there at the same time, as many as healthy viewers.
+
+use std::time::Duration;
+
+use bytes::Buf as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::clients::Http;
+use super::crew::{Crew, Failure, Neighbour, Strike};
+use crate::identity::NAME;
+
+/// Longer than a server waits that wants to see something taken.
+const STAYS: Duration = Duration::from_secs(75);
+/// Between two bytes.
+const DRIP: Duration = Duration::from_secs(1);
+/// What the kernel keeps of a TCP connection.
+const TCP_BUFFER: u32 = 4_096;
+/// Windows of HTTP/2: none at all, and a small one that is opened byte by byte.
+const SMALL_WINDOW: u32 = 1_024;
+/// Windows of HTTP/3: of a stream and of the connection.
+const H3_WINDOWS: (u32, u32) = (16 << 10, 64 << 10);
+const PATH: &str = "/live/bench.flv";
+
+fn neighbour(name: &'static str) -> Neighbour {
+    Neighbour { name, per_second: 0.5, at_once: 1, network: 1, addresses: 4 }
+}
+
+pub(super) fn join(crew: &mut Crew) {
+    crew.add(neighbour("slow reader: HTTP/1.1, reads nothing"), |strike| h1(strike, false));
+    crew.add(neighbour("slow reader: HTTP/1.1, a byte a second"), |strike| h1(strike, true));
+    crew.add(neighbour("slow reader: HTTP/2, no window"), |strike| h2(strike, 0));
+    crew.add(neighbour("slow reader: HTTP/2, a byte a second"), |strike| h2(strike, SMALL_WINDOW));
+    crew.add(neighbour("slow reader: HTTP/3, reads nothing"), |strike| h3(strike, false));
+    crew.add(neighbour("slow reader: HTTP/3, a chunk a second"), |strike| h3(strike, true));
+}
+
+async fn h1(strike: Strike, reads: bool) -> Result<(), Failure> {
+    let tally = &strike.tally;
+    tally.attempt(1);
+    let mut stream = strike.tls(Http::V1, Some(TCP_BUFFER)).await?;
+    let request = format!("GET {PATH} HTTP/1.1\r\nHost: {NAME}\r\n\r\n");
+    stream.write_all(request.as_bytes()).await?;
+    let mut status = [0; 12];
+    stream.read_exact(&mut status).await?;
+    if &status[9..] != b"200" {
+        tally.answer(format!("status {}", String::from_utf8_lossy(&status[9..])));
+        return Ok(());
+    }
+    tally.reach(1);
+    let end = Instant::now() + STAYS;
+    while Instant::now() < end {
+        sleep(DRIP).await;
+        // What a reset has left behind is seen without reading.
+        let is_reset = stream.get_ref().0.take_error()?.is_some();
+        let is_over = reads && stream.read(&mut [0]).await.unwrap_or(0) == 0;
+        if is_reset || is_over {
+            tally.end("ended by the server", 1);
+            return Ok(());
+        }
+    }
+    tally.end("left", 1);
+    Ok(())
+}
+
+async fn h2(strike: Strike, window: u32) -> Result<(), Failure> {
+    let tally = &strike.tally;
+    tally.attempt(1);
+    let stream = strike.tls(Http::V2, None).await?;
+    let mut builder = h2::client::Builder::new();
+    builder.initial_window_size(window);
+    let (requests, connection) = builder.handshake::<_, bytes::Bytes>(stream).await?;
+    // It ends with the requests.
+    tokio::spawn(connection);
+    let mut requests = requests.ready().await?;
+    let request = http::Request::get(format!("https://{NAME}{PATH}")).body(())?;
+    let (response, _) = requests.send_request(request, true)?;
+    let response = response.await?;
+    if response.status() != 200 {
+        tally.answer(format!("status {}", response.status().as_u16()));
+        return Ok(());
+    }
+    tally.reach(1);
+    let mut body = response.into_body();
+    let end = Instant::now() + STAYS;
+    while let Ok(next) = timeout_at(end, body.data()).await {
+        match next {
+            Some(Ok(_)) => {
+                sleep(DRIP).await;
+                body.flow_control().release_capacity(1)?;
+            }
+            Some(Err(_)) | None => {
+                tally.end("ended by the server", 1);
+                return Ok(());
+            }
+        }
+    }
+    tally.end("left", 1);
+    Ok(())
+}
+
+async fn h3(strike: Strike, reads: bool) -> Result<(), Failure> {
+    let tally = &strike.tally;
+    tally.attempt(1);
+    let mut client = strike.h3(Some(H3_WINDOWS)).await?;
+    let request = http::Request::get(format!("https://{NAME}{PATH}")).body(())?;
+    let mut stream = client.requests.send_request(request).await?;
+    stream.finish().await?;
+    let status = stream.recv_response().await?.status();
+    if status != 200 {
+        tally.answer(format!("status {}", status.as_u16()));
+        return Ok(());
+    }
+    tally.reach(1);
+    let end = Instant::now() + STAYS;
+    let slow = async {
+        while reads {
+            match stream.recv_data().await {
+                Ok(Some(data)) if data.has_remaining() => sleep(DRIP).await,
+                _ => return,
+            }
+        }
+        client.connection.closed().await;
+    };
+    match timeout_at(end, slow).await {
+        Ok(()) => tally.end("ended by the server", 1),
+        Err(_) => tally.end("left", 1),
+    }
+    drop(stream);
+    client.close().await;
+    Ok(())
+}

@@ -1,0 +1,251 @@
+//! The server and the path to it, and what can be seen of them from outside.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::super::publisher::KEY;
+use super::super::servers::{self, Process, Server};
+
+/// How often the server is looked at.
+const LOOK: Duration = Duration::from_secs(10);
+/// How long the server has to forget everybody: its longest idle time-out is 30 s on QUIC, and players'
+/// last words have 5 s more.
+const FORGETTING: Duration = Duration::from_secs(60);
+/// The address of this machine from which the healthy viewers' packets come to the server.
+const VIEWERS_ADDRESS: &str = "127.0.0.2";
+/// What publishers of the streams `others/…` bring as their key.
+pub(super) const OTHER_KEY: &str = "others";
+/// Names that are pulled from an upstream that never answers begin with this.
+pub(super) const PULLED: &str = "far/";
+
+/// What a look at the server showed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Look {
+    /// Since the soak began.
+    pub at: Duration,
+    /// Bytes of resident memory.
+    pub resident: u64,
+    /// Viewers there now.
+    pub viewers: f64,
+    /// Sessions that have ended or are open.
+    pub sessions: f64,
+    /// Sessions that ended without media, which leave no record.
+    pub without_media: f64,
+    /// Records that the disk did not take.
+    pub records_dropped: f64,
+    /// QUIC connections there now.
+    pub connections: f64,
+    /// Streams there now.
+    pub streams: f64,
+    /// Places in use, where their number is bounded; one of RTMP is the publisher's.
+    pub places: f64,
+    /// Connections that a limit has refused or ended.
+    pub limited: f64,
+}
+
+/// An upstream that takes connections and says nothing. Nobody accepts them: the kernel's queue fills, and
+/// then connections are not even taken.
+pub(super) fn silent_upstream() -> Result<TcpListener, String> {
+    TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())
+}
+
+/// The edge with its certificate in `dir`; and its admin listener. No address is trusted: limits for each
+/// address are part of what keeps neighbours apart. `settings` are further sections.
+pub(super) fn start(
+    mendcast: &Path,
+    dir: &Path,
+    upstream: SocketAddr,
+    settings: &str,
+) -> Result<(Server, SocketAddr), String> {
+    let text = format!(
+        "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
+         [rtmp]\nlisten = \"127.0.0.1:0\"\n\
+         [admin]\nlisten = \"127.0.0.1:0\"\n\
+         [drain]\ntimeout = \"1s\"\n\
+         [records]\ndirectory = \"records\"\nperiod = \"10m\"\n\
+         [[publish]]\nstream = \"live/*\"\nkey = \"{KEY}\"\n\
+         [[publish]]\nstream = \"others/*\"\nkey = \"{OTHER_KEY}\"\n\
+         [[pull]]\nstream = \"{PULLED}*\"\nupstream = [\"http://{upstream}/{{name}}.flv\"]\n\
+         {settings}"
+    );
+    let path = dir.join("edge.toml");
+    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
+    let (server, admin) = servers::start_edge(mendcast, &path)?;
+    Ok((server, admin.ok_or("the edge has no admin listener")?))
+}
+
+/// The lossy link, and where viewers connect.
+pub(super) fn link(
+    mendcast: &Path,
+    to: SocketAddr,
+    loss: &str,
+) -> Result<(Process, SocketAddr), String> {
+    let mut child = Command::new(mendcast)
+        .args(["link", "--listen", "127.0.0.1:0", "--to", &to.to_string()])
+        .args(["--from", VIEWERS_ADDRESS, "--rtt", "40ms", "--loss-down", loss])
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(|e| e.to_string())?;
+    let log = child.stderr.take();
+    let process = Process(child);
+    let mut line = String::new();
+    if let Some(log) = log {
+        BufReader::new(log).read_line(&mut line).map_err(|e| e.to_string())?;
+    }
+    let address = line.trim().strip_prefix("listening on ").and_then(|text| text.parse().ok());
+    Ok((process, address.ok_or(format!("the link did not start: {line}"))?))
+}
+
+/// The server, seen from outside.
+pub(super) struct Observed {
+    pub admin: SocketAddr,
+    pub pid: u32,
+    pub start: Instant,
+}
+
+impl Observed {
+    /// Looks at the server for `length`; prints each sixth look.
+    pub(super) fn look_for(&self, length: Duration) -> Result<Vec<Look>, String> {
+        println!("    min  viewers  sessions  connections  places  resident MB  CPU s");
+        let (mut looks, begin) = (Vec::new(), Instant::now());
+        while begin.elapsed() < length {
+            std::thread::sleep(LOOK.min(length.saturating_sub(begin.elapsed())));
+            let look = self.look()?;
+            if looks.len() % 6 == 2 {
+                println!(
+                    "{:>7.1}  {:>7}  {:>8}  {:>11}  {:>6}  {:>11.1}  {:>5.0}",
+                    look.at.as_secs_f64() / 60.0,
+                    look.viewers,
+                    look.sessions,
+                    look.connections,
+                    look.places,
+                    look.resident as f64 * 1e-6,
+                    servers::cpu(self.pid)?.as_secs_f64()
+                );
+            }
+            looks.push(look);
+        }
+        Ok(looks)
+    }
+
+    /// The first look that shows nobody but the publisher, or the last one in the time for forgetting
+    /// the others.
+    pub(super) fn look_until_empty(&self) -> Result<Look, String> {
+        let gone = Instant::now();
+        loop {
+            let look = self.look()?;
+            if look.is_empty() || gone.elapsed() > FORGETTING {
+                return Ok(look);
+            }
+            std::thread::sleep(Duration::from_secs(1));
+        }
+    }
+
+    /// Asks the server's admin listener, and the system.
+    pub(super) fn look(&self) -> Result<Look, String> {
+        let text = get(self.admin, "/metrics").map_err(|e| format!("{}: {e}", self.admin))?;
+        Ok(Look {
+            at: self.start.elapsed(),
+            resident: servers::resident(self.pid),
+            ..Look::read(&text)
+        })
+    }
+}
+
+impl Look {
+    fn read(metrics: &str) -> Self {
+        let sum = |name: &str| -> f64 {
+            let lines = metrics.lines().filter(|line| line.starts_with(name));
+            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+        };
+        Self {
+            at: Duration::ZERO,
+            resident: 0,
+            viewers: sum("mendcast_viewers{"),
+            sessions: sum("mendcast_sessions_total{"),
+            without_media: sum("mendcast_sessions_without_media_total "),
+            records_dropped: sum("mendcast_records_dropped_total "),
+            connections: sum("mendcast_quic_connections "),
+            streams: sum("mendcast_streams "),
+            places: sum("mendcast_places_used{"),
+            limited: sum("mendcast_connections_limited_total{"),
+        }
+    }
+
+    /// Whether nobody but the publisher is there.
+    pub(super) fn is_empty(&self) -> bool {
+        self.viewers == 0.0 && self.connections == 0.0 && self.places <= 1.0 && self.streams <= 1.0
+    }
+}
+
+fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut text = String::new();
+    stream.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Rows in all files of JSON lines.
+pub(super) fn records(directory: &Path) -> Result<u64, String> {
+    let mut rows = 0;
+    for entry in std::fs::read_dir(directory).map_err(|e| e.to_string())?.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "jsonl") {
+            let text = std::fs::read_to_string(&path).map_err(|e| e.to_string())?;
+            rows += text.lines().count() as u64;
+        }
+    }
+    Ok(rows)
+}
+
+/// How busy all processors of the machine are, whoever uses them: time in use and time in all, in ticks.
+pub(super) fn machine() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    busy_of(text.lines().next()?)
+}
+
+fn busy_of(line: &str) -> Option<(u64, u64)> {
+    let ticks: Vec<u64> = line
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .take(8)
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    let all: u64 = ticks.iter().sum();
+    // Idle, and waiting for a disk.
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some((all - idle, all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_look_adds_up_what_labels_tell_apart() {
+        let text = "# TYPE mendcast_viewers gauge\n\
+                    mendcast_viewers{protocol=\"h3\"} 3\nmendcast_viewers{protocol=\"h2\"} 2\n\
+                    mendcast_viewers_refused_total 9\nmendcast_streams 1\n\
+                    mendcast_places_used{place=\"rtmp\"} 1\nmendcast_places_used{place=\"tcp\"} 4\n\
+                    mendcast_quic_connections 7\nmendcast_sessions_total{protocol=\"h3\"} 12\n\
+                    mendcast_sessions_without_media_total 1\n";
+        let look = Look::read(text);
+        assert_eq!((look.viewers, look.places, look.connections), (5.0, 5.0, 7.0));
+        assert_eq!((look.sessions, look.without_media, look.streams), (12.0, 1.0, 1.0));
+        assert!(!look.is_empty());
+        assert!(
+            Look::read("mendcast_streams 1\nmendcast_places_used{place=\"rtmp\"} 1\n").is_empty()
+        );
+    }
+
+    #[test]
+    fn a_machine_is_busy_while_it_is_not_idle() {
+        assert_eq!(busy_of("cpu  10 1 5 70 4 1 2 7 0 0"), Some((26, 100)));
+        assert_eq!(busy_of("cpu0 1 2 3"), None);
+    }
+}
