@@ -6,7 +6,8 @@
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make bench-edge  what a live viewer costs, beside quinn and nginx; QUICK=1 for a look
-#   make soak     200 viewers come and go behind a lossy link for half an hour; SOAK="--minutes 5"
+#   make soak     200 viewers come and go behind a lossy link, alone and beside hostile neighbours, and have to keep
+#                 what they have, for half an hour; SOAK="--minutes 2" for a smoke test
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths; fuzz/ has more
 #   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
 #                 a point (two hours of CPU time), and writes docs/results.md

@@ -1,6 +1,7 @@
 //! The healthy viewers: each comes, watches for a while, goes, and comes again, the same way in both
 //! phases, since all of it follows from seeds.
 
+use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
@@ -157,30 +158,32 @@ impl Viewer {
         views
     }
 
-    /// One view. It ends in the middle of what is under way.
+    /// One view. It ends in the middle of what is under way. Who fails has nothing for the rest of the stay,
+    /// and comes again when it would have: all come and go the same way whatever they get.
     async fn once(&mut self, stays: Duration) -> View {
         let mut meter = Meter::new(clock());
-        let mut connection = None;
-        let mut ended = self.ended.clone();
-        let result = {
-            let watched = self.watch(&mut meter, &mut connection);
-            tokio::select! {
-                result = timeout(stays, watched) => result.unwrap_or(Ok(())),
-                _ = ended.wait_for(|&ends| ends) => Ok(()),
-            }
+        let (mut connection, mut failure) = (None, None);
+        let view = async {
+            let Err(e) = self.watch(&mut meter, &mut connection).await;
+            failure = Some(e.to_string());
+            leave(&mut connection);
+            std::future::pending::<()>().await;
         };
-        if let Some(connection) = connection {
-            connection.close(0x100u16.into(), b"");
+        let mut ended = self.ended.clone();
+        tokio::select! {
+            _ = timeout(stays, view) => {}
+            _ = ended.wait_for(|&ends| ends) => {}
         }
-        let failure = result.err().map(|e| e.to_string());
+        leave(&mut connection);
         meter.end(clock(), self.slot, failure)
     }
 
+    /// Watches until something fails.
     async fn watch(
         &self,
         meter: &mut Meter,
         connected: &mut Option<quinn::Connection>,
-    ) -> Result<(), Failure> {
+    ) -> Result<Infallible, Failure> {
         let end_of_patience = tokio::time::Instant::now() + PATIENCE;
         let mut stream = tokio::time::timeout_at(end_of_patience, async {
             let connection = self.endpoint.connect(self.address, NAME)?.await?;
@@ -216,5 +219,12 @@ impl Viewer {
                 data.advance(length);
             }
         }
+    }
+}
+
+/// Ends the connection, if there is one, so that the server knows.
+fn leave(connection: &mut Option<quinn::Connection>) {
+    if let Some(connection) = connection.take() {
+        connection.close(0x100u16.into(), b"");
     }
 }

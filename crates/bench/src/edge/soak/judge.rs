@@ -33,6 +33,12 @@ const DRIFT: f64 = 8e6;
 /// Resident memory goes up and down by this as it is: the least growth that counts. In the 15 minutes of
 /// half a soak it is as much as [`DRIFT`].
 const SWING: f64 = 2e6;
+/// Neighbours who stay come for 75 s before the first of them go, and the server's tables and the allocator
+/// take some minutes until they have seen it all. A half that begins earlier, in runs below ten minutes,
+/// shows no drift.
+const SETTLED: Duration = Duration::from_secs(240);
+/// Such a run shows whether memory runs away: by more than this.
+const ROUGH: f64 = 64e6;
 /// The least share of the attempts that were due which a neighbour must have made.
 const MADE: f64 = 0.5;
 /// The least share of the attempts made that must have reached the server: of those who only hold a
@@ -89,24 +95,32 @@ impl Outcome {
         }
     }
 
-    fn flat(&self) -> Verdict {
+    /// The looks of the second half of the last phase, its length in hours, and by how much memory may grow
+    /// in it.
+    fn second_half(&self) -> (&[Look], f64, f64) {
         let half = &self.looks[self.looks.len() / 2..];
-        let hours = match half {
-            [first, .., last] => (last.at - first.at).as_secs_f64() / 3_600.0,
-            _ => 0.0,
+        let (Some(begin), Some(first), Some(last)) =
+            (self.looks.first(), half.first(), half.last())
+        else {
+            return (half, 0.0, 0.0);
         };
-        let drift = slope(half);
-        let allowed = (DRIFT * hours).max(SWING);
+        let hours = (last.at - first.at).as_secs_f64() / 3_600.0;
+        let is_settled = first.at - begin.at >= SETTLED;
+        (half, hours, if is_settled { (DRIFT * hours).max(SWING) } else { ROUGH })
+    }
+
+    fn flat(&self) -> Verdict {
+        let (half, hours, allowed) = self.second_half();
+        let growth = slope(half) * hours;
         let megabytes = half.iter().map(|look| look.resident as f64 * 1e-6);
-        let least = megabytes.clone().fold(f64::MAX, f64::min);
         Verdict {
             rule: "memory is flat",
-            holds: hours > 0.0 && drift * hours <= allowed,
+            holds: hours > 0.0 && growth <= allowed,
             figures: format!(
-                "{least:.1} to {:.1} MB in the second half, {:+.2} MB in its {:.0} min; at most \
-                 {:.1} MB",
+                "{:.1} to {:.1} MB in the second half, {:+.2} MB in its {:.1} min; at most {:.1} MB",
+                megabytes.clone().fold(f64::MAX, f64::min),
                 megabytes.fold(0.0, f64::max),
-                drift * hours * 1e-6,
+                growth * 1e-6,
                 hours * 60.0,
                 allowed * 1e-6,
             ),
@@ -114,11 +128,11 @@ impl Outcome {
     }
 
     fn released(&self) -> Verdict {
-        let half = &self.looks[self.looks.len() / 2..];
+        let (half, _, allowed) = self.second_half();
         let most = half.iter().map(|look| look.resident).max().unwrap_or(0);
         Verdict {
             rule: "memory does not grow when everybody goes",
-            holds: self.last.resident as f64 <= most as f64 + SWING,
+            holds: self.last.resident as f64 <= most as f64 + allowed,
             figures: format!(
                 "{:.1} MB after everybody went, {:.1} MB at most before",
                 self.last.resident as f64 * 1e-6,
@@ -161,11 +175,16 @@ impl Outcome {
     }
 
     fn a_record_each(&self) -> Verdict {
-        let (sessions, dropped) = (self.last.sessions as u64, self.last.records_dropped as u64);
+        let [sessions, without, dropped] =
+            [self.last.sessions, self.last.without_media, self.last.records_dropped]
+                .map(|count| count as u64);
         Verdict {
-            rule: "each session has a record",
-            holds: sessions == self.records && dropped == 0,
-            figures: format!("{sessions} sessions, {} records, {dropped} dropped", self.records),
+            rule: "each session with media has a record",
+            holds: sessions == self.records + without && dropped == 0,
+            figures: format!(
+                "{sessions} sessions, {without} without media, {} records, {dropped} dropped",
+                self.records
+            ),
         }
     }
 }
@@ -247,17 +266,18 @@ fn starts(alone: &[View], beside: &[View]) -> Verdict {
     }
 }
 
-/// Whether a neighbour really ran.
+/// Whether a neighbour really ran, and had nothing that it may not have.
 fn reached(count: &Count) -> Verdict {
-    let Count { name, due, attempted, reached, ends } = count;
+    let Count { name, due, attempted, reached, breaches, ends } = count;
     let enough = *attempted as f64 >= MADE * *due && *attempted >= FEWEST;
     let arrived = *reached as f64 >= REACHED * *attempted as f64;
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
     Verdict {
         rule: name,
-        holds: enough && arrived,
+        holds: enough && arrived && *breaches == 0,
         figures: format!(
-            "{attempted} attempts of {due:.0} due, {reached} reached the server; {}",
+            "{attempted} attempts of {due:.0} due, {reached} reached the server, {breaches} should have been \
+             refused; {}",
             ends.join(", ")
         ),
     }

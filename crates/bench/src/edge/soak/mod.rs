@@ -1,8 +1,8 @@
 //! The soak: healthy viewers come and go behind a lossy link for a long time, and hostile neighbours
 //! come to the same server.
 //!
-//! It has two phases on one server, each of which begins with the viewers' coming and ends with their
-//! leaving: without neighbours for [`ALONE`] of the time, and with them for the rest. The viewers' comings
+//! It has two phases on one server: without neighbours for [`ALONE`] of the time, and with them for the
+//! rest. In each the viewers come at its beginning and are gone at its end. The viewers' comings
 //! and stays follow from the same seeds in both. What they had is compared per second of view
 //! ([`judge`]); a rule that does not hold fails the soak.
 //!
@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use super::publisher::{Ingest, Publisher};
 use super::servers;
+use crate::loopback::receive_errors;
 use crowd::{Crowd, Manner, Views};
 use judge::{Outcome, Verdict};
 use neighbours::{Neighbours, Target};
@@ -34,17 +35,17 @@ const LEAST_ALONE: Duration = Duration::from_secs(30);
 /// Descriptors that the neighbours may need: some thousand connections.
 const DESCRIPTORS: u64 = 16_384;
 
-/// The neighbours that are none.
+/// Instead of a name: no neighbours.
 const OFF: &str = "off";
 
 /// Viewers come and go for a long time, with hostile neighbours and without.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Soak {
     /// Viewers at the same time.
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(2..))]
     viewers: u32,
     /// Minutes in all. Below 30 it is a smoke test: freezes are too few to be compared.
-    #[arg(long, default_value_t = 30)]
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     minutes: u64,
     /// Loss towards the viewers.
     #[arg(long, default_value = "3%")]
@@ -71,6 +72,8 @@ struct Time {
     /// This process: viewers, publisher and neighbours.
     own: Duration,
     machine: Option<(u64, u64)>,
+    /// Datagrams on this machine that found a full receive buffer.
+    overflows: u64,
 }
 
 /// What runs for all of the soak.
@@ -119,10 +122,7 @@ impl Soak {
             looks = with;
             last = stage.observed.look_until_empty()?;
         }
-        println!(
-            "      limits refused or ended {} connections; {} sessions ended without media",
-            last.limited, last.without_media
-        );
+        println!("      limits refused or ended {} connections", last.limited);
         publisher.stop()?;
         // What is left of the records is written at its end.
         super::wake::end(server.process)?;
@@ -151,6 +151,7 @@ impl Stage {
             link: servers::cpu(self.link.0.id())?,
             own: own_cpu(),
             machine: server::machine(),
+            overflows: receive_errors(),
         })
     }
 }
@@ -175,7 +176,11 @@ impl Time {
         );
         let Some((now, then)) = self.machine.zip(before.machine) else { return };
         let busy = (now.0 - then.0) as f64 / ((now.1 - then.1) as f64).max(1.0);
-        println!("      the machine was busy for {:.0} % of its time", busy * 100.0);
+        println!(
+            "      the machine was busy for {:.0} % of its time; {} datagrams found a full buffer",
+            busy * 100.0,
+            self.overflows - before.overflows
+        );
         if busy > 0.95 {
             println!("      it is at its limit: viewers suffer from more than the server");
         }

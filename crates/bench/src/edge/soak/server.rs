@@ -196,14 +196,14 @@ pub(super) fn records(directory: &Path) -> Result<u64, String> {
     for entry in std::fs::read_dir(directory).map_err(|e| e.to_string())?.flatten() {
         let path = entry.path();
         if path.extension().is_some_and(|extension| extension == "jsonl") {
-            let text = std::fs::read_to_string(&path).map_err(|e| e.to_string())?;
-            rows += text.lines().count() as u64;
+            let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
+            rows += BufReader::new(file).lines().count() as u64;
         }
     }
     Ok(rows)
 }
 
-/// How busy all processors of the machine are, whoever uses them: time in use and time in all, in ticks.
+/// How busy the machine's processors are with all that runs: time in use and time in all, in ticks.
 pub(super) fn machine() -> Option<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/stat").ok()?;
     busy_of(text.lines().next()?)

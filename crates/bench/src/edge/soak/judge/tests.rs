@@ -42,13 +42,14 @@ fn outcome() -> Outcome {
         due: 100.0,
         attempted: 99,
         reached: 98,
+        breaches: 0,
         ends: vec![("status 404".to_owned(), 98)],
     };
     Outcome {
         alone: (views(), Look { sessions: 120.0, ..look(0, 30_000_000) }),
         beside: Some((views(), vec![neighbour])),
         looks: (0..30).map(|minute| look(minute, 40_000_000 + minute % 2 * 100_000)).collect(),
-        last: Look { sessions: 300.0, ..look(31, 39_000_000) },
+        last: Look { sessions: 304.0, without_media: 4.0, ..look(31, 39_000_000) },
         records: 300,
     }
 }
@@ -137,6 +138,7 @@ fn neighbours_must_have_come_and_have_reached_the_server() {
     });
     assert_eq!(lazy, ["a neighbour"]);
     assert_eq!(broken(|soak| soak.neighbour_mut().reached = 0), ["a neighbour"]);
+    assert_eq!(broken(|soak| soak.neighbour_mut().breaches = 1), ["a neighbour"]);
     let few = broken(|soak| {
         let neighbour = soak.neighbour_mut();
         (neighbour.due, neighbour.attempted, neighbour.reached) = (4.0, 4, 4);
@@ -153,6 +155,15 @@ fn memory_must_stay_flat() {
     let begins = broken(|soak| soak.looks[..15].iter_mut().for_each(|look| look.resident /= 2));
     assert_eq!(begins, [""; 0]);
     assert_eq!(broken(|soak| soak.looks.truncate(1)), ["memory is flat"]);
+    // A run that is too short for a drift shows what runs away.
+    let short = |per_look: u64| {
+        broken(|soak| {
+            soak.looks.truncate(6);
+            (0..).zip(&mut soak.looks).for_each(|(n, look)| look.resident += n * per_look);
+        })
+    };
+    assert_eq!(short(5_000_000), [""; 0]);
+    assert_eq!(short(50_000_000), ["memory is flat"]);
     let after = broken(|soak| soak.last.resident = 50_000_000);
     assert_eq!(after, ["memory does not grow when everybody goes"]);
 }
@@ -172,8 +183,11 @@ fn views_sessions_and_records_must_agree() {
     for sessions in [118.0, 121.0] {
         assert_eq!(broken(|soak| soak.alone.1.sessions = sessions), ["sessions are views"]);
     }
-    assert_eq!(broken(|soak| soak.records = 299), ["each session has a record"]);
-    assert_eq!(broken(|soak| soak.last.records_dropped = 1.0), ["each session has a record"]);
+    assert_eq!(broken(|soak| soak.records = 299), ["each session with media has a record"]);
+    assert_eq!(
+        broken(|soak| soak.last.records_dropped = 1.0),
+        ["each session with media has a record"]
+    );
 }
 
 #[test]

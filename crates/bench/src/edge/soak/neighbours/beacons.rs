@@ -25,6 +25,9 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(neighbour("beacons: HTTP/3"), h3);
 }
 
+/// Of each eight, how many are reports in form; the others may not be taken.
+const FORMAL: u32 = 3;
+
 /// What is posted as the report with this number. `pass` is a pass that the server has given out.
 fn content(number: u32, pass: &str) -> Bytes {
     let report = |pass: &str, played: &str, freezes: &str| {
@@ -48,6 +51,13 @@ fn content(number: u32, pass: &str) -> Bytes {
     text.into()
 }
 
+fn answered(strike: &Strike, number: u32, status: u16) {
+    match status {
+        200..300 if number % 8 >= FORMAL => strike.tally.breach(format!("status {status}, taken")),
+        _ => strike.tally.answer(format!("status {status}")),
+    }
+}
+
 async fn h1(strike: Strike) -> Result<(), Failure> {
     let mut client = strike.h1().await?;
     let pass = pass(client.ask("GET", "/viewer", Bytes::new()).await?.1)?;
@@ -63,7 +73,7 @@ async fn h1(strike: Strike) -> Result<(), Failure> {
             }
             Err(e) => return Err(e),
         };
-        strike.tally.answer(format!("status {status}"));
+        answered(&strike, number, status);
         sleep(APART).await;
     }
     Ok(())
@@ -75,7 +85,7 @@ async fn h3(strike: Strike) -> Result<(), Failure> {
     for number in 0..strike.attempts {
         strike.tally.attempt(1);
         match client.ask("POST", PATH, content(number, &pass)).await {
-            Ok(status) => strike.tally.answer(format!("status {status}")),
+            Ok(status) => answered(&strike, number, status),
             // The server may stop the request whose content is too large; the connection goes on.
             Err(_) if client.connection.close_reason().is_none() => {
                 strike.tally.answer("request ended by the server");

@@ -10,7 +10,7 @@ use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use media::rtmp::{Client, ClientEvent, Intent, Url};
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
@@ -20,6 +20,8 @@ use crate::identity::NAME;
 
 /// Longest wait for the last packets of a QUIC connection that was closed.
 const FAREWELL: Duration = Duration::from_millis(200);
+/// Between the PINGs of a connection that is held.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
 
 /// Which HTTP a TLS handshake asks for.
 #[derive(Clone, Copy)]
@@ -80,13 +82,15 @@ impl Strike {
         Ok(H1(requests))
     }
 
-    /// A QUIC connection and HTTP/3 on it; `windows` are those of a stream and of the connection.
+    /// A QUIC connection and HTTP/3 on it; with `windows` of a stream and of the connection it is one that is
+    /// held, by PINGs too.
     pub(super) async fn h3(&self, windows: Option<(u32, u32)>) -> Result<H3, Failure> {
         let tls = quinn::crypto::rustls::QuicClientConfig::try_from(self.tls[2].clone())?;
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
         if let Some((stream, all)) = windows {
             let mut transport = quinn::TransportConfig::default();
             transport.stream_receive_window(stream.into()).receive_window(all.into());
+            transport.keep_alive_interval(Some(KEEP_ALIVE));
             config.transport_config(Arc::new(transport));
         }
         let socket = UdpSocket::bind((self.from, 0))?;
@@ -115,8 +119,21 @@ impl Strike {
     }
 }
 
+/// Reads until the server ends the connection; says how.
+pub(super) async fn until_ended(from: &mut (impl AsyncRead + Unpin)) -> &'static str {
+    let mut input = [0; 4_096];
+    loop {
+        match from.read(&mut input).await {
+            // What it still says matters to nobody.
+            Ok(1..) => {}
+            Ok(0) => return "closed by the server",
+            Err(_) => return "reset by the server",
+        }
+    }
+}
+
 impl H1 {
-    /// The status of the answer to a request, all of which is read.
+    /// The status and the content of the answer to a request.
     pub(super) async fn ask(
         &mut self,
         method: &str,
@@ -132,7 +149,7 @@ impl H1 {
 }
 
 impl H3 {
-    /// The status of the answer to a request, all of which is read.
+    /// The status of the answer to a request. The content is read to its end.
     pub(super) async fn ask(
         &mut self,
         method: &str,

@@ -30,7 +30,7 @@ pub(crate) struct Target {
     pub dir: PathBuf,
 }
 
-/// One kind of neighbour, of which the soak has one.
+/// One neighbour.
 #[derive(Clone, Copy)]
 pub(super) struct Neighbour {
     /// What it is called in the judgement.

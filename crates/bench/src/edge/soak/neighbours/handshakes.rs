@@ -11,9 +11,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::time::{sleep, timeout};
 
+use super::clients::until_ended;
 use super::crew::{Crew, Failure, Neighbour, Strike};
 use crate::identity::NAME;
 
@@ -79,26 +80,15 @@ async fn held(
         }
         std::future::pending::<()>().await;
     };
-    let end = async {
-        let mut input = [0; 4_096];
-        loop {
-            match reader.read(&mut input).await {
-                // RTMP's server says its half of the handshake.
-                Ok(1..) => {}
-                Ok(0) => return "closed by the server",
-                Err(_) => return "reset by the server",
-            }
-        }
-    };
     let ended = timeout(WAIT, async {
         tokio::select! {
-            how = end => how,
+            how = until_ended(&mut reader) => how,
             () = drip => "left",
         }
     });
     match ended.await {
         Ok(how) => strike.tally.answer(how),
-        Err(_) => strike.tally.end("never ended by the server", 1),
+        Err(_) => strike.tally.breach("never ended by the server"),
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Hostile neighbours, a file for each kind: each states its rates and counts what it did and how the server
-//! dealt with it. Together they make some 200 connections and 600 requests a second, which is more than
-//! 200 healthy viewers do in half an hour, and take a part of one processor, since all share the machine.
+//! dealt with it. Together they make some 170 connections and 500 requests a second, 25 times as many as 200
+//! viewers who come and go, and take a part of one processor, since all share the machine.
 
 mod beacons;
 mod cancels;

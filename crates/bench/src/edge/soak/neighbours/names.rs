@@ -27,6 +27,14 @@ pub(super) fn join(crew: &mut Crew) {
     crew.add(flood("flood of names: pulled", 10.0, 1), pulled);
 }
 
+/// A stream that nobody publishes is there for nobody.
+fn answered(strike: &Strike, status: u16) {
+    match status {
+        200..300 => strike.tally.breach(format!("status {status}")),
+        _ => strike.tally.answer(format!("status {status}")),
+    }
+}
+
 /// A name that was not asked for before.
 fn path(strike: &Strike, request: u32) -> String {
     let name = format!("live/nobody-{}-{request}", strike.number);
@@ -38,7 +46,7 @@ async fn h1(strike: Strike) -> Result<(), Failure> {
     for request in 0..strike.attempts {
         strike.tally.attempt(1);
         let (status, _) = client.ask("GET", &path(&strike, request), Bytes::new()).await?;
-        strike.tally.answer(format!("status {status}"));
+        answered(&strike, status);
         sleep(APART).await;
     }
     Ok(())
@@ -49,7 +57,7 @@ async fn h3(strike: Strike) -> Result<(), Failure> {
     for request in 0..strike.attempts {
         strike.tally.attempt(1);
         let status = client.ask("GET", &path(&strike, request), Bytes::new()).await?;
-        strike.tally.answer(format!("status {status}"));
+        answered(&strike, status);
         sleep(APART).await;
     }
     client.close().await;
@@ -61,7 +69,7 @@ async fn rtmp(strike: Strike) -> Result<(), Failure> {
     let name = format!("live/nobody-{}", strike.number);
     match strike.rtmp(&name, Intent::Play).await?.1 {
         Some(ClientEvent::Refused(why)) => strike.tally.answer(format!("refused: {why}")),
-        Some(_) => strike.tally.answer("let in"),
+        Some(_) => strike.tally.breach("let in"),
         None => strike.tally.answer("closed by the server"),
     }
     Ok(())
@@ -72,6 +80,6 @@ async fn pulled(strike: Strike) -> Result<(), Failure> {
     let mut client = strike.h1().await?;
     let path = format!("/{PULLED}nobody-{}.flv", strike.number);
     let (status, _) = client.ask("GET", &path, Bytes::new()).await?;
-    strike.tally.answer(format!("status {status}"));
+    answered(&strike, status);
     Ok(())
 }

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 use super::super::super::media::Source;
 use super::super::super::publisher::KEY;
 use super::super::server::OTHER_KEY;
-use super::clients::Rtmp;
+use super::clients::{Rtmp, until_ended};
 use super::crew::{Crew, Failure, Neighbour, Strike};
 
 /// Longest wait for the server to end a connection.
@@ -51,23 +51,11 @@ async fn garbage(strike: Strike) -> Result<(), Failure> {
         .collect();
     stream.write_all(&[3]).await?;
     stream.write_all(&bytes).await?;
-    strike.tally.answer(ended(&mut stream).await);
+    match timeout(WAIT, until_ended(&mut stream)).await {
+        Ok(how) => strike.tally.answer(how),
+        Err(_) => strike.tally.breach("never ended by the server"),
+    }
     Ok(())
-}
-
-/// Waits for the server to end the connection.
-async fn ended(stream: &mut tokio::net::TcpStream) -> &'static str {
-    let mut input = [0; 4_096];
-    let end = async {
-        loop {
-            match stream.read(&mut input).await {
-                Ok(1..) => {}
-                Ok(0) => return "closed by the server",
-                Err(_) => return "reset by the server",
-            }
-        }
-    };
-    timeout(WAIT, end).await.unwrap_or("never ended by the server")
 }
 
 /// Asks for the stream of the soak with this key, and is refused.
@@ -76,8 +64,7 @@ async fn asks(strike: Strike, key: &'static str) -> Result<(), Failure> {
     let name = format!("live/bench?key={key}");
     match strike.rtmp(&name, Intent::Publish).await?.1 {
         Some(ClientEvent::Refused(why)) => strike.tally.answer(format!("refused: {why}")),
-        // It would be a fault of the server, and shows in the judgement.
-        Some(_) => strike.tally.answer("let in"),
+        Some(_) => strike.tally.breach("let in"),
         None => strike.tally.answer("closed by the server"),
     }
     Ok(())

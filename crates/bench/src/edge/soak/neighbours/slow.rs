@@ -119,16 +119,18 @@ async fn h3(strike: Strike, reads: bool) -> Result<(), Failure> {
     tally.reach(1);
     let end = Instant::now() + STAYS;
     let slow = async {
-        while reads {
-            match stream.recv_data().await {
-                Ok(Some(data)) if data.has_remaining() => sleep(DRIP).await,
-                _ => return,
+        if reads {
+            while let Ok(Some(data)) = stream.recv_data().await
+                && data.has_remaining()
+            {
+                sleep(DRIP).await;
             }
         }
-        client.connection.closed().await;
+        client.connection.closed().await
     };
     match timeout_at(end, slow).await {
-        Ok(()) => tally.end("ended by the server", 1),
+        Ok(quinn::ConnectionError::TimedOut) => tally.end("idle time-out", 1),
+        Ok(_) => tally.end("ended by the server", 1),
         Err(_) => tally.end("left", 1),
     }
     drop(stream);

@@ -12,6 +12,7 @@ pub(super) struct Tally(Mutex<Counters>);
 struct Counters {
     attempted: u64,
     reached: u64,
+    breaches: u64,
     ends: BTreeMap<String, u64>,
 }
 
@@ -26,6 +27,8 @@ pub(crate) struct Count {
     pub attempted: u64,
     /// Attempts that the server has answered, or ended itself.
     pub reached: u64,
+    /// Attempts that the server should have refused, or ended, and has not.
+    pub breaches: u64,
     /// How they ended: what the server answered, or that it ended the connection, or that the neighbour
     /// left by itself; and how often.
     pub ends: Vec<(String, u64)>,
@@ -37,7 +40,7 @@ impl Tally {
         self.lock().attempted += attempts;
     }
 
-    /// Attempts of which the server has given a sign.
+    /// The server has given a sign that these attempts reached it.
     pub(super) fn reach(&self, attempts: u64) {
         self.lock().reached += attempts;
     }
@@ -53,14 +56,21 @@ impl Tally {
         self.end(how, 1);
     }
 
+    /// An attempt had what no neighbour may have.
+    pub(super) fn breach(&self, how: impl Into<String>) {
+        self.lock().breaches += 1;
+        self.answer(how);
+    }
+
     /// All of it, after `time` at `per_second`.
     pub(super) fn count(&self, name: &'static str, per_second: f64, time: Duration) -> Count {
-        let Counters { attempted, reached, ends } = &*self.lock();
+        let Counters { attempted, reached, breaches, ends } = &*self.lock();
         Count {
             name,
             due: per_second * time.as_secs_f64(),
             attempted: *attempted,
             reached: *reached,
+            breaches: *breaches,
             ends: ends.iter().map(|(how, count)| (how.clone(), *count)).collect(),
         }
     }
@@ -79,10 +89,12 @@ mod tests {
         let tally = Tally::default();
         tally.attempt(3);
         tally.answer("status 404");
-        tally.answer("status 404");
+        tally.breach("status 200");
         tally.end("left", 1);
         let count = tally.count("names", 0.5, Duration::from_secs(10));
         assert_eq!((count.name, count.due, count.attempted, count.reached), ("names", 5.0, 3, 2));
-        assert_eq!(count.ends, [("left".to_owned(), 1), ("status 404".to_owned(), 2)]);
+        assert_eq!(count.breaches, 1);
+        let ends = [("left", 1), ("status 200", 1), ("status 404", 1)];
+        assert!(count.ends.iter().map(|(how, n)| (how.as_str(), *n)).eq(ends));
     }
 }
