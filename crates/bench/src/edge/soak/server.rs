@@ -53,7 +53,8 @@ pub(super) fn silent_upstream() -> Result<TcpListener, String> {
 }
 
 /// The edge with its certificate in `dir`; and its admin listener. No address is trusted: limits for each
-/// address are part of what keeps neighbours apart. `settings` are further sections.
+/// address are part of what keeps neighbours apart. Files of records end often, so that the memory which
+/// Parquet takes at each end has been seen before growth is measured. `settings` are further sections.
 pub(super) fn start(
     mendcast: &Path,
     dir: &Path,
@@ -65,7 +66,7 @@ pub(super) fn start(
          [rtmp]\nlisten = \"127.0.0.1:0\"\n\
          [admin]\nlisten = \"127.0.0.1:0\"\n\
          [drain]\ntimeout = \"1s\"\n\
-         [records]\ndirectory = \"records\"\nperiod = \"10m\"\n\
+         [records]\ndirectory = \"records\"\nperiod = \"2m\"\n\
          [[publish]]\nstream = \"live/*\"\nkey = \"{KEY}\"\n\
          [[publish]]\nstream = \"others/*\"\nkey = \"{OTHER_KEY}\"\n\
          [[pull]]\nstream = \"{PULLED}*\"\nupstream = [\"http://{upstream}/{{name}}.flv\"]\n\
