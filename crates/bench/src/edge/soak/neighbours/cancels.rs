@@ -1,5 +1,5 @@
 //! Requests that are cancelled at once: RST_STREAM right after HEADERS on HTTP/2, and on HTTP/3 STOP_SENDING
-//! or RESET_STREAM right after the request (RFC 9114, section 4.1.1). They are for the live stream, so
+//! or RESET_STREAM right after the request. They are for the live stream, so
 //! that each opens a session and a cursor.
 //!
 //! 50 a second on each, on 2.5 connections a second. Each that had media leaves a record: half an hour of

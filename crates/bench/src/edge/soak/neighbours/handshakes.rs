@@ -118,7 +118,7 @@ async fn initial(strike: Strike) -> Result<(), Failure> {
     socket.send_to(&datagram, strike.target.web).await?;
     let mut input = [0; 1_500];
     let how = match timeout(OPEN, socket.recv(&mut input)).await {
-        // The first byte of a long header has the packet's type (RFC 9000, section 17.2).
+        // The first byte of a long header has the packet's type.
         Ok(Ok(read)) if read > 0 && input[0] & 0xf0 == 0xf0 => "answered by a Retry",
         Ok(Ok(_)) => "answered by a handshake",
         Ok(Err(e)) => return Err(e.into()),
