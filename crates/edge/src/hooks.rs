@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use aws_lc_rs::hmac;
 use hyper::header::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
@@ -74,9 +75,17 @@ struct Outcome {
 /// What is told at the same time: the end of a stream is told once for each of its viewers.
 const AT_ONCE: usize = 32;
 
+/// What holds for all hooks at once, also where a connection has an older configuration.
+#[derive(Debug, Default)]
+struct Terms {
+    secret: Option<String>,
+    timeout: Duration,
+}
+
 /// How the hooks did so far, and what is still to be told.
 #[derive(Debug)]
 pub struct Hooks {
+    terms: ArcSwap<Terms>,
     outcomes: Mutex<BTreeMap<Hook, Outcome>>,
     telling: Mutex<JoinSet<()>>,
     places: Arc<Semaphore>,
@@ -85,11 +94,22 @@ pub struct Hooks {
 impl Default for Hooks {
     fn default() -> Self {
         let places = Arc::new(Semaphore::new(AT_ONCE));
-        Self { outcomes: Mutex::default(), telling: Mutex::default(), places }
+        Self {
+            terms: ArcSwap::default(),
+            outcomes: Mutex::default(),
+            telling: Mutex::default(),
+            places,
+        }
     }
 }
 
 impl Hooks {
+    /// From now on requests are signed with this configuration's secret, and waited for as long as it says.
+    pub fn follow(&self, config: &config::Hooks) {
+        let terms = Terms { secret: config.secret.clone(), timeout: config.timeout };
+        self.terms.store(Arc::new(terms));
+    }
+
     /// Asks whether something may be; without such a hook it may.
     ///
     /// # Errors
@@ -101,7 +121,7 @@ impl Hooks {
         what: Value,
     ) -> Result<Grant, String> {
         let Some(url) = hook.url(config) else { return Ok(Grant::Nobody) };
-        let (answered, why) = match self.call(config, hook, url, what).await {
+        let (answered, why) = match self.call(hook, url, what).await {
             Ok(status @ 200..=299) => {
                 tracing::debug!("{} granted with {status}", hook.name());
                 return Ok(Grant::Hook);
@@ -127,7 +147,7 @@ impl Hooks {
             let _place = hooks.places.acquire().await;
             if let Some(url) = hook.url(&config) {
                 // The outcome is counted.
-                let _ = hooks.call(&config, hook, url, what).await;
+                let _ = hooks.call(hook, url, what).await;
             }
         });
     }
@@ -143,7 +163,6 @@ impl Hooks {
 
     async fn call(
         &self,
-        config: &config::Hooks,
         hook: Hook,
         HttpUrl(url): &HttpUrl,
         mut what: Value,
@@ -151,13 +170,14 @@ impl Hooks {
         what["event"] = hook.name().into();
         let body = what.to_string();
         let mut headers = HeaderMap::new();
-        if let Some(secret) = &config.secret {
+        let terms = self.terms.load_full();
+        if let Some(secret) = &terms.secret {
             let key = hmac::Key::new(hmac::HMAC_SHA256, secret.as_bytes());
             let tag = hmac::sign(&key, body.as_bytes());
             let signature = HeaderValue::try_from(format!("sha256={}", hex(tag.as_ref())));
             headers.insert("x-mendcast-signature", signature.expect("digits"));
         }
-        let asked = Client::system().post_json(url, headers, body, MAX_ANSWER, config.timeout);
+        let asked = Client::system().post_json(url, headers, body, MAX_ANSWER, terms.timeout);
         let result = asked.await;
         let mut outcomes = self.lock();
         let outcome = outcomes.entry(hook).or_default();

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod bans;
 mod client;
 mod cohorts;
 pub mod config;
@@ -29,6 +30,7 @@ mod names;
 pub mod passes;
 mod play;
 mod redacted;
+mod reload;
 mod routes;
 mod server;
 mod service;

@@ -35,6 +35,12 @@ impl fmt::Display for ViewerId {
 }
 
 impl ViewerId {
+    /// Reads what [`fmt::Display`] writes: 16 hexadecimal digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let id = u64::from_str_radix(text, 16).ok().map(Self)?;
+        (id.to_string() == text).then_some(id)
+    }
+
     /// A viewer who is new here.
     pub fn random() -> Self {
         Self(rng().next_u64())
@@ -44,6 +50,15 @@ impl ViewerId {
 fn rng() -> impl CryptoRng {
     // Without randomness from the system no TLS handshake succeeds either.
     ChaCha12Rng::from_seed(random().unwrap_or_default())
+}
+
+/// What a stream pass says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StreamPass {
+    /// Whose it is.
+    pub viewer: ViewerId,
+    /// When it was given out, to the second.
+    pub issued: SystemTime,
 }
 
 /// Issues and checks passes.
@@ -71,7 +86,9 @@ impl Passes {
     ) -> String {
         let longest = now + LIFETIME;
         let end = unix(end.map_or(longest, |end| end.min(longest)));
-        let plain = [viewer.0.to_be_bytes(), end.to_be_bytes()].concat();
+        // Seconds since 1970 have 32 bits until 2106.
+        let times = unix(now) << 32 | (end & u64::from(u32::MAX));
+        let plain = [viewer.0.to_be_bytes(), times.to_be_bytes()].concat();
         let sealed =
             self.0.seal(Purpose::Application, unix(now), &plain, stream.as_bytes(), &mut rng());
         URL_SAFE_NO_PAD.encode(sealed)
@@ -79,23 +96,26 @@ impl Passes {
 
     /// Whose page pass this is, if it is one and holds.
     pub fn of_page(&self, pass: &str, now: SystemTime) -> Option<ViewerId> {
-        self.open(pass, "", now)
+        self.open(pass, "", now).map(|pass| pass.viewer)
     }
 
-    /// Whose pass for `stream` this is, if it is one and holds.
-    pub fn of_stream(&self, pass: &str, stream: &str, now: SystemTime) -> Option<ViewerId> {
+    /// What this pass for `stream` says, if it is one and holds.
+    pub fn of_stream(&self, pass: &str, stream: &str, now: SystemTime) -> Option<StreamPass> {
         self.open(pass, stream, now).filter(|_| !stream.is_empty())
     }
 
-    fn open(&self, pass: &str, stream: &str, now: SystemTime) -> Option<ViewerId> {
+    fn open(&self, pass: &str, stream: &str, now: SystemTime) -> Option<StreamPass> {
         if pass.len() > MAX_LEN {
             return None;
         }
         let sealed = URL_SAFE_NO_PAD.decode(pass).ok()?;
         let plain = self.0.open(Purpose::Application, &sealed, stream.as_bytes())?.plaintext;
-        let (viewer, end) = plain.split_first_chunk()?;
-        let end = u64::from_be_bytes(end.try_into().ok()?);
-        (unix(now) <= end).then_some(ViewerId(u64::from_be_bytes(*viewer)))
+        let (viewer, times) = plain.split_first_chunk()?;
+        let times = u64::from_be_bytes(times.try_into().ok()?);
+        let (issued, end) = (times >> 32, times & u64::from(u32::MAX));
+        let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(issued);
+        let viewer = ViewerId(u64::from_be_bytes(*viewer));
+        (unix(now) <= end).then_some(StreamPass { viewer, issued })
     }
 }
 
@@ -116,7 +136,8 @@ pub(crate) mod tests {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let (passes, viewer) = (passes(1), ViewerId(7));
         let pass = passes.stream(viewer, "live/a", at(100), Some(at(200)));
-        assert_eq!(passes.of_stream(&pass, "live/a", at(200)), Some(viewer));
+        let said = Some(StreamPass { viewer, issued: at(100) });
+        assert_eq!(passes.of_stream(&pass, "live/a", at(200)), said);
         assert_eq!(passes.of_stream(&pass, "live/a", at(201)), None, "over");
         assert_eq!(passes.of_stream(&pass, "live/b", at(100)), None, "another stream");
         assert_eq!(passes.of_page(&pass, at(100)), None, "no page pass");
@@ -127,6 +148,16 @@ pub(crate) mod tests {
         let forever = passes.stream(viewer, "live/a", at(100), Some(at(u64::from(u32::MAX))));
         let late = at(100) + LIFETIME + Duration::from_secs(1);
         assert_eq!(passes.of_stream(&forever, "live/a", late), None, "no longer than a month");
+    }
+
+    #[test]
+    fn the_number_of_a_viewer_is_16_digits() {
+        let viewer = ViewerId(0x2a);
+        assert_eq!(viewer.to_string(), "000000000000002a");
+        assert_eq!(ViewerId::parse("000000000000002a"), Some(viewer));
+        for text in ["", "2a", "000000000000002A", "+00000000000002a", "00000000000000002a", "x"] {
+            assert_eq!(ViewerId::parse(text), None, "{text}");
+        }
     }
 
     #[test]

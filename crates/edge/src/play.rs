@@ -8,9 +8,9 @@ use serde_json::json;
 
 use crate::hooks::Hook;
 use crate::ingest::pull::{self, Via};
-use crate::live::start;
+use crate::live::{Missing, start};
 use crate::names::matches;
-use crate::sessions::Opening;
+use crate::sessions::{Opening, Session};
 use crate::state::State;
 
 /// Whether there is a stream of this name, or an upstream that may have it.
@@ -26,8 +26,19 @@ pub(crate) fn is_open(state: &State, name: &str) -> bool {
 
 /// The stream of this name for one who may play it: what is not there is asked of an upstream, with
 /// the servers that the request has passed.
-pub(crate) fn find(state: &Arc<State>, name: &str, via: Via) -> Option<Arc<Stream>> {
-    state.live.streams.get(name).or_else(|| pull::start(state, name, via))
+///
+/// # Errors
+/// It is not to be had, or not now.
+pub(crate) fn find(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stream>, Missing> {
+    state.live.streams.get(name).map_or_else(|| pull::start(state, name, via), Ok)
+}
+
+/// Opens the session of a viewer who was let in; `None` if the operator has sent it away since.
+pub(crate) fn begin(state: &State, opening: Opening) -> Option<Arc<Session>> {
+    let session = state.sessions.open(opening);
+    // Only now: who is sent away either finds the session or is found here.
+    let is_sent_away = state.bans.refuse_player(session.opening());
+    (!is_sent_away).then_some(session)
 }
 
 /// A new viewer of the stream, who starts where the configuration of the moment says; `None` if

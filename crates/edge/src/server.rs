@@ -23,7 +23,8 @@ use crate::loops::event_loop::{EventLoop, Plan};
 use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
 use crate::loops::supervisor::{self, End};
-use crate::service::{self, Notice};
+use crate::reload::reload;
+use crate::service;
 use crate::state::{Shared, State};
 
 /// Where operators look if the configuration says nothing.
@@ -238,21 +239,6 @@ fn start_quic(
     Ok(loops)
 }
 
-/// Reads the configuration file again, puts it in force and says what has changed.
-fn reload(path: &Path, shared: &Shared) {
-    let name = path.display();
-    match Config::load(path).and_then(|config| shared.reload(config)) {
-        Ok(changes) => {
-            tracing::info!("{name} reloaded with the files that it names; {changes}");
-            if !changes.at_start.is_empty() {
-                let keys = changes.at_start.join(", ");
-                tracing::warn!("{name}: other values wait for the next start: {keys}");
-            }
-        }
-        Err(e) => tracing::error!("not reloaded: {e}"),
-    }
-}
-
 /// Runs the server of the configuration file `path` until a signal ends it: SIGTERM and SIGINT
 /// drain (twice: at once), SIGHUP reads the file again.
 ///
@@ -280,6 +266,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
             tracing::info!("listening on {address} for RTMP");
         }
         let shared = edge.shared().clone();
+        shared.set_file(path);
         if let Some(listener) = edge.listeners().first()
             && let Some(command) = shared.state().identity.chromium_command(listener.address.port())
         {
@@ -292,9 +279,8 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
             tokio::select! {
                 result = &mut serving => return result,
                 _ = hangup.recv() => {
-                    service::tell(Notice::Reloading);
-                    reload(path, &shared);
-                    service::tell(Notice::Ready);
+                    // The log says how it went.
+                    let _ = reload(&shared);
                     continue;
                 }
                 _ = terminate.recv() => {}

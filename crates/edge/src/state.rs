@@ -1,6 +1,6 @@
 //! What follows from a configuration, and what all threads of the process share.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -10,9 +10,10 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::Error;
+use crate::bans::Bans;
 use crate::client::Clients;
 use crate::cohorts::Cohorts;
-use crate::config::{Changes, Config};
+use crate::config::{Changes, Config, Secret};
 use crate::files::Files;
 use crate::hooks::Hooks;
 use crate::identity::Identity;
@@ -42,6 +43,8 @@ pub struct State {
     pub live: Arc<Live>,
     /// Who watches them.
     pub sessions: Arc<Sessions>,
+    /// Whom the operator keeps out.
+    pub bans: Arc<Bans>,
     /// The operator's servers that are asked and told.
     pub hooks: Arc<Hooks>,
     /// Who asks upstreams.
@@ -52,6 +55,8 @@ pub struct State {
     pub cohorts: Cohorts,
     /// How viewers show who they are.
     pub passes: Passes,
+    /// What those bring along who control the server.
+    pub tokens: Vec<Secret>,
     /// What the QUIC loops take from it.
     pub quic: QuicState,
 }
@@ -89,13 +94,15 @@ impl State {
             None => None,
         };
         // These outlive every configuration.
-        let (live, sessions, hooks, runtime) = match previous {
-            Some(Self { live, sessions, hooks, runtime, .. }) => {
-                (live.clone(), sessions.clone(), hooks.clone(), runtime.clone())
+        let (live, sessions, bans, hooks, runtime) = match previous {
+            Some(Self { live, sessions, bans, hooks, runtime, .. }) => {
+                let (live, sessions) = (live.clone(), sessions.clone());
+                (live, sessions, bans.clone(), hooks.clone(), runtime.clone())
             }
             None => {
-                let sessions = Sessions::new(records(&config)?);
-                (Arc::new(Live::new(&config)), Arc::new(sessions), Arc::default(), Arc::default())
+                let sessions = Arc::new(Sessions::new(records(&config)?));
+                let live = Arc::new(Live::new(&config));
+                (live, sessions, Arc::default(), Arc::default(), Arc::default())
             }
         };
         let previous = previous.map(|state| &state.quic);
@@ -104,6 +111,9 @@ impl State {
         let clients = Clients::new(&config)?;
         let tcp_tls = identity.tcp()?;
         let passes = Passes::new(quic.keys());
+        let tokens = tokens(&config)?;
+        // Nothing fails from here on: running connections ask hooks as well.
+        hooks.follow(&config.hooks);
         Ok(Self {
             config,
             identity,
@@ -111,14 +121,31 @@ impl State {
             files,
             live,
             sessions,
+            bans,
             hooks,
             clients,
             runtime,
             cohorts,
             passes,
+            tokens,
             quic,
         })
     }
+}
+
+/// The tokens of the control API.
+fn tokens(config: &Config) -> Result<Vec<Secret>, Error> {
+    let admin = &config.admin;
+    let mut tokens: Vec<Secret> = admin.token.iter().cloned().collect();
+    if let Some(path) = &admin.token_file {
+        let name = path.display();
+        let text = std::fs::read_to_string(path);
+        let text = text.map_err(|e| Error::new(format!("token file {name}: {e}")))?;
+        let token = Secret::new(text.trim_end());
+        let wrong = "expected one line of 16 to 512 letters, digits and signs without spaces";
+        tokens.push(token.ok_or_else(|| Error::new(format!("token file {name}: {wrong}")))?);
+    }
+    Ok(tokens)
 }
 
 /// The writer of records, if the configuration names a directory for them.
@@ -149,6 +176,8 @@ pub struct Shared {
     limits: Limits,
     /// The log of closed connections, if there is one.
     log: Option<Arc<ConnectionLog>>,
+    /// The configuration file, if it came from one.
+    file: OnceLock<PathBuf>,
 }
 
 /// Where the process is in its life.
@@ -180,6 +209,7 @@ impl Shared {
             pulses: names.map(|name| Arc::new(Pulse::new(name))).collect(),
             limits: Limits::default(),
             log,
+            file: OnceLock::new(),
         }
     }
 
@@ -201,9 +231,26 @@ impl Shared {
         Ok(changes)
     }
 
-    /// Starts the drain: no new connections, and the running ones end with their open requests.
-    pub fn drain(&self) {
-        self.life.send_replace(Life::Draining);
+    /// The configuration file, if it came from one.
+    pub(crate) fn file(&self) -> Option<&Path> {
+        self.file.get().map(PathBuf::as_path)
+    }
+
+    /// The configuration came from this file. Only the first one counts.
+    pub(crate) fn set_file(&self, path: &Path) {
+        let _ = self.file.set(path.to_owned());
+    }
+
+    /// Starts the drain: no new connections, and the running ones end with their open requests. Returns whether it
+    /// had not started before.
+    pub fn drain(&self) -> bool {
+        self.life.send_if_modified(|life| {
+            let begins = *life == Life::Serving;
+            if begins {
+                *life = Life::Draining;
+            }
+            begins
+        })
     }
 
     /// The drain is over.
@@ -272,13 +319,19 @@ impl Shared {
         self.log.as_ref().map_or(0, |log| log.lost())
     }
 
-    /// What keeps the process from serving as it should, as one line each.
+    /// What keeps the process from living on, as one line each: it will end itself soon.
     pub(crate) fn ailments(&self) -> Vec<String> {
         let silences = self.pulses.iter().map(|pulse| (pulse.name(), pulse.silence()));
         let silent = silences.filter(|(_, silence)| *silence >= supervisor::UNHEALTHY);
-        let hangs = silent
-            .map(|(name, silence)| format!("{name}: no turn for {:.1} s", silence.as_secs_f64()));
-        hangs.chain(self.is_draining().then(|| "draining".to_owned())).collect()
+        silent
+            .map(|(name, silence)| format!("{name}: no turn for {:.1} s", silence.as_secs_f64()))
+            .collect()
+    }
+
+    /// Why no further viewers should come, as one line each.
+    pub(crate) fn obstacles(&self) -> Vec<String> {
+        let draining = self.is_draining().then(|| "draining".to_owned());
+        self.ailments().into_iter().chain(draining).collect()
     }
 
     /// All event loops together, about a second ago.

@@ -258,7 +258,7 @@ fn metrics_and_health_answer_to_any_name_and_the_rest_to_its_own() {
         socket.read_to_end(&mut answer).expect("an answer");
         String::from_utf8_lossy(&answer[9..12]).parse::<u16>().expect("a status")
     };
-    for path in ["/metrics", "/healthz"] {
+    for path in ["/metrics", "/healthz", "/readyz"] {
         assert_eq!(status(path, "mendcast:9433"), 200, "{path}");
     }
     assert_eq!(status("/api/state", "mendcast:9433"), 403);

@@ -8,6 +8,7 @@
 mod access;
 #[path = "../common/mod.rs"]
 mod common;
+mod control;
 mod demo;
 mod hostile;
 mod limits;

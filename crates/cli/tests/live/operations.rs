@@ -11,6 +11,7 @@ use crate::common::mendcast;
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
 use crate::support::http3::{Request, Windows, runtime};
+use crate::support::origin::{Origin, respond};
 use crate::support::viewer::{End, Viewer};
 use crate::support::{assert_is_clip, http, http3, tls, until};
 
@@ -59,7 +60,7 @@ fn a_reload_says_what_holds_and_warns_of_what_waits_for_the_next_start() {
     );
     let line = edge.says("edge.toml reloaded");
     let keys =
-        "new connections and streams: [recovery] scheme, [hooks] secret; at once: [drain] timeout";
+        "new connections and streams: [recovery] scheme; at once: [hooks] secret, [drain] timeout";
     assert!(line.ends_with(keys), "{line}");
     let line = edge.says("wait for the next start");
     let keys = "WARN edge.toml: other values wait for the next start: [live] max_streams, \
@@ -69,6 +70,22 @@ fn a_reload_says_what_holds_and_warns_of_what_waits_for_the_next_start() {
     edge.reload("");
     assert_eq!(edge.said("wait for the next start").len(), 1, "all is as at the start");
     assert!(edge.said("-secret").is_empty(), "{:?}", edge.log());
+}
+
+#[test]
+fn the_secret_of_hooks_holds_at_once_also_on_connections_that_are_open() {
+    let operator = Origin::start(|_, socket| respond(socket, 204, "x: y", b""));
+    let keys = format!("hooks.on_play = \"{}\"\n", operator.url("/"));
+    let edge = Edge::start(&keys);
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let client = runtime();
+    let request = Request::send(edge.address, "GET", "/live/demo.flv", Windows::Usual);
+    let mut open = client.block_on(request).expect("an answer");
+    edge.reload(&format!("{keys}hooks.secret = \"x\"\n"));
+    assert_eq!(client.block_on(open.another("/live/demo.flv")), Ok(200));
+    let asked = operator.requests();
+    let signed = asked.iter().map(|asked| asked.fields.contains_key("x-mendcast-signature"));
+    assert_eq!(signed.collect::<Vec<_>>(), [false, true]);
 }
 
 #[test]
@@ -129,8 +146,10 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     let mut request = client.block_on(request).expect("an answer");
     assert_eq!(client.block_on(request.another("/none")), Ok(404));
     assert_eq!(edge.health(), (200, "ok\n".into()));
+    assert_eq!(edge.readiness(), (200, "ready\n".into()));
     edge.signal(Signal::SIGTERM);
-    until("the drain", || edge.health() == (503, "draining\n".into()));
+    until("the drain", || edge.readiness() == (503, "draining\n".into()));
+    assert_eq!(edge.health(), (200, "ok\n".into()), "it lives");
     until("new TCP connections are refused", || TcpStream::connect(edge.address).is_err());
     until("new RTMP connections are refused", || TcpStream::connect(edge.rtmp).is_err());
     let refused = http3::status(edge.address, "GET", "/live/demo.flv").expect_err("refused");

@@ -315,7 +315,7 @@ fn names_that_an_upstream_never_gives_shut_no_publisher_out() {
     let statuses: Vec<u16> =
         asked.into_iter().map(|asked| asked.join().expect("an answer")).collect();
     let count = |status| statuses.iter().filter(|&&found| found == status).count();
-    assert_eq!((count(404), count(502)), (15, 5), "{statuses:?}");
+    assert_eq!((count(503), count(502)), (15, 5), "{statuses:?}");
     assert_eq!(silent.requests().len(), 5);
 }
 

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::quic::DropReason;
 use prometheus_client::collector::Collector;
@@ -14,7 +15,9 @@ use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use recovery::Latencies;
 
+use super::control::Calls;
 use super::process;
+use crate::bans::Bans;
 use crate::limits::{Limits, Place};
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
@@ -25,9 +28,10 @@ use crate::state::{Shared, State};
 const BUCKETS: [f64; 12] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0];
 
 /// All metrics as text.
-pub(super) fn encode(shared: &Arc<Shared>) -> String {
+pub(super) fn encode(shared: &Arc<Shared>, calls: &Calls) -> String {
     let mut registry = Registry::with_prefix("mendcast");
-    registry.register_collector(Box::new(Edge(shared.clone())));
+    let edge = Edge { shared: shared.clone(), calls: calls.all() };
+    registry.register_collector(Box::new(edge));
     let mut text = String::new();
     // A string takes everything.
     let _ = encode_text(&mut text, &registry);
@@ -35,7 +39,11 @@ pub(super) fn encode(shared: &Arc<Shared>) -> String {
 }
 
 #[derive(Debug)]
-struct Edge(Arc<Shared>);
+struct Edge {
+    shared: Arc<Shared>,
+    /// Control calls, by action and result.
+    calls: Vec<([&'static str; 2], u64)>,
+}
 
 type Labels<'a> = [(&'static str, &'a str); 3];
 type NoExemplar<'a> = Option<&'a Exemplar<Labels<'a>, u64>>;
@@ -80,13 +88,15 @@ const HISTOGRAMS: [(&str, &str, Distribution); 3] = [
 
 impl Collector for Edge {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
-        let state = self.0.state();
-        let loops = self.0.loops();
+        let shared = &self.shared;
+        let state = shared.state();
+        let loops = shared.loops();
         encode_sessions(&mut encoder, &state.sessions.totals())?;
-        encode_process(&mut encoder, &self.0, &state, &loops)?;
+        encode_process(&mut encoder, shared, &state, &loops)?;
         encode_loops(&mut encoder, &loops)?;
-        encode_pulses(&mut encoder, self.0.pulses())?;
-        encode_limits(&mut encoder, self.0.limits())?;
+        encode_pulses(&mut encoder, shared.pulses())?;
+        encode_limits(&mut encoder, shared.limits())?;
+        encode_control(&mut encoder, &state.bans, &self.calls)?;
         let help = "What happened to publishers and upstreams";
         let events = state.live.events.all();
         encode_family(&mut encoder, "ingest_events", help, "event", events)
@@ -283,6 +293,27 @@ fn encode_limits(encoder: &mut DescriptorEncoder<'_>, limits: &Limits) -> Result
     encode_family(encoder, "connections_limited", help, "reason", limits.losses())
 }
 
+/// What the operator does, and whom that keeps out.
+fn encode_control(
+    encoder: &mut DescriptorEncoder<'_>,
+    bans: &Bans,
+    calls: &[([&'static str; 2], u64)],
+) -> Result<(), Error> {
+    let help = "Bans now";
+    let count = bans.count(Instant::now()) as i64;
+    encoder.encode_descriptor("bans", help, None, MetricType::Gauge)?.encode_gauge(&count)?;
+    let help = "Connections and requests that a ban refused";
+    encode_family(encoder, "banned", help, "what", bans.refused())?;
+    let help = "Control calls";
+    let mut family = encoder.encode_descriptor("control_calls", help, None, MetricType::Counter)?;
+    for ([action, result], count) in calls {
+        let none: NoExemplar<'_> = None;
+        let labels = [("action", *action), ("result", *result)];
+        family.encode_family(&labels)?.encode_counter(&(*count as f64), none)?;
+    }
+    Ok(())
+}
+
 /// Counts by bucket, each without those below; the last one is for the rest.
 fn buckets(latencies: &Latencies) -> Vec<(f64, u64)> {
     let mut below = 0;
@@ -315,6 +346,10 @@ mod tests {
         Edge::open(config).expect("opened")
     }
 
+    fn scrape(edge: &Edge) -> String {
+        encode(edge.shared(), &Calls::default())
+    }
+
     const MANUAL: &str = include_str!("../../../../docs/operate.md");
 
     /// The names of metrics in a text, without what histograms add to theirs.
@@ -338,7 +373,7 @@ mod tests {
 
     #[test]
     fn the_manual_lists_each_metric_of_a_scrape_once_and_nothing_else() {
-        let scraped = families(&encode(edge().shared()));
+        let scraped = families(&scrape(&edge()));
         let (_, section) = MANUAL.split_once("\n## Metrics\n").expect("a section");
         let section = section.split("\n## ").next().unwrap_or_default();
         let cells = section.lines().filter_map(|line| line.strip_prefix("| `mendcast_"));
@@ -352,7 +387,7 @@ mod tests {
 
     #[test]
     fn alerts_and_the_board_only_ask_for_metrics_that_there_are() {
-        let scraped = families(&encode(edge().shared()));
+        let scraped = families(&scrape(&edge()));
         let board = include_str!("../../../../deploy/grafana.json");
         serde_json::from_str::<serde_json::Value>(board).expect("JSON");
         for (what, text) in [("docs/operate.md", MANUAL), ("deploy/grafana.json", board)] {
@@ -368,7 +403,7 @@ mod tests {
         let edge = edge();
         let pulse = &edge.shared().pulses()[1];
         pulse.end(Timestamp::ZERO, Timestamp::from_millis(3));
-        let text = encode(edge.shared());
+        let text = scrape(&edge);
         for line in [
             "mendcast_loop_turn_seconds_bucket{le=\"0.002\",loop=\"quic-1\"} 0",
             "mendcast_loop_turn_seconds_bucket{le=\"0.005\",loop=\"quic-1\"} 1",

@@ -1,9 +1,12 @@
-//! The operator's listener: dashboard, metrics, health. Plain HTTP/1.1, meant for this machine or a
+//! The operator's listener: dashboard, metrics, health, control. Plain HTTP/1.1, meant for this machine or a
 //! private network.
 //!
 //! `/` is the dashboard, `/api/events` what it shows (server-sent events, one a second), `/api/state`
-//! the same once, `/metrics` for Prometheus, `/healthz` for load balancers.
+//! the same once, `/metrics` for Prometheus, `/healthz` says whether the process lives and `/readyz` whether viewers
+//! may come; what else is below `/api` is the control API.
 
+mod access;
+mod control;
 mod metrics;
 mod process;
 mod snapshot;
@@ -12,7 +15,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, SystemTime};
 
@@ -31,7 +34,9 @@ use tokio::time::{MissedTickBehavior, interval, sleep};
 use crate::http::{self, RequestHead};
 use crate::routes::pages;
 use crate::state::Shared;
+use crate::sync::lock;
 use crate::viewer::Protocol;
+use control::{Control, Reply, Resource};
 use snapshot::Sampler;
 
 /// How often the dashboard is told.
@@ -39,11 +44,29 @@ const PERIOD: Duration = Duration::from_secs(1);
 /// Longest wait for a request head.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// Serves `listener` until the drain is over, for everybody who waits to see it: `/healthz` says
+/// What all requests share.
+struct Desk {
+    shared: Arc<Shared>,
+    /// What the dashboard gets.
+    events: watch::Receiver<Bytes>,
+    /// For those who ask once: rates since somebody last did.
+    sampler: Mutex<Sampler>,
+    control: Control,
+}
+
+/// Serves `listener` until the drain is over, for everybody who waits to see it: `/readyz` says
 /// that the server is draining.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let (sender, events) = watch::channel(Bytes::new());
     let sampler = tokio::spawn(sample(shared.clone(), sender));
+    let address = listener.local_addr();
+    let is_local = address.is_ok_and(|address| address.ip().to_canonical().is_loopback());
+    let desk = Arc::new(Desk {
+        shared: shared.clone(),
+        events,
+        sampler: Mutex::new(Sampler::new(&shared)),
+        control: Control::new(is_local),
+    });
     let mut connections = JoinSet::new();
     let mut finished = pin!(shared.finished());
     loop {
@@ -54,11 +77,11 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         };
         match accepted {
             Ok((stream, remote)) => {
-                let (shared, events) = (shared.clone(), events.clone());
+                let desk = desk.clone();
                 connections.spawn(async move {
                     let service = service_fn(move |request: Request<Incoming>| {
-                        let response = answer(&shared, &request, remote, &events);
-                        async move { Ok::<_, Infallible>(response) }
+                        let desk = desk.clone();
+                        async move { Ok::<_, Infallible>(desk.answer(request, remote).await) }
                     });
                     let connection = http1::Builder::new()
                         .timer(TokioTimer::new())
@@ -94,62 +117,96 @@ async fn sample(shared: Arc<Shared>, sender: watch::Sender<Bytes>) {
     }
 }
 
-fn answer(
-    shared: &Arc<Shared>,
-    request: &Request<Incoming>,
-    remote: SocketAddr,
-    events: &watch::Receiver<Bytes>,
-) -> Response<Content> {
-    let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
-    let hosts = shared.state().config.admin.hosts.clone().unwrap_or_default();
-    // Monitoring asks by whatever name it has, and gets nothing that a page of another site could use.
-    let is_open = matches!(request.uri().path(), "/metrics" | "/healthz");
-    if !is_open && !is_own_name(host, &hosts) {
-        let text = "403 Forbidden: ask by address, as localhost, or by a name of [admin] hosts\n";
-        return text_response(403, text.into());
+impl Desk {
+    async fn answer(&self, request: Request<Incoming>, remote: SocketAddr) -> Response<Content> {
+        let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
+        let hosts = self.shared.state().config.admin.hosts.clone().unwrap_or_default();
+        let path = request.uri().path();
+        // Monitoring asks by whatever name it has, and gets nothing that a page of another site could use.
+        let is_open = matches!(path, "/metrics" | "/healthz" | "/readyz");
+        if !is_open && !is_own_name(host, &hosts) {
+            let text =
+                "403 Forbidden: ask by address, as localhost, or by a name of [admin] hosts\n";
+            return text_response(403, text.into());
+        }
+        if let Some(resource) = Resource::of(path) {
+            return json_response(
+                self.control.answer(&self.shared, resource, request, remote).await,
+            );
+        }
+        if !matches!(request.method().as_str(), "GET" | "HEAD") {
+            let mut refused = text_response(405, "405 Method Not Allowed\n".into());
+            refused.headers_mut().insert("allow", const { header("GET, HEAD") });
+            return refused;
+        }
+        self.show(&request, remote)
     }
-    if !matches!(request.method().as_str(), "GET" | "HEAD") {
-        return text_response(405, "405 Method Not Allowed\n".into());
-    }
-    match request.uri().path() {
-        "/api/events" => {
-            let mut response = Response::new(Content::Events(Events::new(events.clone())));
-            let headers = response.headers_mut();
-            headers.insert("content-type", const { header("text/event-stream") });
-            headers.insert("cache-control", const { header("no-store") });
-            response
-        }
-        "/api/state" => {
-            let text = Sampler::new(shared).sample(shared).to_string();
-            with_type(text_response(200, text), "application/json")
-        }
-        "/metrics" => {
-            let text = metrics::encode(shared);
-            let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-            with_type(text_response(200, text), kind)
-        }
-        "/healthz" => match shared.ailments() {
-            none if none.is_empty() => text_response(200, "ok\n".into()),
-            ailments => text_response(503, ailments.join("\n") + "\n"),
-        },
-        path => {
-            let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };
-            let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
-            let head = RequestHead {
-                method: request.method().as_str(),
-                target: path,
-                fields: fields.collect(),
-                remote,
-                protocol: Protocol::Http1,
-                cohort: None,
-                body: &[],
-            };
-            match pages::respond(name, &head, SystemTime::now()) {
-                Some(page) => written(page),
-                None => text_response(404, "404 Not Found\n".into()),
+
+    /// What changes nothing.
+    fn show(&self, request: &Request<Incoming>, remote: SocketAddr) -> Response<Content> {
+        let shared = &self.shared;
+        match request.uri().path() {
+            "/api/events" => {
+                let events = Events::new(self.events.clone());
+                let mut response = Response::new(Content::Events(events));
+                let headers = response.headers_mut();
+                headers.insert("content-type", const { header("text/event-stream") });
+                headers.insert("cache-control", const { header("no-store") });
+                response
             }
+            "/api/state" => {
+                let text = lock(&self.sampler).sample(shared).to_string();
+                with_type(text_response(200, text), "application/json")
+            }
+            "/metrics" => {
+                let text = metrics::encode(shared, &self.control.calls);
+                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+                with_type(text_response(200, text), kind)
+            }
+            "/healthz" => probe("ok", &shared.ailments()),
+            "/readyz" => probe("ready", &shared.obstacles()),
+            path => page(request, path, remote),
         }
     }
+}
+
+/// The answer to a load balancer or supervisor: 200 if nothing speaks against it.
+fn probe(good: &str, against: &[String]) -> Response<Content> {
+    match against {
+        [] => text_response(200, format!("{good}\n")),
+        lines => text_response(503, lines.join("\n") + "\n"),
+    }
+}
+
+/// A page of the dashboard.
+fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response<Content> {
+    let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };
+    let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
+    let head = RequestHead {
+        method: request.method().as_str(),
+        target: path,
+        fields: fields.collect(),
+        remote,
+        protocol: Protocol::Http1,
+        cohort: None,
+        body: &[],
+    };
+    match pages::respond(name, &head, SystemTime::now()) {
+        Some(page) => written(page),
+        None => text_response(404, "404 Not Found\n".into()),
+    }
+}
+
+/// An answer of the control API.
+fn json_response(reply: Reply) -> Response<Content> {
+    let response = text_response(reply.status, format!("{}\n", reply.body));
+    let mut response = with_type(response, "application/json");
+    if let Some((name, value)) = reply.field
+        && let Ok(value) = value.try_into()
+    {
+        response.headers_mut().insert(name, value);
+    }
+    response
 }
 
 const fn header(value: &'static str) -> hyper::header::HeaderValue {
@@ -253,22 +310,4 @@ impl Body for Content {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_admin_listener_is_asked_for_by_address_or_by_its_names() {
-        let hosts = ["edge-1.example".to_owned()];
-        for host in ["127.0.0.1:9433", "localhost", "localhost:1", "[::1]:9433", "10.0.0.7"] {
-            assert!(is_own_name(host, &[]), "{host}");
-        }
-        for host in
-            ["", "evil.example", "evil.example:9433", "localhost.evil.example", "127.0.0.1.x"]
-        {
-            assert!(!is_own_name(host, &hosts), "{host}");
-        }
-        for host in ["edge-1.example", "Edge-1.example:9433"] {
-            assert!(is_own_name(host, &hosts) && !is_own_name(host, &[]), "{host}");
-        }
-    }
-}
+mod tests;

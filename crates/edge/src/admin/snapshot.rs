@@ -16,7 +16,10 @@ use crate::state::{Shared, State};
 /// Sessions that the dashboard lists: the newest.
 const MAX_SESSIONS: usize = 200;
 
-/// Remembers what it takes to turn counts into rates.
+/// Rates are of at least this time: of less they say nothing.
+const SHORTEST: Duration = Duration::from_millis(500);
+
+/// Remembers what it takes to turn counts into rates: those since the sample before.
 pub(super) struct Sampler {
     at: Instant,
     usage: Usage,
@@ -28,14 +31,12 @@ impl Sampler {
     pub(super) fn new(shared: &Shared) -> Self {
         let state = shared.state();
         let bytes = state.sessions.totals().values().map(|totals| totals.bytes).sum();
-        let streams = state.live.streams.all();
-        let streams = streams.iter().map(|s| (s.name().to_owned(), s.stats().bytes)).collect();
-        Self { at: Instant::now(), usage: process::usage(), bytes, streams }
+        Self { at: Instant::now(), usage: process::usage(), bytes, streams: ingested(&state) }
     }
 
     /// All streams, with those who watch: the streams themselves also count their packagers.
     fn streams(
-        &mut self,
+        &self,
         state: &State,
         sessions: &[Arc<Session>],
         mbps: impl Fn(u64) -> f64,
@@ -44,17 +45,12 @@ impl Sampler {
         for session in sessions {
             *watching.entry(&session.opening().stream).or_default() += 1;
         }
-        let before = core::mem::take(&mut self.streams);
         let describe = |stream: &Arc<Stream>| {
             let bytes = stream.stats().bytes;
-            let before = before.get(stream.name()).copied().unwrap_or(0);
-            self.streams.insert(stream.name().to_owned(), bytes);
-            let mut value = describe_stream(stream, mbps(bytes.saturating_sub(before)));
-            if let Some(pull) = state.live.pulls.status(stream.name()) {
-                value["source"] = "pull".into();
-                value["error"] = pull.error.into();
-            }
-            value["viewers"] = watching.get(stream.name()).copied().unwrap_or(0).into();
+            let before = self.streams.get(stream.name()).copied().unwrap_or(0);
+            let viewers = watching.get(stream.name()).copied().unwrap_or(0);
+            let mut value = describe_stream(state, stream, viewers);
+            value["in_mbps"] = mbps(bytes.saturating_sub(before)).into();
             value
         };
         state.live.streams.all().iter().map(describe).collect()
@@ -115,13 +111,23 @@ impl Sampler {
             "sessions": newest.map(describe_session).collect::<Vec<_>>(),
             "hooks": state.hooks.describe(),
         });
-        (self.at, self.usage, self.bytes) = (Instant::now(), usage, all.bytes);
+        if self.at.elapsed() >= SHORTEST {
+            let streams = ingested(&state);
+            *self = Self { at: Instant::now(), usage, bytes: all.bytes, streams };
+        }
         value
     }
 }
 
-fn describe_stream(stream: &Arc<Stream>, in_mbps: f64) -> Value {
-    let stats = stream.stats();
+/// The bytes that each stream has taken in.
+fn ingested(state: &State) -> HashMap<String, u64> {
+    let streams = state.live.streams.all();
+    streams.iter().map(|s| (s.name().to_owned(), s.stats().bytes)).collect()
+}
+
+/// A stream that so many watch.
+pub(super) fn describe_stream(state: &State, stream: &Arc<Stream>, viewers: u64) -> Value {
+    let pull = state.live.pulls.status(stream.name());
     let (gop, age, codecs) = stream.with_cache(|cache| {
         let mut groups = cache.groups().rev();
         let newest = groups.next().map(|group| group.timestamp);
@@ -138,20 +144,19 @@ fn describe_stream(stream: &Arc<Stream>, in_mbps: f64) -> Value {
     });
     json!({
         "name": stream.name(),
-        "source": "publish",
+        "source": if pull.is_some() { "pull" } else { "publish" },
         "status": match stream.status() {
             Status::Waiting => "connecting",
             Status::Live => "live",
             Status::Interrupted => "waiting",
             Status::Ended => "ended",
         },
-        "viewers": stats.viewers,
-        "in_mbps": in_mbps,
+        "viewers": viewers,
         "gop_ms": gop,
         "key_frame_age_ms": age,
-        "skips": stats.skips,
+        "skips": stream.stats().skips,
         "codecs": codecs,
-        "error": null,
+        "error": pull.and_then(|pull| pull.error),
     })
 }
 

@@ -9,6 +9,7 @@ use congestion::Algorithm;
 use recovery::catalog::Choice;
 use toml::de::DeValue;
 
+use super::secret::Secret;
 use super::url::{Header, HttpUrl, Upstream, Variant};
 use super::value::{Size, Value, words};
 use super::{Changes, Cors, Effect, Network, Problem, Section, assign, describe_key};
@@ -358,20 +359,26 @@ sections! {
         /// Told when a viewer has left, with the session's record.
         on_close: Option<HttpUrl> = None, example "\"http://127.0.0.1:8000/close\"", effect AtOnce;
         /// Signs each request: `x-mendcast-signature: sha256=HEX`, the HMAC of its body.
-        secret: Option<String> = None, example "\"a long random word\"";
+        secret: Option<String> = None, example "\"a long random word\"", effect AtOnce;
         /// Longest wait for the answer.
-        timeout: Duration = SECOND * 3, in MILLISECOND * 10..=MINUTE;
+        timeout: Duration = SECOND * 3, in MILLISECOND * 10..=MINUTE, effect AtOnce;
         /// What it means when there is none.
         on_failure: OnFailure = OnFailure::Refuse;
     }
 
-    /// Dashboard, metrics and health, in plain HTTP: for this machine or a private network.
+    /// Dashboard, metrics, health and control, in plain HTTP: for this machine or a private network.
     [admin] Admin {
         /// Address to listen on. Without one it is 127.0.0.1:9433 if that is free.
         listen: Option<SocketAddr> = None, example "\"127.0.0.1:9433\"", effect AtStart;
         /// Names under which the dashboard may be asked for, beside localhost and addresses: pages of
-        /// other sites could have theirs point here. `/metrics` and `/healthz` answer to any name.
+        /// other sites could have theirs point here. `/metrics`, `/healthz` and `/readyz` answer to any name.
         hosts: Option<Vec<String>> = None, example "[\"edge-1.example\"]", effect AtOnce;
+        /// What control calls bring along, as `Authorization: Bearer TOKEN`. Where `listen` is no loopback address
+        /// nobody may control the server without one; on loopback everybody on this machine may.
+        token: Option<Secret> = None, example "\"32-random-letters-or-digits-0123\"", effect AtOnce;
+        /// File whose only line is such a token; with `token` either of them will do. It is read again at each
+        /// reload.
+        token_file: Option<PathBuf> = None, example "\"/etc/mendcast/admin-token\"", effect AtOnce;
     }
 
     /// How viewers are divided into cohorts.
@@ -464,7 +471,7 @@ sections! {
         /// How long a stream that nobody watches is still pulled.
         idle: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
         /// Streams of this rule that are asked for and gave no frame yet, at the same time: further
-        /// names are answered with 404. They do not count as `[live] max_streams`.
+        /// names are answered with 503 and Retry-After. They do not count as `[live] max_streams`.
         max_pending: u32 = 32, in 1..=10_000;
     }
 

@@ -9,6 +9,7 @@
 mod changes;
 mod cors;
 mod network;
+mod secret;
 mod url;
 mod value;
 
@@ -24,6 +25,7 @@ pub use changes::Changes;
 use changes::Effect;
 pub use cors::Cors;
 pub use network::{Network, any_contains};
+pub use secret::Secret;
 pub use url::{Header, HttpUrl, Upstream, Variant};
 use value::Value;
 pub use value::{Size, duration};
@@ -80,6 +82,11 @@ impl Config {
                             Problem::Key(keys) => {
                                 let what = format!("{name}: unknown key, expected one of {keys}");
                                 at(key.span(), what)
+                            }
+                            Problem::Secret(expected) => {
+                                let what =
+                                    format!("{name}: expected {expected}, got something else");
+                                at(value.span(), what)
                             }
                             Problem::Value(expected) => {
                                 let got = excerpt(&without_secrets(&text[value.span()]));
@@ -186,6 +193,8 @@ enum Problem {
     Key(String),
     /// Its value is wrong; this was expected.
     Value(String),
+    /// The same of a value that nobody is to see.
+    Secret(String),
 }
 
 /// The keys of one section.
@@ -207,6 +216,7 @@ fn assign<T: Value + PartialOrd>(
     match (T::read(value), &range) {
         (Some(read), None) => *slot = read,
         (Some(read), Some(range)) if range.contains(&read) => *slot = read,
+        (_, None) if !T::may_be_quoted() => return Err(Problem::Secret(T::expected())),
         (_, None) => return Err(Problem::Value(T::expected())),
         (_, Some(range)) => return Err(Problem::Value(in_words(range))),
     }

@@ -16,6 +16,48 @@ pub struct Network {
 }
 
 impl Network {
+    /// The network of this address with so many bits, at most 32 or 128, in the one form that it has: without what
+    /// follows these bits, and as IPv4 if it is a part of that in IPv6's form.
+    pub fn around(address: IpAddr, bits: u8) -> Self {
+        let (address, bits) = match (address.to_canonical(), address) {
+            (IpAddr::V4(v4), IpAddr::V6(_)) if bits >= 96 => (IpAddr::V4(v4), bits - 96),
+            _ => (address, bits),
+        };
+        let width = u32::from(bits);
+        let address = match address {
+            IpAddr::V4(v4) => {
+                let mask = u32::MAX.checked_shl(32_u32.saturating_sub(width)).unwrap_or(0);
+                IpAddr::V4((v4.to_bits() & mask).into())
+            }
+            IpAddr::V6(v6) => {
+                let mask = u128::MAX.checked_shl(128_u32.saturating_sub(width)).unwrap_or(0);
+                IpAddr::V6((v6.to_bits() & mask).into())
+            }
+        };
+        Self { address, bits }
+    }
+
+    /// What one subscriber has at least: an IPv4 address, or a /64 of IPv6.
+    pub fn of_subscriber(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        Self::around(address, if address.is_ipv4() { 32 } else { 64 })
+    }
+
+    /// The same network in its one form.
+    pub fn canonical(self) -> Self {
+        Self::around(self.address, self.bits)
+    }
+
+    /// How many of the first bits count.
+    pub fn bits(self) -> u8 {
+        self.bits
+    }
+
+    /// Whether it is one of IPv4.
+    pub fn is_ipv4(self) -> bool {
+        self.address.is_ipv4()
+    }
+
     /// Whether the address is one of the network's. An IPv4 address in IPv6's form (RFC 4291,
     /// section 2.5.5.2) is the IPv4 address.
     pub fn contains(self, address: IpAddr) -> bool {
@@ -32,7 +74,7 @@ impl Network {
     }
 
     /// Reads `ADDRESS` or `ADDRESS/BITS`.
-    fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let (address, bits) = match text.split_once('/') {
             Some((address, bits)) => (address, Some(bits)),
             None => (text, None),
@@ -93,6 +135,32 @@ mod tests {
             let parsed = Network::parse(network).expect(network);
             let address: IpAddr = address.parse().expect(address);
             assert_eq!(parsed.contains(address), expected, "{network} {address}");
+        }
+    }
+
+    #[test]
+    fn a_network_has_one_form() {
+        for (network, form) in [
+            ("10.1.2.3/8", "10.0.0.0/8"),
+            ("10.1.2.3", "10.1.2.3/32"),
+            ("10.1.2.3/0", "0.0.0.0/0"),
+            ("::ffff:10.1.2.3", "10.1.2.3/32"),
+            ("::ffff:10.1.2.3/120", "10.1.2.0/24"),
+            ("::ffff:10.1.2.3/64", "::/64"),
+            ("2001:db8::7/32", "2001:db8::/32"),
+            ("2001:db8::7", "2001:db8::7/128"),
+            ("2001:db8::7/0", "::/0"),
+        ] {
+            let parsed = Network::parse(network).expect(network);
+            assert_eq!(parsed.canonical().to_string(), form, "{network}");
+        }
+        for (address, form) in [
+            ("192.0.2.7", "192.0.2.7/32"),
+            ("::ffff:192.0.2.7", "192.0.2.7/32"),
+            ("2001:db8:1:2:3::4", "2001:db8:1:2::/64"),
+        ] {
+            let address: IpAddr = address.parse().expect(address);
+            assert_eq!(Network::of_subscriber(address).to_string(), form);
         }
     }
 

@@ -46,6 +46,18 @@ fn every_key_is_documented_once_with_what_it_expects() {
 }
 
 #[test]
+fn no_error_shows_a_token() {
+    for value in ["\"too-short\"", "12345678901234567890", "[\"0123456789abcdef\"]"] {
+        let text = format!("[admin]\ntoken = {value}");
+        let expected = "edge.toml:2: [admin] token: expected 16 to 512 letters, digits and signs \
+                        without spaces, got something else";
+        assert_eq!(error(&text), expected);
+    }
+    let config = Config::parse("edge.toml", "admin.token = \"0123456789abcdef\"").expect("valid");
+    assert!(!format!("{config:?}").contains("0123456789abcdef"));
+}
+
+#[test]
 fn an_empty_file_is_the_defaults() {
     assert_eq!(Config::parse("edge.toml", ""), Ok(Config::default()));
 }

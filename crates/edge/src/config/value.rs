@@ -17,6 +17,10 @@ pub(super) trait Value: Sized {
     fn read(value: &DeValue<'_>) -> Option<Self>;
     /// The value as TOML; `None` for a key that is better left out.
     fn toml(&self) -> Option<String>;
+    /// Whether an error may quote what the file says instead: errors stand in logs.
+    fn may_be_quoted() -> bool {
+        true
+    }
     /// Lets a relative path start at `base`; other types hold none.
     fn resolve(&mut self, _base: &Path) {}
 }
@@ -235,6 +239,9 @@ impl<T: Value> Value for Option<T> {
     }
     fn toml(&self) -> Option<String> {
         self.as_ref()?.toml()
+    }
+    fn may_be_quoted() -> bool {
+        T::may_be_quoted()
     }
     fn resolve(&mut self, base: &Path) {
         if let Some(value) = self {

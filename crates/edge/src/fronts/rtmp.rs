@@ -2,6 +2,7 @@
 
 mod connection;
 mod places;
+mod roles;
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::proxy;
+use crate::bans::Refused;
 use crate::limits::Fault;
 use crate::state::Shared;
 use connection::{Connection, End};
@@ -71,7 +73,8 @@ async fn run(shared: Arc<Shared>, places: Places, mut stream: TcpStream, peer: S
                 return crate::io::reset(&stream);
             }
         }
-        if !places.identify(&state.config, remote) {
+        let is_banned = state.bans.refuse(Refused::Rtmp, remote.ip());
+        if is_banned || !places.identify(&state.config, remote) {
             return crate::io::reset(&stream);
         }
     }

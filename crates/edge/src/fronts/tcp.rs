@@ -26,6 +26,7 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::proxy;
+use crate::bans::Refused;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
 use crate::limits::{Fault, Limits, Permit, Place};
@@ -103,6 +104,10 @@ impl Connection {
         let balancers = state.config.tcp.proxy_protocol.as_ref();
         let is_proxied = any_contains(balancers, peer.ip());
         let address = (!is_proxied).then(|| peer.ip());
+        if address.is_some_and(|address| state.bans.refuse(Refused::Tcp, address)) {
+            crate::io::reset(&stream);
+            return None;
+        }
         match shared.limits().enter(Place::Tcp, &state.config, address) {
             Ok(place) => Some(Self { state, stream, peer, is_proxied, port, place }),
             Err(_) => {
@@ -131,7 +136,9 @@ impl Connection {
                     return crate::io::reset(&stream);
                 }
             }
-            if Limits::identify(&place, Place::Tcp, &state.config, remote.ip()).is_err() {
+            if state.bans.refuse(Refused::Tcp, remote.ip())
+                || Limits::identify(&place, Place::Tcp, &state.config, remote.ip()).is_err()
+            {
                 return crate::io::reset(&stream);
             }
         }

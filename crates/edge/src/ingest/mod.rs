@@ -9,10 +9,14 @@ use std::time::{Duration, SystemTime};
 use relay::{Publisher, Refusal, Stream};
 use tokio::time::sleep;
 
+use crate::bans::Bans;
 use crate::config::{Config, TakeOver};
 use crate::hooks::Grant;
 use crate::live::{Held, Holder, Live, settings};
 use crate::names::{is_name, matches};
+
+/// What a publisher is told whose stream the operator has ended.
+pub const ENDED: &str = "the operator has ended this stream";
 
 /// Whether `remote` may publish `name` with this key. Returns the key that let it in, if one was
 /// needed.
@@ -53,6 +57,7 @@ pub fn authorize<'k>(
 /// Why it cannot be, in words for the publisher's user.
 pub fn publish(
     live: &Live,
+    bans: &Bans,
     config: &Config,
     name: &str,
     key: Option<&str>,
@@ -75,6 +80,12 @@ pub fn publish(
     // names of HLS segments, which follow from them, do not come again.
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     held.publisher.begin_at(now.as_millis() as u32);
+    // A ban that came meanwhile has not found the publisher.
+    if bans.refuse_stream(name) {
+        live.holders.end(name);
+        live.streams.end(held.publisher.stream());
+        return Err(ENDED.into());
+    }
     Ok(held)
 }
 

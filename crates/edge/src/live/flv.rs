@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use bytes::buf::Chain;
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -30,13 +30,11 @@ pub struct FlvBody {
     has_frame: bool,
     /// Where the tag that was handed out last stands on the viewer's time line.
     media_time: Option<Duration>,
-    /// When the permission to play ends.
-    until: Option<SystemTime>,
 }
 
 impl FlvBody {
-    /// The whole body for this viewer, which ends at `until`.
-    pub fn new(viewer: Viewer, session: Arc<Session>, until: Option<SystemTime>) -> Self {
+    /// The whole body for this viewer, for as long as its session may go on.
+    pub fn new(viewer: Viewer, session: Arc<Session>) -> Self {
         Self {
             viewer,
             session,
@@ -45,12 +43,14 @@ impl FlvBody {
             sound_alone: false,
             has_frame: false,
             media_time: None,
-            until,
         }
     }
 
     /// The file header, then tags; `None` when the stream is over.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+        if self.session.stay().poll_over(context).is_ready() {
+            return Poll::Ready(None);
+        }
         if !self.started {
             // Players allocate decoders by the header: it has to be right.
             let Some((audio, video)) = ready!(self.viewer.poll_kinds(context)) else {
@@ -59,9 +59,6 @@ impl FlvBody {
             self.started = true;
             self.sound_alone = !video;
             return Poll::Ready(Some(flv::file_header(audio, video).chain(Bytes::new())));
-        }
-        if self.until.is_some_and(|until| SystemTime::now() > until) {
-            return Poll::Ready(None);
         }
         let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
         // In a stream of sound alone, that is a frame of sound.

@@ -11,6 +11,15 @@ use tokio::sync::oneshot;
 
 use crate::sync::lock;
 
+/// Why a publisher has lost its stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Loss {
+    /// Another publisher has taken it over.
+    TakenOver,
+    /// The operator has ended it.
+    Ended,
+}
+
 /// The publishers of the process that came by themselves, by stream.
 #[derive(Debug, Default)]
 pub struct Holders(Mutex<HashMap<String, Holder>>);
@@ -22,7 +31,7 @@ pub struct Holder {
     number: u64,
     /// The digest of its key: keys are not kept.
     key: Option<Digest>,
-    replaced: oneshot::Sender<()>,
+    lost: oneshot::Sender<Loss>,
 }
 
 impl Holder {
@@ -42,18 +51,24 @@ fn sha256(key: &str) -> Digest {
     digest(&SHA256, key.as_bytes())
 }
 
-/// The right to publish a stream until it is dropped, or another publisher has taken it over.
+/// The right to publish a stream until it is dropped or lost.
 #[derive(Debug)]
 pub struct Held {
     /// The publisher.
     pub publisher: Publisher,
-    replaced: oneshot::Receiver<()>,
+    lost: oneshot::Receiver<Loss>,
 }
 
 impl Held {
-    /// Waits until another publisher has taken the stream over. Not to be asked again after that.
-    pub fn poll_replaced(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        Pin::new(&mut self.replaced).poll(context).map(drop)
+    /// Waits until the stream is lost. Not to be asked again after that.
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Loss> {
+        Pin::new(&mut self.lost).poll(context).map(|loss| loss.unwrap_or(Loss::TakenOver))
+    }
+
+    /// Why the stream takes no more tags. Instead of [`Held::poll_lost`].
+    pub fn loss(&mut self) -> Loss {
+        // One who takes over does so before it says so.
+        self.lost.try_recv().unwrap_or(Loss::TakenOver)
     }
 }
 
@@ -71,16 +86,22 @@ impl Holders {
     ) -> Result<Held, Refusal> {
         // One at a time, so that each finds the key of the very publisher that it replaces.
         let mut holders = lock(&self.0);
-        holders.retain(|_, holder| !holder.replaced.is_closed());
+        holders.retain(|_, holder| !holder.lost.is_closed());
         let publisher = publish(holders.get(name))?;
-        let (told, replaced) = oneshot::channel();
+        let (told, lost) = oneshot::channel();
         let stream = Arc::downgrade(publisher.stream());
         let (number, key) = (publisher.number(), key.map(sha256));
-        let holder = Holder { stream, number, key, replaced: told };
+        let holder = Holder { stream, number, key, lost: told };
         if let Some(last) = holders.insert(name.to_owned(), holder) {
             // It may be gone by itself meanwhile.
-            let _ = last.replaced.send(());
+            let _ = last.lost.send(Loss::TakenOver);
         }
-        Ok(Held { publisher, replaced })
+        Ok(Held { publisher, lost })
+    }
+
+    /// Tells the publisher of `name` that the operator ends its stream. Returns whether there is one.
+    pub fn end(&self, name: &str) -> bool {
+        let holder = lock(&self.0).remove(name);
+        holder.is_some_and(|holder| holder.lost.send(Loss::Ended).is_ok())
     }
 }

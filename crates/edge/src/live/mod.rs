@@ -16,9 +16,9 @@ use crate::config::{self, Config};
 
 pub use events::Events;
 pub use flv::{FlvBody, Piece};
-pub use holders::{Held, Holder, Holders};
+pub use holders::{Held, Holder, Holders, Loss};
 pub use outlet::{Outlet, Outlets};
-pub use pulls::{Budget, Pull, Pulls};
+pub use pulls::{Budget, Missing, Pull, Pulls};
 
 /// The live streams of the process; they outlive every configuration.
 #[derive(Debug)]

@@ -97,23 +97,24 @@ impl Outlet {
     /// The session of a viewer who asks, if it goes on.
     pub(crate) fn session(&self, viewer: ViewerId) -> Option<Arc<Session>> {
         let mut viewers = lock(&self.viewers);
-        let (session, asked) = viewers.get_mut(&viewer)?;
+        let (session, asked) = viewers.get_mut(&viewer).filter(|(s, _)| !s.stay().is_over())?;
         *asked = Instant::now();
         Some(session.clone())
     }
 
-    /// A session for a viewer who gets media for the first time, opened by `open`; `None` if the stream has no
-    /// room for another viewer.
+    /// A session for a viewer who gets media for the first time, opened by `open`; `None` if that refuses, or the
+    /// stream has no room for another viewer.
     pub(crate) fn enter(
         &self,
         viewer: ViewerId,
-        open: impl FnOnce() -> Arc<Session>,
+        open: impl FnOnce() -> Option<Arc<Session>>,
     ) -> Option<Arc<Session>> {
         if lock(&self.viewers).len() as u64 >= self.stream.settings().max_viewers {
             return None;
         }
-        let session = open();
-        lock(&self.viewers).insert(viewer, (session.clone(), Instant::now()));
+        let session = open()?;
+        // One that was ended is dropped after the lock.
+        let _ended = lock(&self.viewers).insert(viewer, (session.clone(), Instant::now()));
         Some(session)
     }
 
@@ -178,7 +179,7 @@ impl Outlets {
         let mut gone: Vec<Arc<Session>> = Vec::new();
         lock(&self.0).retain(|_, outlet| {
             lock(&outlet.viewers).retain(|_, (session, asked)| {
-                let stays = asked.elapsed() < SESSION_IDLE;
+                let stays = asked.elapsed() < SESSION_IDLE && !session.stay().is_over();
                 if !stays {
                     gone.push(session.clone());
                 }

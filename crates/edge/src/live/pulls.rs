@@ -8,6 +8,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use crate::sync::lock;
@@ -35,6 +36,8 @@ struct Running {
     shown_until: Option<Instant>,
     /// The rule whose budget it is in, while it gave no frame.
     pending: Option<Arc<str>>,
+    /// Tells the one who pulls that it is to end.
+    end: Arc<Notify>,
 }
 
 #[derive(Debug, Default)]
@@ -58,8 +61,15 @@ pub enum Pull {
     Running,
     /// Nobody pulls it; the caller may.
     Free,
-    /// It could not be had a moment ago, or too many others are waited for.
-    Refused,
+}
+
+/// Why a stream is not there for somebody who may play it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Missing {
+    /// Nobody has it, or it could not be had a moment ago.
+    Unknown,
+    /// Too many others are waited for.
+    Full,
 }
 
 /// The rule that a pull belongs to: its pattern, and how many of its pulls may be without a frame.
@@ -72,32 +82,46 @@ pub struct Budget<'a> {
 }
 
 impl Pulls {
-    /// Enters a pull that nobody runs yet, and opens its stream; `None` where it is refused.
+    /// Enters a pull that nobody runs yet, and opens its stream.
+    ///
+    /// # Errors
+    /// It is refused.
     pub fn begin<T>(
         &self,
         name: &str,
         budget: Budget<'_>,
         open: impl FnOnce() -> T,
-    ) -> Option<(T, Pull)> {
+    ) -> Result<(T, Pull), Missing> {
         let mut table = self.lock();
-        let found = table.look(name, budget);
-        if found == Pull::Refused {
-            return None;
-        }
+        let found = table.look(name, budget)?;
         let opened = open();
         if found == Pull::Free {
             let rule: Arc<str> = budget.rule.into();
             *table.pending.entry(rule.clone()).or_default() += 1;
             let status = PullStatus::default();
-            let running = Running { status, shown_until: None, pending: Some(rule) };
+            let end = Arc::new(Notify::new());
+            let running = Running { status, shown_until: None, pending: Some(rule), end };
             table.running.insert(name.to_owned(), running);
         }
-        Some((opened, found))
+        Ok((opened, found))
     }
 
-    /// Whether [`Pulls::begin`] would enter or find a pull.
+    /// Whether [`Pulls::begin`] would enter or find a pull, if not now then as soon as there is room.
     pub fn may_begin(&self, name: &str, budget: Budget<'_>) -> bool {
-        self.lock().look(name, budget) != Pull::Refused
+        self.lock().look(name, budget) != Err(Missing::Unknown)
+    }
+
+    /// Has the pull of this stream end, which ends the stream. Returns whether there is one.
+    pub fn cancel(&self, name: &str) -> bool {
+        let table = self.lock();
+        let running = table.running.get(name);
+        running.iter().for_each(|running| running.end.notify_one());
+        running.is_some()
+    }
+
+    /// What tells the one who pulls this stream that it is to end, also if that was before.
+    pub fn cancelled(&self, name: &str) -> Option<Arc<Notify>> {
+        Some(self.lock().running.get(name)?.end.clone())
     }
 
     /// The pull gave a frame.
@@ -151,7 +175,7 @@ impl Pulls {
 }
 
 impl Table {
-    fn look(&mut self, name: &str, budget: Budget<'_>) -> Pull {
+    fn look(&mut self, name: &str, budget: Budget<'_>) -> Result<Pull, Missing> {
         while let Some(oldest) = self.order.front() {
             let over = self.refused.get(oldest).is_none_or(|at| at.elapsed() >= REFUSED_FOR);
             if !over {
@@ -161,11 +185,13 @@ impl Table {
         }
         let pending = self.pending.get(budget.rule).copied().unwrap_or(0);
         if self.running.contains_key(name) {
-            Pull::Running
-        } else if self.refused.contains_key(name) || pending >= budget.max_pending {
-            Pull::Refused
+            Ok(Pull::Running)
+        } else if self.refused.contains_key(name) {
+            Err(Missing::Unknown)
+        } else if pending >= budget.max_pending {
+            Err(Missing::Full)
         } else {
-            Pull::Free
+            Ok(Pull::Free)
         }
     }
 
@@ -204,43 +230,44 @@ mod tests {
 
     const RULE: Budget<'_> = Budget { rule: "live/*", max_pending: 2 };
 
-    fn begin(pulls: &Pulls, name: &str, budget: Budget<'_>) -> Option<Pull> {
+    fn begin(pulls: &Pulls, name: &str, budget: Budget<'_>) -> Result<Pull, Missing> {
         pulls.begin(name, budget, || ()).map(|((), found)| found)
     }
 
     #[test]
     fn a_rule_has_a_budget_of_pulls_without_a_frame() {
         let pulls = Pulls::default();
-        assert_eq!(begin(&pulls, "live/a", RULE), Some(Pull::Free));
-        assert_eq!(begin(&pulls, "live/b", RULE), Some(Pull::Free));
-        assert_eq!(begin(&pulls, "live/c", RULE), None);
-        assert!(!pulls.may_begin("live/c", RULE));
-        assert_eq!(begin(&pulls, "live/a", RULE), Some(Pull::Running), "for further viewers");
+        assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Free));
+        assert_eq!(begin(&pulls, "live/b", RULE), Ok(Pull::Free));
+        assert_eq!(begin(&pulls, "live/c", RULE), Err(Missing::Full));
+        assert!(pulls.may_begin("live/c", RULE), "as soon as there is room");
+        assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Running), "for further viewers");
         let other = Budget { rule: "other/*", max_pending: 1 };
-        assert_eq!(begin(&pulls, "other/a", other), Some(Pull::Free));
+        assert_eq!(begin(&pulls, "other/a", other), Ok(Pull::Free));
         pulls.gave_frames("live/a");
         pulls.gave_frames("live/a");
-        assert_eq!(begin(&pulls, "live/c", RULE), Some(Pull::Free));
-        assert_eq!(begin(&pulls, "live/d", RULE), None);
+        assert_eq!(begin(&pulls, "live/c", RULE), Ok(Pull::Free));
+        assert_eq!(begin(&pulls, "live/d", RULE), Err(Missing::Full));
         pulls.end("live/b");
         pulls.end("live/a");
-        assert_eq!(begin(&pulls, "live/d", RULE), Some(Pull::Free));
-        assert_eq!(begin(&pulls, "live/a", RULE), None, "two without a frame");
+        assert_eq!(begin(&pulls, "live/d", RULE), Ok(Pull::Free));
+        assert_eq!(begin(&pulls, "live/a", RULE), Err(Missing::Full), "two without a frame");
         assert_eq!(pulls.lock().pending.values().sum::<usize>(), 3);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_name_that_could_not_be_had_is_refused_for_a_while() {
         let pulls = Pulls::default();
-        begin(&pulls, "live/a", RULE);
+        begin(&pulls, "live/a", RULE).expect("room");
         pulls.end("live/a");
-        assert_eq!(begin(&pulls, "live/a", RULE), None);
-        assert_eq!(begin(&pulls, "live/b", RULE), Some(Pull::Free));
+        assert_eq!(begin(&pulls, "live/a", RULE), Err(Missing::Unknown));
+        assert!(!pulls.may_begin("live/a", RULE));
+        assert_eq!(begin(&pulls, "live/b", RULE), Ok(Pull::Free));
         tokio::time::advance(REFUSED_FOR).await;
-        assert_eq!(begin(&pulls, "live/a", RULE), Some(Pull::Free));
+        assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Free));
         pulls.gave_frames("live/a");
         pulls.end("live/a");
-        assert_eq!(begin(&pulls, "live/a", RULE), Some(Pull::Free), "it was there");
+        assert_eq!(begin(&pulls, "live/a", RULE), Ok(Pull::Free), "it was there");
     }
 
     #[test]
@@ -248,7 +275,7 @@ mod tests {
         let pulls = Pulls::default();
         for name in 0..100_000 {
             let name = format!("live/{name}");
-            assert_eq!(begin(&pulls, &name, RULE), Some(Pull::Free), "{name}");
+            assert_eq!(begin(&pulls, &name, RULE), Ok(Pull::Free), "{name}");
             pulls.end(&name);
         }
         let table = pulls.lock();
@@ -260,7 +287,7 @@ mod tests {
     async fn what_went_wrong_is_shown_for_a_while_or_until_it_is_over() {
         let pulls = Pulls::default();
         let error = || pulls.status("live/a").expect("it runs").error;
-        begin(&pulls, "live/a", RULE);
+        begin(&pulls, "live/a", RULE).expect("room");
         pulls.fail("live/a", Some("no answer".into()));
         tokio::time::advance(SHOWN_FOR * 2).await;
         assert_eq!(error().as_deref(), Some("no answer"));

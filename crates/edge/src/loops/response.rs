@@ -79,7 +79,9 @@ pub(super) fn fill(
                 _ => {}
             }
         }
-        if progress.written - progress.sent >= enough {
+        // Who gets no more is not waited for.
+        let is_over = response.body.live().is_some_and(|live| live.session().stay().is_over());
+        if progress.written - progress.sent >= enough && !is_over {
             return Filled::Enough;
         }
         let Poll::Ready(next) = response.body.poll_fill(context) else { return Filled::Waits };

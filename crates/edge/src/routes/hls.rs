@@ -12,11 +12,11 @@ use bytes::Bytes;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Name, Segmenter, When};
 
-use super::viewing::{VIEWER, check, opening};
+use super::viewing::{self, VIEWER, full, missing, opening};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::Outlet;
-use crate::play::{ask_hook, find, is_open};
+use crate::play::{ask_hook, begin, find, is_open};
 use crate::sessions::{Opening, Session};
 use crate::state::State;
 
@@ -94,10 +94,14 @@ pub(super) fn respond(
         (None, _) if !is_shared(state, name) => return Response::plain(403, now).into(),
         (None, _) => None,
         (Some(pass), _) => {
-            let Some(viewer) = state.passes.of_stream(pass, name, now) else {
-                return Response::plain(403, now).into();
-            };
-            Some(Opening { viewer, ..opening(state, head, name, "hls", now) })
+            let opening = state.passes.of_stream(pass, name, now).map(|pass| Opening {
+                viewer: pass.viewer,
+                granted: pass.issued,
+                ..opening(state, head, name, "hls", now)
+            });
+            let let_in = opening.filter(|opening| !state.bans.refuse_player(opening));
+            let Some(opening) = let_in else { return Response::plain(403, now).into() };
+            Some(opening)
         }
     };
     let (state, name) = (state.clone(), name.to_owned());
@@ -123,11 +127,10 @@ fn enter(
     request: Request,
 ) -> Answer {
     let now = request.now;
-    let until = match check(state, head, name, now) {
-        Ok(permission) => permission.until,
+    let opening = match viewing::enter(state, head, name, "hls", now) {
+        Ok(opening) => opening,
         Err(refusal) => return Answer::Now(*refusal),
     };
-    let opening = opening(state, head, name, "hls", now);
     let (state, query) = (state.clone(), head.query().to_owned());
     Answer::Later(Box::pin(async move {
         if !ask_hook(state.clone(), opening.clone(), query).await {
@@ -138,7 +141,7 @@ fn enter(
             Err(refusal) => return *refusal,
         };
         let Some(text) = outlet.wait(Segmenter::master).await else { return late(now) };
-        let pass = state.passes.stream(opening.viewer, &opening.stream, now, until);
+        let pass = state.passes.stream(opening.viewer, &opening.stream, now, opening.until);
         let text = String::from_utf8_lossy(&text);
         let text = text.replace(MEDIA_PLAYLIST, &format!("~{pass}/{MEDIA_PLAYLIST}"));
         let page = state.passes.page(opening.viewer, now);
@@ -160,17 +163,13 @@ fn outlet(
     if let Some(outlet) = outlets.known(&state.live.streams, name) {
         return Ok(outlet);
     }
-    let stream = find(state, name, via).or_else(|| outlets.ended(name));
-    let stream = stream.ok_or_else(|| Box::new(Response::plain(404, now)))?;
+    let stream = find(state, name, via).or_else(|why| outlets.ended(name).ok_or(why));
+    let stream = stream.map_err(|why| Box::new(missing(why, now)))?;
     let runtime = state.runtime.get();
     let shared = is_shared(state, name);
     let open = |runtime| outlets.of(&stream, &state.config.hls, shared, runtime);
     let outlet = runtime.and_then(open);
     outlet.ok_or_else(|| Box::new(full(now)))
-}
-
-fn full(now: SystemTime) -> Response {
-    Response::plain(503, now).with("retry-after", "5")
 }
 
 fn late(now: SystemTime) -> Response {
@@ -323,10 +322,11 @@ impl Request {
     }
 }
 
-/// The viewer's session, which begins if there is none; `None` if the stream has no room for it.
+/// The viewer's session, which begins if there is none; `None` if the stream has no room for it, or the operator
+/// has sent it away since it asked.
 fn session(state: &State, outlet: &Outlet, opening: Opening) -> Option<Arc<Session>> {
     let known = outlet.session(opening.viewer);
-    known.or_else(|| outlet.enter(opening.viewer, || state.sessions.open(opening)))
+    known.or_else(|| outlet.enter(opening.viewer, || begin(state, opening)))
 }
 
 #[cfg(test)]

@@ -11,11 +11,11 @@ use std::time::SystemTime;
 use relay::Status;
 
 use super::hls;
-use super::viewing::{VIEWER, check, opening, with_cors};
+use super::viewing::{VIEWER, enter, full, missing, with_cors};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::FlvBody;
-use crate::play::{ask_hook, find, is_known, watch};
+use crate::play::{ask_hook, begin, find, is_known, watch};
 use crate::state::State;
 
 /// Answers a request for a live stream; `None` if it is for something else.
@@ -58,11 +58,10 @@ fn flv(
     via: Via,
     now: SystemTime,
 ) -> Answer {
-    let until = match check(state, head, name, now) {
-        Ok(permission) => permission.until,
+    let opening = match enter(state, head, name, "flv", now) {
+        Ok(opening) => opening,
         Err(refusal) => return Answer::Now(*refusal),
     };
-    let opening = opening(state, head, name, "flv", now);
     let headers = vec![
         ("date", httpdate::fmt_http_date(now)),
         ("content-type", "video/x-flv".into()),
@@ -72,31 +71,33 @@ fn flv(
     if head.method == "HEAD" {
         return Response { status: 200, headers, body: Body::Empty }.into();
     }
-    let full = move || Response::plain(503, now).with("retry-after", "5");
+    let state = state.clone();
+    let respond = move |state: &State, viewer, opening| {
+        let Some(session) = begin(state, opening) else { return Response::plain(403, now) };
+        let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
+        Response { status: 200, headers, body }
+    };
     let live = state.live.streams.get(name).filter(|stream| stream.status() == Status::Live);
     if let Some(stream) = live
         && state.config.hooks.on_play.is_none()
     {
-        let Some(viewer) = watch(state, stream) else { return full().into() };
-        let session = state.sessions.open(opening);
-        let body = Body::Flv(Box::new(FlvBody::new(viewer, session, until)));
-        return Response { status: 200, headers, body }.into();
+        let Some(viewer) = watch(&state, stream) else { return full(now).into() };
+        return respond(&state, viewer, opening).into();
     }
-    let (state, query) = (state.clone(), head.query().to_owned());
+    let query = head.query().to_owned();
     Answer::Later(Box::pin(async move {
         if !ask_hook(state.clone(), opening.clone(), query).await {
             return Response::plain(403, now);
         }
-        let Some(stream) = find(&state, &opening.stream, via) else {
-            return Response::plain(404, now);
+        let stream = match find(&state, &opening.stream, via) {
+            Ok(stream) => stream,
+            Err(why) => return missing(why, now),
         };
-        let Some(mut viewer) = watch(&state, stream) else { return full() };
+        let Some(mut viewer) = watch(&state, stream) else { return full(now) };
         // An upstream that has nothing to give is found out before anything is promised.
         if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {
             return Response::plain(502, now);
         }
-        let session = state.sessions.open(opening);
-        let body = Body::Flv(Box::new(FlvBody::new(viewer, session, until)));
-        Response { status: 200, headers, body }
+        respond(&state, viewer, opening)
     }))
 }

@@ -52,7 +52,10 @@ fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
         "POST" => match Beacon::parse(head.body) {
             Some(beacon) => {
                 let viewer = state.passes.of_page(&beacon.viewer, now);
-                let of_stream = || state.passes.of_stream(&beacon.viewer, &beacon.stream, now);
+                let of_stream = || {
+                    let pass = state.passes.of_stream(&beacon.viewer, &beacon.stream, now)?;
+                    Some(pass.viewer)
+                };
                 match viewer.or_else(of_stream) {
                     Some(viewer) => state.sessions.report(viewer, beacon),
                     None => state.sessions.on_unmatched_report(),

@@ -5,15 +5,16 @@ use std::time::SystemTime;
 
 use crate::config::Cors;
 use crate::http::{RequestHead, Response};
+use crate::live::Missing;
 use crate::passes::ViewerId;
 use crate::sessions::Opening;
-use crate::signing::{self, Permission};
+use crate::signing;
 use crate::state::State;
 
 /// The header that tells a player its page pass.
 pub(super) const VIEWER: &str = "mendcast-viewer";
 
-/// What is known of a viewer who asks for the stream `name`. A viewer without a page pass is new.
+/// What is known of a viewer who asks for the stream `name` from `now` on. A viewer without a page pass is new.
 pub(super) fn opening(
     state: &State,
     head: &RequestHead<'_>,
@@ -28,25 +29,46 @@ pub(super) fn opening(
         format,
         remote: head.remote.ip(),
         viewer: known.unwrap_or_else(ViewerId::random),
+        granted: now,
+        until: None,
         unit: head.cohort.map(|(unit, _)| unit),
         cohort: head.cohort.map_or_else(String::new, |(_, cohort)| cohort.name.clone()),
         scheme: head.cohort.map_or("", |(_, cohort)| cohort.scheme.name()),
     }
 }
 
-/// The permission to play the stream, as far as the request's URL gives one.
+/// A viewer who may play the stream, as far as its URL and the operator's bans say.
 ///
 /// # Errors
 /// The refusal.
-pub(super) fn check(
+pub(super) fn enter(
     state: &State,
     head: &RequestHead<'_>,
     name: &str,
+    format: &'static str,
     now: SystemTime,
-) -> Result<Permission, Box<Response>> {
+) -> Result<Opening, Box<Response>> {
     let (expires, signature) = (head.parameter("expires"), head.parameter("sig"));
     let permission = signing::may_play(&state.config, name, expires, signature, now);
-    permission.ok_or_else(|| Box::new(Response::plain(403, now)))
+    let let_in = permission.map(|permission| Opening {
+        until: permission.until,
+        ..opening(state, head, name, format, now)
+    });
+    let let_in = let_in.filter(|opening| !state.bans.refuse_player(opening));
+    let_in.ok_or_else(|| Box::new(Response::plain(403, now)))
+}
+
+/// The answer to a request for a stream that is not there.
+pub(super) fn missing(why: Missing, now: SystemTime) -> Response {
+    match why {
+        Missing::Unknown => Response::plain(404, now),
+        Missing::Full => full(now),
+    }
+}
+
+/// The answer where there is no room: in a while there may be.
+pub(super) fn full(now: SystemTime) -> Response {
+    Response::plain(503, now).with("retry-after", "5")
 }
 
 /// The response, for pages of other origins too if the configuration says so.

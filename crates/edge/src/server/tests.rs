@@ -57,7 +57,7 @@ fn a_loop_that_hangs_is_an_ailment_and_one_that_turns_is_none() {
     assert!(ailments[0].starts_with("tcp-1: no turn for 3."), "{ailments:?}");
     shared.pulses()[3].finish();
     shared.drain();
-    assert_eq!(shared.ailments(), ["draining"]);
+    assert_eq!((shared.ailments(), shared.obstacles()), (vec![], vec!["draining".to_owned()]));
 }
 
 /// What a reload says of the change from `before` to `after`.
@@ -125,5 +125,8 @@ fn changed_rules_are_told_without_their_secrets() {
     let twice = rule("1") + &rule("2");
     assert_eq!(changes(&two, &twice).1.for_new, ["[[publish]] key"]);
     assert_eq!(changes("", &two).1.for_new, ["[[publish]]"]);
-    assert_eq!(changes(&two, "hooks.secret = \"x\"").1.for_new, ["[hooks] secret", "[[publish]]"]);
+    let secrets = "hooks.secret = \"x\"\nadmin.token = \"0123456789abcdef\"";
+    let changed = changes(&two, secrets).1;
+    assert_eq!(changed.for_new, ["[[publish]]"]);
+    assert_eq!(changed.at_once, ["[hooks] secret", "[admin] token"]);
 }

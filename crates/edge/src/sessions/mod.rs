@@ -6,7 +6,9 @@
 //! viewers, the records by a queue in front of the writer.
 
 mod beacon;
+mod stay;
 mod totals;
+mod transport;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -15,14 +17,15 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use records::{Record, RecordWriter};
-use recovery::{Latencies, OffTime};
 
 use crate::passes::ViewerId;
 use crate::sync::lock;
 use crate::viewer::{Protocol, Unit, prefix};
 
 pub use beacon::{Beacon, MAX_BEACON};
+pub use stay::Stay;
 pub use totals::{Key, Totals};
+pub use transport::Transport;
 
 /// How long a session that ended waits for what its player still has to say.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -32,34 +35,6 @@ const MAX_SLACK: Duration = Duration::from_secs(60);
 const LAST_WRITES: Duration = Duration::from_secs(10);
 /// Sessions that may wait so at the same time.
 const MAX_ENDED: usize = 10_000;
-
-/// What a front knows of the transport under a session. Round-trip times and the largest window and
-/// flight are the connection's; counts are since the session began.
-#[derive(Clone, Debug, Default)]
-pub struct Transport {
-    /// Smallest round-trip time.
-    pub rtt_min: Duration,
-    /// Smoothed round-trip time.
-    pub rtt: Duration,
-    /// Largest congestion window, in bytes.
-    pub max_window: u64,
-    /// Most bytes in flight.
-    pub max_in_flight: u64,
-    /// Loss recovery's counters.
-    pub totals: recovery::Totals,
-    /// Recovery latency of data whose first retransmission was lost.
-    pub latencies: Latencies,
-    /// Time with nothing to send but replicas.
-    pub off_mode: OffTime,
-    /// Mean of T_unit: from the first sending of content to its first sending again.
-    pub t_unit: Option<Duration>,
-    /// Why the recovery scheme sends as many replicas as it does: names and values.
-    pub reasons: Vec<(&'static str, f64)>,
-    /// The TLS session was resumed.
-    pub resumed: bool,
-    /// 0-RTT data was accepted.
-    pub early_data: bool,
-}
 
 /// What is known of a session when it begins.
 #[derive(Clone, Debug)]
@@ -74,6 +49,10 @@ pub struct Opening {
     pub remote: IpAddr,
     /// The viewer, for the player's reports.
     pub viewer: ViewerId,
+    /// When it was let in: for HLS when its pass was given out.
+    pub granted: SystemTime,
+    /// When the permission to play ends; `None` for as long as there is a stream.
+    pub until: Option<SystemTime>,
     /// What divided this viewer into its cohort; absent where no scheme can act.
     pub unit: Option<Unit>,
     /// The cohort's name and the scheme in force; empty where none can act.
@@ -110,6 +89,7 @@ pub struct Session {
     /// What the player had buffered when it last reported, in milliseconds and one more; 0 if it never
     /// said so. Its connection reads this on another thread.
     slack_ms: AtomicU64,
+    stay: Stay,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
 }
@@ -123,6 +103,11 @@ impl Session {
     /// What was known when it began.
     pub fn opening(&self) -> &Opening {
         &self.opening
+    }
+
+    /// How long the viewer may stay.
+    pub fn stay(&self) -> &Stay {
+        &self.stay
     }
 
     /// Why its recovery scheme sends as many replicas as it does: names and values.
@@ -331,7 +316,7 @@ impl Sessions {
     pub fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let viewer = opening.viewer;
-        let before = self.last_report(viewer);
+        let (before, until) = (self.last_report(viewer), opening.until);
         let session = Arc::new(Session {
             id,
             opening,
@@ -340,6 +325,7 @@ impl Sessions {
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
             slack_ms: AtomicU64::new(0),
+            stay: Stay::new(until),
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),
         });
@@ -354,6 +340,13 @@ impl Sessions {
         let mut all: Vec<_> = self.places().open.values().filter_map(Weak::upgrade).collect();
         all.sort_by_key(|session| session.id);
         all
+    }
+
+    /// The sessions of this viewer that are open, oldest first.
+    pub fn of_viewer(&self, viewer: ViewerId) -> Vec<Arc<Session>> {
+        let places = self.places();
+        let ids = places.by_viewer.get(&viewer).into_iter().flatten();
+        ids.filter_map(|&id| places.open(id)).collect()
     }
 
     /// The player of `viewer` reports. What it says replaces what it said before.

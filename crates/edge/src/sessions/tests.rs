@@ -10,6 +10,8 @@ fn opening(viewer: ViewerId) -> Opening {
         format: "flv",
         remote: [192, 0, 2, 77].into(),
         viewer,
+        granted: SystemTime::now(),
+        until: None,
         unit: Some(Unit(0x2a)),
         cohort: "a".into(),
         scheme: "arq",

@@ -120,7 +120,16 @@ impl Edge {
 
     /// Status and text of `/healthz`.
     pub fn health(&self) -> (u16, String) {
-        let answer = http::get_plain(self.admin, "/healthz");
+        self.probe("/healthz")
+    }
+
+    /// Status and text of `/readyz`.
+    pub fn readiness(&self) -> (u16, String) {
+        self.probe("/readyz")
+    }
+
+    fn probe(&self, path: &str) -> (u16, String) {
+        let answer = http::get_plain(self.admin, path);
         (answer.status, answer.text())
     }
 

@@ -20,24 +20,25 @@ use std::time::{Duration, SystemTime};
 use bytes::{Buf as _, Bytes, BytesMut};
 use media::flv;
 use media::rtmp::{self, Event, Request, Server};
-use relay::Viewer;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::places::Places;
+use super::roles::{Next, Player, Role, Waiting};
+use crate::bans::Refused;
 use crate::entropy::noise;
 use crate::hooks::Hook;
 use crate::http::parameter;
 use crate::ingest::pull::Via;
-use crate::ingest::{authorize, lose, publish};
+use crate::ingest::{ENDED, authorize, lose, publish};
 use crate::limits::{Fault, Place};
-use crate::live::Held;
+use crate::live::{Held, Loss, Missing};
 use crate::names::printable;
 use crate::passes::ViewerId;
 use crate::play;
-use crate::sessions::{Opening, Session};
+use crate::sessions::Opening;
 use crate::signing::may_play;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
@@ -59,49 +60,6 @@ pub(super) enum End {
     Late(Fault, String),
     /// Its place is somebody else's.
     Evicted,
-}
-
-/// What a connection is for.
-enum Role {
-    Nothing,
-    Publishes(Held),
-    /// To play as soon as it is known what there is.
-    Waits(Box<Waiting>),
-    Plays(Box<Player>),
-}
-
-/// A player whose stream has not begun.
-struct Waiting {
-    viewer: Viewer,
-    opening: Opening,
-    /// When the permission to play ends.
-    until: Option<SystemTime>,
-}
-
-struct Player {
-    viewer: Viewer,
-    session: Arc<Session>,
-    paused: bool,
-    /// Whether it was told where its time 0 is in the stream's.
-    based: bool,
-    /// When the permission to play ends.
-    until: Option<SystemTime>,
-}
-
-impl Player {
-    fn may_go_on(&self) -> bool {
-        self.until.is_none_or(|until| SystemTime::now() <= until)
-    }
-}
-
-/// What a stream has for a player, or its publisher.
-enum Next {
-    /// The kinds of media are known; `None` if the stream ended before.
-    Kinds(Option<(bool, bool)>),
-    /// A tag; `None` at the end of the stream.
-    Tag(Option<media::Tag>),
-    /// Another publisher has taken the stream over.
-    Replaced,
 }
 
 /// When a connection did what its deadlines go by.
@@ -202,11 +160,14 @@ impl Connection {
             let pulls = slices.is_empty() && !self.ending;
             let role = &mut self.role;
             let next = poll_fn(|context| match role {
+                Role::Plays(player) if player.session.stay().poll_over(context).is_ready() => {
+                    Poll::Ready(Next::Tag(None))
+                }
                 Role::Plays(player) if pulls && !player.paused => {
                     player.viewer.poll_next(context).map(Next::Tag)
                 }
                 Role::Waits(waiting) => waiting.viewer.poll_kinds(context).map(Next::Kinds),
-                Role::Publishes(held) => held.poll_replaced(context).map(|()| Next::Replaced),
+                Role::Publishes(held) => held.poll_lost(context).map(Next::Lost),
                 _ => Poll::Pending,
             });
             tokio::select! {
@@ -319,9 +280,10 @@ impl Connection {
                 Event::Publish(request) => self.on_publish(&request).await,
                 Event::Play(request) => self.on_play(&request).await,
                 Event::Tag(tag) => {
-                    let Role::Publishes(held) = &self.role else { continue };
+                    let Role::Publishes(held) = &mut self.role else { continue };
                     if !held.publisher.push(tag) {
-                        self.on_replaced();
+                        let loss = held.loss();
+                        self.on_lost(loss);
                     }
                 }
                 Event::Unpublish => {
@@ -348,14 +310,20 @@ impl Connection {
         }
     }
 
-    /// Another publisher has taken the stream over.
-    fn on_replaced(&mut self) {
+    /// The stream is no longer this publisher's.
+    fn on_lost(&mut self, loss: Loss) {
+        let (event, how, why) = match loss {
+            Loss::TakenOver => {
+                ("taken_over", "taken over from", "another publisher has taken the stream over")
+            }
+            Loss::Ended => ("ended_by_operator", "ended for", ENDED),
+        };
         if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
-            self.state.live.events.count("taken_over");
+            self.state.live.events.count(event);
             let name = publisher.stream().name();
-            tracing::info!("{name}: taken over from publisher {}", self.remote);
+            tracing::info!("{name}: {how} publisher {}", self.remote);
         }
-        self.server.revoke("another publisher has taken the stream over");
+        self.server.revoke(why);
         self.ending = true;
     }
 
@@ -376,7 +344,14 @@ impl Connection {
         let key = parameter(&request.query, "key");
         let config = &self.state.config;
         let live = &self.state.live;
+        let bans = &self.state.bans;
         let granted = async {
+            if bans.refuse(Refused::Publish, self.remote.ip()) {
+                return Err("refused".to_owned());
+            }
+            if bans.refuse_stream(&name) {
+                return Err(ENDED.to_owned());
+            }
             let key = authorize(config, &name, key, self.remote)?;
             let what = json!({
                 "stream": name,
@@ -385,7 +360,7 @@ impl Connection {
                 "query": request.query,
             });
             let grant = self.state.hooks.ask(&config.hooks, Hook::Publish, what).await?;
-            publish(live, config, &name, key, grant)
+            publish(live, bans, config, &name, key, grant)
         };
         match granted.await {
             Ok(held) => {
@@ -439,11 +414,16 @@ impl Connection {
             format: "rtmp",
             remote: self.remote.ip(),
             viewer: ViewerId::random(),
+            granted: now,
+            until,
             unit: None,
             cohort: String::new(),
             scheme: "",
         };
-        if !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
+        let bans = &self.state.bans;
+        if bans.refuse_player(&opening)
+            || !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await
+        {
             return Err("refused");
         }
         if self.places.player.is_none() {
@@ -451,28 +431,35 @@ impl Connection {
             let place = limits.enter(Place::RtmpPlayer, &self.state.config, Some(address));
             self.places.player = Some(place.map_err(|_| "too many players")?);
         }
-        let stream = play::find(&self.state, name, Via::default()).ok_or("no such stream")?;
+        let stream = play::find(&self.state, name, Via::default());
+        let stream = stream.map_err(|why| match why {
+            Missing::Unknown => "no such stream",
+            Missing::Full => "too many streams are waited for",
+        })?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
-        Ok(Waiting { viewer, opening, until })
+        Ok(Waiting { viewer, opening })
     }
 
     /// Hands a player what its stream has for it.
     fn take_next(&mut self, next: Next) {
-        if let Next::Replaced = next {
-            return self.on_replaced();
+        if let Next::Lost(loss) = next {
+            return self.on_lost(loss);
         }
         match (next, self.become_idle()) {
             (Next::Kinds(None), Role::Waits(waiting)) => {
                 self.refuse_player(&waiting.opening.stream, "the upstream has no such stream");
             }
             (Next::Kinds(Some(_)), Role::Waits(waiting)) => {
-                let Waiting { viewer, opening, until } = *waiting;
-                let session = self.state.sessions.open(opening);
+                let Waiting { viewer, opening } = *waiting;
+                let name = opening.stream.clone();
+                let Some(session) = play::begin(&self.state, opening) else {
+                    return self.refuse_player(&name, "refused");
+                };
                 self.server.accept();
-                let player = Player { viewer, session, paused: false, based: false, until };
+                let player = Player { viewer, session, paused: false, based: false };
                 self.role = Role::Plays(Box::new(player));
             }
-            (Next::Tag(Some(tag)), Role::Plays(mut player)) if player.may_go_on() => {
+            (Next::Tag(Some(tag)), Role::Plays(mut player)) => {
                 let time = player.viewer.own_time(&tag);
                 if let Some(origin) = player.viewer.origin().filter(|_| !player.based) {
                     player.based = true;

@@ -5,6 +5,7 @@
 use std::future::pending;
 use std::net::SocketAddr;
 
+use crate::bans::Refused;
 use crate::config::{Config, any_contains};
 use crate::limits::{Limits, Permit, Place};
 use crate::state::Shared;
@@ -25,6 +26,9 @@ impl Places {
         let config = &state.config;
         // Where a balancer is the peer, the client is not known yet.
         let address = (!is_balancer(config, peer)).then(|| peer.ip());
+        if address.is_some_and(|address| state.bans.refuse(Refused::Rtmp, address)) {
+            return None;
+        }
         let enter = |place| shared.limits().enter(place, config, address).ok();
         let connection = enter(Place::Rtmp)?;
         Some(Self { connection, newcomer: Some(enter(Place::RtmpNewcomer)?), player: None })

@@ -18,27 +18,33 @@ use std::sync::Arc;
 use relay::Stream;
 
 use crate::config;
-use crate::live::{Budget, Pull, settings};
+use crate::live::{Budget, Missing, Pull, settings};
 use crate::names::{is_name, matches};
 use crate::state::State;
 use schedule::Puller;
 pub(crate) use via::Via;
 
-/// The stream, pulled from now on if it is not already, for a request that has passed `via`. `None` if
-/// no rule names it, it could not be had a moment ago, or too many others are waited for.
-pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Option<Arc<Stream>> {
-    let rule = rule(state, name)?;
-    let runtime = state.runtime.get()?;
+/// The stream, pulled from now on if it is not already, for a request that has passed `via`.
+///
+/// # Errors
+/// No rule names it, it could not be had a moment ago, or too many others are waited for.
+pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stream>, Missing> {
+    let rule = rule(state, name).ok_or(Missing::Unknown)?;
+    let runtime = state.runtime.get().ok_or(Missing::Unknown)?;
     let (live, settings) = (&state.live, settings(&state.config.live));
     let open = || live.streams.open(name, settings);
     let (stream, found) = live.pulls.begin(name, budget(rule), open)?;
     if found == Pull::Free {
         runtime.spawn(Puller::new(state.clone(), rule.clone(), stream.clone(), via).run());
+        // A ban that came meanwhile has not found the pull.
+        if state.bans.has_stream(name) {
+            live.pulls.cancel(name);
+        }
     }
-    Some(stream)
+    Ok(stream)
 }
 
-/// Whether [`start`] would have a stream.
+/// Whether [`start`] would have a stream, if not now then as soon as there is room.
 pub fn may_start(state: &State, name: &str) -> bool {
     rule(state, name).is_some_and(|rule| state.live.pulls.may_begin(name, budget(rule)))
 }
@@ -47,8 +53,9 @@ fn budget(rule: &config::Pull) -> Budget<'_> {
     Budget { rule: &rule.stream, max_pending: rule.max_pending as usize }
 }
 
-/// The rule that names the stream.
+/// The rule that names the stream, unless the operator keeps it out.
 fn rule<'a>(state: &'a State, name: &str) -> Option<&'a config::Pull> {
     let rules = &mut state.config.pull.iter();
-    rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_name(name))
+    let rule = rules.find(|rule| matches(&rule.stream, name)).filter(|_| is_name(name));
+    rule.filter(|_| !state.bans.has_stream(name))
 }

@@ -5,6 +5,7 @@
 //! background, and the pull moves back when it gives a key frame. A stream none of whose upstreams
 //! ever gave a frame ends at once, and is not asked for again for a while.
 
+use std::future::pending;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -77,7 +78,12 @@ impl Puller {
         {
             let mut unwatched = pin!(self.unwatched());
             let mut pulled = pin!(self.pull());
+            let mut cancelled = pin!(self.cancelled());
             tokio::select! {
+                () = &mut cancelled => {
+                    tracing::info!("{name}: ended by the operator, pulled no more");
+                    self.state.live.pulls.gave_frames(&name);
+                }
                 () = &mut unwatched => {
                     tracing::info!("{name}: nobody watches, pulled no more");
                     self.state.live.pulls.gave_frames(&name);
@@ -89,6 +95,14 @@ impl Puller {
         self.state.live.pulls.end(&name);
         // A publisher of our own who took over keeps it.
         self.state.live.streams.end_after(&self.stream, self.stream.stats().publishers);
+    }
+
+    /// Waits until the operator ends the pull.
+    async fn cancelled(&self) {
+        match self.state.live.pulls.cancelled(self.stream.name()) {
+            Some(end) => end.notified().await,
+            None => pending().await,
+        }
     }
 
     /// Waits until nobody has watched for a while.

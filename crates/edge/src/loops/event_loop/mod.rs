@@ -41,6 +41,8 @@ use blocked::Blocked;
 const BATCH: usize = 65_507;
 /// H3_NO_ERROR (RFC 9114, section 8.1): the close at the end of a drain.
 const NO_ERROR: u64 = 0x100;
+/// H3_REQUEST_REJECTED: the close of a connection from an address that the operator keeps out.
+const REQUEST_REJECTED: u64 = 0x10b;
 /// H3_EXCESSIVE_LOAD: the close of a connection that is one too many for its address.
 const EXCESSIVE_LOAD: u64 = 0x107;
 /// Longest sleep of a loop: an idle one shows that it lives all the same.

@@ -4,7 +4,8 @@ use ::quic::{Event, Handle, Transmit};
 use units::Timestamp;
 
 use super::blocked::{Blocked, DEVICE_RETRIES};
-use super::{EXCESSIVE_LOAD, EventLoop, LOOK_AGAIN, NO_ERROR};
+use super::{EXCESSIVE_LOAD, EventLoop, LOOK_AGAIN, NO_ERROR, REQUEST_REJECTED};
+use crate::bans::Refused;
 use crate::io::socket::{SendError, UdpSocket};
 use crate::limits;
 
@@ -22,8 +23,12 @@ impl EventLoop {
                         place.requests.on_connected(now, connection);
                         // Only now: before, anybody could have come in the name of this address.
                         let (limits, config) = (self.plan.shared.limits(), &self.state.config);
-                        let address = Some(connection.addresses().remote.ip());
-                        match limits.enter(limits::Place::Quic, config, address) {
+                        let address = connection.addresses().remote.ip();
+                        if self.state.bans.refuse(Refused::Quic, address) {
+                            connection.close(now, REQUEST_REJECTED, "banned");
+                            continue;
+                        }
+                        match limits.enter(limits::Place::Quic, config, Some(address)) {
                             Ok(permit) => place.permit = Some(permit),
                             Err(_) => connection.close(now, EXCESSIVE_LOAD, "too many connections"),
                         }

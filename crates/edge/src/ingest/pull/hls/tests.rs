@@ -88,7 +88,7 @@ async fn open_with(url: Url, keys: &str) -> Result<Pulled, Trouble> {
     let config = Config::parse("edge.toml", &rule).expect("valid");
     let live = Arc::new(Live::new(&config));
     let budget = crate::live::Budget { rule: "live/*", max_pending: 1 };
-    live.pulls.begin("live/demo", budget, || ());
+    live.pulls.begin("live/demo", budget, || ()).expect("there is room");
     let notes = Notes::new(live.clone(), "live/demo");
     let rule: &config::Pull = &config.pull[0];
     let via = Via::default();

@@ -1,0 +1,256 @@
+//! The control API: what an operator, or a program of theirs, may see and do while the server runs. JSON in and out;
+//! docs/operate.md, "Control", has every call.
+//!
+//! A call names a resource by its path and an action by its method. Whether it may be is [`Access`]'s business, what
+//! it says is read by [`input`], and what it does is in [`actions`].
+
+mod actions;
+mod input;
+mod reply;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::Request;
+use hyper::body::Incoming;
+use hyper::header::CONTENT_TYPE;
+use percent_encoding::percent_decode_str;
+use tokio::time::timeout;
+
+use super::access::{Access, Denied};
+use crate::state::Shared;
+use crate::sync::lock;
+use input::{Fields, Query};
+pub(crate) use reply::Reply;
+
+/// The most of a call's content that is read, in bytes.
+const MAX_BODY: usize = 4_096;
+/// Longest wait for it.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What a path names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Resource {
+    Streams,
+    /// The end of the stream of this name.
+    End(String),
+    Viewers,
+    Viewer(String),
+    Kick(String),
+    Bans,
+    Ban(String),
+    Reload,
+    Drain,
+}
+
+impl Resource {
+    /// Reads a path; `None` if it is none of the control API.
+    pub(super) fn of(path: &str) -> Option<Self> {
+        let rest = path.strip_prefix("/api/")?;
+        let decoded = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        Some(match rest {
+            "streams" => Self::Streams,
+            "viewers" => Self::Viewers,
+            "bans" => Self::Bans,
+            "reload" => Self::Reload,
+            "drain" => Self::Drain,
+            _ => match rest.split_once('/')? {
+                ("streams", rest) => Self::End(decoded(rest.strip_suffix("/end")?)),
+                ("viewers", rest) => match rest.strip_suffix("/kick") {
+                    Some(id) => Self::Kick(decoded(id)),
+                    None => Self::Viewer(decoded(rest)),
+                },
+                ("bans", rest) => Self::Ban(decoded(rest)),
+                _ => return None,
+            },
+        })
+    }
+
+    /// What this method does; else which methods there are.
+    fn action(&self, method: &str) -> Result<Action, &'static str> {
+        match (self, method) {
+            (Self::Streams, "GET" | "HEAD") => Ok(Action::ListStreams),
+            (Self::Viewers, "GET" | "HEAD") => Ok(Action::ListViewers),
+            (Self::Bans, "GET" | "HEAD") => Ok(Action::ListBans),
+            (Self::Bans, "POST") => Ok(Action::Ban),
+            (Self::Ban(_), "DELETE") => Ok(Action::Unban),
+            (Self::Viewer(_), "DELETE") | (Self::Kick(_), "POST") => Ok(Action::Kick),
+            (Self::End(_), "POST") => Ok(Action::End),
+            (Self::Reload, "POST") => Ok(Action::Reload),
+            (Self::Drain, "POST") => Ok(Action::Drain),
+            (Self::Streams | Self::Viewers, _) => Err("GET, HEAD"),
+            (Self::Bans, _) => Err("GET, HEAD, POST"),
+            (Self::Ban(_) | Self::Viewer(_), _) => Err("DELETE"),
+            (Self::Kick(_) | Self::End(_) | Self::Reload | Self::Drain, _) => Err("POST"),
+        }
+    }
+}
+
+/// What may be done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Action {
+    ListStreams,
+    ListViewers,
+    ListBans,
+    Kick,
+    Ban,
+    Unban,
+    End,
+    Reload,
+    Drain,
+}
+
+impl Action {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::ListStreams => "list_streams",
+            Self::ListViewers => "list_viewers",
+            Self::ListBans => "list_bans",
+            Self::Kick => "kick",
+            Self::Ban => "ban",
+            Self::Unban => "unban",
+            Self::End => "end",
+            Self::Reload => "reload",
+            Self::Drain => "drain",
+        }
+    }
+
+    /// Whether it changes something.
+    const fn changes(self) -> bool {
+        !matches!(self, Self::ListStreams | Self::ListViewers | Self::ListBans)
+    }
+}
+
+/// How often each action was asked for, by its result.
+#[derive(Debug, Default)]
+pub(super) struct Calls(Mutex<BTreeMap<[&'static str; 2], u64>>);
+
+impl Calls {
+    fn count(&self, action: Action, result: &'static str) {
+        *lock(&self.0).entry([action.name(), result]).or_default() += 1;
+    }
+
+    /// Action, result and count, of those that there were.
+    pub(super) fn all(&self) -> Vec<([&'static str; 2], u64)> {
+        lock(&self.0).iter().map(|(names, count)| (*names, *count)).collect()
+    }
+}
+
+/// The control API of a listener.
+#[derive(Debug)]
+pub(super) struct Control {
+    access: Access,
+    pub(super) calls: Calls,
+}
+
+impl Control {
+    /// For a listener that `is_local` to this machine.
+    pub(super) fn new(is_local: bool) -> Self {
+        Self { access: Access::new(is_local), calls: Calls::default() }
+    }
+
+    /// Does what the request asks for, if it may.
+    pub(super) async fn answer(
+        &self,
+        shared: &Arc<Shared>,
+        resource: Resource,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> Reply {
+        let action = match resource.action(request.method().as_str()) {
+            Ok(action) => action,
+            Err(allowed) => {
+                let why = format!("this path has the methods {allowed}");
+                return Reply::error(405, why).with("allow", allowed);
+            }
+        };
+        let result = self.perform(shared, action, resource, request, remote).await;
+        let reply = result.unwrap_or_else(|refusal| refusal);
+        self.calls.count(action, reply.result());
+        reply
+    }
+
+    async fn perform(
+        &self,
+        shared: &Arc<Shared>,
+        action: Action,
+        resource: Resource,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+    ) -> Result<Reply, Reply> {
+        let (headers, now) = (request.headers(), Instant::now());
+        let tokens = &shared.state().tokens;
+        let checked = self.access.check(tokens, headers, remote.ip(), action.changes(), now);
+        if let Err(denied) = checked {
+            if denied == Denied::Wrong {
+                tracing::warn!("control: {remote}: {} with a wrong token", action.name());
+            }
+            return Err(denied.into());
+        }
+        let mut query = Query::read(request.uri().query().unwrap_or_default());
+        let fields = if action.changes() { content(request).await? } else { Fields::default() };
+        let (reply, what) = match resource {
+            Resource::Streams => return actions::streams(shared, query),
+            Resource::Viewers => return actions::viewers(shared, query),
+            Resource::Bans if !action.changes() => return actions::bans(shared, query),
+            Resource::Bans => actions::ban(shared, fields)?,
+            Resource::Ban(id) => actions::unban(shared, &id, fields)?,
+            Resource::Viewer(id) | Resource::Kick(id) => actions::kick(shared, &id, fields)?,
+            Resource::End(name) => actions::end(shared, &name, fields)?,
+            Resource::Reload => actions::reload_now(shared, fields)?,
+            Resource::Drain => actions::drain(shared, fields)?,
+        };
+        query.finish()?;
+        tracing::info!("control: {remote}: {what}");
+        Ok(reply)
+    }
+}
+
+/// The JSON object that a request has as its content; without any an empty one.
+async fn content(request: Request<Incoming>) -> Result<Fields, Reply> {
+    let (head, body) = request.into_parts();
+    let collected = timeout(BODY_TIMEOUT, Limited::new(body, MAX_BODY).collect()).await;
+    let body: Bytes = match collected {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(e)) if e.is::<LengthLimitError>() => {
+            return Err(Reply::error(413, format!("more than {MAX_BODY} bytes")));
+        }
+        Ok(Err(_)) => return Err(Reply::error(400, "the content did not come to its end")),
+        Err(_) => return Err(Reply::error(408, "the content took too long")),
+    };
+    if body.is_empty() {
+        return Ok(Fields::default());
+    }
+    let kind = head.headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("");
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case("application/json") {
+        return Err(Reply::error(415, "expected content-type: application/json"));
+    }
+    Fields::read(&body)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_and_methods_say_what_to_do() {
+        let action = |method, path| Resource::of(path).expect(path).action(method);
+        assert_eq!(action("GET", "/api/streams"), Ok(Action::ListStreams));
+        assert_eq!(action("POST", "/api/streams/live/a/end"), Ok(Action::End));
+        assert_eq!(action("DELETE", "/api/viewers/7"), Ok(Action::Kick));
+        assert_eq!(action("POST", "/api/viewers/7/kick"), Ok(Action::Kick));
+        assert_eq!(action("DELETE", "/api/bans/7"), Ok(Action::Unban));
+        assert_eq!(action("POST", "/api/viewers/7"), Err("DELETE"));
+        assert_eq!(action("GET", "/api/drain"), Err("POST"));
+        let end = Resource::End("live/a b".into());
+        assert_eq!(Resource::of("/api/streams/live%2Fa%20b/end"), Some(end));
+        for path in ["/", "/api/", "/api/state", "/api/streams/live/a", "/api/x/y", "/metrics"] {
+            assert_eq!(Resource::of(path), None, "{path}");
+        }
+    }
+}

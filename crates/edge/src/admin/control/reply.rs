@@ -1,0 +1,68 @@
+//! Answers of the control API.
+
+use serde_json::{Value, json};
+
+use crate::admin::access::{Denied, HEADER, WINDOW};
+
+/// An answer in JSON.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+    pub(crate) body: Value,
+    /// One more header field.
+    pub(crate) field: Option<(&'static str, String)>,
+}
+
+impl Reply {
+    pub(super) fn new(status: u16, body: Value) -> Self {
+        Self { status, body, field: None }
+    }
+
+    /// An error in words.
+    pub(super) fn error(status: u16, why: impl Into<String>) -> Self {
+        let why: String = why.into();
+        Self::new(status, json!({ "error": why }))
+    }
+
+    /// A key of the call is wrong.
+    pub(super) fn wrong(key: &str, why: impl Into<String>) -> Self {
+        let why: String = why.into();
+        Self::new(400, json!({ "error": format!("{key}: {why}"), "key": key }))
+    }
+
+    pub(super) fn with(mut self, name: &'static str, value: impl Into<String>) -> Self {
+        self.field = Some((name, value.into()));
+        self
+    }
+
+    /// What it counts as.
+    pub(super) fn result(&self) -> &'static str {
+        match self.status {
+            200..=299 => "ok",
+            401 | 403 | 429 => "denied",
+            409 => "failed",
+            _ => "invalid",
+        }
+    }
+}
+
+impl From<Denied> for Reply {
+    fn from(denied: Denied) -> Self {
+        match denied {
+            Denied::NoToken => Self::error(
+                403,
+                "this listener is not on loopback: set [admin] token or token_file, and bring the token along",
+            ),
+            Denied::Missing => Self::error(401, "expected Authorization: Bearer TOKEN")
+                .with("www-authenticate", "Bearer"),
+            Denied::Wrong => Self::error(401, "wrong token")
+                .with("www-authenticate", "Bearer error=\"invalid_token\""),
+            Denied::TooOften => Self::error(429, "too many wrong tokens from this address")
+                .with("retry-after", WINDOW.as_secs().to_string()),
+            Denied::NoHeader => Self::error(
+                403,
+                format!("expected the header {HEADER}, or a token: this may be a page's request"),
+            ),
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! The admin listener as its callers see it.
+
+use super::*;
+use crate::config::Config;
+use crate::server::Edge;
+use serde_json::Value;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+const TOKEN: &str = "correct-horse-battery";
+/// What does not happen within this time does not happen.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// An admin listener at this address with these keys; the rest of the edge does not run.
+struct Listening {
+    shared: Arc<Shared>,
+    port: u16,
+}
+
+impl Listening {
+    async fn at(address: &str, more: &str) -> Self {
+        let text =
+            format!("server.listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n{more}");
+        let edge = Edge::open(Config::parse("edge.toml", &text).expect("valid")).expect("opened");
+        let listener = TcpListener::bind(address).await.expect("bound");
+        let port = listener.local_addr().expect("bound").port();
+        let shared = edge.shared().clone();
+        tokio::spawn(serve(listener, shared.clone()));
+        Self { shared, port }
+    }
+
+    /// Status, head and content of the answer to a request with these header fields.
+    async fn ask(&self, request: &str, fields: &str, body: &str) -> (u16, String, String) {
+        let asked = async {
+            let mut socket = TcpStream::connect(("127.0.0.1", self.port)).await.expect("connected");
+            let host = if fields.contains("host: ") { "" } else { "host: 127.0.0.1\r\n" };
+            let length = body.len();
+            let text = format!(
+                "{request} HTTP/1.1\r\n{host}connection: close\r\ncontent-length: {length}\r\n\
+                 {fields}\r\n{body}"
+            );
+            socket.write_all(text.as_bytes()).await.expect("sent");
+            let mut answer = String::new();
+            // What was too long is not read, which may reset the connection behind the answer.
+            let _ = socket.read_to_string(&mut answer).await;
+            let (head, content) = answer.split_once("\r\n\r\n").expect("an answer");
+            let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+            (status.expect("a status"), head.to_ascii_lowercase(), content.to_owned())
+        };
+        timeout(PATIENCE, asked).await.expect("in time")
+    }
+
+    async fn status(&self, request: &str, fields: &str, body: &str) -> u16 {
+        self.ask(request, fields, body).await.0
+    }
+}
+
+const OWN: &str = "mendcast-control: 1\r\n";
+const JSON: &str = "mendcast-control: 1\r\ncontent-type: application/json\r\n";
+const BAN: &str = r#"{"address":"192.0.2.7","for":"10m"}"#;
+
+#[tokio::test]
+async fn a_page_in_the_operators_browser_changes_nothing() {
+    let edge = Listening::at("127.0.0.1:0", "").await;
+    for fields in [
+        "",
+        "content-type: text/plain\r\n",
+        "content-type: application/json\r\n",
+        "content-type: application/x-www-form-urlencoded\r\norigin: https://evil.example\r\n",
+    ] {
+        for call in ["POST /api/bans", "POST /api/drain", "POST /api/reload", "DELETE /api/bans/1"]
+        {
+            assert_eq!(edge.status(call, fields, BAN).await, 403, "{call} {fields}");
+        }
+    }
+    // It has to ask before it sends what it needs, and is told nothing that grants it.
+    let (status, head, _) =
+        edge.ask("OPTIONS /api/bans", "origin: https://evil.example\r\n", "").await;
+    assert!(status == 405 && !head.contains("access-control"), "{head}");
+    let rebound = format!("host: evil.example:9433\r\n{JSON}");
+    assert_eq!(edge.status("POST /api/bans", &rebound, BAN).await, 403);
+    assert_eq!(edge.status("GET /api/viewers", "host: evil.example\r\n", "").await, 403);
+    assert!(!edge.shared.is_draining());
+    assert_eq!(edge.shared.state().bans.count(std::time::Instant::now()), 0);
+    assert_eq!(edge.status("POST /api/bans", JSON, BAN).await, 201);
+    let text = edge.ask("GET /metrics", "", "").await.2;
+    for line in [
+        "mendcast_control_calls_total{action=\"ban\",result=\"denied\"} 4",
+        "mendcast_control_calls_total{action=\"ban\",result=\"ok\"} 1",
+        "mendcast_bans 1",
+    ] {
+        assert!(text.lines().any(|l| l == line), "{line} in {text}");
+    }
+}
+
+#[tokio::test]
+async fn a_listener_for_others_wants_the_token_that_is_configured_at_the_moment() {
+    let edge = Listening::at("0.0.0.0:0", "").await;
+    let calls = ["GET /api/streams", "GET /api/viewers", "GET /api/bans", "POST /api/drain"];
+    for call in calls {
+        let (status, _, content) = edge.ask(call, OWN, "").await;
+        assert!(status == 403 && content.contains("[admin] token"), "{call}: {content}");
+    }
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("token");
+    std::fs::write(&file, "the-token-of-the-file\n").expect("written");
+    let text = format!("[admin]\ntoken = \"{TOKEN}\"\ntoken_file = {file:?}");
+    edge.shared.reload(Config::parse("edge.toml", &text).expect("valid")).expect("reloaded");
+    for call in &calls[..3] {
+        let (status, head, _) = edge.ask(call, OWN, "").await;
+        assert!(status == 401 && head.contains("www-authenticate: bearer"), "{call}: {head}");
+        for token in [TOKEN, "the-token-of-the-file"] {
+            let fields = format!("authorization: Bearer {token}\r\n");
+            assert_eq!(edge.status(call, &fields, "").await, 200, "{call}");
+        }
+        let wrong = "authorization: Bearer wrong\r\n";
+        assert_eq!(edge.status(call, wrong, "").await, 401, "{call}");
+    }
+    for path in ["/metrics", "/healthz", "/readyz"] {
+        assert_eq!(edge.status(&format!("GET {path}"), "host: any\r\n", "").await, 200, "{path}");
+    }
+    std::fs::write(&file, "short\n").expect("written");
+    let again = edge.shared.reload(Config::parse("edge.toml", &text).expect("valid"));
+    let error = again.expect_err("too short").to_string();
+    assert!(error.starts_with("token file ") && !error.contains("short\n"), "{error}");
+}
+
+#[tokio::test]
+async fn a_call_that_makes_no_sense_is_told_why() {
+    let edge = Listening::at("127.0.0.1:0", "").await;
+    for (call, fields, body, status, key) in [
+        ("POST /api/bans", JSON, r#"{"address":"x","for":"10m"}"#, 400, "address"),
+        ("POST /api/bans", JSON, r#"{"address":"192.0.2.7"}"#, 400, "for"),
+        ("POST /api/bans", JSON, r#"{"address":"192.0.2.7","for":"31d"}"#, 400, "for"),
+        ("POST /api/bans", JSON, r#"{"prefix":"0.0.0.0/0","for":"1m"}"#, 400, "prefix"),
+        ("POST /api/bans", JSON, r#"{"prefix":"2001::/8","for":"1m"}"#, 400, "prefix"),
+        ("POST /api/bans", JSON, r#"{"viewer":"7","for":"1m"}"#, 400, "viewer"),
+        ("POST /api/bans", JSON, r#"{"stream":"../a","for":"1m"}"#, 400, "stream"),
+        ("POST /api/bans", JSON, r#"{"adress":"192.0.2.7","for":"1m"}"#, 400, "adress"),
+        ("POST /api/bans", JSON, r#"{"for":"1m"}"#, 400, ""),
+        ("POST /api/bans", JSON, "{", 400, ""),
+        ("POST /api/bans", OWN, BAN, 415, ""),
+        ("POST /api/bans", JSON, &" ".repeat(5_000), 413, ""),
+        ("POST /api/drain", JSON, r#"{"now":true}"#, 400, "now"),
+        ("GET /api/viewers?limit=0", "", "", 400, "limit"),
+        ("GET /api/viewers?steam=a", "", "", 400, "steam"),
+        ("GET /api/bans?cursor=x", "", "", 400, "cursor"),
+        ("DELETE /api/viewers/7", OWN, "", 400, "id"),
+        ("DELETE /api/viewers/0000000000000007", OWN, "", 404, ""),
+        ("DELETE /api/bans/7", OWN, "", 404, ""),
+        ("POST /api/streams/live/a/end", OWN, "", 404, ""),
+        ("POST /api/reload", OWN, "", 409, ""),
+        ("PUT /api/bans", OWN, "", 405, ""),
+    ] {
+        let (found, head, content) = edge.ask(call, fields, body).await;
+        assert_eq!(found, status, "{call} {body:.60}: {content}");
+        let value: Value = serde_json::from_str(&content).expect("JSON");
+        assert!(value["error"].is_string(), "{call}: {value}");
+        assert_eq!(value["key"].as_str().unwrap_or_default(), key, "{call}: {value}");
+        assert!(status != 405 || head.contains("allow: get, head, post"), "{head}");
+    }
+    assert!(!edge.shared.is_draining());
+    assert_eq!(edge.status("POST /metrics", OWN, "").await, 405);
+}
+
+#[tokio::test]
+async fn a_drain_is_the_end_of_readiness_and_not_of_life() {
+    let edge = Listening::at("127.0.0.1:0", "").await;
+    let probe = async |path: &str| {
+        let (status, _, text) = edge.ask(&format!("GET {path}"), "", "").await;
+        (status, text)
+    };
+    assert_eq!(probe("/readyz").await, (200, "ready\n".into()));
+    assert_eq!(edge.status("POST /api/drain", OWN, "").await, 202);
+    assert_eq!(probe("/readyz").await, (503, "draining\n".into()));
+    assert_eq!(probe("/healthz").await, (200, "ok\n".into()));
+    assert_eq!(edge.status("POST /api/drain", OWN, "").await, 409);
+}
+
+#[test]
+fn the_admin_listener_is_asked_for_by_address_or_by_its_names() {
+    let hosts = ["edge-1.example".to_owned()];
+    for host in ["127.0.0.1:9433", "localhost", "localhost:1", "[::1]:9433", "10.0.0.7"] {
+        assert!(is_own_name(host, &[]), "{host}");
+    }
+    for host in ["", "evil.example", "evil.example:9433", "localhost.evil.example", "127.0.0.1.x"] {
+        assert!(!is_own_name(host, &hosts), "{host}");
+    }
+    for host in ["edge-1.example", "Edge-1.example:9433"] {
+        assert!(is_own_name(host, &hosts) && !is_own_name(host, &[]), "{host}");
+    }
+}
