@@ -13,6 +13,7 @@ use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Name, Segmenter, When};
 
 use super::viewing::{self, VIEWER, full, missing, opening};
+use crate::bans::Refused;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::Outlet;
@@ -92,6 +93,9 @@ pub(super) fn respond(
         // Media is for those with a pass, which the master playlist gives, or for everybody.
         (None, Resource::Playlist) => return Response::plain(403, now).into(),
         (None, _) if !is_shared(state, name) => return Response::plain(403, now).into(),
+        (None, _) if state.bans.refuse(Refused::Play, head.remote.ip()) => {
+            return Response::plain(403, now).into();
+        }
         (None, _) => None,
         (Some(pass), _) => {
             let opening = state.passes.of_stream(pass, name, now).map(|pass| Opening {
