@@ -104,7 +104,8 @@ fn a_viewer_who_is_kicked_is_ended_on_every_front_and_may_come_back() {
     }
     let h3 = [&watching[2].1, &other];
     until("one of HTTP/3 has ended", || h3.iter().any(|viewer| viewer.has_ended().is_some()));
-    let (ended, going): (Vec<_>, Vec<_>) = h3.iter().partition(|v| v.has_ended().is_some());
+    let (ended, going): (Vec<&Viewer>, Vec<&Viewer>) =
+        h3.into_iter().partition(|viewer| viewer.has_ended().is_some());
     assert_eq!((ended.len(), going.len()), (1, 1));
     assert_eq!(ended[0].end(), End::Clean);
     going[0].wait_for_more(10);
