@@ -140,12 +140,13 @@ fn a_viewer_who_reads_nothing_is_ended_all_the_same() {
     until("it is stuck", || {
         let bytes = |()| viewers(&edge, "live/demo")[0].1["bytes"].as_u64();
         let before = bytes(());
-        client.block_on(tokio::time::sleep(std::time::Duration::from_millis(1_500)));
+        client
+            .block_on(async { tokio::time::sleep(std::time::Duration::from_millis(1_500)).await });
         bytes(()) == before && before > Some(30_000)
     });
     assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 200);
     until("its session is over", || {
-        client.block_on(tokio::time::sleep(std::time::Duration::from_millis(10)));
+        client.block_on(async { tokio::time::sleep(std::time::Duration::from_millis(10)).await });
         viewers(&edge, "live/demo").is_empty()
     });
     drop(request);

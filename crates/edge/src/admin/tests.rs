@@ -86,8 +86,8 @@ async fn a_page_in_the_operators_browser_changes_nothing() {
     assert_eq!(edge.status("POST /api/bans", JSON, BAN).await, 201);
     let text = edge.ask("GET /metrics", "", "").await.2;
     for line in [
-        "mendcast_control_calls_total{action=\"ban\",result=\"denied\"} 4",
-        "mendcast_control_calls_total{action=\"ban\",result=\"ok\"} 1",
+        "mendcast_control_calls_total{action=\"ban\",result=\"denied\"} 4.0",
+        "mendcast_control_calls_total{action=\"ban\",result=\"ok\"} 1.0",
         "mendcast_bans 1",
     ] {
         assert!(text.lines().any(|l| l == line), "{line} in {text}");
