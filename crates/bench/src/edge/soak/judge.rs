@@ -239,7 +239,7 @@ fn no_more(
     };
     let difference = rates(alone).zip(rates(beside)).and_then(|(alone, beside)| {
         let rng = &mut ChaCha8Rng::seed_from_u64(1);
-        let interval = beside.difference(&alone, &[], DRAWS, rng)?.first()?.percentile(LEVEL);
+        let interval = beside.difference(&alone, &[], DRAWS, rng)?.first()?.bca(LEVEL);
         Some((alone.mean(), beside.mean(), interval))
     });
     let Some((without, with, Interval { low, high })) = difference else {
