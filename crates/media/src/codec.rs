@@ -131,9 +131,10 @@ fn signed_24(bytes: &[u8]) -> i32 {
     (value << 8) >> 8
 }
 
-const SEQUENCE_START: u8 = 0;
-const CODED_FRAMES: u8 = 1;
-const CODED_FRAMES_X: u8 = 3;
+pub(crate) const SEQUENCE_START: u8 = 0;
+pub(crate) const CODED_FRAMES: u8 = 1;
+pub(crate) const SEQUENCE_END: u8 = 2;
+pub(crate) const CODED_FRAMES_X: u8 = 3;
 pub(crate) const MULTITRACK_AUDIO: u8 = 5;
 pub(crate) const MULTITRACK_VIDEO: u8 = 6;
 const MOD_EX: u8 = 7;

@@ -5,10 +5,16 @@
 //! header or the frame of another for the one that they play. So the default track, whose ID is 0, is
 //! what a server keeps: written as a packet of its own, as it would be without other tracks. What
 //! belongs to other tracks is left out.
+//!
+//! What FLV can say by itself is written so: a codec's FourCC of Enhanced RTMP stands only where FLV has
+//! no number for the codec. Players know `hvc1`, `av01` and `Opus`, but few know `avc1` or `mp4a`.
 
 use bytes::BufMut;
 
-use crate::codec::{MANY_CODECS, MULTITRACK_AUDIO, MULTITRACK_VIDEO, packet_type};
+use crate::codec::{
+    CODED_FRAMES, CODED_FRAMES_X, MANY_CODECS, MULTITRACK_AUDIO, MULTITRACK_VIDEO, SEQUENCE_END,
+    SEQUENCE_START, packet_type,
+};
 use crate::flv::{Kind, Tag};
 
 /// AvMultitrackType: one track, whose data reaches to the end.
@@ -16,7 +22,8 @@ const ONE_TRACK: u8 = 0;
 /// The track that has the ID 0.
 const DEFAULT_TRACK: u8 = 0;
 
-/// The tag, without other tracks than the default one; `None` if it has nothing else.
+/// The tag, without other tracks than the default one, and in FLV's own form if there is one; `None`
+/// if it has nothing else, or nothing that this form can say.
 ///
 /// Tags that are no multitrack packets belong to the default track.
 pub fn default_track(tag: Tag) -> Option<Tag> {
@@ -27,17 +34,44 @@ pub fn default_track(tag: Tag) -> Option<Tag> {
         Kind::Audio if first >> 4 == 9 => MULTITRACK_AUDIO,
         _ => return Some(tag),
     };
-    match packet_type(&payload) {
-        Some((packet, at)) if packet == multitrack => {
-            let (packet, codec, data) = track(&payload, at)?;
-            let mut buffer = Tag::buffer(5 + data.len());
+    let Some((packet, at)) = packet_type(&payload) else { return Some(tag) };
+    let is_one_of_many = packet == multitrack;
+    let (packet, codec, data) = if is_one_of_many {
+        track(&payload, at)?
+    } else {
+        let Some((codec, data)) = payload.get(at..).and_then(|rest| rest.split_at_checked(4))
+        else {
+            return Some(tag);
+        };
+        (packet, codec, data)
+    };
+    let mut buffer = Tag::buffer(5 + data.len());
+    match (tag.kind(), codec) {
+        (Kind::Video, b"avc1") => buffer.put_slice(&avc_head(first, packet)?),
+        (Kind::Audio, b"mp4a") if packet <= CODED_FRAMES => buffer.put_slice(&[0xaf, packet]),
+        (Kind::Audio, b".mp3") if packet == CODED_FRAMES => buffer.put_u8(0x2f),
+        (Kind::Audio, b"mp4a" | b".mp3") => return None,
+        _ if is_one_of_many => {
             buffer.put_u8(first & 0xf0 | packet);
             buffer.put_slice(codec);
-            buffer.put_slice(data);
-            Tag::assemble(buffer, tag.kind(), tag.timestamp())
         }
-        _ => Some(tag),
+        _ => return Some(tag),
     }
+    buffer.put_slice(data);
+    Tag::assemble(buffer, tag.kind(), tag.timestamp())
+}
+
+/// What stands before the data of an H.264 packet in FLV's own form (VIDEODATA, AVCVIDEOPACKET): frame
+/// type and codec, packet type, and the composition time where that is not in the data.
+fn avc_head(first: u8, packet: u8) -> Option<Vec<u8>> {
+    let frame = first & 0x70 | 7;
+    Some(match packet {
+        SEQUENCE_START => vec![frame, 0, 0, 0, 0],
+        CODED_FRAMES => vec![frame, 1],
+        CODED_FRAMES_X => vec![frame, 1, 0, 0, 0],
+        SEQUENCE_END => vec![frame, 2, 0, 0, 0],
+        _ => return None,
+    })
 }
 
 /// Packet type, FourCC and data of the default track in a packet whose multitrack header starts at
@@ -100,7 +134,7 @@ mod tests {
     #[test]
     fn the_default_track_becomes_a_packet_of_its_own() {
         let tag = default_of(Kind::Audio, b"\x95\x00mp4a\x00\x12\x10").expect("track 0");
-        assert_eq!((&tag.payload()[..], tag.timestamp()), (&b"\x90mp4a\x12\x10"[..], 7));
+        assert_eq!((&tag.payload()[..], tag.timestamp()), (&b"\xaf\x00\x12\x10"[..], 7));
         assert_eq!((tag.role(), tag.class().codec), (Role::SequenceHeader, Some(Codec::Aac)));
         // One codec for all tracks, each behind its ID and size; the default one stands second.
         let packet = b"\x96\x11hvc1\x02\0\0\x04\0\0\0a\x00\0\0\x05\0\0\x50bc";
@@ -111,6 +145,27 @@ mod tests {
         let packet = b"\xa7\x00a\x06\x23hvc1\x01\0\0\x01aav01\x00\0\0\x02bc";
         let tag = default_of(Kind::Video, packet).expect("track 0");
         assert_eq!((&tag.payload()[..], tag.role()), (&b"\xa3av01bc"[..], Role::InterFrame));
+    }
+
+    #[test]
+    fn a_codec_that_flv_has_a_number_for_is_written_with_it() {
+        for (kind, enhanced, own) in [
+            (Kind::Video, &b"\x90avc1\x01\x64"[..], &b"\x17\0\0\0\0\x01\x64"[..]),
+            (Kind::Video, b"\x91avc1\0\0\x50ab", b"\x17\x01\0\0\x50ab"),
+            (Kind::Video, b"\xa3avc1ab", b"\x27\x01\0\0\0ab"),
+            (Kind::Video, b"\x92avc1", b"\x17\x02\0\0\0"),
+            (Kind::Video, b"\x97\0a\x01avc1\0\0\x50ab", b"\x17\x01\0\0\x50ab"),
+            (Kind::Video, b"\x96\x01avc1\x00\0\0\x50ab", b"\x17\x01\0\0\x50ab"),
+            (Kind::Audio, b"\x90mp4a\x12\x10", b"\xaf\0\x12\x10"),
+            (Kind::Audio, b"\x91mp4aab", b"\xaf\x01ab"),
+            (Kind::Audio, b"\x91.mp3\xff\xfb", b"\x2f\xff\xfb"),
+        ] {
+            let tag = default_of(kind, enhanced).expect("track 0");
+            assert_eq!((&tag.payload()[..], tag.timestamp()), (own, 7));
+        }
+        // Colours, and the layout of channels: FLV has no place for them.
+        assert_eq!(default_of(Kind::Video, b"\x94avc1\x02\0"), None);
+        assert_eq!(default_of(Kind::Audio, b"\x94mp4a\x01"), None);
     }
 
     #[test]
