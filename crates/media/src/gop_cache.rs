@@ -4,8 +4,11 @@
 //! Tags are numbered from the stream's start. The cache holds a run of them that begins at a group
 //! of pictures and ends with the newest tag, bounded by a number of groups and, hard, by bytes.
 //! With each group it remembers the headers in force, so that playing can start at any of them. A
-//! stream without video has a group each second: any audio frame is a start. Video that has not come
-//! for [`VIDEO_GONE_MS`] of audio is gone, and is there again from its next key frame on.
+//! stream without video has a group each second: any audio frame is a start.
+//!
+//! Where video has not come for [`VIDEO_GONE_MS`] of audio, its last key frame is repeated until it is
+//! back with a new one: a browser stops the sound as well when it has no picture, and few players bear
+//! that a track goes or comes. Video that never had a key frame is gone.
 //!
 //! Tags are those of the default tracks ([`crate::tracks`]), one of each kind.
 
@@ -21,6 +24,14 @@ const AUDIO_GROUP_MS: u32 = 1_000;
 /// Video that stops for longer than this, in milliseconds of audio, is taken for gone: new viewers
 /// would otherwise begin at its last key frame, however old.
 pub const VIDEO_GONE_MS: u32 = 5_000;
+
+/// How often the last key frame of such video is repeated, in milliseconds of audio: as often as players
+/// of Low-Latency HLS need a picture, which is once in a part.
+pub const STILL_MS: u32 = 300;
+
+/// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not become
+/// much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
+const STILL_PER_SOUND: usize = 64;
 
 /// What the cache may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -99,6 +110,12 @@ pub struct GopCache {
     groups: VecDeque<Group>,
     bytes: usize,
     video: Video,
+    /// The last key frame of the video in force.
+    key: Option<Tag>,
+    /// The newest time of its frames.
+    video_ms: u32,
+    /// Bytes that the sound since then allows to repeat.
+    still_credit: usize,
     /// The header of video that is gone.
     idle_video: Option<Tag>,
     /// Video frames are of no use before the next key frame.
@@ -119,6 +136,7 @@ impl GopCache {
     pub fn on_publisher(&mut self) {
         self.headers = Arc::default();
         self.video = Video::None;
+        self.key = None;
         self.idle_video = None;
         self.awaits_key = true;
         self.has_audio = false;
@@ -143,41 +161,70 @@ impl GopCache {
             return false;
         }
         match (tag.kind(), tag.role()) {
-            (Kind::Video, Role::SequenceHeader) => self.idle_video = None,
+            (Kind::Video, Role::SequenceHeader) => {
+                self.idle_video = None;
+                self.key = None;
+            }
             (Kind::Video, Role::KeyFrame) => {
                 self.awaits_key = false;
+                self.key = Some(tag.clone());
                 // Those who came while there was no video do not have it.
                 if let Some(header) = self.idle_video.take() {
                     self.append(header.with_timestamp(tag.timestamp()));
                 }
             }
             (Kind::Video, Role::InterFrame) if self.awaits_key => return false,
-            (Kind::Audio, Role::AudioFrame) => self.look_for_video(tag.timestamp()),
+            (Kind::Audio, Role::AudioFrame) => self.look_for_video(&tag),
             _ => {}
         }
         self.append(tag);
         true
     }
 
-    /// Forgets video that stopped.
-    fn look_for_video(&mut self, now: u32) {
-        match self.video {
-            Video::None => {}
-            Video::Newest => self.video = Video::MissingSince(now),
-            Video::MissingSince(then)
-                if (VIDEO_GONE_MS..1 << 31).contains(&now.wrapping_sub(then)) =>
-            {
+    /// Repeats the last key frame of video that stopped; video without one is forgotten.
+    fn look_for_video(&mut self, sound: &Tag) {
+        let now = sound.timestamp();
+        let then = match self.video {
+            Video::None => return,
+            Video::Newest => {
+                self.video = Video::MissingSince(now);
+                self.still_credit = 0;
+                return;
+            }
+            Video::MissingSince(then) => then,
+        };
+        let is_still = self.key.is_some() && self.awaits_key;
+        let patience = if is_still { STILL_MS } else { VIDEO_GONE_MS };
+        let missing = now.wrapping_sub(then);
+        let size = self.key.as_ref().map_or(0, |key| key.bytes().len());
+        self.still_credit = (self.still_credit + STILL_PER_SOUND * sound.bytes().len()).min(size);
+        if !(patience..1 << 31).contains(&missing) || self.still_credit < size {
+            return;
+        }
+        self.still_credit = 0;
+        self.awaits_key = true;
+        match self.key.clone() {
+            Some(key) => {
+                self.append(key.with_timestamp(self.video_ms.wrapping_add(missing)));
+                self.video = Video::MissingSince(now);
+            }
+            None => {
                 self.video = Video::None;
-                self.awaits_key = true;
                 self.idle_video = Arc::make_mut(&mut self.headers).video.take();
             }
-            Video::MissingSince(_) => {}
         }
     }
 
-    fn append(&mut self, tag: Tag) {
+    fn append(&mut self, mut tag: Tag) {
         match (tag.kind(), tag.role()) {
-            (Kind::Video, Role::SequenceHeader | Role::KeyFrame | Role::InterFrame) => {
+            (Kind::Video, Role::SequenceHeader) => self.video = Video::Newest,
+            (Kind::Video, Role::KeyFrame | Role::InterFrame) => {
+                // Stills are in the time of the sound, which is not quite that of the video.
+                if self.video_ms.wrapping_sub(tag.timestamp()) < VIDEO_GONE_MS && self.key.is_some()
+                {
+                    tag = tag.with_timestamp(self.video_ms);
+                }
+                self.video_ms = tag.timestamp();
                 self.video = Video::Newest;
             }
             (Kind::Audio, _) => self.has_audio = true,
@@ -209,8 +256,11 @@ impl GopCache {
 
     fn starts_group(&self, tag: &Tag) -> bool {
         match tag.role() {
-            Role::KeyFrame => true,
-            Role::AudioFrame if self.video == Video::None => {
+            Role::KeyFrame if !self.awaits_key => true,
+            // One that is repeated, or a sound in a stream without video.
+            Role::KeyFrame | Role::AudioFrame
+                if tag.kind() == Kind::Video || self.video == Video::None =>
+            {
                 self.groups.back().is_none_or(|group| {
                     tag.timestamp().wrapping_sub(group.timestamp) >= AUDIO_GROUP_MS
                 })
@@ -376,39 +426,85 @@ mod tests {
         tag(Kind::Audio, timestamp, &[0xaf, 1, 7])
     }
 
+    /// The tags from this number on.
+    fn since(cache: &GopCache, number: u64) -> Vec<&Tag> {
+        (number..cache.head()).map_while(|number| cache.get(number)).collect()
+    }
+
     #[test]
-    fn video_that_stops_is_gone_and_is_there_again_with_its_next_key_frame() {
+    fn the_last_key_frame_of_video_that_stops_is_repeated_until_the_next_one() {
         let mut cache = cache(2, 1 << 20);
         cache.push(key(0));
         (1..50).for_each(|frame| assert!(cache.push(inter(frame * 40))));
+        // Half a second ahead of its video.
+        let sound = |frame: u32| sound(2_460 + frame * 20);
+        (0..250).for_each(|frame| assert!(cache.push(sound(frame))));
+        assert_eq!(starts(&cache), [2]);
+        let head = cache.head();
+        (250..600).for_each(|frame| assert!(cache.push(sound(frame))));
+        assert_eq!(cache.kinds(), Some((true, true)));
+        let video = |tag: &&&Tag| tag.kind() == Kind::Video;
+        let tags = since(&cache, head);
+        let stills: Vec<_> = tags.iter().filter(video).collect();
+        assert!(stills.iter().all(|still| still.payload() == key(0).payload()));
+        let times: Vec<_> = stills.iter().map(|still| still.timestamp()).collect();
+        let expected: Vec<_> = (0..24).map(|number| 6_960 + number * STILL_MS).collect();
+        assert_eq!(times[..], expected[expected.len() - times.len()..], "in the video's time");
+        let groups: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
+        assert_eq!(groups, [11_760, 12_960], "who comes begins with new sound");
+        // What comes back in the middle cannot be decoded.
+        assert!(!cache.push(inter(13_700)));
+        let head = cache.head();
+        assert!(cache.push(key(13_840)) && cache.push(inter(13_880)));
+        let times: Vec<_> = since(&cache, head).iter().map(|tag| tag.timestamp()).collect();
+        assert_eq!(times, [13_860, 13_880], "not before the last still");
+        let at = cache.groups().count();
+        (600..640).for_each(|frame| assert!(cache.push(sound(frame))));
+        assert_eq!(cache.groups().count(), at, "sound starts no group");
+        assert!(since(&cache, head + 2).iter().all(|tag| tag.kind() == Kind::Audio));
+    }
+
+    #[test]
+    fn a_large_key_frame_is_repeated_as_often_as_the_sound_pays_for() {
+        let mut cache = cache(2, 8 << 20);
+        let large = tag(Kind::Video, 0, &[&[0x17, 1, 0, 0, 0][..], &vec![7; 100_000]].concat());
+        cache.push(large.clone());
+        let (mut stills, mut sounds, mut head) = (0, 0, cache.head());
+        // Whatever their times are.
+        for frame in 0..10_000 {
+            cache.push(sound(frame * 1_000));
+            sounds += sound(0).bytes().len();
+            let new = since(&cache, head).iter().filter(|tag| tag.kind() == Kind::Video).count();
+            (stills, head) = (stills + new * large.bytes().len(), cache.head());
+        }
+        assert!((STILL_PER_SOUND / 2..=STILL_PER_SOUND).contains(&(stills / sounds)), "{stills}");
+    }
+
+    #[test]
+    fn video_without_a_key_frame_is_gone_until_it_has_one() {
+        let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+        cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+        cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
         (0..250).for_each(|frame| assert!(cache.push(sound(frame * 20))));
-        assert_eq!((cache.kinds(), starts(&cache)), (Some((true, true)), vec![2]));
+        assert_eq!((cache.kinds(), starts(&cache)), (Some((true, true)), vec![]));
         (250..600).for_each(|frame| assert!(cache.push(sound(frame * 20))));
         assert_eq!(cache.kinds(), Some((true, false)));
-        let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
-        assert_eq!(times, [10_000, 11_000], "who comes begins with new sound");
         let newest = cache.groups().next_back().expect("a group").headers.clone();
         assert_eq!((newest.video.is_some(), newest.audio.is_some()), (false, true));
-        // What comes back in the middle cannot be decoded.
-        assert!(!cache.push(inter(12_000)));
-        assert_eq!(cache.kinds(), Some((true, false)));
         let head = cache.head();
         assert!(cache.push(key(12_040)) && cache.push(inter(12_080)));
         let header = cache.get(head).expect("a header for those who came meanwhile");
         assert_eq!((header.role(), header.timestamp()), (Role::SequenceHeader, 12_040));
-        assert_eq!(cache.kinds(), Some((true, true)));
         let newest = cache.groups().next_back().expect("a group").clone();
         assert_eq!((newest.start, newest.timestamp), (head + 1, 12_040));
         assert!(newest.headers.video.is_some());
-        let at = cache.groups().count();
-        (0..40).for_each(|frame| assert!(cache.push(sound(12_100 + frame * 20))));
-        assert_eq!(cache.groups().count(), at, "sound starts no group any more");
     }
 
     #[test]
     fn a_repeated_header_of_video_that_is_gone_does_not_bring_it_back() {
-        let mut cache = cache(2, 1 << 20);
-        cache.push(key(0));
+        let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+        cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+        cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
         (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
         assert!(!cache.push(tag(Kind::Video, 8_000, &VIDEO_HEADER)));
         assert_eq!(cache.kinds(), Some((true, false)));
@@ -417,6 +513,22 @@ mod tests {
         assert!(cache.push(key(8_040)));
         let headers = cache.groups().next_back().expect("a group").headers.clone();
         assert_eq!(headers.video.as_ref().map(|tag| tag.payload()[5]), Some(3));
+    }
+
+    #[test]
+    fn a_key_frame_is_not_repeated_behind_another_header_or_by_another_publisher() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(0));
+        assert!(cache.push(tag(Kind::Video, 40, &[0x17, 0, 0, 0, 0, 3])));
+        (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+        assert_eq!(cache.kinds(), Some((true, false)));
+        assert!(cache.push(key(8_040)));
+        cache.on_publisher();
+        let head = cache.head();
+        cache.push(tag(Kind::Audio, 8_080, &AUDIO_HEADER));
+        (0..400).for_each(|frame| assert!(cache.push(sound(8_100 + frame * 20))));
+        assert_eq!(cache.kinds(), Some((true, false)));
+        assert!(since(&cache, head).iter().all(|tag| tag.kind() == Kind::Audio));
     }
 
     #[test]

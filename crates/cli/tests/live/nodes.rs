@@ -185,7 +185,7 @@ fn is_hls_chatter(line: &str) -> bool {
 }
 
 #[test]
-fn a_stream_whose_video_stops_is_joined_at_its_sound() {
+fn a_stream_whose_video_stops_goes_on_with_its_sound_and_a_still_picture() {
     if !has("ffmpeg") {
         return;
     }
@@ -199,12 +199,18 @@ fn a_stream_whose_video_stops_is_joined_at_its_sound() {
     until("nine seconds", || last(&early) > 9_000);
     let late = Viewer::h1(edge.address, "/live/demo.flv");
     late.wait_for_frames(20);
-    assert_eq!(late.kinds(), Some((true, false)));
+    assert_eq!(late.kinds(), Some((true, true)));
     let base = |viewer: &Viewer| {
         let tags = viewer.tags();
         tags.iter().find_map(media::flv::time_base).expect("a base")
     };
-    assert!(base(&late).wrapping_sub(base(&early)) > 7_000, "nobody begins at an old picture");
+    assert!(base(&late).wrapping_sub(base(&early)) > 7_000, "nobody begins with old sound");
+    let picture = |viewer: &Viewer| {
+        let tags = viewer.tags();
+        let mut keys = tags.iter().rev().filter(|tag| tag.role() == media::Role::KeyFrame);
+        keys.next().map(media::Tag::payload)
+    };
+    assert!(picture(&late).is_some() && picture(&late) == picture(&early));
     let url = format!("https://{}/live/demo.flv", edge.address);
     let output = ffmpeg_plays(&url, 2);
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
