@@ -88,10 +88,22 @@ impl Segmenter {
                 let _ = writeln!(text, "#EXTINF:{duration},\n{base}{name}.{extension}");
             }
         }
+        text.push_str(&self.outlook(base));
+        text
+    }
+
+    /// The lines behind the newest part: what comes next, as far as it is known.
+    fn outlook(&self, base: &str) -> String {
         if self.ended {
-            let _ = writeln!(text, "#EXT-X-ENDLIST");
-        } else if let Some(name) = self.growing() {
-            let part = self.position().1;
+            return "#EXT-X-ENDLIST\n".to_owned();
+        }
+        let mut text = String::new();
+        // Players count the next segment before it has a part, and bear no other count later.
+        if self.discontinuity && self.open.is_none_or(|open| !open.has_parts) {
+            text.push_str("#EXT-X-DISCONTINUITY\n");
+        }
+        if let Some(name) = self.growing() {
+            let (part, extension) = (self.position().1, self.config.container.extension());
             let hint = format!("{base}{name}.{part}.{extension}");
             let _ = writeln!(text, "#EXT-X-PRELOAD-HINT:TYPE=PART,URI=\"{hint}\"");
         }

@@ -80,7 +80,7 @@ pub struct Segmenter {
     pub(super) sounds: Vec<Sample>,
     pub(super) open: Option<Open>,
     /// The next segment is not continuous with the last.
-    discontinuity: bool,
+    pub(super) discontinuity: bool,
     /// A media time and its wall time.
     wall: Option<(i64, i64)>,
     pub(super) kept: Kept,
@@ -193,6 +193,7 @@ impl Segmenter {
             self.close_segment(self.pending_end());
         }
         self.tracks.video = Some(video);
+        self.discontinuity |= !self.kept.versions.is_empty();
         self.idle_video = None;
         self.video_ms = i64::MIN;
         self.sound_since_ms = None;
@@ -210,6 +211,7 @@ impl Segmenter {
         if self.tracks.audio.replace(audio).is_some() {
             // Frames of the old one cannot stand beside those of the new one.
             self.changed = self.open.is_some();
+            self.discontinuity |= !self.kept.versions.is_empty();
             self.drop_sounds();
         }
     }

@@ -208,6 +208,28 @@ fn other_headers_and_jumps_are_discontinuities() {
 }
 
 #[test]
+fn a_discontinuity_is_told_before_the_segment_behind_it_has_a_part() {
+    let count = |text: &str| text.matches("#EXT-X-DISCONTINUITY\n").count();
+    let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
+    push(&mut segmenter, 0..4_600, 50, true);
+    assert_eq!(count(&text(&segmenter, false)), 0);
+    segmenter.push(&video_header(13), WALL);
+    let told = text(&segmenter, false);
+    assert!(told.ends_with(".m4s\n#EXT-X-DISCONTINUITY\n"), "{told}");
+    push(&mut segmenter, 6_000..7_000, 50, true);
+    let kept = text(&segmenter, false);
+    let (_, behind) = kept.split_once("#EXT-X-DISCONTINUITY\n").expect("told again");
+    assert!(behind.starts_with("#EXT-X-MAP:") && count(&kept) == 1, "{kept}");
+    // Another sound takes its turn with the next key frame; until then the segment goes on.
+    segmenter.push(&tag(Kind::Audio, 0, &[&[0xaf, 0, 0x12, 0x10]]), WALL);
+    assert_eq!(count(&text(&segmenter, false)), 1);
+    segmenter.push(&video_header(14), WALL);
+    assert_eq!(count(&text(&segmenter, false)), 2);
+    segmenter.end();
+    assert_eq!(count(&text(&segmenter, false)), 1, "nothing comes behind it");
+}
+
+#[test]
 fn a_header_that_comes_a_little_late_is_no_discontinuity() {
     let mut segmenter = Segmenter::new(Config::default());
     segmenter.push(&audio_header(), WALL);
