@@ -1,11 +1,14 @@
 // The two libraries that feed the <video> element, behind one shape:
-// `start(video, options) -> { latency(), destroy() }`, where `options` is
+// `start(video, options) -> { latency(), tick(), destroy() }`, where `tick` is to be called a few times a
+// second, and `options` is
 // `{ url, hlsUrl, onFailure(kind, detail), onComplete() }`. `onComplete` means that the response ended
 // cleanly: what is buffered still plays. Each library is loaded only when its protocol is asked for.
 import { kindOfStatus } from './target.js';
 
 /** How much played media stays in memory, in seconds. */
 const KEPT_BEHIND_S = 30;
+/** The picture waits this close before a hole, in seconds. */
+const NEAR_HOLE_S = 0.1;
 
 export async function start(protocol, video, options) {
   if (!('MediaSource' in window || 'ManagedMediaSource' in window)) return startNative(video, options);
@@ -19,10 +22,10 @@ export async function start(protocol, video, options) {
 function startNative(video, { hlsUrl, onFailure }) {
   if (!video.canPlayType('application/vnd.apple.mpegurl')) {
     onFailure('unsupported', '');
-    return { latency: () => null, destroy() {} };
+    return { latency: () => null, tick() {}, destroy() {} };
   }
   video.src = hlsUrl;
-  return { latency: latencyMeter(video), destroy() {} };
+  return { latency: latencyMeter(video), tick() {}, destroy() {} };
 }
 
 /** The library as a global, loaded once. A plain script: both are published that way. */
@@ -59,6 +62,36 @@ function latencyMeter(video) {
   };
 }
 
+/**
+ * Where to go on when playing has come to a hole in what is buffered: behind it; null elsewhere.
+ * `ranges` are [start, end] in seconds, and `reached` is the start of the range that playing reached last.
+ * An encoder that takes a stream over leaves such a hole. Chromium waits in front of it for a picture that
+ * never comes, and only the sound may go on for a while.
+ */
+export function behindHole(ranges, time, reached) {
+  for (let i = ranges.length - 1; i > 0; i -= 1) {
+    const [[, hole], [start, end]] = [ranges[i - 1], ranges[i]];
+    if (time >= hole - NEAR_HOLE_S && time < end && start > reached) return { start, time: Math.max(start, time) };
+    if (time >= start) return null;
+  }
+  return null;
+}
+
+/** Jumps behind the holes that playing comes to, once for each. */
+function holeJumper(video) {
+  let reached = null;
+  return () => {
+    const { buffered, currentTime } = video;
+    const ranges = Array.from({ length: buffered.length }, (_, i) => [buffered.start(i), buffered.end(i)]);
+    reached ??= ranges.find(([start, end]) => currentTime >= start && currentTime <= end)?.[0] ?? null;
+    if (reached === null || video.seeking) return;
+    const place = behindHole(ranges, currentTime, reached);
+    if (!place) return;
+    reached = place.start;
+    video.currentTime = place.time;
+  };
+}
+
 async function startFlv(video, { url, onFailure, onComplete }) {
   const mpegts = await library('mpegts', 'mpegts.js');
   mpegts.LoggingControl.enableAll = false;
@@ -82,7 +115,7 @@ async function startFlv(video, { url, onFailure, onComplete }) {
     const { ErrorDetails, ErrorTypes } = mpegts;
     const words = info?.msg ?? '';
     if (detail === ErrorDetails.NETWORK_STATUS_CODE_INVALID) onFailure(kindOfStatus(info.code), `HTTP ${info.code}`);
-    else if (type === ErrorTypes.NETWORK_ERROR) onFailure('network', '');
+    else if (type === ErrorTypes.NETWORK_ERROR) onFailure('network', words);
     else if (detail === ErrorDetails.MEDIA_CODEC_UNSUPPORTED || detail === ErrorDetails.MEDIA_FORMAT_UNSUPPORTED) onFailure('codec', words);
     else if (/not ?supported|unsupported/i.test(words)) onFailure('codec', words);
     else onFailure('media', words);
@@ -90,7 +123,7 @@ async function startFlv(video, { url, onFailure, onComplete }) {
   player.on(mpegts.Events.LOADING_COMPLETE, onComplete);
   player.attachMediaElement(video);
   player.load();
-  return { latency: latencyMeter(video), destroy: () => player.destroy() };
+  return { latency: latencyMeter(video), tick: holeJumper(video), destroy: () => player.destroy() };
 }
 
 const HLS_CODEC_ERRORS = ['manifestIncompatibleCodecsError', 'bufferAddCodecError', 'bufferIncompatibleCodecsError'];
@@ -105,19 +138,16 @@ async function startHls(video, { url, onFailure }) {
     // The worker would start from a blob, which the page's policy forbids; fMP4 needs none.
     enableWorker: false,
   });
-  let recovered = false;
   hls.on(Hls.Events.ERROR, (_event, { fatal, type, details, response, error }) => {
     if (!fatal) return;
     const status = response?.code ?? 0;
     if (HLS_CODEC_ERRORS.includes(details)) onFailure('codec', error?.message ?? details);
     else if (type === Hls.ErrorTypes.NETWORK_ERROR && status >= 400) onFailure(kindOfStatus(status), `HTTP ${status}`);
-    else if (type === Hls.ErrorTypes.NETWORK_ERROR) onFailure('network', '');
-    else if (type === Hls.ErrorTypes.MEDIA_ERROR && !recovered) {
-      recovered = true;
-      hls.recoverMediaError();
-    } else onFailure('media', details);
+    else if (type === Hls.ErrorTypes.NETWORK_ERROR) onFailure('network', details);
+    // Its own recovery keeps the tracks that it knows, which may be the very fault.
+    else onFailure('media', details);
   });
   hls.loadSource(url);
   hls.attachMedia(video);
-  return { latency: () => hls.latency || null, destroy: () => hls.destroy() };
+  return { latency: () => hls.latency || null, tick() {}, destroy: () => hls.destroy() };
 }

@@ -106,6 +106,7 @@ function tick() {
       attempt.mediaTime = video.currentTime;
       attempt.movedAt = now;
     }
+    attempt.engine?.tick();
     const still = now - attempt.movedAt;
     if (attempt.draining && still > DRAINED_MS) fail('ended', '');
     else if (still > SILENCE_MS) fail('silence', '');
