@@ -3,6 +3,7 @@
 #   make demo     server, publisher, lossy link and viewers in one process, with a live table
 #   make test     builds everything and runs every test (a few minutes)
 #   make e2e      a real Chromium plays through a lossy link: needs Node, Chromium, ffmpeg
+#   make e2e-tracks  Chromium while a stream's tracks change: sound ahead, camera off, other encoders; CAMERA_OFF=60
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make bench-edge  what a live viewer costs, beside quinn and nginx; QUICK=1 for a look
@@ -19,7 +20,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e interop bench bench-edge soak fuzz lab web conformance h3spec lint need-cargo need-cc pages
+.PHONY: demo test e2e e2e-tracks interop bench bench-edge soak fuzz lab web conformance h3spec lint need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -49,6 +50,10 @@ test: need-cargo need-cc
 e2e: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
 	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/edge.test.mjs
+
+e2e-tracks: need-cargo need-cc web
+	$(CARGO) build --locked --bin mendcast
+	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/tracks.test.mjs
 
 interop: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast

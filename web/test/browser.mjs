@@ -43,9 +43,9 @@ export async function startBrowser(args = []) {
   });
 
   return {
-    /** Opens `url`, after the script `before` in its window: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
-    async open(url, { width = 1400, height = 1000, dark = false, before = '' } = {}) {
-      const { targetId } = await send('Target.createTarget', { url: 'about:blank' });
+    /** Opens `url`, in a window of its own if it is to be in sight beside others, after the script `before`: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
+    async open(url, { width = 1400, height = 1000, dark = false, before = '', newWindow = false } = {}) {
+      const { targetId } = await send('Target.createTarget', { url: 'about:blank', newWindow });
       const { sessionId } = await send('Target.attachToTarget', { targetId, flatten: true });
       const to = (method, params) => send(method, params, sessionId);
       const complaints = [];

@@ -1,15 +1,13 @@
 // The main job on real programs: ffmpeg publishes, `mendcast edge` relays, `mendcast link` loses
 // packets, and an unmodified Chromium plays over HTTP/3. MENDCAST names the binary (`make e2e`).
 import assert from 'node:assert/strict';
-import { spawn } from 'node:child_process';
-import dgram from 'node:dgram';
 import { mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import net from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { has, hasBrowser, startBrowser } from './browser.mjs';
+import { freePort, start, stopAll, wait } from './programs.mjs';
 
 const BINARY = process.env.MENDCAST;
 const CLIP = fileURLToPath(new URL('../../assets/demo.flv', import.meta.url));
@@ -18,40 +16,8 @@ const missing = (!BINARY && 'MENDCAST names no binary') || (!hasBrowser() && 'no
 const TIMEOUT = { timeout: 120_000 };
 
 const folder = mkdtempSync(join(tmpdir(), 'mendcast-e2e-'));
-const children = new Set();
 let site;
 let browser;
-
-const wait = (ms) => new Promise((done) => setTimeout(done, ms));
-
-/** A TCP port, and a UDP port of the same number, that nobody has. */
-async function freePort() {
-  for (;;) {
-    const tcp = net.createServer().listen(0, '127.0.0.1');
-    await new Promise((done) => tcp.once('listening', done));
-    const { port } = tcp.address();
-    const udp = dgram.createSocket('udp4');
-    const free = await new Promise((done) => udp.once('error', () => done(false)).bind(port, '127.0.0.1', () => done(true)));
-    tcp.close();
-    udp.close();
-    if (free) return port;
-  }
-}
-
-function start(program, args) {
-  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] });
-  child.said = '';
-  child.stderr.setEncoding('utf8').on('data', (text) => { child.said = (child.said + text).slice(-20_000); });
-  children.add(child);
-  child.gone = new Promise((done) => child.once('exit', (code) => { children.delete(child); done(code); }));
-  child.says = async (pattern, ms = 10_000) => {
-    for (const end = Date.now() + ms; !pattern.test(child.said); await wait(20)) {
-      if (Date.now() > end || child.exitCode !== null) throw new Error(`${program}: no ${pattern} in:\n${child.said}`);
-    }
-    return child.said.match(pattern);
-  };
-  return child;
-}
 
 const publish = (name) => start('ffmpeg', ['-v', 'error', '-re', '-stream_loop', '-1', '-i', CLIP, '-c', 'copy', '-f', 'flv', `rtmp://127.0.0.1:${site.rtmp}/live/${name}`]);
 
@@ -76,11 +42,7 @@ before(async () => {
 
 after(async () => {
   await browser?.close();
-  for (const child of [...children].reverse()) {
-    child.kill();
-    await Promise.race([child.gone, wait(5_000)]);
-    child.kill('SIGKILL');
-  }
+  await stopAll();
   rmSync(folder, { recursive: true, force: true });
 });
 
