@@ -30,6 +30,7 @@ let clips;
 let browser;
 let bare;
 const publishers = new Set();
+const watching = new Set();
 
 /** A page with hls.js, as its documentation has it, without its low-latency mode. */
 const BARE_PAGE = `<!doctype html><meta charset="utf-8"><title>hls.js</title><video muted autoplay style="width:100%"></video>
@@ -88,7 +89,7 @@ after(async () => {
 
 async function publish(name, clip, rewrite) {
   const publisher = await goLive(site.rtmp, `live/${name}?key=k`, clip, rewrite);
-  publishers.add(publisher);
+  publishers.add(Object.assign(publisher, { name }));
   return publisher;
 }
 
@@ -101,12 +102,24 @@ const PLAYERS = {
   [PLAIN]: (name) => `http://127.0.0.1:${bare.address().port}/#${encodeURIComponent(`https://mendcast.test:${site.port}/live/${name}/index.m3u8`)}`,
 };
 
-/** A viewer for each player: `{ player, when, page }`. */
-const comeToWatch = (name, when) => Promise.all(Object.entries(PLAYERS).map(async ([player, url]) => (
-  { player, when, page: await browser.open(url(name), { width: 640, height: 480, before: WATCH, newWindow: true }) }
-)));
+/** A viewer of the stream for each player: `{ player, name, when, page }`. */
+const comeToWatch = (name, when) => Promise.all(Object.entries(PLAYERS).map(async ([player, url]) => {
+  const viewer = { player, name, when, page: await browser.open(url(name), { width: 640, height: 480, before: WATCH, newWindow: true }) };
+  watching.add(viewer);
+  return viewer;
+}));
 
-const leave = (viewers) => Promise.all(viewers.map(({ page }) => page.close()));
+/** All viewers and publishers of a stream leave. */
+async function leave(stream) {
+  for (const viewer of [...watching].filter(({ name }) => name === stream)) {
+    watching.delete(viewer);
+    await viewer.page.close();
+  }
+  for (const publisher of [...publishers].filter(({ name }) => name === stream)) {
+    publishers.delete(publisher);
+    await publisher.close();
+  }
+}
 
 const hears = ({ ms, played_s, loud_ms, sound_bytes }) => played_s * 1000 > 0.8 * ms && loud_ms > 0.8 * ms && sound_bytes > 0;
 /** At 25 or 30 pictures a second. */
@@ -162,19 +175,21 @@ async function pictures(viewers, name) {
 
 /** Viewers come, something `happens`, others come; all play, at last in this size. What those meet who were there is bounded by `still`. */
 async function watched(name, happens, { size = '320x180', still = STILL, beginsAnew } = {}) {
-  const publisher = await publish(name, clips.first);
-  const earlier = await comeToWatch(name, 'there before');
-  await until(earlier, seesAndHears);
-  const more = await happens(publisher, earlier) ?? [];
-  const later = await comeToWatch(name, 'came later');
-  const plays = (seen) => seesAndHears(seen) && `${seen.width}x${seen.height}` === size;
-  // Without partial segments, what happens arrives three segments later.
-  const [met, metLater] = await Promise.all([until([...earlier, ...more], plays, { atLeast: 5_000 }), until(later, plays)]);
-  await pictures([...earlier, ...more, ...later], name);
-  assertSmooth(met, { still, starts: 0, beginsAnew });
-  assertSmooth(metLater, { still: STILL, starts: 1 });
-  await leave([...earlier, ...more, ...later]);
-  await publisher.close();
+  try {
+    const publisher = await publish(name, clips.first);
+    const earlier = await comeToWatch(name, 'there before');
+    await until(earlier, seesAndHears);
+    const more = await happens(publisher, earlier) ?? [];
+    const later = await comeToWatch(name, 'came later');
+    const plays = (seen) => seesAndHears(seen) && `${seen.width}x${seen.height}` === size;
+    // Without partial segments, what happens arrives three segments later.
+    const [met, metLater] = await Promise.all([until([...earlier, ...more], plays, { atLeast: 5_000 }), until(later, plays)]);
+    await pictures([...earlier, ...more, ...later], name);
+    assertSmooth(met, { still, starts: 0, beginsAnew });
+    assertSmooth(metLater, { still: STILL, starts: 1 });
+  } finally {
+    await leave(name);
+  }
 }
 
 // Two at a time: most of what a test does is to wait.
