@@ -32,6 +32,8 @@ pub const STILL_MS: u32 = 300;
 /// Bytes of repeated key frames for each byte of sound, at most: a publisher's little must not become
 /// much by itself. AAC of 128 kbit/s pays for a key frame of 300 KB each 300 ms.
 const STILL_PER_SOUND: usize = 64;
+/// What a tag costs beside its bytes: its place in the cache, and the bookkeeping of its buffer.
+const TAG_COST: usize = size_of::<Tag>() + 64;
 
 /// What the cache may hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -249,8 +251,39 @@ impl GopCache {
         // A group that alone is too large loses its start: nobody can join there any more, and
         // those who are within it go on.
         while self.bytes > self.limits.bytes && self.tags.len() > 1 {
-            self.overflows += u64::from(self.groups.front().is_some_and(|g| g.start == self.base));
-            self.drop_before(self.base + 1);
+            self.drop_first();
+        }
+    }
+
+    /// Gives up what nobody needs to begin: the tags before the newest group, oldest group first, until
+    /// `excess` bytes of [`GopCache::held`] are free.
+    pub fn shed(&mut self, excess: usize) {
+        let enough = self.held().saturating_sub(excess);
+        while self.held() > enough
+            && let Some(next) = self.groups.iter().map(|g| g.start).find(|at| *at > self.base)
+        {
+            self.drop_before(next);
+        }
+        self.give_room_back();
+    }
+
+    /// Gives up the oldest tags until no more than `most` bytes are [held](GopCache::held), or the newest
+    /// tag alone is. A group that is larger loses its start, as with the limit of bytes.
+    pub fn cut(&mut self, most: usize) {
+        while self.held() > most && self.tags.len() > 1 {
+            self.drop_first();
+        }
+        self.give_room_back();
+    }
+
+    fn drop_first(&mut self) {
+        self.overflows += u64::from(self.groups.front().is_some_and(|g| g.start == self.base));
+        self.drop_before(self.base + 1);
+    }
+
+    fn give_room_back(&mut self) {
+        if self.tags.len() < self.tags.capacity() / 8 {
+            self.tags.shrink_to(self.tags.len() * 2);
         }
     }
 
@@ -315,6 +348,14 @@ impl GopCache {
     /// Bytes of tags that are kept.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// What all that is kept takes in memory, in bytes: tags with what they cost beside their content, and
+    /// the headers of the oldest group, whose tags may be gone.
+    pub fn held(&self) -> usize {
+        let headers = self.groups.front().map_or(&self.headers, |group| &group.headers);
+        let headers = headers.tags().chain(&self.idle_video).map(|tag| tag.bytes().len());
+        self.bytes + self.tags.len() * TAG_COST + headers.sum::<usize>()
     }
 
     /// Whether there is audio, and whether there is video, for the FLV file header. Nobody knows
@@ -388,6 +429,63 @@ mod tests {
         // A single tag may be larger than all of it.
         cache.push(tag(Kind::Video, 101, &vec![0x27; 20 * size]));
         assert_eq!(cache.head() - cache.base(), 1);
+    }
+
+    #[test]
+    fn what_is_shed_ends_before_the_newest_group() {
+        let mut cache = cache(4, 1 << 20);
+        for gop in 0..4 {
+            cache.push(key(gop * 100));
+            (1..10).for_each(|frame| assert!(cache.push(inter(gop * 100 + frame))));
+        }
+        let held = cache.held();
+        assert!(held > cache.bytes());
+        cache.shed(0);
+        assert_eq!((cache.held(), starts(&cache).len()), (held, 4));
+        cache.shed(1);
+        assert_eq!((starts(&cache).len(), cache.base()), (4, 2), "headers stand before them");
+        cache.shed(1);
+        assert_eq!(starts(&cache).len(), 3, "whole groups");
+        cache.shed(usize::MAX);
+        assert_eq!(starts(&cache), [cache.base()], "the newest one stays");
+        assert_eq!(cache.head() - cache.base(), 10);
+        // What is before the only start is of no use to anybody who comes.
+        let size = key(0).bytes().len();
+        let mut cache = self::cache(2, 10 * size);
+        cache.push(key(0));
+        (1..20).for_each(|time| assert!(cache.push(inter(time))));
+        cache.push(key(100));
+        cache.shed(1);
+        assert_eq!((starts(&cache), cache.head() - cache.base()), (vec![cache.base()], 1));
+        assert_eq!(cache.overflows(), 1, "nothing that was shed counts as one");
+    }
+
+    #[test]
+    fn a_cut_costs_a_group_its_start_and_leaves_the_newest_tag() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(0));
+        (1..100).for_each(|time| assert!(cache.push(inter(time))));
+        let half = cache.held() / 2;
+        cache.cut(half);
+        assert!(cache.held() <= half && cache.held() > half - 200);
+        assert_eq!((starts(&cache), cache.overflows()), (vec![], 1));
+        cache.cut(0);
+        assert_eq!(cache.newest().map(Tag::timestamp), Some(99));
+        assert_eq!(cache.head() - cache.base(), 1);
+    }
+
+    #[test]
+    fn headers_and_the_cost_of_small_tags_count_as_held() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(tag(Kind::Script, 0, &[&b"\x02\x00\x0aonMetaData"[..], &[0; 4_000]].concat()));
+        assert!(cache.headers().metadata.is_some());
+        (0..3).for_each(|time| assert!(cache.push(key(time))));
+        assert!(cache.bytes() < 1_000, "its tag is gone");
+        assert!(cache.held() > 4_000, "and it is kept as a header");
+        let small = |number| tag(Kind::Audio, number, &[0xaf, 1]);
+        let before = cache.held();
+        (0..1_000).for_each(|number| assert!(cache.push(small(number))));
+        assert!(cache.held() - before > 1_000 * size_of::<Tag>());
     }
 
     #[test]

@@ -6,6 +6,7 @@
 //! playlist. Playlists are written and read by our own code: writing is a page, and the reader has
 //! to bound what a stranger's playlist costs.
 
+mod bounds;
 mod clock;
 mod config;
 mod cut;

@@ -2,10 +2,11 @@
 
 use core::fmt;
 use std::collections::HashMap;
-use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, Weak};
 
 use media::Tag;
 
+use crate::memory::{Memory, Share};
 use crate::stream::{Settings, Stats, Status, Stream};
 
 /// All streams of a server.
@@ -23,23 +24,26 @@ use crate::stream::{Settings, Stats, Status, Stream};
 #[derive(Debug)]
 pub struct Registry {
     max_streams: usize,
+    memory: Arc<Memory>,
     streams: RwLock<Streams>,
 }
 
 #[derive(Debug, Default)]
 struct Streams {
     by_name: HashMap<String, Arc<Stream>>,
+    /// Those that are over, as long as somebody holds them.
+    over: Vec<Weak<Stream>>,
     /// What happened in those that are over.
     past: Stats,
 }
 
 impl Streams {
-    fn open(&mut self, name: &str, settings: Settings) -> Arc<Stream> {
+    fn open(&mut self, name: &str, settings: Settings, memory: &Arc<Memory>) -> Arc<Stream> {
         let known = self.by_name.get(name).filter(|stream| stream.status() != Status::Ended);
         if let Some(stream) = known {
             return stream.clone();
         }
-        let stream = Arc::new(Stream::new(name, settings));
+        let stream = Arc::new(Stream::new(name, settings, Share::new(memory)));
         self.by_name.insert(name.to_owned(), stream.clone());
         stream
     }
@@ -52,6 +56,8 @@ pub enum Refusal {
     Busy,
     /// There are too many streams.
     TooMany,
+    /// There is no memory for another stream.
+    NoMemory,
 }
 
 impl fmt::Display for Refusal {
@@ -59,6 +65,7 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Busy => "the stream is being published already",
             Self::TooMany => "too many streams",
+            Self::NoMemory => "no memory is left for another stream",
         })
     }
 }
@@ -67,7 +74,29 @@ impl Registry {
     /// Room for `max_streams` streams that are or were published; those that viewers only wait for
     /// do not count.
     pub fn new(max_streams: usize) -> Self {
-        Self { max_streams, streams: RwLock::default() }
+        Self { max_streams, memory: Arc::default(), streams: RwLock::default() }
+    }
+
+    /// What the streams keep, without a bound unless one is set there.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// Has streams give up what is too much, if too much is held, and decides whether there is room for
+    /// further ones. To be called when [`Memory::poll_pressed`] says so, and now and then. `trim`
+    /// has others who keep media of streams look at their accounts.
+    pub fn keep_within_memory(&self, trim: impl Fn()) {
+        let streams: Vec<Arc<Stream>> = {
+            let Streams { by_name, over, .. } = &mut *self.write();
+            over.retain(|stream| stream.strong_count() > 0);
+            let over = over.iter().filter_map(Weak::upgrade);
+            by_name.values().cloned().chain(over).collect()
+        };
+        let shares = streams.iter().map(|stream| stream.memory().held()).collect();
+        self.memory.divide(shares, || {
+            streams.iter().for_each(|stream| stream.trim());
+            trim();
+        });
     }
 
     /// The stream of this name, unless it is over.
@@ -106,14 +135,14 @@ impl Registry {
     /// The stream of this name, made with `settings` if there is none: viewers may wait for it
     /// before it is published. The caller bounds how many streams wait so.
     pub fn open(&self, name: &str, settings: Settings) -> Arc<Stream> {
-        self.write().open(name, settings)
+        self.write().open(name, settings, &self.memory)
     }
 
     /// Starts to publish the stream of this name; where viewers wait or a publisher was lost, it is
     /// the same stream that goes on.
     ///
     /// # Errors
-    /// Somebody publishes it already, or there are too many streams.
+    /// Somebody publishes it already, or there are too many streams, or no memory for another.
     pub fn publish(&self, name: &str, settings: Settings) -> Result<Publisher, Refusal> {
         let mut streams = self.write();
         let counts = |stream: &Arc<Stream>| stream.status() != Status::Waiting;
@@ -122,7 +151,11 @@ impl Registry {
         if is_new && published() >= self.max_streams {
             return Err(Refusal::TooMany);
         }
-        let stream = streams.open(name, settings);
+        if is_new && self.memory.is_full() {
+            self.memory.count_refused();
+            return Err(Refusal::NoMemory);
+        }
+        let stream = streams.open(name, settings, &self.memory);
         let number = stream.start().ok_or(Refusal::Busy)?;
         Ok(Publisher { stream, number })
     }
@@ -157,6 +190,7 @@ impl Registry {
         let known = streams.by_name.get(stream.name());
         if ended && known.is_some_and(|known| Arc::ptr_eq(known, stream)) {
             streams.by_name.remove(stream.name());
+            streams.over.push(Arc::downgrade(stream));
             streams.past.add(&Stats { viewers: 0, ..stream.stats() });
         }
         ended

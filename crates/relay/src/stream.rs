@@ -2,9 +2,11 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use media::{GopCache, Kind, Limits, Tag, Timeline, default_track, flv};
+
+use crate::memory::{Account, Share, Surplus};
 
 /// What is the same for all viewers of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +85,8 @@ impl Stats {
 #[derive(Debug)]
 pub(crate) struct Live {
     pub cache: GopCache,
+    /// What the cache takes.
+    account: Account,
     pub status: Status,
     timeline: Timeline,
     /// Time of the newest tag that viewers were woken for.
@@ -104,6 +108,16 @@ impl Live {
         self.cache.on_publisher();
         self.publisher
     }
+
+    /// Counts what the cache takes, and has it give up what the stream has too much.
+    fn settle(&mut self) {
+        let Some(surplus) = self.account.set(self.cache.held()) else { return };
+        match surplus {
+            Surplus::Excess(bytes) => self.cache.shed(bytes),
+            Surplus::Beyond(bytes) => self.cache.cut(bytes),
+        }
+        self.account.shrink(self.cache.held());
+    }
 }
 
 /// A live stream. All threads share it.
@@ -111,6 +125,7 @@ impl Live {
 pub struct Stream {
     name: String,
     settings: Settings,
+    memory: Arc<Share>,
     live: RwLock<Live>,
     wakers: Mutex<Vec<Waker>>,
     viewers: AtomicU64,
@@ -120,9 +135,10 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(name: &str, settings: Settings) -> Self {
+    pub(crate) fn new(name: &str, settings: Settings, memory: Arc<Share>) -> Self {
         let live = Live {
             cache: GopCache::new(settings.cache),
+            account: memory.account(),
             status: Status::Waiting,
             timeline: Timeline::default(),
             told: 0,
@@ -135,6 +151,7 @@ impl Stream {
         Self {
             name: name.to_owned(),
             settings,
+            memory,
             live: RwLock::new(live),
             wakers: Mutex::default(),
             viewers: AtomicU64::new(0),
@@ -152,6 +169,16 @@ impl Stream {
     /// What holds for all its viewers.
     pub fn settings(&self) -> &Settings {
         &self.settings
+    }
+
+    /// What is kept of it, by the cache and by those who pack it.
+    pub fn memory(&self) -> &Arc<Share> {
+        &self.memory
+    }
+
+    /// Gives up what it has too much, also if no tag comes.
+    pub(crate) fn trim(&self) {
+        self.write().settle();
     }
 
     /// Where it is in its life.
@@ -233,6 +260,7 @@ impl Stream {
             && live.cache.kinds().is_some_and(|(_, video)| video)
             && time.wrapping_sub(live.told) < self.settings.merge_ms;
         let news = live.cache.push(tag.with_timestamp(time)) && !may_wait;
+        live.settle();
         if news {
             live.told = time;
             self.wake(live);

@@ -93,10 +93,10 @@ pub struct Segmenter {
     pub(super) waiting: usize,
     pub(super) ended: bool,
     /// Whether the playlists are out of date.
-    dirty: bool,
+    pub(super) dirty: bool,
     pub(super) playlists: Option<[Bytes; 2]>,
     pub(super) master: Option<Bytes>,
-    overflows: u64,
+    pub(super) overflows: u64,
 }
 
 impl Segmenter {
@@ -150,7 +150,7 @@ impl Segmenter {
             }
             _ => {}
         }
-        self.limit();
+        self.cut(self.config.bytes);
         self.render()
     }
 
@@ -412,32 +412,8 @@ impl Segmenter {
         self.kept.push_part(Part { bytes, duration_ms, independent });
     }
 
-    /// Holds the hard limit: oldest segments go first, at last the one that is growing.
-    fn limit(&mut self) {
-        while self.kept.bytes + self.waiting > self.config.bytes {
-            if self.kept.segments.front().is_some_and(|segment| segment.complete) {
-                self.drop_oldest();
-                continue;
-            }
-            self.overflows += 1;
-            self.frames.clear();
-            self.sounds.clear();
-            self.waiting = 0;
-            self.discontinuity = true;
-            if self.open.take().is_some_and(|open| open.has_parts) {
-                self.drop_oldest();
-                self.msn += 1;
-            }
-        }
-    }
-
-    fn drop_oldest(&mut self) {
-        self.kept.drop_oldest();
-        self.dirty = true;
-    }
-
     /// Writes the playlists anew if they are out of date.
-    fn render(&mut self) -> bool {
+    pub(super) fn render(&mut self) -> bool {
         let dirty = core::mem::take(&mut self.dirty);
         // A first segment shows how long groups of pictures and frames are.
         if dirty && (self.has_complete() || self.ended) {
@@ -455,16 +431,6 @@ impl Segmenter {
     /// The name of the segment that is growing; `None` while there is none.
     pub(super) fn growing(&self) -> Option<Name> {
         self.open.filter(|_| self.pace.is_some()).map(|open| Name { msn: self.msn, id: open.id })
-    }
-
-    /// Bytes of media that are kept.
-    pub fn bytes(&self) -> usize {
-        self.kept.bytes + self.waiting
-    }
-
-    /// How often a group of pictures alone was above the limit and was given up.
-    pub fn overflows(&self) -> u64 {
-        self.overflows
     }
 }
 

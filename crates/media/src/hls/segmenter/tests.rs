@@ -572,3 +572,33 @@ fn another_encoder_is_a_discontinuity_with_an_initialisation_segment_of_its_own(
         "{text}"
     );
 }
+
+#[test]
+fn what_is_shed_leaves_a_player_three_segments_to_begin_with() {
+    let mut segmenter = segmenter(Config::default());
+    push(&mut segmenter, 0..30_000, 50, true);
+    let all = segments(&segmenter);
+    let held = segmenter.bytes();
+    segmenter.shed(0);
+    assert_eq!((segmenter.bytes(), segments(&segmenter)), (held, all.clone()));
+    segmenter.shed(1);
+    assert!(segmenter.bytes() < held);
+    segmenter.shed(usize::MAX);
+    let left = segments(&segmenter);
+    assert_eq!(left[..], all[all.len() - 3..], "the newest, under their numbers");
+    push(&mut segmenter, 30_000..40_000, 50, true);
+    assert_eq!(segments(&segmenter).len(), all.len(), "and the window fills again");
+}
+
+#[test]
+fn a_bound_below_one_segment_gives_up_the_growing_one() {
+    let mut segmenter = segmenter(Config::default());
+    push(&mut segmenter, 0..30_000, 50, true);
+    let half = segmenter.bytes() / 2;
+    segmenter.shrink_to(half);
+    assert!(segmenter.bytes() <= half && segmenter.overflows() == 0);
+    segmenter.shrink_to(0);
+    assert_eq!((segmenter.bytes(), segmenter.overflows()), (0, 1));
+    push(&mut segmenter, 30_000..40_000, 50, true);
+    assert!(segments(&segmenter).len() > 2, "it goes on with the next key frame");
+}

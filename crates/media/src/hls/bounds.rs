@@ -1,0 +1,59 @@
+//! What a [`Segmenter`] keeps, and what it gives up when that is too much.
+
+use super::segmenter::Segmenter;
+
+/// Segments that are kept whatever else has to go, the one that is growing included: RFC 8216, section
+/// 6.2.2 wants a playlist to have three target durations at least.
+const LEAST_SEGMENTS: usize = 4;
+
+impl Segmenter {
+    /// Gives up the oldest segments until `excess` bytes are free or only those are left that a player
+    /// needs to begin.
+    pub fn shed(&mut self, excess: usize) {
+        let enough = self.bytes().saturating_sub(excess);
+        while self.bytes() > enough && self.kept.segments.len() > LEAST_SEGMENTS {
+            self.drop_oldest();
+        }
+        self.render();
+    }
+
+    /// Gives up the oldest segments until no more than `most` bytes are kept; at last the one that is
+    /// growing, which is an [overflow](Segmenter::overflows).
+    pub fn shrink_to(&mut self, most: usize) {
+        self.cut(most);
+        self.render();
+    }
+
+    pub(super) fn cut(&mut self, most: usize) {
+        while self.kept.bytes + self.waiting > most {
+            if self.kept.segments.front().is_some_and(|segment| segment.complete) {
+                self.drop_oldest();
+                continue;
+            }
+            self.overflows += 1;
+            self.frames.clear();
+            self.sounds.clear();
+            self.waiting = 0;
+            self.discontinuity = true;
+            if self.open.take().is_some_and(|open| open.has_parts) {
+                self.drop_oldest();
+                self.msn += 1;
+            }
+        }
+    }
+
+    pub(super) fn drop_oldest(&mut self) {
+        self.kept.drop_oldest();
+        self.dirty = true;
+    }
+
+    /// Bytes of media that are kept.
+    pub fn bytes(&self) -> usize {
+        self.kept.bytes + self.waiting
+    }
+
+    /// How often a group of pictures alone was above the limit and was given up.
+    pub fn overflows(&self) -> u64 {
+        self.overflows
+    }
+}

@@ -1,0 +1,311 @@
+//! What the streams of a server keep in memory, against one bound for all.
+//!
+//! Each stream has a [`Share`]; what keeps media of it, the relay's cache or a packager, has an [`Account`] there.
+//! Counting costs a few additions for a tag, whatever the number of streams. Who has to give something
+//! up is decided elsewhere and seldom ([`Memory::divide`]): all that a tag looks at is one number, the
+//! *level*, which no stream is to be above.
+//!
+//! The level is found as water finds it: small streams keep what they have, and what is left over is the
+//! others' in equal parts. It is never below the fair share, [`LOW`] of the bound divided by the streams, so
+//! what a stream has below that is never taken for another one. There are two steps. Above [`HIGH`] of the bound, streams above
+//! the level shrink to what a new viewer needs. If that is not enough there is no room for further
+//! streams ([`Memory::is_full`]), and when even so the bound is reached, streams above the level are cut
+//! down to it: their viewers go on, and new ones wait for the next key frame.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Streams shrink above this share of the bound, in eighths,
+const HIGH: u64 = 7;
+/// until no more than this is held.
+const LOW: u64 = 6;
+/// The level when there is room enough.
+const NO_LEVEL: u64 = u64::MAX;
+
+/// The memory of all streams.
+#[derive(Debug)]
+pub struct Memory {
+    limit: AtomicU64,
+    held: AtomicU64,
+    level: AtomicU64,
+    /// Whether streams above the level are cut down to it.
+    cuts: AtomicBool,
+    full: AtomicBool,
+    /// Whether somebody was told that too much is held.
+    pressed: AtomicBool,
+    waker: Mutex<Option<Waker>>,
+    shrunk: AtomicU64,
+    refused: AtomicU64,
+}
+
+impl Default for Memory {
+    /// Without a bound.
+    fn default() -> Self {
+        Self {
+            limit: AtomicU64::new(u64::MAX),
+            held: AtomicU64::new(0),
+            level: AtomicU64::new(NO_LEVEL),
+            cuts: AtomicBool::new(false),
+            full: AtomicBool::new(false),
+            pressed: AtomicBool::new(false),
+            waker: Mutex::default(),
+            shrunk: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Memory {
+    /// Bytes that may be held.
+    pub fn limit(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Sets what may be held, in bytes. Less than is held has streams shrink from the next tag on.
+    pub fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes that are held.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// Whether there is no room for further streams, although those that there are have shrunk.
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
+    }
+
+    /// Whether so much is held that something has to go.
+    pub fn is_pressed(&self) -> bool {
+        self.held() > self.eighths(HIGH)
+    }
+
+    /// Times that a stream gave something up because it was above the level.
+    pub fn shrunk(&self) -> u64 {
+        self.shrunk.load(Ordering::Relaxed)
+    }
+
+    /// Streams that were refused because there was no room for them.
+    pub fn refused(&self) -> u64 {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Somebody was refused because there is no room.
+    pub fn count_refused(&self) {
+        self.refused.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Waits until too much is held. One task may wait.
+    pub fn poll_pressed(&self, context: &mut Context<'_>) -> Poll<()> {
+        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
+        if self.is_pressed() {
+            return Poll::Ready(());
+        }
+        self.pressed.store(false, Ordering::SeqCst);
+        // What was added before somebody could be told.
+        if self.is_pressed() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    fn eighths(&self, number: u64) -> u64 {
+        self.limit() / 8 * number
+    }
+
+    /// Decides what streams that hold `shares` bytes may hold. `trim` has them give up what they have above
+    /// that; it is called up to two times.
+    pub(crate) fn divide(&self, shares: Vec<u64>, trim: impl Fn()) {
+        if self.held() <= self.eighths(LOW) {
+            self.level.store(NO_LEVEL, Ordering::Relaxed);
+            self.cuts.store(false, Ordering::Relaxed);
+            self.full.store(false, Ordering::Relaxed);
+            return;
+        }
+        if !self.is_pressed() {
+            // The fair share may be larger than when the level was set.
+            let streams = shares.iter().filter(|share| **share > 0).count() as u64;
+            self.level.fetch_max(self.eighths(LOW) / streams.max(1), Ordering::Relaxed);
+            return;
+        }
+        let step = |eighths| {
+            let level = water_level(shares.clone(), self.eighths(eighths));
+            self.level.store(level, Ordering::Relaxed);
+            trim();
+        };
+        step(if self.cuts.load(Ordering::Relaxed) { HIGH } else { LOW });
+        if self.is_pressed() {
+            self.full.store(true, Ordering::Relaxed);
+        }
+        if self.held() > self.limit() && !self.cuts.swap(true, Ordering::Relaxed) {
+            step(HIGH);
+        }
+    }
+
+    fn change(&self, before: u64, after: u64) {
+        // It wraps, as adding what is less than before should.
+        let change = after.wrapping_sub(before);
+        let held = self.held.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
+        if after > before
+            && held > self.eighths(HIGH)
+            && !self.pressed.load(Ordering::Relaxed)
+            && !self.pressed.swap(true, Ordering::SeqCst)
+        {
+            let waker = self.waker.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            waker.into_iter().for_each(Waker::wake);
+        }
+    }
+}
+
+/// The level at which `shares` that are cut down to it are `room` together; no level if they are no more
+/// anyway.
+fn water_level(mut shares: Vec<u64>, room: u64) -> u64 {
+    shares.sort_unstable();
+    let (mut below, count) = (0u64, shares.len());
+    for (index, share) in shares.into_iter().enumerate() {
+        let rest = (count - index) as u64;
+        if below.saturating_add(share.saturating_mul(rest)) > room {
+            return (room - below) / rest;
+        }
+        below += share;
+    }
+    NO_LEVEL
+}
+
+/// What is kept of one stream.
+#[derive(Debug)]
+pub struct Share {
+    memory: Arc<Memory>,
+    held: AtomicU64,
+}
+
+impl Share {
+    pub(crate) fn new(memory: &Arc<Memory>) -> Arc<Self> {
+        Arc::new(Self { memory: memory.clone(), held: AtomicU64::new(0) })
+    }
+
+    /// Bytes that are kept of the stream.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed)
+    }
+
+    /// An account for somebody who keeps media of the stream.
+    pub fn account(self: &Arc<Self>) -> Account {
+        Account { share: self.clone(), bytes: 0 }
+    }
+}
+
+/// What one part of the server keeps of a stream. It keeps nothing more when this is dropped.
+#[derive(Debug)]
+pub struct Account {
+    share: Arc<Share>,
+    bytes: u64,
+}
+
+/// What the keeper of an account has to give up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Surplus {
+    /// Up to this many bytes, as far as no new viewer needs them.
+    Excess(usize),
+    /// All beyond this many bytes.
+    Beyond(usize),
+}
+
+impl Account {
+    /// So many bytes are kept. Returns what has to go.
+    pub fn set(&mut self, bytes: usize) -> Option<Surplus> {
+        let before = core::mem::replace(&mut self.bytes, bytes as u64);
+        let (share, memory) = (&*self.share, &*self.share.memory);
+        let change = self.bytes.wrapping_sub(before);
+        let held = share.held.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
+        memory.change(before, self.bytes);
+        let level = memory.level.load(Ordering::Relaxed);
+        if held <= level {
+            return None;
+        }
+        if !memory.cuts.load(Ordering::Relaxed) {
+            return Some(Surplus::Excess((held - level) as usize));
+        }
+        // Who else keeps media of the stream has half of the level, or what it takes if that is less.
+        let others = held.saturating_sub(self.bytes);
+        let most = level - others.min(level / 2);
+        (self.bytes > most).then_some(Surplus::Beyond(most as usize))
+    }
+
+    /// So many bytes are kept after something had to go.
+    pub fn shrink(&mut self, bytes: usize) {
+        if (bytes as u64) < self.bytes {
+            self.share.memory.shrunk.fetch_add(1, Ordering::Relaxed);
+        }
+        let _ = self.set(bytes);
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        let _ = self.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn small_shares_are_whole_under_the_level_and_large_ones_are_equal() {
+        assert_eq!(water_level(vec![], 10), NO_LEVEL);
+        assert_eq!(water_level(vec![3, 7], 10), NO_LEVEL);
+        assert_eq!(water_level(vec![1, 8, 9], 10), 4);
+        assert_eq!(water_level(vec![9, 9, 9], 10), 3);
+        assert_eq!(water_level(vec![u64::MAX, 1], 10), 9);
+        // Whatever the shares: what is left under the level fits, and a step more would not.
+        let mut seed = 1u64;
+        for round in 0..1_000 {
+            let mut shares = Vec::new();
+            for _ in 0..round % 17 + 1 {
+                seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                shares.push(seed >> 44);
+            }
+            let room = shares.iter().sum::<u64>() / (round % 5 + 1);
+            let level = water_level(shares.clone(), room);
+            let under = |level: u64| shares.iter().map(|share| level.min(*share)).sum::<u64>();
+            assert!(under(level) <= room, "{shares:?} in {room}");
+            if level != NO_LEVEL {
+                assert!(under(level + 1) > room, "{shares:?} in {room}");
+                assert!(level >= room / shares.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn accounts_add_up_and_give_back_what_they_held() {
+        let memory = Arc::new(Memory::default());
+        let shares = [Share::new(&memory), Share::new(&memory)];
+        let mut accounts = [shares[0].account(), shares[0].account(), shares[1].account()];
+        for (account, bytes) in accounts.iter_mut().zip([10, 20, 30]) {
+            assert_eq!(account.set(bytes), None);
+        }
+        assert_eq!((shares[0].held(), shares[1].held(), memory.held()), (30, 30, 60));
+        assert_eq!(accounts[1].set(5), None);
+        assert_eq!((shares[0].held(), memory.held()), (15, 45));
+        drop(accounts);
+        assert_eq!((shares[0].held(), memory.held()), (0, 0));
+    }
+
+    #[test]
+    fn two_keepers_of_a_stream_have_half_each_unless_one_needs_less() {
+        let memory = Arc::new(Memory::default());
+        memory.level.store(100, Ordering::Relaxed);
+        memory.cuts.store(true, Ordering::Relaxed);
+        let share = Share::new(&memory);
+        let (mut cache, mut packager) = (share.account(), share.account());
+        assert_eq!(cache.set(80), None);
+        assert_eq!(packager.set(30), None, "the other one goes first");
+        assert_eq!(cache.set(80), Some(Surplus::Beyond(70)));
+        cache.shrink(70);
+        assert_eq!(packager.set(60), Some(Surplus::Beyond(50)));
+        packager.shrink(50);
+        assert_eq!(cache.set(70), Some(Surplus::Beyond(50)));
+        cache.shrink(50);
+        assert_eq!((share.held(), memory.shrunk()), (100, 3));
+    }
+}
