@@ -11,14 +11,14 @@
 #![forbid(unsafe_code)]
 
 mod cursor;
-mod memory;
+pub mod memory;
 mod registry;
 mod send_ahead;
 mod stream;
 mod viewer;
 
 pub use cursor::{Cursor, Next, Start};
-pub use memory::{Account, Memory, Share, Surplus};
+pub use memory::Memory;
 pub use registry::{Publisher, Refusal, Registry};
 pub use send_ahead::send_ahead;
 pub use stream::{Settings, Stats, Status, Stream};

@@ -35,8 +35,32 @@ pub struct Memory {
     /// Whether somebody was told that too much is held.
     pressed: AtomicBool,
     waker: Mutex<Option<Waker>>,
-    shrunk: AtomicU64,
-    refused: AtomicU64,
+    events: [AtomicU64; Event::ALL.len()],
+}
+
+/// What want of memory leads to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// A stream that nobody watches as HLS is no longer packed.
+    Unpacked,
+    /// A stream gave something up because it was above the level.
+    Shrunk,
+    /// A new stream was refused.
+    Refused,
+}
+
+impl Event {
+    /// All of them, in the order of their declaration.
+    pub const ALL: [Self; 3] = [Self::Unpacked, Self::Shrunk, Self::Refused];
+
+    /// As it stands in metrics.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Unpacked => "hls_unpacked",
+            Self::Shrunk => "stream_shrunk",
+            Self::Refused => "stream_refused",
+        }
+    }
 }
 
 impl Default for Memory {
@@ -50,8 +74,7 @@ impl Default for Memory {
             full: AtomicBool::new(false),
             pressed: AtomicBool::new(false),
             waker: Mutex::default(),
-            shrunk: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            events: Default::default(),
         }
     }
 }
@@ -82,19 +105,14 @@ impl Memory {
         self.held() > self.eighths(HIGH)
     }
 
-    /// Times that a stream gave something up because it was above the level.
-    pub fn shrunk(&self) -> u64 {
-        self.shrunk.load(Ordering::Relaxed)
+    /// It happened once more.
+    pub fn count(&self, event: Event) {
+        self.events[event as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Streams that were refused because there was no room for them.
-    pub fn refused(&self) -> u64 {
-        self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Somebody was refused because there is no room.
-    pub fn count_refused(&self) {
-        self.refused.fetch_add(1, Ordering::Relaxed);
+    /// How often it happened so far.
+    pub fn count_of(&self, event: Event) -> u64 {
+        self.events[event as usize].load(Ordering::Relaxed)
     }
 
     /// Waits until too much is held. One task may wait.
@@ -188,6 +206,11 @@ impl Share {
         self.held.load(Ordering::Relaxed)
     }
 
+    /// The memory of all streams.
+    pub fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
     /// An account for somebody who keeps media of the stream.
     pub fn account(self: &Arc<Self>) -> Account {
         Account { share: self.clone(), bytes: 0 }
@@ -234,7 +257,7 @@ impl Account {
     /// So many bytes are kept after something had to go.
     pub fn shrink(&mut self, bytes: usize) {
         if (bytes as u64) < self.bytes {
-            self.share.memory.shrunk.fetch_add(1, Ordering::Relaxed);
+            self.share.memory.count(Event::Shrunk);
         }
         let _ = self.set(bytes);
     }
@@ -306,6 +329,6 @@ mod tests {
         packager.shrink(50);
         assert_eq!(cache.set(70), Some(Surplus::Beyond(50)));
         cache.shrink(50);
-        assert_eq!((share.held(), memory.shrunk()), (100, 3));
+        assert_eq!((share.held(), memory.count_of(Event::Shrunk)), (100, 3));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard, Weak};
 
 use media::Tag;
 
-use crate::memory::{Memory, Share};
+use crate::memory::{self, Memory, Share};
 use crate::stream::{Settings, Stats, Status, Stream};
 
 /// All streams of a server.
@@ -152,7 +152,7 @@ impl Registry {
             return Err(Refusal::TooMany);
         }
         if is_new && self.memory.is_full() {
-            self.memory.count_refused();
+            self.memory.count(memory::Event::Refused);
             return Err(Refusal::NoMemory);
         }
         let stream = streams.open(name, settings, &self.memory);

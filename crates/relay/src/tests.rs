@@ -644,7 +644,7 @@ fn a_large_stream_shrinks_to_its_newest_group_and_a_small_one_keeps_its_own() {
     }
     assert_eq!((held(&small), groups(&small)), (before, 3));
     assert!((1..=4).contains(&groups(&large)), "{}", groups(&large));
-    assert!(registry.memory().shrunk() > 0);
+    assert!(registry.memory().count_of(memory::Event::Shrunk) > 0);
     let start = large.stream().with_cache(|cache| cache.groups().next().expect("one").start);
     assert_eq!(large.stream().with_cache(GopCache::base), start, "nothing useless is kept");
 }
@@ -659,7 +659,7 @@ fn without_room_new_streams_are_refused_and_old_ones_stay_playable() {
     let refused = registry.publish("d", settings()).expect_err("no room");
     assert_eq!(refused, Refusal::NoMemory);
     assert_eq!(refused.to_string(), "no memory is left for another stream");
-    assert_eq!((registry.memory().refused(), registry.len()), (1, 3));
+    assert_eq!((registry.memory().count_of(memory::Event::Refused), registry.len()), (1, 3));
     for publisher in &streams {
         let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
         assert_eq!(pull(&mut viewer).len(), 31, "from the key frame on");
