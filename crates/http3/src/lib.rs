@@ -15,6 +15,7 @@
 
 #![forbid(unsafe_code)]
 
+mod cancels;
 mod control;
 mod error;
 mod event;
@@ -32,6 +33,7 @@ mod transport;
 #[cfg(test)]
 mod tests;
 
+pub use cancels::Cancels;
 pub use error::{SendError, code};
 pub use event::{BodyRead, Event};
 pub use over_quic::OverQuic;

@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes};
 use quic::wire::{VARINT_MAX, put_varint};
 use units::{Direction, Side, StreamId, Timestamp};
 
+use crate::cancels::Cancels;
 use crate::control::{self, Signal, UniStreams};
 use crate::error::{ConnectionError, Failure, code};
 use crate::event::{BodyRead, Event};
@@ -91,6 +92,8 @@ pub struct Server {
     /// When a request or response ended last; first, when the connection started.
     pub(crate) last_use: Option<Timestamp>,
     events: VecDeque<Event>,
+    cancels: Cancels,
+    is_flooding: bool,
     pub(crate) is_closed: bool,
 }
 
@@ -256,7 +259,10 @@ impl Server {
     fn fail(&mut self, t: &mut impl Transport, id: StreamId, failure: Failure) {
         match failure {
             Failure::Connection(error) => self.close(t, error),
-            Failure::Stream(code) => self.abort(t, id, code, code),
+            Failure::Stream(code) => {
+                self.abort(t, id, code, code);
+                self.count_cancel(t);
+            }
             Failure::Reset(code) => self.give_up(t, id, code),
             Failure::Answer(status) => {
                 // Only a header section is answered, before any response, so this is in order;
@@ -335,7 +341,24 @@ impl Server {
         if let Some(request) = self.live(id) {
             let ours = request.cancel_code();
             self.abort(t, id, ours, code);
+            self.count_cancel(t);
         }
+    }
+
+    /// The client has made a request come to nothing. One who does so all the time has us begin work only
+    /// to throw it away.
+    fn count_cancel(&mut self, t: &mut impl Transport) {
+        if self.cancels.add(t.now()) && !self.is_closed {
+            self.is_flooding = true;
+            let reason = "too many requests were cancelled";
+            self.close(t, ConnectionError::new(code::H3_EXCESSIVE_LOAD, reason));
+        }
+    }
+
+    /// Whether the connection was closed because its client cancelled more requests than players do: 256
+    /// at once, and 10 each second.
+    pub fn is_flooding(&self) -> bool {
+        self.is_flooding
     }
 
     /// The transport has forgotten stream `id`: both of its parts are over.

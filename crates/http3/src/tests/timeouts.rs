@@ -211,3 +211,59 @@ fn little_content_that_nobody_wants_is_read_to_its_end() {
     pair.acknowledge();
     assert_eq!(pair.server.requests.len(), 0);
 }
+
+#[test]
+fn a_client_that_cancels_all_it_asks_for_is_closed() {
+    const BURST: u64 = 256;
+    for how in 0..3 {
+        let mut pair = Pair::new();
+        let cancel = |pair: &mut Pair, index: u64| match how {
+            0 => pair.reset(request(index), H3_REQUEST_CANCELLED),
+            1 => pair.stop(request(index), H3_REQUEST_CANCELLED),
+            // Content that is longer than it was said to be has us reset the stream.
+            _ => pair.send_fin(request(index), &data(b"xx")),
+        };
+        let head = headers(&[&POST[..], &[("content-length", "1")]].concat());
+        for index in 0..BURST {
+            pair.send(request(index), &head);
+            cancel(&mut pair, index);
+            pair.body(request(index));
+            pair.acknowledge();
+            assert!(pair.events().iter().any(|e| matches!(e, Event::Cancelled { .. })), "{how}");
+        }
+        assert_eq!((pair.close_code(), pair.server.is_flooding()), (None, false), "{how}");
+        let next = BURST;
+        pair.send(request(next), &head);
+        cancel(&mut pair, next);
+        pair.body(request(next));
+        assert_eq!(pair.close_code(), Some(H3_EXCESSIVE_LOAD), "{how}");
+        assert!(pair.server.is_flooding());
+    }
+}
+
+#[test]
+fn a_viewer_who_changes_its_mind_ten_times_a_second_may_go_on() {
+    let mut pair = Pair::new();
+    for index in 0..2_000 {
+        pair.send_fin(request(index), &headers(&GET));
+        pair.reset(request(index), H3_REQUEST_CANCELLED);
+        pair.acknowledge();
+        pair.events();
+        pair.wait(Duration::from_millis(100));
+    }
+    assert_eq!(pair.close_code(), None);
+}
+
+#[test]
+fn requests_that_were_answered_are_none_that_came_to_nothing() {
+    let mut pair = Pair::new();
+    for index in 0..2_000 {
+        pair.send_fin(request(index), &headers(&GET));
+        pair.server.respond(&mut pair.t, request(index), 204, &[], true).expect("answered");
+        // Too late for the response, which is complete.
+        pair.stop(request(index), H3_REQUEST_CANCELLED);
+        pair.acknowledge();
+        pair.events();
+    }
+    assert_eq!(pair.close_code(), None);
+}
