@@ -1,20 +1,26 @@
 //! Who the server is to its viewers: certificate chain and private key, from PEM files or made
 //! on the spot for development.
 
+use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use ::quic::crypto::{KeyRing, Purpose};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::SeedableRng as _;
 use rcgen::PublicKeyData as _;
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::ProducesTickets;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::Error;
+use crate::entropy::random;
 
 /// The name that a development certificate is for, beside `localhost` and the loopback addresses
 /// (`.test` never resolves: RFC 6761, section 6.2).
@@ -106,11 +112,11 @@ impl Identity {
         CertifiedKey::from_der(self.chain.clone(), self.key.clone_key(), provider)
     }
 
-    /// TLS 1.2 and 1.3 for HTTP/2 and HTTP/1.1 over TCP.
+    /// TLS 1.2 and 1.3 for HTTP/2 and HTTP/1.1 over TCP, with session tickets of these `keys`.
     ///
     /// # Errors
     /// The certificate or key is of a kind that TLS cannot use.
-    pub fn tcp(&self) -> Result<Arc<rustls::ServerConfig>, Error> {
+    pub fn tcp(&self, keys: Arc<KeyRing>) -> Result<Arc<rustls::ServerConfig>, Error> {
         let failed = |e: rustls::Error| Error::new(format!("TLS: {e}"));
         let provider = Arc::new(provider::default_provider());
         let certified = self.certified(&provider).map_err(failed)?;
@@ -120,14 +126,151 @@ impl Identity {
             .with_no_client_auth()
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(certified)));
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        config.ticketer = provider::Ticketer::new().map_err(failed)?;
+        config.ticketer = Arc::new(Tickets(keys));
         Ok(Arc::new(config))
     }
+}
+
+/// How long a session can be resumed, in seconds: as over QUIC.
+const TICKET_LIFETIME: u32 = 86_400;
+/// What tickets of TCP are bound to: those of QUIC are sealed by the same keys and hold something else.
+const OF_TCP: &[u8] = b"tcp";
+
+/// Seals sessions into the tickets that clients resume them with (RFC 8446, section 4.6.1; RFC 5077), so that
+/// a ticket holds wherever the keys do: after a reload, after a restart, at another node.
+struct Tickets(Arc<KeyRing>);
+
+impl fmt::Debug for Tickets {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Tickets")
+    }
+}
+
+impl Tickets {
+    fn seal(&self, session: &[u8], now: u64) -> Vec<u8> {
+        // Without randomness from the system no handshake gets here.
+        let mut rng = ChaCha12Rng::from_seed(random().unwrap_or_default());
+        let content = [&now.to_be_bytes(), session].concat();
+        self.0.seal(Purpose::Ticket, now, &content, OF_TCP, &mut rng)
+    }
+
+    fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
+        let content = self.0.open(Purpose::Ticket, ticket, OF_TCP)?.plaintext;
+        let (issued, session) = content.split_first_chunk()?;
+        let age = now.saturating_sub(u64::from_be_bytes(*issued));
+        (age <= TICKET_LIFETIME.into()).then(|| session.to_vec())
+    }
+}
+
+impl ProducesTickets for Tickets {
+    fn enabled(&self) -> bool {
+        true
+    }
+
+    fn lifetime(&self) -> u32 {
+        TICKET_LIFETIME
+    }
+
+    fn encrypt(&self, plain: &[u8]) -> Option<Vec<u8>> {
+        Some(self.seal(plain, unix_now()))
+    }
+
+    fn decrypt(&self, cipher: &[u8]) -> Option<Vec<u8>> {
+        self.open(cipher, unix_now())
+    }
+}
+
+fn unix_now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn ring(keys: &[(u64, u8)]) -> Arc<KeyRing> {
+        let keys: Vec<_> = keys.iter().map(|&(created, byte)| (created, [byte; 32])).collect();
+        Arc::new(KeyRing::new(&[1; 32], &keys))
+    }
+
+    #[test]
+    fn a_ticket_holds_for_a_day_wherever_its_key_is_known() {
+        let (old, both) = (Tickets(ring(&[(0, 1)])), Tickets(ring(&[(0, 1), (500, 2)])));
+        let ticket = old.seal(b"session", 100);
+        let day = u64::from(TICKET_LIFETIME);
+        for (now, holds) in [(100, true), (100 + day, true), (101 + day, false)] {
+            assert_eq!(both.open(&ticket, now).is_some(), holds, "at {now}");
+        }
+        assert_eq!(both.open(&ticket, 100).as_deref(), Some(&b"session"[..]));
+        let ticket = both.seal(b"session", 500);
+        assert_eq!(old.open(&ticket, 500), None, "a key that it does not have");
+        assert_eq!(both.open(&ticket[..ticket.len() - 1], 500), None);
+        assert_ne!(ticket, both.seal(b"session", 500));
+        // One of QUIC is none of TCP, under the same key.
+        let mut rng = ChaCha12Rng::from_seed([7; 32]);
+        let foreign = both.0.seal(Purpose::Ticket, 500, &[0; 100], &[], &mut rng);
+        assert_eq!(both.open(&foreign, 500), None);
+    }
+
+    /// Connects in memory. Returns whether the session was resumed.
+    fn connect(server: &Arc<rustls::ServerConfig>, client: &Arc<rustls::ClientConfig>) -> bool {
+        use std::io::{Read as _, Write as _};
+        let mut server = rustls::ServerConnection::new(server.clone()).expect("a server");
+        let name = rustls::pki_types::ServerName::try_from("localhost").expect("a name");
+        let mut client = rustls::ClientConnection::new(client.clone(), name).expect("a client");
+        for _ in 0..10 {
+            let mut wire = Vec::new();
+            while client.wants_write() {
+                client.write_tls(&mut wire).expect("memory");
+            }
+            let mut rest = &wire[..];
+            while !rest.is_empty() {
+                server.read_tls(&mut rest).expect("memory");
+                server.process_new_packets().expect("no error");
+            }
+            if !server.is_handshaking() && !server.wants_write() {
+                let _ = server.writer().write(b"x");
+            }
+            let mut wire = Vec::new();
+            while server.wants_write() {
+                server.write_tls(&mut wire).expect("memory");
+            }
+            let mut rest = &wire[..];
+            while !rest.is_empty() {
+                client.read_tls(&mut rest).expect("memory");
+                client.process_new_packets().expect("no error");
+            }
+            let _ = client.reader().read(&mut [0; 100]);
+        }
+        assert!(!server.is_handshaking() && !client.is_handshaking());
+        client.handshake_kind() == Some(rustls::HandshakeKind::Resumed)
+    }
+
+    #[test]
+    fn a_session_is_resumed_at_another_server_with_the_same_keys_and_nowhere_else() {
+        let identity = Identity::development().expect("made");
+        for version in [&rustls::version::TLS13, &rustls::version::TLS12] {
+            let client = || {
+                let mut roots = rustls::RootCertStore::empty();
+                roots.add(identity.chain[0].clone()).expect("a certificate");
+                let provider = Arc::new(provider::default_provider());
+                let client = rustls::ClientConfig::builder_with_provider(provider)
+                    .with_protocol_versions(&[version])
+                    .expect("a version")
+                    .with_root_certificates(roots)
+                    .with_no_client_auth();
+                Arc::new(client)
+            };
+            let server = |keys: &[(u64, u8)]| identity.tcp(ring(keys)).expect("usable");
+            for (other, resumes) in
+                [(&[(0, 1)][..], true), (&[(0, 1), (500, 2)][..], true), (&[(0, 2)][..], false)]
+            {
+                let client = client();
+                assert!(!connect(&server(&[(0, 1)]), &client), "the first time");
+                assert_eq!(connect(&server(other), &client), resumes, "{version:?}, {other:?}");
+            }
+        }
+    }
 
     fn written(dir: &Path, name: &str, content: &str) -> std::path::PathBuf {
         let path = dir.join(name);
@@ -171,7 +314,7 @@ mod tests {
     #[test]
     fn the_development_certificate_is_usable_and_its_hash_is_in_the_command() {
         let identity = Identity::development().expect("made");
-        identity.tcp().expect("usable");
+        identity.tcp(ring(&[(0, 1)])).expect("usable");
         let hash = identity.development.clone().expect("a hash");
         assert_eq!(BASE64.decode(&hash).expect("Base64").len(), 32);
         let command = identity.chromium_command(4433).expect("a command");

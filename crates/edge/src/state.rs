@@ -109,7 +109,7 @@ impl State {
         let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
         let cohorts = Cohorts::new(&config)?;
         let clients = Clients::new(&config)?;
-        let tcp_tls = identity.tcp()?;
+        let tcp_tls = identity.tcp(quic.keys())?;
         let passes = Passes::new(quic.keys());
         let tokens = tokens(&config)?;
         // Nothing fails from here on: running connections ask hooks as well.

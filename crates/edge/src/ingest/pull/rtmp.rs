@@ -80,6 +80,9 @@ impl RtmpSource {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use ::quic::crypto::KeyRing;
     use base64::prelude::{BASE64_STANDARD, Engine as _};
     use media::Kind;
     use tokio::net::{TcpListener, TcpStream};
@@ -93,6 +96,7 @@ mod tests {
     /// A server that gives players a key frame, in TLS; its port, and its certificate.
     async fn server() -> (u16, String) {
         let identity = Identity::development().expect("made");
+        let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [1; 32])]));
         let chain = identity.chain.iter().map(|der| BASE64_STANDARD.encode(der));
         let pem = chain.map(|text| {
             format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")
@@ -101,7 +105,7 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
         let port = listener.local_addr().expect("bound").port();
         tokio::spawn(async move {
-            let acceptor = TlsAcceptor::from(identity.tcp().expect("TLS"));
+            let acceptor = TlsAcceptor::from(identity.tcp(keys).expect("TLS"));
             while let Ok((socket, _)) = listener.accept().await {
                 tokio::spawn(play(acceptor.clone(), socket, port));
             }
