@@ -1,6 +1,8 @@
 //! Who the server is to its viewers: certificate chain and private key, from PEM files or made
 //! on the spot for development.
 
+mod expiry;
+
 use core::fmt;
 use std::path::Path;
 use std::sync::Arc;
@@ -106,6 +108,11 @@ impl Identity {
              --ignore-certificate-errors-spki-list={hash} \
              https://{DEVELOPMENT_NAME}:{port}/"
         ))
+    }
+
+    /// When the server's own certificate ends, in seconds since 1970, if that can be read.
+    pub fn expires(&self) -> Option<u64> {
+        expiry::not_after(self.chain.first()?)
     }
 
     fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, rustls::Error> {

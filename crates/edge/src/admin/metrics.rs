@@ -148,6 +148,11 @@ fn encode_process(
     ] {
         encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)?;
     }
+    if let Some(expires) = state.identity.expires() {
+        let (name, help) = ("certificate_expiry_timestamp_seconds", "When the certificate ends");
+        let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        gauge.encode_gauge(&(expires as f64))?;
+    }
     let streams = live.streams.totals();
     let sessions = &state.sessions;
     let udp_drops = process::udp_drops(shared.ports());

@@ -1,0 +1,114 @@
+//! Until when a certificate holds: as much of X.509 (RFC 5280, section 4.1) as that needs.
+
+const SEQUENCE: u8 = 0x30;
+/// The version, which stands first if it is not 1.
+const VERSION: u8 = 0xa0;
+const UTC_TIME: u8 = 0x17;
+const GENERALIZED_TIME: u8 = 0x18;
+
+/// The end of the validity of a certificate in DER, in seconds since 1970; `None` if it is none.
+pub(super) fn not_after(der: &[u8]) -> Option<u64> {
+    let (SEQUENCE, certificate, _) = element(der)? else { return None };
+    let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
+    if let (VERSION, _, behind) = element(rest)? {
+        rest = behind;
+    }
+    // Serial number, signature algorithm and issuer.
+    for _ in 0..3 {
+        (_, _, rest) = element(rest)?;
+    }
+    let (SEQUENCE, validity, _) = element(rest)? else { return None };
+    let (_, _, rest) = element(validity)?;
+    let (kind, time, _) = element(rest)?;
+    let time = core::str::from_utf8(time).ok()?.strip_suffix('Z')?;
+    match kind {
+        // Section 4.1.2.5.1: two digits of the year, from 1950 on.
+        UTC_TIME => {
+            let century = if time.get(..2)? < "50" { "20" } else { "19" };
+            seconds(&format!("{century}{time}"))
+        }
+        GENERALIZED_TIME => seconds(time),
+        _ => None,
+    }
+}
+
+/// The first element: its type, its content, and what is behind it (X.690, section 8.1).
+fn element(der: &[u8]) -> Option<(u8, &[u8], &[u8])> {
+    let (&[kind, first], rest) = der.split_first_chunk()?;
+    let (length, rest) = match first {
+        0..=0x7f => (usize::from(first), rest),
+        0x81..=0x84 => {
+            let (bytes, rest) = rest.split_at_checked(usize::from(first & 0x7f))?;
+            (bytes.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)), rest)
+        }
+        _ => return None,
+    };
+    let (content, rest) = rest.split_at_checked(length)?;
+    Some((kind, content, rest))
+}
+
+/// Seconds since 1970 of `YYYYMMDDhhmmss`.
+fn seconds(text: &str) -> Option<u64> {
+    if text.len() != 14 || !text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let number = |from: usize, to: usize| text[from..to].parse::<u64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(4, 6)?, number(6, 8)?);
+    let (hours, minutes, seconds) = (number(8, 10)?, number(10, 12)?, number(12, 14)?);
+    if year < 1970 || !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+        return None;
+    }
+    // Years that begin in March have their leap day at the end.
+    let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;
+    // From the first of March of the year 0 to 1970.
+    let days = days - 719_468;
+    Some(((days * 24 + hours) * 60 + minutes) * 60 + seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    #[test]
+    fn times_are_counted_over_leap_years() {
+        for (text, expected) in [
+            ("19700101000000", Some(0)),
+            ("20000229235959", Some(951_868_799)),
+            ("20000301000000", Some(951_868_800)),
+            ("20240229120000", Some(1_709_208_000)),
+            ("20380119031408", Some(1 << 31)),
+            ("99991231235959", Some(253_402_300_799)),
+            ("19691231235959", None),
+            ("20241301000000", None),
+            ("2024022912000", None),
+            ("2024022912000x", None),
+        ] {
+            assert_eq!(seconds(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_certificate_is_what_it_was_made_with() {
+        let key = rcgen::KeyPair::generate().expect("generated");
+        // In either form of time.
+        for end in [1_900_000_000u64, 4_000_000_000] {
+            let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");
+            params.not_after = (SystemTime::UNIX_EPOCH + Duration::from_secs(end)).into();
+            let certificate = params.self_signed(&key).expect("signed");
+            let der = certificate.der();
+            assert_eq!(not_after(der), Some(end));
+            // Whatever is cut off or broken, it is read without harm.
+            for length in 0..der.len().min(300) {
+                assert_ne!(not_after(&der[..length]), Some(end));
+            }
+            for at in 0..200 {
+                let mut broken = der.to_vec();
+                broken[at] ^= 0xff;
+                let _ = not_after(&broken);
+            }
+        }
+    }
+}
