@@ -2,6 +2,7 @@
 //! `Alt-Svc` (RFC 7838, section 3; RFC 9114, section 3.1).
 
 mod activity;
+mod handshakes;
 
 use std::convert::Infallible;
 use std::io;
@@ -22,7 +23,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use super::proxy;
@@ -35,6 +35,7 @@ use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;
 use activity::{Activity, Open};
+use handshakes::Turns;
 
 /// Bytes of headers in one request, as in HTTP/3.
 const MAX_HEADERS: u32 = 16 * 1024;
@@ -52,6 +53,7 @@ const BREATH: Duration = Duration::from_millis(100);
 /// Serves `listener` until the drain is over.
 pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let port = listener.local_addr().map_or(0, |address| address.port());
+    let turns = Arc::new(Turns::new());
     let mut connections = JoinSet::new();
     let mut drained = pin!(shared.drained());
     loop {
@@ -63,7 +65,7 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         match accepted {
             Ok((stream, peer)) => {
                 if let Some(connection) = Connection::admit(&shared, stream, peer, port) {
-                    connections.spawn(connection.run(shared.clone()));
+                    connections.spawn(connection.run(shared.clone(), turns.clone()));
                 }
             }
             // The peer gave up in the kernel's queue.
@@ -118,7 +120,7 @@ impl Connection {
     }
 
     /// Serves it from the balancer's header, or the TLS handshake, to its end.
-    async fn run(self, shared: Arc<Shared>) {
+    async fn run(self, shared: Arc<Shared>, turns: Arc<Turns>) {
         let Self { state, mut stream, peer, is_proxied, port, place } = self;
         crate::io::prepare(&stream);
         let limits = shared.limits();
@@ -142,7 +144,8 @@ impl Connection {
                 return crate::io::reset(&stream);
             }
         }
-        let Some(stream) = handshake(limits, &state, stream, remote, &place).await else { return };
+        let shaken = handshake(limits, &turns, &state, stream, remote, &place).await;
+        let Some(stream) = shaken else { return };
         serve_http(&shared, state, stream, remote, port, place).await;
     }
 }
@@ -151,6 +154,7 @@ impl Connection {
 /// ends.
 async fn handshake(
     limits: &Limits,
+    turns: &Turns,
     state: &State,
     stream: TcpStream,
     remote: SocketAddr,
@@ -160,9 +164,9 @@ async fn handshake(
         crate::io::reset(&stream);
         return None;
     };
-    let acceptor = TlsAcceptor::from(state.tcp_tls.clone());
+    let accept = turns.accept(stream, state.tcp_tls.clone());
     tokio::select! {
-        accepted = timeout(state.config.tcp.header_timeout, acceptor.accept(stream)) => {
+        accepted = timeout(state.config.tcp.header_timeout, accept) => {
             match accepted {
                 Ok(Ok(stream)) => return Some(stream),
                 Ok(Err(e)) => tracing::debug!("TLS handshake: {e}"),
