@@ -19,6 +19,7 @@ use crate::hooks::Hook;
 use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener, descriptors};
 use crate::limits::Told;
+use crate::live::memory;
 use crate::loops::event_loop::{EventLoop, Plan};
 use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
@@ -120,6 +121,7 @@ impl Edge {
             fronts.spawn(rtmp::serve(listener, shared.clone()));
         }
         fronts.spawn(housekeeping(shared.clone()));
+        let keeper = tokio::spawn(memory::keep_within(shared.state().live.clone()));
         let admin = match admin {
             Some(listener) => {
                 let listener = tokio::net::TcpListener::from_std(listener)
@@ -130,6 +132,7 @@ impl Edge {
         };
         let attended = tokio::spawn(service::attend(shared.clone()));
         while fronts.join_next().await.is_some() {}
+        keeper.abort();
         for running in loops {
             // One that panicked has ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;
@@ -167,7 +170,7 @@ async fn housekeeping(shared: Arc<Shared>) {
             () = &mut drained => return,
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
-                state.live.outlets.tidy();
+                state.live.outlets.tidy(false);
                 if tell_at <= Instant::now()
                     && let Some(line) = told.line(shared.limits())
                 {
@@ -267,6 +270,8 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
         }
         let shared = edge.shared().clone();
         shared.set_file(path);
+        let held = shared.state().live.streams.memory().limit() >> 20;
+        tracing::info!("streams may keep {held} MiB in memory ([live] max_memory)");
         if let Some(listener) = edge.listeners().first()
             && let Some(command) = shared.state().identity.chromium_command(listener.address.port())
         {

@@ -18,7 +18,7 @@ use crate::files::Files;
 use crate::hooks::Hooks;
 use crate::identity::Identity;
 use crate::limits::Limits;
-use crate::live::Live;
+use crate::live::{Live, memory};
 use crate::loops::QuicState;
 use crate::loops::log::ConnectionLog;
 use crate::loops::pulse::Pulse;
@@ -114,6 +114,7 @@ impl State {
         let tokens = tokens(&config)?;
         // Nothing fails from here on: running connections ask hooks as well.
         hooks.follow(&config.hooks);
+        live.streams.memory().set_limit(memory::limit(&config.live));
         Ok(Self {
             config,
             identity,

@@ -14,6 +14,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::exemplar::Exemplar;
 use prometheus_client::registry::{Registry, Unit};
 use recovery::Latencies;
+use relay::memory::{Event, Memory};
 
 use super::control::Calls;
 use super::process;
@@ -97,6 +98,7 @@ impl Collector for Edge {
         encode_pulses(&mut encoder, shared.pulses())?;
         encode_limits(&mut encoder, shared.limits())?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
+        encode_memory(&mut encoder, state.live.streams.memory())?;
         let help = "What happened to publishers and upstreams";
         let events = state.live.events.all();
         encode_family(&mut encoder, "ingest_events", help, "event", events)
@@ -317,6 +319,20 @@ fn encode_control(
         family.encode_family(&labels)?.encode_counter(&(*count as f64), none)?;
     }
     Ok(())
+}
+
+/// What streams keep in memory, and what came of too little of it.
+fn encode_memory(encoder: &mut DescriptorEncoder<'_>, memory: &Memory) -> Result<(), Error> {
+    for (name, help, value) in [
+        ("stream_memory_bytes", "Media that streams keep in memory", memory.held()),
+        ("stream_memory_limit_bytes", "What they may keep", memory.limit()),
+    ] {
+        let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        gauge.encode_gauge(&(value as f64))?;
+    }
+    let help = "What was given up or refused because streams keep too much";
+    let events = Event::ALL.map(|event| (event.name(), memory.count_of(event)));
+    encode_family(encoder, "stream_memory_events", help, "event", events)
 }
 
 /// Counts by bucket, each without those below; the last one is for the rest.

@@ -148,6 +148,11 @@ sections! {
         groups: u16 = 2, in 1..=64;
         /// Bytes kept of each stream. A group that is larger loses its start.
         cache: Size = Size::from_mib(16), in Size::from_kib(64)..=Size::from_mib(1024);
+        /// Bytes that all streams keep together, HLS segments included. Above seven eighths of it streams
+        /// that nobody watches as HLS are no longer packed, then the largest shrink to their newest group;
+        /// if that is not enough further streams are refused. 0B: half of the machine's memory, or of the
+        /// control group's if that is less.
+        max_memory: Size = Size(0), in Size(0)..=Size(1 << 50), effect AtOnce;
         /// A viewer this far behind skips to the newest key frame.
         max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
         /// How long sound waits for the next picture, so that both leave in one packet; 0s: not at

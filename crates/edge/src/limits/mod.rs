@@ -4,6 +4,7 @@
 //! says. docs/operate.md has the table.
 
 mod gate;
+pub(crate) mod machine;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -4,6 +4,7 @@
 mod events;
 mod flv;
 mod holders;
+pub(crate) mod memory;
 mod outlet;
 mod pulls;
 

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use media::hls::Segmenter;
 use media::hls::segmenter::{self, Container};
+use relay::memory::{Account, Event, Surplus};
 use relay::{Registry, Stream, Viewer};
 use tokio::runtime::Handle;
 
@@ -20,7 +21,8 @@ use crate::sync::lock;
 
 /// A stream is no longer packed when for this long nobody asked for it.
 const IDLE: Duration = Duration::from_secs(60);
-/// A viewer who asks for nothing for this long is gone.
+/// A viewer who asks for nothing for this long is gone. Where memory is wanted, that is how long a stream
+/// is packed that nobody asks for.
 const SESSION_IDLE: Duration = Duration::from_secs(20);
 /// Longest wait for what comes next. A new stream needs a whole segment first.
 const MAX_WAIT: Duration = Duration::from_secs(12);
@@ -40,11 +42,35 @@ fn segmenter_config(config: &config::Hls, shared: bool) -> segmenter::Config {
     }
 }
 
+/// The segments of a stream, and what they take.
+#[derive(Debug)]
+struct Packed {
+    segmenter: Segmenter,
+    account: Account,
+}
+
+impl Packed {
+    /// Counts what the segments take, and gives up what the stream has too much.
+    fn settle(&mut self) {
+        let Some(surplus) = self.account.set(self.segmenter.bytes()) else { return };
+        match surplus {
+            Surplus::Excess(bytes) => self.segmenter.shed(bytes),
+            Surplus::Beyond(bytes) => self.segmenter.shrink_to(bytes),
+        }
+        self.account.shrink(self.segmenter.bytes());
+    }
+
+    fn give_up(&mut self) {
+        self.segmenter.shrink_to(0);
+        let _ = self.account.set(self.segmenter.bytes());
+    }
+}
+
 /// A stream as HLS.
 #[derive(Debug)]
 pub struct Outlet {
     stream: Arc<Stream>,
-    segmenter: Mutex<Segmenter>,
+    packed: Mutex<Packed>,
     wakers: Mutex<Vec<Waker>>,
     asked: Mutex<Instant>,
     over: AtomicBool,
@@ -65,11 +91,15 @@ impl Outlet {
             // What was there before packing began came earlier, by as much as it lies behind.
             let lag = Duration::from_millis(viewer.lag_ms().into());
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            if lock(&self.segmenter).push(&tag, now.saturating_sub(lag).as_millis() as u64) {
+            let mut packed = lock(&self.packed);
+            let news = packed.segmenter.push(&tag, now.saturating_sub(lag).as_millis() as u64);
+            packed.settle();
+            drop(packed);
+            if news {
                 self.wake();
             }
         }
-        lock(&self.segmenter).end();
+        lock(&self.packed).segmenter.end();
         self.over.store(true, Ordering::Relaxed);
         self.wake();
     }
@@ -82,8 +112,8 @@ impl Outlet {
     pub(crate) async fn wait<T>(&self, look: impl Fn(&Segmenter) -> Option<T>) -> Option<T> {
         let until = Instant::now() + MAX_WAIT;
         poll_fn(|context: &mut Context<'_>| {
-            let segmenter = lock(&self.segmenter);
-            let found = look(&segmenter);
+            let packed = lock(&self.packed);
+            let found = look(&packed.segmenter);
             if found.is_some() || self.over.load(Ordering::Relaxed) || Instant::now() >= until {
                 return Poll::Ready(found);
             }
@@ -120,7 +150,7 @@ impl Outlet {
 
     /// What the segmenter has now.
     pub(crate) fn look<T>(&self, look: impl FnOnce(&Segmenter) -> T) -> T {
-        look(&lock(&self.segmenter))
+        look(&lock(&self.packed).segmenter)
     }
 }
 
@@ -156,9 +186,11 @@ impl Outlets {
             return Some(outlet.clone());
         }
         let viewer = Viewer::packager(stream.clone())?;
+        let segmenter = Segmenter::new(segmenter_config(config, shared));
+        let account = stream.memory().account();
         let outlet = Arc::new(Outlet {
             stream: stream.clone(),
-            segmenter: Mutex::new(Segmenter::new(segmenter_config(config, shared))),
+            packed: Mutex::new(Packed { segmenter, account }),
             wakers: Mutex::default(),
             asked: Mutex::new(Instant::now()),
             over: AtomicBool::new(false),
@@ -174,8 +206,10 @@ impl Outlets {
         Some(lock(&self.0).get(name)?.stream.clone())
     }
 
-    /// Forgets viewers who are gone, and streams that nobody asks for; to be called each second.
-    pub(crate) fn tidy(&self) {
+    /// Forgets viewers who are gone, and streams that nobody asks for, which is found out sooner where
+    /// memory `is_wanted`; to be called each second.
+    pub(crate) fn tidy(&self, is_wanted: bool) {
+        let idle = if is_wanted { SESSION_IDLE } else { IDLE };
         let mut gone: Vec<Arc<Session>> = Vec::new();
         lock(&self.0).retain(|_, outlet| {
             lock(&outlet.viewers).retain(|_, (session, asked)| {
@@ -185,12 +219,132 @@ impl Outlets {
                 }
                 stays
             });
-            let idle = lock(&outlet.asked).elapsed() >= IDLE;
-            if idle {
+            let is_idle = lock(&outlet.asked).elapsed() >= idle;
+            if is_idle {
                 outlet.over.store(true, Ordering::Relaxed);
+                // Its task sees that with the stream's next tag, which may take its time.
+                lock(&outlet.packed).give_up();
+                if is_wanted {
+                    outlet.stream.memory().memory().count(Event::Unpacked);
+                }
             }
             outlet.wake();
-            !idle
+            !is_idle
         });
+    }
+
+    /// Has all of them give up what their streams have too much.
+    pub(crate) fn trim(&self) {
+        let all: Vec<_> = lock(&self.0).values().cloned().collect();
+        for outlet in all {
+            lock(&outlet.packed).settle();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::{Kind, Tag};
+    use relay::{Publisher, Settings};
+
+    use super::*;
+    use crate::config::Config;
+
+    const HEADER: &[u8] = &[0xaf, 0, 0x12, 0x10];
+
+    struct Setup {
+        streams: Registry,
+        outlets: Outlets,
+        hls: config::Hls,
+    }
+
+    impl Setup {
+        fn new(max_memory: u64) -> Self {
+            let streams = Registry::new(10);
+            streams.memory().set_limit(max_memory);
+            let hls = config::Hls { window: 30, ..Config::default().hls };
+            Self { streams, outlets: Outlets::default(), hls }
+        }
+
+        /// A stream of 60 s of sound, 40 kB each second, packed as HLS.
+        async fn publish(&self, name: &str) -> (Publisher, Arc<Outlet>) {
+            let publisher = self.streams.publish(name, Settings::default()).expect("room");
+            let tag = |time, payload: &[u8]| Tag::new(Kind::Audio, time, payload).expect("short");
+            publisher.push(tag(0, HEADER));
+            let stream = publisher.stream();
+            let runtime = Handle::current();
+            let outlet = self.outlets.of(stream, &self.hls, false, &runtime).expect("room");
+            let mut frame = vec![7; 1_000];
+            frame[..2].copy_from_slice(&[0xaf, 1]);
+            for number in 0..2_400 {
+                publisher.push(tag(number * 25, &frame));
+                // The packager keeps up.
+                tokio::task::yield_now().await;
+            }
+            (publisher, outlet)
+        }
+
+        fn look(&self) {
+            self.outlets.tidy(self.streams.memory().is_pressed());
+            self.streams.keep_within_memory(|| self.outlets.trim());
+        }
+    }
+
+    fn bytes(outlet: &Outlet) -> usize {
+        outlet.look(Segmenter::bytes)
+    }
+
+    fn not_asked_for(outlet: &Outlet, time: Duration) {
+        *lock(&outlet.asked) = Instant::now().checked_sub(time).expect("a clock that has run");
+    }
+
+    #[tokio::test]
+    async fn segments_count_as_the_streams_memory_until_it_is_packed_no_more() {
+        let setup = Setup::new(1 << 30);
+        let (publisher, outlet) = setup.publish("live/a").await;
+        assert!(bytes(&outlet) > 2_000_000, "{}", bytes(&outlet));
+        let cache = publisher.stream().with_cache(media::GopCache::held);
+        assert_eq!(publisher.stream().memory().held(), (cache + bytes(&outlet)) as u64);
+        not_asked_for(&outlet, SESSION_IDLE);
+        setup.look();
+        assert!(setup.outlets.known(&setup.streams, "live/a").is_some(), "there is room");
+        not_asked_for(&outlet, IDLE);
+        setup.look();
+        assert!(setup.outlets.known(&setup.streams, "live/a").is_none());
+        assert_eq!(publisher.stream().memory().held(), cache as u64);
+        assert_eq!(setup.streams.memory().count_of(Event::Unpacked), 0);
+    }
+
+    #[tokio::test]
+    async fn what_nobody_watches_goes_first_and_viewers_of_others_lose_nothing() {
+        let setup = Setup::new(4_800_000);
+        let (_watched, kept) = setup.publish("live/watched").await;
+        let (unwatched, given_up) = setup.publish("live/unwatched").await;
+        let before = bytes(&kept);
+        not_asked_for(&given_up, SESSION_IDLE);
+        assert!(setup.streams.memory().is_pressed());
+        setup.look();
+        assert_eq!((bytes(&kept), bytes(&given_up)), (before, 0));
+        assert!(unwatched.stream().with_cache(media::GopCache::held) > 0);
+        let memory = setup.streams.memory();
+        assert_eq!(memory.count_of(Event::Unpacked), 1);
+        assert_eq!(memory.count_of(Event::Shrunk), 0);
+        assert!(!memory.is_full() && !memory.is_pressed());
+    }
+
+    #[tokio::test]
+    async fn where_all_is_watched_the_larger_ones_shrink_to_what_players_need_to_begin() {
+        let setup = Setup::new(4_800_000);
+        let (_a, first) = setup.publish("live/a").await;
+        let (_b, second) = setup.publish("live/b").await;
+        setup.look();
+        let memory = setup.streams.memory();
+        assert!(memory.held() <= memory.limit() / 4 * 3 + 100_000, "{}", memory.held());
+        for outlet in [first, second] {
+            assert!((1_000_000..2_200_000).contains(&bytes(&outlet)), "{}", bytes(&outlet));
+            assert!(outlet.look(|segmenter| segmenter.playlist(false)).is_some());
+        }
+        assert_eq!(memory.count_of(Event::Unpacked), 0);
+        assert!(memory.count_of(Event::Shrunk) > 0);
     }
 }

@@ -70,6 +70,8 @@ pub enum Missing {
     Unknown,
     /// Too many others are waited for.
     Full,
+    /// Its upstream is not asked, because there is no memory for another stream.
+    NoMemory,
 }
 
 /// The rule that a pull belongs to: its pattern, and how many of its pulls may be without a frame.

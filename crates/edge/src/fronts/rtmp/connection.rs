@@ -435,6 +435,7 @@ impl Connection {
         let stream = stream.map_err(|why| match why {
             Missing::Unknown => "no such stream",
             Missing::Full => "too many streams are waited for",
+            Missing::NoMemory => "no memory is left for another stream",
         })?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
         Ok(Waiting { viewer, opening })

@@ -16,6 +16,7 @@ mod via;
 use std::sync::Arc;
 
 use relay::Stream;
+use relay::memory::Event;
 
 use crate::config;
 use crate::live::{Budget, Missing, Pull, settings};
@@ -27,11 +28,16 @@ pub(crate) use via::Via;
 /// The stream, pulled from now on if it is not already, for a request that has passed `via`.
 ///
 /// # Errors
-/// No rule names it, it could not be had a moment ago, or too many others are waited for.
+/// No rule names it, it could not be had a moment ago, too many others are waited for, or memory is short.
 pub(crate) fn start(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stream>, Missing> {
     let rule = rule(state, name).ok_or(Missing::Unknown)?;
     let runtime = state.runtime.get().ok_or(Missing::Unknown)?;
     let (live, settings) = (&state.live, settings(&state.config.live));
+    let memory = live.streams.memory();
+    if memory.is_full() {
+        memory.count(Event::Refused);
+        return Err(Missing::NoMemory);
+    }
     let open = || live.streams.open(name, settings);
     let (stream, found) = live.pulls.begin(name, budget(rule), open)?;
     if found == Pull::Free {

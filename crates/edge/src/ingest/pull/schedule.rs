@@ -222,7 +222,7 @@ impl Puller {
                 live.pulls.fail(self.stream.name(), None);
                 none.insert(new.map_err(|refusal| match refusal {
                     relay::Refusal::Busy => End::Replaced,
-                    relay::Refusal::TooMany => End::Failed(Trouble::new(Reason::Status, refusal)),
+                    refusal => End::Failed(Trouble::new(Reason::Status, refusal)),
                 })?)
             }
         };
