@@ -45,6 +45,8 @@ pub struct State {
     pub sessions: Arc<Sessions>,
     /// Whom the operator keeps out.
     pub bans: Arc<Bans>,
+    /// What may be held of the server.
+    pub(crate) limits: Arc<Limits>,
     /// The operator's servers that are asked and told.
     pub hooks: Arc<Hooks>,
     /// Who asks upstreams.
@@ -94,6 +96,7 @@ impl State {
             None => None,
         };
         // These outlive every configuration.
+        let limits = previous.map_or_else(Arc::default, |state| state.limits.clone());
         let (live, sessions, bans, hooks, runtime) = match previous {
             Some(Self { live, sessions, bans, hooks, runtime, .. }) => {
                 let (live, sessions) = (live.clone(), sessions.clone());
@@ -123,6 +126,7 @@ impl State {
             live,
             sessions,
             bans,
+            limits,
             hooks,
             clients,
             runtime,
@@ -174,7 +178,7 @@ pub struct Shared {
     /// The signs of life of the threads that serve viewers: QUIC's, then as many of TCP.
     pulses: Vec<Arc<Pulse>>,
     /// What may be held of the server.
-    limits: Limits,
+    limits: Arc<Limits>,
     /// The log of closed connections, if there is one.
     log: Option<Arc<ConnectionLog>>,
     /// The configuration file, if it came from one.
@@ -202,13 +206,13 @@ impl Shared {
         let names = ["quic", "tcp"].into_iter();
         let names = names.flat_map(|kind| (0..loops).map(move |n| format!("{kind}-{n}")));
         Self {
+            limits: state.limits.clone(),
             state: ArcSwap::from_pointee(state),
             life,
             started: Instant::now(),
             ports,
             loops: Mutex::default(),
             pulses: names.map(|name| Arc::new(Pulse::new(name))).collect(),
-            limits: Limits::default(),
             log,
             file: OnceLock::new(),
         }

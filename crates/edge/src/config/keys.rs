@@ -250,6 +250,12 @@ sections! {
         /// Networks whose addresses are not limited one by one: load balancers that do not speak the
         /// PROXY protocol, and edges that pull from this one.
         trusted: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
+        /// Viewers' sessions of one address (one /64 of IPv6) at the same time, over all protocols; further
+        /// viewers get status 503. A NAT has many viewers behind one.
+        max_sessions_per_address: u32 = 4_096, in 1..=10_000_000;
+        /// Of these, those of HLS, which last 20 s beyond the last request and need no connection of
+        /// their own.
+        max_hls_sessions_per_address: u32 = 2_048, in 1..=10_000_000;
     }
 
     /// The QUIC transport.

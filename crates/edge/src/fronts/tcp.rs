@@ -267,6 +267,10 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
                 }
             }
             () = activity.evicted() => {}
+            () = activity.flooded() => {
+                shared.limits().count(Fault::Http2Cancels);
+                return Ok(());
+            }
         }
         shut_down(connection.as_mut());
         return timeout(FAREWELL, connection).await.unwrap_or(Ok(()));
@@ -309,7 +313,10 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>, remote: SocketAd
 }
 
 fn written(response: Response, open: Open) -> hyper::Response<ResponseBody> {
-    let body = ResponseBody { responder: response.body.into(), open };
+    let mut body = ResponseBody { responder: response.body.into(), open };
+    if body.is_end_stream() {
+        body.open.complete();
+    }
     let mut out = hyper::Response::new(body);
     if let Ok(status) = response.status.try_into() {
         *out.status_mut() = status;
@@ -338,7 +345,12 @@ impl Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<io::Result<Frame<Piece>>>> {
         self.open.touch();
-        self.responder.poll_fill(context).map(|next| next.transpose().map(|r| r.map(Frame::data)))
+        let next = self.responder.poll_fill(context);
+        // The end is not asked for where the length is known.
+        if self.is_end_stream() || matches!(next, Poll::Ready(Ok(None))) {
+            self.open.complete();
+        }
+        next.map(|next| next.transpose().map(|r| r.map(Frame::data)))
     }
 
     fn is_end_stream(&self) -> bool {

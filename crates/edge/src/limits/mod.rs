@@ -30,12 +30,24 @@ pub(crate) enum Place {
     RtmpPlayer,
     /// A QUIC connection whose address is proven; all together are the endpoints' business.
     Quic,
+    /// A viewer's session; all together are bounded by connections and by the viewers of each stream.
+    Session,
+    /// One of HLS, which needs no connection of its own.
+    HlsSession,
 }
 
 impl Place {
     /// All of them, in the order of their declaration.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Tcp, Self::Handshake, Self::Rtmp, Self::RtmpNewcomer, Self::RtmpPlayer, Self::Quic];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Tcp,
+        Self::Handshake,
+        Self::Rtmp,
+        Self::RtmpNewcomer,
+        Self::RtmpPlayer,
+        Self::Quic,
+        Self::Session,
+        Self::HlsSession,
+    ];
 
     /// As it stands in metrics.
     pub(crate) const fn name(self) -> &'static str {
@@ -46,6 +58,8 @@ impl Place {
             Self::RtmpNewcomer => "rtmp_newcomer",
             Self::RtmpPlayer => "rtmp_player",
             Self::Quic => "quic",
+            Self::Session => "session",
+            Self::HlsSession => "hls_session",
         }
     }
 
@@ -62,6 +76,8 @@ impl Place {
             }
             Self::RtmpPlayer => ["rtmp_player_full", "rtmp_player_address", "rtmp_player_evicted"],
             Self::Quic => ["quic_full", "quic_address", "quic_evicted"],
+            Self::Session => ["session_full", "session_address", "session_evicted"],
+            Self::HlsSession => ["hls_session_full", "hls_session_address", "hls_session_evicted"],
         }
     }
 
@@ -71,7 +87,7 @@ impl Place {
     }
 
     fn bounds(self, config: &Config) -> Bounds {
-        let Config { tcp, rtmp, quic, .. } = config;
+        let Config { tcp, rtmp, quic, limits, .. } = config;
         let rtmp_of_one = rtmp.max_connections_per_address;
         // At least one, whatever the share.
         let part = |of: u32, parts: u32| (of / parts).max(1);
@@ -85,6 +101,8 @@ impl Place {
             Self::RtmpNewcomer => (newcomers, newcomers_of_one),
             Self::RtmpPlayer => (part(rtmp.max_connections, 2), rtmp_of_one),
             Self::Quic => (u32::MAX, quic.max_connections_per_address),
+            Self::Session => (u32::MAX, limits.max_sessions_per_address),
+            Self::HlsSession => (u32::MAX, limits.max_hls_sessions_per_address),
         };
         Bounds { all, per_address }
     }
@@ -107,10 +125,14 @@ pub(crate) enum Fault {
     RtmpSilent,
     /// The kernel could not hand over a connection: no descriptors, as a rule.
     Accept,
+    /// A client on HTTP/3 cancelled requests at a rate that no player needs.
+    QuicCancels,
+    /// A client on HTTP/2 did so.
+    Http2Cancels,
 }
 
 impl Fault {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 9] = [
         Self::ProxyHeader,
         Self::TlsTimeout,
         Self::NoRequest,
@@ -118,6 +140,8 @@ impl Fault {
         Self::RtmpRequest,
         Self::RtmpSilent,
         Self::Accept,
+        Self::QuicCancels,
+        Self::Http2Cancels,
     ];
 
     const fn name(self) -> &'static str {
@@ -129,6 +153,8 @@ impl Fault {
             Self::RtmpRequest => "rtmp_request_timeout",
             Self::RtmpSilent => "rtmp_silent",
             Self::Accept => "accept_failed",
+            Self::QuicCancels => "quic_cancels",
+            Self::Http2Cancels => "http2_cancels",
         }
     }
 }

@@ -19,6 +19,8 @@ pub(super) enum Asked {
     Refused(StreamId, u16),
     /// Nothing more on this stream: the client gave the request up.
     Over(StreamId),
+    /// Nothing at all: the connection was closed because it cancelled too many requests.
+    Flooding,
 }
 
 /// A request with its body.

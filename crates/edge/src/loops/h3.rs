@@ -33,6 +33,8 @@ pub(super) struct H3 {
     /// Requests that may be replays and are not safe to repeat: they wait for the handshake.
     held: Vec<(StreamId, Request)>,
     asked: VecDeque<Asked>,
+    /// Whether it was told that the client cancels too many requests.
+    is_flooding: bool,
 }
 
 impl H3 {
@@ -47,7 +49,8 @@ impl H3 {
         };
         let mut server = Box::new(Server::new(config));
         server.start(&mut OverQuic::new(connection, now));
-        Self { server, uploads: Vec::new(), held: Vec::new(), asked: VecDeque::new() }
+        let (uploads, held, asked) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { server, uploads, held, asked, is_flooding: false }
     }
 
     fn take_events(&mut self, now: Timestamp, connection: &mut Connection) {
@@ -69,6 +72,9 @@ impl H3 {
                 }
                 http3::Event::Trailers { .. } | http3::Event::GoAway => {}
             }
+        }
+        if self.server.is_flooding() && !core::mem::replace(&mut self.is_flooding, true) {
+            self.asked.push_back(Asked::Flooding);
         }
     }
 

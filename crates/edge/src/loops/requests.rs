@@ -18,6 +18,7 @@ use super::watch::Watch;
 use crate::cohorts::{Chosen, Facts};
 use crate::entropy::random;
 use crate::http::{self, Answer, Body, Responder};
+use crate::limits::Fault;
 use crate::routes;
 use crate::state::State;
 
@@ -130,6 +131,7 @@ impl Requests {
                     let response = http::Response::plain(status, SystemTime::now());
                     self.respond(now, connection, id, response);
                 }
+                Asked::Flooding => self.state.limits.count(Fault::QuicCancels),
                 Asked::Over(id) => {
                     self.on_last_chance(now, connection);
                     self.responses.retain(|response| response.id != id);

@@ -326,11 +326,11 @@ impl Request {
     }
 }
 
-/// The viewer's session, which begins if there is none; `None` if the stream has no room for it, or the operator
-/// has sent it away since it asked.
+/// The viewer's session, which begins if there is none; `None` if the stream or its address has no room for it,
+/// or the operator has sent it away since it asked.
 fn session(state: &State, outlet: &Outlet, opening: Opening) -> Option<Arc<Session>> {
     let known = outlet.session(opening.viewer);
-    known.or_else(|| outlet.enter(opening.viewer, || begin(state, opening)))
+    known.or_else(|| outlet.enter(opening.viewer, || begin(state, opening).ok()))
 }
 
 #[cfg(test)]

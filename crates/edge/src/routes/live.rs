@@ -15,7 +15,7 @@ use super::viewing::{VIEWER, enter, full, missing, with_cors};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::FlvBody;
-use crate::play::{ask_hook, begin, find, is_known, watch};
+use crate::play::{NotBegun, ask_hook, begin, find, is_known, watch};
 use crate::state::State;
 
 /// Answers a request for a live stream; `None` if it is for something else.
@@ -73,7 +73,11 @@ fn flv(
     }
     let state = state.clone();
     let respond = move |state: &State, viewer, opening| {
-        let Some(session) = begin(state, opening) else { return Response::plain(403, now) };
+        let session = match begin(state, opening) {
+            Ok(session) => session,
+            Err(NotBegun::SentAway) => return Response::plain(403, now),
+            Err(NotBegun::AddressFull) => return full(now),
+        };
         let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
         Response { status: 200, headers, body }
     };

@@ -62,7 +62,7 @@ pub(super) fn enter(
 pub(super) fn missing(why: Missing, now: SystemTime) -> Response {
     match why {
         Missing::Unknown => Response::plain(404, now),
-        Missing::Full => full(now),
+        Missing::Full | Missing::NoMemory => full(now),
     }
 }
 

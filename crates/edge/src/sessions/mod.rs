@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use records::{Record, RecordWriter};
 
+use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
 use crate::viewer::{Protocol, Unit, prefix};
@@ -92,6 +93,7 @@ pub struct Session {
     stay: Stay,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
+    _held: Vec<Permit>,
 }
 
 impl Session {
@@ -312,8 +314,8 @@ impl Sessions {
         }
     }
 
-    /// A viewer came.
-    pub fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
+    /// A viewer came. Its session keeps these places.
+    pub(crate) fn begin(self: &Arc<Self>, opening: Opening, held: Vec<Permit>) -> Arc<Session> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let viewer = opening.viewer;
         let (before, until) = (self.last_report(viewer), opening.until);
@@ -328,6 +330,7 @@ impl Sessions {
             stay: Stay::new(until),
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),
+            _held: held,
         });
         let mut places = self.places();
         places.open.insert(id, Arc::downgrade(&session));
@@ -353,8 +356,7 @@ impl Sessions {
     pub fn report(&self, viewer: ViewerId, beacon: Beacon) {
         let same = |opening: &Opening| opening.stream == beacon.stream;
         let mine = |places: &Places, id| places.open(id).filter(|s| same(&s.opening));
-        // The lock is not held while the session is: it may be the last to hold it, and its end takes
-        // the lock.
+        // The lock is not held while the session is: if that ends here, it takes the lock.
         let open = self.places().newest(viewer, mine);
         if let Some(session) = open {
             session.on_report(beacon);

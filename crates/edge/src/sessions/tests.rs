@@ -3,6 +3,13 @@
 use super::*;
 use records::Retention;
 
+impl Sessions {
+    /// A viewer came, who is not counted for any address.
+    pub(crate) fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
+        self.begin(opening, Vec::new())
+    }
+}
+
 fn opening(viewer: ViewerId) -> Opening {
     Opening {
         stream: "live/demo".into(),

@@ -37,7 +37,7 @@ use crate::limits::{Fault, Place};
 use crate::live::{Held, Loss, Missing};
 use crate::names::printable;
 use crate::passes::ViewerId;
-use crate::play;
+use crate::play::{self, NotBegun};
 use crate::sessions::Opening;
 use crate::signing::may_play;
 use crate::state::{Shared, State};
@@ -453,8 +453,12 @@ impl Connection {
             (Next::Kinds(Some(_)), Role::Waits(waiting)) => {
                 let Waiting { viewer, opening } = *waiting;
                 let name = opening.stream.clone();
-                let Some(session) = play::begin(&self.state, opening) else {
-                    return self.refuse_player(&name, "refused");
+                let session = match play::begin(&self.state, opening) {
+                    Ok(session) => session,
+                    Err(NotBegun::SentAway) => return self.refuse_player(&name, "refused"),
+                    Err(NotBegun::AddressFull) => {
+                        return self.refuse_player(&name, "too many viewers at this address");
+                    }
                 };
                 self.server.accept();
                 let player = Player { viewer, session, paused: false, based: false };

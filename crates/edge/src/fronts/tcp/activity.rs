@@ -1,13 +1,17 @@
 //! Whether a connection does something, and when it last did: what deadlines and the fight for places
 //! go by.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use http3::Cancels;
+use tokio::sync::Notify;
 use tokio::time::Instant;
+use units::Timestamp;
 
 use crate::limits::Permit;
+use crate::sync::lock;
 
 /// What happens on a connection.
 #[derive(Debug)]
@@ -18,6 +22,9 @@ pub(super) struct Activity {
     /// Requests so far, and those that are not answered to the end.
     requests: AtomicU64,
     open: AtomicU32,
+    /// Those that the client gave up, and who is told when these are too many.
+    cancels: Mutex<Cancels>,
+    flooded: Notify,
     place: Permit,
 }
 
@@ -28,6 +35,8 @@ impl Activity {
             last: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             open: AtomicU32::new(0),
+            cancels: Mutex::default(),
+            flooded: Notify::new(),
             place,
         }
     }
@@ -39,7 +48,20 @@ impl Activity {
         if self.open.fetch_add(1, Ordering::Relaxed) == 0 {
             self.place.busy();
         }
-        Open(self.clone())
+        Open { activity: self.clone(), is_complete: false }
+    }
+
+    fn on_cancel(&self) {
+        let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        if lock(&self.cancels).add(Timestamp::from_nanos(now)) {
+            self.flooded.notify_one();
+        }
+    }
+
+    /// Returns when the client has given up more requests than players do: each may have begun work that
+    /// is thrown away.
+    pub(super) async fn flooded(&self) {
+        self.flooded.notified().await;
     }
 
     /// A response went on.
@@ -68,19 +90,30 @@ impl Activity {
 
 /// A request that is not answered to the end yet.
 #[derive(Debug)]
-pub(super) struct Open(Arc<Activity>);
+pub(super) struct Open {
+    activity: Arc<Activity>,
+    is_complete: bool,
+}
 
 impl Open {
     /// The response went on.
     pub(super) fn touch(&self) {
-        self.0.touch();
+        self.activity.touch();
+    }
+
+    /// The last of the response was handed over.
+    pub(super) fn complete(&mut self) {
+        self.is_complete = true;
     }
 }
 
 impl Drop for Open {
     fn drop(&mut self) {
-        if self.0.open.fetch_sub(1, Ordering::Relaxed) == 1 {
-            self.0.place.idle(true);
+        if self.activity.open.fetch_sub(1, Ordering::Relaxed) == 1 {
+            self.activity.place.idle(true);
+        }
+        if !self.is_complete {
+            self.activity.on_cancel();
         }
     }
 }

@@ -407,6 +407,92 @@ async fn an_http_2_connection_without_a_whole_request_ends_whatever_it_says() {
     }
 }
 
+const RST_STREAM: u8 = 3;
+/// END_STREAM and END_HEADERS.
+const WHOLE: u8 = 5;
+
+/// A GET of this path of up to 127 bytes (RFC 7541: static fields, and literals).
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    let fields = [&[0x82, 0x87, 0x41, 1, b'a', 0x44, path.len() as u8], path.as_bytes()].concat();
+    frame(HEADERS, WHOLE, stream, &fields)
+}
+
+/// The server's frames until it closes the connection: types and payloads.
+fn frames(mut said: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut frames = Vec::new();
+    while let Some((head, rest)) = said.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        frames.push((head[3], payload));
+        said = rest;
+    }
+    frames
+}
+
+#[tokio::test]
+async fn http_2_requests_that_are_reset_before_they_are_looked_at_end_the_connection() {
+    let server = start(|_| ());
+    let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
+    let reset = |stream| [get(stream, "/small.txt"), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])];
+    let all = (0..1_000).flat_map(|n| reset(2 * n + 1)).flatten();
+    let flood: Vec<u8> = preface().into_iter().chain(all).collect();
+    let sent = tokio::spawn(async move {
+        let _ = writer.write_all(&flood).await;
+        writer
+    });
+    let mut said = Vec::new();
+    let ended = timeout(LIMIT, reader.read_to_end(&mut said)).await;
+    assert!(ended.is_ok(), "still open after {LIMIT:?}");
+    // RFC 9113, section 7: GOAWAY with ENHANCE_YOUR_CALM.
+    const GOAWAY: u8 = 7;
+    let calm = |(kind, payload): &(u8, &[u8])| *kind == GOAWAY && payload[4..8] == [0, 0, 0, 11];
+    assert!(frames(&said).iter().any(calm) || server.limited("http2_cancels") == 1);
+    sent.abort();
+}
+
+#[tokio::test]
+async fn an_http_2_client_that_gives_up_all_it_asks_for_is_closed() {
+    // The hook never answers, so that each request waits until it is given up.
+    let hook = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let url = format!("http://{}/", hook.local_addr().expect("bound"));
+    let server = start(|config| {
+        let text = format!(
+            "[hooks]\non_play = \"{url}\"\n[[pull]]\nstream = \"live/*\"\n\
+             upstream = [\"rtmp://127.0.0.1:1/live/a\"]"
+        );
+        let parsed = Config::parse("edge.toml", &text).expect("valid");
+        (config.hooks, config.pull) = (parsed.hooks, parsed.pull);
+    });
+    let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
+    let drain = tokio::spawn(async move {
+        let mut said = Vec::new();
+        let _ = reader.read_to_end(&mut said).await;
+    });
+    writer.write_all(&preface()).await.expect("sent");
+    let mut given_up = 0;
+    let flood = async {
+        for number in 0..2_000u32 {
+            let stream = 2 * number + 1;
+            let reset = frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
+            if writer.write_all(&get(stream, "/live/a.flv")).await.is_err() {
+                return;
+            }
+            let _ = writer.flush().await;
+            // One by one, so that the library has nothing to object to.
+            sleep(Duration::from_millis(1)).await;
+            if writer.write_all(&reset).await.is_err() {
+                return;
+            }
+            let _ = writer.flush().await;
+            given_up += 1;
+        }
+    };
+    assert!(timeout(LIMIT, flood).await.is_ok());
+    assert!((256..400).contains(&given_up), "{given_up}");
+    assert_eq!(server.limited("http2_cancels"), 1);
+    drain.abort();
+}
+
 #[tokio::test]
 async fn an_http_2_client_is_asked_whether_it_is_there() {
     let server = start(|config| config.tcp.keep_alive = Duration::from_millis(100));
