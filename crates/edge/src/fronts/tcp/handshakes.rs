@@ -1,6 +1,6 @@
 //! TLS handshakes take turns on their thread, and have half of its time at most: a key exchange and a
-//! signature take longer than a second of anybody's media, and whoever says hello has them done. So a flood
-//! of hellos makes handshakes wait for each other, and viewers between them hardly.
+//! signature take longer than a second of anybody's media, and whoever says hello has them done. One at a time
+//! has its turn; between two of them the thread turns to its viewers.
 //!
 //! A ClientHello is read before its turn comes; that costs little, and those who never say one hold nobody up.
 
