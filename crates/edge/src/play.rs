@@ -95,7 +95,7 @@ pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String)
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use media::{Kind, Tag};
     use tokio::io::AsyncReadExt as _;
@@ -129,6 +129,8 @@ mod tests {
             unit: None,
             cohort: String::new(),
             scheme: "",
+            granted: SystemTime::now(),
+            until: None,
         }
     }
 
@@ -177,7 +179,7 @@ mod tests {
              upstream = [\"rtmp://127.0.0.1:1/live/a\"]",
         );
         let live = &state.live;
-        let offer = |name| publish(live, &state.config, name, None, Grant::Nobody);
+        let offer = |name| publish(live, &state.bans, &state.config, name, None, Grant::Nobody);
         let first = offer("live/a").expect("room");
         let tag = Tag::new(Kind::Video, 0, &[&[0x17, 1, 0, 0, 0][..], &[0; 95_000]].concat());
         first.publisher.push(tag.expect("short enough"));
