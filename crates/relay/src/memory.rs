@@ -2,12 +2,12 @@
 //!
 //! Each stream has a [`Share`]; what keeps media of it, the relay's cache or a packager, has an [`Account`] there.
 //! Counting costs a few additions for a tag, whatever the number of streams. Who has to give something
-//! up is decided elsewhere and seldom ([`Memory::divide`]): all that a tag looks at is one number, the
+//! up is decided elsewhere and seldom (`Memory::divide`): all that a tag looks at is one number, the
 //! *level*, which no stream is to be above.
 //!
 //! The level is found as water finds it: small streams keep what they have, and what is left over is the
-//! others' in equal parts. It is never below the fair share, [`LOW`] of the bound divided by the streams, so
-//! what a stream has below that is never taken for another one. There are two steps. Above [`HIGH`] of the bound, streams above
+//! others' in equal parts. It is never below the fair share, `LOW` of the bound divided by the streams, so
+//! what a stream has below that is never taken for another one. There are two steps. Above `HIGH` of the bound, streams above
 //! the level shrink to what a new viewer needs. If that is not enough there is no room for further
 //! streams ([`Memory::is_full`]), and when even so the bound is reached, streams above the level are cut
 //! down to it: their viewers go on, and new ones wait for the next key frame.
