@@ -21,6 +21,7 @@
 
 #![forbid(unsafe_code)]
 
+mod calls;
 mod config;
 mod counters;
 mod delay;
@@ -39,7 +40,7 @@ pub use config::{LinkConfig, LossPlace};
 pub use counters::{Counters, Imbalance, Tally};
 pub use delay::{Jitter, Reorder};
 pub use link::{Corruption, Delivered, Link};
-pub use loss::Loss;
+pub use loss::{Loss, Reading};
 pub use packet::{Packet, UDP_IPV4_HEADERS};
 pub use path::{Path, PathConfig};
 pub use queue::Queue;

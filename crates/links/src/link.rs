@@ -141,6 +141,18 @@ impl<T: Clone> Link<T> {
     /// Offers a packet at time `now`.
     #[inline]
     pub fn send(&mut self, now: Timestamp, packet: Packet<T>) {
+        self.offer(now, packet, false);
+    }
+
+    /// [`Self::send`] for a packet that the loss model lets pass: what a sender could do that knows the fates of
+    /// its packets. It has a place among the others, waits in the queue and is dropped by it like them.
+    #[inline]
+    pub fn send_spared(&mut self, now: Timestamp, packet: Packet<T>) {
+        self.offer(now, packet, true);
+    }
+
+    #[inline]
+    fn offer(&mut self, now: Timestamp, packet: Packet<T>, spared: bool) {
         self.advance(now);
         let (place, size) = (self.counters.sent.packets, packet.size);
         self.counters.sent.add(size);
@@ -150,10 +162,10 @@ impl<T: Clone> Link<T> {
         if size > self.mtu {
             return self.counters.mtu_dropped.add(size);
         }
-        if self.loss_place == LossPlace::BeforeQueue && self.loss.is_lost(now, place) {
+        if self.loss_place == LossPlace::BeforeQueue && self.loss.is_lost(now, place) && !spared {
             return self.counters.lost.add(size);
         }
-        let item = Item { at: now, place, packet };
+        let item = Item { at: now, place, packet, spared };
         match &mut self.bottleneck {
             Some(bottleneck) => {
                 bottleneck.queue.push(item, &mut self.counters);
@@ -177,7 +189,7 @@ impl<T: Clone> Link<T> {
     #[inline]
     pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
         self.advance(now);
-        let Item { at, place, packet } = self.line.pop(now)?;
+        let Item { at, place, packet, .. } = self.line.pop(now)?;
         let counters = &mut self.counters;
         counters.delivered.add(packet.size);
         if place < self.latest {
@@ -232,7 +244,8 @@ impl<T: Clone> Link<T> {
     #[inline]
     fn set_out(&mut self, item: Item<T>) {
         let (place, size) = (item.place, item.packet.size);
-        if self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, place) {
+        let is_lost = self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, place);
+        if is_lost && !item.spared {
             return self.counters.lost.add(size);
         }
         if self.duplicate.hit(self.duplicate_draws.at(place)) {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use units::Timestamp;
 
+use crate::calls;
 use crate::random::{Probability, Stream};
 use crate::text::{Fields, ParseError, parse_duration};
 use crate::trace::Rows;
@@ -19,7 +20,7 @@ use crate::window::Window;
 /// As text: `none`; `5%`; `corr:rate=5%,correlation=25%`; `gauss:mean=5%,sd=2%,every=1s`;
 /// `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms` (without `slot` the chain steps per packet);
 /// `outages:rate=5%,length=2ms` (such a chain in time: everything is lost for 2 ms in the mean);
-/// `lomax:rate=1%` (optionally `alpha`, `sigma`, `max`); `script:0,7-9,1s+200ms` (packets counted
+/// `lomax:rate=1%` (optionally `alpha`, `sigma`, `max`); `calls:rate=5%` (optionally `reading=slots`); `script:0,7-9,1s+200ms` (packets counted
 /// from 0, and windows `AT+FOR`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
@@ -75,6 +76,13 @@ pub enum Loss {
         /// bursts that no experiment has time for.)
         max: u32,
     },
+    /// Loss as calls have it (`calls.rs` says from where): a chain with a step each 20 ms.
+    Calls {
+        /// Mean loss rate, 1 % to 20 %.
+        rate: Probability,
+        /// What a step decides.
+        reading: Reading,
+    },
     /// These packets and these times.
     Script {
         /// First and last packet of each run, counted from 0 among those offered to the link.
@@ -84,9 +92,20 @@ pub enum Loss {
     },
 }
 
+/// How a chain that was fitted to packets 20 ms apart is read for packets that are closer together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reading {
+    /// A slot of 20 ms has a loss rate, and each packet its own fate: about half of the packets of a slot are
+    /// lost with one that is.
+    #[default]
+    Packets,
+    /// All packets of a slot have one fate: the burstiest reading.
+    Slots,
+}
+
 const EXPECTED: &str = "none, a probability like `5%`, or one of `corr:rate=5%,correlation=25%`, \
     `gauss:mean=5%,sd=2%,every=1s`, `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms`, \
-    `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `script:0,7-9,1s+200ms`";
+    `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `calls:rate=5%,reading=packets`, `script:0,7-9,1s+200ms`";
 
 impl FromStr for Loss {
     type Err = ParseError;
@@ -156,6 +175,7 @@ impl FromStr for Loss {
                     max: fields.optional_with("max", length)?.unwrap_or(1_000),
                 }
             }
+            "calls" => read_calls(text, &mut fields)?,
             _ => return Err(ParseError::new(text, EXPECTED)),
         };
         fields.finish()?;
@@ -170,6 +190,23 @@ fn parse_slot(text: &str) -> Result<Duration, ParseError> {
         slot if slot >= SHORTEST_SLOT => Ok(slot),
         _ => Err(ParseError::new(text, "a slot of at least 100us")),
     }
+}
+
+fn read_calls(text: &str, fields: &mut Fields<'_>) -> Result<Loss, ParseError> {
+    let rate = |text: &str| match text.parse::<Probability>()? {
+        rate if calls::RATES.contains(&rate.as_f64()) => Ok(rate),
+        _ => Err(ParseError::new(text, "a rate from 1% to 20%")),
+    };
+    let reading = |text: &str| match text {
+        "packets" => Ok(Reading::Packets),
+        "slots" => Ok(Reading::Slots),
+        _ => Err(ParseError::new(text, "`packets` or `slots`")),
+    };
+    let missing = || ParseError::new(text, "`calls:rate=5%`");
+    Ok(Loss::Calls {
+        rate: fields.optional_with("rate", rate)?.ok_or_else(missing)?,
+        reading: fields.optional_with("reading", reading)?.unwrap_or_default(),
+    })
 }
 
 fn read_script(items: &str) -> Option<Loss> {
@@ -204,6 +241,7 @@ enum Model {
     Gaussian { mean: f64, sd: f64, every: u64, current: Option<(u64, Probability)> },
     GilbertElliott { chain: Chain, good: Probability, bad: Probability, slot: Option<u64> },
     Bursts { start: Probability, exceeds: Box<[Probability]>, left: usize, fate: Stepped },
+    Calls { chain: calls::Chain, reading: Reading },
     Rows { rows: Arc<Rows>, cursor: usize },
     Script { packets: Vec<(u64, u64)>, windows: Vec<Window> },
 }
@@ -271,6 +309,14 @@ impl LossProcess {
                 }
                 begins
             }),
+            Model::Calls { chain, reading } => {
+                let slot = now.as_nanos() / calls::SLOT.as_nanos() as u64;
+                let fate = match reading {
+                    Reading::Packets => fate,
+                    Reading::Slots => self.fates.at(slot),
+                };
+                chain.rate(self.states, slot).hit(fate)
+            }
             Model::Rows { rows, cursor } => rows.at(now, cursor).0.loss.hit(fate),
             Model::Script { packets, windows } => {
                 packets.iter().any(|&(first, last)| (first..=last).contains(&place))
@@ -311,6 +357,9 @@ impl Model {
                 let mean = 1.0 + exceeds.iter().map(|p| p.as_f64()).sum::<f64>();
                 let start = burst_start(rate.as_f64(), mean);
                 Self::Bursts { start, exceeds, left: 0, fate: Stepped::default() }
+            }
+            Loss::Calls { rate, reading } => {
+                Self::Calls { chain: calls::Chain::new(rate.as_f64()), reading }
             }
             Loss::Script { ref packets, ref windows } => {
                 Self::Script { packets: packets.clone(), windows: windows.clone() }

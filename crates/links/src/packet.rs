@@ -30,4 +30,6 @@ pub(crate) struct Item<T> {
     pub(crate) at: Timestamp,
     pub(crate) place: u64,
     pub(crate) packet: Packet<T>,
+    /// The loss model lets it pass.
+    pub(crate) spared: bool,
 }
