@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
-use qoe::{FrameKind, Player, Policy};
 use recovery::Random;
 use toml::Value;
 use units::Timestamp;
 
-use super::metrics::{ALL, LATE, Logged, Measured, evaluate};
+use super::metrics::{ALL, Logged, Measured, evaluate};
 use super::options::Options;
 use super::parallel::in_parallel;
 use super::rows::{Curve, Row};
 use super::settings::{Settings, Source};
 use super::spec::{AxisRange, Contestant, Point, Spec, Sweep};
-use crate::live::{Live, LiveOutcome};
 use crate::recovered::{Diary, FinishedUnit};
 use crate::simulation::{Outcome, Sample, run as simulate};
 use crate::traffic::Traffic;
@@ -188,7 +186,7 @@ fn work(job: &Job) -> Done {
             all.log = Some(Logged { start, same });
         }
         if let (Traffic::Live(live), Some(seen)) = (scenario.traffic, &outcome.live) {
-            watch(&mut all, settings.player()?, live, seen, scenario.measure_from);
+            all.viewing.watch(settings.player()?, live, seen, scenario.measure_from);
         }
         let pages = diary.take();
         all.rounds_max.extend(match outcome.asked.len() {
@@ -241,33 +239,6 @@ fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
     if let Some(rival) = &outcome.rival {
         all.rival = Some(rival.measured);
     }
-}
-
-/// Plays what arrived of a stream.
-fn watch(
-    all: &mut Measured,
-    policy: Policy,
-    live: Live,
-    seen: &LiveOutcome,
-    measure_from: Duration,
-) {
-    let mut player = Player::new(policy, Timestamp::ZERO);
-    let (mut in_time, mut end) = (0, Timestamp::ZERO);
-    let from = Timestamp::ZERO + measure_from;
-    let is_counted = |frame: u32| frame >= live.before && live.due(frame) >= from;
-    for arrival in &seen.arrivals {
-        let kind = if arrival.is_key { FrameKind::Key } else { FrameKind::Dependent };
-        player.on_media(arrival.at, arrival.media_ms, kind);
-        end = arrival.at;
-        in_time += u64::from(is_counted(arrival.frame) && arrival.delay <= LATE);
-    }
-    let report = player.report(end);
-    all.viewing.freezes.count += report.freezes[0].count;
-    all.viewing.freezes.total += report.freezes[0].total;
-    all.viewing.time += report.watched();
-    let published = (0..live.before + live.frames).filter(|&n| is_counted(n)).count() as u64;
-    all.viewing.frames += published;
-    all.viewing.late += published - in_time;
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 
 use core::time::Duration;
 
-use qoe::player::{FreezeRates, Freezes};
 use recovery::autorec::formulas;
 
 use super::settings::Settings;
+use super::viewing::{Viewing, Watched};
 use crate::recovered::{FinishedUnit, Recovered};
 use crate::simulation::Received;
 
@@ -62,21 +62,6 @@ pub(crate) struct Decisions {
     pub levels: f64,
 }
 
-/// What the players of a stream saw.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Viewing {
-    pub freezes: Freezes,
-    /// Time watched, freezes included.
-    pub time: Duration,
-    /// Frames published.
-    pub frames: u64,
-    /// Frames that came later than [`LATE`] or never.
-    pub late: u64,
-}
-
-/// A frame that takes longer from its publication to the arrival of its last byte is late.
-pub(crate) const LATE: Duration = Duration::from_millis(400);
-
 /// A metric.
 pub(crate) struct Metric {
     pub name: &'static str,
@@ -126,8 +111,12 @@ fn mean(values: &[f64]) -> Option<f64> {
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
-fn freezes(m: &Measured) -> Option<FreezeRates> {
-    FreezeRates::of(m.viewing.freezes, m.viewing.time)
+fn freezes(of: &Watched) -> Option<f64> {
+    Some(of.rates()?.freezes_per_100s)
+}
+
+fn frozen(of: &Watched) -> Option<f64> {
+    Some(of.rates()?.freeze_s_per_100s * 1e3)
 }
 
 /// The share of packets lost of this class of distances from a lost one.
@@ -174,11 +163,11 @@ metrics! {
         ratio(m.recovery.totals.replica_bytes, m.recovery.totals.first_bytes)
     };
     // What the player of a stream saw: all freezes in 100 s of watching, and the time that they took.
-    "freezes_per_100s", "1", None, |m, _| freezes(m).map(|rates| rates.freezes_per_100s);
-    "freeze_ms_per_100s", "ms", None, |m, _| freezes(m).map(|rates| rates.freeze_s_per_100s * 1e3);
+    "freezes_per_100s", "1", None, |m, _| freezes(&m.viewing.player);
+    "freeze_ms_per_100s", "ms", None, |m, _| frozen(&m.viewing.player);
     // Share of the frames published from `measure_from_seconds` on that came more than 400 ms later, or
     // never.
-    "late_frames", "1", None, |m, _| ratio(m.viewing.late, m.viewing.frames);
+    "late_frames", "1", None, |m, _| m.viewing.late(400.0);
     "goodput_mbps", "Mbps", None, |m, _| mbps(m.received);
     "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
     "loss_rate", "1", None, |m, _| loss_rate(m);
@@ -268,6 +257,33 @@ metrics! {
     // Of runs that are made twice: what tells their event log from others, and whether both had it.
     "event_log", "1", None, |m, _| Some(m.log?.start as f64);
     "same_log", "1", None, |m, _| Some(f64::from(u8::from(m.log?.same)));
+    // From the capture of a frame until it is complete and in order, frames that never came included: no
+    // value where these reach the percentile.
+    "frame_delay_p50_ms", "ms", None, |m, _| m.viewing.delay(0.5);
+    "frame_delay_p95_ms", "ms", None, |m, _| m.viewing.delay(0.95);
+    "frame_delay_p99_ms", "ms", None, |m, _| m.viewing.delay(0.99);
+    "frame_delay_p999_ms", "ms", None, |m, _| m.viewing.delay(0.999);
+    // As `late_frames`, for other bounds.
+    "late_100ms", "1", None, |m, _| m.viewing.late(100.0);
+    "late_200ms", "1", None, |m, _| m.viewing.late(200.0);
+    "late_300ms", "1", None, |m, _| m.viewing.late(300.0);
+    "late_600ms", "1", None, |m, _| m.viewing.late(600.0);
+    "late_1s", "1", None, |m, _| m.viewing.late(1_000.0);
+    // As `freezes_per_100s` and `freeze_ms_per_100s`, for the three presets of players.
+    "freezes_low_latency", "1", None, |m, _| freezes(&m.viewing.presets[0]);
+    "freeze_ms_low_latency", "ms", None, |m, _| frozen(&m.viewing.presets[0]);
+    "freezes_mobile", "1", None, |m, _| freezes(&m.viewing.presets[1]);
+    "freeze_ms_mobile", "ms", None, |m, _| frozen(&m.viewing.presets[1]);
+    "freezes_cautious", "1", None, |m, _| freezes(&m.viewing.presets[2]);
+    "freeze_ms_cautious", "ms", None, |m, _| frozen(&m.viewing.presets[2]);
+    // From the request to the first frame that can be shown, and how far the picture lies behind the
+    // live edge at the end.
+    "first_frame_ms", "ms", None, |m, _| mean(&m.viewing.first_frames);
+    "live_delay_ms", "ms", None, |m, _| mean(&m.viewing.behind);
+    "skips_per_100s", "1", None, |m, _| {
+        let seconds = m.viewing.player.time.as_secs_f64();
+        (seconds > 0.0).then(|| m.viewing.skips as f64 * 100.0 / seconds)
+    };
 }
 
 impl Metric {

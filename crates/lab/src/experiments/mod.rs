@@ -17,6 +17,7 @@ mod schemes;
 pub(crate) mod settings;
 mod spec;
 mod speed;
+mod viewing;
 
 use std::path::Path;
 

@@ -1,0 +1,154 @@
+//! What the viewers of a stream have: when frames come, and what players of three kinds make of it. Every frame
+//! that was published while it is measured counts; one that never came is later than any bound.
+
+use core::time::Duration;
+
+use qoe::player::{FreezeRates, Freezes};
+use qoe::stats::Sample;
+use qoe::{FrameKind, Player, Policy};
+use units::Timestamp;
+
+use crate::live::{Live, LiveOutcome};
+
+/// What players with one policy had.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Watched {
+    pub freezes: Freezes,
+    /// Time watched, freezes included.
+    pub time: Duration,
+}
+
+/// What the viewers of a run had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Viewing {
+    /// The player that the settings name.
+    pub player: Watched,
+    /// Players of [`Policy::PRESETS`], in their order.
+    pub presets: [Watched; 3],
+    /// From the capture of a frame until it was complete and in order, in milliseconds; only frames that came.
+    pub delays: Vec<f64>,
+    /// Frames published, those that never came included.
+    pub frames: u64,
+    /// From the request to the first frame, in milliseconds, by viewer.
+    pub first_frames: Vec<f64>,
+    /// How far the picture lay behind the live edge at the end, in milliseconds, by viewer.
+    pub behind: Vec<f64>,
+    /// Skips to a newer key frame.
+    pub skips: u64,
+}
+
+impl Watched {
+    /// Rates of all freezes; `None` if nothing was watched.
+    pub(crate) fn rates(&self) -> Option<FreezeRates> {
+        FreezeRates::of(self.freezes, self.time)
+    }
+
+    fn add(&mut self, report: &qoe::player::Report) {
+        self.freezes.count += report.freezes[0].count;
+        self.freezes.total += report.freezes[0].total;
+        self.time += report.watched();
+    }
+}
+
+impl Viewing {
+    /// Plays what arrived of a stream. Frames count that were published from `measure_from` on.
+    pub(crate) fn watch(
+        &mut self,
+        policy: Policy,
+        live: Live,
+        seen: &LiveOutcome,
+        measure_from: Duration,
+    ) {
+        let report = self.play(policy, seen);
+        self.player.add(&report);
+        self.first_frames.extend(report.first_frame.map(|time| time.as_secs_f64() * 1e3));
+        self.behind.extend(report.live_latency.map(|time| time.as_secs_f64() * 1e3));
+        for (place, (_, policy)) in Policy::PRESETS.into_iter().enumerate() {
+            let report = self.play(policy, seen);
+            self.presets[place].add(&report);
+        }
+        let from = Timestamp::ZERO + measure_from;
+        let is_counted = |frame: u32| frame >= live.before && live.due(frame) >= from;
+        let counted = seen.arrivals.iter().filter(|arrival| is_counted(arrival.frame));
+        self.delays.extend(counted.map(|arrival| arrival.delay.as_secs_f64() * 1e3));
+        self.frames += (0..live.before + live.frames).filter(|&n| is_counted(n)).count() as u64;
+        self.skips += seen.skips.count;
+    }
+
+    fn play(&self, policy: Policy, seen: &LiveOutcome) -> qoe::player::Report {
+        let mut player = Player::new(policy, Timestamp::ZERO);
+        for arrival in &seen.arrivals {
+            let kind = if arrival.is_key { FrameKind::Key } else { FrameKind::Dependent };
+            player.on_media(arrival.at, arrival.media_ms, kind);
+        }
+        player.report(seen.arrivals.last().map_or(Timestamp::ZERO, |last| last.at))
+    }
+
+    /// The share of frames that took longer than `bound` milliseconds, or never came.
+    pub(crate) fn late(&self, bound: f64) -> Option<f64> {
+        let in_time = self.delays.iter().filter(|delay| **delay <= bound).count() as u64;
+        (self.frames > 0).then(|| (self.frames - in_time) as f64 / self.frames as f64)
+    }
+
+    /// The delay that a share `p` of frames does not exceed; `None` if fewer than that came.
+    pub(crate) fn delay(&self, p: f64) -> Option<f64> {
+        let missing = self.frames.saturating_sub(self.delays.len() as u64);
+        let never = (0..missing).map(|_| f64::MAX);
+        let value = Sample::new(self.delays.iter().copied().chain(never))?.quantile(p);
+        // What is mixed with a frame that never came is no delay.
+        (value < 1e9).then_some(value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::{Arrival, Skips};
+
+    fn ten_frames() -> Live {
+        Live {
+            frames: 10,
+            interval: Duration::from_millis(40),
+            group: 10,
+            rate: units::Rate::from_kbps(500),
+            before: 0,
+            settings: relay::Settings::default(),
+        }
+    }
+
+    /// Ten frames, 40 ms apart, of which those come that are not `lost`, each 50 ms later but the last: 500 ms.
+    fn seen(live: Live, lost: &[u32]) -> LiveOutcome {
+        let came = (0..10).filter(|frame| !lost.contains(frame));
+        let arrival = |frame| {
+            let delay = Duration::from_millis(if frame == 9 { 500 } else { 50 });
+            let (is_key, media_ms) = (frame == 0, 40 * frame);
+            Arrival { frame, is_key, media_ms, delay, at: live.due(frame) + delay }
+        };
+        LiveOutcome {
+            arrivals: came.map(arrival).collect(),
+            skips: Skips { count: 1, ms: 0 },
+            most_unsent: 0,
+        }
+    }
+
+    #[test]
+    fn a_frame_that_never_came_is_later_than_any_bound() {
+        let live = ten_frames();
+        let mut viewing = Viewing::default();
+        viewing.watch(Policy::LOW_LATENCY, live, &seen(live, &[4]), Duration::ZERO);
+        assert_eq!((viewing.frames, viewing.delays.len(), viewing.skips), (10, 9, 1));
+        assert_eq!(viewing.late(400.0), Some(0.2));
+        assert_eq!(viewing.late(1_000.0), Some(0.1));
+        assert_eq!(viewing.delay(0.5), Some(50.0));
+        assert_eq!(viewing.delay(0.99), None);
+        assert_eq!(viewing.first_frames, [50.0]);
+    }
+
+    #[test]
+    fn frames_before_the_measurement_do_not_count() {
+        let live = ten_frames();
+        let mut viewing = Viewing::default();
+        viewing.watch(Policy::MOBILE, live, &seen(live, &[]), Duration::from_millis(200));
+        assert_eq!((viewing.frames, viewing.late(400.0)), (5, Some(0.2)));
+    }
+}
