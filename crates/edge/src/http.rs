@@ -14,10 +14,12 @@ use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::{Buf as _, Bytes};
+use delivery::{FlvStream, Piece};
+use units::{Mark, Timestamp};
 
 use crate::cohorts::Cohort;
 use crate::files::FileBody;
-use crate::live::{FlvBody, Piece};
+use crate::live::FlvBody;
 use crate::sessions::{MAX_BEACON, Session};
 use crate::viewer::{Protocol, Unit};
 
@@ -174,13 +176,10 @@ impl From<Body> for Responder {
     }
 }
 
-impl Responder {
-    /// The next bytes of the body, `None` at its end. A live body may have to wait for its publisher,
-    /// a file for the disk.
-    ///
-    /// # Errors
-    /// The file cannot be read or has become shorter; the response has to be cut off.
-    pub fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
+impl delivery::Body for Responder {
+    /// A live body may have to wait for its publisher, a file for the disk. The error is a file's that cannot be
+    /// read or has become shorter.
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
         let shared = match &mut self.0 {
             Body::Empty => None,
             Body::Bytes(bytes) => Some(core::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
@@ -189,6 +188,33 @@ impl Responder {
             Body::Flv(body) => return body.poll_next(context).map(Ok),
         };
         Poll::Ready(Ok(shared.map(|shared| Bytes::new().chain(shared))))
+    }
+
+    fn live(&self) -> Option<&FlvStream> {
+        self.flv().map(FlvBody::stream)
+    }
+
+    fn is_over(&self) -> bool {
+        self.flv().is_some_and(|body| body.session().stay().is_over())
+    }
+
+    fn mark(&self, now: Timestamp) -> Option<Mark> {
+        self.flv()?.mark(now)
+    }
+
+    fn on_first_frame(&mut self) {
+        if let Some(session) = self.session() {
+            session.on_first_frame();
+        }
+    }
+}
+
+impl Responder {
+    fn flv(&self) -> Option<&FlvBody> {
+        match &self.0 {
+            Body::Flv(body) => Some(body),
+            _ => None,
+        }
     }
 
     /// The bytes that are still to come, where that is known.
@@ -207,14 +233,6 @@ impl Responder {
         match &self.0 {
             Body::Flv(body) => Some(body.session()),
             Body::Parts { session, .. } => session.as_ref(),
-            _ => None,
-        }
-    }
-
-    /// The live stream that this body is, if it is one: little of it should wait unsent.
-    pub fn live(&self) -> Option<&FlvBody> {
-        match &self.0 {
-            Body::Flv(body) => Some(body),
             _ => None,
         }
     }
@@ -258,6 +276,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::disk::pool::Pool;
     use bytes::BufMut as _;
+    use delivery::Body as _;
     use std::fs::File;
     use std::io::Write;
 

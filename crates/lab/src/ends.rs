@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 
 /// Idle time-out of both ends: probes that back off through the worst of random paths stay below.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(600);
+/// What a live stream is asked for by.
+pub(crate) const LIVE_PATH: &str = "/live/lab.flv";
 /// Bytes of the pattern; it repeats.
 pub(crate) const PATTERN: usize = 65_521;
 

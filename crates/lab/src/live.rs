@@ -3,19 +3,20 @@
 
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
+use std::io;
 
-use bytes::Bytes;
+use delivery::{Body, Delivery, Filled, FlvStream, Piece};
 use media::{Kind, Tag, flv};
 use quic::Connection;
-use relay::{Publisher, Registry, Settings, Start, Viewer, send_ahead};
-use units::{Rate, StreamId, Timestamp};
+use relay::{Publisher, Registry, Settings, Start, Viewer};
+use units::{Mark, Rate, StreamId, Timestamp};
+
+use crate::client::Answer;
 
 /// A key frame is this much larger than the others.
 const KEY_WEIGHT: u64 = 6;
 /// Bytes before a frame's own in the payload: FrameType and codec, AVCPacketType, composition time.
 const FRAME_HEADER: usize = 5;
-/// Unsent bytes before the pacing rate is known.
-const FIRST_AHEAD: u64 = 2_400;
 
 /// A stream and its viewer's place in it.
 #[derive(Clone, Copy, Debug)]
@@ -94,12 +95,23 @@ pub struct LiveOutcome {
     pub most_unsent: u64,
 }
 
-/// A viewer on its stream.
-struct Watching {
-    id: StreamId,
-    viewer: Viewer,
-    /// Whether the head of the file has been written.
-    has_head: bool,
+/// What the viewer's answer is made of: as in the edge, but without a session.
+struct LiveBody(FlvStream);
+
+impl Body for LiveBody {
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
+        self.0.poll_next(context).map(Ok)
+    }
+
+    fn live(&self) -> Option<&FlvStream> {
+        Some(&self.0)
+    }
+
+    fn mark(&self, _: Timestamp) -> Option<Mark> {
+        self.0.media_time().map(|media_time| Mark { media_time, deadline: None })
+    }
+
+    fn on_first_frame(&mut self) {}
 }
 
 /// The publisher, and the viewer's end of the relay.
@@ -108,7 +120,7 @@ pub(crate) struct Source {
     registry: Registry,
     publisher: Publisher,
     next: u32,
-    viewer: Option<Watching>,
+    viewer: Option<Delivery<LiveBody>>,
     pub most_unsent: u64,
     pub skips: Skips,
 }
@@ -150,37 +162,25 @@ impl Source {
     pub(crate) fn join(&mut self, id: StreamId) {
         let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
             .expect("the first viewer");
-        self.viewer = Some(Watching { id, viewer, has_head: false });
+        self.viewer = Some(Delivery::new(id, LiveBody(FlvStream::new(viewer))));
     }
 
     /// Hands over what the stream has room for.
-    pub(crate) fn fill(&mut self, connection: &mut Connection) {
-        let Some(Watching { id, viewer, has_head }) = &mut self.viewer else { return };
-        let ahead = connection.pacing_rate().map_or(FIRST_AHEAD, send_ahead);
+    pub(crate) fn fill(
+        &mut self,
+        http: &mut http3::Server,
+        now: Timestamp,
+        connection: &mut Connection,
+    ) {
+        let Some(delivery) = &mut self.viewer else { return };
         let context = &mut Context::from_waker(Waker::noop());
-        while let Some(unsent) = connection.unsent(*id) {
-            self.most_unsent = self.most_unsent.max(unsent);
-            if unsent >= ahead {
-                return;
-            }
-            let bytes: Option<Bytes> = if *has_head {
-                match viewer.poll_next(context) {
-                    Poll::Ready(tag) => tag.map(|tag| tag.bytes().clone()),
-                    Poll::Pending => return,
-                }
-            } else {
-                *has_head = true;
-                Some(flv::file_header(false, true))
-            };
-            let progress = viewer.progress();
-            self.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
-            let written = bytes.map(|bytes| connection.write(*id, bytes));
-            if !matches!(written, Some(Ok(_))) {
-                // A stream that the client gave up needs no end.
-                let _ = connection.finish(*id);
-                self.viewer = None;
-                return;
-            }
+        let filled = delivery.fill(http, now, connection, context);
+        let unsent = connection.unsent(delivery.id()).unwrap_or(0);
+        self.most_unsent = self.most_unsent.max(unsent);
+        let progress = delivery.body().0.progress();
+        self.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
+        if filled == Filled::Over {
+            self.viewer = None;
         }
     }
 }
@@ -188,23 +188,40 @@ impl Source {
 /// The viewer's side: what arrives must be what was published.
 pub(crate) struct Reception {
     live: Live,
+    answer: Answer,
     reader: flv::Reader,
+    /// Where the viewer's times begin in the stream's.
+    base: u32,
     pub arrivals: Vec<Arrival>,
 }
 
 impl Reception {
     pub(crate) fn new(live: Live) -> Self {
-        Self { live, reader: flv::Reader::new(flv::MAX_PAYLOAD), arrivals: Vec::new() }
+        Self {
+            live,
+            answer: Answer::default(),
+            reader: flv::Reader::new(flv::MAX_PAYLOAD),
+            base: 0,
+            arrivals: Vec::new(),
+        }
     }
 
     /// Takes bytes. Returns whether all is as it was published.
     pub(crate) fn take(&mut self, now: Timestamp, data: &[u8]) -> bool {
-        let mut intact = self.reader.read(data).is_ok();
+        let (reader, mut is_flv) = (&mut self.reader, true);
+        let is_answer = self.answer.take(data, |content| is_flv &= reader.read(content).is_ok());
+        let mut intact = is_answer && is_flv;
         while let Some(tag) = self.reader.next_tag() {
-            if tag.role().is_header() {
-                intact &= tag == Live::header();
+            if let Some(base) = flv::time_base(&tag) {
+                self.base = base;
                 continue;
             }
+            if tag.role().is_header() {
+                intact &= tag.payload() == Live::header().payload();
+                continue;
+            }
+            let media_ms = tag.timestamp().wrapping_add(self.base);
+            let tag = tag.with_timestamp(media_ms);
             let payload = tag.payload();
             let number = payload.get(FRAME_HEADER..FRAME_HEADER + 4);
             let Some(number) = number.and_then(|bytes| bytes.try_into().ok()) else {
@@ -216,7 +233,7 @@ impl Reception {
             self.arrivals.push(Arrival {
                 frame,
                 is_key: tag.role() == media::Role::KeyFrame,
-                media_ms: tag.timestamp(),
+                media_ms,
                 delay: now.since(self.live.due(frame)),
                 at: now,
             });

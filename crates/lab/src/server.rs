@@ -1,13 +1,16 @@
-//! The server under test: the product's endpoint and a small application that answers
-//! `GET BYTES` with as many bytes of a pattern.
+//! The server under test: the product's endpoint. A live stream is asked for by HTTP/3 and served by the
+//! product's `http3` and `delivery`; for all else a small application answers `GET BYTES` with as many bytes of
+//! a pattern.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http3::OverQuic;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
-use quic::observer::{self, Observer};
+use quic::observer::{self, Observer, Purpose};
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
     Addresses, Connection, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome,
@@ -38,6 +41,42 @@ struct Answer {
     sent: u64,
 }
 
+/// A datagram that leaves the server.
+pub(crate) struct Sent<'a> {
+    pub ecn: Ecn,
+    pub data: &'a [u8],
+    /// No loss model takes it.
+    pub spared: bool,
+}
+
+/// Which of the packets that were sent bring copies of lost data, in their order.
+#[derive(Clone, Default)]
+struct Copies(Arc<Mutex<VecDeque<(usize, bool)>>>);
+
+impl Copies {
+    /// Whether the next datagram, of this length, brings a copy.
+    fn brings(&self, length: usize) -> bool {
+        let mut packets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut left, mut brings) = (length, false);
+        // Packets of the handshake share a datagram.
+        while left > 0 {
+            let Some((size, is_copy)) = packets.pop_front() else { break };
+            left = left.saturating_sub(size);
+            brings |= is_copy;
+        }
+        brings
+    }
+
+    fn on_event(&self, event: &observer::Event<'_>) {
+        if let observer::Event::PacketSent { size, purpose, .. } = event {
+            let is_copy =
+                matches!(purpose, Purpose::Retransmission | Purpose::Replica | Purpose::Probe);
+            let mut packets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            packets.push_back((*size, is_copy));
+        }
+    }
+}
+
 pub(crate) struct Server {
     endpoint: Endpoint,
     handle: Option<Handle>,
@@ -47,20 +86,28 @@ pub(crate) struct Server {
     pub asked: Vec<Timestamp>,
     /// The source of the answer, if it comes in frames.
     frames: Option<Frames>,
-    /// The live stream, if it is one that is asked for.
-    pub source: Option<Source>,
+    /// The live stream, if it is one that is asked for, and the protocol that it is asked for by.
+    pub live: Option<(Source, http3::Server)>,
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
+    /// Known where copies are to arrive.
+    copies: Option<Copies>,
     pub stats: Stats,
 }
 
 impl Server {
     pub(crate) fn new(scenario: &Scenario, log: &EventLog) -> Self {
         let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [2; 32])]));
+        let copies = scenario.copies_arrive.then(Copies::default);
+        let watchers = Watchers {
+            log: scenario.log_events.then(|| log.clone()),
+            diary: scenario.diary.clone(),
+            copies: copies.clone(),
+        };
         let config = EndpointConfig {
-            transport: Arc::new(transport(scenario, log)),
-            tls: Arc::new(tls(scenario.cipher, keys.clone())),
+            transport: Arc::new(transport(scenario, watchers)),
+            tls: Arc::new(tls(scenario, keys.clone())),
             keys,
             retry: RetryPolicy::Never,
             token_lifetime: Duration::from_secs(3_600),
@@ -81,13 +128,21 @@ impl Server {
                 Traffic::Frames { rate, fps, cached } => Some(Frames::new(rate, fps, cached)),
                 _ => None,
             },
-            source: match scenario.traffic {
-                Traffic::Live(live) => Some(Source::new(live)),
+            live: match scenario.traffic {
+                Traffic::Live(live) => {
+                    let config = http3::Config {
+                        request_timeout: IDLE_TIMEOUT,
+                        unused_timeout: IDLE_TIMEOUT,
+                        ..http3::Config::default()
+                    };
+                    Some((Source::new(live), http3::Server::new(config)))
+                }
                 _ => None,
             },
             pattern: pattern(),
             reply: Vec::new(),
             batch: vec![0; 65_507],
+            copies,
             stats: Stats::default(),
         }
     }
@@ -99,7 +154,7 @@ impl Server {
 
     pub(crate) fn deadline(&mut self) -> Option<Timestamp> {
         let connection = self.connection()?.deadline();
-        let source = self.source.as_ref().and_then(Source::deadline);
+        let source = self.live.as_ref().and_then(|(source, _)| source.deadline());
         let frame = self.frames.as_ref().and_then(Frames::deadline);
         connection.into_iter().chain(source).chain(frame).min()
     }
@@ -136,29 +191,54 @@ impl Server {
     }
 
     /// Lets the server act; `send` gets each datagram.
-    pub(crate) fn drive(&mut self, now: Timestamp, mut send: impl FnMut(SocketAddr, Ecn, &[u8])) {
+    pub(crate) fn drive(&mut self, now: Timestamp, mut send: impl FnMut(SocketAddr, &Sent<'_>)) {
         let Some(handle) = self.handle else { return };
-        if let Some(source) = &mut self.source {
+        if let Some((source, _)) = &mut self.live {
             source.publish(now);
         }
         if let Some(frames) = &mut self.frames {
             frames.publish(now);
         }
         while let Some(event) = self.endpoint.poll_event(handle) {
-            if let Event::Stream(StreamEvent::Readable(id)) = event {
-                self.read(now, handle, id);
-            }
+            self.on_event(now, handle, event);
         }
         loop {
-            self.fill(handle);
+            self.fill(now, handle);
             let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, BATCH);
             let Some(transmit) = transmit else { break };
             for datagram in self.batch[..transmit.len].chunks(transmit.segment) {
-                send(transmit.addresses.remote, transmit.ecn, datagram);
+                let spared =
+                    self.copies.as_ref().is_some_and(|copies| copies.brings(datagram.len()));
+                let sent = Sent { ecn: transmit.ecn, data: datagram, spared };
+                send(transmit.addresses.remote, &sent);
             }
         }
         if let Some(connection) = self.endpoint.connection(handle) {
             self.stats = *connection.stats();
+        }
+    }
+
+    fn on_event(&mut self, now: Timestamp, handle: Handle, event: Event) {
+        let Some((source, http)) = &mut self.live else {
+            if let Event::Stream(StreamEvent::Readable(id)) = event {
+                self.read(now, handle, id);
+            }
+            return;
+        };
+        let Some(connection) = self.endpoint.connection(handle) else { return };
+        let t = &mut OverQuic::new(connection, now);
+        match event {
+            Event::Ready => http.start(t),
+            Event::Stream(event) => http.on_stream_event(t, event),
+            _ => {}
+        }
+        while let Some(event) = http.poll_event() {
+            if let http3::Event::Request { id, .. } = event
+                && http.respond(t, id, 200, &[("content-type", "video/x-flv")], false).is_ok()
+            {
+                source.join(id);
+                self.asked.push(now);
+            }
         }
     }
 
@@ -169,9 +249,6 @@ impl Server {
         }
         if self.request.ends_with(b"\n") && self.answer.is_none() {
             let line = String::from_utf8_lossy(&self.request);
-            if let (Some(source), "LIVE\n") = (&mut self.source, &*line) {
-                source.join(id);
-            }
             let bytes = line.trim().strip_prefix("GET ").and_then(|n| n.parse().ok());
             self.answer = Some(Answer { id, total: bytes.unwrap_or(0), sent: 0 });
             self.asked.push(now);
@@ -182,13 +259,13 @@ impl Server {
         }
     }
 
-    fn fill(&mut self, handle: Handle) {
+    fn fill(&mut self, now: Timestamp, handle: Handle) {
+        let Some(connection) = self.endpoint.connection(handle) else { return };
+        if let Some((source, http)) = &mut self.live {
+            return source.fill(http, now, connection);
+        }
         let Some(Answer { id, total, sent }) = &mut self.answer else { return };
         let (id, total) = (*id, *total);
-        let Some(connection) = self.endpoint.connection(handle) else { return };
-        if let Some(source) = &mut self.source {
-            return source.fill(connection);
-        }
         let there = self.frames.as_ref().map_or(total, |frames| frames.bytes().min(total));
         while *sent < there && connection.unsent(id).is_some_and(|unsent| unsent < HIGH_WATER) {
             let at = (*sent % PATTERN as u64) as usize;
@@ -208,12 +285,12 @@ impl Server {
     }
 }
 
-fn tls(cipher: Cipher, keys: Arc<KeyRing>) -> TlsConfig {
+fn tls(scenario: &Scenario, keys: Arc<KeyRing>) -> TlsConfig {
     let (certificate, private_key) = certificate();
     TlsConfig::new(TlsSettings {
         certificate_chain: vec![certificate.to_vec()],
         private_key,
-        alpn: vec![b"hq-interop".to_vec()],
+        alpn: vec![scenario.traffic.alpn().to_vec()],
         keys,
         single_use: Arc::new(SingleUseLog::new(UNIX_ORIGIN, 120, 1_024)),
         time: wall_clock(),
@@ -222,7 +299,7 @@ fn tls(cipher: Cipher, keys: Arc<KeyRing>) -> TlsConfig {
         tickets: 1,
         ticket_lifetime: 3_600,
         ciphers: Vec::new(),
-        one_rtt: match cipher {
+        one_rtt: match scenario.cipher {
             Cipher::Real => OneRttProtection::Real,
             Cipher::Null => OneRttProtection::Null,
         },
@@ -230,10 +307,8 @@ fn tls(cipher: Cipher, keys: Arc<KeyRing>) -> TlsConfig {
     .expect("the testbed's certificate is valid")
 }
 
-fn transport(scenario: &Scenario, log: &EventLog) -> TransportConfig {
+fn transport(scenario: &Scenario, watchers: Watchers) -> TransportConfig {
     let (maker, seed) = (scenario.scheme.clone(), scenario.seed);
-    let watchers =
-        Watchers { log: scenario.log_events.then(|| log.clone()), diary: scenario.diary.clone() };
     TransportConfig {
         congestion: scenario.congestion.clone(),
         detection: scenario.detection,
@@ -252,12 +327,13 @@ fn transport(scenario: &Scenario, log: &EventLog) -> TransportConfig {
 struct Watchers {
     log: Option<EventLog>,
     diary: Option<Diary>,
+    copies: Option<Copies>,
 }
 
 impl Watchers {
     /// Makes each connection's watchers; `None` if nobody watches.
     fn factory(self) -> Option<ObserverFactory> {
-        let is_watched = self.log.is_some() || self.diary.is_some();
+        let is_watched = self.log.is_some() || self.diary.is_some() || self.copies.is_some();
         is_watched.then(|| {
             let observe =
                 move |_: Timestamp, _: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
@@ -275,6 +351,9 @@ impl Observer for Watchers {
         }
         if let Some(diary) = &mut self.diary {
             diary.on_event(now, event);
+        }
+        if let Some(copies) = &self.copies {
+            copies.on_event(event);
         }
     }
 }

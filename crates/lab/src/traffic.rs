@@ -41,6 +41,11 @@ impl Traffic {
         }
     }
 
+    /// The application protocol that it is asked for by.
+    pub(crate) fn alpn(&self) -> &'static [u8] {
+        if matches!(self, Self::Live(_)) { b"h3" } else { b"hq-interop" }
+    }
+
     /// Whether the run's limit ends it, not its last byte.
     pub(crate) fn is_endless(&self) -> bool {
         matches!(self, Self::Frames { .. } | Self::Unbounded)

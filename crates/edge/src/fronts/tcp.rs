@@ -13,6 +13,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use delivery::{Body as _, Piece};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
 use hyper::header::{ALT_SVC, HOST, HeaderName, HeaderValue};
@@ -30,7 +31,6 @@ use crate::bans::Refused;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
 use crate::limits::{Fault, Limits, Permit, Place};
-use crate::live::Piece;
 use crate::routes::respond;
 use crate::state::{Shared, State};
 use crate::viewer::Protocol;

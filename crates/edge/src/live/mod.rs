@@ -16,7 +16,7 @@ use relay::{Registry, Settings, Start};
 use crate::config::{self, Config};
 
 pub use events::Events;
-pub use flv::{FlvBody, Piece};
+pub use flv::FlvBody;
 pub use holders::{Held, Holder, Holders, Loss};
 pub use outlet::{Outlet, Outlets};
 pub use pulls::{Budget, Missing, Pull, Pulls};

@@ -5,10 +5,10 @@
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
 use bytes::{Bytes, BytesMut};
-use units::{Mark, StreamId, Timestamp};
+use delivery::Framing;
+use units::{StreamId, Timestamp};
 
 use crate::http::{RequestHead, Response};
-use crate::live::Piece;
 use crate::viewer::Protocol;
 
 /// What a client wants.
@@ -49,7 +49,7 @@ impl Request {
 
 /// An application protocol on one connection. The connection is lent to each call: it is the event
 /// loop's.
-pub(super) trait Application {
+pub(super) trait Application: Framing {
     /// Something happened on a stream.
     fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent);
 
@@ -75,22 +75,6 @@ pub(super) trait Application {
         response: &Response,
         is_empty: bool,
     ) -> bool;
-
-    /// Sends a piece of a body. Returns whether the client still wants the answer.
-    fn send(
-        &mut self,
-        now: Timestamp,
-        connection: &mut Connection,
-        id: StreamId,
-        piece: Piece,
-        mark: Option<Mark>,
-    ) -> bool;
-
-    /// Ends an answer.
-    fn finish(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId);
-
-    /// Breaks an answer off that cannot be completed.
-    fn abort(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId);
 
     /// Tells the client that no more requests are taken.
     fn go_away(&mut self, _now: Timestamp, _connection: &mut Connection) {}

@@ -5,13 +5,13 @@ use std::collections::VecDeque;
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
 use bytes::BytesMut;
+use delivery::{Framing, Piece};
 use http3::{OverQuic, RequestHead as Head, Server, code};
 use units::{Mark, StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
 use crate::config;
 use crate::http::{Response, max_body};
-use crate::live::Piece;
 use crate::viewer::Protocol;
 
 /// Requests that may be kept for their body, and as many for the end of the handshake. Players send
@@ -154,6 +154,27 @@ fn text(bytes: &[u8]) -> String {
     core::str::from_utf8(bytes).unwrap_or_default().to_owned()
 }
 
+impl Framing for H3 {
+    fn send(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        piece: Piece,
+        mark: Option<Mark>,
+    ) -> bool {
+        self.server.send(now, connection, id, piece, mark)
+    }
+
+    fn finish(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
+        Framing::finish(&mut *self.server, now, connection, id);
+    }
+
+    fn abort(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
+        self.server.abort(now, connection, id);
+    }
+}
+
 impl Application for H3 {
     fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent) {
         self.server.on_stream_event(&mut OverQuic::new(connection, now), event);
@@ -193,28 +214,6 @@ impl Application for H3 {
         let t = &mut OverQuic::new(connection, now);
         // A request that the client gave up meanwhile needs no answer.
         self.server.respond(t, id, response.status, &headers, is_empty).is_ok() && !is_empty
-    }
-
-    fn send(
-        &mut self,
-        now: Timestamp,
-        connection: &mut Connection,
-        id: StreamId,
-        piece: Piece,
-        mark: Option<Mark>,
-    ) -> bool {
-        let t = &mut OverQuic::new(connection, now).marked(mark);
-        let (own, shared) = piece.into_inner();
-        self.server.send_data_behind(t, id, &own, shared).is_ok()
-    }
-
-    fn finish(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
-        // A stream that the client gave up is over as well.
-        let _ = self.server.finish(&mut OverQuic::new(connection, now), id);
-    }
-
-    fn abort(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
-        self.server.cancel(&mut OverQuic::new(connection, now), id, code::H3_INTERNAL_ERROR);
     }
 
     fn go_away(&mut self, now: Timestamp, connection: &mut Connection) {

@@ -8,12 +8,12 @@ use std::collections::VecDeque;
 use ::quic::Connection;
 use ::quic::streams::{ReadOutcome, StreamEvent};
 use bytes::BytesMut;
+use delivery::{Framing, Piece};
 use http3::code;
 use units::{Direction, Mark, StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
 use crate::http::Response;
-use crate::live::Piece;
 use crate::viewer::Protocol;
 
 /// Longest request line, in bytes.
@@ -100,6 +100,29 @@ impl Http09 {
     }
 }
 
+impl Framing for Http09 {
+    fn send(
+        &mut self,
+        _: Timestamp,
+        connection: &mut Connection,
+        id: StreamId,
+        piece: Piece,
+        mark: Option<Mark>,
+    ) -> bool {
+        let (own, shared) = piece.into_inner();
+        let mut pieces = [own, shared].into_iter().filter(|data| !data.is_empty());
+        pieces.all(|data| connection.write_marked(id, data, mark).is_ok())
+    }
+
+    fn finish(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
+        let _ = connection.finish(id);
+    }
+
+    fn abort(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
+        let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
+    }
+}
+
 impl Application for Http09 {
     fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent) {
         match event {
@@ -151,26 +174,5 @@ impl Application for Http09 {
             let _ = connection.reset(id, code::H3_REQUEST_REJECTED);
         }
         response.status == 200
-    }
-
-    fn send(
-        &mut self,
-        _: Timestamp,
-        connection: &mut Connection,
-        id: StreamId,
-        piece: Piece,
-        mark: Option<Mark>,
-    ) -> bool {
-        let (own, shared) = piece.into_inner();
-        let mut pieces = [own, shared].into_iter().filter(|data| !data.is_empty());
-        pieces.all(|data| connection.write_marked(id, data, mark).is_ok())
-    }
-
-    fn finish(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
-        let _ = connection.finish(id);
-    }
-
-    fn abort(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
-        let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
     }
 }

@@ -1,5 +1,5 @@
 //! QUIC in the edge: one event loop per core (`event_loop`), the requests of a connection and their answers
-//! (`requests`, `response`) over an application protocol (`application`: `h3`, and `http09` for tests), the
+//! (`requests`; bodies are the `delivery` crate's) over an application protocol (`application`: `h3`, and `http09` for tests), the
 //! log of closed connections (`log`) and the files of sampled ones (`qlog`), and what happens when a loop
 //! dies or hangs (`supervisor`).
 
@@ -14,7 +14,6 @@ pub(crate) mod pulse;
 mod qlog;
 pub(crate) mod report;
 mod requests;
-mod response;
 pub(crate) mod settings;
 pub(crate) mod supervisor;
 mod timers;

@@ -8,12 +8,12 @@ use std::time::SystemTime;
 
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
+use delivery::{Delivery, Filled};
 use units::{StreamId, Timestamp};
 
 use super::application::{Application, Asked};
 use super::h3::H3;
 use super::http09::Http09;
-use super::response::{Filled, Response, fill};
 use super::watch::Watch;
 use crate::cohorts::{Chosen, Facts};
 use crate::entropy::random;
@@ -39,7 +39,7 @@ pub(super) struct Requests {
     /// Has these requests served when an answer or a body can go on.
     waker: Waker,
     waiting: Vec<Waiting>,
-    responses: Vec<Response>,
+    responses: Vec<Delivery<Responder>>,
     /// Whether these requests are to be served even if only an acknowledgement arrived.
     wants_acks: bool,
     /// The viewers' sessions on this connection.
@@ -134,7 +134,7 @@ impl Requests {
                 Asked::Flooding => self.state.limits.count(Fault::QuicCancels),
                 Asked::Over(id) => {
                     self.on_last_chance(now, connection);
-                    self.responses.retain(|response| response.id != id);
+                    self.responses.retain(|response| response.id() != id);
                     self.waiting.retain(|waiting| waiting.id != id);
                 }
             }
@@ -175,7 +175,7 @@ impl Requests {
                     self.watches.push(Watch::new(session, now, connection));
                 }
             }
-            self.responses.push(Response::new(id, body));
+            self.responses.push(Delivery::new(id, body));
             self.wants_acks = true;
         }
     }
@@ -203,7 +203,7 @@ impl Requests {
         index = 0;
         let Some(application) = &mut self.application else { return false };
         while let Some(response) = self.responses.get_mut(index) {
-            match fill(&mut **application, response, now, connection, context) {
+            match response.fill(&mut **application, now, connection, context) {
                 Filled::Over => {
                     let last = |watch: &mut Watch| watch.look(now, connection, true);
                     self.watches.iter_mut().for_each(last);

@@ -1,7 +1,8 @@
-//! Viewers: unmodified third-party clients that ask for a number of bytes on one stream. Their
-//! configuration belongs to the experiment, their code does not.
+//! Viewers: unmodified third-party clients that ask for a live stream by HTTP/3, or for a number of bytes on a
+//! stream. Their configuration belongs to the experiment, their code does not.
 
 mod download;
+mod http3;
 mod kind;
 mod noq;
 mod null;
@@ -9,6 +10,7 @@ mod proto;
 mod quinn;
 mod viewer;
 
+pub(crate) use http3::Answer;
 pub use kind::ClientKind;
 pub(crate) use viewer::{Request, Viewer};
 

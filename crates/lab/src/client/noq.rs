@@ -17,8 +17,8 @@ use crate::identity::SERVER_NAME;
 
 super::proto::viewer!(noq);
 
-fn crypto(_: &Request) -> Arc<dyn noq::crypto::ClientConfig> {
-    let tls = noq::crypto::rustls::QuicClientConfig::try_from(tls_config());
+fn crypto(request: &Request) -> Arc<dyn noq::crypto::ClientConfig> {
+    let tls = noq::crypto::rustls::QuicClientConfig::try_from(tls_config(request));
     Arc::new(tls.expect("the provider has an initial cipher suite"))
 }
 

@@ -52,12 +52,22 @@ macro_rules! viewer {
             }
 
             fn ask(&mut self) {
+                if let Some(control) = self.request.control().filter(|_| self.stream.is_none()) {
+                    let stream = self.connection.streams().open($proto::Dir::Uni);
+                    let written =
+                        stream.map(|id| self.connection.send_stream(id).write(control).is_ok());
+                    if written != Some(true) {
+                        self.download.failed =
+                            Some("the server takes no control stream".to_owned());
+                        return;
+                    }
+                }
                 let Some(stream) = self.connection.streams().open($proto::Dir::Bi) else {
                     self.download.failed = Some("the server allows no stream".to_owned());
                     return;
                 };
                 let mut send = self.connection.send_stream(stream);
-                if send.write(self.request.line().as_bytes()).is_err() || send.finish().is_err() {
+                if send.write(&self.request.text()).is_err() || send.finish().is_err() {
                     self.download.failed = Some("the request could not be written".to_owned());
                 }
                 self.stream = Some(stream);

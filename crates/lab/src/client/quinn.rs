@@ -17,7 +17,7 @@ use crate::identity::SERVER_NAME;
 super::proto::viewer!(quinn);
 
 fn crypto(request: &Request) -> Arc<dyn quinn::crypto::ClientConfig> {
-    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls_config())
+    let tls = quinn::crypto::rustls::QuicClientConfig::try_from(tls_config(request))
         .expect("the provider has an initial cipher suite");
     match request.cipher {
         Cipher::Real => Arc::new(tls),

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use units::{Ecn, Timestamp};
 
 use super::download::Download;
+use super::http3;
 use super::kind::ClientKind;
-use crate::ends::Cipher;
-use crate::identity::{certificate, wall_clock};
+use crate::ends::{Cipher, LIVE_PATH};
+use crate::identity::{SERVER_NAME, certificate, wall_clock};
 use crate::live::Live;
 use crate::traffic::Traffic;
 
@@ -37,11 +38,17 @@ impl Request {
         seed
     }
 
-    pub(super) fn line(&self) -> String {
+    /// What is written to the request's stream.
+    pub(super) fn text(&self) -> Vec<u8> {
         match self.traffic {
-            Traffic::Live(_) => "LIVE\n".to_owned(),
-            _ => format!("GET {}\n", self.traffic.bytes()),
+            Traffic::Live(_) => http3::get(SERVER_NAME, LIVE_PATH),
+            _ => format!("GET {}\n", self.traffic.bytes()).into_bytes(),
         }
+    }
+
+    /// What is written to a unidirectional stream before, if anything is.
+    pub(super) fn control(&self) -> Option<&'static [u8]> {
+        self.live().map(|_| http3::CONTROL)
     }
 
     pub(super) fn live(&self) -> Option<Live> {
@@ -63,7 +70,7 @@ pub(crate) trait Viewer {
 }
 
 /// TLS that trusts the testbed's certificate and lives at its wall clock.
-pub(super) fn tls_config() -> rustls::ClientConfig {
+pub(super) fn tls_config(request: &Request) -> rustls::ClientConfig {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(certificate().0).expect("a certificate is a root");
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
@@ -72,6 +79,6 @@ pub(super) fn tls_config() -> rustls::ClientConfig {
         .expect("the provider has TLS 1.3")
         .with_root_certificates(roots)
         .with_no_client_auth();
-    tls.alpn_protocols = vec![b"hq-interop".to_vec()];
+    tls.alpn_protocols = vec![request.traffic.alpn().to_vec()];
     tls
 }

@@ -165,6 +165,7 @@ impl Settings {
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
             traffic,
             times: if self.same_connection { self.requests } else { 1 },
+            copies_arrive: self.copies_arrive,
             rival,
             window: self.window(),
             seed,

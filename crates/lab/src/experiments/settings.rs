@@ -125,6 +125,9 @@ settings! {
     twice: bool = false;
     /// How losses are recovered from; see `recovery::catalog`.
     scheme: String = "arq".to_owned();
+    /// Whether copies of lost data are never lost on the way: with `scheme` arq the bound of what any sender could
+    /// reach that reacts to losses.
+    copies_arrive: bool = false;
     /// Whether the scheme's replicas leave only when nothing else waits.
     when_idle: bool = false;
     /// `spare`: replicas of a round.

@@ -133,7 +133,7 @@ impl Flow {
         }
         if self.is_server_due {
             let server = &mut self.server;
-            server.drive(now, |remote, ecn, data| wire.send_down(now, remote, ecn, data));
+            server.drive(now, |remote, sent| wire.send_down(now, remote, sent));
             self.server_at = server.deadline().map(|at| round_up(at, granularity));
         }
         (self.is_client_due, self.is_server_due) = (false, false);
@@ -181,7 +181,7 @@ impl Flow {
         let (recovered, smoothed_rtt) = (self.server.recovered(now), self.server.smoothed_rtt());
         let mark = self.mark.take().unwrap_or_default();
         let (download, path) = (self.client.download(), &wire.path);
-        let live = self.server.source.as_ref().map(|source| LiveOutcome {
+        let live = self.server.live.as_ref().map(|(source, _)| LiveOutcome {
             arrivals: download.arrivals().to_vec(),
             skips: source.skips,
             most_unsent: source.most_unsent,

@@ -6,6 +6,8 @@ use std::net::SocketAddr;
 use links::{Link, Packet, Path, PathConfig, UDP_IPV4_HEADERS};
 use units::{Ecn, Timestamp};
 
+use crate::server::Sent;
+
 /// A datagram, with the client's address as the NAT shows it to the server.
 #[derive(Clone)]
 pub(super) struct Datagram {
@@ -37,9 +39,13 @@ impl Wire {
     }
 
     /// Sends a datagram to a client.
-    pub(super) fn send_down(&mut self, now: Timestamp, client: SocketAddr, ecn: Ecn, data: &[u8]) {
-        let packet = self.packet(client, ecn, data);
-        self.path.down.send(now, packet);
+    pub(super) fn send_down(&mut self, now: Timestamp, client: SocketAddr, sent: &Sent<'_>) {
+        let packet = self.packet(client, sent.ecn, sent.data);
+        if sent.spared {
+            self.path.down.send_spared(now, packet);
+        } else {
+            self.path.down.send(now, packet);
+        }
     }
 
     /// Takes a datagram of a client. Links have no part in the time that is taken of clients' code, so it

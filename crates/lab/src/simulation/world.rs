@@ -11,6 +11,7 @@ use super::outcome::{Outcome, Sample};
 use super::scenario::Scenario;
 use super::wire::{Datagram, Wire, poll};
 use crate::event_log::EventLog;
+use crate::server::Sent;
 
 /// The clients' addresses.
 const CLIENTS: [IpAddr; 2] =
@@ -143,7 +144,8 @@ impl<'a> World<'a> {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address.ip() == ip) {
                 let reply = flow.server.on_datagram(now, Addresses::of(client), ecn, &mut data);
                 if let Some(reply) = reply {
-                    self.wire.send_down(now, client, Ecn::NotEct, reply);
+                    let reply = Sent { ecn: Ecn::NotEct, data: reply, spared: false };
+                    self.wire.send_down(now, client, &reply);
                 }
                 flow.is_server_due = true;
             }

@@ -1,0 +1,115 @@
+//! Bodies on their way: each stream is given more of its own when it has little unsent.
+
+use core::task::{Context, Poll};
+
+use quic::Connection;
+use units::{StreamId, Timestamp};
+
+use crate::{Body, Framing};
+
+/// Bytes of a stream that may be unsent before its body has to wait; a live one waits earlier.
+const HIGH_WATER: u64 = 128 * 1024;
+
+/// A body under way.
+#[derive(Debug)]
+pub struct Delivery<B> {
+    id: StreamId,
+    body: B,
+    first_frame: FirstFrame,
+}
+
+/// The first frame of a live stream on its way.
+#[derive(Clone, Copy, Debug)]
+enum FirstFrame {
+    /// Not handed to the transport yet.
+    Ahead,
+    /// Ends at this offset of the stream.
+    Sent(u64),
+    Acked,
+}
+
+/// Why no more was handed over to a stream.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filled {
+    /// As much as the stream may hold unsent is there.
+    Enough,
+    /// The body has to wait.
+    Waits,
+    /// The response is over.
+    Over,
+}
+
+impl<B: Body> Delivery<B> {
+    /// The body of the response on this stream, behind the head that was sent.
+    pub fn new(id: StreamId, body: B) -> Self {
+        Self { id, body, first_frame: FirstFrame::Ahead }
+    }
+
+    /// The stream.
+    pub fn id(&self) -> StreamId {
+        self.id
+    }
+
+    /// What is delivered.
+    pub fn body(&self) -> &B {
+        &self.body
+    }
+
+    /// Whether the acknowledgement of the first frame is still to come.
+    pub fn expects_first_frame(&self) -> bool {
+        self.body.live().is_some() && !matches!(self.first_frame, FirstFrame::Acked)
+    }
+
+    /// Hands over what the stream has room for. To be called when something was sent or acknowledged, and when
+    /// the body's waker was woken.
+    pub fn fill(
+        &mut self,
+        framing: &mut (impl Framing + ?Sized),
+        now: Timestamp,
+        connection: &mut Connection,
+        context: &mut Context<'_>,
+    ) -> Filled {
+        let id = self.id;
+        let enough = match (connection.pacing_rate(), self.body.live()) {
+            (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
+            _ => HIGH_WATER,
+        };
+        loop {
+            let Some(progress) = connection.send_progress(id) else { return Filled::Over };
+            if let Some(live) = self.body.live() {
+                match self.first_frame {
+                    FirstFrame::Ahead if live.has_frame() => {
+                        self.first_frame = FirstFrame::Sent(progress.written);
+                    }
+                    FirstFrame::Sent(end) if progress.acked >= end => {
+                        self.first_frame = FirstFrame::Acked;
+                        self.body.on_first_frame();
+                    }
+                    _ => {}
+                }
+            }
+            // Who gets no more is not waited for.
+            if progress.written - progress.sent >= enough && !self.body.is_over() {
+                return Filled::Enough;
+            }
+            let Poll::Ready(next) = self.body.poll_fill(context) else { return Filled::Waits };
+            let goes_on = match next {
+                Ok(Some(piece)) => {
+                    let mark = self.body.mark(now);
+                    framing.send(now, connection, id, piece, mark)
+                }
+                Ok(None) => {
+                    framing.finish(now, connection, id);
+                    false
+                }
+                Err(_) => {
+                    framing.abort(now, connection, id);
+                    false
+                }
+            };
+            if !goes_on {
+                return Filled::Over;
+            }
+        }
+    }
+}

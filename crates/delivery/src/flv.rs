@@ -1,0 +1,93 @@
+//! A live stream as one viewer gets it: an FLV file that has no end.
+//!
+//! Its times are the viewer's own and begin near 0. Where that is in the stream's time, a script tag
+//! before the first frame says ([`media::flv::time_base_tag`]), for servers that pull the stream.
+
+use core::task::{Context, Poll, ready};
+use core::time::Duration;
+
+use bytes::buf::Chain;
+use bytes::{Buf as _, Bytes, BytesMut};
+use media::{Role, Tag, flv};
+use relay::{Progress, Viewer};
+
+/// A piece of a body: what is this viewer's own, then what viewers share. Not both are empty.
+pub type Piece = Chain<Bytes, Bytes>;
+
+/// What is left to send to one viewer.
+#[derive(Debug)]
+pub struct FlvStream {
+    viewer: Viewer,
+    started: bool,
+    /// Bytes of the tag that says where the viewer's times begin; 0 before it was sent.
+    base: u64,
+    sound_alone: bool,
+    has_frame: bool,
+    /// Where the tag that was handed out last stands on the viewer's time line.
+    media_time: Option<Duration>,
+}
+
+impl FlvStream {
+    /// The whole file for this viewer.
+    pub fn new(viewer: Viewer) -> Self {
+        Self {
+            viewer,
+            started: false,
+            base: 0,
+            sound_alone: false,
+            has_frame: false,
+            media_time: None,
+        }
+    }
+
+    /// The file header, then tags; `None` when the stream is over.
+    pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+        if !self.started {
+            // Players allocate decoders by the header: it has to be right.
+            let Some((audio, video)) = ready!(self.viewer.poll_kinds(context)) else {
+                return Poll::Ready(None);
+            };
+            self.started = true;
+            self.sound_alone = !video;
+            return Poll::Ready(Some(flv::file_header(audio, video).chain(Bytes::new())));
+        }
+        let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
+        // In a stream of sound alone, that is a frame of sound.
+        self.has_frame |= match tag.role() {
+            Role::KeyFrame => true,
+            Role::AudioFrame => self.sound_alone,
+            _ => false,
+        };
+        Poll::Ready(Some(self.piece(&tag)))
+    }
+
+    /// A tag at the viewer's time, behind the base of times if that is due.
+    fn piece(&mut self, tag: &Tag) -> Piece {
+        let time = self.viewer.own_time(tag);
+        self.media_time = Some(Duration::from_millis(time.into()));
+        let mut own = BytesMut::new();
+        if let Some(origin) = self.viewer.origin().filter(|_| self.base == 0) {
+            own.extend_from_slice(flv::time_base_tag(origin).bytes());
+            self.base = own.len() as u64;
+        }
+        let (header, rest) = tag.at(time);
+        own.extend_from_slice(&header);
+        own.freeze().chain(rest)
+    }
+
+    /// Where the tag that was handed out last stands on the viewer's time line; `None` before the first.
+    pub fn media_time(&self) -> Option<Duration> {
+        self.media_time
+    }
+
+    /// Whether the first frame was handed out.
+    pub fn has_frame(&self) -> bool {
+        self.has_frame
+    }
+
+    /// What the viewer got so far, the tag that says where its times begin included.
+    pub fn progress(&self) -> Progress {
+        let progress = self.viewer.progress();
+        Progress { bytes: progress.bytes + self.base, ..progress }
+    }
+}

@@ -1,0 +1,19 @@
+//! What stands between a stream's tags and the transport: the server and the testbed run it alike.
+//!
+//! A [`FlvStream`] turns what a viewer gets of a stream into the bytes of an FLV file. A [`Delivery`] hands the
+//! pieces of a body to a QUIC stream as there is room, a live one with as little ahead as [`relay::send_ahead`]
+//! says, and knows when the first frame was acknowledged. A [`Framing`] frames the pieces: HTTP/3 does, here.
+//!
+//! There is no IO and no clock: time comes with each call, and waiting is told to a waker.
+
+#![forbid(unsafe_code)]
+
+mod body;
+mod delivery;
+mod flv;
+mod framing;
+
+pub use body::Body;
+pub use delivery::{Delivery, Filled};
+pub use flv::{FlvStream, Piece};
+pub use framing::Framing;
