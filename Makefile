@@ -61,7 +61,7 @@ interop: need-cargo need-cc
 
 # quiche builds BoringSSL, which needs libclang for its bindings.
 bench: need-cargo need-cc
-	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench
+	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
 	$(CARGO) build --release --locked --manifest-path peers/Cargo.toml --target-dir $(TARGET)/peers || \
 	  echo "skipped: the peers in peers/ do not build here (Debian: apt-get install libclang-dev)"
 	$(TARGET)/release/mendcast-bench $(if $(QUICK),--quick) \
@@ -69,7 +69,7 @@ bench: need-cargo need-cc
 
 # Without nginx (Debian: apt-get install nginx-light) its part is left out.
 bench-edge: need-cargo need-cc
-	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-relay
+	$(CARGO) build --release --locked --bin mendcast --bin mendcast-bench --bin mendcast-bench-peer
 	$(TARGET)/release/mendcast-bench edge $(if $(QUICK),--quick) --out bench-edge.json
 
 soak: need-cargo need-cc

@@ -1,123 +1,15 @@
-//! Benchmarks, side by side in one run: our transport and its peers get the same client, cipher,
-//! datagram size and windows, and take turns, so that a busy machine slows all of them alike.
-//! `make bench` prints the ratios and writes `bench.json`.
+//! The benchmarks, with an allocator that counts.
 
 #![forbid(unsafe_code)]
 
-mod client;
-mod edge;
-mod identity;
-mod loopback;
-mod memory;
-mod repair;
-mod report;
-mod simulation;
-
 use std::alloc::System;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
-
-use report::Report;
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-#[derive(Debug, Parser)]
-#[command(about = "Benchmarks of mendcast beside its peers")]
-struct Arguments {
-    #[command(subcommand)]
-    role: Option<Role>,
-    /// Fewer bytes and rounds: a look, no measurement.
-    #[arg(long, global = true)]
-    quick: bool,
-    /// Where the rows go.
-    #[arg(long, global = true, default_value = "bench.json", value_name = "FILE")]
-    out: PathBuf,
-    /// The server under test; by default the `mendcast` beside this program.
-    #[arg(long, global = true, value_name = "FILE")]
-    mendcast: Option<PathBuf>,
-    /// The program with the peers that are built apart (peers/); without it they are left out.
-    #[arg(long, value_name = "FILE")]
-    peers: Option<PathBuf>,
-    /// Only benchmarks whose name contains this.
-    #[arg(long, value_name = "TEXT", default_value = "")]
-    only: String,
-}
-
-/// A single benchmark, and the processes that benchmarks start.
-#[derive(Debug, Subcommand)]
-enum Role {
-    /// What a live viewer costs.
-    Edge(edge::Live),
-    /// Viewers come and go behind a lossy link for half an hour.
-    Soak(edge::Soak),
-    /// The viewers of the live benchmark.
-    #[command(hide = true)]
-    Watch(edge::Watch),
-    /// A server of the live benchmark whose heap is counted.
-    #[command(hide = true)]
-    Heap(edge::Heap),
-    /// A server of the loopback benchmark.
-    #[command(hide = true)]
-    Serve(loopback::Serve),
-    /// The client of the loopback benchmark.
-    #[command(hide = true)]
-    Fetch(loopback::Fetch),
-}
-
-fn run(arguments: Arguments) -> Result<(), String> {
-    let mendcast = || match &arguments.mendcast {
-        Some(path) => Ok(path.clone()),
-        None => std::env::current_exe()
-            .map(|own| own.with_file_name("mendcast"))
-            .map_err(|e| e.to_string()),
-    };
-    match arguments.role {
-        Some(Role::Serve(serve)) => return serve.run(),
-        Some(Role::Fetch(fetch)) => return fetch.run(),
-        Some(Role::Watch(watch)) => return watch.run(),
-        Some(Role::Heap(heap)) => return heap.run(),
-        Some(Role::Soak(soak)) => return soak.run(mendcast()?),
-        Some(Role::Edge(live)) => {
-            let mut report = Report::new();
-            live.run(&mut report, arguments.quick, mendcast()?)?;
-            return report.write(&arguments.out);
-        }
-        None => {}
-    }
-    let scale = if arguments.quick { 8 } else { 1 };
-    let rounds = if arguments.quick { 2 } else { 5 };
-    let mut report = Report::new();
-    let wanted = |name: &str| name.contains(&arguments.only);
-    if wanted("server_cpu_per_gbit") {
-        memory::measure_cpu(&mut report, rounds, (512 << 20) / scale)?;
-    }
-    if wanted("idle_connection_heap") || wanted("shared_payload_heap") {
-        memory::measure_heap(&mut report, 1_000 / scale as u16)?;
-    }
-    repair::measure(&mut report, &wanted, arguments.quick)?;
-    if wanted("sim_packets_per_cpu_second") {
-        simulation::measure(&mut report, rounds, (128 << 20) / scale)?;
-    }
-    if wanted("loopback_gbit_per_cpu_second") {
-        let peers = arguments.peers.as_deref();
-        loopback::measure(&mut report, rounds, 1_024 / scale as usize, &mendcast()?, peers)?;
-    }
-    if wanted("wake_probe_timeouts") || wanted("wake_spurious_losses") {
-        edge::measure_wake(&mut report, arguments.quick, mendcast()?)?;
-    }
-    report.write(&arguments.out)
-}
-
 fn main() -> ExitCode {
-    match run(Arguments::parse()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("mendcast-bench: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    mendcast_bench::measure()
 }

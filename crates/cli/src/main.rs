@@ -18,6 +18,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+/// Connections come and go by the thousand: under this allocator the server's memory stays flat meanwhile, and is
+/// given back afterwards (docs/dependencies.md).
+#[cfg(feature = "edge")]
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Live streaming over QUIC that repairs lossy last miles from the server side.
 #[derive(Debug, Parser)]
 #[command(name = "mendcast", version, propagate_version = true)]
@@ -28,7 +34,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Show everything in one process: server, publisher, a lossy link, two viewers.
+    /// Show everything in one process: server, publisher, a lossy link, four viewers.
     #[cfg(all(feature = "edge", feature = "tools"))]
     Demo(demo::Arguments),
     /// Run the server.

@@ -10,7 +10,7 @@ use super::watch::Seen;
 /// What the viewers cost.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
-    /// Viewers that came.
+    /// Viewers that were there to the end: what others cost is put on these.
     pub viewers: usize,
     /// Each thread's share of a CPU, the busiest first.
     pub threads: Vec<(String, f64)>,
@@ -78,19 +78,18 @@ impl Cost {
                 seen.datagram, self.receive_errors
             );
         }
-        if seen.stayed < wanted || seen.late > 0 {
+        if self.viewers < wanted || seen.late > 0 {
             let failure = seen.failure.as_deref().unwrap_or("nobody failed");
-            let lost = wanted - seen.stayed;
-            println!("        {lost} viewers lost, {} late: {failure}", seen.late);
+            println!("        {} viewers had tags late: {failure}", seen.late);
         }
         let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-        for doubt in self.doubts(time, cpus) {
+        for doubt in self.doubts(wanted, time, cpus) {
             println!("        {doubt}: these figures say little");
         }
     }
 
-    /// Why this is not what viewers cost on a machine with time for them. It has `cpus`.
-    fn doubts(&self, time: Duration, cpus: usize) -> Vec<String> {
+    /// Why this is not what the viewers that were wanted cost on a machine with time for them. It has `cpus`.
+    fn doubts(&self, wanted: usize, time: Duration, cpus: usize) -> Vec<String> {
         let mut doubts = Vec::new();
         let (busy, viewers) = (self.busy(), self.seen.busy);
         if self.threads.first().is_some_and(|(_, share)| *share > 0.95) {
@@ -106,26 +105,16 @@ impl Cost {
                  viewers, {others:.2} with others"
             ));
         }
+        let lost = wanted - self.viewers.min(wanted);
+        if lost > 0 {
+            doubts.push(format!("{lost} of {wanted} viewers were lost"));
+        }
         let got = self.seen.bytes[1] as f64 * 8.0 / (RATE * time.as_secs_f64());
         if got < 0.9 {
             doubts.push(format!("viewers got {:.0} % of the stream", got * 100.0));
         }
         doubts
     }
-}
-
-/// CPU time of whatever ran on this machine since it started.
-pub(super) fn machine() -> Duration {
-    machine_time(&std::fs::read_to_string("/proc/stat").unwrap_or_default())
-}
-
-/// From the text of /proc/stat, in hundredths of a second: user, nice, system, idle, waiting for a disk,
-/// two kinds of interrupts. What follows is counted before, or not ours.
-fn machine_time(stat: &str) -> Duration {
-    let line = stat.lines().next().and_then(|line| line.strip_prefix("cpu ")).unwrap_or("");
-    let fields = line.split_whitespace().take(7).enumerate().filter(|(i, _)| !matches!(i, 3 | 4));
-    let ticks: u64 = fields.filter_map(|(_, field)| field.parse::<u64>().ok()).sum();
-    Duration::from_millis(ticks * 10)
 }
 
 #[cfg(test)]
@@ -147,14 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_machines_time_is_all_but_idling_and_waiting() {
-        let stat = "cpu  100 20 3 90000 8000 400 50 6 7 7\ncpu0 1 1 1 1 1 1 1 1 1 1\n";
-        assert_eq!(machine_time(stat), Duration::from_millis(5_730));
-        assert_eq!(machine_time(""), Duration::ZERO);
-    }
-
-    #[test]
-    fn full_threads_a_full_machine_and_media_that_is_missing_cast_doubt() {
+    fn full_threads_a_full_machine_viewers_and_media_that_are_missing_cast_doubt() {
         let second = Duration::from_secs(1);
         let cost = |share: f64, viewers: f64, machine: f64, bytes: u64| Cost {
             viewers: 100,
@@ -165,7 +147,9 @@ mod tests {
             seen: Seen { busy: viewers, bytes: [0, bytes, bytes], ..Seen::default() },
         };
         let all = (RATE / 8.0) as u64;
-        assert_eq!(cost(0.5, 0.5, 1.5, all).doubts(second, 2), Vec::<String>::new());
+        assert_eq!(cost(0.5, 0.5, 1.5, all).doubts(100, second, 2), Vec::<String>::new());
+        let lost = cost(0.5, 0.5, 1.5, all).doubts(103, second, 2);
+        assert_eq!(lost, ["3 of 103 viewers were lost"]);
         let cases = [
             (cost(0.96, 0.5, 1.5, all), "a thread of the server is full"),
             (cost(0.5, 1.95, 3.0, all), "the viewers' process is full"),
@@ -177,7 +161,7 @@ mod tests {
         ];
         for (cost, words) in cases {
             let cpus = if cost.machine > 2.0 { 4 } else { 2 };
-            let doubts = cost.doubts(second, cpus);
+            let doubts = cost.doubts(100, second, cpus);
             assert!(doubts.len() == 1 && doubts[0].contains(words), "{words}: {doubts:?}");
         }
     }

@@ -37,6 +37,7 @@ use servers::{Contestant, Process, Programs, Transport};
 use watch::Seen;
 
 pub(crate) use heap::Heap;
+pub(crate) use quinn_relay::run as serve_relay;
 pub(crate) use soak::Soak;
 pub(crate) use wake::measure as measure_wake;
 pub(crate) use watch::Watch;
@@ -142,7 +143,7 @@ impl Live {
         identity(dir.path())?;
         let programs = Programs {
             mendcast,
-            relay: own.with_file_name("mendcast-bench-relay"),
+            peer: own.with_file_name("mendcast-bench-peer"),
             dir: dir.path().to_owned(),
             memory: memory.path().to_owned(),
         };
@@ -232,21 +233,28 @@ fn run(
     let pid = server.process.0.id();
     let publisher = Publisher::start(server.ingest.clone())?;
     std::thread::sleep(LEAD);
-    let before = servers::resident(pid);
+    let before = servers::resident(pid)?;
     let (mut process, joined) = Viewers::start(contestant, server.address, &programs.dir, viewers)?;
     std::thread::sleep(SETTLE);
-    let resident = servers::resident(pid).saturating_sub(before);
+    let resident = servers::resident(pid)?.saturating_sub(before);
     let (threads, errors) = (servers::threads(pid)?, receive_errors());
-    let (machine, start) = (cost::machine(), Instant::now());
+    let (machine, start) = (servers::machine(), Instant::now());
     process.measure(time)?;
-    let (machine, wall) = (cost::machine().saturating_sub(machine), start.elapsed());
+    let (after, wall) = (servers::machine(), start.elapsed());
     let threads = cost::shares(&threads, &servers::threads(pid)?, wall);
     let seen = process.seen()?;
     publisher.stop()?;
+    let (before, after) = machine.zip(after).ok_or("the system does not say how busy it is")?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let machine =
+        (after.0 - before.0) as f64 / ((after.1 - before.1) as f64).max(1.0) * cpus as f64;
+    if seen.stayed == 0 {
+        return Err(seen.failure.unwrap_or_else(|| "no viewer stayed".to_owned()));
+    }
     Ok(Cost {
-        viewers: joined,
+        viewers: seen.stayed,
         threads,
-        machine: machine.as_secs_f64() / wall.as_secs_f64(),
+        machine,
         resident: resident as f64 / joined as f64,
         receive_errors: receive_errors() - errors,
         seen,

@@ -2,7 +2,7 @@
 //! tags, the newest group of pictures for those who join, each tag one DATA frame. It takes the
 //! stream as FLV over TCP.
 //!
-//! `mendcast-bench-relay DIR` serves with the certificate in DIR and prints `listening QUIC TCP`.
+//! It serves with the certificate in a directory and prints `listening QUIC TCP`.
 
 use std::net::SocketAddr;
 use std::path::Path;

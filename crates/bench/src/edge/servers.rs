@@ -39,8 +39,8 @@ pub(super) struct Server {
 pub(super) struct Programs {
     /// `mendcast`.
     pub mendcast: PathBuf,
-    /// `mendcast-bench-relay`.
-    pub relay: PathBuf,
+    /// `mendcast-bench-peer`.
+    pub peer: PathBuf,
     /// Holds `chain.pem` and `key.pem`.
     pub dir: PathBuf,
     /// A directory in memory, if the machine has one.
@@ -105,8 +105,8 @@ impl Contestant {
             Self::Edge | Self::EdgeHls => edge(programs, 1),
             Self::EdgeH2(threads) => edge(programs, threads),
             Self::Relay => {
-                let mut command = Command::new(&programs.relay);
-                command.arg(&programs.dir);
+                let mut command = Command::new(&programs.peer);
+                command.arg("relay").arg(&programs.dir);
                 let server = listening(command)?;
                 Ok(Server { ingest: Ingest::Flv(server.1[1]), ..server.0 })
             }
@@ -308,13 +308,38 @@ pub(super) fn cpu(pid: u32) -> Result<Duration, String> {
 }
 
 /// Resident memory of a process and its children in bytes.
-pub(super) fn resident(pid: u32) -> u64 {
+///
+/// # Errors
+/// The process is gone, or the system does not say.
+pub(super) fn resident(pid: u32) -> Result<u64, String> {
     let of = |pid: u32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let text = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
         let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"))?.trim();
         Some(line.strip_suffix(" kB")?.parse::<u64>().ok()? << 10)
     };
-    family(pid).into_iter().filter_map(of).sum()
+    let own = of(pid).ok_or(format!("the memory of process {pid} cannot be read"))?;
+    // A child may end meanwhile.
+    let children = family(pid).into_iter().filter(|child| *child != pid);
+    Ok(own + children.filter_map(of).sum::<u64>())
+}
+
+/// How busy the machine's processors are with all that runs: time in use and time in all, in ticks.
+pub(super) fn machine() -> Option<(u64, u64)> {
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    busy_of(text.lines().next()?)
+}
+
+fn busy_of(line: &str) -> Option<(u64, u64)> {
+    let ticks: Vec<u64> = line
+        .strip_prefix("cpu ")?
+        .split_whitespace()
+        .take(8)
+        .filter_map(|n| n.parse().ok())
+        .collect();
+    let all: u64 = ticks.iter().sum();
+    // Idle, and waiting for a disk. What a hypervisor takes is not left to anybody here.
+    let idle = ticks.get(3)? + ticks.get(4)?;
+    Some((all - idle, all))
 }
 
 #[cfg(test)]
@@ -330,7 +355,8 @@ mod tests {
         while cpu(pid).expect("readable") == before {
             assert!(Instant::now() < end, "the counter stands still");
         }
-        assert!(resident(pid) > 1 << 20);
+        assert!(resident(pid).expect("readable") > 1 << 20);
+        assert!(resident(0).is_err());
         assert!(cpu(u32::MAX).is_err());
     }
 
@@ -356,5 +382,11 @@ mod tests {
         let mut input = &b"listening here\nrest"[..];
         assert_eq!(read_line(&mut input), "listening here");
         assert_eq!(input, b"rest");
+    }
+
+    #[test]
+    fn a_machine_is_busy_while_it_is_not_idle() {
+        assert_eq!(busy_of("cpu  10 1 5 70 4 1 2 7 0 0"), Some((26, 100)));
+        assert_eq!(busy_of("cpu0 1 2 3"), None);
     }
 }

@@ -93,13 +93,14 @@ pub(super) fn end(mut process: Process) -> Result<(), String> {
     let pid = nix::unistd::Pid::from_raw(process.0.id() as i32);
     nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).map_err(|e| e.to_string())?;
     let start = Instant::now();
-    while matches!(process.0.try_wait(), Ok(None)) {
-        if start.elapsed() > END {
-            return Err("the server does not end".to_owned());
+    loop {
+        match process.0.try_wait().map_err(|e| e.to_string())? {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => return Err(format!("the server ended with {status}")),
+            None if start.elapsed() > END => return Err("the server does not end".to_owned()),
+            None => std::thread::sleep(Duration::from_millis(20)),
         }
-        std::thread::sleep(Duration::from_millis(20));
     }
-    Ok(())
 }
 
 fn totals(log: &str) -> Result<Totals, String> {

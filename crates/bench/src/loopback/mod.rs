@@ -11,7 +11,7 @@ mod quinn_server;
 
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -34,22 +34,15 @@ fn answer() -> Vec<u8> {
     vec![0x5a; ANSWER]
 }
 
-/// Runs a server until it is killed; prints its address once it listens.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Serve {
-    /// `quinn` or `floor`.
-    name: String,
-    /// Directory with `chain.pem` and `key.pem`.
-    dir: PathBuf,
-}
-
-impl Serve {
-    pub(crate) fn run(self) -> Result<(), String> {
-        match self.name.as_str() {
-            "quinn" => quinn_server::run(&self.dir, answer().into()),
-            "floor" => floor::serve(&answer()),
-            other => Err(format!("no server `{other}`")),
-        }
+/// A server of this benchmark, until it is killed.
+///
+/// # Errors
+/// There is none of this name, or it cannot begin.
+pub(crate) fn serve(name: &str, dir: &Path) -> Result<(), String> {
+    match name {
+        "quinn" => quinn_server::run(dir, answer().into()),
+        "floor" => floor::serve(&answer()),
+        other => Err(format!("no server `{other}`")),
     }
 }
 
@@ -141,8 +134,8 @@ fn start(kind: &Kind<'_>, name: &str, dir: &Path) -> Result<Server, String> {
         Kind::Edge(program) => edge(program, dir),
         Kind::Own => {
             let own = std::env::current_exe().map_err(|e| e.to_string())?;
-            let mut command = Command::new(own);
-            command.arg("serve").arg(name).arg(dir);
+            let mut command = Command::new(own.with_file_name("mendcast-bench-peer"));
+            command.arg(name).arg(dir);
             Server::start(command)
         }
         Kind::Peer(program) => {

@@ -1,5 +1,5 @@
-//! The healthy viewers: each comes, watches for a while, goes, and comes again, the same way in both
-//! phases, since all of it follows from seeds.
+//! The healthy viewers: each comes, watches for a while, goes, and comes again. When follows from seeds, which
+//! differ from phase to phase: two phases are independent samples of the same viewers.
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
@@ -36,6 +36,8 @@ const TOLD: usize = 5;
 /// How the viewers come and go.
 #[derive(Clone, Debug)]
 pub(super) struct Manner {
+    /// The number of the first: seeds and clusters go by it.
+    pub first: u32,
     /// Viewers at the same time.
     pub viewers: u32,
     /// The longest that one stays.
@@ -103,7 +105,8 @@ fn view(thread: u32, manner: &Manner, ended: &watch::Receiver<bool>) -> Result<V
         let slots = (thread..manner.viewers).step_by(THREADS as usize);
         for (slot, endpoint) in slots.zip(endpoints.iter().cycle()) {
             let viewer = Viewer {
-                slot,
+                number: manner.first + slot,
+                comes: APART * slot,
                 stay: manner.stay,
                 address: manner.address,
                 endpoint: endpoint.clone(),
@@ -137,7 +140,9 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 /// One viewer, who comes again as soon as it has gone.
 struct Viewer {
-    slot: u32,
+    number: u32,
+    /// Its first view begins this long after the phase.
+    comes: Duration,
     stay: Duration,
     address: SocketAddr,
     endpoint: quinn::Endpoint,
@@ -146,11 +151,12 @@ struct Viewer {
 
 impl Viewer {
     async fn come_and_go(mut self) -> Vec<View> {
-        let mut rng = ChaCha8Rng::seed_from_u64(self.slot.into());
+        let mut rng = ChaCha8Rng::seed_from_u64(self.number.into());
         let mut views = Vec::new();
-        sleep(APART * self.slot).await;
+        sleep(self.comes).await;
         let mut stays = WARM_UP;
-        while !*self.ended.borrow() {
+        // A phase that fails lets go of its viewers without a word.
+        while !*self.ended.borrow() && self.ended.has_changed().is_ok() {
             views.push(self.once(stays).await);
             let millis = (self.stay.as_millis() as u64).max(1);
             stays = LEAST + Duration::from_millis(rng.next_u64() % millis);
@@ -175,7 +181,7 @@ impl Viewer {
             _ = ended.wait_for(|&ends| ends) => {}
         }
         leave(&mut connection);
-        meter.end(clock(), self.slot, failure)
+        meter.end(clock(), self.number, failure)
     }
 
     /// Watches until something fails.

@@ -2,9 +2,9 @@
 //! come to the same server.
 //!
 //! It has two phases on one server: without neighbours for [`ALONE`] of the time, and with them for the
-//! rest. In each the viewers come at its beginning and are gone at its end. The viewers' comings
-//! and stays follow from the same seeds in both. What they had is compared per second of view
-//! ([`judge`]); a rule that does not hold fails the soak.
+//! rest. In each the viewers come at its beginning and are gone at its end, with stays from one distribution and
+//! seeds of their own. What they had is compared per second of view ([`judge`]); a rule that does not hold fails
+//! the soak.
 //!
 //! The neighbours ([`neighbours`]) have addresses of their own, 127.0.1.x and on, while the viewers are all
 //! behind 127.0.0.2: limits go by address, and a viewer behind an attacker's address shares its quota, by
@@ -95,10 +95,11 @@ impl Soak {
         let publisher = Publisher::start(server.ingest.clone())?;
         std::thread::sleep(super::LEAD);
         let Ingest::Rtmp(rtmp) = server.ingest else { return Err("no RTMP".to_owned()) };
-        let stage = Stage {
+        let mut stage = Stage {
             observed: Observed { admin, pid: server.process.0.id(), start: Instant::now() },
             link,
             manner: Manner {
+                first: 0,
                 viewers: self.viewers,
                 stay: Duration::from_secs(self.stay),
                 address,
@@ -110,6 +111,7 @@ impl Soak {
         let alone = if is_alone { all } else { all.mul_f64(ALONE).max(LEAST_ALONE) };
         println!("{} viewers, {} loss, 40 ms", self.viewers, self.loss);
         let (views, mut looks) = stage.phase("without neighbours", alone)?;
+        stage.manner.first += self.viewers;
         let empty = stage.observed.look_until_empty()?;
         let (mut beside, mut last) = (None, empty.clone());
         if !is_alone {
@@ -150,7 +152,7 @@ impl Stage {
             server: servers::cpu(self.observed.pid)?,
             link: servers::cpu(self.link.0.id())?,
             own: own_cpu(),
-            machine: server::machine(),
+            machine: servers::machine(),
             overflows: receive_errors(),
         })
     }

@@ -148,32 +148,38 @@ impl Observed {
     /// Asks the server's admin listener, and the system.
     pub(super) fn look(&self) -> Result<Look, String> {
         let text = get(self.admin, "/metrics").map_err(|e| format!("{}: {e}", self.admin))?;
-        Ok(Look {
-            at: self.start.elapsed(),
-            resident: servers::resident(self.pid),
-            ..Look::read(&text)
-        })
+        let resident = servers::resident(self.pid)?;
+        Ok(Look { at: self.start.elapsed(), resident, ..Look::read(&text)? })
     }
 }
 
 impl Look {
-    fn read(metrics: &str) -> Self {
-        let sum = |name: &str| -> f64 {
-            let lines = metrics.lines().filter(|line| line.starts_with(name));
-            lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum()
+    /// # Errors
+    /// A metric is not there: whoever looks for it would see 0 for ever.
+    fn read(metrics: &str) -> Result<Self, String> {
+        let sum = |name: &str| -> Result<f64, String> {
+            let family = format!("# TYPE {} ", name.strip_suffix("_total").unwrap_or(name));
+            if !metrics.lines().any(|line| line.starts_with(&family)) {
+                return Err(format!("the server has no metric {name}"));
+            }
+            let of = |line: &&str| {
+                line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['{', ' ']))
+            };
+            let value = |line: &str| line.rsplit(' ').next()?.parse::<f64>().ok();
+            Ok(metrics.lines().filter(of).filter_map(value).sum())
         };
-        Self {
+        Ok(Self {
             at: Duration::ZERO,
             resident: 0,
-            viewers: sum("mendcast_viewers{"),
-            sessions: sum("mendcast_sessions_total{"),
-            without_media: sum("mendcast_sessions_without_media_total "),
-            records_dropped: sum("mendcast_records_dropped_total "),
-            connections: sum("mendcast_quic_connections "),
-            streams: sum("mendcast_streams "),
-            places: sum("mendcast_places_used{"),
-            limited: sum("mendcast_connections_limited_total{"),
-        }
+            viewers: sum("mendcast_viewers")?,
+            sessions: sum("mendcast_sessions_total")?,
+            without_media: sum("mendcast_sessions_without_media_total")?,
+            records_dropped: sum("mendcast_records_dropped_total")?,
+            connections: sum("mendcast_quic_connections")?,
+            streams: sum("mendcast_streams")?,
+            places: sum("mendcast_places_used")?,
+            limited: sum("mendcast_connections_limited_total")?,
+        })
     }
 
     /// Whether nobody but the publisher is there.
@@ -188,7 +194,10 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
-    Ok(text)
+    match text.starts_with("HTTP/1.1 200 ") {
+        true => Ok(text),
+        false => Err(std::io::Error::other(text.lines().next().unwrap_or("no answer").to_owned())),
+    }
 }
 
 /// Rows in all files of JSON lines.
@@ -204,49 +213,39 @@ pub(super) fn records(directory: &Path) -> Result<u64, String> {
     Ok(rows)
 }
 
-/// How busy the machine's processors are with all that runs: time in use and time in all, in ticks.
-pub(super) fn machine() -> Option<(u64, u64)> {
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
-    busy_of(text.lines().next()?)
-}
-
-fn busy_of(line: &str) -> Option<(u64, u64)> {
-    let ticks: Vec<u64> = line
-        .strip_prefix("cpu ")?
-        .split_whitespace()
-        .take(8)
-        .filter_map(|n| n.parse().ok())
-        .collect();
-    let all: u64 = ticks.iter().sum();
-    // Idle, and waiting for a disk.
-    let idle = ticks.get(3)? + ticks.get(4)?;
-    Some((all - idle, all))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_look_adds_up_what_labels_tell_apart() {
-        let text = "# TYPE mendcast_viewers gauge\n\
-                    mendcast_viewers{protocol=\"h3\"} 3\nmendcast_viewers{protocol=\"h2\"} 2\n\
-                    mendcast_viewers_refused_total 9\nmendcast_streams 1\n\
-                    mendcast_places_used{place=\"rtmp\"} 1\nmendcast_places_used{place=\"tcp\"} 4\n\
-                    mendcast_quic_connections 7\nmendcast_sessions_total{protocol=\"h3\"} 12\n\
-                    mendcast_sessions_without_media_total 1\n";
-        let look = Look::read(text);
-        assert_eq!((look.viewers, look.places, look.connections), (5.0, 5.0, 7.0));
-        assert_eq!((look.sessions, look.without_media, look.streams), (12.0, 1.0, 1.0));
-        assert!(!look.is_empty());
-        assert!(
-            Look::read("mendcast_streams 1\nmendcast_places_used{place=\"rtmp\"} 1\n").is_empty()
+        let types: String = [
+            "viewers",
+            "sessions",
+            "sessions_without_media",
+            "records_dropped",
+            "quic_connections",
+            "streams",
+            "places_used",
+            "connections_limited",
+        ]
+        .iter()
+        .map(|name| format!("# TYPE mendcast_{name} gauge\n"))
+        .collect();
+        let look = |lines: &str| Look::read(&(types.clone() + lines)).expect("all are there");
+        let busy = look(
+            "mendcast_viewers{protocol=\"h3\"} 3\nmendcast_viewers{protocol=\"h2\"} 2\n\
+             mendcast_viewers_refused_total 9\nmendcast_streams 1\n\
+             mendcast_places_used{place=\"rtmp\"} 1\nmendcast_places_used{place=\"tcp\"} 4\n\
+             mendcast_quic_connections 7\nmendcast_sessions_total{protocol=\"h3\"} 12\n\
+             mendcast_sessions_without_media_total 1\n",
         );
-    }
-
-    #[test]
-    fn a_machine_is_busy_while_it_is_not_idle() {
-        assert_eq!(busy_of("cpu  10 1 5 70 4 1 2 7 0 0"), Some((26, 100)));
-        assert_eq!(busy_of("cpu0 1 2 3"), None);
+        assert_eq!((busy.viewers, busy.places, busy.connections), (5.0, 5.0, 7.0));
+        assert_eq!((busy.sessions, busy.without_media, busy.streams), (12.0, 1.0, 1.0));
+        assert!(!busy.is_empty());
+        assert!(look("mendcast_streams 1\nmendcast_places_used{place=\"rtmp\"} 1\n").is_empty());
+        let renamed = types.replace("quic_connections", "quic_sessions");
+        let error = Look::read(&renamed).expect_err("one is missing");
+        assert_eq!(error, "the server has no metric mendcast_quic_connections");
     }
 }

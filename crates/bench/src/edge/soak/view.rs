@@ -31,7 +31,7 @@ pub(super) struct Meter {
 #[derive(Clone, Debug)]
 pub(super) struct View {
     /// Which of the viewers: what one has in several views is not independent.
-    pub slot: u32,
+    pub viewer: u32,
     /// From just before the client's first packet to the end.
     pub lasted: Duration,
     /// Bytes of the body.
@@ -77,10 +77,10 @@ impl Meter {
     }
 
     /// The viewer leaves.
-    pub(super) fn end(mut self, now: u64, slot: u32, failure: Option<String>) -> View {
+    pub(super) fn end(mut self, now: u64, viewer: u32, failure: Option<String>) -> View {
         let lasted = self.since_start(now);
         View {
-            slot,
+            viewer,
             lasted,
             bytes: self.bytes,
             live_bytes: self.live_bytes,
@@ -158,7 +158,7 @@ mod tests {
         let share = view.live_bytes as f64 / view.expected_bytes();
         assert!((0.98..1.02).contains(&share), "{share}");
         assert_eq!(view.first, Some(Duration::from_millis(50)));
-        assert_eq!((view.seen.freezes[0].count, view.slot, view.failure), (0, 7, None));
+        assert_eq!((view.seen.freezes[0].count, view.viewer, view.failure), (0, 7, None));
         assert!(view.seen.watched() > Duration::from_secs(19));
     }
 

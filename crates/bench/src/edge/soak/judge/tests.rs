@@ -12,15 +12,15 @@ use crate::edge::media::RATE;
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// A view of a minute in which all that was published arrived, and nothing froze.
-fn view(slot: u32) -> View {
+fn view(viewer: u32) -> View {
     let mut seen = Player::new(Policy::LOW_LATENCY, Timestamp::ZERO).report(Timestamp::ZERO);
     seen.played = MINUTE;
     View {
-        slot,
+        viewer,
         lasted: MINUTE,
         bytes: 20_000_000,
         live_bytes: (RATE / 8.0 * 60.0) as u64,
-        first: Some(Duration::from_millis(u64::from(80 + slot))),
+        first: Some(Duration::from_millis(u64::from(80 + viewer % 100))),
         seen,
         failure: None,
     }
@@ -76,7 +76,7 @@ fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
 #[test]
 fn a_soak_in_which_all_is_well_breaks_no_rule() {
     assert_eq!(broken(|_| {}), [""; 0]);
-    assert_eq!(outcome().verdicts().len(), 11);
+    assert_eq!(outcome().verdicts().len(), 12);
     assert_eq!(broken(|soak| soak.beside = None), [""; 0]);
 }
 
@@ -129,6 +129,21 @@ fn views_must_not_fail() {
     assert_eq!(broken(|soak| fail(&mut soak.beside_mut()[0])), ["no more views fail"]);
     let alone = broken(|soak| fail(&mut soak.alone.0.counted[0]));
     assert_eq!(alone, ["without neighbours nobody fails"]);
+}
+
+#[test]
+fn pictures_must_come_as_soon() {
+    let later = |by: u64| {
+        broken(|soak| {
+            soak.beside_mut().iter_mut().for_each(|view| {
+                view.first = view.first.map(|first| first + Duration::from_millis(by));
+            });
+        })
+    };
+    assert_eq!(later(60), [""; 0]);
+    assert_eq!(later(90), ["pictures come as soon"]);
+    let none = broken(|soak| soak.beside_mut().iter_mut().for_each(|view| view.first = None));
+    assert_eq!(none, ["pictures come as soon"]);
 }
 
 #[test]

@@ -39,23 +39,23 @@ async fn h2(strike: Strike) -> Result<(), Failure> {
     // It ends with the requests.
     tokio::spawn(connection);
     let get = |path: &str| http::Request::get(format!("https://{NAME}{path}")).body(());
+    let mut sent = 0;
     let cancelled = async {
-        let mut sent = 0;
         for _ in 0..strike.attempts {
             requests = requests.clone().ready().await?;
             let (_response, mut stream) = requests.send_request(get(PATH)?, true)?;
             strike.tally.attempt(1);
+            sent += 1;
             sleep(MOMENT).await;
             stream.send_reset(h2::Reason::CANCEL);
-            sent += 1;
             sleep(MOMENT).await;
         }
         let (response, _) = requests.clone().ready().await?.send_request(get(LAST)?, true)?;
         let status = timeout(WAIT, response).await??.status().as_u16();
-        Ok::<_, Failure>((sent, status))
+        Ok::<_, Failure>(status)
     };
     match cancelled.await {
-        Ok((sent, status)) => {
+        Ok(status) => {
             strike.tally.reach(sent);
             strike.tally.end(format!("cancelled; the last answer was {status}"), sent);
             Ok(())
@@ -63,8 +63,8 @@ async fn h2(strike: Strike) -> Result<(), Failure> {
         // A server that has had enough says so, which is an answer to all of them.
         Err(e) => match e.downcast_ref::<h2::Error>() {
             Some(e) if e.is_go_away() && e.is_remote() => {
-                strike.tally.reach(strike.attempts.into());
-                strike.tally.end("connection ended by GOAWAY", strike.attempts.into());
+                strike.tally.reach(sent);
+                strike.tally.end("connection ended by GOAWAY", sent);
                 Ok(())
             }
             _ => Err(e),

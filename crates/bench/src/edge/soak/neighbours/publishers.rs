@@ -1,7 +1,7 @@
 //! Broken publishers: those whose RTMP is garbage, who have no key or another's, who publish what is
 //! being published, whose media is cut off within a tag or is noise, and who connect and drop.
 //!
-//! Two to five a second of each, 17 in all. Those who are let in publish sixteen streams of their
+//! Two to five a second of each, 17 in all. Two kinds are let in: each publishes sixteen streams of its
 //! own in turn, which linger when they drop.
 
 use std::time::Duration;

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use bytes::Buf as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{sleep, timeout};
 
 use super::clients::Http;
 use super::crew::{Crew, Failure, Neighbour, Strike};
+use super::tally::Tally;
 use crate::identity::NAME;
 
 /// Longer than a server waits that wants to see something taken.
@@ -32,15 +33,33 @@ fn neighbour(name: &'static str) -> Neighbour {
 }
 
 pub(super) fn join(crew: &mut Crew) {
-    crew.add(neighbour("slow reader: HTTP/1.1, reads nothing"), |strike| h1(strike, false));
-    crew.add(neighbour("slow reader: HTTP/1.1, a byte a second"), |strike| h1(strike, true));
+    crew.add(neighbour("slow reader: HTTP/1.1, reads nothing"), |strike| {
+        h1(strike, Takes::Nothing)
+    });
+    crew.add(neighbour("slow reader: HTTP/1.1, a byte a second"), |strike| {
+        h1(strike, Takes::Little)
+    });
     crew.add(neighbour("slow reader: HTTP/2, no window"), |strike| h2(strike, 0));
     crew.add(neighbour("slow reader: HTTP/2, a byte a second"), |strike| h2(strike, SMALL_WINDOW));
-    crew.add(neighbour("slow reader: HTTP/3, reads nothing"), |strike| h3(strike, false));
-    crew.add(neighbour("slow reader: HTTP/3, a chunk a second"), |strike| h3(strike, true));
+    crew.add(neighbour("slow reader: HTTP/3, reads nothing"), |strike| h3(strike, Takes::Nothing));
+    crew.add(neighbour("slow reader: HTTP/3, a chunk a second"), |strike| {
+        h3(strike, Takes::Little)
+    });
 }
 
-async fn h1(strike: Strike, reads: bool) -> Result<(), Failure> {
+/// What a connection takes of what it asked for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Nothing,
+    Little,
+}
+
+/// Holds a connection until `ended` says how the server ended it, or for [`STAYS`].
+async fn hold(tally: &Tally, ended: impl Future<Output = &'static str>) {
+    tally.end(timeout(STAYS, ended).await.unwrap_or("left"), 1);
+}
+
+async fn h1(strike: Strike, takes: Takes) -> Result<(), Failure> {
     let tally = &strike.tally;
     tally.attempt(1);
     let mut stream = strike.tls(Http::V1, Some(TCP_BUFFER)).await?;
@@ -49,22 +68,24 @@ async fn h1(strike: Strike, reads: bool) -> Result<(), Failure> {
     let mut status = [0; 12];
     stream.read_exact(&mut status).await?;
     if &status[9..] != b"200" {
-        tally.answer(format!("status {}", String::from_utf8_lossy(&status[9..])));
+        tally.end(format!("status {}", String::from_utf8_lossy(&status[9..])), 1);
         return Ok(());
     }
     tally.reach(1);
-    let end = Instant::now() + STAYS;
-    while Instant::now() < end {
-        sleep(DRIP).await;
-        // What a reset has left behind is seen without reading.
-        let is_reset = stream.get_ref().0.take_error()?.is_some();
-        let is_over = reads && stream.read(&mut [0]).await.unwrap_or(0) == 0;
-        if is_reset || is_over {
-            tally.end("ended by the server", 1);
-            return Ok(());
+    // Below TLS, which would read a record at a time whatever is taken of it.
+    let (mut stream, _tls) = stream.into_inner();
+    let ended = async {
+        loop {
+            sleep(DRIP).await;
+            // What a reset has left behind is seen without reading.
+            let error = stream.take_error().ok().flatten();
+            let is_over = takes == Takes::Little && stream.read(&mut [0]).await.unwrap_or(0) == 0;
+            if error.is_some() || is_over {
+                return "ended by the server";
+            }
         }
-    }
-    tally.end("left", 1);
+    };
+    hold(tally, ended).await;
     Ok(())
 }
 
@@ -82,29 +103,23 @@ async fn h2(strike: Strike, window: u32) -> Result<(), Failure> {
     let (response, _) = requests.send_request(request, true)?;
     let response = response.await?;
     if response.status() != 200 {
-        tally.answer(format!("status {}", response.status().as_u16()));
+        tally.end(format!("status {}", response.status().as_u16()), 1);
         return Ok(());
     }
     tally.reach(1);
     let mut body = response.into_body();
-    let end = Instant::now() + STAYS;
-    while let Ok(next) = timeout_at(end, body.data()).await {
-        match next {
-            Some(Ok(_)) => {
-                sleep(DRIP).await;
-                body.flow_control().release_capacity(1)?;
-            }
-            Some(Err(_)) | None => {
-                tally.end("ended by the server", 1);
-                return Ok(());
-            }
+    let ended = async {
+        while let Some(Ok(_)) = body.data().await {
+            sleep(DRIP).await;
+            let _ = body.flow_control().release_capacity(1);
         }
-    }
-    tally.end("left", 1);
+        "ended by the server"
+    };
+    hold(tally, ended).await;
     Ok(())
 }
 
-async fn h3(strike: Strike, reads: bool) -> Result<(), Failure> {
+async fn h3(strike: Strike, takes: Takes) -> Result<(), Failure> {
     let tally = &strike.tally;
     tally.attempt(1);
     let mut client = strike.h3(Some(H3_WINDOWS)).await?;
@@ -113,26 +128,23 @@ async fn h3(strike: Strike, reads: bool) -> Result<(), Failure> {
     stream.finish().await?;
     let status = stream.recv_response().await?.status();
     if status != 200 {
-        tally.answer(format!("status {}", status.as_u16()));
+        tally.end(format!("status {}", status.as_u16()), 1);
         return Ok(());
     }
     tally.reach(1);
-    let end = Instant::now() + STAYS;
-    let slow = async {
-        if reads {
-            while let Ok(Some(data)) = stream.recv_data().await
-                && data.has_remaining()
-            {
-                sleep(DRIP).await;
-            }
+    let ended = async {
+        while takes == Takes::Little
+            && let Ok(Some(data)) = stream.recv_data().await
+            && data.has_remaining()
+        {
+            sleep(DRIP).await;
         }
-        client.connection.closed().await
+        match client.connection.closed().await {
+            quinn::ConnectionError::TimedOut => "idle time-out",
+            _ => "ended by the server",
+        }
     };
-    match timeout_at(end, slow).await {
-        Ok(quinn::ConnectionError::TimedOut) => tally.end("idle time-out", 1),
-        Ok(_) => tally.end("ended by the server", 1),
-        Err(_) => tally.end("left", 1),
-    }
+    hold(tally, ended).await;
     drop(stream);
     client.close().await;
     Ok(())
