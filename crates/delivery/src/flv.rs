@@ -14,6 +14,9 @@ use relay::{Progress, Viewer};
 /// A piece of a body: what is this viewer's own, then what viewers share. Not both are empty.
 pub type Piece = Chain<Bytes, Bytes>;
 
+/// Bytes of the file header and of the size field behind it.
+const FILE_HEADER: u64 = 13;
+
 /// What is left to send to one viewer.
 #[derive(Debug)]
 pub struct FlvStream {
@@ -22,7 +25,8 @@ pub struct FlvStream {
     /// Bytes of the tag that says where the viewer's times begin; 0 before it was sent.
     base: u64,
     sound_alone: bool,
-    has_frame: bool,
+    /// Bytes up to the end of the first frame.
+    first_frame: Option<u64>,
     /// Where the tag that was handed out last stands on the viewer's time line.
     media_time: Option<Duration>,
 }
@@ -35,7 +39,7 @@ impl FlvStream {
             started: false,
             base: 0,
             sound_alone: false,
-            has_frame: false,
+            first_frame: None,
             media_time: None,
         }
     }
@@ -53,12 +57,16 @@ impl FlvStream {
         }
         let Some(tag) = ready!(self.viewer.poll_next(context)) else { return Poll::Ready(None) };
         // In a stream of sound alone, that is a frame of sound.
-        self.has_frame |= match tag.role() {
+        let is_frame = match tag.role() {
             Role::KeyFrame => true,
             Role::AudioFrame => self.sound_alone,
             _ => false,
         };
-        Poll::Ready(Some(self.piece(&tag)))
+        let piece = self.piece(&tag);
+        if is_frame && self.first_frame.is_none() {
+            self.first_frame = Some(FILE_HEADER + self.progress().bytes);
+        }
+        Poll::Ready(Some(piece))
     }
 
     /// A tag at the viewer's time, behind the base of times if that is due.
@@ -82,7 +90,12 @@ impl FlvStream {
 
     /// Whether the first frame was handed out.
     pub fn has_frame(&self) -> bool {
-        self.has_frame
+        self.first_frame.is_some()
+    }
+
+    /// Bytes of the file up to the end of the first frame; `None` before it was handed out.
+    pub fn first_frame_bytes(&self) -> Option<u64> {
+        self.first_frame
     }
 
     /// What the viewer got so far, the tag that says where its times begin included.

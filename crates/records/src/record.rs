@@ -64,6 +64,10 @@ record! {
     scheme: String,
     /// The viewer's network: /24 or /48.
     prefix: String,
+    /// The viewer's user group: network type, place and AS, as whoever groups viewers names it.
+    group: String,
+    /// How the viewer reaches the network ("wifi", "cellular", …); only the testbed knows.
+    access: String,
     /// When it began, in milliseconds since 1970.
     started_ms: i64,
     /// How long it lasted.
@@ -82,6 +86,10 @@ record! {
     early_data: i64,
     /// From the request to the acknowledgement of the first frame's last byte.
     first_frame_ms: f64,
+    /// Bytes of the stream up to the end of the first frame, headers and sound before it included.
+    first_frame_bytes: i64,
+    /// The congestion controller.
+    congestion_controller: String,
     /// Smallest round-trip time.
     rtt_min_ms: f64,
     /// Smoothed round-trip time at the end.
@@ -90,14 +98,48 @@ record! {
     max_window: i64,
     /// Most bytes in flight.
     max_in_flight: i64,
+    /// Largest delivery rate of any flight; a lower bound of the bottleneck's where the stream needs less.
+    max_bandwidth_mbps: f64,
     /// Packets declared lost, spurious losses taken out, ÷ packets whose fate was settled.
     loss_rate: f64,
     /// Packets whose fate was settled.
     packets_settled: i64,
     /// Packets declared lost, spurious losses taken out.
     packets_lost: i64,
+    /// Packets declared lost that were acknowledged later.
+    packets_spurious: i64,
+    /// Runs of consecutive packets that were declared lost, spurious losses included.
+    bursts: i64,
+    /// Packets of the longest run of the connection.
+    burst_longest: i64,
+    /// Packets sent at most 1 ms after a lost one whose fate was settled.
+    after_1ms_sent: i64,
+    /// Those of them that were lost.
+    after_1ms_lost: i64,
+    /// Packets sent more than 1, at most 5 ms after a lost one.
+    after_5ms_sent: i64,
+    /// Those of them that were lost.
+    after_5ms_lost: i64,
+    /// Packets sent more than 5, at most 20 ms after a lost one.
+    after_20ms_sent: i64,
+    /// Those of them that were lost.
+    after_20ms_lost: i64,
+    /// Packets sent more than 20, at most 50 ms after a lost one.
+    after_50ms_sent: i64,
+    /// Those of them that were lost.
+    after_50ms_lost: i64,
+    /// Packets sent more than 50, at most 100 ms after a lost one.
+    after_100ms_sent: i64,
+    /// Those of them that were lost.
+    after_100ms_lost: i64,
+    /// Packets sent more than 100, at most 200 ms after a lost one.
+    after_200ms_sent: i64,
+    /// Those of them that were lost.
+    after_200ms_lost: i64,
     /// Packets sent that were no copies of others and ask for an acknowledgement.
     first_transmissions: i64,
+    /// Their bytes.
+    first_bytes: i64,
     /// First copies of lost data, in every round.
     retransmissions: i64,
     /// Those of round 2 and later: retransmissions of retransmissions.
@@ -106,9 +148,13 @@ record! {
     retransmission_ratio: f64,
     /// Further copies.
     replicas: i64,
+    /// Their bytes.
+    replica_bytes: i64,
     /// Replicas ÷ first transmissions.
     redundancy_cost: f64,
-    /// Recovery latency of data whose first retransmission was lost: mean.
+    /// Lost data whose first retransmission was lost and that arrived by a later copy.
+    recovery_count: i64,
+    /// Its recovery latency, from the detection of the loss to the sending of that copy: mean.
     recovery_mean_ms: f64,
     /// 95th percentile.
     recovery_p95_ms: f64,
@@ -116,6 +162,14 @@ record! {
     recovery_max_ms: f64,
     /// Mean of T_unit: from the first sending of lost data to its first sending again.
     t_unit_ms: f64,
+    /// Lost data that arrived.
+    units_finished: i64,
+    /// Lost data that arrived and needed a second round or more.
+    units_late: i64,
+    /// Sum of the rounds of lost data that arrived.
+    rounds: i64,
+    /// Most rounds that any lost data of the connection needed.
+    rounds_max: i64,
     /// Lost data that needed a second round or more ÷ all lost data that arrived.
     recovery_deterioration: f64,
     /// Time with nothing to send but replicas, per second of session.
@@ -130,6 +184,10 @@ record! {
     player_freezes: i64,
     /// Seconds frozen, by the player.
     player_freeze_s: f64,
+    /// Frames that were due at the player.
+    player_frames: i64,
+    /// Those that were there later than 400 ms after their capture.
+    player_late_frames: i64,
 }
 
 impl Record {
@@ -146,5 +204,23 @@ impl Record {
             *value = value.as_f64().map(|number| (number * 1e6).round() / 1e6).into();
         }
         row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_column_is_documented_in_the_order_of_the_rows() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate.md");
+        let text = std::fs::read_to_string(path).expect("the documentation");
+        let (_, section) = text.split_once("\n## Records\n").expect("a section about records");
+        let section = section.split("\n## ").next().unwrap_or_default();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `")?.split_once("` | "));
+        let documented: Vec<_> =
+            rows.map(|(name, rest)| (name, rest.starts_with("text"))).collect();
+        let columns = COLUMNS.iter().map(|(name, kind)| (*name, *kind == Kind::Text));
+        assert_eq!(documented, columns.collect::<Vec<_>>());
     }
 }

@@ -32,6 +32,9 @@ impl FlvBody {
         if progress.tags > 0 {
             self.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
         }
+        if let Some(bytes) = self.stream.first_frame_bytes() {
+            self.session.on_first_frame_bytes(bytes);
+        }
         Poll::Ready(piece)
     }
 

@@ -5,7 +5,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use ::quic::Connection;
-use recovery::{Latencies, OffTime, Totals};
 use units::Timestamp;
 
 use crate::sessions::{Session, Transport};
@@ -18,21 +17,14 @@ const PERIOD: Duration = Duration::from_secs(1);
 pub(super) struct Watch {
     session: Weak<Session>,
     due: Timestamp,
-    totals: Totals,
-    latencies: Latencies,
-    off_mode: OffTime,
+    /// How the connection did when the session began.
+    before: Transport,
 }
 
 impl Watch {
     /// The session begins.
     pub(super) fn new(session: &Arc<Session>, now: Timestamp, connection: &Connection) -> Self {
-        Self {
-            session: Arc::downgrade(session),
-            due: now,
-            totals: connection.recovery().totals,
-            latencies: connection.recovery().latencies.clone(),
-            off_mode: connection.recovery().off_mode(now),
-        }
+        Self { session: Arc::downgrade(session), due: now, before: Transport::of(now, connection) }
     }
 
     /// Whether the session goes on.
@@ -50,27 +42,8 @@ impl Watch {
         if now >= self.due || last {
             self.due = now + PERIOD;
             if let Some(session) = self.session.upgrade() {
-                session.on_transport(self.transport(now, connection));
+                session.on_transport(Transport::of(now, connection).since(&self.before));
             }
-        }
-    }
-
-    fn transport(&self, now: Timestamp, connection: &Connection) -> Transport {
-        let (stats, recovery) = (connection.stats(), connection.recovery());
-        let mut reasons = Vec::new();
-        connection.explain_recovery(&mut |name, value| reasons.push((name, value)));
-        Transport {
-            rtt_min: connection.rtt().min(),
-            rtt: connection.rtt().smoothed(),
-            max_window: stats.max_window,
-            max_in_flight: stats.max_in_flight,
-            totals: recovery.totals.since(&self.totals),
-            latencies: recovery.latencies.since(&self.latencies),
-            off_mode: recovery.off_mode(now).since(&self.off_mode),
-            t_unit: recovery.unit_times.mean(),
-            reasons,
-            resumed: stats.resumed,
-            early_data: stats.early_data,
         }
     }
 }

@@ -8,7 +8,6 @@
 mod beacon;
 mod stay;
 mod totals;
-mod transport;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::IpAddr;
@@ -24,9 +23,9 @@ use crate::sync::lock;
 use crate::viewer::{Protocol, Unit, prefix};
 
 pub use beacon::{Beacon, MAX_BEACON};
+pub use delivery::Transport;
 pub use stay::Stay;
 pub use totals::{Key, Totals};
-pub use transport::Transport;
 
 /// How long a session that ended waits for what its player still has to say.
 const LAST_WORDS: Duration = Duration::from_secs(5);
@@ -87,6 +86,8 @@ pub struct Session {
     bytes: AtomicU64,
     skips: AtomicU64,
     skipped_ms: AtomicU64,
+    /// 0 before the first frame.
+    first_frame_bytes: AtomicU64,
     /// What the player had buffered when it last reported, in milliseconds and one more; 0 if it never
     /// said so. Its connection reads this on another thread.
     slack_ms: AtomicU64,
@@ -149,6 +150,11 @@ impl Session {
         self.state().player = Some(beacon);
     }
 
+    /// The first frame was handed to the transport: `bytes` of the stream up to its end.
+    pub fn on_first_frame_bytes(&self, bytes: u64) {
+        self.first_frame_bytes.store(bytes, Ordering::Relaxed);
+    }
+
     /// The first frame was acknowledged.
     pub fn on_first_frame(&self) {
         let age = self.age();
@@ -167,14 +173,12 @@ impl Session {
     /// What would be written if it ended now.
     pub fn record(&self) -> Record {
         let state = self.state();
-        let State { transport: t, first_frame, .. } = &*state;
-        let (seconds, bytes) = (self.age().as_secs_f64(), self.bytes.load(Ordering::Relaxed));
-        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
-        let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let rate = |amount: f64| (seconds > 0.0).then(|| amount / seconds);
+        let State { transport, first_frame, .. } = &*state;
+        let (age, bytes) = (self.age(), self.bytes.load(Ordering::Relaxed));
+        let seconds = age.as_secs_f64();
+        let first_bytes = self.first_frame_bytes.load(Ordering::Relaxed);
         // A front without a transport of ours says nothing about it.
-        let known = t.totals.settled() > 0;
-        let count = |count: u64| known.then_some(count as i64);
+        let known = transport.totals.settled() > 0;
         let began = self.began.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let mut record = Record {
             session: Some(self.id as i64),
@@ -189,34 +193,14 @@ impl Session {
             started_ms: Some(began.as_millis() as i64),
             duration_s: Some(seconds),
             bytes: Some(bytes as i64),
-            goodput_mbps: rate(bytes as f64 * 8e-6),
+            goodput_mbps: (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds),
             skips: Some(self.skips.load(Ordering::Relaxed) as i64),
             skipped_ms: Some(self.skipped_ms.load(Ordering::Relaxed) as i64),
-            resumed: count(t.resumed.into()),
-            early_data: count(t.early_data.into()),
-            first_frame_ms: first_frame.map(ms),
-            rtt_min_ms: known.then(|| ms(t.rtt_min)),
-            rtt_ms: known.then(|| ms(t.rtt)),
-            max_window: count(t.max_window),
-            max_in_flight: count(t.max_in_flight),
-            loss_rate: ratio(t.totals.lost, t.totals.settled()),
-            packets_settled: count(t.totals.settled()),
-            packets_lost: count(t.totals.lost),
-            first_transmissions: count(t.totals.first_transmissions),
-            retransmissions: count(t.totals.retransmissions),
-            repeated_retransmissions: count(t.totals.repeated),
-            retransmission_ratio: ratio(t.totals.retransmissions, t.totals.first_transmissions),
-            replicas: count(t.totals.replicas),
-            redundancy_cost: ratio(t.totals.replicas, t.totals.first_transmissions),
-            recovery_mean_ms: t.latencies.mean().map(ms),
-            recovery_p95_ms: t.latencies.quantile(0.95).map(ms),
-            recovery_max_ms: t.latencies.max().map(ms),
-            t_unit_ms: t.t_unit.map(ms),
-            recovery_deterioration: ratio(t.totals.finished_late, t.totals.finished),
-            off_mode_ms_per_s: rate(ms(t.off_mode.total)).filter(|_| known),
-            off_mode_entries_per_s: rate(t.off_mode.entries as f64).filter(|_| known),
+            first_frame_ms: first_frame.map(|time| time.as_secs_f64() * 1e3),
+            first_frame_bytes: (first_bytes > 0).then_some(first_bytes as i64),
             ..Record::default()
         };
+        transport.write_to(age, &mut record);
         if let Some(player) = state.player() {
             player.write_to(&mut record);
         }
@@ -326,6 +310,7 @@ impl Sessions {
             bytes: AtomicU64::new(0),
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
+            first_frame_bytes: AtomicU64::new(0),
             slack_ms: AtomicU64::new(0),
             stay: Stay::new(until),
             state: Mutex::new(State { before, ..State::default() }),

@@ -100,6 +100,8 @@ impl Connection {
             path.controller.on_ack(&batch);
             self.stats.max_window = self.stats.max_window.max(path.controller.window());
             self.stats.max_in_flight = self.stats.max_in_flight.max(in_flight_before);
+            let delivered = rate.map(|sample| sample.delivery_rate);
+            self.stats.max_delivery_rate = self.stats.max_delivery_rate.max(delivered);
         }
         self.trim(now, id);
         self.tick_recovery(now);

@@ -80,6 +80,11 @@ impl Connection {
         self.path.controller.pacing_rate()
     }
 
+    /// The congestion controller's name.
+    pub fn congestion_controller(&self) -> &'static str {
+        self.path.controller.name()
+    }
+
     /// UDP payload bytes that the present path is known to carry.
     pub fn mtu(&self) -> u16 {
         self.path.mtud.current()

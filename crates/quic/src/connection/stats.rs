@@ -3,6 +3,7 @@
 use crate::crypto::Cipher;
 use crate::drops::{Counts, PacketDropReason};
 use core::time::Duration;
+use units::Rate;
 
 /// What the token of a client's first Initial was (RFC 9000, section 8.1).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -43,6 +44,8 @@ pub struct Stats {
     pub max_window: u64,
     /// Most bytes in flight so far.
     pub max_in_flight: u64,
+    /// Largest delivery rate of any flight so far, also of one that the application limited.
+    pub max_delivery_rate: Option<Rate>,
     /// Probe time-outs.
     pub pto_count: u64,
     /// Key updates by either side.

@@ -1,0 +1,240 @@
+//! How the transport does under one viewer's session, and the columns of the session's record that follow
+//! from it. The server and the testbed fill their records here, so that one cannot count what the other
+//! does not.
+
+use core::time::Duration;
+
+use quic::Connection;
+use records::Record;
+use recovery::{LAGS, Latencies, OffTime, Totals, UnitTimes};
+use units::{Rate, Timestamp};
+
+/// The last class of [`LAGS`] in each pair of columns `after_…_sent` and `after_…_lost`: up to 1, 5, 20,
+/// 50, 100 and 200 ms. Packets of one batch, of one frame, of the next frame at 50 frames per second, and the
+/// distances at which copies leave.
+const LAST_CLASSES: [usize; 6] = [0, 2, 4, 5, 6, 7];
+
+/// Packets that were sent some time after a lost one, and how many of them were lost, by the classes of
+/// [`LAGS`].
+pub type AfterLoss = [(u64, u64); LAGS.len()];
+
+/// How a connection does. Round-trip times, the largest window, flight, delivery rate and burst, and the
+/// highest round are those of the connection; counts can be those since a session began
+/// ([`Transport::since`]).
+#[derive(Clone, Debug, Default)]
+pub struct Transport {
+    /// Smallest round-trip time.
+    pub rtt_min: Duration,
+    /// Smoothed round-trip time.
+    pub rtt: Duration,
+    /// The congestion controller's name.
+    pub congestion_controller: &'static str,
+    /// Largest congestion window, in bytes.
+    pub max_window: u64,
+    /// Most bytes in flight.
+    pub max_in_flight: u64,
+    /// Largest delivery rate of any flight.
+    pub max_delivery_rate: Option<Rate>,
+    /// Loss recovery's counters.
+    pub totals: Totals,
+    /// Recovery latency of data whose first retransmission was lost.
+    pub latencies: Latencies,
+    /// Time with nothing to send but replicas.
+    pub off_mode: OffTime,
+    /// T_unit: from the first sending of content to its first sending again.
+    pub unit_times: UnitTimes,
+    /// Runs of consecutive packets that were declared lost, spurious losses included.
+    pub bursts: u64,
+    /// Packets of the longest.
+    pub longest_burst: u32,
+    /// Packets sent after a lost one; `None` where that is not measured
+    /// ([`Scheme::correlation`](recovery::Scheme::correlation)).
+    pub after_loss: Option<AfterLoss>,
+    /// Why the recovery scheme sends as many replicas as it does: names and values.
+    pub reasons: Vec<(&'static str, f64)>,
+    /// The TLS session was resumed.
+    pub resumed: bool,
+    /// 0-RTT data was accepted.
+    pub early_data: bool,
+}
+
+impl Transport {
+    /// How the connection does since it began.
+    pub fn of(now: Timestamp, connection: &Connection) -> Self {
+        let (stats, recovery) = (connection.stats(), connection.recovery());
+        let mut reasons = Vec::new();
+        connection.explain_recovery(&mut |name, value| reasons.push((name, value)));
+        Self {
+            rtt_min: connection.rtt().min(),
+            rtt: connection.rtt().smoothed(),
+            congestion_controller: connection.congestion_controller(),
+            max_window: stats.max_window,
+            max_in_flight: stats.max_in_flight,
+            max_delivery_rate: stats.max_delivery_rate,
+            totals: recovery.totals,
+            latencies: recovery.latencies.clone(),
+            off_mode: recovery.off_mode(now),
+            unit_times: recovery.unit_times,
+            bursts: recovery.bursts.counts().iter().map(|&count| u64::from(count)).sum(),
+            longest_burst: recovery.bursts.longest(),
+            after_loss: recovery.correlation.as_ref().map(|known| known.counts()),
+            reasons,
+            resumed: stats.resumed,
+            early_data: stats.early_data,
+        }
+    }
+
+    /// The same with the counts that came after `earlier`, a former state of the same connection.
+    #[must_use]
+    pub fn since(mut self, earlier: &Self) -> Self {
+        self.totals = self.totals.since(&earlier.totals);
+        self.latencies = self.latencies.since(&earlier.latencies);
+        self.off_mode = self.off_mode.since(&earlier.off_mode);
+        self.unit_times = self.unit_times.since(&earlier.unit_times);
+        self.bursts = self.bursts.saturating_sub(earlier.bursts);
+        if let (Some(now), Some(before)) = (&mut self.after_loss, &earlier.after_loss) {
+            // On a new path these counts begin again: then all of them came later.
+            let is_newer = now.iter().zip(before).all(|(now, then)| now.0 >= then.0);
+            if is_newer {
+                for (now, then) in now.iter_mut().zip(before) {
+                    *now = (now.0 - then.0, now.1.saturating_sub(then.1));
+                }
+            }
+        }
+        self
+    }
+
+    /// Fills the columns of `record` that follow from the transport, for a session that lasted `duration`.
+    /// Those of a connection on which no packet's fate is known stay absent.
+    pub fn write_to(&self, duration: Duration, record: &mut Record) {
+        if self.totals.settled() == 0 {
+            return;
+        }
+        let t = &self.totals;
+        let count = |count: u64| Some(count as i64);
+        let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+        let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let rate = |amount: f64| (!duration.is_zero()).then(|| amount / duration.as_secs_f64());
+        record.congestion_controller =
+            Some(self.congestion_controller.into()).filter(|name: &String| !name.is_empty());
+        record.resumed = count(self.resumed.into());
+        record.early_data = count(self.early_data.into());
+        record.rtt_min_ms = Some(ms(self.rtt_min));
+        record.rtt_ms = Some(ms(self.rtt));
+        record.max_window = count(self.max_window);
+        record.max_in_flight = count(self.max_in_flight);
+        record.max_bandwidth_mbps = self.max_delivery_rate.map(Rate::as_mbps_f64);
+        record.loss_rate = ratio(t.lost, t.settled());
+        record.packets_settled = count(t.settled());
+        record.packets_lost = count(t.lost);
+        record.packets_spurious = count(t.spurious);
+        record.first_transmissions = count(t.first_transmissions);
+        record.first_bytes = count(t.first_bytes);
+        record.retransmissions = count(t.retransmissions);
+        record.repeated_retransmissions = count(t.repeated);
+        record.retransmission_ratio = ratio(t.retransmissions, t.first_transmissions);
+        record.replicas = count(t.replicas);
+        record.replica_bytes = count(t.replica_bytes);
+        record.redundancy_cost = ratio(t.replicas, t.first_transmissions);
+        record.recovery_count = count(self.latencies.count());
+        record.recovery_mean_ms = self.latencies.mean().map(ms);
+        record.recovery_p95_ms = self.latencies.quantile(0.95).map(ms);
+        record.recovery_max_ms = self.latencies.max().map(ms);
+        record.t_unit_ms = self.unit_times.mean().map(ms);
+        record.units_finished = count(t.finished);
+        record.units_late = count(t.finished_late);
+        record.rounds = count(t.rounds);
+        record.rounds_max = count(t.rounds_max.into());
+        record.recovery_deterioration = ratio(t.finished_late, t.finished);
+        record.off_mode_ms_per_s = rate(ms(self.off_mode.total));
+        record.off_mode_entries_per_s = rate(self.off_mode.entries as f64);
+        record.bursts = count(self.bursts);
+        record.burst_longest = count(self.longest_burst.into());
+        self.write_after_loss(record);
+    }
+
+    fn write_after_loss(&self, record: &mut Record) {
+        let Some(after) = &self.after_loss else { return };
+        let columns = [
+            (&mut record.after_1ms_sent, &mut record.after_1ms_lost),
+            (&mut record.after_5ms_sent, &mut record.after_5ms_lost),
+            (&mut record.after_20ms_sent, &mut record.after_20ms_lost),
+            (&mut record.after_50ms_sent, &mut record.after_50ms_lost),
+            (&mut record.after_100ms_sent, &mut record.after_100ms_lost),
+            (&mut record.after_200ms_sent, &mut record.after_200ms_lost),
+        ];
+        let mut first = 0;
+        for ((sent, lost), last) in columns.into_iter().zip(LAST_CLASSES) {
+            let classes = &after[first..=last];
+            *sent = Some(classes.iter().map(|class| class.0 as i64).sum());
+            *lost = Some(classes.iter().map(|class| class.1 as i64).sum());
+            first = last + 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn transport() -> Transport {
+        let totals =
+            Totals { acked: 980, lost: 20, first_transmissions: 1_000, ..Totals::default() };
+        Transport { totals, ..Transport::default() }
+    }
+
+    fn written(transport: &Transport) -> Record {
+        let mut record = Record::default();
+        transport.write_to(Duration::from_secs(10), &mut record);
+        record
+    }
+
+    #[test]
+    fn a_connection_of_which_nothing_is_known_leaves_its_columns_absent() {
+        assert_eq!(written(&Transport::default()), Record::default());
+    }
+
+    #[test]
+    fn classes_of_lag_are_added_up_between_the_columns_limits() {
+        let ms = LAST_CLASSES.map(|last| LAGS[last].as_millis());
+        assert_eq!(ms, [1, 5, 20, 50, 100, 200]);
+        let after = core::array::from_fn(|class| (10 * (class as u64 + 1), class as u64));
+        let record = written(&Transport { after_loss: Some(after), ..transport() });
+        assert_eq!((record.after_1ms_sent, record.after_1ms_lost), (Some(10), Some(0)));
+        assert_eq!((record.after_5ms_sent, record.after_5ms_lost), (Some(20 + 30), Some(1 + 2)));
+        assert_eq!((record.after_20ms_sent, record.after_20ms_lost), (Some(40 + 50), Some(3 + 4)));
+        assert_eq!((record.after_50ms_sent, record.after_50ms_lost), (Some(60), Some(5)));
+        assert_eq!((record.after_100ms_sent, record.after_100ms_lost), (Some(70), Some(6)));
+        assert_eq!((record.after_200ms_sent, record.after_200ms_lost), (Some(80), Some(7)));
+        let record = written(&transport());
+        assert_eq!((record.after_1ms_sent, record.after_200ms_lost), (None, None), "not measured");
+    }
+
+    #[test]
+    fn counts_begin_with_the_session_and_begin_again_on_a_new_path() {
+        let before = Transport {
+            totals: Totals { lost: 5, finished: 5, rounds: 7, ..transport().totals },
+            unit_times: UnitTimes { count: 2, sum: Duration::from_millis(100) },
+            bursts: 4,
+            after_loss: Some([(10, 2); LAGS.len()]),
+            ..transport()
+        };
+        let now = Transport {
+            totals: Totals { lost: 25, finished: 15, rounds: 27, ..before.totals },
+            unit_times: UnitTimes { count: 4, sum: Duration::from_millis(300) },
+            bursts: 9,
+            after_loss: Some([(30, 5); LAGS.len()]),
+            ..before.clone()
+        };
+        let record = written(&now.clone().since(&before));
+        assert_eq!((record.packets_lost, record.units_finished), (Some(20), Some(10)));
+        assert_eq!(
+            (record.rounds, record.bursts, record.t_unit_ms),
+            (Some(20), Some(5), Some(100.0))
+        );
+        assert_eq!((record.after_1ms_sent, record.after_1ms_lost), (Some(20), Some(3)));
+        let moved = Transport { after_loss: Some([(8, 1); LAGS.len()]), ..now };
+        let record = written(&moved.since(&before));
+        assert_eq!((record.after_1ms_sent, record.after_1ms_lost), (Some(8), Some(1)));
+    }
+}
