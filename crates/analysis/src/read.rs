@@ -86,7 +86,7 @@ impl Table {
             ..Self::default()
         };
         let wanted: Vec<&str> = FIXED.iter().chain(columns).copied().collect();
-        let input = records::read(&options.files, &wanted, |record| table.add(record, options))?;
+        let input = records::read(&options.files, &wanted, |_, record| table.add(record, options))?;
         table.counts.input = input;
         let several = table.places.len() - table.units.len();
         table.counts.units_in_several_cohorts = several as u64;

@@ -10,7 +10,7 @@ mod retention;
 mod writer;
 
 pub use error::Error;
-pub use reader::{Input, read};
+pub use reader::{Input, Place, read};
 pub use record::{COLUMNS, Kind, Record};
 pub use retention::Retention;
 pub use writer::RecordWriter;

@@ -1,5 +1,6 @@
 //! Records from files, whichever form they have: JSON lines or Parquet.
 
+use core::fmt;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use parquet::record::reader::RowIter;
+use parquet::record::{Field, Row};
 use parquet::schema::types::Type;
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -34,19 +36,35 @@ pub struct Input {
     pub records: u64,
 }
 
-/// The records of a file; `None` for a line that is none.
-type Rows = Box<dyn Iterator<Item = Result<Option<Map<String, Value>>, Failure>>>;
+/// Where a record stands; shown as `FILE:ROW`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Place<'a> {
+    /// The file.
+    pub file: &'a Path,
+    /// The line, or the row of a Parquet file; the first is 1.
+    pub row: u64,
+}
+
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.file.display(), self.row)
+    }
+}
+
+/// The records of a file, each with its row; `None` for a line that is none.
+type Rows = Box<dyn Iterator<Item = Result<(u64, Option<Map<String, Value>>), Failure>>>;
 type Failure = Box<dyn core::error::Error>;
 
 /// Reads the records of `paths`, files and directories of them, and hands each to `take`. Of Parquet files
-/// only `columns` are read; JSON lines have all that they have.
+/// only `columns` are read; JSON lines have all that they have. A number that JSON has no word for (NaN, an
+/// infinity) is text, as it is no absent one.
 ///
 /// # Errors
 /// One line: a path does not exist; or what `take` says. A file that cannot be read is none, it is named.
 pub fn read(
     paths: &[PathBuf],
     columns: &[&str],
-    mut take: impl FnMut(&Map<String, Value>) -> Result<(), Error>,
+    mut take: impl FnMut(Place<'_>, &Map<String, Value>) -> Result<(), Error>,
 ) -> Result<Input, Error> {
     let mut input = Input::default();
     for forms in found(paths)?.into_values() {
@@ -54,11 +72,11 @@ pub fn read(
         let Some((path, rows)) = input.open(&forms, columns) else { continue };
         for row in rows {
             match row {
-                Ok(Some(record)) => {
+                Ok((row, Some(record))) => {
                     input.records += 1;
-                    take(&record)?;
+                    take(Place { file: path, row }, &record)?;
                 }
-                Ok(None) => input.broken_lines += 1,
+                Ok((_, None)) => input.broken_lines += 1,
                 Err(e) => {
                     input.failed(path, e.as_ref());
                     break;
@@ -98,22 +116,31 @@ fn parquet_rows(path: &Path, columns: &[&str]) -> Result<Rows, Failure> {
     let fields = schema.get_fields().iter().filter(wanted).cloned().collect();
     let projection = Type::group_type_builder(schema.name()).with_fields(fields).build()?;
     let rows = RowIter::from_file_into(Box::new(file)).project(Some(projection))?;
-    Ok(Box::new(rows.map(|row| match row?.to_json_value() {
-        Value::Object(record) => Ok(Some(record)),
-        _ => Ok(None),
-    })))
+    Ok(Box::new(rows.zip(1..).map(|(row, number)| Ok((number, Some(record(&row?)))))))
+}
+
+/// A row of a Parquet file.
+fn record(row: &Row) -> Map<String, Value> {
+    let cell = |field: &Field| match field {
+        Field::Double(number) if !number.is_finite() => number.to_string().into(),
+        Field::Float(number) if !number.is_finite() => number.to_string().into(),
+        field => field.to_json_value(),
+    };
+    row.get_column_iter().map(|(name, field)| (name.clone(), cell(field))).collect()
 }
 
 fn json_rows(path: &Path) -> Result<Rows, Failure> {
     let mut file = BufReader::new(File::open(path)?);
     let mut line = Vec::new();
+    let mut row = 0;
     Ok(Box::new(core::iter::from_fn(move || {
         loop {
+            row += 1;
             return match next_line(&mut file, &mut line) {
                 Ok(Line::End) => None,
                 Ok(Line::Whole) if line.trim_ascii().is_empty() => continue,
-                Ok(Line::Whole) => Some(Ok(serde_json::from_slice(&line).ok())),
-                Ok(Line::TooLong) => Some(Ok(None)),
+                Ok(Line::Whole) => Some(Ok((row, serde_json::from_slice(&line).ok()))),
+                Ok(Line::TooLong) => Some(Ok((row, None))),
                 Err(e) => Some(Err(e.into())),
             };
         }
