@@ -12,6 +12,7 @@ mod compare;
 mod html;
 mod metric;
 mod options;
+mod plot;
 mod read;
 mod text;
 
@@ -26,6 +27,7 @@ pub use compare::{
     Comparison, Difference, MetricReport, OfCohort, Power, Report, SampleRatio, Statistics, Totals,
 };
 pub use options::Options;
+pub use plot::{Curve, Plot, Upwards};
 pub use read::Counts;
 
 /// Reads the records and compares their cohorts.
