@@ -1,4 +1,5 @@
-//! Cohorts compared from session records: the evaluation of an experiment in production.
+//! What session records say: cohorts compared ([`compare`]), the evaluation of an experiment in production, and
+//! networks and viewers as the papers measure them ([`study`]).
 //!
 //! Chance divides viewers, not sessions, so that intervals come from drawing whole viewers
 //! ([`qoe::stats::Clustered`]). Each metric's mean and median are tested, and the p-values corrected
@@ -14,6 +15,7 @@ mod metric;
 mod options;
 mod plot;
 mod read;
+pub mod study;
 mod text;
 
 use std::collections::BTreeSet;

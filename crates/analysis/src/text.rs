@@ -220,7 +220,7 @@ impl MetricReport {
 }
 
 /// Columns side by side: the first to the left, others to the right, but text in the last one.
-fn aligned(rows: &[Vec<String>]) -> String {
+pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| {
         rows.iter()
@@ -246,7 +246,7 @@ fn aligned(rows: &[Vec<String>]) -> String {
 }
 
 /// A number with four digits that count.
-pub(super) fn figure(number: f64) -> String {
+pub(crate) fn figure(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 {
         "0".into()
@@ -267,7 +267,7 @@ fn signed(number: f64) -> String {
 }
 
 /// A whole number, thousands set apart.
-fn whole(number: u64) -> String {
+pub(crate) fn whole(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -11,6 +11,8 @@ mod edge;
 mod lab;
 #[cfg(feature = "tools")]
 mod link;
+#[cfg(any(feature = "edge", feature = "lab"))]
+mod study;
 #[cfg(feature = "tools")]
 mod watch;
 
@@ -46,6 +48,9 @@ enum Command {
     /// Relay UDP over an emulated path.
     #[cfg(feature = "tools")]
     Link(Box<link::Arguments>),
+    /// Show what session records say about networks and viewers: loss, recovery, freezes, first frames.
+    #[cfg(any(feature = "edge", feature = "lab"))]
+    Study(study::Arguments),
     /// Watch a URL over HTTP/3 without a screen.
     #[cfg(feature = "tools")]
     Watch(watch::Arguments),
@@ -61,6 +66,8 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => arguments.run(),
         #[cfg(feature = "tools")]
         Command::Link(arguments) => arguments.run(),
+        #[cfg(any(feature = "edge", feature = "lab"))]
+        Command::Study(arguments) => arguments.run(),
         #[cfg(feature = "tools")]
         Command::Watch(arguments) => arguments.run(),
     };

@@ -1,0 +1,258 @@
+//! Loss: how much, and how losses come together.
+
+use super::measure::Measure;
+use super::row::Row;
+use super::section::{Cell, Section, Table};
+use super::sums::{LOSS, Mean, Ratio, Values};
+use crate::plot::{Curve, Plot, Upwards};
+
+/// Loss rates (AutoRec journal, III-A, figure 4).
+#[derive(Debug, Default)]
+pub(super) struct Loss {
+    rates: Values,
+    pooled: Ratio,
+    classes: [u64; 4],
+}
+
+impl Measure for Loss {
+    fn columns(&self) -> &'static [&'static str] {
+        &["loss_rate", "packets_lost", "packets_settled"]
+    }
+
+    fn add(&mut self, row: &Row) {
+        self.rates.add(row.loss_rate);
+        self.pooled.add(row.packets_lost, row.packets_settled);
+        if let Some(class) = row.loss_rate.and_then(|loss| LOSS.of(loss)) {
+            self.classes[class] += 1;
+        }
+    }
+
+    fn report(&self) -> Section {
+        let rates = self.rates.distribution();
+        let mut table = Table::of_figures()
+            .figure(
+                "packets lost ÷ packets settled, all sessions' sums (%)",
+                self.pooled.cell(100.0),
+            )
+            .figure("loss rate, mean over sessions (%)", rates.mean(100.0))
+            .paper(3.78, "AutoRec journal III-A, fig. 4a: Brazil, Japan; 2 to 5 by hour, fig. 4b");
+        for (label, order) in [("median", 0.5), ("90th percentile", 0.9), ("99th percentile", 0.99)]
+        {
+            table = table.figure(format!("{label} (%)"), rates.quantile(order, 100.0));
+        }
+        table = table.figure("sessions without loss (%)", rates.share(|rate| rate == 0.0));
+        for (label, count) in LOSS.labels.iter().zip(self.classes) {
+            let all = rates.mean(1.0).n;
+            let value = (all > 0).then(|| 100.0 * count as f64 / all as f64);
+            table = table
+                .figure(format!("sessions with {label} (%)"), Cell { value, n: all, paper: None });
+        }
+        Section::new("loss", "Loss rate").table(table).plot(Plot {
+            title: "Share of sessions with at most that loss rate".into(),
+            x: "loss rate (%)".into(),
+            y: Upwards::Share,
+            lines: vec![Curve { name: "sessions".into(), colour: 0, points: rates.curve(100.0) }],
+        })
+    }
+}
+
+/// Loss some time after a lost packet.
+#[derive(Clone, Copy, Debug, Default)]
+struct AfterLoss {
+    lost: Ratio,
+    /// What independent losses, as many in each session, would give.
+    independent: Ratio,
+}
+
+/// Runs of lost packets, and the loss of packets that were sent some time after a lost one.
+#[derive(Debug, Default)]
+pub(super) struct Bursts {
+    length: Ratio,
+    longest: Values,
+    after: [(u32, AfterLoss); 6],
+}
+
+impl Measure for Bursts {
+    fn columns(&self) -> &'static [&'static str] {
+        &[
+            "packets_lost",
+            "packets_settled",
+            "packets_spurious",
+            "bursts",
+            "burst_longest",
+            "after_1ms_sent",
+            "after_5ms_sent",
+            "after_20ms_sent",
+            "after_50ms_sent",
+            "after_100ms_sent",
+            "after_200ms_sent",
+        ]
+    }
+
+    fn add(&mut self, row: &Row) {
+        let declared = row.packets_lost.zip(row.packets_spurious).map(|(lost, late)| lost + late);
+        self.length.add(declared, row.bursts);
+        self.longest.add(row.burst_longest.filter(|longest| *longest > 0.0));
+        let counts = row.packets_lost.zip(row.packets_settled);
+        // With so many losses spread over the session by chance, this share of the packets beside a lost one is
+        // lost. Sessions are compared with themselves: all together, those with much loss would make independent
+        // losses look correlated.
+        let others = counts.filter(|(lost, settled)| *lost >= 1.0 && *settled >= 2.0);
+        let chance = others.map(|(lost, settled)| (lost - 1.0) / (settled - 1.0));
+        for ((end, sum), (lag, counts)) in self.after.iter_mut().zip(row.after_loss()) {
+            *end = lag;
+            if let Some(((sent, lost), chance)) =
+                counts.zip(chance).filter(|((sent, _), _)| *sent > 0.0)
+            {
+                sum.lost.add(Some(lost), Some(sent));
+                sum.independent.add(Some(chance * sent), Some(sent));
+            }
+        }
+    }
+
+    fn report(&self) -> Section {
+        let longest = self.longest.distribution();
+        let figures = Table::of_figures()
+            .figure(
+                "mean run of consecutive lost packets, all sessions' sums",
+                self.length.cell(1.0),
+            )
+            .figure("longest run of a session with loss: mean", longest.mean(1.0))
+            .figure("95th percentile", longest.quantile(0.95, 1.0));
+        let head = ["lost (%)", "if independent (%)", "ratio"];
+        let mut lags = Table::new("after_loss", &head);
+        let (mut seen, mut chance) = (Vec::new(), Vec::new());
+        let mut from = 0;
+        for (end, sum) in &self.after {
+            let (lost, independent) = (sum.lost.cell(100.0), sum.independent.cell(100.0));
+            let ratio = lost.value.zip(independent.value).filter(|(_, by)| *by > 0.0);
+            let ratio = Cell { value: ratio.map(|(lost, by)| lost / by), ..lost };
+            seen.extend(lost.value.map(|value| (f64::from(*end), value)));
+            chance.extend(independent.value.map(|value| (f64::from(*end), value)));
+            lags = lags.line(
+                format!("sent {from} to {end} ms after a lost packet"),
+                vec![lost, independent, ratio],
+            );
+            from = *end;
+        }
+        Section::new("bursts", "Bursts and correlation of losses")
+            .note(
+                "Ratio 1: a lost packet says nothing about those behind it. Above 1: copies that leave soon are lost \
+                 together. \"If independent\" spreads each session's own losses over it by chance.",
+            )
+            .table(figures)
+            .table(lags)
+            .plot(Plot {
+                title: "Loss of packets sent so long after a lost one (%)".into(),
+                x: "at most so many ms after a lost packet".into(),
+                y: Upwards::Number,
+                lines: vec![
+                    Curve { name: "lost".into(), colour: 0, points: seen },
+                    Curve { name: "if independent".into(), colour: 1, points: chance },
+                ],
+            })
+    }
+}
+
+/// Loss and what follows from it, by the hour of the day (AutoRec journal, figures 2b and 4b).
+#[derive(Debug)]
+pub(super) struct Hours([Hour; 24]);
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Hour {
+    loss: Ratio,
+    rtt: Mean,
+    late: Ratio,
+    recovery: Mean,
+    freezes: Ratio,
+    frozen: Ratio,
+    first_frame: Mean,
+}
+
+impl Default for Hours {
+    fn default() -> Self {
+        Self([Hour::default(); 24])
+    }
+}
+
+impl Measure for Hours {
+    fn columns(&self) -> &'static [&'static str] {
+        &[
+            "started_ms",
+            "packets_lost",
+            "packets_settled",
+            "rtt_ms",
+            "units_late",
+            "units_finished",
+            "recovery_mean_ms",
+            "player_freezes",
+            "player_freeze_s",
+            "player_played_s",
+            "first_frame_ms",
+        ]
+    }
+
+    fn add(&mut self, row: &Row) {
+        let Some(hour) = row.hour().and_then(|hour| self.0.get_mut(hour)) else { return };
+        hour.loss.add(row.packets_lost, row.packets_settled);
+        hour.rtt.add(row.rtt_ms);
+        hour.late.add(row.units_late, row.units_finished);
+        hour.recovery.add(row.recovery_mean_ms);
+        hour.freezes.add(row.player_freezes, row.watched_s());
+        hour.frozen.add(row.player_freeze_s, row.watched_s());
+        hour.first_frame.add(row.first_frame_ms);
+    }
+
+    fn report(&self) -> Section {
+        let head = [
+            "loss (%)",
+            "SRTT (ms)",
+            "deterioration (%)",
+            "recovery (ms)",
+            "freezes in 100 s",
+            "frozen s in 100 s",
+            "first frame (ms)",
+        ];
+        let mut table = Table::new("hours", &head);
+        let mut curves = [
+            ("loss (%)", Vec::new()),
+            ("freezes in 100 s", Vec::new()),
+            ("frozen s in 100 s", Vec::new()),
+        ];
+        for (at, hour) in self.0.iter().enumerate() {
+            let cells = [
+                hour.loss.cell(100.0),
+                hour.rtt.cell(1.0),
+                hour.late.cell(100.0),
+                hour.recovery.cell(1.0),
+                hour.freezes.cell(100.0),
+                hour.frozen.cell(100.0),
+                hour.first_frame.cell(1.0),
+            ];
+            for ((_, points), cell) in curves.iter_mut().zip([0, 4, 5].map(|at| cells[at])) {
+                points.extend(cell.value.map(|value| (at as f64, value)));
+            }
+            if cells.iter().any(|cell| cell.n > 0) {
+                table = table.line(format!("{at:02} h"), cells.to_vec());
+            }
+        }
+        let lines = curves.into_iter().enumerate().map(|(colour, (name, points))| Curve {
+            name: name.into(),
+            colour,
+            points,
+        });
+        Section::new("hours", "By hour of the day (UTC)")
+            .note(
+                "By the hour in which a session began. Loss, deterioration and freezes are ratios of sums, the others \
+                 means over sessions. AutoRec journal: loss from 2 to 5 % over 24 hours (fig. 4b); more than 2 s frozen \
+                 or 2 freezes in 100 s frequent after 20 h (fig. 2b).",
+            )
+            .table(table)
+            .plot(Plot {
+                title: "By hour of the day (UTC)".into(),
+                x: "hour".into(),
+                y: Upwards::Number,
+                lines: lines.collect(),
+            })
+    }
+}

@@ -1,0 +1,81 @@
+//! A study of session records: what they say about networks and viewers, in the tables and figures of the
+//! papers, with the papers' own values beside. Records may come from the server or from the testbed.
+//!
+//! Records are added up one after the other. Only what has a distribution is kept, as `f32`, and 40 bytes of
+//! each session for the comparison with others: about 100 bytes per record in all.
+
+mod loss;
+mod measure;
+mod overview;
+mod page;
+mod recovery;
+mod row;
+mod section;
+mod similarity;
+mod sums;
+mod text;
+mod viewing;
+
+use std::path::PathBuf;
+
+use records::{Error, Input};
+use serde::Serialize;
+
+use measure::Measure;
+pub use row::Impossible;
+use row::Reader;
+pub use section::{Cell, Line, Section, Table};
+
+/// What records say.
+#[derive(Clone, Debug, Serialize)]
+pub struct Study {
+    /// What was read, and what could not be.
+    #[serde(flatten)]
+    pub input: Input,
+    /// Values that cannot be; what is computed from them leaves them out.
+    pub impossible: Impossible,
+    /// The subjects.
+    pub sections: Vec<Section>,
+}
+
+/// Reads the records of `files`, which may be directories of them, and adds them up.
+///
+/// # Errors
+/// One line: a path does not exist, or no record is found.
+pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
+    let mut measures: [Box<dyn Measure>; 11] = [
+        Box::<overview::Overview>::default(),
+        Box::<loss::Loss>::default(),
+        Box::<loss::Bursts>::default(),
+        Box::<recovery::Rounds>::default(),
+        Box::<recovery::Deterioration>::default(),
+        Box::<recovery::Latencies>::default(),
+        Box::<recovery::OffMode>::default(),
+        Box::<viewing::Freezes>::default(),
+        Box::<viewing::FirstFrames>::default(),
+        Box::<similarity::Similarity>::default(),
+        Box::<loss::Hours>::default(),
+    ];
+    let mut reader = Reader::default();
+    let input = records::read(files, &row::columns(), |place, record| {
+        let row = reader.row(place, record);
+        measures.iter_mut().for_each(|measure| measure.add(&row));
+        Ok(())
+    })?;
+    if input.records == 0 {
+        let Input { files, unreadable_files, broken_lines, .. } = input;
+        return Err(Error::new(format!(
+            "no record (files: {files}, unreadable: {unreadable_files}, broken lines: {broken_lines})"
+        )));
+    }
+    let present = |column: &&'static str| (*column, reader.present.get(column).map_or(0, |n| *n));
+    let section = |measure: &Box<dyn Measure>| {
+        let columns = measure.columns().iter().map(present).collect();
+        Section { columns, ..measure.report() }
+    };
+    let sections = measures.iter().map(section).collect();
+    Ok(Study { input, impossible: reader.impossible, sections })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+//! How much there is.
+
+use std::collections::HashSet;
+
+use super::measure::Measure;
+use super::row::Row;
+use super::section::{Cell, Section, Table};
+use super::sums::{Mean, Ratio};
+
+/// Counts of everything.
+#[derive(Debug, Default)]
+pub(super) struct Overview {
+    sessions: u64,
+    bytes: Mean,
+    seconds: Mean,
+    goodput: Ratio,
+    cost: Ratio,
+    streams: HashSet<u64>,
+    viewers: HashSet<u64>,
+    networks: HashSet<u64>,
+    groups: HashSet<u64>,
+    span: Option<(f64, f64)>,
+}
+
+impl Measure for Overview {
+    fn columns(&self) -> &'static [&'static str] {
+        &["started_ms", "duration_s", "bytes", "stream", "viewer", "prefix", "group", "replicas"]
+    }
+
+    fn add(&mut self, row: &Row) {
+        self.sessions += 1;
+        self.bytes.add(row.bytes);
+        self.seconds.add(row.duration_s);
+        self.goodput.add(row.bytes, row.duration_s);
+        self.cost.add(row.replicas, row.first_transmissions);
+        self.streams.extend(row.stream);
+        self.viewers.extend(row.viewer);
+        self.networks.extend(row.prefix);
+        self.groups.extend(row.group);
+        if let Some(at) = row.started_ms {
+            let (first, last) = self.span.unwrap_or((at, at));
+            self.span = Some((first.min(at), last.max(at)));
+        }
+    }
+
+    fn report(&self) -> Section {
+        let total = |mean: &Mean, times: f64| {
+            let cell = mean.cell(times);
+            Cell { value: cell.value.map(|mean| mean * cell.n as f64), ..cell }
+        };
+        let count = |number: u64| Cell {
+            value: (number > 0).then_some(number as f64),
+            n: self.sessions,
+            paper: None,
+        };
+        let days = self.span.map(|(first, last)| (last - first) / 86_400_000.0);
+        let table = Table::of_figures()
+            .figure("sessions", count(self.sessions))
+            .figure("bytes of media (GB)", total(&self.bytes, 1e-9))
+            .figure("hours of sessions", total(&self.seconds, 1.0 / 3_600.0))
+            .figure(
+                "days from the first session to the last",
+                Cell { value: days, n: self.sessions, paper: None },
+            )
+            .figure("mean session (s)", self.seconds.cell(1.0))
+            .paper(99.6, "AutoRec journal II-B: QUIC connection")
+            .figure("media over time of sessions (Mbps)", self.goodput.cell(8e-6))
+            .figure("streams", count(self.streams.len() as u64))
+            .figure("viewers", count(self.viewers.len() as u64))
+            .figure("networks (/24, /48)", count(self.networks.len() as u64))
+            .figure("user groups", count(self.groups.len() as u64))
+            .figure("replicas ÷ first transmissions (%)", self.cost.cell(100.0))
+            .paper(0.47, "AutoRec journal VII-B, fig. 21b: α 200 ms, β and γ 50 %");
+        Section::new("overview", "Sessions").table(table)
+    }
+}

@@ -1,0 +1,28 @@
+//! A study as a page of its own, which loads nothing.
+
+use core::fmt::Write as _;
+
+use super::Study;
+use super::text::LEGEND;
+use crate::html::{page, paragraphs, table};
+use crate::plot::escaped;
+
+impl Study {
+    /// A page that needs nothing but itself.
+    pub fn html(&self) -> String {
+        let mut out = paragraphs("remark", &self.summary());
+        out.push_str(&paragraphs("remark", &LEGEND.map(String::from)));
+        for section in &self.sections {
+            let _ = writeln!(out, "<h2 id=\"{}\">{}</h2>", section.name, escaped(section.title));
+            out.push_str(&paragraphs("remark", &section.remarks(self.input.records)));
+            out.push_str(&paragraphs("", &section.notes));
+            for one in &section.tables {
+                out.push_str(&table(&one.rows()));
+            }
+            for plot in &section.plots {
+                let _ = writeln!(out, "<p>{}</p>\n{}", escaped(&plot.title), plot.svg());
+            }
+        }
+        page("Sessions studied", &out)
+    }
+}

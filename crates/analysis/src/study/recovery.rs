@@ -1,0 +1,256 @@
+//! Retransmission and recovery: rounds, deterioration, latency, off-mode.
+
+use super::measure::Measure;
+use super::row::Row;
+use super::section::{Cell, Section, Table};
+use super::sums::{Classes, LOSS, Mean, Ratio, SRTT, Values};
+use crate::plot::{Curve, Plot, Upwards};
+
+/// Rounds that are counted one by one; more are counted together.
+const ROUNDS: usize = 20;
+
+/// Rounds of retransmission (AutoRec journal, III-A, figure 3).
+#[derive(Debug, Default)]
+pub(super) struct Rounds {
+    /// Sessions by their highest round.
+    highest: [u64; ROUNDS + 1],
+    mean: Ratio,
+    retransmitted: Ratio,
+    repeated: Ratio,
+}
+
+impl Measure for Rounds {
+    fn columns(&self) -> &'static [&'static str] {
+        &[
+            "rounds_max",
+            "rounds",
+            "units_finished",
+            "units_late",
+            "retransmissions",
+            "first_transmissions",
+        ]
+    }
+
+    fn add(&mut self, row: &Row) {
+        if let Some(most) = row.rounds_max {
+            self.highest[(most as usize).min(ROUNDS)] += 1;
+        }
+        self.mean.add(row.rounds, row.units_finished);
+        self.retransmitted.add(row.retransmissions, row.first_transmissions);
+        self.repeated.add(row.units_late, row.units_finished);
+    }
+
+    fn report(&self) -> Section {
+        let n: u64 = self.highest.iter().sum();
+        let from = |rounds: usize| {
+            let with: u64 = self.highest[rounds..].iter().sum();
+            Cell { value: (n > 0).then(|| 100.0 * with as f64 / n as f64), n, paper: None }
+        };
+        let table = Table::of_figures()
+            .figure("sessions whose highest round is 2 or more (%)", from(2))
+            .paper(43.0, "AutoRec journal III-A, fig. 3: \"exceeds 43 %\" of connections")
+            .figure("3 or more (%)", from(3))
+            .figure("5 or more (%)", from(5))
+            .figure("10 or more (%)", from(10))
+            .figure("rounds of lost data that arrived, all sessions' sums", self.mean.cell(1.0))
+            .figure("retransmissions ÷ first transmissions (%)", self.retransmitted.cell(100.0));
+        let mut seen = 0;
+        let points = self.highest.iter().enumerate().filter(|_| n > 0).map(|(rounds, count)| {
+            seen += count;
+            (rounds as f64, seen as f64 / n as f64)
+        });
+        Section::new("rounds", "Rounds of retransmission")
+            .note("The highest round of a connection counts for each of its sessions.")
+            .table(table)
+            .plot(Plot {
+                title: "Share of sessions with at most that highest round".into(),
+                x: format!("highest round ({ROUNDS}: or more)"),
+                y: Upwards::Share,
+                lines: vec![Curve { name: "sessions".into(), colour: 0, points: points.collect() }],
+            })
+    }
+}
+
+/// The recovery deterioration rate (AutoRec journal, VII-B, figure 21a).
+#[derive(Debug, Default)]
+pub(super) struct Deterioration {
+    pooled: Ratio,
+    mean: Mean,
+    classes: [Ratio; 4],
+}
+
+impl Measure for Deterioration {
+    fn columns(&self) -> &'static [&'static str] {
+        &["units_late", "units_finished", "recovery_deterioration", "loss_rate"]
+    }
+
+    fn add(&mut self, row: &Row) {
+        self.pooled.add(row.units_late, row.units_finished);
+        self.mean.add(row.recovery_deterioration);
+        if let Some(class) = row.loss_rate.and_then(|loss| LOSS.of(loss)) {
+            self.classes[class].add(row.units_late, row.units_finished);
+        }
+    }
+
+    fn report(&self) -> Section {
+        let source = "AutoRec journal VII-B, fig. 21a: without AutoRec; 22.6 with it";
+        let mut table = Table::of_figures()
+            .figure("all sessions' sums (%)", self.pooled.cell(100.0))
+            .paper(23.0, source)
+            .figure("mean over sessions with lost data (%)", self.mean.cell(100.0))
+            .paper(23.0, source);
+        for (label, class) in LOSS.labels.iter().zip(&self.classes) {
+            table = table.figure(format!("{label}, sums (%)"), class.cell(100.0));
+        }
+        Section::new("deterioration", "Recovery deterioration rate")
+            .note(
+                "Lost data whose first retransmission did not do ÷ all lost data that arrived. Independent losses give \
+                 the loss rate. The paper does not say over what it averages: both readings stand beside its value.",
+            )
+            .table(table)
+    }
+}
+
+/// Recovery latency in one class.
+#[derive(Clone, Copy, Debug, Default)]
+struct Latency {
+    mean: Mean,
+    maximum: Mean,
+    weighted: Ratio,
+}
+
+impl Latency {
+    fn add(&mut self, row: &Row) {
+        self.mean.add(row.recovery_mean_ms);
+        self.maximum.add(row.recovery_max_ms);
+        let sum = row.recovery_mean_ms.zip(row.recovery_count).map(|(mean, count)| mean * count);
+        self.weighted.add(sum, row.recovery_count.filter(|count| *count > 0.0));
+    }
+
+    fn cells(&self) -> Vec<Cell> {
+        vec![self.mean.cell(1.0), self.maximum.cell(1.0), self.weighted.cell(1.0)]
+    }
+}
+
+/// Recovery latency (AutoRec journal, III-C, table I).
+#[derive(Debug, Default)]
+pub(super) struct Latencies {
+    means: Values,
+    maxima: Values,
+    all: Latency,
+    by_loss: [Latency; 5],
+    by_srtt: [Latency; 5],
+}
+
+/// The class of a number; the last place is for what lies beyond all, and for what is not known.
+fn place(classes: &Classes<5>, number: Option<f64>) -> usize {
+    number.and_then(|number| classes.of(number)).unwrap_or(4)
+}
+
+impl Measure for Latencies {
+    fn columns(&self) -> &'static [&'static str] {
+        &["recovery_mean_ms", "recovery_max_ms", "recovery_count", "loss_rate", "rtt_ms"]
+    }
+
+    fn add(&mut self, row: &Row) {
+        self.means.add(row.recovery_mean_ms);
+        self.maxima.add(row.recovery_max_ms);
+        self.all.add(row);
+        self.by_loss[place(&LOSS, row.loss_rate)].add(row);
+        self.by_srtt[place(&SRTT, row.rtt_ms)].add(row);
+    }
+
+    fn report(&self) -> Section {
+        const TABLE: &str = "AutoRec journal III-C, table I";
+        const BY_LOSS: [(f64, f64); 4] =
+            [(26.8, 51.8), (94.5, 204.9), (186.4, 451.3), (530.2, 1_288.4)];
+        const BY_SRTT: [(f64, f64); 4] =
+            [(68.2, 149.2), (170.2, 391.3), (273.6, 698.8), (418.0, 960.9)];
+        let (means, maxima) = (self.means.distribution(), self.maxima.distribution());
+        let p95 = Table::of_figures()
+            .figure("95th percentile of the sessions' means (ms)", means.quantile(0.95, 1.0))
+            .figure("95th percentile of the sessions' maxima (ms)", maxima.quantile(0.95, 1.0))
+            .figure("mean over sessions (ms)", self.all.mean.cell(1.0))
+            .paper(231.2, "AutoRec journal VII-B, fig. 21a: without AutoRec; 194.6 with it");
+        let head = ["mean (ms)", "maximum (ms)", "mean by lost data (ms)"];
+        let mut table = Table::new("classes", &head)
+            .line("all", self.all.cells())
+            .papers(&[Some(123.2), Some(279.3)], TABLE);
+        let by_loss = LOSS.labels.iter().zip(&self.by_loss).zip(BY_LOSS);
+        let by_srtt = SRTT.labels.iter().zip(&self.by_srtt).zip(BY_SRTT);
+        for ((label, latency), (mean, maximum)) in by_loss.chain(by_srtt) {
+            table = table.line(*label, latency.cells()).papers(&[Some(mean), Some(maximum)], TABLE);
+        }
+        for (label, rest) in [("other loss", self.by_loss[4]), ("other SRTT", self.by_srtt[4])] {
+            if rest.mean.cell(1.0).n > 0 {
+                table = table.line(label, rest.cells());
+            }
+        }
+        let line = |name: &str, colour, points| Curve { name: name.into(), colour, points };
+        Section::new("recovery_latency", "Recovery latency")
+            .note(
+                "From the detection of a loss to the sending of the copy that arrived, of data whose first \
+                 retransmission was lost. Mean and maximum are means over sessions of the session's own, as in the \
+                 paper; \"by lost data\" weighs each session by its number of such data.",
+            )
+            .table(p95)
+            .table(table)
+            .plot(Plot {
+                title: "Share of sessions with at most that recovery latency".into(),
+                x: "recovery latency (ms)".into(),
+                y: Upwards::Share,
+                lines: vec![line("mean", 0, means.curve(1.0)), line("maximum", 1, maxima.curve(1.0))],
+            })
+    }
+}
+
+/// Off-mode (AutoRec journal, III-B, figure 6a).
+#[derive(Debug, Default)]
+pub(super) struct OffMode {
+    time: Values,
+    entries: Values,
+}
+
+impl Measure for OffMode {
+    fn columns(&self) -> &'static [&'static str] {
+        &["off_mode_ms_per_s", "off_mode_entries_per_s"]
+    }
+
+    fn add(&mut self, row: &Row) {
+        self.time.add(row.off_mode_ms_per_s);
+        self.entries.add(row.off_mode_entries_per_s);
+    }
+
+    fn report(&self) -> Section {
+        const FIGURE: &str = "AutoRec journal III-B, fig. 6a";
+        let (time, entries) = (self.time.distribution(), self.entries.distribution());
+        let table = Table::of_figures()
+            .figure("off-mode, mean over sessions (ms in 1 s)", time.mean(1.0))
+            .paper(464.0, FIGURE)
+            .figure("95 % of sessions have at least (ms in 1 s)", time.quantile(0.05, 1.0))
+            .paper(394.0, FIGURE)
+            .figure("entries, mean over sessions (in 1 s)", entries.mean(1.0))
+            .paper(20.0, FIGURE)
+            .figure("95 % of sessions have at least (in 1 s)", entries.quantile(0.05, 1.0))
+            .paper(17.0, FIGURE);
+        let plot = |title: &str, x: &str, points| Plot {
+            title: title.into(),
+            x: x.into(),
+            y: Upwards::Share,
+            lines: vec![Curve { name: "sessions".into(), colour: 0, points }],
+        };
+        Section::new("off_mode", "Off-mode")
+            .note("Time in which there is nothing to send but copies.")
+            .table(table)
+            .plot(plot(
+                "Share of sessions with at most that time in off-mode",
+                "off-mode (ms in 1 s)",
+                time.curve(1.0),
+            ))
+            .plot(plot(
+                "Share of sessions with at most so many entries",
+                "entries in 1 s",
+                entries.curve(1.0),
+            ))
+    }
+}

@@ -1,0 +1,246 @@
+//! One record as a study sees it: the columns that it needs, each within what can be. A value that cannot be
+//! is named and counted, and absent for what is computed from it; the rest of the record counts.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use records::Place;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+/// The most values that are named.
+const MAX_NAMED: usize = 20;
+
+/// What a number can be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Range {
+    /// From 0 to 1.
+    Ratio,
+    /// 0 and more.
+    Amount,
+}
+
+impl Range {
+    fn contains(self, number: f64) -> bool {
+        match self {
+            Self::Ratio => (0.0..=1.0).contains(&number),
+            Self::Amount => (0.0..f64::INFINITY).contains(&number),
+        }
+    }
+}
+
+macro_rules! columns {
+    ($($name:ident: $range:ident,)+) => {
+        /// The numbers of one record; `None` for what is absent or cannot be.
+        #[derive(Clone, Debug, Default)]
+        pub(super) struct Row {
+            $(pub $name: Option<f64>,)+
+            /// What the texts of the record are told apart by.
+            pub stream: Option<u64>,
+            pub viewer: Option<u64>,
+            pub prefix: Option<u64>,
+            pub group: Option<u64>,
+        }
+
+        /// The columns with numbers, and what these can be.
+        const NUMBERS: &[(&str, Range)] = &[$((stringify!($name), Range::$range),)+];
+
+        impl Row {
+            fn numbers(&mut self) -> [&mut Option<f64>; NUMBERS.len()] {
+                [$(&mut self.$name,)+]
+            }
+        }
+    };
+}
+
+columns! {
+    started_ms: Amount,
+    duration_s: Amount,
+    bytes: Amount,
+    early_data: Ratio,
+    first_frame_ms: Amount,
+    first_frame_bytes: Amount,
+    rtt_min_ms: Amount,
+    rtt_ms: Amount,
+    max_bandwidth_mbps: Amount,
+    loss_rate: Ratio,
+    packets_settled: Amount,
+    packets_lost: Amount,
+    packets_spurious: Amount,
+    bursts: Amount,
+    burst_longest: Amount,
+    after_1ms_sent: Amount,
+    after_1ms_lost: Amount,
+    after_5ms_sent: Amount,
+    after_5ms_lost: Amount,
+    after_20ms_sent: Amount,
+    after_20ms_lost: Amount,
+    after_50ms_sent: Amount,
+    after_50ms_lost: Amount,
+    after_100ms_sent: Amount,
+    after_100ms_lost: Amount,
+    after_200ms_sent: Amount,
+    after_200ms_lost: Amount,
+    first_transmissions: Amount,
+    retransmissions: Amount,
+    replicas: Amount,
+    recovery_count: Amount,
+    recovery_mean_ms: Amount,
+    recovery_max_ms: Amount,
+    units_finished: Amount,
+    units_late: Amount,
+    rounds: Amount,
+    rounds_max: Amount,
+    recovery_deterioration: Ratio,
+    off_mode_ms_per_s: Amount,
+    off_mode_entries_per_s: Amount,
+    player_first_frame_ms: Amount,
+    player_played_s: Amount,
+    player_freezes: Amount,
+    player_freeze_s: Amount,
+    player_frames: Amount,
+    player_late_frames: Amount,
+}
+
+/// The columns with text.
+const TEXTS: [&str; 4] = ["stream", "viewer", "prefix", "group"];
+
+/// A column and its number.
+type Cell<'a> = (&'static str, &'a mut Option<f64>);
+
+macro_rules! parts {
+    ($($part:ident of $whole:ident,)+) => {
+        impl Row {
+            /// Counts of which the first is a part of the second.
+            fn parts(&mut self) -> impl Iterator<Item = (Cell<'_>, Cell<'_>)> {
+                [$(
+                    (
+                        (stringify!($part), &mut self.$part),
+                        (stringify!($whole), &mut self.$whole),
+                    ),
+                )+]
+                .into_iter()
+            }
+        }
+    };
+}
+
+parts! {
+    packets_lost of packets_settled,
+    after_1ms_lost of after_1ms_sent,
+    after_5ms_lost of after_5ms_sent,
+    after_20ms_lost of after_20ms_sent,
+    after_50ms_lost of after_50ms_sent,
+    after_100ms_lost of after_100ms_sent,
+    after_200ms_lost of after_200ms_sent,
+    units_late of units_finished,
+    player_late_frames of player_frames,
+}
+
+/// All columns that a study reads.
+pub(super) fn columns() -> Vec<&'static str> {
+    NUMBERS.iter().map(|(name, _)| *name).chain(TEXTS).collect()
+}
+
+/// Values that cannot be.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Impossible {
+    /// How many, by column.
+    pub columns: BTreeMap<&'static str, u64>,
+    /// File, row and value of the first 20.
+    pub named: Vec<String>,
+}
+
+impl Impossible {
+    fn count(&mut self, column: &'static str, what: impl FnOnce() -> String) {
+        *self.columns.entry(column).or_default() += 1;
+        if self.named.len() < MAX_NAMED {
+            self.named.push(what());
+        }
+    }
+}
+
+/// Takes records apart.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Reader {
+    /// How many records have a column with a value that can be.
+    pub present: BTreeMap<&'static str, u64>,
+    pub impossible: Impossible,
+}
+
+impl Reader {
+    pub(super) fn row(&mut self, place: Place<'_>, record: &Map<String, Value>) -> Row {
+        let mut row = Row::default();
+        for ((name, range), cell) in NUMBERS.iter().zip(row.numbers()) {
+            *cell = self.number(place, record, name, *range);
+        }
+        for (part, all) in row.parts() {
+            // A part that is more than its whole says nothing, nor does the whole.
+            if let (Some(some), Some(whole)) = (*part.1, *all.1)
+                && some > whole
+            {
+                let what = || format!("{place}: {} = {some} of {} = {whole}", part.0, all.0);
+                self.impossible.count(part.0, what);
+                (*part.1, *all.1) = (None, None);
+            }
+        }
+        row.stream = self.text(record, "stream");
+        row.viewer = self.text(record, "viewer");
+        row.prefix = self.text(record, "prefix");
+        row.group = self.text(record, "group");
+        for ((name, _), cell) in NUMBERS.iter().zip(row.numbers()) {
+            *self.present.entry(name).or_default() += u64::from(cell.is_some());
+        }
+        row
+    }
+
+    fn number(
+        &mut self,
+        place: Place<'_>,
+        record: &Map<String, Value>,
+        name: &'static str,
+        range: Range,
+    ) -> Option<f64> {
+        let value = record.get(name).filter(|value| !value.is_null())?;
+        let number = value.as_f64().filter(|number| range.contains(*number));
+        if number.is_none() {
+            let shown = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            self.impossible.count(name, || format!("{place}: {name} = {shown:.40}"));
+        }
+        number
+    }
+
+    fn text(&mut self, record: &Map<String, Value>, name: &'static str) -> Option<u64> {
+        let text = record.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
+        *self.present.entry(name).or_default() += u64::from(text.is_some());
+        let mut hasher = DefaultHasher::new();
+        text?.hash(&mut hasher);
+        Some(hasher.finish())
+    }
+}
+
+impl Row {
+    /// The hour of the day (UTC) in which the session began.
+    pub(super) fn hour(&self) -> Option<usize> {
+        self.started_ms.map(|ms| (ms / 3_600_000.0) as usize % 24)
+    }
+
+    /// Seconds that the player played or was frozen, if there were any.
+    pub(super) fn watched_s(&self) -> Option<f64> {
+        let (played, frozen) = self.player_played_s.zip(self.player_freeze_s)?;
+        Some(played + frozen).filter(|watched| *watched > 0.0)
+    }
+
+    /// Of each class of lag: its upper end in ms, packets sent so long after a lost one, and how many of them
+    /// were lost.
+    pub(super) fn after_loss(&self) -> [(u32, Option<(f64, f64)>); 6] {
+        [
+            (1, self.after_1ms_sent.zip(self.after_1ms_lost)),
+            (5, self.after_5ms_sent.zip(self.after_5ms_lost)),
+            (20, self.after_20ms_sent.zip(self.after_20ms_lost)),
+            (50, self.after_50ms_sent.zip(self.after_50ms_lost)),
+            (100, self.after_100ms_sent.zip(self.after_100ms_lost)),
+            (200, self.after_200ms_sent.zip(self.after_200ms_lost)),
+        ]
+    }
+}
