@@ -74,7 +74,10 @@ impl Requests {
             token: info.returned_token.as_deref(),
             remote: connection.addresses().remote.ip(),
         });
-        connection.set_scheme(chosen.cohort.scheme.build(chosen.unit.0 ^ now.as_nanos()));
+        let mut scheme = chosen.cohort.scheme.build(chosen.unit.0 ^ now.as_nanos());
+        // Records say how losses come together.
+        scheme.correlation |= self.state.config.records.directory.is_some();
+        connection.set_scheme(scheme);
         self.viewer = Some(chosen);
         let quic = &self.state.config.quic;
         self.application = Some(match &self.alpn[..] {
