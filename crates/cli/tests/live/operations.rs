@@ -187,6 +187,28 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     let report = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     assert!(report.contains("\"sessions\":"), "{report}");
+    // Rows of the testbed go through the same reader and report.
+    let lab = r#"{"protocol":"h3","prefix":"198.51.100.0/24","group":"wifi","access":"wifi","duration_s":60,
+        "bytes":1000,"rtt_min_ms":50,"loss_rate":0.05,"player_frames":1500,"player_late_frames":15}"#;
+    let lab = lab.split_whitespace().collect::<String>() + "\n";
+    std::fs::write(edge.directory().join("records/lab.jsonl"), lab).expect("written");
+    let output = mendcast(&["study", "--json"]).arg(edge.directory().join("records")).output();
+    let output = output.expect("run");
+    let study: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&study["records"], &study["files"]), (&5.into(), &2.into()), "{study}");
+    assert_eq!(study["impossible"]["named"], serde_json::json!([]), "{study}");
+    let section = |name: &str| {
+        let all = study["sections"].as_array().expect("sections");
+        all.iter().find(|section| section["name"] == name).expect("a section").clone()
+    };
+    let columns = |name: &str| section(name)["columns"].clone();
+    // Three sessions have a transport, or two if nothing of the last one was acknowledged in time.
+    let rtt = columns("similarity");
+    let rtt = rtt.as_array().and_then(|all| all.iter().find(|column| column[0] == "rtt_min_ms"));
+    assert!(rtt.and_then(|column| column[1].as_u64()) >= Some(2), "{rtt:?}");
+    let sizes = section("first_frames")["tables"][0]["lines"][0]["cells"][0].clone();
+    // HTTP-FLV over both versions; the mean size of a first frame of the clip is a few thousand bytes.
+    assert!(sizes["n"].as_u64() >= Some(2) && sizes["value"].as_f64() > Some(0.1), "{sizes}");
 }
 
 #[test]
