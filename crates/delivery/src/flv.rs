@@ -104,3 +104,40 @@ impl FlvStream {
         Progress { bytes: progress.bytes + self.base, ..progress }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::task::Waker;
+    use media::Kind;
+    use relay::{Registry, Settings, Start};
+
+    #[test]
+    fn the_first_frames_size_counts_all_bytes_up_to_its_end() {
+        let streams = Registry::new(1);
+        let publisher = streams.publish("live/demo", Settings::default()).expect("free");
+        let video = |time, payload: &[u8]| {
+            let tag = Tag::new(Kind::Video, time, payload).expect("short enough");
+            assert!(publisher.push(tag));
+        };
+        video(0, &[0x17, 0, 0, 0, 0, 1]);
+        let sound = Tag::new(Kind::Audio, 0, &[0x2f; 50]).expect("short enough");
+        assert!(publisher.push(sound));
+        video(0, &[&[0x17, 1, 0, 0, 0][..], &[7; 1_000]].concat());
+        video(40, &[0x27, 1, 0, 0, 0, 2]);
+        let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+        let mut stream = FlvStream::new(viewer);
+        let context = &mut Context::from_waker(Waker::noop());
+        let mut bytes = 0;
+        while let Poll::Ready(Some(piece)) = stream.poll_next(context) {
+            bytes += piece.remaining() as u64;
+            if stream.has_frame() {
+                break;
+            }
+        }
+        assert_eq!((stream.first_frame_bytes(), stream.has_frame()), (Some(bytes), true));
+        assert!(bytes > 1_000, "{bytes}");
+        assert!(stream.poll_next(context).is_ready());
+        assert_eq!(stream.first_frame_bytes(), Some(bytes), "more frames change nothing");
+    }
+}

@@ -155,7 +155,7 @@ impl Measure for Bursts {
 }
 
 /// Loss and what follows from it, by the hour of the day (AutoRec journal, figures 2b and 4b).
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Hours([Hour; 24]);
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -167,12 +167,6 @@ struct Hour {
     freezes: Ratio,
     frozen: Ratio,
     first_frame: Mean,
-}
-
-impl Default for Hours {
-    fn default() -> Self {
-        Self([Hour::default(); 24])
-    }
 }
 
 impl Measure for Hours {

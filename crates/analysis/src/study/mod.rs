@@ -69,11 +69,11 @@ pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
         )));
     }
     let present = |column: &&'static str| (*column, reader.present.get(column).map_or(0, |n| *n));
-    let section = |measure: &Box<dyn Measure>| {
+    let section = |measure: &dyn Measure| {
         let columns = measure.columns().iter().map(present).collect();
         Section { columns, ..measure.report() }
     };
-    let sections = measures.iter().map(section).collect();
+    let sections = measures.iter().map(|measure| section(&**measure)).collect();
     Ok(Study { input, impossible: reader.impossible, sections })
 }
 

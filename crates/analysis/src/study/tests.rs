@@ -471,7 +471,7 @@ fn write_doubles(path: &Path, cells: &[(&str, f64)]) {
     });
     let schema = Type::group_type_builder("session").with_fields(fields.collect());
     let schema = Arc::new(schema.build().expect("a schema"));
-    let file = std::fs::File::create(path).expect("created");
+    let file = File::create(path).expect("created");
     let mut writer = SerializedFileWriter::new(file, schema, Default::default()).expect("a writer");
     let mut group = writer.next_row_group().expect("a group");
     for (_, number) in cells {

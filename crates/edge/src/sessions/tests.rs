@@ -39,6 +39,7 @@ fn a_record_joins_transport_media_and_player() {
     let session = sessions.open(opening(x));
     session.on_media(1_000_000, 2, 3_000);
     session.on_first_frame();
+    session.on_first_frame_bytes(43_100);
     session.on_transport(Transport {
         rtt: Duration::from_millis(60),
         totals: recovery::Totals {
@@ -46,6 +47,10 @@ fn a_record_joins_transport_media_and_player() {
             lost: 50,
             first_transmissions: 950,
             retransmissions: 57,
+            finished: 40,
+            finished_late: 10,
+            rounds: 55,
+            rounds_max: 4,
             ..recovery::Totals::default()
         },
         ..Transport::default()
@@ -55,6 +60,11 @@ fn a_record_joins_transport_media_and_player() {
     let record = session.record();
     assert_eq!((record.bytes, record.skips, record.rtt_ms), (Some(1_000_000), Some(2), Some(60.0)));
     assert_eq!((record.loss_rate, record.retransmission_ratio), (Some(0.05), Some(0.06)));
+    assert_eq!(
+        (record.first_frame_bytes, record.recovery_deterioration),
+        (Some(43_100), Some(0.25))
+    );
+    assert_eq!((record.rounds, record.rounds_max, record.group), (Some(55), Some(4), None));
     assert_eq!((record.player_freezes, record.player_first_frame_ms), (Some(3), Some(200.5)));
     assert_eq!(record.prefix.as_deref(), Some("192.0.2.0/24"));
     assert_eq!(record.unit.as_deref(), Some("000000000000002a"));
