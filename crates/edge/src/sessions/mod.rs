@@ -244,6 +244,7 @@ impl Places {
         self.by_viewer.get(&viewer)?.iter().rev().find_map(|&id| pick(self, id))
     }
 
+    /// The session, to be kept until the lock is gone: its end takes the lock.
     fn open(&self, id: u64) -> Option<Arc<Session>> {
         self.open.get(&id)?.upgrade()
     }
@@ -340,10 +341,9 @@ impl Sessions {
     /// The player of `viewer` reports. What it says replaces what it said before.
     pub fn report(&self, viewer: ViewerId, beacon: Beacon) {
         let same = |opening: &Opening| opening.stream == beacon.stream;
-        let mine = |places: &Places, id| places.open(id).filter(|s| same(&s.opening));
-        // The lock is not held while the session is: if that ends here, it takes the lock.
-        let open = self.places().newest(viewer, mine);
-        if let Some(session) = open {
+        // The lock is not held while they are looked at: one that ends here takes it.
+        let mut open = self.of_viewer(viewer).into_iter();
+        if let Some(session) = open.rfind(|session| same(&session.opening)) {
             session.on_report(beacon);
             return;
         }

@@ -1,5 +1,8 @@
 //! Sessions from the first request to the last word of the player.
 
+use std::sync::atomic::AtomicBool;
+use std::sync::mpsc;
+
 use super::*;
 use records::Retention;
 
@@ -156,6 +159,33 @@ fn too_many_ends_at_once_cost_last_words_and_no_record() {
     assert_eq!(sessions.flush(true).len(), MAX_ENDED, "ten were written before");
     assert!(sessions.places().by_viewer.is_empty());
     assert_eq!(sessions.records_dropped(), 0);
+}
+
+#[test]
+fn a_report_holds_nobody_up_while_the_viewers_other_sessions_end() {
+    let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
+    let done = Arc::new(AtomicBool::new(false));
+    let (ended, has_ended) = mpsc::channel();
+    for _ in 0..2 {
+        let (sessions, done, ended) = (sessions.clone(), done.clone(), ended.clone());
+        std::thread::spawn(move || {
+            for _ in 0..20_000 {
+                // None of them is of the stream that is reported.
+                drop(sessions.open(Opening { stream: "live/other".into(), ..opening(x) }));
+            }
+            done.store(true, Ordering::Relaxed);
+            ended.send(()).expect("waited for");
+        });
+    }
+    std::thread::spawn(move || {
+        while !done.load(Ordering::Relaxed) {
+            sessions.report(x, beacon(1));
+        }
+        ended.send(()).expect("waited for");
+    });
+    for _ in 0..3 {
+        has_ended.recv_timeout(Duration::from_secs(60)).expect("nobody waits for ever");
+    }
 }
 
 #[test]
