@@ -143,6 +143,7 @@ async fn a_call_that_makes_no_sense_is_told_why() {
         ("POST /api/bans", OWN, BAN, 415, ""),
         ("POST /api/bans", JSON, &" ".repeat(5_000), 413, ""),
         ("POST /api/drain", JSON, r#"{"now":true}"#, 400, "now"),
+        ("POST /api/drain?x=1", OWN, "", 400, "x"),
         ("GET /api/viewers?limit=0", "", "", 400, "limit"),
         ("GET /api/viewers?steam=a", "", "", 400, "steam"),
         ("GET /api/bans?cursor=x", "", "", 400, "cursor"),

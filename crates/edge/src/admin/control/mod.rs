@@ -192,7 +192,13 @@ impl Control {
             return Err(denied.into());
         }
         let mut query = Query::read(request.uri().query().unwrap_or_default());
-        let fields = if action.changes() { content(request).await? } else { Fields::default() };
+        let fields = if action.changes() {
+            // Before anything is done: such a call has no parameters.
+            query.finish()?;
+            content(request).await?
+        } else {
+            Fields::default()
+        };
         let (reply, what) = match resource {
             Resource::Streams => return actions::streams(shared, query),
             Resource::Viewers => return actions::viewers(shared, query),
@@ -204,7 +210,6 @@ impl Control {
             Resource::Reload => actions::reload_now(shared, fields)?,
             Resource::Drain => actions::drain(shared, fields)?,
         };
-        query.finish()?;
         tracing::info!("control: {remote}: {what}");
         Ok(reply)
     }
