@@ -74,6 +74,11 @@ struct Outcome {
 
 /// What is told at the same time: the end of a stream is told once for each of its viewers.
 const AT_ONCE: usize = 32;
+/// What is being told or waits for that. How fast sessions end is their viewers' choice, and a hook that does
+/// not answer is told no more than [`AT_ONCE`] in each `[hooks] timeout`.
+const MAX_TELLING: usize = 10_000;
+/// Why something is not told.
+const TOO_MANY: &str = "too many wait to be told";
 
 /// What holds for all hooks at once, also where a connection has an older configuration.
 #[derive(Debug, Default)]
@@ -135,7 +140,7 @@ impl Hooks {
         }
     }
 
-    /// Tells something; nobody waits for the answer.
+    /// Tells something; nobody waits for the answer. Where too much waits already, it fails at once.
     pub fn tell(self: &Arc<Self>, config: &config::Hooks, hook: Hook, what: Value) {
         if hook.url(config).is_none() {
             return;
@@ -143,6 +148,10 @@ impl Hooks {
         let (hooks, config) = (self.clone(), config.clone());
         let mut telling = lock(&self.telling);
         while telling.try_join_next().is_some() {}
+        if telling.len() >= MAX_TELLING {
+            self.count_failure(hook, TOO_MANY);
+            return;
+        }
         telling.spawn(async move {
             let _place = hooks.places.acquire().await;
             if let Some(url) = hook.url(&config) {
@@ -150,6 +159,17 @@ impl Hooks {
                 let _ = hooks.call(hook, url, what).await;
             }
         });
+    }
+
+    fn count_failure(&self, hook: Hook, why: &str) {
+        let mut outcomes = self.lock();
+        let outcome = outcomes.entry(hook).or_default();
+        outcome.failed += 1;
+        // One line, however many there are of the same.
+        if outcome.last_error.as_deref() != Some(why) {
+            tracing::warn!("{}: {why}", hook.name());
+            outcome.last_error = Some(why.to_owned());
+        }
     }
 
     /// Waits until all is told, at most for `limit`.
@@ -218,4 +238,33 @@ impl Hooks {
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn what_waits_for_a_hook_that_does_not_answer_is_bounded() {
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = silent.local_addr().expect("bound");
+        let text = format!("[hooks]\non_close = \"http://{address}/\"\ntimeout = \"60s\"");
+        let config = Config::parse("edge.toml", &text).expect("valid").hooks;
+        let hooks = Arc::new(Hooks::default());
+        hooks.follow(&config);
+        let tell = |count| (0..count).for_each(|_| hooks.tell(&config, Hook::Close, json!({})));
+        tell(MAX_TELLING + 7);
+        assert_eq!(lock(&hooks.telling).len(), MAX_TELLING);
+        let described = hooks.describe();
+        assert_eq!((&described[0]["failed"], &described[0]["ok"]), (&7.into(), &0.into()));
+        assert_eq!(described[0]["last_error"], TOO_MANY);
+        // Who is told makes room.
+        lock(&hooks.telling).abort_all();
+        while lock(&hooks.telling).try_join_next().is_none() {
+            tokio::task::yield_now().await;
+        }
+        tell(1);
+        assert_eq!(hooks.describe()[0]["failed"], 7);
+    }
 }
