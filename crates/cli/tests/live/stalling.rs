@@ -1,11 +1,15 @@
 //! Clients over QUIC that begin and do not go on: what they hold, they lose.
 
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
 use quinn::crypto::rustls::QuicClientConfig;
 use quinn::{ApplicationClose, ConnectionError, ReadError, VarInt};
-use tokio::time::timeout;
+use tokio::net::UdpSocket;
+use tokio::time::{sleep, timeout};
 
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
@@ -19,6 +23,9 @@ const H3_REQUEST_INCOMPLETE: VarInt = VarInt::from_u32(0x10d);
 
 /// A HEADERS frame by the static table (RFC 9204, appendix A): POST https://a/beacon.
 const POST_BEACON: &[u8; 18] = b"\x01\x10\0\0\xd4\xd7\x50\x01a\x51\x07/beacon";
+
+/// The same: GET https://a/live/demo.flv.
+const GET_LIVE: &[u8; 25] = b"\x01\x17\0\0\xd1\xd7\x50\x01a\x51\x0e/live/demo.flv";
 
 const TIMES: &str = "quic.request_timeout = \"1s\"\nquic.unused_timeout = \"2s\"\n";
 
@@ -111,6 +118,100 @@ fn a_report_in_early_data_waits_for_the_handshake_and_is_answered() {
             endpoint.wait_idle().await;
         }
     });
+}
+
+/// The newest address token; a client that forgets them has no room for one.
+#[derive(Debug)]
+struct Tokens {
+    newest: Mutex<Option<Bytes>>,
+    keeps: bool,
+}
+
+impl quinn::TokenStore for Tokens {
+    fn insert(&self, _: &str, token: Bytes) {
+        *self.newest.lock().expect("no panic") = Some(token);
+    }
+
+    fn take(&self, _: &str) -> Option<Bytes> {
+        self.newest.lock().expect("no panic").take().filter(|_| self.keeps)
+    }
+}
+
+/// A way to `server` that brings back nothing before it `is_open`, as for those who write another's address.
+async fn one_way(server: SocketAddr, is_open: Arc<AtomicBool>) -> SocketAddr {
+    let bind = || UdpSocket::bind("127.0.0.1:0");
+    let (near, far) = (bind().await.expect("bound"), bind().await.expect("bound"));
+    let address = near.local_addr().expect("bound");
+    tokio::spawn(async move {
+        let (mut there, mut back) = ([0; 2_000], [0; 2_000]);
+        let mut client = address;
+        loop {
+            tokio::select! {
+                Ok((length, from)) = near.recv_from(&mut there) => {
+                    client = from;
+                    far.send_to(&there[..length], server).await.expect("sent");
+                }
+                Ok((length, _)) = far.recv_from(&mut back) => {
+                    if is_open.load(Ordering::Relaxed) {
+                        near.send_to(&back[..length], client).await.expect("sent");
+                    }
+                }
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn a_request_in_early_data_has_no_place_of_an_address_that_is_not_proven() {
+    for keeps in [true, false] {
+        let edge = Edge::start("");
+        let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+        let sessions = || edge.metric("mendcast_places_used{place=\"session\"}");
+        let tokens = Arc::new(Tokens { newest: Mutex::default(), keeps });
+        let mut tls = tls::client("h3");
+        tls.enable_early_data = true;
+        let mut config =
+            quinn::ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).expect("TLS 1.3")));
+        config.token_store(tokens.clone());
+        runtime().block_on(async {
+            let until = async |what: &str, is_so: &dyn Fn() -> bool| {
+                let wait = async {
+                    while !is_so() {
+                        sleep(Duration::from_millis(10)).await;
+                    }
+                };
+                timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("{what}, token: {keeps}"));
+            };
+            let mut endpoint =
+                quinn::Endpoint::client(([127, 0, 0, 1], 0).into()).expect("a socket");
+            endpoint.set_default_client_config(config);
+            // The first connection brings the ticket and the token.
+            let connecting = endpoint.connect(edge.address, "localhost").expect("an address");
+            let first = timeout(PATIENCE, connecting).await.expect("in time").expect("connected");
+            until("a token", &|| tokens.newest.lock().expect("no panic").is_some()).await;
+            first.close(H3_NO_ERROR, b"");
+            let is_open = Arc::new(AtomicBool::new(false));
+            let relay = one_way(edge.address, is_open.clone()).await;
+            let connecting = endpoint.connect(relay, "localhost").expect("an address");
+            let Ok((connection, _)) = connecting.into_0rtt() else { panic!("no ticket") };
+            let (mut send, mut receive) = connection.open_bi().await.expect("a stream");
+            send.write_all(GET_LIVE).await.expect("open");
+            send.finish().expect("open");
+            if keeps {
+                until("the token proves the address", &|| sessions() == 1.0).await;
+                return;
+            }
+            until("the request arrives", &|| edge.metric("mendcast_quic_accepted_total") == 2.0)
+                .await;
+            sleep(Duration::from_millis(500)).await;
+            assert_eq!(sessions(), 0.0, "anybody could have asked in the name of this address");
+            is_open.store(true, Ordering::Relaxed);
+            let answer = timeout(PATIENCE, receive.read_chunk(100, true)).await.expect("in time");
+            assert!(answer.expect("an answer").is_some());
+            assert_eq!(sessions(), 1.0);
+        });
+    }
 }
 
 #[test]

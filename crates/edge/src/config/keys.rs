@@ -267,7 +267,7 @@ sections! {
         /// trip.
         retry: Retry = Retry::Auto;
         /// Whether requests may come in 0-RTT data, which an attacker can replay; only GET and
-        /// HEAD are served from it.
+        /// HEAD are served from it, where a token proves the client's address.
         early_data: bool = true;
         /// TLS 1.3 ciphers.
         ciphers: Vec<Cipher> = vec![Cipher::Aes128, Cipher::Aes256, Cipher::ChaCha20];

@@ -11,7 +11,7 @@ use ::quic::streams::StreamEvent;
 use delivery::{Delivery, Filled};
 use units::{StreamId, Timestamp};
 
-use super::application::{Application, Asked};
+use super::application::{Application, Asked, Request};
 use super::h3::H3;
 use super::http09::Http09;
 use super::watch::Watch;
@@ -38,6 +38,9 @@ pub(super) struct Requests {
     application: Option<Box<dyn Application>>,
     /// Has these requests served when an answer or a body can go on.
     waker: Waker,
+    /// Requests that wait until the client's address is proven: in 0-RTT data, or from a new address, they may be
+    /// anybody's. What a viewer holds counts for its address.
+    unproven: Vec<(StreamId, Request)>,
     waiting: Vec<Waiting>,
     responses: Vec<Delivery<Responder>>,
     /// Whether these requests are to be served even if only an acknowledgement arrived.
@@ -56,6 +59,7 @@ impl Requests {
             state,
             application: None,
             waker,
+            unproven: Vec::new(),
             waiting: Vec::new(),
             responses: Vec::new(),
             wants_acks: false,
@@ -123,12 +127,12 @@ impl Requests {
     fn take_asked(&mut self, now: Timestamp, connection: &mut Connection) {
         while let Some(asked) = self.application.as_mut().and_then(|a| a.poll()) {
             match asked {
+                Asked::Request(id, request) if connection.is_validated() => {
+                    self.take_request(now, connection, id, &request);
+                }
                 Asked::Request(id, request) => {
-                    let mut head = request.head(connection);
-                    head.cohort = self.viewer.as_ref().map(|viewer| (viewer.unit, &viewer.cohort));
-                    let answer = routes::respond(&self.state, &head, SystemTime::now());
-                    let answer = answer.for_method(head.method);
-                    self.take_answer(now, connection, id, answer);
+                    self.unproven.push((id, request));
+                    self.wants_acks = true;
                 }
                 Asked::Refused(id, status) => {
                     let response = http::Response::plain(status, SystemTime::now());
@@ -138,20 +142,24 @@ impl Requests {
                 Asked::Over(id) => {
                     self.on_last_chance(now, connection);
                     self.responses.retain(|response| response.id() != id);
+                    self.unproven.retain(|(unproven, _)| *unproven != id);
                     self.waiting.retain(|waiting| waiting.id != id);
                 }
             }
         }
     }
 
-    fn take_answer(
+    fn take_request(
         &mut self,
         now: Timestamp,
         connection: &mut Connection,
         id: StreamId,
-        answer: Answer,
+        request: &Request,
     ) {
-        match answer {
+        let mut head = request.head(connection);
+        head.cohort = self.viewer.as_ref().map(|viewer| (viewer.unit, &viewer.cohort));
+        let answer = routes::respond(&self.state, &head, SystemTime::now());
+        match answer.for_method(head.method) {
             Answer::Now(response) => self.respond(now, connection, id, response),
             Answer::Later(answer) => {
                 self.waiting.push(Waiting { id, answer });
@@ -187,6 +195,11 @@ impl Requests {
     /// Returns whether there may be more as soon as some of that has left; otherwise the waker will be
     /// woken.
     pub(super) fn fill(&mut self, now: Timestamp, connection: &mut Connection) -> bool {
+        if connection.is_validated() {
+            for (id, request) in core::mem::take(&mut self.unproven) {
+                self.take_request(now, connection, id, &request);
+            }
+        }
         let mut index = 0;
         while let Some(waiting) = self.waiting.get_mut(index) {
             match waiting.answer.as_mut().poll(&mut Context::from_waker(&self.waker)) {
@@ -219,7 +232,7 @@ impl Requests {
                 }
             }
         }
-        self.wants_acks = more || expects;
+        self.wants_acks = more || expects || !self.unproven.is_empty();
         more
     }
 
@@ -243,7 +256,7 @@ impl Requests {
 
     /// Whether no response is under way.
     pub(super) fn is_idle(&self) -> bool {
-        self.responses.is_empty() && self.waiting.is_empty()
+        self.responses.is_empty() && self.waiting.is_empty() && self.unproven.is_empty()
     }
 
     /// Tells the client that no more requests are taken.
