@@ -41,7 +41,7 @@ pub struct RequestHead<'a> {
     pub protocol: Protocol,
     /// The viewer and its cohort, where a scheme of ours can act.
     pub cohort: Option<(Unit, &'a Cohort)>,
-    /// The body, if [`RequestHead::max_body`] asks for it.
+    /// The body, if [`max_body`] asks for it.
     pub body: &'a [u8],
 }
 
@@ -178,13 +178,20 @@ impl From<Body> for Responder {
 
 impl delivery::Body for Responder {
     /// A live body may have to wait for its publisher, a file for the disk. The error is a file's that cannot be
-    /// read or has become shorter.
+    /// read or has become shorter, or a segment's whose viewer may not go on.
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
         let shared = match &mut self.0 {
             Body::Empty => None,
             Body::Bytes(bytes) => Some(core::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
             Body::File(body) => ready!(body.poll_next(context))?,
-            Body::Parts { parts, .. } => parts.pop_front(),
+            Body::Parts { parts, session } => {
+                let stay = session.as_ref().map(|session| session.stay());
+                if stay.is_some_and(|stay| stay.poll_over(context).is_ready()) {
+                    // Its length was announced: it can only be cut off.
+                    return Poll::Ready(Err(io::ErrorKind::PermissionDenied.into()));
+                }
+                parts.pop_front()
+            }
             Body::Flv(body) => return body.poll_next(context).map(Ok),
         };
         Poll::Ready(Ok(shared.map(|shared| Bytes::new().chain(shared))))
@@ -195,7 +202,7 @@ impl delivery::Body for Responder {
     }
 
     fn is_over(&self) -> bool {
-        self.flv().is_some_and(|body| body.session().stay().is_over())
+        self.session().is_some_and(|session| session.stay().is_over())
     }
 
     fn mark(&self, now: Timestamp) -> Option<Mark> {

@@ -2,6 +2,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -118,8 +119,15 @@ fn a_viewer_who_is_kicked_is_ended_on_every_front_and_may_come_back() {
     }
     until("its session is over", || viewers(&edge, "live/demo").len() == 1);
     assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 404);
-    // A pass says when it was given out to the second.
-    std::thread::sleep(std::time::Duration::from_secs(1));
+    // A pass says when it was given out to the second: one that holds is there from the next second on.
+    let master = format!("/live/demo/index.m3u8?viewer={page}");
+    until("it may come back", || match http::get(edge.address, &master) {
+        answer if answer.status == 200 => true,
+        answer => {
+            assert_eq!((answer.status, answer.field("retry-after")), (503, Some("1")));
+            false
+        }
+    });
     let again = watch_hls(&edge, "live/demo", &format!("viewer={page}"));
     assert_ne!(again.0, media);
     assert_eq!(viewer(&edge, "live/demo", "h1 hls"), id, "it is the same viewer");
@@ -140,16 +148,43 @@ fn a_viewer_who_reads_nothing_is_ended_all_the_same() {
     until("it is stuck", || {
         let bytes = |()| viewers(&edge, "live/demo")[0].1["bytes"].as_u64();
         let before = bytes(());
-        client
-            .block_on(async { tokio::time::sleep(std::time::Duration::from_millis(1_500)).await });
+        client.block_on(async { tokio::time::sleep(Duration::from_millis(1_500)).await });
         bytes(()) == before && before > Some(30_000)
     });
     assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 200);
     until("its session is over", || {
-        client.block_on(async { tokio::time::sleep(std::time::Duration::from_millis(10)).await });
+        client.block_on(async { tokio::time::sleep(Duration::from_millis(10)).await });
         viewers(&edge, "live/demo").is_empty()
     });
     drop(request);
+}
+
+#[test]
+fn a_segment_that_a_viewer_does_not_read_is_cut_off_as_well() {
+    let edge = Edge::start("");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let (_, segment, _) = watch_hls(&edge, "live/demo", "");
+    let client = http3::runtime();
+    let pause = || client.block_on(async { tokio::time::sleep(Duration::from_millis(10)).await });
+    let request = http3::Request::send(edge.address, "GET", &segment, Windows::Tiny);
+    let mut request = client.block_on(request).expect("an answer");
+    assert_eq!(request.status, 200);
+    let length: usize = request.field("content-length").expect("a length").parse().expect("digits");
+    assert!(length > 200_000, "{length}: more than its windows and what waits in front of them");
+    let id = viewer(&edge, "live/demo", "h1 hls");
+    assert_eq!(call(edge.admin(), "DELETE", &format!("/api/viewers/{id}"), "").0, 200);
+    until("its session is over", || {
+        pause();
+        viewers(&edge, "live/demo").is_empty()
+    });
+    let cut = client.block_on(async {
+        let mut read = 0;
+        while let Some(data) = request.next().await? {
+            read += data.len();
+        }
+        Ok::<_, String>(read)
+    });
+    assert!(cut.is_err(), "{cut:?} of {length}");
 }
 
 #[test]
