@@ -12,8 +12,6 @@ use ::quic::crypto::{KeyRing, Purpose};
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::SeedableRng as _;
 use rcgen::PublicKeyData as _;
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::pki_types::pem::{self, PemObject};
@@ -22,7 +20,8 @@ use rustls::server::ProducesTickets;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::Error;
-use crate::entropy::random;
+use crate::clock::unix_now;
+use crate::entropy::generator;
 
 /// The name that a development certificate is for, beside `localhost` and the loopback addresses
 /// (`.test` never resolves: RFC 6761, section 6.2).
@@ -138,8 +137,8 @@ impl Identity {
     }
 }
 
-/// How long a session can be resumed, in seconds: as over QUIC.
-const TICKET_LIFETIME: u32 = 86_400;
+/// How long a session can be resumed, in seconds, over TCP and over QUIC.
+pub(crate) const TICKET_LIFETIME: u32 = 86_400;
 /// What tickets of TCP are bound to: those of QUIC are sealed by the same keys and hold something else.
 const OF_TCP: &[u8] = b"tcp";
 
@@ -155,10 +154,8 @@ impl fmt::Debug for Tickets {
 
 impl Tickets {
     fn seal(&self, session: &[u8], now: u64) -> Vec<u8> {
-        // Without randomness from the system no handshake gets here.
-        let mut rng = ChaCha12Rng::from_seed(random().unwrap_or_default());
         let content = [&now.to_be_bytes(), session].concat();
-        self.0.seal(Purpose::Ticket, now, &content, OF_TCP, &mut rng)
+        self.0.seal(Purpose::Ticket, now, &content, OF_TCP, &mut generator())
     }
 
     fn open(&self, ticket: &[u8], now: u64) -> Option<Vec<u8>> {
@@ -187,12 +184,11 @@ impl ProducesTickets for Tickets {
     }
 }
 
-fn unix_now() -> u64 {
-    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
-}
-
 #[cfg(test)]
 mod tests {
+    use rand_chacha::ChaCha12Rng;
+    use rand_chacha::rand_core::SeedableRng as _;
+
     use super::*;
 
     fn ring(keys: &[(u64, u8)]) -> Arc<KeyRing> {

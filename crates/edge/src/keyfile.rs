@@ -10,6 +10,7 @@ use std::time::SystemTime;
 use ::quic::crypto::KeyRing;
 
 use crate::Error;
+use crate::clock::unix;
 use crate::entropy::random;
 use crate::hooks::hex;
 
@@ -74,8 +75,7 @@ fn append(file: &mut File, length: usize, addition: &str) -> std::io::Result<()>
 
 /// The line of a new rotating key.
 fn rotating(created: SystemTime) -> Result<String, Error> {
-    let since = created.duration_since(SystemTime::UNIX_EPOCH);
-    Ok(format!("{} {}\n", since.map_or(0, |since| since.as_secs()), hex(&random()?)))
+    Ok(format!("{} {}\n", unix(created), hex(&random()?)))
 }
 
 fn failure(path: &Path, why: impl core::fmt::Display) -> Error {

@@ -11,6 +11,7 @@
 mod admin;
 mod bans;
 mod client;
+mod clock;
 mod cohorts;
 pub mod config;
 mod disk;

@@ -11,16 +11,16 @@ use core::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use ::quic::crypto::{CryptoRng, KeyRing, Purpose};
+use ::quic::crypto::{KeyRing, Purpose};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use rand_chacha::ChaCha12Rng;
-use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
+use rand_chacha::rand_core::Rng as _;
 
-use crate::entropy::random;
+use crate::clock::unix;
+use crate::entropy::generator;
 
 /// How long a pass holds where nothing else ends it: longer than anybody watches without a pause.
-const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
+pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
 /// The longest text that is looked at: a pass has 60 characters.
 const MAX_LEN: usize = 64;
 
@@ -43,13 +43,8 @@ impl ViewerId {
 
     /// A viewer who is new here.
     pub fn random() -> Self {
-        Self(rng().next_u64())
+        Self(generator().next_u64())
     }
-}
-
-fn rng() -> impl CryptoRng {
-    // Without randomness from the system no TLS handshake succeeds either.
-    ChaCha12Rng::from_seed(random().unwrap_or_default())
 }
 
 /// What a stream pass says.
@@ -89,8 +84,8 @@ impl Passes {
         // Seconds since 1970 have 32 bits until 2106.
         let times = unix(now) << 32 | (end & u64::from(u32::MAX));
         let plain = [viewer.0.to_be_bytes(), times.to_be_bytes()].concat();
-        let sealed =
-            self.0.seal(Purpose::Application, unix(now), &plain, stream.as_bytes(), &mut rng());
+        let (bound_to, rng) = (stream.as_bytes(), &mut generator());
+        let sealed = self.0.seal(Purpose::Application, unix(now), &plain, bound_to, rng);
         URL_SAFE_NO_PAD.encode(sealed)
     }
 
@@ -117,10 +112,6 @@ impl Passes {
         let viewer = ViewerId(u64::from_be_bytes(*viewer));
         (unix(now) <= end).then_some(StreamPass { viewer, issued })
     }
-}
-
-fn unix(time: SystemTime) -> u64 {
-    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]

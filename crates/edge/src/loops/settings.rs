@@ -11,9 +11,10 @@ use recovery::{Guard, SharedBudget};
 
 use super::qlog;
 use crate::Error;
+use crate::clock::unix_now;
 use crate::config::{self, Config};
 use crate::entropy::random;
-use crate::identity::Identity;
+use crate::identity::{Identity, TICKET_LIFETIME};
 
 /// Unfinished handshakes of one loop above which `retry = "auto"` asks for a Retry.
 const RETRY_ABOVE: u32 = 256;
@@ -21,8 +22,6 @@ const RETRY_ABOVE: u32 = 256;
 const TICKET_LOG: usize = 65_536;
 /// Bytes of replicas that all connections together may send in one burst.
 const BURST: u64 = 256 << 10;
-/// Seconds for which a session ticket is good.
-const TICKET_LIFETIME: u32 = 86_400;
 
 /// What the event loops take from a configuration.
 #[derive(Clone)]
@@ -39,11 +38,6 @@ impl core::fmt::Debug for QuicState {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("QuicState").field("transport", &self.transport).finish_non_exhaustive()
     }
-}
-
-/// Seconds since 1970.
-pub(crate) fn unix_now() -> u64 {
-    std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs())
 }
 
 impl QuicState {
