@@ -1,5 +1,6 @@
 //! Whom the operator keeps out for a while: networks and viewers, who may not play, and streams, which
-//! nobody may publish. And who was sent away: a pass that was given out before that holds no more.
+//! nobody may publish. And who was sent away: a pass that was given out before that, or in the same second, holds no
+//! more.
 //!
 //! All of it is bounded in number and time, and this process's alone. Each ban is looked up by what it names, so
 //! that a connection costs one look for each length of prefix that is banned, however many bans there are.
@@ -13,14 +14,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use crate::clock::{unix, unix_now};
 use crate::config::Network;
-use crate::passes::ViewerId;
+use crate::passes::{LIFETIME, ViewerId};
 use crate::sessions::Opening;
 use crate::sync::lock;
 
 /// Bans at the same time.
 pub(crate) const MAX_BANS: usize = 10_000;
-/// Viewers whose old passes hold no more; for a further one the oldest is forgotten.
+/// Viewers whose old passes hold no more, for as long as those would have held; for a further one the oldest is forgotten.
 const MAX_DISMISSED: usize = 10_000;
 
 /// What is kept out.
@@ -95,9 +97,9 @@ struct Table {
     ends: BTreeSet<(Instant, u64)>,
     /// How many networks there are of each kind and length.
     lengths: BTreeMap<(bool, u8), usize>,
-    /// When each viewer was last sent away, and the viewers in that order.
-    dismissed: HashMap<ViewerId, SystemTime>,
-    order: VecDeque<(SystemTime, ViewerId)>,
+    /// When each viewer was last sent away, in seconds since 1970, and the viewers in that order.
+    dismissed: HashMap<ViewerId, u64>,
+    order: VecDeque<(u64, ViewerId)>,
 }
 
 impl Bans {
@@ -146,16 +148,18 @@ impl Bans {
     /// The viewer's passes that were given out until `now` hold no more.
     pub(crate) fn dismiss(&self, viewer: ViewerId, now: SystemTime) {
         let mut table = lock(&self.table);
-        table.dismissed.insert(viewer, now);
-        table.order.push_back((now, viewer));
-        while table.order.len() > MAX_DISMISSED {
-            let Some((at, viewer)) = table.order.pop_front() else { break };
-            // Not if it was sent away again since.
-            if table.dismissed.get(&viewer) == Some(&at) {
-                table.dismissed.remove(&viewer);
-            }
+        let now = unix(now);
+        if table.dismissed.insert(viewer, now) != Some(now) {
+            table.order.push_back((now, viewer));
         }
+        table.forget_dismissed(now);
         self.note(&table);
+    }
+
+    /// Whether the viewer was sent away after it was let in, or in the same second: what a pass of then says is no
+    /// more exact.
+    pub(crate) fn is_dismissed(&self, opening: &Opening) -> bool {
+        self.look(|table| table.is_dismissed(opening))
     }
 
     /// Whether somebody at this address is kept out; counted as `what`.
@@ -166,8 +170,7 @@ impl Bans {
     /// Whether a viewer is kept out, or its pass holds no more; counted.
     pub(crate) fn refuse_player(&self, opening: &Opening) -> bool {
         self.count_if(Refused::Play, |table| {
-            let dismissed = table.dismissed.get(&opening.viewer);
-            dismissed.is_some_and(|at| opening.granted <= *at)
+            table.is_dismissed(opening)
                 || table.ids.contains_key(&Target::Viewer(opening.viewer))
                 || table.has_address(opening.remote)
         })
@@ -208,6 +211,7 @@ impl Bans {
         }
         let mut table = lock(&self.table);
         table.expire(Instant::now());
+        table.forget_dismissed(unix_now());
         self.note(&table);
         look(&table)
     }
@@ -218,6 +222,25 @@ impl Bans {
 }
 
 impl Table {
+    fn is_dismissed(&self, opening: &Opening) -> bool {
+        let dismissed = self.dismissed.get(&opening.viewer);
+        dismissed.is_some_and(|at| unix(opening.granted) <= *at)
+    }
+
+    /// Forgets those whose passes have ended by themselves, and the oldest of too many.
+    fn forget_dismissed(&mut self, now: u64) {
+        let is_over = |at: u64| at + LIFETIME.as_secs() < now;
+        while let Some(&(at, viewer)) = self.order.front()
+            && (is_over(at) || self.order.len() > MAX_DISMISSED)
+        {
+            self.order.pop_front();
+            // Not if it was sent away again since.
+            if self.dismissed.get(&viewer) == Some(&at) {
+                self.dismissed.remove(&viewer);
+            }
+        }
+    }
+
     fn has_address(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         let lengths = self.lengths.range((address.is_ipv4(), 0)..=(address.is_ipv4(), u8::MAX));
@@ -331,14 +354,36 @@ mod tests {
     #[test]
     fn a_pass_from_before_a_dismissal_holds_no_more_and_a_new_one_does() {
         let (bans, viewer) = (Bans::default(), ViewerId::random());
-        let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        bans.dismiss(viewer, at(100));
-        assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(100))));
-        assert!(!bans.refuse_player(&opening(viewer, "192.0.2.7", at(101))));
-        assert!(!bans.refuse_player(&opening(ViewerId::random(), "192.0.2.7", at(1))));
+        let now = unix_now();
+        let at = |seconds: i64| {
+            SystemTime::UNIX_EPOCH + Duration::from_secs(now.saturating_add_signed(seconds))
+        };
+        let half = Duration::from_millis(500);
+        bans.dismiss(viewer, at(0) + half);
+        assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(0))));
+        let same_second = opening(viewer, "192.0.2.7", at(0) + half + half / 2);
+        assert!(bans.is_dismissed(&same_second), "its pass would say what an older one says");
+        assert!(!bans.is_dismissed(&opening(viewer, "192.0.2.7", at(1))));
+        assert!(!bans.refuse_player(&opening(viewer, "192.0.2.7", at(1))));
+        assert!(!bans.refuse_player(&opening(ViewerId::random(), "192.0.2.7", at(-99))));
         bans.add(Target::Viewer(viewer), MINUTE, Instant::now()).expect("room");
-        assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(101))), "a ban is for all");
+        assert!(bans.refuse_player(&opening(viewer, "192.0.2.7", at(1))), "a ban is for all");
         assert_eq!(bans.refused().find(|(what, _)| *what == "play"), Some(("play", 2)));
+    }
+
+    #[test]
+    fn a_dismissal_is_forgotten_when_the_passes_from_before_it_have_ended() {
+        let (bans, [old, new]) = (Bans::default(), [(); 2].map(|()| ViewerId::random()));
+        let ago = |span| SystemTime::now() - span;
+        bans.dismiss(old, ago(LIFETIME + MINUTE));
+        bans.dismiss(new, ago(LIFETIME - MINUTE));
+        let is_out = |viewer| bans.refuse_player(&opening(viewer, "192.0.2.7", ago(LIFETIME * 2)));
+        assert!(!is_out(old) && is_out(new));
+        assert_eq!(lock(&bans.table).order.len(), 1);
+        let bans = Bans::default();
+        bans.dismiss(old, ago(LIFETIME + MINUTE));
+        assert!(!bans.refuse(Refused::Tcp, [192, 0, 2, 7].into()));
+        assert_eq!(bans.len.load(Ordering::Acquire), 0, "nobody waits for the lock any more");
     }
 
     #[test]

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Name, Segmenter, When};
 
-use super::viewing::{self, VIEWER, full, missing, opening};
+use super::viewing::{self, VIEWER, full, late, missing, opening};
 use crate::bans::Refused;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
@@ -174,10 +174,6 @@ fn outlet(
     let open = |runtime| outlets.of(&stream, &state.config.hls, shared, runtime);
     let outlet = runtime.and_then(open);
     outlet.ok_or_else(|| Box::new(full(now)))
-}
-
-fn late(now: SystemTime) -> Response {
-    Response::plain(503, now).with("retry-after", "1")
 }
 
 /// A request, as far as its answer depends on it.

@@ -54,6 +54,10 @@ pub(super) fn enter(
         until: permission.until,
         ..opening(state, head, name, format, now)
     });
+    // A pass of the second in which the viewer was sent away would hold no more.
+    if let_in.as_ref().is_some_and(|opening| state.bans.is_dismissed(opening)) {
+        return Err(Box::new(late(now)));
+    }
     let let_in = let_in.filter(|opening| !state.bans.refuse_player(opening));
     let_in.ok_or_else(|| Box::new(Response::plain(403, now)))
 }
@@ -64,6 +68,11 @@ pub(super) fn missing(why: Missing, now: SystemTime) -> Response {
         Missing::Unknown => Response::plain(404, now),
         Missing::Full | Missing::NoMemory => full(now),
     }
+}
+
+/// The answer to what will be granted in a moment.
+pub(super) fn late(now: SystemTime) -> Response {
+    Response::plain(503, now).with("retry-after", "1")
 }
 
 /// The answer where there is no room: in a while there may be.
