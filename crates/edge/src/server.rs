@@ -170,7 +170,7 @@ async fn housekeeping(shared: Arc<Shared>) {
             () = &mut drained => return,
             () = tokio::time::sleep(Duration::from_secs(1)) => {
                 let state = shared.state();
-                state.live.outlets.tidy(false);
+                state.live.outlets.tidy();
                 if tell_at <= Instant::now()
                     && let Some(line) = told.line(shared.limits())
                 {

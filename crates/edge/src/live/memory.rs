@@ -40,7 +40,7 @@ fn look(live: &Live) {
     let memory = live.streams.memory();
     let was_full = memory.is_full();
     if memory.is_pressed() {
-        live.outlets.tidy(true);
+        live.outlets.drop_unwatched();
     }
     live.streams.keep_within_memory(|| live.outlets.trim());
     if memory.is_full() != was_full {

@@ -124,6 +124,19 @@ impl Outlet {
         .await
     }
 
+    /// Lets go of viewers who have asked for nothing for a while, or may not go on.
+    fn forget_viewers(&self) {
+        // Their sessions end after the lock.
+        let mut gone = Vec::new();
+        lock(&self.viewers).retain(|_, (session, asked)| {
+            let stays = asked.elapsed() < SESSION_IDLE && !session.stay().is_over();
+            if !stays {
+                gone.push(session.clone());
+            }
+            stays
+        });
+    }
+
     /// The session of a viewer who asks, if it goes on.
     pub(crate) fn session(&self, viewer: ViewerId) -> Option<Arc<Session>> {
         let mut viewers = lock(&self.viewers);
@@ -206,29 +219,35 @@ impl Outlets {
         Some(lock(&self.0).get(name)?.stream.clone())
     }
 
-    /// Forgets viewers who are gone, and streams that nobody asks for, which is found out sooner where
-    /// memory `is_wanted`; to be called each second.
-    pub(crate) fn tidy(&self, is_wanted: bool) {
-        let idle = if is_wanted { SESSION_IDLE } else { IDLE };
-        let mut gone: Vec<Arc<Session>> = Vec::new();
+    /// Forgets viewers who are gone, and streams that nobody asks for; to be called each second.
+    pub(crate) fn tidy(&self) {
+        let all: Vec<_> = lock(&self.0).values().cloned().collect();
+        for outlet in all {
+            outlet.forget_viewers();
+            outlet.wake();
+        }
+        self.drop_idle(IDLE, |_| ());
+    }
+
+    /// Where memory is wanted: forgets streams that nobody has asked for lately.
+    pub(crate) fn drop_unwatched(&self) {
+        let memory = |outlet: &Outlet| outlet.stream.memory().memory().count(Event::Unpacked);
+        self.drop_idle(SESSION_IDLE, memory);
+    }
+
+    fn drop_idle(&self, idle: Duration, note: impl Fn(&Outlet)) {
+        // What they held ends after the lock.
+        let mut dropped = Vec::new();
         lock(&self.0).retain(|_, outlet| {
-            lock(&outlet.viewers).retain(|_, (session, asked)| {
-                let stays = asked.elapsed() < SESSION_IDLE && !session.stay().is_over();
-                if !stays {
-                    gone.push(session.clone());
-                }
-                stays
-            });
             let is_idle = lock(&outlet.asked).elapsed() >= idle;
             if is_idle {
                 outlet.over.store(true, Ordering::Relaxed);
                 // Its task sees that with the stream's next tag, which may take its time.
                 lock(&outlet.packed).give_up();
-                if is_wanted {
-                    outlet.stream.memory().memory().count(Event::Unpacked);
-                }
+                outlet.wake();
+                note(outlet);
+                dropped.push((outlet.clone(), core::mem::take(&mut *lock(&outlet.viewers))));
             }
-            outlet.wake();
             !is_idle
         });
     }
@@ -249,6 +268,8 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
+    use crate::sessions::{Opening, Sessions};
+    use crate::viewer::Protocol;
 
     const HEADER: &[u8] = &[0xaf, 0, 0x12, 0x10];
 
@@ -285,8 +306,26 @@ mod tests {
         }
 
         fn look(&self) {
-            self.outlets.tidy(self.streams.memory().is_pressed());
+            self.outlets.tidy();
+            if self.streams.memory().is_pressed() {
+                self.outlets.drop_unwatched();
+            }
             self.streams.keep_within_memory(|| self.outlets.trim());
+        }
+    }
+
+    fn opening(viewer: ViewerId) -> Opening {
+        Opening {
+            stream: "live/a".into(),
+            protocol: Protocol::Http1,
+            format: "hls",
+            remote: [192, 0, 2, 7].into(),
+            viewer,
+            granted: SystemTime::now(),
+            until: None,
+            unit: None,
+            cohort: String::new(),
+            scheme: "",
         }
     }
 
@@ -330,6 +369,26 @@ mod tests {
         assert_eq!(memory.count_of(Event::Unpacked), 1);
         assert_eq!(memory.count_of(Event::Shrunk), 0);
         assert!(!memory.is_full() && !memory.is_pressed());
+    }
+
+    #[tokio::test]
+    async fn want_of_memory_looks_at_no_viewers_and_ends_those_of_what_it_drops() {
+        let setup = Setup::new(1 << 30);
+        let sessions = Arc::new(Sessions::new(None));
+        let (_a, watched) = setup.publish("live/watched").await;
+        let (_b, unwatched) = setup.publish("live/unwatched").await;
+        for outlet in [&watched, &unwatched] {
+            let viewer = ViewerId::random();
+            outlet.enter(viewer, || Some(sessions.open(opening(viewer)))).expect("room");
+            let long_ago = Instant::now().checked_sub(SESSION_IDLE).expect("a clock that has run");
+            lock(&outlet.viewers).get_mut(&viewer).expect("entered").1 = long_ago;
+        }
+        not_asked_for(&unwatched, SESSION_IDLE);
+        setup.outlets.drop_unwatched();
+        assert_eq!((sessions.all().len(), lock(&watched.viewers).len()), (1, 1));
+        setup.outlets.tidy();
+        assert!(sessions.all().is_empty());
+        assert!(setup.outlets.known(&setup.streams, "live/watched").is_some());
     }
 
     #[tokio::test]
