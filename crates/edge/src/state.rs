@@ -17,7 +17,7 @@ use crate::config::{Changes, Config, Secret};
 use crate::files::Files;
 use crate::hooks::Hooks;
 use crate::identity::Identity;
-use crate::limits::Limits;
+use crate::limits::{Limits, machine};
 use crate::live::{Live, memory};
 use crate::loops::QuicState;
 use crate::loops::log::ConnectionLog;
@@ -117,7 +117,7 @@ impl State {
         let tokens = tokens(&config)?;
         // Nothing fails from here on: running connections ask hooks as well.
         hooks.follow(&config.hooks);
-        live.streams.memory().set_limit(memory::limit(&config.live));
+        live.streams.memory().set_limit(memory::limit(&config.live, machine::memory()));
         Ok(Self {
             config,
             identity,

@@ -8,17 +8,16 @@ use tokio::time::sleep;
 
 use super::Live;
 use crate::config;
-use crate::limits::machine;
 
 /// How often at most streams are looked at while too much is held: a look costs time for each of them.
 const BREATH: Duration = Duration::from_millis(100);
 /// How often they are looked at in any case, since room that is there again is to be used.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// What streams may hold in memory, in bytes.
-pub(crate) fn limit(config: &config::Live) -> u64 {
+/// What streams may hold in memory, in bytes, on a machine that has this much.
+pub(crate) fn limit(config: &config::Live, machine: u64) -> u64 {
     match config.max_memory.0 {
-        0 => machine::memory() / 2,
+        0 => machine / 2,
         bytes => bytes,
     }
 }
@@ -61,8 +60,8 @@ mod tests {
 
     #[test]
     fn half_of_the_memory_is_the_default() {
-        assert_eq!(limit(&Config::default().live), machine::memory() / 2);
+        assert_eq!(limit(&Config::default().live, 16 << 30), 8 << 30);
         let config = Config::parse("edge.toml", "[live]\nmax_memory = \"3MiB\"").expect("valid");
-        assert_eq!(limit(&config.live), 3 << 20);
+        assert_eq!(limit(&config.live, 16 << 30), 3 << 20);
     }
 }
