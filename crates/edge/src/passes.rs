@@ -161,7 +161,15 @@ pub(crate) mod tests {
             pass.len() <= MAX_LEN
                 && pass.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
         );
-        for made_up in ["", "me", "7", &"A".repeat(55), &"A".repeat(100_000), &pass[1..]] {
+        assert_eq!(pass.len(), 60);
+        let flipped = |at: usize| {
+            let other = if pass.as_bytes()[at] == b'A' { "B" } else { "A" };
+            [&pass[..at], other, &pass[at + 1..]].concat()
+        };
+        for at in 0..pass.len() {
+            assert_eq!(passes(1).of_page(&flipped(at), now), None, "{at}");
+        }
+        for made_up in ["", "me", "7", &"A".repeat(60), &"A".repeat(100_000), &pass[1..]] {
             assert_eq!(passes(1).of_page(made_up, now), None, "{made_up:.60}");
         }
     }
