@@ -3,40 +3,33 @@
 
 use units::Timestamp;
 
-/// Requests that may end so at once: twice as many as may be open, as when a page with all of them is left.
-const BURST: u32 = 256;
+/// Requests that may end so at once, for each that may be open: a page with all of them may be left, twice.
+const BURST: u64 = 2;
 /// What else may end so, each second.
 const PER_SECOND: u64 = 10;
 
-/// A token bucket over requests that were given up before their response was complete: 256 at once, and 10
-/// more each second.
-#[derive(Debug)]
+/// A token bucket over requests that were given up before their response was complete: twice as many at once as
+/// may be open, and 10 more each second.
+#[derive(Debug, Default)]
 pub struct Cancels {
-    left: u32,
-    /// When a token was added last.
+    /// Tokens that are taken.
+    taken: u64,
+    /// When one was given back last.
     at: Timestamp,
 }
 
-impl Default for Cancels {
-    fn default() -> Self {
-        Self { left: BURST, at: Timestamp::ZERO }
-    }
-}
-
 impl Cancels {
-    /// Another one. Returns whether that is too many, and the connection should end.
-    pub fn add(&mut self, now: Timestamp) -> bool {
+    /// Another one, where `open` requests may be open. Returns whether that is too many, and the connection should
+    /// end.
+    pub fn add(&mut self, now: Timestamp, open: usize) -> bool {
         let interval = 1_000_000_000 / PER_SECOND;
         let due = now.as_nanos().saturating_sub(self.at.as_nanos()) / interval;
-        if due > 0 {
-            let room = u64::from(BURST - self.left);
-            self.left += due.min(room) as u32;
-            self.at = Timestamp::from_nanos(self.at.as_nanos() + due * interval);
+        self.taken = self.taken.saturating_sub(due);
+        self.at = Timestamp::from_nanos(self.at.as_nanos() + due * interval);
+        if self.taken >= BURST * open as u64 {
+            return true;
         }
-        match self.left.checked_sub(1) {
-            Some(left) => self.left = left,
-            None => return true,
-        }
+        self.taken += 1;
         false
     }
 }
@@ -47,16 +40,18 @@ mod tests {
 
     #[test]
     fn a_burst_is_free_and_then_each_tenth_of_a_second_one() {
-        let mut cancels = Cancels::default();
-        let at = Timestamp::from_millis;
-        (0..BURST).for_each(|number| assert!(!cancels.add(at(1_000)), "{number}"));
-        assert!(cancels.add(at(1_000)) && cancels.add(at(1_099)));
-        assert!(!cancels.add(at(1_100)) && cancels.add(at(1_100)));
-        // What is left of an interval counts for the next one.
-        assert!(!cancels.add(at(1_250)) && !cancels.add(at(1_300)) && cancels.add(at(1_300)));
-        // A month without any is one burst.
-        let later = 30 * 86_400_000;
-        (0..BURST).for_each(|number| assert!(!cancels.add(at(later)), "{number}"));
-        assert!(cancels.add(at(later)));
+        for (open, burst) in [(1, 2), (128, 256), (1_000, 2_000)] {
+            let mut cancels = Cancels::default();
+            let mut add = |ms| cancels.add(Timestamp::from_millis(ms), open);
+            (0..burst).for_each(|number| assert!(!add(1_000), "{number}"));
+            assert!(add(1_000) && add(1_099));
+            assert!(!add(1_100) && add(1_100));
+            // What is left of an interval counts for the next one.
+            assert!(!add(1_250) && !add(1_300) && add(1_300));
+            // A month without any is one burst.
+            let later = 30 * 86_400_000;
+            (0..burst).for_each(|number| assert!(!add(later), "{number}"));
+            assert!(add(later));
+        }
     }
 }

@@ -348,15 +348,16 @@ impl Server {
     /// The client has made a request come to nothing. One who does so all the time has us begin work only
     /// to throw it away.
     fn count_cancel(&mut self, t: &mut impl Transport) {
-        if self.cancels.add(t.now()) && !self.is_closed {
+        let open = self.config.max_concurrent_requests;
+        if self.cancels.add(t.now(), open) && !self.is_closed {
             self.is_flooding = true;
             let reason = "too many requests were cancelled";
             self.close(t, ConnectionError::new(code::H3_EXCESSIVE_LOAD, reason));
         }
     }
 
-    /// Whether the connection was closed because its client cancelled more requests than players do: 256
-    /// at once, and 10 each second.
+    /// Whether the connection was closed because its client cancelled more requests than players do: twice as many
+    /// at once as may be open, and 10 each second.
     pub fn is_flooding(&self) -> bool {
         self.is_flooding
     }

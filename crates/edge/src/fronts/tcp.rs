@@ -193,7 +193,7 @@ async fn serve_http(
         advertised => advertised,
     };
     let Ok(alt_svc) = HeaderValue::from_str(&format!("h3=\":{port}\"; ma=86400")) else { return };
-    let activity = Arc::new(Activity::new(place));
+    let activity = Arc::new(Activity::new(place, MAX_STREAMS));
     let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let io = TokioIo::new(stream);
     let service = service_fn({

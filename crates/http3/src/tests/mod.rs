@@ -227,7 +227,11 @@ impl Pair {
 
     /// A server whose client has opened its three streams and sent empty SETTINGS.
     fn new() -> Self {
-        let mut pair = Self::silent(Config::default());
+        Self::with(Config::default())
+    }
+
+    fn with(config: Config) -> Self {
+        let mut pair = Self::silent(config);
         pair.send(CONTROL, &[vec![0x00], frame(SETTINGS, &[])].concat());
         pair.send(ENCODER, &[0x02]);
         pair.send(DECODER, &[0x03]);

@@ -214,9 +214,10 @@ fn little_content_that_nobody_wants_is_read_to_its_end() {
 
 #[test]
 fn a_client_that_cancels_all_it_asks_for_is_closed() {
-    const BURST: u64 = 256;
-    for how in 0..3 {
-        let mut pair = Pair::new();
+    for (how, open) in [(0, 128), (1, 128), (2, 128), (0, 200)] {
+        let config = Config { max_concurrent_requests: open, ..Config::default() };
+        let mut pair = Pair::with(config);
+        let burst = 2 * open as u64;
         let cancel = |pair: &mut Pair, index: u64| match how {
             0 => pair.reset(request(index), H3_REQUEST_CANCELLED),
             1 => pair.stop(request(index), H3_REQUEST_CANCELLED),
@@ -224,7 +225,7 @@ fn a_client_that_cancels_all_it_asks_for_is_closed() {
             _ => pair.send_fin(request(index), &data(b"xx")),
         };
         let head = headers(&[&POST[..], &[("content-length", "1")]].concat());
-        for index in 0..BURST {
+        for index in 0..burst {
             pair.send(request(index), &head);
             cancel(&mut pair, index);
             pair.body(request(index));
@@ -232,10 +233,9 @@ fn a_client_that_cancels_all_it_asks_for_is_closed() {
             assert!(pair.events().iter().any(|e| matches!(e, Event::Cancelled { .. })), "{how}");
         }
         assert_eq!((pair.close_code(), pair.server.is_flooding()), (None, false), "{how}");
-        let next = BURST;
-        pair.send(request(next), &head);
-        cancel(&mut pair, next);
-        pair.body(request(next));
+        pair.send(request(burst), &head);
+        cancel(&mut pair, burst);
+        pair.body(request(burst));
         assert_eq!(pair.close_code(), Some(H3_EXCESSIVE_LOAD), "{how}");
         assert!(pair.server.is_flooding());
     }

@@ -22,6 +22,7 @@ pub(super) struct Activity {
     /// Requests so far, and those that are not answered to the end.
     requests: AtomicU64,
     open: AtomicU32,
+    max_open: u32,
     /// Those that the client gave up, and who is told when these are too many.
     cancels: Mutex<Cancels>,
     flooded: Notify,
@@ -29,12 +30,14 @@ pub(super) struct Activity {
 }
 
 impl Activity {
-    pub(super) fn new(place: Permit) -> Self {
+    /// On a connection that may have `max_open` requests at a time.
+    pub(super) fn new(place: Permit, max_open: u32) -> Self {
         Self {
             start: Instant::now(),
             last: AtomicU64::new(0),
             requests: AtomicU64::new(0),
             open: AtomicU32::new(0),
+            max_open,
             cancels: Mutex::default(),
             flooded: Notify::new(),
             place,
@@ -53,7 +56,7 @@ impl Activity {
 
     fn on_cancel(&self) {
         let now = u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX);
-        if lock(&self.cancels).add(Timestamp::from_nanos(now)) {
+        if lock(&self.cancels).add(Timestamp::from_nanos(now), self.max_open as usize) {
             self.flooded.notify_one();
         }
     }
