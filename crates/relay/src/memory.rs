@@ -7,7 +7,7 @@
 //!
 //! The level is found as water finds it: small streams keep what they have, and what is left over is the
 //! others' in equal parts. It is never below the fair share, `LOW` of the bound divided by the streams, so
-//! what a stream has below that is never taken for another one. There are two steps. Above `HIGH` of the bound, streams above
+//! what a stream has below that is never taken for another one. There are three steps. Above `HIGH` of the bound, streams above
 //! the level shrink to what a new viewer needs. If that is not enough there is no room for further
 //! streams ([`Memory::is_full`]), and when even so the bound is reached, streams above the level are cut
 //! down to it: their viewers go on, and new ones wait for the next key frame.
@@ -16,9 +16,9 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Streams shrink above this share of the bound, in eighths,
+/// Streams shrink where more is held than this share of the bound, in eighths.
 const HIGH: u64 = 7;
-/// until no more than this is held.
+/// They go on shrinking until no more is held than this share, in eighths.
 const LOW: u64 = 6;
 /// The level when there is room enough.
 const NO_LEVEL: u64 = u64::MAX;

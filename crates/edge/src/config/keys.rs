@@ -150,7 +150,8 @@ sections! {
         cache: Size = Size::from_mib(16), in Size::from_kib(64)..=Size::from_mib(1024);
         /// Bytes that all streams keep together, HLS segments included. Above seven eighths of it streams
         /// that nobody watches as HLS are no longer packed, then the largest shrink to their newest group;
-        /// if that is not enough further streams are refused. 0B: half of the machine's memory, or of the
+        /// if that is not enough further streams are refused, and at the bound itself the largest are cut to
+        /// equal shares: groups lose their start, and new viewers wait for the next. 0B: half of the machine's memory, or of the
         /// control group's if that is less.
         max_memory: Size = Size(0), in Size(0)..=Size(1 << 50), effect AtOnce;
         /// A viewer this far behind skips to the newest key frame.
