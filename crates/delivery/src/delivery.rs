@@ -2,6 +2,7 @@
 
 use core::task::{Context, Poll};
 
+use http3::OverQuic;
 use quic::Connection;
 use units::{StreamId, Timestamp};
 
@@ -96,14 +97,14 @@ impl<B: Body> Delivery<B> {
             let goes_on = match next {
                 Ok(Some(piece)) => {
                     let mark = self.body.mark(now);
-                    framing.send(now, connection, id, piece, mark)
+                    framing.send(&mut OverQuic::new(connection, now).marked(mark), id, piece)
                 }
                 Ok(None) => {
-                    framing.finish(now, connection, id);
+                    framing.finish(&mut OverQuic::new(connection, now), id);
                     false
                 }
                 Err(_) => {
-                    framing.abort(now, connection, id);
+                    framing.abort(&mut OverQuic::new(connection, now), id);
                     false
                 }
             };

@@ -49,7 +49,10 @@ impl Request {
 
 /// An application protocol on one connection. The connection is lent to each call: it is the event
 /// loop's.
-pub(super) trait Application: Framing {
+pub(super) trait Application {
+    /// What sends its bodies.
+    fn framing(&mut self) -> &mut dyn Framing;
+
     /// Something happened on a stream.
     fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent);
 

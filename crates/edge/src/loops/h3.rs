@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
 use bytes::BytesMut;
-use delivery::{Framing, Piece};
+use delivery::Framing;
 use http3::{OverQuic, RequestHead as Head, Server, code};
-use units::{Mark, StreamId, Timestamp};
+use units::{StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
 use crate::config;
@@ -154,28 +154,11 @@ fn text(bytes: &[u8]) -> String {
     core::str::from_utf8(bytes).unwrap_or_default().to_owned()
 }
 
-impl Framing for H3 {
-    fn send(
-        &mut self,
-        now: Timestamp,
-        connection: &mut Connection,
-        id: StreamId,
-        piece: Piece,
-        mark: Option<Mark>,
-    ) -> bool {
-        self.server.send(now, connection, id, piece, mark)
-    }
-
-    fn finish(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
-        Framing::finish(&mut *self.server, now, connection, id);
-    }
-
-    fn abort(&mut self, now: Timestamp, connection: &mut Connection, id: StreamId) {
-        self.server.abort(now, connection, id);
-    }
-}
-
 impl Application for H3 {
+    fn framing(&mut self) -> &mut dyn Framing {
+        &mut *self.server
+    }
+
     fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent) {
         self.server.on_stream_event(&mut OverQuic::new(connection, now), event);
         self.take_events(now, connection);

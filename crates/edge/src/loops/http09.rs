@@ -9,8 +9,8 @@ use ::quic::Connection;
 use ::quic::streams::{ReadOutcome, StreamEvent};
 use bytes::BytesMut;
 use delivery::{Framing, Piece};
-use http3::code;
-use units::{Direction, Mark, StreamId, Timestamp};
+use http3::{OverQuic, Transport as _, code};
+use units::{Direction, StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
 use crate::http::Response;
@@ -101,29 +101,26 @@ impl Http09 {
 }
 
 impl Framing for Http09 {
-    fn send(
-        &mut self,
-        _: Timestamp,
-        connection: &mut Connection,
-        id: StreamId,
-        piece: Piece,
-        mark: Option<Mark>,
-    ) -> bool {
+    fn send(&mut self, t: &mut OverQuic<'_>, id: StreamId, piece: Piece) -> bool {
         let (own, shared) = piece.into_inner();
         let mut pieces = [own, shared].into_iter().filter(|data| !data.is_empty());
-        pieces.all(|data| connection.write_marked(id, data, mark).is_ok())
+        pieces.all(|data| t.write(id, data).is_ok())
     }
 
-    fn finish(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
-        let _ = connection.finish(id);
+    fn finish(&mut self, t: &mut OverQuic<'_>, id: StreamId) {
+        t.finish(id);
     }
 
-    fn abort(&mut self, _: Timestamp, connection: &mut Connection, id: StreamId) {
-        let _ = connection.reset(id, code::H3_INTERNAL_ERROR);
+    fn abort(&mut self, t: &mut OverQuic<'_>, id: StreamId) {
+        t.reset(id, code::H3_INTERNAL_ERROR);
     }
 }
 
 impl Application for Http09 {
+    fn framing(&mut self) -> &mut dyn Framing {
+        self
+    }
+
     fn on_stream(&mut self, now: Timestamp, connection: &mut Connection, event: StreamEvent) {
         match event {
             _ if self.is_closed => {}

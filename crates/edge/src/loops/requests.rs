@@ -219,7 +219,7 @@ impl Requests {
         index = 0;
         let Some(application) = &mut self.application else { return false };
         while let Some(response) = self.responses.get_mut(index) {
-            match response.fill(&mut **application, now, connection, context) {
+            match response.fill(application.framing(), now, connection, context) {
                 Filled::Over => {
                     let last = |watch: &mut Watch| watch.look(now, connection, true);
                     self.watches.iter_mut().for_each(last);
