@@ -122,7 +122,7 @@ impl Connection {
     /// Serves it from the balancer's header, or the TLS handshake, to its end.
     async fn run(self, shared: Arc<Shared>, turns: Arc<Turns>) {
         let Self { state, mut stream, peer, is_proxied, port, place } = self;
-        crate::io::prepare(&stream);
+        crate::io::prepare(&stream, state.config.tcp.idle_timeout);
         let limits = shared.limits();
         let mut remote = peer;
         if is_proxied {

@@ -8,6 +8,7 @@ pub mod socket;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
 
 use socket2::{Domain, Protocol, Type};
 
@@ -80,12 +81,17 @@ fn bind(address: SocketAddr, split: bool, cores: usize, config: &Config) -> io::
 /// longer be skipped.
 const UNSENT: u32 = 128 * 1024;
 
-/// Makes a TCP connection fit for live media: nothing waits for more, and little waits in the
-/// kernel. Where the kernel cannot do that, the connection works all the same.
-pub(crate) fn prepare(stream: &tokio::net::TcpStream) {
+/// Makes a TCP connection fit for live media: nothing waits for more, little waits in the kernel, and that
+/// is given up, also after the connection was closed, when for `patience` the peer took nothing (RFC 5482's
+/// user timeout). Where the kernel cannot do that, the connection works all the same.
+pub(crate) fn prepare(stream: &tokio::net::TcpStream, patience: Duration) {
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
+    {
+        let socket = socket2::SockRef::from(stream);
+        let _ = socket.set_tcp_notsent_lowat(UNSENT);
+        let _ = socket.set_tcp_user_timeout(Some(patience));
+    }
 }
 
 /// Ends a connection that is not served, at once: nothing of it stays in the kernel.

@@ -146,7 +146,7 @@ impl Connection {
     }
 
     async fn drive(&mut self, stream: &mut TcpStream) -> Result<(), End> {
-        crate::io::prepare(stream);
+        crate::io::prepare(stream, self.state.config.rtmp.timeout);
         let (mut reader, mut writer) = stream.split();
         let mut input = BytesMut::with_capacity(READ);
         loop {

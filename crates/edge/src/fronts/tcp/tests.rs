@@ -271,6 +271,37 @@ async fn an_idle_connection_ends() {
     }
 }
 
+/// Connections between these two ports that the kernel has at the server's end, whatever is left of them.
+fn in_kernel(server: u16, client: u16) -> usize {
+    let table = std::fs::read_to_string("/proc/net/tcp").expect("a table");
+    let ends = |line: &&str| {
+        let mut ports = line.split_whitespace().skip(1).map(|end| {
+            end.split_once(':').and_then(|(_, port)| u16::from_str_radix(port, 16).ok())
+        });
+        (ports.next().flatten(), ports.next().flatten()) == (Some(server), Some(client))
+    };
+    table.lines().filter(ends).count()
+}
+
+#[tokio::test]
+async fn the_kernel_keeps_nothing_for_a_client_that_reads_nothing() {
+    let server = start(|config| config.tcp.idle_timeout = Duration::from_millis(200));
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4_096).expect("set");
+    let stream = socket.connect(server.address).await.expect("connected");
+    let port = stream.local_addr().expect("bound").port();
+    let mut client = server.tls_on(stream, b"http/1.1").await.expect("TLS");
+    client.write_all(b"GET /large.bin HTTP/1.1\r\nhost: a\r\n\r\n").await.expect("sent");
+    let server_port = server.address.port();
+    assert_eq!(in_kernel(server_port, port), 1);
+    let gone = async {
+        while in_kernel(server_port, port) > 0 {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(2 * LIMIT, gone).await.expect("forgotten in time");
+}
+
 #[tokio::test]
 async fn a_client_that_says_nothing_is_dropped_before_and_after_the_handshake() {
     let server = start(|config| config.tcp.header_timeout = Duration::from_millis(100));
