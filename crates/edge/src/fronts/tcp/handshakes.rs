@@ -2,7 +2,7 @@
 //! signature take longer than a second of anybody's media, and whoever says hello has them done. One at a time
 //! has its turn; between two of them the thread turns to its viewers.
 //!
-//! A ClientHello is read before its turn comes; that costs little, and those who never say one hold nobody up.
+//! A turn lasts until the handshake has to wait for its client, so those who never say hello hold nobody up.
 
 use std::future::poll_fn;
 use std::io;
@@ -12,11 +12,10 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use rustls::server::Acceptor;
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
-use tokio_rustls::LazyConfigAcceptor;
+use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::sync::lock;
@@ -48,28 +47,38 @@ impl Turns {
         stream: TcpStream,
         config: Arc<ServerConfig>,
     ) -> io::Result<TlsStream<TcpStream>> {
-        let hello = LazyConfigAcceptor::new(Acceptor::default(), stream).await?;
-        let mut rest = pin!(hello.into_stream(config));
-        let first = {
-            let _turn = self.queue.acquire().await.map_err(io::Error::other)?;
-            let due = lock(&self.pace).due;
-            if due > Instant::now() {
-                sleep_until(due).await;
+        let mut handshake = pin!(TlsAcceptor::from(config).accept(stream));
+        loop {
+            {
+                let _turn = self.queue.acquire().await.map_err(io::Error::other)?;
+                let due = lock(&self.pace).due;
+                if due > Instant::now() {
+                    sleep_until(due).await;
+                }
+                let polled = poll_fn(|context| {
+                    let began = Instant::now();
+                    let polled = handshake.as_mut().poll(context);
+                    lock(&self.pace).charge(began, began.elapsed());
+                    Poll::Ready(polled)
+                });
+                if let Poll::Ready(done) = polled.await {
+                    return done;
+                }
             }
-            // Nearly all of the work is done when it is polled for the first time.
-            poll_fn(|context| {
-                let began = Instant::now();
-                let polled = rest.as_mut().poll(context);
-                lock(&self.pace).charge(began, began.elapsed());
-                Poll::Ready(polled)
-            })
-            .await
-        };
-        match first {
-            Poll::Ready(done) => done,
-            Poll::Pending => rest.await,
+            woken().await;
         }
     }
+}
+
+/// Returns when the task is woken after it was polled.
+async fn woken() {
+    let mut was_polled = false;
+    poll_fn(|_| match core::mem::replace(&mut was_polled, true) {
+        true => Poll::Ready(()),
+        // The socket has the task's waker since the handshake was polled.
+        false => Poll::Pending,
+    })
+    .await;
 }
 
 /// When the next handshake may have its turn.

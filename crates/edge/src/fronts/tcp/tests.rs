@@ -6,6 +6,8 @@ use std::path::Path;
 use http_body_util::{BodyExt as _, Empty};
 use hyper::client::conn::{http1 as client1, http2 as client2};
 use hyper::{Response as Reply, StatusCode};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use rustls::pki_types::{CertificateDer, ServerName};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpSocket;
@@ -68,7 +70,8 @@ impl Server {
         self.tls_on(stream, alpn).await.expect("a TLS connection")
     }
 
-    async fn tls_on(&self, stream: TcpStream, alpn: &[u8]) -> io::Result<ClientStream<TcpStream>> {
+    /// What a client needs who trusts the server's certificate.
+    fn client_tls(&self, alpn: &[u8]) -> rustls::ClientConfig {
         let certificate: CertificateDer<'static> = self.shared.state().identity.chain[0].clone();
         let mut roots = rustls::RootCertStore::empty();
         roots.add(certificate).expect("a certificate");
@@ -79,6 +82,11 @@ impl Server {
             .with_root_certificates(roots)
             .with_no_client_auth();
         tls.alpn_protocols = vec![alpn.to_vec()];
+        tls
+    }
+
+    async fn tls_on(&self, stream: TcpStream, alpn: &[u8]) -> io::Result<ClientStream<TcpStream>> {
+        let tls = self.client_tls(alpn);
         let name = ServerName::try_from("mendcast.test").expect("a name");
         let connecting = TlsConnector::from(Arc::new(tls)).connect(name, stream);
         timeout(LIMIT, connecting).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
@@ -395,6 +403,55 @@ async fn handshakes_that_do_not_go_on_are_few_for_each_address_and_all() {
     let late = server.connect("127.0.0.3").await;
     assert!(server.tls_on(late, b"h2").await.is_ok(), "the oldest makes room");
     assert_eq!(server.limited("tls_handshake_evicted"), 1);
+}
+
+/// CPU time of this thread so far.
+fn cpu() -> Duration {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).expect("known");
+    let times = [usage.user_time(), usage.system_time()];
+    times.iter().map(|time| Duration::from_micros(time.num_microseconds() as u64)).sum()
+}
+
+#[tokio::test]
+async fn handshakes_leave_half_of_a_threads_time_to_others() {
+    // All of them have said hello; nothing but the server's work is left.
+    const CLIENTS: usize = 200;
+    let server = start(|_| ());
+    let (config, turns) = (server.shared.state().tcp_tls.clone(), Arc::new(Turns::new()));
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let address = listener.local_addr().expect("bound");
+    let mut accepting = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        let mut client = TcpStream::connect(address).await.expect("connected");
+        let name = ServerName::try_from("mendcast.test").expect("a name");
+        let mut said = Vec::new();
+        let tls = Arc::new(server.client_tls(b"h2"));
+        let mut hello = rustls::ClientConnection::new(tls, name).expect("a client");
+        hello.write_tls(&mut said).expect("a ClientHello");
+        client.write_all(&said).await.expect("sent");
+        clients.push(client);
+        accepting.push(listener.accept().await.expect("accepted").0);
+    }
+    let (began, cpu_before) = (Instant::now(), cpu());
+    let mut handshakes = JoinSet::new();
+    for stream in accepting {
+        let (turns, config) = (turns.clone(), config.clone());
+        // Nobody goes on with it: it ends when the client leaves.
+        handshakes.spawn(async move { turns.accept(stream, config).await.is_err() });
+    }
+    for client in &mut clients {
+        timeout(4 * LIMIT, client.read_exact(&mut [0])).await.expect("in time").expect("answered");
+    }
+    let (wall, busy) = (began.elapsed(), cpu() - cpu_before);
+    assert!(busy > Duration::from_millis(10), "{busy:?}: too little to judge by");
+    // They make up for 4 ms without any.
+    let credit = Duration::from_millis(5);
+    assert!(wall + credit > busy * 8 / 5, "{wall:?} for {busy:?} of work");
+    drop(clients);
+    while let Some(failed) = handshakes.join_next().await {
+        assert!(failed.expect("no panic"));
+    }
 }
 
 /// An HTTP/2 frame (RFC 9113, section 4.1).
