@@ -9,12 +9,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
-use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::sync::Notify;
 
+use crate::config::Network;
 use crate::sync::lock;
 
 /// A newcomer keeps its place for this long, whatever happens: a handshake over a slow path.
@@ -53,22 +53,6 @@ pub(crate) struct Counts {
     pub evicted: u64,
 }
 
-/// Those who share a count: an IPv4 address, or the /64 of IPv6 that one subscriber has at least.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Origin {
-    V4(u32),
-    V6(u64),
-}
-
-impl From<IpAddr> for Origin {
-    fn from(address: IpAddr) -> Self {
-        match address.to_canonical() {
-            IpAddr::V4(address) => Self::V4(address.to_bits()),
-            IpAddr::V6(address) => Self::V6((address.to_bits() >> 64) as u64),
-        }
-    }
-}
-
 /// A gate.
 #[derive(Debug, Default)]
 pub(crate) struct Gate(Mutex<Seats>);
@@ -78,7 +62,11 @@ impl Gate {
     ///
     /// # Errors
     /// There is none, and nobody to make room.
-    pub fn enter(self: &Arc<Self>, origin: Option<Origin>, bounds: Bounds) -> Result<Permit, Full> {
+    pub fn enter(
+        self: &Arc<Self>,
+        origin: Option<Network>,
+        bounds: Bounds,
+    ) -> Result<Permit, Full> {
         let bell = Arc::new(Notify::new());
         let id = lock(&self.0).enter(Instant::now(), origin, bounds, &bell)?;
         Ok(Permit { gate: self.clone(), id, bell })
@@ -109,7 +97,7 @@ impl Permit {
     ///
     /// # Errors
     /// The address has its share, and nobody of it makes room.
-    pub fn is_from(&self, origin: Option<Origin>, bounds: Bounds) -> Result<(), Full> {
+    pub fn is_from(&self, origin: Option<Network>, bounds: Bounds) -> Result<(), Full> {
         lock(&self.gate.0).move_to(Instant::now(), self.id, origin, bounds)
     }
 
@@ -160,7 +148,7 @@ impl Idle {
 
 #[derive(Debug)]
 struct Seat {
-    origin: Option<Origin>,
+    origin: Option<Network>,
     /// Whether it had something to do before, and since when it has nothing.
     idle: Option<(bool, Instant)>,
     bell: Arc<Notify>,
@@ -176,7 +164,8 @@ struct Share {
 struct Seats {
     next: u64,
     held: HashMap<u64, Seat>,
-    shares: HashMap<Origin, Share>,
+    /// By those who share a count: [`Network::of_subscriber`].
+    shares: HashMap<Network, Share>,
     idle: Idle,
     counts: Counts,
 }
@@ -185,7 +174,7 @@ impl Seats {
     fn enter(
         &mut self,
         now: Instant,
-        origin: Option<Origin>,
+        origin: Option<Network>,
         bounds: Bounds,
         bell: &Arc<Notify>,
     ) -> Result<u64, Full> {
@@ -206,7 +195,7 @@ impl Seats {
         &mut self,
         now: Instant,
         id: u64,
-        origin: Option<Origin>,
+        origin: Option<Network>,
         bounds: Bounds,
     ) -> Result<(), Full> {
         self.make_share(now, origin, bounds)?;
@@ -218,7 +207,7 @@ impl Seats {
     fn make_share(
         &mut self,
         now: Instant,
-        origin: Option<Origin>,
+        origin: Option<Network>,
         bounds: Bounds,
     ) -> Result<(), Full> {
         let used = origin.and_then(|origin| self.shares.get(&origin)).map_or(0, |s| s.used);
@@ -230,7 +219,7 @@ impl Seats {
     }
 
     /// Takes the place of one who is idle, of this address if one is given.
-    fn evict(&mut self, now: Instant, origin: Option<Origin>) -> bool {
+    fn evict(&mut self, now: Instant, origin: Option<Network>) -> bool {
         let idle = match origin {
             Some(origin) => self.shares.get(&origin).map(|share| &share.idle),
             None => Some(&self.idle),
@@ -245,7 +234,7 @@ impl Seats {
     }
 
     /// Counts the holder, who is none of an address yet, with those of this one.
-    fn assign(&mut self, id: u64, origin: Option<Origin>) {
+    fn assign(&mut self, id: u64, origin: Option<Network>) {
         let Some(seat) = self.held.get_mut(&id) else { return };
         let Some(origin) = origin else { return };
         seat.origin = Some(origin);

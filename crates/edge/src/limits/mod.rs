@@ -11,9 +11,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config::{Config, any_contains};
+use crate::config::{Config, Network, any_contains};
+use gate::Gate;
 pub(crate) use gate::{Bounds, Counts, Full, Permit};
-use gate::{Gate, Origin};
 
 /// What there is a bounded number of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -231,9 +231,9 @@ impl Limits {
 }
 
 /// Who shares a count; `None` for those who are not limited one by one.
-fn origin(config: &Config, address: IpAddr) -> Option<Origin> {
+fn origin(config: &Config, address: IpAddr) -> Option<Network> {
     let is_trusted = any_contains(config.limits.trusted.as_ref(), address);
-    (!is_trusted).then(|| Origin::from(address))
+    (!is_trusted).then(|| Network::of_subscriber(address))
 }
 
 /// Tells the log what was lost since it last told, however much that is, in one line.

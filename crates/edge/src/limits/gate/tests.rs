@@ -1,5 +1,7 @@
 //! A gate by itself, at times of the tests' own.
 
+use std::net::Ipv4Addr;
+
 use super::*;
 
 const BOUNDS: Bounds = Bounds { all: 4, per_address: 2 };
@@ -50,8 +52,8 @@ impl Room {
     }
 }
 
-fn origin(address: &str) -> Origin {
-    address.parse::<IpAddr>().expect("an address").into()
+fn origin(address: &str) -> Network {
+    Network::of_subscriber(address.parse().expect("an address"))
 }
 
 #[test]
@@ -165,7 +167,16 @@ fn a_flood_leaves_no_memory_behind() {
     let bounds = Bounds { all: 100_000, per_address: 1 };
     let bell = Arc::new(Notify::new());
     let ids: Vec<_> = (0..50_000u32)
-        .map(|n| room.seats.enter(room.now, Some(Origin::V4(n)), bounds, &bell).expect("free"))
+        .map(|n| {
+            room.seats
+                .enter(
+                    room.now,
+                    Some(Network::of_subscriber(Ipv4Addr::from(n).into())),
+                    bounds,
+                    &bell,
+                )
+                .expect("free")
+        })
         .collect();
     ids.into_iter().for_each(|id| room.seats.leave(id));
     assert!(room.seats.held.capacity() <= 2 * KEPT, "{}", room.seats.held.capacity());
