@@ -41,10 +41,7 @@ impl Sampler {
         sessions: &[Arc<Session>],
         mbps: impl Fn(u64) -> f64,
     ) -> Vec<Value> {
-        let mut watching: HashMap<&str, u64> = HashMap::new();
-        for session in sessions {
-            *watching.entry(&session.opening().stream).or_default() += 1;
-        }
+        let watching = viewers_of_streams(sessions);
         let describe = |stream: &Arc<Stream>| {
             let bytes = stream.stats().bytes;
             let before = self.streams.get(stream.name()).copied().unwrap_or(0);
@@ -123,6 +120,15 @@ impl Sampler {
 fn ingested(state: &State) -> HashMap<String, u64> {
     let streams = state.live.streams.all();
     streams.iter().map(|s| (s.name().to_owned(), s.stats().bytes)).collect()
+}
+
+/// How many of the sessions each stream has.
+pub(super) fn viewers_of_streams(sessions: &[Arc<Session>]) -> HashMap<&str, u64> {
+    let mut viewers: HashMap<&str, u64> = HashMap::new();
+    for session in sessions {
+        *viewers.entry(&session.opening().stream).or_default() += 1;
+    }
+    viewers
 }
 
 /// A stream that so many watch.

@@ -135,6 +135,11 @@ impl Session {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// Bytes of media that were handed to the transport.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
     /// What the player has buffered: how late data may arrive without a freeze. `None` if it does not
     /// report that. A player may claim anything; more than 60 s is not believed.
     pub fn slack(&self) -> Option<Duration> {

@@ -1,6 +1,5 @@
 //! What control calls do. Those that change something say in words what they did, for the log.
 
-use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -9,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::input::{Fields, Query};
 use super::reply::Reply;
-use crate::admin::snapshot::describe_stream;
+use crate::admin::snapshot::{describe_stream, viewers_of_streams};
 use crate::bans::{Ban, Full, MAX_BANS, Target};
 use crate::config::Network;
 use crate::names::is_name;
@@ -36,10 +35,7 @@ pub(super) fn streams(shared: &Shared, mut query: Query) -> Result<Reply, Reply>
     query.finish()?;
     let state = shared.state();
     let sessions = state.sessions.all();
-    let mut viewers: HashMap<&str, u64> = HashMap::new();
-    for session in &sessions {
-        *viewers.entry(&session.opening().stream).or_default() += 1;
-    }
+    let viewers = viewers_of_streams(&sessions);
     let mut streams = state.live.streams.all();
     streams.retain(|stream| stream.name() > after.as_str());
     let left_out = streams.len().saturating_sub(limit);
@@ -79,7 +75,7 @@ fn describe_viewer(session: &Arc<Session>) -> Value {
         "format": opening.format,
         "address": opening.remote.to_canonical().to_string(),
         "age_s": session.age().as_secs_f64(),
-        "bytes": session.record().bytes,
+        "bytes": session.bytes(),
     })
 }
 
