@@ -28,7 +28,7 @@ impl Server {
     ) -> Result<(), SendError> {
         let limit = self.peer_max_field_section_size;
         let request = self.live(id).ok_or(SendError::Gone)?;
-        if request.sends_content {
+        if request.head_sent {
             return Err(SendError::OutOfOrder);
         }
         if !(200..=999).contains(&status) {
@@ -45,7 +45,7 @@ impl Server {
             return Err(SendError::TooLarge);
         }
         write_frame(t, id, frame::HEADERS, &[], qpack::encode(lines()))?;
-        request.sends_content = true;
+        request.head_sent = true;
         if end { self.finish(t, id) } else { Ok(()) }
     }
 
@@ -75,7 +75,7 @@ impl Server {
         data: Bytes,
     ) -> Result<(), SendError> {
         let request = self.live(id).ok_or(SendError::Gone)?;
-        if !request.sends_content {
+        if !request.head_sent {
             return Err(SendError::OutOfOrder);
         }
         if head.is_empty() && data.is_empty() {
@@ -90,7 +90,7 @@ impl Server {
     /// [`SendError::Gone`], and [`SendError::OutOfOrder`] before the head.
     pub fn finish(&mut self, t: &mut impl Transport, id: StreamId) -> Result<(), SendError> {
         let request = self.live(id).ok_or(SendError::Gone)?;
-        if !request.sends_content {
+        if !request.head_sent {
             return Err(SendError::OutOfOrder);
         }
         t.finish(id);

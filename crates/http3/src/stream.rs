@@ -43,7 +43,7 @@ pub(crate) struct RequestStream {
     /// Whether the application has been told of content that it has not yet read to its end.
     is_notified: bool,
     /// Whether the head of the response has been sent.
-    pub(crate) sends_content: bool,
+    pub(crate) head_sent: bool,
 }
 
 /// Where in a frame the stream is.
