@@ -13,7 +13,7 @@ use crate::sync::lock;
 
 /// Why a publisher has lost its stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Loss {
+pub enum Dismissal {
     /// Another publisher has taken it over.
     TakenOver,
     /// The operator has ended it.
@@ -31,7 +31,7 @@ pub struct Holder {
     number: u64,
     /// The digest of its key: keys are not kept.
     key: Option<Digest>,
-    lost: oneshot::Sender<Loss>,
+    lost: oneshot::Sender<Dismissal>,
 }
 
 impl Holder {
@@ -56,19 +56,19 @@ fn sha256(key: &str) -> Digest {
 pub struct Held {
     /// The publisher.
     pub publisher: Publisher,
-    lost: oneshot::Receiver<Loss>,
+    lost: oneshot::Receiver<Dismissal>,
 }
 
 impl Held {
     /// Waits until the stream is lost. Not to be asked again after that.
-    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Loss> {
-        Pin::new(&mut self.lost).poll(context).map(|loss| loss.unwrap_or(Loss::TakenOver))
+    pub fn poll_lost(&mut self, context: &mut Context<'_>) -> Poll<Dismissal> {
+        Pin::new(&mut self.lost).poll(context).map(|loss| loss.unwrap_or(Dismissal::TakenOver))
     }
 
     /// Why the stream takes no more tags. Instead of [`Held::poll_lost`].
-    pub fn loss(&mut self) -> Loss {
+    pub fn loss(&mut self) -> Dismissal {
         // One who takes over does so before it says so.
-        self.lost.try_recv().unwrap_or(Loss::TakenOver)
+        self.lost.try_recv().unwrap_or(Dismissal::TakenOver)
     }
 }
 
@@ -94,7 +94,7 @@ impl Holders {
         let holder = Holder { stream, number, key, lost: told };
         if let Some(last) = holders.insert(name.to_owned(), holder) {
             // It may be gone by itself meanwhile.
-            let _ = last.lost.send(Loss::TakenOver);
+            let _ = last.lost.send(Dismissal::TakenOver);
         }
         Ok(Held { publisher, lost })
     }
@@ -102,6 +102,6 @@ impl Holders {
     /// Tells the publisher of `name` that the operator ends its stream. Returns whether there is one.
     pub fn end(&self, name: &str) -> bool {
         let holder = lock(&self.0).remove(name);
-        holder.is_some_and(|holder| holder.lost.send(Loss::Ended).is_ok())
+        holder.is_some_and(|holder| holder.lost.send(Dismissal::Ended).is_ok())
     }
 }

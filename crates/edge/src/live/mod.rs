@@ -17,7 +17,7 @@ use crate::config::{self, Config};
 
 pub use events::Events;
 pub use flv::FlvBody;
-pub use holders::{Held, Holder, Holders, Loss};
+pub use holders::{Dismissal, Held, Holder, Holders};
 pub use outlet::{Outlet, Outlets};
 pub use pulls::{Budget, Missing, Pull, Pulls};
 

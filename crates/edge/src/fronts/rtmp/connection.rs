@@ -34,7 +34,7 @@ use crate::http::parameter;
 use crate::ingest::pull::Via;
 use crate::ingest::{ENDED, authorize, lose, publish};
 use crate::limits::{Fault, Place};
-use crate::live::{Held, Loss, Missing};
+use crate::live::{Dismissal, Held, Missing};
 use crate::names::printable;
 use crate::passes::ViewerId;
 use crate::play::{self, NotBegun};
@@ -311,12 +311,12 @@ impl Connection {
     }
 
     /// The stream is no longer this publisher's.
-    fn on_lost(&mut self, loss: Loss) {
+    fn on_lost(&mut self, loss: Dismissal) {
         let (event, how, why) = match loss {
-            Loss::TakenOver => {
+            Dismissal::TakenOver => {
                 ("taken_over", "taken over from", "another publisher has taken the stream over")
             }
-            Loss::Ended => ("ended_by_operator", "ended for", ENDED),
+            Dismissal::Ended => ("ended_by_operator", "ended for", ENDED),
         };
         if let Role::Publishes(Held { publisher, .. }) = self.become_idle() {
             self.state.live.events.count(event);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use relay::Viewer;
 
-use crate::live::{Held, Loss};
+use crate::live::{Dismissal, Held};
 use crate::sessions::{Opening, Session};
 
 /// What a connection is for.
@@ -37,5 +37,5 @@ pub(super) enum Next {
     /// A tag; `None` at the end of the stream, or of what the player may have of it.
     Tag(Option<media::Tag>),
     /// The publisher has lost its stream.
-    Lost(Loss),
+    Lost(Dismissal),
 }
