@@ -20,6 +20,7 @@ use tokio::time::timeout;
 
 use crate::client::Client;
 use crate::config::{self, HttpUrl};
+use crate::hex::hex;
 use crate::redacted::Redacted;
 use crate::sync::lock;
 
@@ -233,11 +234,6 @@ impl Hooks {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Hook, Outcome>> {
         lock(&self.outcomes)
     }
-}
-
-/// Bytes as hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

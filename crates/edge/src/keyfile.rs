@@ -12,7 +12,7 @@ use ::quic::crypto::KeyRing;
 use crate::Error;
 use crate::clock::unix;
 use crate::entropy::random;
-use crate::hooks::hex;
+use crate::hex::hex;
 
 /// The text of a new key file: a static key, and a rotating one that holds from `created` on, in
 /// seconds since 1970.

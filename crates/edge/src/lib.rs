@@ -18,6 +18,7 @@ mod disk;
 mod entropy;
 mod files;
 mod fronts;
+mod hex;
 mod hooks;
 mod http;
 mod identity;

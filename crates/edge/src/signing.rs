@@ -11,7 +11,7 @@ use aws_lc_rs::hmac;
 
 use crate::clock::unix;
 use crate::config::Config;
-use crate::hooks::hex;
+use crate::hex::hex;
 use crate::names::matches;
 
 /// The query that lets somebody play `name` until `expires`.

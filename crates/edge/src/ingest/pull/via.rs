@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 use hyper::header::HeaderValue;
 
 use crate::entropy::random;
-use crate::hooks::hex;
+use crate::hex::hex;
 
 /// The field's name.
 pub(super) const CDN_LOOP: &str = "cdn-loop";
