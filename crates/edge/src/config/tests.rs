@@ -1,6 +1,7 @@
 //! What the configuration file accepts, and what it says about the rest.
 
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::*;
@@ -258,6 +259,38 @@ fn relative_paths_start_at_the_directory_of_the_file() {
 fn a_missing_file_is_named() {
     let error = Config::load(Path::new("/nonexistent/edge.toml")).expect_err("missing");
     assert!(error.to_string().starts_with("/nonexistent/edge.toml: "), "{error}");
+}
+
+#[test]
+fn the_manual_lists_the_keys_that_hold_at_once() {
+    let (documented, mut keys) = (Config::documented(), BTreeSet::new());
+    let (mut section, mut is_next) = ("", false);
+    for line in documented.lines() {
+        if line.starts_with('[') {
+            section = line;
+        } else if line == "# New values hold at once." {
+            is_next = true;
+        } else if core::mem::take(&mut is_next) {
+            let key = line.trim_start_matches("# ").split(' ').next().expect("a key");
+            keys.insert(format!("{section} {key}"));
+        }
+    }
+    let manual = include_str!("../../../../docs/operate.md");
+    let row = manual.lines().find_map(|line| line.strip_prefix("| `at once` |")).expect("a row");
+    let (_, cell) = row.split_once('|').expect("the keys are in its last cell");
+    let mut section = "";
+    let listed: BTreeSet<String> = cell
+        .split('`')
+        .skip(1)
+        .step_by(2)
+        .map(|name| {
+            let (of, key) = name.split_once(' ').unwrap_or((section, name));
+            section = of;
+            format!("{of} {key}")
+        })
+        .collect();
+    assert!(keys.len() > 5, "{keys:?}");
+    assert_eq!(listed, keys);
 }
 
 #[test]
