@@ -1,0 +1,84 @@
+//! Streams of small frames, with their publishers and viewers.
+
+mod publishers;
+mod viewers;
+
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Wake;
+
+use media::{Kind, Role, Tag};
+
+use crate::*;
+
+/// Frames of 40 ms in groups of a second.
+pub(crate) const FRAMES: u32 = 25;
+
+pub(crate) fn tag(kind: Kind, time: u32, payload: &[u8]) -> Tag {
+    Tag::new(kind, time, payload).expect("short enough")
+}
+
+pub(crate) fn frame(number: u32) -> Tag {
+    let first = if number.is_multiple_of(FRAMES) { 0x17 } else { 0x27 };
+    tag(Kind::Video, number * 40, &[first, 1, 0, 0, 0, number as u8])
+}
+
+pub(crate) fn header(version: u8) -> Tag {
+    tag(Kind::Video, 0, &[0x17, 0, 0, 0, 0, version])
+}
+
+pub(crate) fn settings() -> Settings {
+    Settings { max_lag_ms: 3_000, ..Settings::default() }
+}
+
+pub(crate) struct Setup {
+    pub(crate) registry: Registry,
+    pub(crate) publisher: Publisher,
+    pub(crate) start: Start,
+    pub(crate) frames: u32,
+}
+
+impl Setup {
+    pub(crate) fn new(start: Start, settings: Settings) -> Self {
+        let registry = Registry::new(10);
+        let publisher = registry.publish("live/demo", settings).expect("free");
+        assert!(publisher.push(header(1)));
+        Self { registry, publisher, start, frames: 0 }
+    }
+
+    pub(crate) fn publish(&mut self, frames: u32) {
+        for number in self.frames..self.frames + frames {
+            assert!(self.publisher.push(frame(number)));
+        }
+        self.frames += frames;
+    }
+
+    pub(crate) fn viewer(&self) -> Viewer {
+        Viewer::new(self.publisher.stream().clone(), self.start).expect("room")
+    }
+}
+
+/// All that the viewer gets now, as (role, time).
+pub(crate) fn pull(viewer: &mut Viewer) -> Vec<(Role, u32)> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut got = Vec::new();
+    while let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
+        got.push((tag.role(), tag.timestamp()));
+    }
+    got
+}
+
+pub(crate) fn is_over(viewer: &mut Viewer) -> bool {
+    viewer.poll_next(&mut Context::from_waker(Waker::noop())) == Poll::Ready(None)
+}
+
+/// Counts how often somebody was woken.
+#[derive(Default)]
+pub(crate) struct Bell(pub(crate) AtomicU64);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,187 @@
+//! Publishers of streams, as they come, go, and are replaced by others.
+
+use media::GopCache;
+
+use super::*;
+
+#[test]
+fn a_publisher_that_comes_back_continues_the_stream() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publish(2);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    let refusal = setup.registry.publish("live/demo", Settings::default()).err();
+    assert_eq!(refusal, Some(Refusal::Busy));
+    let (stream, first) = (setup.publisher.stream().clone(), setup.publisher.number());
+    drop(setup.publisher);
+    assert_eq!(stream.status(), Status::Interrupted);
+    assert!(!is_over(&mut viewer));
+    let second = setup.registry.publish("live/demo", Settings::default()).expect("free again");
+    second.push(header(1));
+    second.push(frame(0));
+    let expected = [(Role::SequenceHeader, 40), (Role::KeyFrame, 80)];
+    assert_eq!(pull(&mut viewer), expected, "time goes on, and nobody knows what is the same");
+    assert!(!setup.registry.end_after(&stream, first), "somebody publishes");
+    drop(second);
+    assert!(setup.registry.end_after(&stream, 2));
+    assert!(is_over(&mut viewer));
+    assert!(setup.registry.get("live/demo").is_none());
+}
+
+#[test]
+fn a_publisher_that_is_replaced_has_no_say_and_viewers_stay() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publish(2);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    let (stream, first) = (setup.publisher.stream().clone(), setup.publisher.number());
+    let second = setup.registry.take_over(&stream, first).expect("it publishes");
+    assert!(setup.registry.take_over(&stream, first).is_none(), "once only");
+    assert!(!setup.publisher.push(frame(2)));
+    second.push(header(1));
+    second.push(frame(0));
+    let expected = [(Role::SequenceHeader, 40), (Role::KeyFrame, 80)];
+    assert_eq!(pull(&mut viewer), expected);
+    drop(setup.publisher);
+    assert_eq!(stream.status(), Status::Live);
+    assert!(!setup.registry.end_after(&stream, first));
+    assert!(second.push(frame(1)));
+    assert_eq!(pull(&mut viewer), [(Role::InterFrame, 120)]);
+    let number = second.number();
+    drop(second);
+    assert!(setup.registry.take_over(&stream, number).is_none(), "nobody publishes");
+}
+
+#[test]
+fn other_tracks_than_the_default_ones_change_nothing_for_anybody() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    let audio = |payload: &[u8]| tag(Kind::Audio, 0, payload);
+    assert!(setup.publisher.push(audio(&[0xaf, 0, 0x12, 0x10])));
+    // As OBS sends a second audio track.
+    assert!(setup.publisher.push(audio(b"\x95\x00mp4a\x01\x11\x90")));
+    let key = |track: u8| tag(Kind::Video, 0, &[b"\x96\x03avc1", &[track][..], b"x"].concat());
+    for number in 0..50 {
+        setup.publish(1);
+        if number % FRAMES == 0 {
+            for track in [1, 2] {
+                let key = key(track).with_timestamp(number * 40);
+                assert!(setup.publisher.push(key));
+            }
+        }
+        assert!(setup.publisher.push(audio(b"\x95\x01mp4a\x01x").with_timestamp(number * 40)));
+    }
+    let mut viewer = setup.viewer();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut got = Vec::new();
+    while let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
+        got.push(tag);
+    }
+    let headers: Vec<_> = got.iter().take_while(|tag| tag.role().is_header()).collect();
+    assert_eq!(headers.len(), 2);
+    assert_eq!(headers[1].payload()[..], [0xaf, 0, 0x12, 0x10]);
+    assert_eq!((got[2].role(), got[2].timestamp()), (Role::KeyFrame, 1_000));
+    assert_eq!(got.len(), 2 + FRAMES as usize);
+    let starts = setup.publisher.stream().with_cache(|cache| cache.groups().count());
+    assert_eq!((starts, setup.publisher.stream().stats().other_tracks), (2, 1 + 4 + 50));
+}
+
+#[test]
+fn a_publisher_that_wraps_its_default_track_is_played_by_everybody() {
+    let registry = Registry::new(10);
+    let publisher = registry.publish("live/demo", settings()).expect("free");
+    let video = |head: &[u8]| tag(Kind::Video, 0, &[head, &[0], b"data"].concat());
+    publisher.push(video(b"\x96\x00hvc1"));
+    publisher.push(video(b"\x96\x03avc1"));
+    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut context = Context::from_waker(Waker::noop());
+    for expected in [&b"\x90hvc1data"[..], b"\x17\x01\0\0\0data"] {
+        let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) else { panic!("a tag") };
+        assert_eq!(tag.payload()[..], *expected);
+    }
+}
+
+#[test]
+fn another_encoder_on_a_living_stream_brings_its_headers_before_its_pictures() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publisher.push(tag(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]));
+    setup.publish(30);
+    let mut viewer = setup.viewer();
+    pull(&mut viewer);
+    drop(setup.publisher);
+    let second = setup.registry.publish("live/demo", settings()).expect("free again");
+    // It begins within a group, and it has no sound.
+    second.push(frame(3));
+    second.push(header(9));
+    second.push(frame(4));
+    let roles: Vec<Role> = pull(&mut viewer).into_iter().map(|(role, _)| role).collect();
+    assert_eq!(roles, [Role::SequenceHeader], "no picture before a key frame");
+    (25..30).for_each(|number| assert!(second.push(frame(number))));
+    let got = pull(&mut viewer);
+    assert_eq!(got[0].0, Role::KeyFrame);
+    assert_eq!(got.len(), 5);
+    let mut late = Viewer::new(second.stream().clone(), Start::LatestGop).expect("room");
+    let got = pull(&mut late);
+    assert_eq!((got[0].0, got[1].0, got.len()), (Role::SequenceHeader, Role::KeyFrame, 6));
+    let headers = second.stream().with_cache(|cache| cache.headers().clone());
+    assert_eq!(headers.tags().count(), 1, "sound is forgotten");
+    let mut kinds = Viewer::new(second.stream().clone(), Start::LatestGop).expect("room");
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(kinds.poll_kinds(&mut context), Poll::Ready(Some((false, true))));
+}
+
+#[test]
+fn a_pulled_stream_has_its_upstreams_time_whatever_that_gives_its_headers() {
+    let registry = Registry::new(10);
+    let publisher = registry.publish("live/demo", settings()).expect("free");
+    publisher.push(header(1));
+    publisher.push(tag(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]));
+    publisher.push(tag(Kind::Audio, 5_000_020, &[0xaf, 1, 7]));
+    publisher.push(frame(0).with_timestamp(5_000_000));
+    let stream = publisher.stream();
+    let mut viewer = Viewer::new(stream.clone(), Start::LatestGop).expect("room");
+    assert_eq!(pull(&mut viewer).last(), Some(&(Role::KeyFrame, 5_000_000)));
+    let kinds = stream.with_cache(GopCache::kinds);
+    assert_eq!((kinds, stream.stats().jumps), (Some((true, true)), 0));
+}
+
+#[test]
+fn a_pull_that_is_lost_and_begins_again_repeats_nothing_and_keeps_the_streams_time() {
+    let registry = Registry::new(10);
+    let pull_from = |base: u32, frames: core::ops::Range<u32>| {
+        let publisher = registry.publish("live/demo", settings()).expect("free");
+        publisher.push(media::flv::time_base_tag(base));
+        publisher.push(header(1));
+        let first = frames.start;
+        for number in frames {
+            publisher.push(frame(number).with_timestamp((number - first) * 40));
+        }
+        publisher
+    };
+    let publisher = pull_from(7_000_000, 0..40);
+    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let got = pull(&mut viewer);
+    assert_eq!(got.last(), Some(&(Role::InterFrame, 7_000_000 + 39 * 40)));
+    drop(publisher);
+    // It begins with the newest key frame, which is the 26th.
+    let publisher = pull_from(7_001_000, 25..45);
+    let got = pull(&mut viewer);
+    let frames: Vec<_> = got.iter().filter(|(role, _)| *role != Role::SequenceHeader).collect();
+    let expected: Vec<_> = (40..45).map(|n| (Role::InterFrame, 7_000_000 + n * 40)).collect();
+    assert_eq!(frames, expected.iter().collect::<Vec<_>>());
+    assert_eq!(publisher.stream().stats().jumps, 0);
+}
+
+#[test]
+fn sums_over_streams_never_go_down() {
+    let mut setup = Setup::new(Start::LatestGop, Settings { max_viewers: 1, ..settings() });
+    setup.publish(30);
+    let viewer = setup.viewer();
+    assert!(Viewer::new(viewer.stream().clone(), Start::LatestGop).is_none());
+    let before = setup.registry.totals();
+    assert_eq!((before.tags, before.refused, before.viewers), (31, 1, 1));
+    setup.registry.end(setup.publisher.stream());
+    assert!(setup.registry.is_empty());
+    assert_eq!(setup.registry.totals(), Stats { viewers: 0, ..before });
+    let _again = setup.registry.publish("live/demo", settings()).expect("free");
+    assert_eq!(setup.registry.totals().publishers, 2);
+}
