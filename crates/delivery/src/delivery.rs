@@ -4,9 +4,10 @@ use core::task::{Context, Poll};
 
 use http3::OverQuic;
 use quic::Connection;
+use quic::streams::SendProgress;
 use units::{StreamId, Timestamp};
 
-use crate::{Body, Framing};
+use crate::{Body, Framing, Piece};
 
 /// Bytes of a stream that may be unsent before its body has to wait; a live one waits earlier.
 const HIGH_WATER: u64 = 128 * 1024;
@@ -38,6 +39,16 @@ pub enum Filled {
     Waits,
     /// The response is over.
     Over,
+}
+
+/// What comes next.
+#[derive(Debug)]
+enum Step {
+    Send(Piece),
+    Finish,
+    /// The body cannot be completed.
+    Abort,
+    Stop(Filled),
 }
 
 impl<B: Body> Delivery<B> {
@@ -77,40 +88,48 @@ impl<B: Body> Delivery<B> {
         };
         loop {
             let Some(progress) = connection.send_progress(id) else { return Filled::Over };
-            if let Some(live) = self.body.live() {
-                match self.first_frame {
-                    FirstFrame::Ahead if live.has_frame() => {
-                        self.first_frame = FirstFrame::Sent(progress.written);
+            let step = self.step(progress, enough, context);
+            let mut t = OverQuic::new(connection, now);
+            match step {
+                Step::Stop(filled) => return filled,
+                Step::Send(piece) => {
+                    if framing.send(&mut t.marked(self.body.mark(now)), id, piece) {
+                        continue;
                     }
-                    FirstFrame::Sent(end) if progress.acked >= end => {
-                        self.first_frame = FirstFrame::Acked;
-                        self.body.on_first_frame();
-                    }
-                    _ => {}
                 }
+                Step::Finish => framing.finish(&mut t, id),
+                Step::Abort => framing.abort(&mut t, id),
             }
-            // Who gets no more is not waited for.
-            if progress.written - progress.sent >= enough && !self.body.is_over() {
-                return Filled::Enough;
+            return Filled::Over;
+        }
+    }
+
+    /// What comes next for a stream that has come so far, and may hold less than `enough` unsent.
+    fn step(&mut self, progress: SendProgress, enough: u64, context: &mut Context<'_>) -> Step {
+        if let Some(live) = self.body.live() {
+            match self.first_frame {
+                FirstFrame::Ahead if live.has_frame() => {
+                    self.first_frame = FirstFrame::Sent(progress.written);
+                }
+                FirstFrame::Sent(end) if progress.acked >= end => {
+                    self.first_frame = FirstFrame::Acked;
+                    self.body.on_first_frame();
+                }
+                _ => {}
             }
-            let Poll::Ready(next) = self.body.poll_fill(context) else { return Filled::Waits };
-            let goes_on = match next {
-                Ok(Some(piece)) => {
-                    let mark = self.body.mark(now);
-                    framing.send(&mut OverQuic::new(connection, now).marked(mark), id, piece)
-                }
-                Ok(None) => {
-                    framing.finish(&mut OverQuic::new(connection, now), id);
-                    false
-                }
-                Err(_) => {
-                    framing.abort(&mut OverQuic::new(connection, now), id);
-                    false
-                }
-            };
-            if !goes_on {
-                return Filled::Over;
-            }
+        }
+        // Who gets no more is not waited for.
+        if progress.written - progress.sent >= enough && !self.body.is_over() {
+            return Step::Stop(Filled::Enough);
+        }
+        match self.body.poll_fill(context) {
+            Poll::Pending => Step::Stop(Filled::Waits),
+            Poll::Ready(Ok(Some(piece))) => Step::Send(piece),
+            Poll::Ready(Ok(None)) => Step::Finish,
+            Poll::Ready(Err(_)) => Step::Abort,
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

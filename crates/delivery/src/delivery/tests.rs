@@ -1,0 +1,135 @@
+//! What a delivery does for a stream of which all is said: how far it has come, and what its body has.
+
+use core::task::Waker;
+use std::collections::VecDeque;
+use std::io;
+
+use bytes::{Buf as _, Bytes};
+use media::{Kind, Tag};
+use relay::{Publisher, Registry, Settings, Start, Viewer};
+use units::Mark;
+
+use super::*;
+use crate::FlvStream;
+
+/// A body that has what it is told.
+#[derive(Debug, Default)]
+struct Scripted {
+    next: VecDeque<Poll<io::Result<Option<Piece>>>>,
+    is_over: bool,
+}
+
+impl Body for Scripted {
+    fn poll_fill(&mut self, _: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
+        self.next.pop_front().unwrap_or(Poll::Pending)
+    }
+
+    fn live(&self) -> Option<&FlvStream> {
+        None
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn mark(&self, _: Timestamp) -> Option<Mark> {
+        None
+    }
+
+    fn on_first_frame(&mut self) {
+        panic!("it has no frames");
+    }
+}
+
+/// A live stream, and how often its first frame was acknowledged.
+struct Live(FlvStream, usize);
+
+impl Body for Live {
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
+        self.0.poll_next(context).map(Ok)
+    }
+
+    fn live(&self) -> Option<&FlvStream> {
+        Some(&self.0)
+    }
+
+    fn mark(&self, _: Timestamp) -> Option<Mark> {
+        None
+    }
+
+    fn on_first_frame(&mut self) {
+        self.1 += 1;
+    }
+}
+
+fn piece(text: &'static str) -> Poll<io::Result<Option<Piece>>> {
+    let shared = Bytes::from_static(text.as_bytes());
+    Poll::Ready(Ok(Some(Bytes::new().chain(shared))))
+}
+
+fn scripted(next: impl IntoIterator<Item = Poll<io::Result<Option<Piece>>>>) -> Delivery<Scripted> {
+    let body = Scripted { next: next.into_iter().collect(), is_over: false };
+    Delivery::new(StreamId(0), body)
+}
+
+fn step<B: Body>(delivery: &mut Delivery<B>, written: u64, sent: u64, acked: u64) -> Step {
+    let context = &mut Context::from_waker(Waker::noop());
+    delivery.step(SendProgress { written, sent, acked }, HIGH_WATER, context)
+}
+
+#[test]
+fn a_body_is_sent_while_there_is_room_and_waits_while_it_has_nothing() {
+    let mut delivery = scripted([piece("a"), Poll::Pending, piece("b"), Poll::Ready(Ok(None))]);
+    let full = HIGH_WATER + 5;
+    assert!(matches!(step(&mut delivery, full, 5, 5), Step::Stop(Filled::Enough)));
+    assert!(matches!(step(&mut delivery, full, 6, 5), Step::Send(_)), "one byte was sent");
+    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Stop(Filled::Waits)));
+    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
+    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Finish));
+    assert!(!delivery.expects_first_frame());
+}
+
+#[test]
+fn a_body_that_is_over_is_not_held_up_by_a_full_stream() {
+    let broken = || Poll::Ready(Err(io::ErrorKind::Other.into()));
+    let mut delivery = scripted([Poll::Ready(Ok(None)), broken()]);
+    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), Step::Stop(Filled::Enough)));
+    delivery.body.is_over = true;
+    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), Step::Finish));
+    assert!(matches!(step(&mut delivery, HIGH_WATER, 0, 0), Step::Abort));
+}
+
+#[test]
+fn a_body_that_cannot_be_completed_is_cut_off() {
+    let mut delivery = scripted([piece("a"), Poll::Ready(Err(io::ErrorKind::Other.into()))]);
+    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
+    assert!(matches!(step(&mut delivery, 1, 1, 1), Step::Abort));
+}
+
+fn publish(publisher: &Publisher, time: u32, payload: &[u8]) {
+    publisher.push(Tag::new(Kind::Video, time, payload).expect("short"));
+}
+
+#[test]
+fn the_first_frame_is_acknowledged_once_with_its_last_byte() {
+    let registry = Registry::new(1);
+    let publisher = registry.publish("live/a", Settings::default()).expect("room");
+    publish(&publisher, 0, &[0x17, 0, 0, 0, 0, 1]);
+    let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut delivery = Delivery::new(StreamId(0), Live(FlvStream::new(viewer), 0));
+    publish(&publisher, 0, &[0x17, 1, 0, 0, 0, 7, 7, 7]);
+    let mut written = 0;
+    while let Step::Send(piece) = step(&mut delivery, written, written, 0) {
+        written += piece.remaining() as u64;
+    }
+    let end = written;
+    assert!(delivery.body.0.has_frame() && delivery.expects_first_frame());
+    // What comes behind it does not have to arrive.
+    publish(&publisher, 40, &[0x27, 1, 0, 0, 0, 7]);
+    let Step::Send(piece) = step(&mut delivery, end, end, 0) else { panic!("a frame") };
+    written += piece.remaining() as u64;
+    for (acked, count) in [(end - 1, 0), (end, 1), (written, 1)] {
+        assert!(matches!(step(&mut delivery, written, written, acked), Step::Stop(Filled::Waits)));
+        assert_eq!((delivery.body.1, delivery.expects_first_frame()), (count, count == 0));
+    }
+}
