@@ -194,7 +194,12 @@ fn parse_slot(text: &str) -> Result<Duration, ParseError> {
 
 fn read_calls(text: &str, fields: &mut Fields<'_>) -> Result<Loss, ParseError> {
     let rate = |text: &str| match text.parse::<Probability>()? {
-        rate if calls::RATES.contains(&rate.as_f64()) => Ok(rate),
+        rate if (Probability::clamped(*calls::RATES.start())
+            ..=Probability::clamped(*calls::RATES.end()))
+            .contains(&rate) =>
+        {
+            Ok(rate)
+        }
         _ => Err(ParseError::new(text, "a rate from 1% to 20%")),
     };
     let reading = |text: &str| match text {
