@@ -11,6 +11,7 @@ use units::Timestamp;
 
 use crate::calls;
 use crate::random::{Probability, Stream};
+use crate::sessions::{self, Session};
 use crate::text::{Fields, ParseError, parse_duration};
 use crate::trace::Rows;
 use crate::window::Window;
@@ -20,8 +21,9 @@ use crate::window::Window;
 /// As text: `none`; `5%`; `corr:rate=5%,correlation=25%`; `gauss:mean=5%,sd=2%,every=1s`;
 /// `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms` (without `slot` the chain steps per packet);
 /// `outages:rate=5%,length=2ms` (such a chain in time: everything is lost for 2 ms in the mean);
-/// `lomax:rate=1%` (optionally `alpha`, `sigma`, `max`); `calls:rate=5%` (optionally `reading=slots`); `script:0,7-9,1s+200ms` (packets counted
-/// from 0, and windows `AT+FOR`).
+/// `lomax:rate=1%` (optionally `alpha`, `sigma`, `max`); `calls:rate=5%` (optionally `reading=slots`);
+/// `gilbert:file=PATH` (optionally `network=wifi`, `row=7`, `bad=50%`); `script:0,7-9,1s+200ms` (packets counted from
+/// 0, and windows `AT+FOR`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
     /// Nothing is lost.
@@ -83,6 +85,18 @@ pub enum Loss {
         /// What a step decides.
         reading: Reading,
     },
+    /// A Gilbert chain of a recorded session; the link's seed draws which one. A step every 16.7 ms.
+    ///
+    /// In such a file a row is bad if anything of it was lost, however little: how much of a bad row is lost is a
+    /// choice, and so is all that happens within a row. Of `bad` = 100 % the mean loss is the most that the
+    /// file allows, p ÷ (p + r).
+    Sessions {
+        /// The sessions to draw from, at least one.
+        sessions: Arc<[Session]>,
+        /// Loss rate of bad rows: 50 % if nothing is said, about what [`Loss::Calls`] loses of a slot in which a
+        /// packet is lost.
+        bad: Probability,
+    },
     /// These packets and these times.
     Script {
         /// First and last packet of each run, counted from 0 among those offered to the link.
@@ -105,7 +119,8 @@ pub enum Reading {
 
 const EXPECTED: &str = "none, a probability like `5%`, or one of `corr:rate=5%,correlation=25%`, \
     `gauss:mean=5%,sd=2%,every=1s`, `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms`, \
-    `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `calls:rate=5%,reading=packets`, `script:0,7-9,1s+200ms`";
+    `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `calls:rate=5%,reading=packets`, \
+    `gilbert:file=PATH,network=wifi,row=7,bad=50%`, `script:0,7-9,1s+200ms`";
 
 impl FromStr for Loss {
     type Err = ParseError;
@@ -176,6 +191,10 @@ impl FromStr for Loss {
                 }
             }
             "calls" => read_calls(text, &mut fields)?,
+            "gilbert" => {
+                let (sessions, bad) = sessions::read(text, &mut fields)?;
+                Self::Sessions { sessions, bad }
+            }
             _ => return Err(ParseError::new(text, EXPECTED)),
         };
         fields.finish()?;
@@ -229,7 +248,7 @@ fn read_script(items: &str) -> Option<Loss> {
 }
 
 /// A loss model at work.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     model: Model,
     /// Whether a packet is lost, given the state.
@@ -238,14 +257,14 @@ pub(crate) struct LossProcess {
     states: Stream,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Model {
     None,
     Independent(Probability),
     Correlated { rate: u32, rho: u32, last: u32, fate: Stepped },
     Gaussian { mean: f64, sd: f64, every: u64, current: Option<(u64, Probability)> },
     GilbertElliott { chain: Chain, good: Probability, bad: Probability, slot: Option<u64> },
-    Bursts { start: Probability, exceeds: Box<[Probability]>, left: usize, fate: Stepped },
+    Bursts { start: Probability, exceeds: Arc<[Probability]>, left: usize, fate: Stepped },
     Calls { chain: calls::Chain, reading: Reading },
     Rows { rows: Arc<Rows>, cursor: usize },
     Script { packets: Vec<(u64, u64)>, windows: Vec<Window> },
@@ -264,7 +283,7 @@ impl LossProcess {
         let model = match (loss, trace) {
             (None, Some(rows)) => Model::Rows { rows: Arc::clone(rows), cursor: 0 },
             (None, None) => Model::None,
-            (Some(loss), _) => Model::new(loss, fates),
+            (Some(loss), _) => Model::new(loss, fates, states),
         };
         Self { model, fates, states }
     }
@@ -332,7 +351,7 @@ impl LossProcess {
 }
 
 impl Model {
-    fn new(loss: &Loss, fates: Stream) -> Self {
+    fn new(loss: &Loss, fates: Stream, states: Stream) -> Self {
         let whole_nanos =
             |span: Duration| u64::try_from(span.as_nanos()).unwrap_or(u64::MAX).max(1);
         let as_u32 = |p: Probability| (p.as_f64() * f64::from(u32::MAX)) as u32;
@@ -352,11 +371,18 @@ impl Model {
                 current: None,
             },
             Loss::GilbertElliott { p, r, good, bad, slot } => Self::GilbertElliott {
-                chain: Chain { enter: p, remain: r.complement(), known: (0, false) },
+                chain: Chain::new(p, r),
                 good,
                 bad,
                 slot: slot.map(whole_nanos),
             },
+            Loss::Sessions { ref sessions, bad } => {
+                // Slots are counted from 0: no state has this draw.
+                let drawn = u128::from(states.at(u64::MAX)) * sessions.len() as u128;
+                let Session { p, r } = sessions[(drawn >> 64) as usize];
+                let (good, slot) = (Probability::ZERO, Some(whole_nanos(sessions::ROW)));
+                Self::GilbertElliott { chain: Chain::new(p, r), good, bad, slot }
+            }
             Loss::Lomax { rate, alpha, sigma, max } => {
                 let exceeds = lomax_exceeds(alpha, sigma, max);
                 let mean = 1.0 + exceeds.iter().map(|p| p.as_f64()).sum::<f64>();
@@ -374,7 +400,7 @@ impl Model {
 }
 
 /// P(length > k) for k from 1 to `max` − 1.
-fn lomax_exceeds(alpha: f64, sigma: f64, max: u32) -> Box<[Probability]> {
+fn lomax_exceeds(alpha: f64, sigma: f64, max: u32) -> Arc<[Probability]> {
     (1..max).map(|k| Probability::clamped((1.0 + f64::from(k) / sigma).powf(-alpha))).collect()
 }
 
@@ -388,7 +414,7 @@ fn burst_start(rate: f64, mean: f64) -> Probability {
 }
 
 /// A fate that is decided packet by packet, for packets that may have been dropped elsewhere.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Stepped {
     next: u64,
 }
@@ -407,7 +433,7 @@ impl Stepped {
 }
 
 /// The two-state chain of Gilbert and Elliott.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Chain {
     /// Probability to be bad after a good step.
     enter: Probability,
@@ -418,6 +444,10 @@ struct Chain {
 }
 
 impl Chain {
+    fn new(enter: Probability, leave: Probability) -> Self {
+        Self { enter, remain: leave.complement(), known: (0, false) }
+    }
+
     /// Whether the chain is in the bad state at `step`.
     ///
     /// Goes back only until the draw of a step decides its state whatever the one before was, so a
