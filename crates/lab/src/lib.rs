@@ -26,4 +26,5 @@ pub use event_log::{Digest, EventLog};
 pub use live::{Arrival, Live, LiveOutcome, Skips};
 pub use recovered::{AfterLoss, Bursts, Decision, Diary, FinishedUnit, Pages, Recovered};
 pub use simulation::{Outcome, Received, Rival, Sample, Scenario, SchemeMaker, run};
+pub use simulation::Oracle;
 pub use traffic::Traffic;

@@ -2,15 +2,15 @@
 //! product's `http3` and `delivery`; for all else a small application answers `GET BYTES` with as many bytes of
 //! a pattern.
 
-use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http3::OverQuic;
+use links::Passage;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
-use quic::observer::{self, Observer, Purpose};
+use quic::observer::{self, Observer};
 use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{
     Addresses, Connection, Endpoint, EndpointConfig, Event, Handle, ObserverFactory, Outcome,
@@ -24,7 +24,7 @@ use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::live::Source;
 use crate::recovered::{Diary, Recovered};
-use crate::simulation::Scenario;
+use crate::simulation::{Foresight, Scenario};
 use crate::traffic::{Frames, Traffic};
 
 /// Unsent bytes that the application keeps in the transport.
@@ -45,36 +45,8 @@ struct Answer {
 pub(crate) struct Sent<'a> {
     pub ecn: Ecn,
     pub data: &'a [u8],
-    /// No loss model takes it.
-    pub spared: bool,
-}
-
-/// Which of the packets that were sent bring copies of lost data, in their order.
-#[derive(Clone, Default)]
-struct Copies(Arc<Mutex<VecDeque<(usize, bool)>>>);
-
-impl Copies {
-    /// Whether the next datagram, of this length, brings a copy.
-    fn brings(&self, length: usize) -> bool {
-        let mut packets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (mut left, mut brings) = (length, false);
-        // Packets of the handshake share a datagram.
-        while left > 0 {
-            let Some((size, is_copy)) = packets.pop_front() else { break };
-            left = left.saturating_sub(size);
-            brings |= is_copy;
-        }
-        brings
-    }
-
-    fn on_event(&self, event: &observer::Event<'_>) {
-        if let observer::Event::PacketSent { size, purpose, .. } = event {
-            let is_copy =
-                matches!(purpose, Purpose::Retransmission | Purpose::Replica | Purpose::Probe);
-            let mut packets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            packets.push_back((*size, is_copy));
-        }
-    }
+    /// What losses may do to it.
+    pub passage: Passage,
 }
 
 pub(crate) struct Server {
@@ -91,19 +63,19 @@ pub(crate) struct Server {
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
-    /// Known where copies are to arrive.
-    copies: Option<Copies>,
+    /// What is known of the packets' fates.
+    foresight: Option<Foresight>,
     pub stats: Stats,
 }
 
 impl Server {
     pub(crate) fn new(scenario: &Scenario, log: &EventLog) -> Self {
         let keys = Arc::new(KeyRing::new(&[1; 32], &[(0, [2; 32])]));
-        let copies = scenario.copies_arrive.then(Copies::default);
+        let foresight = Foresight::new(scenario.oracle);
         let watchers = Watchers {
             log: scenario.log_events.then(|| log.clone()),
             diary: scenario.diary.clone(),
-            copies: copies.clone(),
+            foresight: foresight.clone(),
         };
         let config = EndpointConfig {
             transport: Arc::new(transport(scenario, watchers)),
@@ -142,7 +114,7 @@ impl Server {
             pattern: pattern(),
             reply: Vec::new(),
             batch: vec![0; 65_507],
-            copies,
+            foresight,
             stats: Stats::default(),
         }
     }
@@ -207,9 +179,9 @@ impl Server {
             let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, BATCH);
             let Some(transmit) = transmit else { break };
             for datagram in self.batch[..transmit.len].chunks(transmit.segment) {
-                let spared =
-                    self.copies.as_ref().is_some_and(|copies| copies.brings(datagram.len()));
-                let sent = Sent { ecn: transmit.ecn, data: datagram, spared };
+                let passage = self.foresight.as_ref().map(|known| known.next(datagram.len()));
+                let passage = passage.unwrap_or_default();
+                let sent = Sent { ecn: transmit.ecn, data: datagram, passage };
                 send(transmit.addresses.remote, &sent);
             }
         }
@@ -327,13 +299,13 @@ fn transport(scenario: &Scenario, watchers: Watchers) -> TransportConfig {
 struct Watchers {
     log: Option<EventLog>,
     diary: Option<Diary>,
-    copies: Option<Copies>,
+    foresight: Option<Foresight>,
 }
 
 impl Watchers {
     /// Makes each connection's watchers; `None` if nobody watches.
     fn factory(self) -> Option<ObserverFactory> {
-        let is_watched = self.log.is_some() || self.diary.is_some() || self.copies.is_some();
+        let is_watched = self.log.is_some() || self.diary.is_some() || self.foresight.is_some();
         is_watched.then(|| {
             let observe =
                 move |_: Timestamp, _: SocketAddr, _: &[u8]| -> Option<Box<dyn Observer + Send>> {
@@ -352,8 +324,8 @@ impl Observer for Watchers {
         if let Some(diary) = &mut self.diary {
             diary.on_event(now, event);
         }
-        if let Some(copies) = &self.copies {
-            copies.on_event(event);
+        if let Some(foresight) = &self.foresight {
+            foresight.on_event(event);
         }
     }
 }

@@ -192,9 +192,12 @@ impl<T> DelayLine<T> {
         self.packets.iter().map(|packet| &packet.item)
     }
 
-    /// Takes in a packet whose `at` is the time at which it left the bottleneck.
+    /// Takes in a packet whose `at` is the time at which it left the bottleneck. It sets out then, or later if it
+    /// may not before; those behind it do not wait for it.
     #[inline]
     pub(crate) fn push(&mut self, mut item: Item<T>) {
+        let has_waited = item.not_before > item.at;
+        item.at = item.at.max(item.not_before);
         let nominal = match &mut self.propagation {
             Propagation::Fixed(delay) => item.at + *delay,
             Propagation::Rows { rows, cursor } => item.at + rows.at(item.at, cursor).0.rtt / 2,
@@ -207,11 +210,11 @@ impl<T> DelayLine<T> {
             }
         };
         let held = self.reorder.filter(|r| r.probability.hit(self.reorder_draws.at(item.place)));
-        if !self.jitter.is_some_and(Jitter::may_reorder) {
+        if !has_waited && !self.jitter.is_some_and(Jitter::may_reorder) {
             due = due.max(self.last_due);
         }
         item.at = due + held.map_or(Duration::ZERO, |r| r.extra);
-        let is_displaced = held.is_some() || due < self.last_due;
+        let is_displaced = has_waited || held.is_some() || due < self.last_due;
         if !is_displaced {
             self.last_due = due;
         }

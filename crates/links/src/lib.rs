@@ -14,7 +14,8 @@
 //! link and the role of the node, and **indexed** rather than consumed: by the packet's place among
 //! those offered to the link, or by time slot where a model works in time slots. So the fate of the
 //! n-th packet, or of a slot, depends on nothing else: not on the recovery scheme under test, not
-//! on the queue's state, not on whether another node was switched on.
+//! on the queue's state, not on whether another node was switched on, and not on what a sender knows
+//! of fates ([`Passage`]).
 //!
 //! Time is integer nanoseconds; rates keep the remainder, so a long run has exactly the bytes that
 //! its rate allows.
@@ -42,7 +43,7 @@ pub use counters::{Counters, Imbalance, Tally};
 pub use delay::{Jitter, Reorder};
 pub use link::{Corruption, Delivered, Link};
 pub use loss::{Loss, Reading};
-pub use packet::{Packet, UDP_IPV4_HEADERS};
+pub use packet::{Packet, Passage, UDP_IPV4_HEADERS};
 pub use path::{Path, PathConfig};
 pub use queue::Queue;
 pub use random::Probability;

@@ -12,11 +12,15 @@ use crate::config::{LinkConfig, LossPlace};
 use crate::counters::{Counters, Imbalance, Tally};
 use crate::delay::{DelayLine, Propagation};
 use crate::loss::LossProcess;
-use crate::packet::{Item, Packet};
+use crate::packet::{Item, Packet, Passage};
 use crate::queue::Waiting;
 use crate::random::{Probability, Stream};
 use crate::rate::Server;
 use crate::window::Window;
+
+/// How often a packet that insists is tried again, and how many times at most.
+const TRY_AGAIN: Duration = Duration::from_millis(1);
+const MAX_TRIES: u32 = 60_000;
 
 /// A packet that came out at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,31 +145,36 @@ impl<T: Clone> Link<T> {
     /// Offers a packet at time `now`.
     #[inline]
     pub fn send(&mut self, now: Timestamp, packet: Packet<T>) {
-        self.offer(now, packet, false);
+        self.send_as(now, packet, Passage::Ordinary);
     }
 
-    /// [`Self::send`] for a packet that the loss model lets pass: what a sender could do that knows the fates of
-    /// its packets. It has a place among the others, waits in the queue and is dropped by it like them.
+    /// [`Self::send`] for a packet that losses may spare. It has a place among the others, waits in the queue and
+    /// is dropped by it like them.
     #[inline]
-    pub fn send_spared(&mut self, now: Timestamp, packet: Packet<T>) {
-        self.offer(now, packet, true);
-    }
-
-    #[inline]
-    fn offer(&mut self, now: Timestamp, packet: Packet<T>, spared: bool) {
+    pub fn send_as(&mut self, now: Timestamp, packet: Packet<T>, passage: Passage) {
         self.advance(now);
         let (place, size) = (self.counters.sent.packets, packet.size);
         self.counters.sent.add(size);
-        if self.blackhole.iter().any(|window| window.contains(now)) {
-            return self.counters.blackholed.add(size);
+        let mut not_before = now;
+        if self.is_dead(now) {
+            match self.first_passage(now, place, passage) {
+                Some(at) => not_before = at,
+                None => return self.counters.blackholed.add(size),
+            }
         }
         if size > self.mtu {
             return self.counters.mtu_dropped.add(size);
         }
-        if self.loss_place == LossPlace::BeforeQueue && self.loss.is_lost(now, place) && !spared {
-            return self.counters.lost.add(size);
+        if self.loss_place == LossPlace::BeforeQueue
+            && self.loss.is_lost(now, place)
+            && passage != Passage::Spared
+        {
+            match self.first_passage(now, place, passage) {
+                Some(at) => not_before = not_before.max(at),
+                None => return self.counters.lost.add(size),
+            }
         }
-        let item = Item { at: now, place, packet, spared };
+        let item = Item { at: now, place, packet, passage, not_before };
         match &mut self.bottleneck {
             Some(bottleneck) => {
                 bottleneck.queue.push(item, &mut self.counters);
@@ -240,13 +249,34 @@ impl<T: Clone> Link<T> {
         }
     }
 
+    fn is_dead(&self, now: Timestamp) -> bool {
+        self.blackhole.iter().any(|window| window.contains(now))
+    }
+
+    /// When a packet that losses took at `from` sets out nevertheless, if it insists.
+    fn first_passage(&self, from: Timestamp, place: u64, passage: Passage) -> Option<Timestamp> {
+        if passage != Passage::Insistent {
+            return None;
+        }
+        let mut ahead = self.loss.clone();
+        (1..=MAX_TRIES).find_map(|tries| {
+            let at = from + TRY_AGAIN * tries;
+            let is_lost = ahead.is_lost(at, place + u64::from(tries));
+            (!is_lost && !self.is_dead(at)).then_some(at)
+        })
+    }
+
     /// Sends a packet on its way to the far end from where its last bit has left.
     #[inline]
-    fn set_out(&mut self, item: Item<T>) {
+    fn set_out(&mut self, mut item: Item<T>) {
         let (place, size) = (item.place, item.packet.size);
         let is_lost = self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, place);
-        if is_lost && !item.spared {
-            return self.counters.lost.add(size);
+        // What waits for losses to end sets out when they have ended.
+        if is_lost && item.passage != Passage::Spared && item.not_before <= item.at {
+            match self.first_passage(item.at, place, item.passage) {
+                Some(at) => item.not_before = at,
+                None => return self.counters.lost.add(size),
+            }
         }
         if self.duplicate.hit(self.duplicate_draws.at(place)) {
             self.counters.duplicated.add(size);

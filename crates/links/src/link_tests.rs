@@ -6,7 +6,7 @@ use proptest::test_runner::RngSeed;
 use units::{Ecn, Rate};
 
 use super::*;
-use crate::{Jitter, Loss, Queue, Reorder, Trace};
+use crate::{Jitter, Loss, Passage, Queue, Reorder, Trace};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -336,6 +336,122 @@ fn another_node_does_not_change_who_is_lost() {
     }
 }
 
+/// Places of the packets of 1,500 bytes, one each 10 ms, that come over this link, and when.
+fn came(config: &LinkConfig) -> Vec<(u64, u64)> {
+    let mut link = Link::new(config, 1, "test");
+    for place in 0..20 {
+        link.send(Timestamp::from_millis(10 * place), packet(1_500));
+    }
+    let all = drain(&mut link);
+    link.check_conservation().unwrap();
+    all.iter().map(|packet| (packet.place, packet.at.as_nanos() / 1_000_000)).collect()
+}
+
+#[test]
+fn a_loss_model_takes_the_place_of_a_traces_own_loss_and_leaves_its_rate() {
+    // 12 Mbps without loss for 100 ms, then 6 Mbps at which everything is lost.
+    let rows: Trace = "0 12 0ms 0\n0.100 6 0ms 1\n0.200 6 0ms 1\n".parse().unwrap();
+    let config = |loss: Option<&str>| LinkConfig {
+        trace: Some(rows.clone()),
+        loss: loss.map(|text| text.parse().unwrap()),
+        ..LinkConfig::default()
+    };
+    let at = |place: u64| (place, 10 * place + if place < 10 { 1 } else { 2 });
+    assert_eq!(came(&config(None)), (0..10).map(at).collect::<Vec<_>>());
+    assert_eq!(came(&config(Some("none"))), (0..20).map(at).collect::<Vec<_>>());
+    let others = (0..20).filter(|place| ![3, 15].contains(place));
+    assert_eq!(came(&config(Some("script:3,15"))), others.map(at).collect::<Vec<_>>());
+    // A model decides the same fates with a trace as without one.
+    let fates = |config: &LinkConfig| -> Vec<u64> {
+        came(config).into_iter().map(|(place, _)| place).collect()
+    };
+    let model = "calls:rate=20%,reading=slots";
+    let bare = LinkConfig { trace: None, rate: Some(Rate::from_mbps(50)), ..config(Some(model)) };
+    assert_eq!(fates(&config(Some(model))), fates(&bare));
+    // Delivery opportunities have no loss of their own.
+    let opportunities = LinkConfig { trace: opportunities(&[5]), ..config(Some("script:3,15")) };
+    assert_eq!(fates(&opportunities).len(), 18);
+}
+
+/// When packets sent as `passage` at these milliseconds arrive over 30 ms of delay.
+fn passed(config: LinkConfig, passage: Passage, at: &[u64]) -> Vec<u64> {
+    let mut link = Link::new(&LinkConfig { delay: Some(30 * MS), ..config }, 1, "test");
+    for &at in at {
+        link.send_as(Timestamp::from_millis(at), packet(100), passage);
+    }
+    let arrivals = arrivals(&mut link).iter().map(|at| at.as_nanos() / 1_000_000).collect();
+    link.check_conservation().unwrap();
+    arrivals
+}
+
+#[test]
+fn a_packet_that_insists_sets_out_as_soon_as_the_loss_model_lets_one_pass() {
+    let lossy = |text: &str, loss_place| LinkConfig {
+        loss: Some(text.parse().unwrap()),
+        loss_place,
+        ..LinkConfig::default()
+    };
+    for place in [LossPlace::BeforeQueue, LossPlace::AfterQueue] {
+        let dead = lossy("script:10ms+50ms", place);
+        assert_eq!(passed(dead.clone(), Passage::Ordinary, &[9, 20, 40, 61]), [39, 91]);
+        // Those that waited come when the window ends, and the one behind it is not held up.
+        assert_eq!(passed(dead.clone(), Passage::Insistent, &[9, 20, 40, 61]), [39, 90, 90, 91]);
+        assert_eq!(passed(dead, Passage::Spared, &[9, 20, 40, 61]), [39, 50, 70, 91]);
+        // By packets: the one with the fifth place is the first that passes.
+        assert_eq!(passed(lossy("script:0-4", place), Passage::Insistent, &[0]), [35]);
+        assert_eq!(passed(lossy("100%", place), Passage::Insistent, &[0]), []);
+    }
+}
+
+#[test]
+fn a_packet_that_insists_waits_for_a_blackhole_to_end() {
+    let dead = LinkConfig {
+        blackhole: vec!["10ms,50ms".parse().unwrap(), "55ms,20ms".parse().unwrap()],
+        ..LinkConfig::default()
+    };
+    assert_eq!(passed(dead.clone(), Passage::Spared, &[9, 20]), [39]);
+    assert_eq!(passed(dead.clone(), Passage::Insistent, &[9, 20]), [39, 105]);
+    let lossy = LinkConfig { loss: Some("script:70ms+10ms".parse().unwrap()), ..dead };
+    assert_eq!(passed(lossy, Passage::Insistent, &[20]), [110]);
+}
+
+#[test]
+fn who_insists_changes_nobody_elses_fate() {
+    for loss in [
+        "10%",
+        "ge:p=5%,r=30%",
+        "ge:p=5%,r=30%,slot=5ms",
+        "lomax:rate=10%",
+        "corr:rate=30%,correlation=25%",
+        "gauss:mean=20%,sd=10%,every=100ms",
+        "outages:rate=10%,length=20ms",
+        "calls:rate=10%",
+        "calls:rate=10%,reading=slots",
+    ] {
+        let config = LinkConfig { loss: Some(loss.parse().unwrap()), ..LinkConfig::default() };
+        let arrived = |who: fn(u64) -> Passage| {
+            let mut link = Link::new(&config, 5, "down");
+            for place in 0..4_000 {
+                link.send_as(Timestamp::from_millis(2 * place), packet(1_200), who(place));
+            }
+            let all = drain(&mut link);
+            link.check_conservation().unwrap();
+            all.iter().map(|packet| packet.place).collect::<std::collections::BTreeSet<u64>>()
+        };
+        let fair = arrived(|_| Passage::Ordinary);
+        let some = arrived(|place| match place % 3 {
+            0 => Passage::Insistent,
+            _ => Passage::Ordinary,
+        });
+        assert!((2_000..3_950).contains(&fair.len()), "{loss}: {}", fair.len());
+        let others = |all: &std::collections::BTreeSet<u64>| {
+            all.iter().copied().filter(|place| place % 3 != 0).collect::<Vec<_>>()
+        };
+        assert_eq!(others(&some), others(&fair), "{loss}");
+        assert_eq!(some.iter().filter(|place| *place % 3 == 0).count(), 1_334, "{loss}");
+    }
+}
+
 #[test]
 fn a_dead_link_holds_its_packets_and_has_no_events() {
     let config = LinkConfig { rate: Some(Rate::ZERO), ..LinkConfig::default() };
@@ -420,15 +536,17 @@ proptest! {
     fn whatever_the_settings_every_packet_is_accounted_for(
         config in any_config(),
         seed in any::<u64>(),
-        offered in prop::collection::vec((0..3_000_u64, 40..1_500_u32, any::<bool>()), 1..200),
+        offered in prop::collection::vec((0..3_000_u64, 40..1_500_u32, 0..6_u8), 1..200),
     ) {
         let mut link = Link::new(&config, seed, "test");
         let mut now = Timestamp::ZERO;
         let mut last = Timestamp::ZERO;
-        for (gap, size, ect) in offered {
+        for (gap, size, kind) in offered {
             now += Duration::from_micros(gap);
-            let ecn = if ect { Ecn::Ect0 } else { Ecn::NotEct };
-            link.send(now, Packet { size, ecn, payload: () });
+            let ecn = if kind % 2 == 0 { Ecn::Ect0 } else { Ecn::NotEct };
+            let passages = [Passage::Ordinary, Passage::Spared, Passage::Insistent];
+            let passage = passages[usize::from(kind / 2)];
+            link.send_as(now, Packet { size, ecn, payload: () }, passage);
             if gap % 3 == 0 {
                 while let Some(packet) = link.poll(now) {
                     prop_assert!(last <= packet.at && packet.at <= now);

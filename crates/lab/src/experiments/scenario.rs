@@ -14,7 +14,7 @@ use super::settings::{Settings, Source, word};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::live::Live;
-use crate::simulation::{Rival, Scenario};
+use crate::simulation::{Oracle, Rival, Scenario};
 use crate::traffic::Traffic;
 
 /// Seconds that the last frames of a stream may take.
@@ -165,7 +165,7 @@ impl Settings {
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
             traffic,
             times: if self.same_connection { self.requests } else { 1 },
-            copies_arrive: self.copies_arrive,
+            oracle: word("oracle", &self.oracle, &Oracle::NAMES)?,
             rival,
             window: self.window(),
             seed,
@@ -197,6 +197,7 @@ mod tests {
         assert!(refused(&|s| s.level = 11).contains("`level`"));
         assert!(refused(&|s| s.scheme = "x".to_owned()).contains("`scheme`"));
         assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
+        assert!(refused(&|s| s.oracle = "x".to_owned()).contains("`oracle`"));
         let mm24 = |s: &mut Settings| {
             (s.scheme, s.sigmoid) = ("autorec-mm24".to_owned(), -1.0);
         };

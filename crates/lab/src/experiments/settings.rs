@@ -125,9 +125,10 @@ settings! {
     twice: bool = false;
     /// How losses are recovered from; see `recovery::catalog`.
     scheme: String = "arq".to_owned();
-    /// Whether copies of lost data are never lost on the way: with `scheme` arq the bound of what any sender could
-    /// reach that reacts to losses.
-    copies_arrive: bool = false;
+    /// What the sender knows of the fates of its packets, for bounds of what schemes can reach: nothing if empty,
+    /// or `copies-arrive` (copies of lost data are never lost), `after-detection` (from the detection of a loss
+    /// on it sends the first copy that arrives), `from-start` (from the first sending on).
+    oracle: String = String::new();
     /// Whether the scheme's replicas leave only when nothing else waits.
     when_idle: bool = false;
     /// `spare`: replicas of a round.

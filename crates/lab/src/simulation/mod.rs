@@ -1,11 +1,14 @@
 //! One run: server, path and client on one virtual clock.
 
 mod flow;
+mod oracle;
 mod outcome;
 mod scenario;
 mod wire;
 mod world;
 
+pub(crate) use oracle::Foresight;
+pub use oracle::Oracle;
 pub use outcome::{Outcome, Received, Sample};
 pub use scenario::{Rival, Scenario, SchemeMaker};
 

@@ -9,6 +9,7 @@ use quic::ControllerFactory;
 use quic::detection::Detection;
 use recovery::{Arq, Guard, Scheme};
 
+use super::oracle::Oracle;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::recovered::Diary;
@@ -57,8 +58,8 @@ pub struct Scenario {
     pub limit: Duration,
     /// Start of the span over which goodput is taken, after the slow start.
     pub measure_from: Duration,
-    /// Copies of lost data are never lost on the way: the bound of what a sender could reach that reacts to losses.
-    pub copies_arrive: bool,
+    /// What the servers know of the fates of their packets.
+    pub oracle: Oracle,
     /// Keeps the event log; without it [`Outcome::event_log`](crate::Outcome::event_log) is that of no events.
     pub log_events: bool,
     /// Takes the time that the client's code needs, at the price of reading clocks.
@@ -100,7 +101,7 @@ impl Default for Scenario {
             timer_granularity: Duration::ZERO,
             limit: Duration::from_secs(3_600),
             measure_from: Duration::ZERO,
-            copies_arrive: false,
+            oracle: Oracle::None,
             log_events: true,
             time_client: false,
             diary: None,

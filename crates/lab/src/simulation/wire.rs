@@ -41,11 +41,7 @@ impl Wire {
     /// Sends a datagram to a client.
     pub(super) fn send_down(&mut self, now: Timestamp, client: SocketAddr, sent: &Sent<'_>) {
         let packet = self.packet(client, sent.ecn, sent.data);
-        if sent.spared {
-            self.path.down.send_spared(now, packet);
-        } else {
-            self.path.down.send(now, packet);
-        }
+        self.path.down.send_as(now, packet, sent.passage);
     }
 
     /// Takes a datagram of a client. Links have no part in the time that is taken of clients' code, so it

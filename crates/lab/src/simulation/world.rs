@@ -3,6 +3,7 @@
 use core::time::Duration;
 use std::net::{IpAddr, Ipv4Addr};
 
+use links::Passage;
 use quic::Addresses;
 use units::{Ecn, Timestamp};
 
@@ -144,7 +145,8 @@ impl<'a> World<'a> {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address.ip() == ip) {
                 let reply = flow.server.on_datagram(now, Addresses::of(client), ecn, &mut data);
                 if let Some(reply) = reply {
-                    let reply = Sent { ecn: Ecn::NotEct, data: reply, spared: false };
+                    let passage = Passage::Ordinary;
+                    let reply = Sent { ecn: Ecn::NotEct, data: reply, passage };
                     self.wire.send_down(now, client, &reply);
                 }
                 flow.is_server_due = true;

@@ -1,0 +1,111 @@
+//! What a sender could reach that knows the fates of its packets, without queues and other packets: each lost
+//! packet by itself, under loss as calls have it.
+
+use core::time::Duration;
+
+use mendcast_links::{Link, LinkConfig, Packet, Passage};
+use units::{Ecn, Timestamp};
+
+const SEED: u64 = 20_261_122;
+const RTT: Duration = Duration::from_millis(80);
+/// From a sending to the moment at which its loss is known: a round trip, and 15 ms.
+const DETECTION: Duration = Duration::from_millis(95);
+const PACKETS: u64 = 300_000;
+
+fn link(loss: &str) -> Link<u64> {
+    let config = LinkConfig {
+        delay: Some(RTT / 2),
+        loss: Some(loss.parse().expect("a loss")),
+        ..LinkConfig::default()
+    };
+    Link::new(&config, SEED, "down")
+}
+
+/// How a sender sends a packet first, and again once it knows that the packet is lost.
+#[derive(Clone, Copy)]
+struct Sender {
+    first: Passage,
+    again: Passage,
+}
+
+const ARQ: Sender = Sender { first: Passage::Ordinary, again: Passage::Ordinary };
+const AFTER_DETECTION: Sender = Sender { first: Passage::Ordinary, again: Passage::Insistent };
+const FROM_START: Sender = Sender { first: Passage::Insistent, again: Passage::Insistent };
+
+/// The delays from the first sending of packets, one each 20 ms, to their arrival.
+fn delays(loss: &str, sender: Sender) -> Vec<Duration> {
+    let mut link = link(loss);
+    // A packet's next sending, in the order of time.
+    let mut due: std::collections::BTreeSet<(Timestamp, u64, bool)> =
+        (0..PACKETS).map(|n| (at(n), n, true)).collect();
+    let mut came: Vec<Option<Timestamp>> = vec![None; PACKETS as usize];
+    while let Some((now, number, is_first)) = due.pop_first() {
+        let passage = if is_first { sender.first } else { sender.again };
+        let lost = link.counters().lost.packets;
+        link.send_as(now, packet(number), passage);
+        if link.counters().lost.packets > lost {
+            due.insert((now + DETECTION, number, false));
+        }
+    }
+    while let Some(arrived) = link.poll(Timestamp::MAX) {
+        came[arrived.packet.payload as usize].get_or_insert(arrived.at);
+    }
+    link.check_conservation().expect("the books balance");
+    let delay = |(n, came): (u64, &Option<Timestamp>)| Some((*came)?.since(at(n)));
+    let delays = (0..).zip(&came).map(delay).collect::<Option<_>>();
+    delays.expect("all arrive in the end")
+}
+
+fn at(number: u64) -> Timestamp {
+    Timestamp::from_millis(20 * number)
+}
+
+fn packet(number: u64) -> Packet<u64> {
+    Packet { size: 1_200, ecn: Ecn::NotEct, payload: number }
+}
+
+/// How many of these are longer than this many milliseconds.
+fn later(delays: &[Duration], ms: u64) -> usize {
+    delays.iter().filter(|delay| **delay > Duration::from_millis(ms)).count()
+}
+
+/// The shares of lost packets that come later than 150, 200, 300, 400 and 600 ms at 5 % loss and a round-trip
+/// time of 80 ms, as a simulation of the generator's own fates has them.
+const BOUNDS: [u64; 5] = [150, 200, 300, 400, 600];
+const SIMULATED: [(&str, Sender, [f64; 5]); 3] = [
+    ("ARQ", ARQ, [24.8, 24.8, 11.7, 7.0, 2.9]),
+    ("after detection", AFTER_DETECTION, [19.4, 12.2, 7.0, 4.3, 1.7]),
+    ("from the start", FROM_START, [15.1, 11.1, 6.7, 4.1, 1.7]),
+];
+
+#[test]
+fn knowing_fates_helps_as_much_as_in_a_simulation_of_calls() {
+    let mut least = [f64::MAX; BOUNDS.len()];
+    for (name, sender, simulated) in SIMULATED {
+        let delays = delays("calls:rate=5%,reading=slots", sender);
+        // What is lost is later than half a round trip.
+        let lost = later(&delays, 40) as f64;
+        let shares = BOUNDS.map(|bound| later(&delays, bound) as f64 * 100.0 / lost);
+        println!("{name}: {shares:.1?}, simulated {simulated:?} (seed {SEED})");
+        for place in 0..BOUNDS.len() {
+            let (share, simulated) = (shares[place], simulated[place]);
+            // The chain is a fit to a twentieth of these fates, and its longest outages are shorter.
+            let near = (share - simulated).abs() < (0.4 * simulated).max(1.5);
+            assert!(near, "{name}, {} ms: {share} against {simulated}", BOUNDS[place]);
+            assert!(share <= least[place], "{name}, {} ms: {share}", BOUNDS[place]);
+            least[place] = share;
+        }
+    }
+}
+
+#[test]
+fn no_packet_comes_later_for_knowing_its_fates() {
+    for loss in ["outages:rate=5%,length=30ms", "calls:rate=5%", "calls:rate=5%,reading=slots"] {
+        let [arq, after, start] =
+            [ARQ, AFTER_DETECTION, FROM_START].map(|sender| delays(loss, sender));
+        for bound in [50, 100, 200, 300, 600] {
+            let late = [&start, &after, &arq].map(|delays| later(delays, bound));
+            assert!(late.is_sorted(), "{loss}, {bound} ms: {late:?} (seed {SEED})");
+        }
+    }
+}
