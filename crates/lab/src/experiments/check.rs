@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use toml::{Spanned, Value};
 
+use super::metrics::{How, Term};
 use super::settings::Settings;
 use super::spec::{AxisRange, Bound, Comparison, Point, Spec, plain};
 
@@ -50,6 +51,21 @@ impl Spec {
         Ok(())
     }
 
+    /// What a term compares with is there.
+    fn check_term(&self, term: &Term) -> Result<(), String> {
+        let is_known = |name: &String| self.schemes.iter().any(|scheme| scheme.label == *name);
+        match &term.other {
+            Some(name) if !is_known(name) => {
+                Err(format!("{}: no scheme has the label `{name}`", self.name))
+            }
+            None if term.how == How::Closed && self.clairvoyant.is_none() => Err(format!(
+                "{}: `{}` needs a `clairvoyant` scheme, or `@LABEL`",
+                self.name, term.text
+            )),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) fn check(&self) -> Result<(), String> {
         let at = |what: String| format!("{}: {what}", self.name);
         let label = |name: &str| {
@@ -63,20 +79,19 @@ impl Spec {
             return Err(at(format!("no commas, quotes and new lines in `{}`", scheme.label)));
         }
         label(&self.baseline)?;
+        self.clairvoyant.as_deref().map_or(Ok(()), label)?;
         let claims = self.claims.iter().map(|claim| (&claim.on, &claim.metric));
         let paper = self.paper.iter().map(|paper| (&paper.on, &paper.metric));
         for (place, metric) in claims.chain(paper) {
             place.scheme.as_deref().map_or(Ok(()), label)?;
-            metric.baseline.as_deref().map_or(Ok(()), label)?;
+            self.check_term(metric)?;
             if let Some(title) = &place.sweep
                 && !self.sweeps.iter().any(|sweep| sweep.title == *title)
             {
                 return Err(at(format!("no sweep has the title `{title}`")));
             }
         }
-        for metric in &self.metrics {
-            metric.baseline.as_deref().map_or(Ok(()), label)?;
-        }
+        self.metrics.iter().try_for_each(|term| self.check_term(term))?;
         for claim in &self.claims {
             if let Comparison::Below { scheme } | Comparison::Crosses { scheme } = &claim.is {
                 label(scheme)?;

@@ -307,8 +307,9 @@ pub(crate) struct Term {
     pub how: How,
     /// Place in [`ALL`].
     pub metric: usize,
-    /// Label of the baseline; the specification's own if `None`.
-    pub baseline: Option<String>,
+    /// Label of the scheme that it is compared with: of the baseline, or for [`How::Closed`] of the clairvoyant
+    /// sender. The specification's own if `None`.
+    pub other: Option<String>,
 }
 
 /// How a term looks at its metric.
@@ -322,10 +323,14 @@ pub(crate) enum How {
     Cut,
     /// `gain:M`: what this run has more than the baseline's, as a share of that.
     Gain,
+    /// `closed:M`: the share of the distance from the baseline to the clairvoyant sender that the scheme closes, 1
+    /// for all of it: (baseline − this) ÷ (baseline − clairvoyant), each summed over the runs of a point.
+    Closed,
 }
 
 impl Term {
-    /// Reads `METRIC`, or `saved:METRIC`, `cut:METRIC`, `gain:METRIC`, these with `@LABEL` if need be.
+    /// Reads `METRIC`, or `saved:METRIC`, `cut:METRIC`, `gain:METRIC`, `closed:METRIC`, these with `@LABEL` if need
+    /// be.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let plain = match text {
             "goodput_reduction" => "cut:goodput_mbps",
@@ -336,20 +341,24 @@ impl Term {
             Some(("saved", rest)) => (How::Saved, rest),
             Some(("cut", rest)) => (How::Cut, rest),
             Some(("gain", rest)) => (How::Gain, rest),
+            Some(("closed", rest)) => (How::Closed, rest),
             Some((how, _)) => {
-                return Err(format!("`{text}`: no `{how}:`, only saved:, cut: and gain:"));
+                return Err(format!("`{text}`: no `{how}:`, only saved:, cut:, gain: and closed:"));
             }
         };
-        let (name, baseline) = match rest.split_once('@') {
+        let (name, other) = match rest.split_once('@') {
             Some((name, label)) => (name, Some(label.to_owned())),
             None => (rest, None),
         };
         let metric = Metric::place(name).ok_or_else(|| format!("there is no metric `{name}`"))?;
-        Ok(Self { text: text.to_owned(), how, metric, baseline })
+        Ok(Self { text: text.to_owned(), how, metric, other })
     }
 
     pub(crate) fn unit(&self) -> &'static str {
-        if matches!(self.how, How::Cut | How::Gain) { "1" } else { ALL[self.metric].unit }
+        match self.how {
+            How::Plain | How::Saved => ALL[self.metric].unit,
+            How::Cut | How::Gain | How::Closed => "1",
+        }
     }
 
     /// The name of the formula that the term should equal when the level is fixed.
@@ -361,13 +370,14 @@ impl Term {
         }
     }
 
-    /// From a run's value and the baseline's.
+    /// From a run's value and the baseline's; `None` for [`How::Closed`], which no run has by itself.
     pub(crate) fn value(&self, own: Option<f64>, baseline: Option<f64>) -> Option<f64> {
         match self.how {
             How::Plain => own,
             How::Saved => Some(baseline? - own?),
             How::Cut => baseline.filter(|&b| b != 0.0).and_then(|b| Some(1.0 - own? / b)),
             How::Gain => baseline.filter(|&b| b != 0.0).and_then(|b| Some(own? / b - 1.0)),
+            How::Closed => None,
         }
     }
 }
@@ -379,7 +389,7 @@ mod tests {
     #[test]
     fn terms_are_read_and_evaluated() {
         let term = Term::parse("cut:redundancy_cost@OR3").expect("a term");
-        assert_eq!(term.baseline.as_deref(), Some("OR3"));
+        assert_eq!(term.other.as_deref(), Some("OR3"));
         assert_eq!(term.value(Some(1.0), Some(4.0)), Some(0.75));
         assert_eq!(term.value(Some(1.0), Some(0.0)), None);
         assert_eq!(

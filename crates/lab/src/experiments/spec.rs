@@ -29,6 +29,10 @@ pub(crate) struct Spec {
     pub not_stated: Vec<String>,
     /// Label of the scheme that paired differences are taken to.
     pub baseline: String,
+    /// Label of the sender that knows the fates of its packets, the other end of the distance that `closed:` is
+    /// about. Tables end with it.
+    #[serde(default)]
+    pub clairvoyant: Option<String>,
     /// What tables and plots show.
     #[serde(deserialize_with = "terms")]
     pub metrics: Vec<Term>,
@@ -299,7 +303,9 @@ impl Spec {
     /// # Errors
     /// What is wrong, with line and key.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let spec: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+        let mut spec: Self = toml::from_str(text).map_err(|e| e.to_string())?;
+        let last = spec.clairvoyant.clone();
+        spec.schemes.sort_by_key(|scheme| Some(&scheme.label) == last.as_ref());
         spec.check_keys(text)?;
         spec.check()?;
         Ok(spec)

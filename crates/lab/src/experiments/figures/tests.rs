@@ -158,6 +158,44 @@ fn what_makes_no_sense_is_refused_with_its_name() {
 }
 
 #[test]
+fn tables_end_with_the_clairvoyant_sender_and_say_what_of_the_way_to_it_is_closed() {
+    let folder = Folder::new("clairvoyant");
+    let text = TINY
+        .replace("baseline = \"ARQ\"", "baseline = \"ARQ\"\nclairvoyant = \"all-knowing\"")
+        .replace(
+            "[[schemes]]\nlabel = \"fixed\"",
+            "[[schemes]]\nlabel = \"all-knowing\"\nset = { scheme = \"arq\", oracle = \"after-detection\" }\n\n\
+             [[schemes]]\nlabel = \"fixed\"",
+        )
+        .replace("\"goodput_reduction\"", "\"closed:rdr\"");
+    run(&text, &options(3), &folder.0).expect("it runs");
+    let summary: Vec<serde_json::Value> =
+        serde_json::from_str(&folder.read("summary.json")).expect("JSON");
+    let of = |scheme: &str| {
+        let line = summary.iter().find(|line| {
+            line["scheme"] == scheme
+                && line["metric"] == "closed:rdr"
+                && line["point"]["level"] == 3
+        });
+        line.and_then(|line| line["mean"].as_f64()).expect("a share")
+    };
+    assert_eq!(of("ARQ"), 0.0);
+    assert!((of("all-knowing") - 1.0).abs() < 1e-9);
+    let fixed = of("fixed");
+    assert!((0.8..1.2).contains(&fixed), "three replicas of each lost packet: {fixed}");
+    let table = markdown(&[&folder.0]).expect("text");
+    let rows: Vec<&str> = table.lines().filter(|line| line.starts_with("| level 3")).collect();
+    assert_eq!(rows.len(), 3, "{table}");
+    assert!(rows[2].contains("all-knowing"), "{table}");
+    let refused = |from: &str, to: &str| Spec::parse(&text.replace(from, to)).expect_err("refused");
+    assert!(refused("clairvoyant = \"all-knowing\"", "").contains("`closed:rdr` needs"));
+    assert!(
+        refused("clairvoyant = \"all-knowing\"", "clairvoyant = \"nobody\"").contains("`nobody`")
+    );
+    assert!(refused("closed:rdr", "closed:rdr@FEC").contains("`FEC`"));
+}
+
+#[test]
 fn merged_axes_are_one_line_and_a_run_made_twice_gives_the_same_event_log() {
     let folder = Folder::new("merged");
     let axes = "{ key = \"rtt_ms\", values = [20, 40] }, { key = \"client\", values = \
