@@ -22,7 +22,7 @@ use units::{Ecn, StreamId, Timestamp};
 use crate::ends::{Cipher, IDLE_TIMEOUT, PATTERN, pattern};
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
-use crate::live::Source;
+use crate::live::Broadcast;
 use crate::recovered::{Diary, Recovered};
 use crate::simulation::{Foresight, Scenario};
 use crate::traffic::{Frames, Traffic};
@@ -59,7 +59,7 @@ pub(crate) struct Server {
     /// The source of the answer, if it comes in frames.
     frames: Option<Frames>,
     /// The live stream, if it is one that is asked for, and the protocol that it is asked for by.
-    pub live: Option<(Source, http3::Server)>,
+    pub live: Option<(Broadcast, http3::Server)>,
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
@@ -100,14 +100,14 @@ impl Server {
                 Traffic::Frames { rate, fps, cached } => Some(Frames::new(rate, fps, cached)),
                 _ => None,
             },
-            live: match scenario.traffic {
+            live: match &scenario.traffic {
                 Traffic::Live(live) => {
                     let config = http3::Config {
                         request_timeout: IDLE_TIMEOUT,
                         unused_timeout: IDLE_TIMEOUT,
                         ..http3::Config::default()
                     };
-                    Some((Source::new(live), http3::Server::new(config)))
+                    Some((Broadcast::new(live.clone()), http3::Server::new(config)))
                 }
                 _ => None,
             },

@@ -9,7 +9,7 @@ use units::{Rate, Timestamp};
 use crate::live::Live;
 
 /// What the client asks for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Traffic {
     /// A number of bytes, all of them there at once.
     Download {

@@ -28,9 +28,9 @@ pub(crate) struct Download {
 
 impl Download {
     /// Of a live stream, or of the pattern.
-    pub(crate) fn of(live: Option<Live>) -> Self {
+    pub(crate) fn of(live: Option<&Live>) -> Self {
         let expected = match live {
-            Some(live) => Expected::Live(Box::new(Reception::new(live))),
+            Some(live) => Expected::Live(Box::new(Reception::new(live.clone()))),
             None => Expected::Pattern(pattern()),
         };
         Self {

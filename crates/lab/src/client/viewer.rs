@@ -15,7 +15,7 @@ use crate::live::Live;
 use crate::traffic::Traffic;
 
 /// What a client is to do.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Request {
     pub kind: ClientKind,
     pub cipher: Cipher,
@@ -40,7 +40,7 @@ impl Request {
 
     /// What is written to the request's stream.
     pub(super) fn text(&self) -> Vec<u8> {
-        match self.traffic {
+        match &self.traffic {
             Traffic::Live(_) => http3::get(SERVER_NAME, LIVE_PATH),
             _ => format!("GET {}\n", self.traffic.bytes()).into_bytes(),
         }
@@ -51,8 +51,8 @@ impl Request {
         self.live().map(|_| http3::CONTROL)
     }
 
-    pub(super) fn live(&self) -> Option<Live> {
-        match self.traffic {
+    pub(super) fn live(&self) -> Option<&Live> {
+        match &self.traffic {
             Traffic::Live(live) => Some(live),
             _ => None,
         }

@@ -178,14 +178,14 @@ fn work(job: &Job) -> Done {
             let why = outcome.failed.unwrap_or_else(|| "not completed in time".to_owned());
             return Err(why);
         }
-        add(&mut all, &outcome, scenario.traffic);
+        add(&mut all, &outcome, &scenario.traffic);
         if settings.twice {
             let seed = scenario.seed;
             let again = simulate(&settings.scenario_after(seed, &settings.learnt(job.seed)?)?)?;
             let (start, same) = (outcome.event_log.start(), again.event_log == outcome.event_log);
             all.log = Some(Logged { start, same });
         }
-        if let (Traffic::Live(live), Some(seen)) = (scenario.traffic, &outcome.live) {
+        if let (Traffic::Live(live), Some(seen)) = (&scenario.traffic, &outcome.live) {
             all.viewing.watch(settings.player()?, live, seen, scenario.measure_from);
         }
         let pages = diary.take();
@@ -220,7 +220,7 @@ fn rounds_max(asked: &[Timestamp], units: &[FinishedUnit]) -> Vec<f64> {
     all
 }
 
-fn add(all: &mut Measured, outcome: &Outcome, traffic: Traffic) {
+fn add(all: &mut Measured, outcome: &Outcome, traffic: &Traffic) {
     all.recovery.merge(&outcome.recovery);
     all.received.bytes += outcome.measured.bytes;
     all.received.time += outcome.measured.time;

@@ -1,6 +1,7 @@
 //! From settings to the scenario of a run.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use congestion::Algorithm;
 use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
@@ -13,7 +14,7 @@ use super::schemes::Learnt;
 use super::settings::{Settings, Source, word};
 use crate::client::ClientKind;
 use crate::ends::Cipher;
-use crate::live::Live;
+use crate::live::{Encoder, Live, Recording, Source as Stream};
 use crate::simulation::{Oracle, Rival, Scenario};
 use crate::traffic::Traffic;
 
@@ -76,8 +77,8 @@ impl Settings {
         window.min(self.client.largest_window())
     }
 
-    fn traffic(&self) -> Traffic {
-        match self.source {
+    fn traffic(&self, seed: u64) -> Result<Traffic, String> {
+        Ok(match self.source {
             Source::Frames => Traffic::Frames {
                 rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
                 fps: self.fps,
@@ -88,21 +89,52 @@ impl Settings {
                 let carried = self.rate().bytes_in(Duration::from_secs_f64(self.bytes_seconds));
                 Traffic::Download { bytes: self.bytes.max(carried) }
             }
-            Source::Live => Traffic::Live(self.live()),
-        }
+            Source::Live => Traffic::Live(self.live(seed)?),
+        })
     }
 
-    /// The stream of `live`, with a key frame every two seconds.
-    fn live(&self) -> Live {
-        let frames = |seconds: f64| (seconds * self.fps).round() as u32;
-        Live {
-            frames: frames(self.seconds),
-            interval: Duration::from_secs_f64(1.0 / self.fps),
-            group: frames(2.0).max(1),
-            rate: Rate::from_kbps((self.stream_mbps * 1e3).round() as u64),
-            before: frames(self.cached_seconds),
-            settings: relay::Settings::default(),
+    /// The stream of `live`: a file's, or an encoder's.
+    fn live(&self, seed: u64) -> Result<Live, String> {
+        if !self.flv.is_empty() {
+            let recording = Recording::load(&self.flv).map_err(|e| format!("`flv`: {e}"))?;
+            let begin = Duration::from_secs_f64(self.cached_seconds);
+            let length = begin + Duration::from_secs_f64(self.seconds);
+            let source = Arc::new(Stream::recorded(&recording, length));
+            return Ok(Live { source, begin, settings: relay::Settings::default() });
         }
+        let encoder = self.encoder()?;
+        Ok(Live::encoded(
+            &encoder,
+            seed,
+            self.pictures(self.cached_seconds),
+            self.pictures(self.seconds),
+        ))
+    }
+
+    /// Pictures of this time.
+    fn pictures(&self, seconds: f64) -> u32 {
+        (seconds * self.fps).round() as u32
+    }
+
+    fn encoder(&self) -> Result<Encoder, String> {
+        let kbps = |kbps: f64| Rate::from_kbps(kbps.round() as u64);
+        let (rate, audio) = (kbps(self.stream_mbps * 1e3), kbps(self.audio_kbps));
+        if audio >= rate {
+            return Err(format!(
+                "`audio_kbps` is {audio}, and `stream_mbps`, which has it all, {rate}"
+            ));
+        }
+        Ok(Encoder {
+            rate,
+            interval: Duration::from_secs_f64(1.0 / self.fps),
+            group: self.pictures(self.group_seconds).max(1),
+            key_ratio: self.key_ratio,
+            size_variation: self.size_variation,
+            size_correlation: self.size_correlation,
+            b_frames: self.b_frames,
+            scene: Duration::from_secs_f64(self.scene_seconds),
+            audio,
+        })
     }
 
     /// The player of a viewer who watches `live`.
@@ -130,7 +162,7 @@ impl Settings {
         let congestion = Self::algorithm(&self.congestion, "congestion")?;
         let rules = [("lsquic", Detection::LSQUIC), ("rfc9002", Detection::RFC9002)];
         let detection = word("detection", &self.detection, &rules)?;
-        let traffic = self.traffic();
+        let traffic = self.traffic(seed)?;
         self.player()?;
         if self.same_connection && self.source != Source::Download {
             return Err("`same_connection` is for downloads only".to_owned());
@@ -151,7 +183,7 @@ impl Settings {
                 Some(Rival {
                     congestion: quic::controller(congestion),
                     scheme: self.maker(name, &Learnt::default())?,
-                    traffic,
+                    traffic: traffic.clone(),
                 })
             }
         };
@@ -163,17 +195,17 @@ impl Settings {
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),
+            limit: match traffic {
+                // It ends by itself, and what is on its way then still arrives.
+                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),
+                _ => Duration::from_secs_f64(self.seconds),
+            },
             traffic,
             times: if self.same_connection { self.requests } else { 1 },
             oracle: word("oracle", &self.oracle, &Oracle::NAMES)?,
             rival,
             window: self.window(),
             seed,
-            limit: match traffic {
-                // It ends by itself, and what is on its way then still arrives.
-                Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),
-                _ => Duration::from_secs_f64(self.seconds),
-            },
             measure_from: Duration::from_secs_f64(self.measure_from_seconds),
             log_events: self.twice,
             ..Scenario::default()
@@ -184,6 +216,53 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use links::Loss;
+
+    #[test]
+    fn a_loss_model_takes_the_place_of_a_traces_own_loss() {
+        let path = std::env::temp_dir().join(format!("mendcast-trace-{}", std::process::id()));
+        std::fs::write(&path, "0 6 40ms 0.5\n1 8 40ms 0.5\n").expect("written");
+        let down = |model: &str, percent: f64| {
+            let settings = Settings {
+                trace: path.display().to_string(),
+                loss_model: model.to_owned(),
+                loss_percent: percent,
+                ..Settings::default()
+            };
+            settings.scenario(1).expect("it makes sense").path.down
+        };
+        let [own, none, calls] =
+            [down("independent", 0.0), down("none", 1.0), down("calls:rate={}", 5.0)];
+        std::fs::remove_file(&path).expect("removed");
+        for down in [&own, &none, &calls] {
+            assert!(down.trace.is_some() && down.rate.is_none());
+        }
+        assert_eq!((own.loss, none.loss), (None, Some(Loss::None)));
+        assert_eq!(calls.loss, Some("calls:rate=5%".parse().expect("a loss")));
+    }
+
+    #[test]
+    fn an_encoders_keys_are_of_its_stream_and_a_file_takes_its_place() {
+        let settings = Settings {
+            source: Source::Live,
+            fps: 50.0,
+            group_seconds: 1.0,
+            stream_mbps: 2.0,
+            audio_kbps: 96.0,
+            size_variation: 0.4,
+            b_frames: 1,
+            ..Settings::default()
+        };
+        let encoder = settings.encoder().expect("it makes sense");
+        assert_eq!((encoder.group, encoder.interval), (50, Duration::from_millis(20)));
+        assert_eq!((encoder.rate, encoder.audio), (Rate::from_mbps(2), Rate::from_kbps(96)));
+        assert_eq!((encoder.size_variation, encoder.b_frames, encoder.key_ratio), (0.4, 1, 6.0));
+        let refused = |settings: Settings| settings.scenario(1).err().expect("refused");
+        let loud = Settings { stream_mbps: 0.09, ..settings.clone() };
+        assert!(refused(loud).contains("`audio_kbps`"));
+        let file = Settings { flv: "/nowhere.flv".to_owned(), ..settings };
+        assert!(refused(file).contains("`flv`: /nowhere.flv"));
+    }
 
     #[test]
     fn settings_that_make_no_sense_are_refused_by_name() {

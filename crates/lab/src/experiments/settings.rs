@@ -78,7 +78,9 @@ settings! {
     queue_bdp: f64 = 0.0, in 0.0 => 1_000.0;
     /// Whether the way back has the same rate and queue; otherwise it only takes its time.
     symmetric: bool = false;
-    /// A file with recorded conditions, in place of `rate_mbps`; none if empty.
+    /// A file with recorded conditions, in place of `rate_mbps`; none if empty. Where it has loss rates of its own,
+    /// they hold with a `loss_percent` of 0 only: with another, `loss_model` alone says what is lost
+    /// (`none` for nothing). Of its round-trip times nothing is taken: `rtt_ms` has its own.
     trace: String = String::new();
     /// The same of the way back, which is without limit if this is empty.
     trace_up: String = String::new();
@@ -93,13 +95,37 @@ settings! {
     /// The client's flow-control window, as far as its library bears it. 0: four bandwidth-delay
     /// products and two queues, at least 1 MiB.
     window_bytes: u64 = 16 << 20, in 0.0 => 1e12;
-    /// `frames`, `unbounded`, `download`, or `live`: a stream with key frames through the product's
-    /// relay, which ends after `seconds`.
+    /// `frames`, `unbounded`, `download`, or `live`: the stream of an encoder or a file through the product's relay,
+    /// which ends after `seconds`.
     source: Source = Source::Frames;
-    /// Rate of the frames or the stream, in Mbps.
+    /// Rate of the frames or the stream, sound included, in Mbps.
     stream_mbps: f64 = 4.0, in 0.001 => 100_000.0;
-    /// Frames per second.
+    /// Frames, or pictures, per second. What is usual for streams: 15 to 60.
     fps: f64 = 30.0, in 0.1 => 10_000.0;
+    /// `live`: seconds of a group of pictures; each begins with a key frame. What is usual: 1 to 4 (2 is what platforms
+    /// ask encoders for).
+    group_seconds: f64 = 2.0, in 0.01 => 60.0;
+    /// `live`: size of a key frame against that of a P-frame. What is usual: 3 to 10; Test Model 5 of MPEG-2 begins with
+    /// 2.7, and WebRTC's encoder stops at 9 times the mean frame.
+    key_ratio: f64 = 6.0, in 0.1 => 100.0;
+    /// `live`: standard deviation of the logarithm of frame sizes; 0 for sizes that only go by frame type. Each group
+    /// of pictures has exactly its share of `stream_mbps` all the same. Sizes are lognormal (Krunz and Tripathi,
+    /// SIGMETRICS 1997); how wide goes by the content: 0.2 for a talk, 0.6 for sport are a choice.
+    size_variation: f64 = 0.0, in 0.0 => 2.0;
+    /// `live`: correlation of that logarithm from a frame to the next. What is usual within a scene: 0.5 to 0.9, a
+    /// choice.
+    size_correlation: f64 = 0.0, in 0.0 => 0.999;
+    /// `live`: mean seconds between changes of scene, at which a P-frame is as large as a key frame; none if 0.
+    scene_seconds: f64 = 0.0, in 0.0 => 100_000.0;
+    /// `live`: B-frames between two others. They delay frames by as many intervals and one, which is part of the
+    /// delay from capture. What is usual: 0 (x264's `zerolatency`) to 3 (its default).
+    b_frames: u32 = 0, in 0.0 => 16.0;
+    /// `live`: rate of the sound (AAC, frames of 1,024 samples at 48 kHz), in kbps, a part of `stream_mbps`; none if 0.
+    /// What is usual: 64 to 160.
+    audio_kbps: f64 = 0.0, in 0.0 => 1_000.0;
+    /// `live`: an FLV file that is published from its beginning, as often as it takes, in place of an encoder's frames;
+    /// the keys of the encoder, `stream_mbps` and `fps` then say nothing. None if empty.
+    flv: String = String::new();
     /// What a server with frames or a stream holds already when it is asked, in seconds of the stream.
     cached_seconds: f64 = 0.0, in 0.0 => 3_600.0;
     /// The viewer's player of a stream: a preset of `qoe`, `low-latency`, `mobile` or `cautious`.

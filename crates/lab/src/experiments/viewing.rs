@@ -55,7 +55,7 @@ impl Viewing {
     pub(crate) fn watch(
         &mut self,
         policy: Policy,
-        live: Live,
+        live: &Live,
         seen: &LiveOutcome,
         measure_from: Duration,
     ) {
@@ -68,10 +68,10 @@ impl Viewing {
             self.presets[place].add(&report);
         }
         let from = Timestamp::ZERO + measure_from;
-        let is_counted = |frame: u32| frame >= live.before && live.due(frame) >= from;
+        let is_counted = |number: u32| live.is_measured(number, from);
         let counted = seen.arrivals.iter().filter(|arrival| is_counted(arrival.frame));
         self.delays.extend(counted.map(|arrival| arrival.delay.as_secs_f64() * 1e3));
-        self.frames += (0..live.before + live.frames).filter(|&n| is_counted(n)).count() as u64;
+        self.frames += (0..live.source.len()).filter(|&n| is_counted(n)).count() as u64;
         self.skips += seen.skips.count;
     }
 
@@ -103,26 +103,21 @@ impl Viewing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::live::{Arrival, Skips};
+    use crate::live::{Arrival, Encoder, Skips};
 
     fn ten_frames() -> Live {
-        Live {
-            frames: 10,
-            interval: Duration::from_millis(40),
-            group: 10,
-            rate: units::Rate::from_kbps(500),
-            before: 0,
-            settings: relay::Settings::default(),
-        }
+        let interval = Duration::from_millis(40);
+        let encoder = Encoder { interval, group: 10, ..Encoder::default() };
+        Live::encoded(&encoder, 1, 0, 10)
     }
 
     /// Ten frames, 40 ms apart, of which those come that are not `lost`, each 50 ms later but the last: 500 ms.
-    fn seen(live: Live, lost: &[u32]) -> LiveOutcome {
+    fn seen(live: &Live, lost: &[u32]) -> LiveOutcome {
         let came = (0..10).filter(|frame| !lost.contains(frame));
         let arrival = |frame| {
             let delay = Duration::from_millis(if frame == 9 { 500 } else { 50 });
             let (is_key, media_ms) = (frame == 0, 40 * frame);
-            Arrival { frame, is_key, media_ms, delay, at: live.due(frame) + delay }
+            Arrival { frame, is_key, media_ms, delay, at: live.published(frame) + delay }
         };
         LiveOutcome {
             arrivals: came.map(arrival).collect(),
@@ -135,7 +130,7 @@ mod tests {
     fn a_frame_that_never_came_is_later_than_any_bound() {
         let live = ten_frames();
         let mut viewing = Viewing::default();
-        viewing.watch(Policy::LOW_LATENCY, live, &seen(live, &[4]), Duration::ZERO);
+        viewing.watch(Policy::LOW_LATENCY, &live, &seen(&live, &[4]), Duration::ZERO);
         assert_eq!((viewing.frames, viewing.delays.len(), viewing.skips), (10, 9, 1));
         assert_eq!(viewing.late(400.0), Some(0.2));
         assert_eq!(viewing.late(1_000.0), Some(0.1));
@@ -148,7 +143,7 @@ mod tests {
     fn frames_before_the_measurement_do_not_count() {
         let live = ten_frames();
         let mut viewing = Viewing::default();
-        viewing.watch(Policy::MOBILE, live, &seen(live, &[]), Duration::from_millis(200));
+        viewing.watch(Policy::MOBILE, &live, &seen(&live, &[]), Duration::from_millis(200));
         assert_eq!((viewing.frames, viewing.late(400.0)), (5, Some(0.2)));
     }
 }

@@ -1,21 +1,29 @@
 //! Live views over paths that are good, lossy, too slow, and dead for a while.
 
-use super::*;
-use crate::simulation::{Scenario, run};
-use crate::traffic::Traffic;
-use links::{LinkConfig, PathConfig, Queue};
-use qoe::{FrameKind, Player, Policy};
+use core::time::Duration;
 
-/// Twenty seconds of 1.5 Mbps, 25 frames a second, two seconds a group; joined in its middle.
-fn live() -> Live {
-    Live {
-        frames: 500,
+use links::{LinkConfig, PathConfig, Queue};
+use media::{Kind, Tag, flv};
+use qoe::{FrameKind, Player, Policy};
+use units::{Rate, Timestamp};
+
+use super::*;
+use crate::simulation::{Oracle, Scenario, run};
+use crate::traffic::Traffic;
+
+/// 1.5 Mbps, 25 frames a second, two seconds a group.
+fn encoder() -> Encoder {
+    Encoder {
+        rate: Rate::from_kbps(1_500),
         interval: Duration::from_millis(40),
         group: 50,
-        rate: Rate::from_kbps(1_500),
-        before: 75,
-        settings: Settings::default(),
+        ..Encoder::default()
     }
+}
+
+/// Twenty seconds of a stream, joined in the middle of a group.
+fn live() -> Live {
+    Live::encoded(&encoder(), 1, 75, 500)
 }
 
 fn scenario(rate: Rate, loss: &str) -> Scenario {
@@ -128,4 +136,132 @@ fn the_same_seed_gives_the_same_view() {
     assert_eq!(one.event_log, two.event_log);
     let arrivals = |outcome: &crate::Outcome| outcome.live.clone().expect("live").arrivals;
     assert_eq!(arrivals(&one), arrivals(&two));
+}
+
+/// A view of what this encoder makes over a good path.
+fn good_view(encoder: &Encoder) -> (Live, LiveOutcome) {
+    let live = Live::encoded(encoder, 7, 75, 250);
+    let good = scenario(Rate::from_mbps(20), "0%");
+    let outcome = view(&Scenario { traffic: Traffic::Live(live.clone()), ..good });
+    (live, outcome)
+}
+
+#[test]
+fn a_live_encoders_tags_all_come_as_they_were_published() {
+    let encoder = Encoder {
+        size_variation: 0.5,
+        size_correlation: 0.8,
+        scene: Duration::from_secs(3),
+        b_frames: 2,
+        audio: Rate::from_kbps(128),
+        ..encoder()
+    };
+    let (live, outcome) = good_view(&encoder);
+    let first = outcome.arrivals[0].frame;
+    let frames: Vec<u32> = outcome.arrivals.iter().map(|arrival| arrival.frame).collect();
+    assert_eq!(frames, (first..live.source.len()).collect::<Vec<_>>());
+    let measured =
+        |arrival: &&Arrival| live.is_measured(arrival.frame, Timestamp::from_millis(2_000));
+    let delays: Vec<u128> =
+        outcome.arrivals.iter().filter(measured).map(|a| a.delay.as_millis()).collect();
+    // Pictures from 2 s on, sound left out.
+    assert_eq!(delays.len(), 200);
+    // The path's 30 ms, and up to three intervals until a B-frame leaves.
+    let (least, most) = (delays.iter().min(), delays.iter().max());
+    assert!(least >= Some(&30) && least < Some(&60), "{least:?}");
+    assert!(most >= Some(&150) && most < Some(&250), "{most:?}");
+}
+
+#[test]
+fn b_frames_delay_by_what_they_wait_for_and_sound_does_not() {
+    let delays = |encoder: &Encoder| {
+        let (live, outcome) = good_view(encoder);
+        let measured = |a: &&Arrival| live.is_measured(a.frame, Timestamp::from_millis(2_000));
+        let sum: Duration = outcome.arrivals.iter().filter(measured).map(|a| a.delay).sum();
+        sum.as_millis() / 200
+    };
+    let plain = delays(&encoder());
+    let sound = delays(&Encoder { audio: Rate::from_kbps(64), ..encoder() });
+    let waiting = delays(&Encoder { b_frames: 2, ..encoder() });
+    assert!(plain.abs_diff(sound) <= 3, "{plain} {sound}");
+    // Two of three wait for three intervals.
+    assert!((75..=85).contains(&(waiting - plain)), "{plain} {waiting}");
+}
+
+#[test]
+fn a_recording_is_seen_lap_after_lap() {
+    let header = Tag::new(Kind::Video, 0, &[0x17, 0, 0, 0, 0, 1]).expect("short");
+    let mut bytes = flv::file_header(true, true).to_vec();
+    bytes.extend_from_slice(header.bytes());
+    for frame in 0..30_u32 {
+        // Sound lies a little back, as in many files.
+        let sound = Tag::new(Kind::Audio, (frame * 40).saturating_sub(15), &[0xaf, 1, frame as u8]);
+        let head = if frame % 15 == 0 { 0x17 } else { 0x27 };
+        let mut payload = vec![frame as u8; if head == 0x17 { 9_000 } else { 2_000 }];
+        payload[..5].copy_from_slice(&[head, 1, 0, 0, 0]);
+        let picture = Tag::new(Kind::Video, frame * 40, &payload);
+        for tag in [picture, sound] {
+            bytes.extend_from_slice(tag.expect("short").bytes());
+        }
+    }
+    let path = std::env::temp_dir().join(format!("mendcast-live-{}.flv", std::process::id()));
+    std::fs::write(&path, bytes).expect("written");
+    let recording = Recording::load(&path.to_string_lossy());
+    std::fs::remove_file(&path).expect("removed");
+    let source = Source::recorded(&recording.expect("a recording"), Duration::from_secs(10));
+    let settings = relay::Settings::default();
+    let live = Live { source: source.into(), begin: Duration::from_millis(1_700), settings };
+    for loss in ["0%", "5%"] {
+        let lossy = scenario(Rate::from_mbps(12), loss);
+        let seen = view(&Scenario { traffic: Traffic::Live(live.clone()), ..lossy });
+        let frames: Vec<u32> = seen.arrivals.iter().map(|arrival| arrival.frame).collect();
+        // The header comes once.
+        let all = (frames[0]..live.source.len())
+            .filter(|&number| !live.source.tag(number).role().is_header());
+        assert_eq!(frames, all.collect::<Vec<_>>(), "{loss}");
+        let pictures = frames.iter().filter(|&&frame| live.source.is_frame(frame)).count();
+        // The newest key frame at 1.7 s is the one of 1.2 s.
+        assert_eq!(pictures, 250 - 30, "{loss}");
+        assert_eq!(seen.arrivals.last().expect("some").media_ms, 9_945, "{loss}");
+    }
+}
+
+/// The frames later than 300 ms of ten views under this loss, by what the sender knows.
+fn late(loss: &str, oracle: Oracle) -> usize {
+    let late = |seed| {
+        let lossy = Scenario { seed, oracle, ..scenario(Rate::from_mbps(12), loss) };
+        let outcome = view(&lossy);
+        let arrivals = outcome.arrivals.iter().skip(50);
+        let missing = 525 - outcome.arrivals.len();
+        missing + arrivals.filter(|arrival| arrival.delay > Duration::from_millis(300)).count()
+    };
+    (1..=10).map(late).sum()
+}
+
+#[test]
+fn a_sender_that_knows_fates_is_never_later() {
+    for loss in ["outages:rate=5%,length=30ms", "calls:rate=5%", "calls:rate=5%,reading=slots"] {
+        let [arq, after, start] = [Oracle::None, Oracle::AfterDetection, Oracle::FromStart]
+            .map(|oracle| late(loss, oracle));
+        println!("{loss}: ARQ {arq}, after detection {after}, from the start {start}");
+        assert!(arq >= after && after >= start, "{loss}: {arq} {after} {start}, seeds 1 to 10");
+        assert!(arq > start, "{loss}: {arq} {start}");
+    }
+}
+
+#[test]
+fn where_nothing_is_lost_knowing_fates_changes_nothing() {
+    let log = |oracle| {
+        let lossless = Scenario { oracle, ..scenario(Rate::from_mbps(3), "0%") };
+        run(&lossless).expect("it runs").event_log
+    };
+    let plain = log(Oracle::None);
+    for (name, oracle) in Oracle::NAMES {
+        assert_eq!(log(oracle), plain, "{name}");
+    }
+    let lossy = |oracle| {
+        let lossy = Scenario { oracle, ..scenario(Rate::from_mbps(3), "3%") };
+        run(&lossy).expect("it runs").event_log
+    };
+    assert_ne!(lossy(Oracle::AfterDetection), lossy(Oracle::None));
 }

@@ -76,7 +76,7 @@ impl Flow {
             kind: scenario.client,
             cipher: scenario.cipher,
             server: SERVER,
-            traffic: scenario.traffic,
+            traffic: scenario.traffic.clone(),
             times: scenario.times,
             window: scenario.window,
             seed: scenario.seed,
@@ -161,7 +161,7 @@ impl Flow {
 
     fn is_complete(&self) -> bool {
         let download = self.client.download();
-        match self.scenario.traffic {
+        match &self.scenario.traffic {
             Traffic::Download { bytes } => {
                 download.finished && download.received == bytes * u64::from(self.scenario.times)
             }

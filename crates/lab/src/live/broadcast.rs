@@ -1,0 +1,103 @@
+//! The server's side of a view: the publisher, the product's relay, and the viewer's end of it.
+
+use core::task::{Context, Poll, Waker};
+use std::io;
+
+use delivery::{Body, Delivery, Filled, FlvStream, Piece};
+use quic::Connection;
+use relay::{Publisher, Registry, Start, Viewer};
+use units::{Mark, StreamId, Timestamp};
+
+use super::view::{Live, Skips};
+
+/// What the viewer's answer is made of: as in the edge, but without a session.
+struct LiveBody(FlvStream);
+
+impl Body for LiveBody {
+    fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
+        self.0.poll_next(context).map(Ok)
+    }
+
+    fn live(&self) -> Option<&FlvStream> {
+        Some(&self.0)
+    }
+
+    fn mark(&self, _: Timestamp) -> Option<Mark> {
+        self.0.media_time().map(|media_time| Mark { media_time, deadline: None })
+    }
+
+    fn on_first_frame(&mut self) {}
+}
+
+/// A stream that is published, and its viewer.
+pub(crate) struct Broadcast {
+    live: Live,
+    registry: Registry,
+    publisher: Publisher,
+    next: u32,
+    viewer: Option<Delivery<LiveBody>>,
+    pub most_unsent: u64,
+    pub skips: Skips,
+}
+
+impl Broadcast {
+    pub(crate) fn new(live: Live) -> Self {
+        let registry = Registry::new(1);
+        let publisher = registry.publish("live/lab", live.settings).expect("the first stream");
+        for header in live.source.opening() {
+            publisher.push(header.clone());
+        }
+        Self {
+            live,
+            registry,
+            publisher,
+            next: 0,
+            viewer: None,
+            most_unsent: 0,
+            skips: Skips::default(),
+        }
+    }
+
+    /// When the next tag is due; `None` at the end.
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        (self.next <= self.live.source.len()).then(|| self.live.published(self.next))
+    }
+
+    /// Publishes what is due.
+    pub(crate) fn publish(&mut self, now: Timestamp) {
+        while self.deadline().is_some_and(|due| due <= now) {
+            if self.next == self.live.source.len() {
+                self.registry.end(self.publisher.stream());
+            } else {
+                self.publisher.push(self.live.source.tag(self.next));
+            }
+            self.next += 1;
+        }
+    }
+
+    /// The viewer asks on this stream.
+    pub(crate) fn join(&mut self, id: StreamId) {
+        let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
+            .expect("the first viewer");
+        self.viewer = Some(Delivery::new(id, LiveBody(FlvStream::new(viewer))));
+    }
+
+    /// Hands over what the stream has room for.
+    pub(crate) fn fill(
+        &mut self,
+        http: &mut http3::Server,
+        now: Timestamp,
+        connection: &mut Connection,
+    ) {
+        let Some(delivery) = &mut self.viewer else { return };
+        let context = &mut Context::from_waker(Waker::noop());
+        let filled = delivery.fill(http, now, connection, context);
+        let unsent = connection.unsent(delivery.id()).unwrap_or(0);
+        self.most_unsent = self.most_unsent.max(unsent);
+        let progress = delivery.body().0.progress();
+        self.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
+        if filled == Filled::Over {
+            self.viewer = None;
+        }
+    }
+}

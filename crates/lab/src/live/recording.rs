@@ -1,0 +1,193 @@
+//! An FLV file as a live stream's source: its tags as they are, at their own times.
+
+use core::time::Duration;
+
+use media::gop_cache::VIDEO_GONE_MS;
+use media::{Kind, Role, Tag, Timeline, default_track, flv};
+
+/// Distance of a single frame from the one behind it.
+const ALONE_MS: u64 = 40;
+
+/// A file's tags.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// As the relay would have them: of the default tracks, from the first key frame on, and at times of one clock
+    /// that begins at 0.
+    pub(super) tags: Vec<Tag>,
+    /// From a lap's beginning to the next one's.
+    pub(super) lap: Duration,
+}
+
+impl Recording {
+    /// Reads the file at `path`, all of it into memory. Of a file that is cut off in a tag, that tag is missing.
+    ///
+    /// # Errors
+    /// One line with the path: the file cannot be read, is no FLV file, or has no frame; or it has sound during 5 s
+    /// without a picture, for which the relay would repeat one.
+    pub fn load(path: &str) -> Result<Self, String> {
+        let bytes = std::fs::read(path).map_err(|e| format!("{path}: {e}"))?;
+        Self::read(&bytes).map_err(|e| format!("{path}: {e}"))
+    }
+
+    /// The recording in the bytes of a file.
+    fn read(bytes: &[u8]) -> Result<Self, String> {
+        let mut reader = flv::Reader::new(flv::MAX_PAYLOAD);
+        reader.read(bytes).map_err(|e| e.to_string())?;
+        let all: Vec<Tag> =
+            core::iter::from_fn(|| reader.next_tag()).filter_map(default_track).collect();
+        let has_pictures = all.iter().any(|tag| tag.role() == Role::KeyFrame);
+        let begins = |tag: &Tag| match has_pictures {
+            true => tag.role() == Role::KeyFrame,
+            false => tag.role() == Role::AudioFrame,
+        };
+        let first = all.iter().position(begins).ok_or("it has no frame to begin with")?;
+        let mut timeline = Timeline::default();
+        let mut tags = Vec::with_capacity(all.len());
+        for (place, tag) in all.into_iter().enumerate() {
+            if (place < first && !tag.role().is_header()) || flv::time_base(&tag).is_some() {
+                continue;
+            }
+            let kind = if tag.role().is_header() { Kind::Script } else { tag.kind() };
+            let time = timeline.map(kind, tag.timestamp());
+            tags.push(tag.with_timestamp(time));
+        }
+        let frames = || tags.iter().filter(|tag| !tag.role().is_header());
+        let start = frames().map(Tag::timestamp).min().unwrap_or(0);
+        let tags: Vec<Tag> = tags
+            .iter()
+            .map(|tag| tag.clone().with_timestamp(tag.timestamp().saturating_sub(start)))
+            .collect();
+        let lap = Duration::from_millis(
+            [Kind::Audio, Kind::Video]
+                .map(|kind| lap_ms(&times(&tags, kind)))
+                .into_iter()
+                .fold(1, u64::max),
+        );
+        let recording = Self { tags, lap };
+        recording.check_pictures()?;
+        Ok(recording)
+    }
+
+    /// No time without pictures is so long that the relay would look for some.
+    fn check_pictures(&self) -> Result<(), String> {
+        let pictures = times(&self.tags, Kind::Video);
+        let (Some(first), false) = (pictures.first(), times(&self.tags, Kind::Audio).is_empty())
+        else {
+            return Ok(());
+        };
+        let again = first + self.lap.as_millis() as u64;
+        let next = pictures[1..].iter().chain([&again]);
+        let gap = pictures.iter().zip(next).find(|(from, to)| *to - *from >= VIDEO_GONE_MS.into());
+        gap.map_or(Ok(()), |(from, to)| {
+            let (from, to) = (*from as f64 / 1e3, *to as f64 / 1e3);
+            Err(format!("it has sound but no picture from {from} s to {to} s"))
+        })
+    }
+}
+
+/// The times of a kind's frames.
+fn times(tags: &[Tag], kind: Kind) -> Vec<u64> {
+    let frames = tags.iter().filter(|tag| tag.kind() == kind && !tag.role().is_header());
+    frames.map(|tag| tag.timestamp().into()).collect()
+}
+
+/// The time after which frames at these times can begin anew: one more of their mean distance behind the last.
+fn lap_ms(times: &[u64]) -> u64 {
+    let (Some(first), Some(last)) = (times.first(), times.last()) else { return 0 };
+    let distance = (last - first).checked_div(times.len() as u64 - 1).filter(|ms| *ms > 0);
+    last + distance.unwrap_or(ALONE_MS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::live::Source;
+
+    /// A file with these tags.
+    fn file(tags: &[Tag]) -> Vec<u8> {
+        let mut bytes = flv::file_header(true, true).to_vec();
+        tags.iter().for_each(|tag| bytes.extend_from_slice(tag.bytes()));
+        bytes
+    }
+
+    fn tag(kind: Kind, time: u32, payload: &[u8]) -> Tag {
+        Tag::new(kind, time, payload).expect("a few bytes")
+    }
+
+    fn header() -> Tag {
+        tag(Kind::Video, 0, &[0x17, 0, 0, 0, 0, 1])
+    }
+
+    /// A picture with this composition time.
+    fn picture(time: u32, is_key: bool, composition: u8) -> Tag {
+        let head = if is_key { 0x17 } else { 0x27 };
+        tag(Kind::Video, time, &[head, 1, 0, 0, composition, time as u8])
+    }
+
+    fn sound(time: u32) -> Tag {
+        tag(Kind::Audio, time, &[0xaf, 1, time as u8])
+    }
+
+    #[test]
+    fn a_recording_is_repeated_and_its_times_go_on() {
+        let tags = [
+            header(),
+            picture(900, false, 0),
+            picture(1_000, true, 40),
+            sound(1_000),
+            picture(1_040, false, 80),
+            sound(1_021),
+            picture(1_080, false, 0),
+        ];
+        let recording = Recording::read(&file(&tags)).expect("a recording");
+        assert_eq!(recording.lap, Duration::from_millis(120));
+        let source = Source::recorded(&recording, Duration::from_millis(300));
+        let all = 0..source.len();
+        let frames: Vec<(u32, u128, u128)> = all
+            .filter(|&number| source.is_frame(number))
+            .map(|number| {
+                let (published, captured) = (source.published(number), source.captured(number));
+                let tag = source.tag(number);
+                assert!(source.is(number, &tag));
+                (tag.timestamp(), published.as_millis(), captured.as_millis())
+            })
+            .collect();
+        // What came before the first key frame is left out. The one that is shown 80 ms after its decoding has no
+        // time to wait before it.
+        let lap = |base: u32| {
+            let at = |ms: u32| u128::from(base + ms);
+            let first = if base == 0 { 0 } else { at(0) - 40 };
+            [(base, at(0), first), (base + 40, at(40), at(40)), (base + 80, at(80), at(0))]
+        };
+        assert_eq!(frames, [lap(0), lap(120), lap(240)].concat()[..8]);
+        // Sound that lies further back in the file than its time is published with what is before it.
+        let late = (0..source.len()).find(|&n| source.time_ms(n) == 21).expect("the sound");
+        assert_eq!(source.published(late), Duration::from_millis(40));
+        assert!(source.has_header(&header()) && !source.has_header(&sound(0)));
+    }
+
+    #[test]
+    fn what_is_no_recording_is_refused_with_the_file_and_the_reason() {
+        let refused = |bytes: &[u8]| Recording::read(bytes).expect_err("refused");
+        assert!(refused(b"RIFF, a file").contains("signature"));
+        assert!(refused(b"FLV").contains("no frame"));
+        assert!(refused(&file(&[header()])).contains("no frame"));
+        let dark = [picture(0, true, 0), sound(0), sound(5_000), picture(6_000, false, 0)];
+        assert!(refused(&file(&dark)).contains("no picture from 0 s to 6 s"));
+        assert!(
+            Recording::load("/nowhere/at/all").expect_err("refused").contains("/nowhere/at/all")
+        );
+        // Of a file that is cut off, the last tag is missing.
+        let whole = file(&[header(), picture(0, true, 0), picture(40, false, 0)]);
+        let cut = Recording::read(&whole[..whole.len() - 3]).expect("a recording");
+        assert_eq!(cut.tags.len(), 2);
+    }
+
+    #[test]
+    fn a_recording_of_sound_alone_has_frames_to_begin_with() {
+        let recording = Recording::read(&file(&[sound(0), sound(20), sound(40)])).expect("one");
+        let source = Source::recorded(&recording, Duration::from_millis(100));
+        assert!((0..source.len()).all(|number| source.is_frame(number) && source.is_key(number)));
+        assert_eq!(source.len(), 5);
+    }
+}

@@ -1,0 +1,217 @@
+//! The tags of a live stream in the order of their publication, each with the times of its capture and publication:
+//! of an [`Encoder`], or of a [`Recording`] that is repeated.
+//!
+//! Only what distinguishes tags is kept. Their bytes are made when they are published, and once more where they are
+//! compared with what arrived.
+
+use core::time::Duration;
+
+use media::{Kind, Role, Tag};
+
+use super::encoder::{Encoder, Frame, Track};
+use super::recording::Recording;
+
+/// A live stream's tags, numbered from 0.
+#[derive(Clone, Debug)]
+pub struct Source {
+    entries: Vec<Entry>,
+    /// What stands before the first tag.
+    opening: Vec<Tag>,
+    /// One lap of a recording.
+    recorded: Vec<Tag>,
+    has_pictures: bool,
+    length: Duration,
+}
+
+/// A tag without its bytes. Times count from the stream's beginning.
+#[derive(Clone, Debug)]
+struct Entry {
+    published: Duration,
+    captured: Duration,
+    /// The tag's own time, of decoding.
+    time_ms: u32,
+    kind: Kind,
+    role: Role,
+    content: Content,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Content {
+    /// A payload of this many bytes.
+    Made { size: u32, composition_ms: u32 },
+    /// The payload of the tag with this place in the recording.
+    Recorded(u32),
+}
+
+impl Source {
+    /// This many pictures of an encoder, and the sound that goes with them. Sizes follow from `seed`.
+    pub fn encoded(encoder: &Encoder, seed: u64, pictures: u32) -> Self {
+        let entry = |frame: Frame| Entry {
+            published: frame.published,
+            captured: frame.published.saturating_sub(frame.encoding),
+            time_ms: frame.published.as_millis() as u32,
+            kind: match frame.track {
+                Track::Picture { .. } => Kind::Video,
+                Track::Sound => Kind::Audio,
+            },
+            role: match frame.track {
+                Track::Picture { is_key: true } => Role::KeyFrame,
+                Track::Picture { is_key: false } => Role::InterFrame,
+                Track::Sound => Role::AudioFrame,
+            },
+            content: Content::Made {
+                size: frame.size,
+                composition_ms: frame.composition.as_millis() as u32,
+            },
+        };
+        let header = |kind, payload: &[u8]| Tag::new(kind, 0, payload).expect("a few bytes");
+        let mut opening = vec![header(Kind::Video, &[0x17, 0, 0, 0, 0, 1])];
+        if encoder.audio.as_bps() > 0 {
+            // AudioSpecificConfig: AAC-LC, 48 kHz, two channels.
+            opening.push(header(Kind::Audio, &[0xaf, 0, 0x11, 0x90]));
+        }
+        Self {
+            entries: encoder.frames(seed, pictures).into_iter().map(entry).collect(),
+            opening,
+            recorded: Vec::new(),
+            has_pictures: true,
+            length: encoder.interval * pictures,
+        }
+    }
+
+    /// A recording from its beginning, as often as it takes until `length`; times go on from lap to lap.
+    ///
+    /// A tag is published at its own time, or with the one before it in the file if that is later. Pictures
+    /// are captured as late as their times of presentation allow: the one that is shown the longest after its
+    /// decoding is captured when it is published, and the others earlier by what they are shown earlier.
+    pub fn recorded(recording: &Recording, length: Duration) -> Self {
+        let delay = |tag: &Tag| tag.class().composition_time.max(0) as u32;
+        let longest = recording.tags.iter().map(delay).max().unwrap_or(0);
+        let mut entries = Vec::new();
+        let mut published = Duration::ZERO;
+        for lap in (0..).map(|lap| recording.lap * lap) {
+            if lap >= length {
+                break;
+            }
+            for (place, tag) in (0..).zip(&recording.tags) {
+                let time = lap + Duration::from_millis(tag.timestamp().into());
+                published = published.max(time);
+                if published >= length {
+                    break;
+                }
+                let encoding = match tag.kind() {
+                    Kind::Video => Duration::from_millis((longest - delay(tag)).into()),
+                    _ => Duration::ZERO,
+                };
+                entries.push(Entry {
+                    published,
+                    captured: published.saturating_sub(encoding),
+                    time_ms: time.as_millis() as u32,
+                    kind: tag.kind(),
+                    role: tag.role(),
+                    content: Content::Recorded(place),
+                });
+            }
+        }
+        Self {
+            entries,
+            opening: Vec::new(),
+            has_pictures: recording.tags.iter().any(|tag| tag.role() == Role::KeyFrame),
+            recorded: recording.tags.clone(),
+            length,
+        }
+    }
+
+    /// How long the stream is.
+    pub fn length(&self) -> Duration {
+        self.length
+    }
+
+    /// The number of tags.
+    pub(crate) fn len(&self) -> u32 {
+        self.entries.len() as u32
+    }
+
+    /// What stands before the first tag.
+    pub(crate) fn opening(&self) -> &[Tag] {
+        &self.opening
+    }
+
+    /// When a tag is published; when the stream ends, for the number behind the last.
+    pub(crate) fn published(&self, number: u32) -> Duration {
+        self.entries.get(number as usize).map_or(self.length, |entry| entry.published)
+    }
+
+    /// When what a tag has was captured.
+    pub(crate) fn captured(&self, number: u32) -> Duration {
+        self.entries[number as usize].captured
+    }
+
+    /// Whether a tag is a frame whose coming late a viewer notices: a picture, or sound where there are no
+    /// pictures.
+    pub(crate) fn is_frame(&self, number: u32) -> bool {
+        match self.entries[number as usize].role {
+            Role::KeyFrame | Role::InterFrame => true,
+            Role::AudioFrame => !self.has_pictures,
+            _ => false,
+        }
+    }
+
+    /// Whether a player can begin with a tag.
+    pub(crate) fn is_key(&self, number: u32) -> bool {
+        let role = self.entries[number as usize].role;
+        role == Role::KeyFrame || (role == Role::AudioFrame && !self.has_pictures)
+    }
+
+    /// The tag, at the stream's time.
+    pub(crate) fn tag(&self, number: u32) -> Tag {
+        let Entry { time_ms, kind, role, content, .. } = self.entries[number as usize];
+        let (size, composition_ms) = match content {
+            Content::Recorded(place) => {
+                return self.recorded[place as usize].clone().with_timestamp(time_ms);
+            }
+            Content::Made { size, composition_ms } => (size, composition_ms),
+        };
+        let [_, c1, c2, c3] = composition_ms.to_be_bytes();
+        // FrameType and codec, AVCPacketType and composition time; format and AACPacketType.
+        let head = match role {
+            Role::KeyFrame => &[0x17, 1, c1, c2, c3][..],
+            Role::InterFrame => &[0x27, 1, c1, c2, c3],
+            _ => &[0xaf, 1],
+        };
+        let mut buffer = Tag::buffer(size as usize);
+        let end = buffer.len() + size as usize;
+        buffer.extend_from_slice(head);
+        // Frames of one size differ all the same.
+        buffer.extend_from_slice(&number.to_be_bytes());
+        buffer.resize(end, number as u8);
+        Tag::assemble(buffer, kind, time_ms).expect("frames of live streams fit")
+    }
+
+    /// Whether the stream has this header.
+    pub(crate) fn has_header(&self, header: &Tag) -> bool {
+        self.opening.iter().chain(&self.recorded).any(|own| {
+            own.kind() == header.kind()
+                && own.role() == header.role()
+                && own.payload() == header.payload()
+        })
+    }
+
+    /// Whether this is the tag with that number, whatever its time.
+    pub(crate) fn is(&self, number: u32, tag: &Tag) -> bool {
+        let entry = &self.entries[number as usize];
+        if (entry.kind, entry.role) != (tag.kind(), tag.role()) {
+            return false;
+        }
+        match entry.content {
+            Content::Made { size, .. } if tag.payload().len() != size as usize => false,
+            Content::Made { .. } => self.tag(number).payload() == tag.payload(),
+            Content::Recorded(place) => self.recorded[place as usize].payload() == tag.payload(),
+        }
+    }
+
+    /// A tag's own time in milliseconds.
+    pub(crate) fn time_ms(&self, number: u32) -> u32 {
+        self.entries[number as usize].time_ms
+    }
+}

@@ -1,0 +1,92 @@
+//! A view of a live stream, and what the viewer had of it.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use relay::Settings;
+use units::Timestamp;
+
+use super::encoder::Encoder;
+use super::source::Source;
+
+/// A stream and its viewer's place in it.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// The stream.
+    pub source: Arc<Source>,
+    /// Where in the stream's time the viewer's first packet leaves: what comes before is there already.
+    pub begin: Duration,
+    /// What the relay does.
+    pub settings: Settings,
+}
+
+impl Live {
+    /// A view of what an encoder makes with this seed: `before` pictures are there already when the viewer's first
+    /// packet leaves, and the stream ends `pictures` later.
+    pub fn encoded(encoder: &Encoder, seed: u64, before: u32, pictures: u32) -> Self {
+        Self {
+            source: Arc::new(Source::encoded(encoder, seed, before + pictures)),
+            begin: encoder.interval * before,
+            settings: Settings::default(),
+        }
+    }
+
+    /// When the tag with this number is published, or for the number behind the last, when the stream ends; what is
+    /// there already, at the beginning.
+    pub(crate) fn published(&self, number: u32) -> Timestamp {
+        self.since_begin(self.source.published(number))
+    }
+
+    /// When it was captured, if that was not before the beginning.
+    pub(crate) fn captured(&self, number: u32) -> Timestamp {
+        self.since_begin(self.source.captured(number))
+    }
+
+    fn since_begin(&self, time: Duration) -> Timestamp {
+        Timestamp::ZERO + time.saturating_sub(self.begin)
+    }
+
+    /// Whether a frame counts where it is measured what comes late: it is published while the viewer watches, not
+    /// before `from`, and is a picture, or sound where there are no pictures.
+    pub(crate) fn is_measured(&self, number: u32, from: Timestamp) -> bool {
+        self.source.is_frame(number)
+            && self.source.published(number) >= self.begin
+            && self.published(number) >= from
+    }
+}
+
+/// A tag that reached the viewer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Its number in the [`Source`].
+    pub frame: u32,
+    /// Whether a player can begin with it.
+    pub is_key: bool,
+    /// Its media time in milliseconds.
+    pub media_ms: u32,
+    /// From its capture, or the viewer's first packet, to the arrival of its last byte. What an encoder takes
+    /// because it sends pictures in another order than that of their capture is part of it.
+    pub delay: Duration,
+    /// When that was.
+    pub at: Timestamp,
+}
+
+/// How often a viewer skipped to a key frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Skips {
+    /// Times.
+    pub count: u64,
+    /// Milliseconds of media that were left out.
+    pub ms: u64,
+}
+
+/// What a client saw of a live stream.
+#[derive(Clone, Debug, Default)]
+pub struct LiveOutcome {
+    /// The tags that arrived, in order.
+    pub arrivals: Vec<Arrival>,
+    /// What it was not sent because it was too far behind.
+    pub skips: Skips,
+    /// The most bytes that waited unsent inside the transport.
+    pub most_unsent: u64,
+}
