@@ -4,11 +4,12 @@ use rand::{Rng, SeedableRng};
 use super::*;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
+use crate::recovered::AfterLoss;
 use crate::traffic::Traffic;
 use congestion::Algorithm;
 use core::time::Duration;
-use links::{LinkConfig, PathConfig, Queue};
-use units::Rate;
+use links::{Link, LinkConfig, Packet, PathConfig, Queue};
+use units::{Ecn, Rate, Timestamp};
 
 fn scenario(seed: u64) -> Scenario {
     let down = LinkConfig {
@@ -193,5 +194,52 @@ fn requests_on_one_connection_follow_each_other_and_are_all_answered() {
         let way = outcome.asked[place].since(outcome.answered[place - 1]).as_millis();
         assert_eq!(way, 30, "half a round trip");
         assert!(outcome.answered[place] > outcome.asked[place]);
+    }
+}
+
+/// The share that is lost, of what is sent this long after something that is lost, if packets leave all the time: from
+/// above the first to the second number of milliseconds.
+fn lost_after(scenario: &Scenario, lags: [u64; 2]) -> f64 {
+    const STEP: u64 = 2;
+    let down = LinkConfig { rate: None, delay: None, ..scenario.path.down.clone() };
+    let mut link: Link<()> = Link::new(&down, scenario.seed, "path down");
+    let steps = scenario.limit.as_millis() as u64 / STEP;
+    let is_lost = |step: u64| {
+        let at = Timestamp::from_millis(step * STEP);
+        link.send(at, Packet { size: 1_200, ecn: Ecn::NotEct, payload: () });
+        link.poll(at).is_none()
+    };
+    let lost: Vec<bool> = (0..steps).map(is_lost).collect();
+    let [from, to] = lags.map(|lag| (lag / STEP) as usize);
+    let (mut sent, mut both) = (0_u64, 0_u64);
+    for first in (0..lost.len() - to).filter(|&first| lost[first]) {
+        sent += (to - from) as u64;
+        both += lost[first + from + 1..=first + to].iter().filter(|lost| **lost).count() as u64;
+    }
+    both as f64 / sent as f64
+}
+
+#[test]
+fn the_correlation_of_losses_that_the_server_measures_is_the_models() {
+    for (seed, model) in [(1, "calls:rate=5%,reading=slots"), (2, "outages:rate=5%,length=40ms")] {
+        let mut lossy = scenario(seed);
+        lossy.path.down.loss = Some(model.parse().expect("a loss"));
+        // A packet each 4 ms, whatever is lost.
+        let (rate, cached) = (Rate::from_kbps(2_400), Duration::ZERO);
+        lossy.traffic = Traffic::Frames { rate, fps: 250.0, cached };
+        lossy.limit = Duration::from_secs(240);
+        let outcome = run(&lossy).expect("it runs");
+        for (class, lags) in [(4, [10, 20]), (5, [20, 50]), (6, [50, 100]), (7, [100, 200])] {
+            let AfterLoss { sent, lost } = outcome.recovery.correlation[class];
+            let (measured, expected) = (lost as f64 / sent as f64, lost_after(&lossy, lags));
+            println!("{model}, {lags:?} ms: measured {measured:.3}, the model has {expected:.3}");
+            assert!(
+                (measured - expected).abs() < 0.04 + 0.15 * expected,
+                "{model}, {lags:?} ms: {measured} {expected}, seed {seed}"
+            );
+        }
+        let at = |class: usize| outcome.recovery.correlation[class];
+        let share = |class: usize| at(class).lost as f64 / at(class).sent as f64;
+        assert!(share(4) > 2.0 * share(7), "{model}: losses do not come together");
     }
 }
