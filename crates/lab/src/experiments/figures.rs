@@ -31,6 +31,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "formula-limits",
     "guard-ablation",
     "live-default",
+    "live-calls",
     "autorec-fig13",
     "autorec-fig13-gate",
     "autorec-fig14",
