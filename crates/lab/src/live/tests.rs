@@ -226,6 +226,27 @@ fn a_recording_is_seen_lap_after_lap() {
     }
 }
 
+#[test]
+fn the_recording_of_the_demo_is_seen_to_its_end_and_from_its_beginning_again() {
+    let recording = Recording::load(concat!(env!("CARGO_MANIFEST_DIR"), "/../../assets/demo.flv"));
+    let recording = recording.expect("a recording");
+    let length = recording.lap * 2 + Duration::from_secs(1);
+    let source = Source::recorded(&recording, length);
+    let settings = relay::Settings::default();
+    let live = Live { source: source.into(), begin: Duration::ZERO, settings };
+    let lossy = scenario(Rate::from_mbps(12), "2%");
+    let limit = length + Duration::from_secs(30);
+    let seen = view(&Scenario { traffic: Traffic::Live(live.clone()), limit, ..lossy });
+    let frames = || (0..live.source.len()).filter(|&number| live.source.is_frame(number));
+    let pictures = seen.arrivals.iter().filter(|arrival| live.source.is_frame(arrival.frame));
+    assert_eq!(
+        pictures.map(|arrival| arrival.frame).collect::<Vec<_>>(),
+        frames().collect::<Vec<_>>()
+    );
+    let keys = seen.arrivals.iter().filter(|arrival| arrival.is_key).count();
+    assert!(keys > 4 && keys < frames().count() / 5, "{keys}");
+}
+
 /// The frames later than 300 ms of ten views under this loss, by what the sender knows.
 fn late(loss: &str, oracle: Oracle) -> usize {
     let late = |seed| {
