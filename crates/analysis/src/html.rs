@@ -10,6 +10,8 @@ const STYLE: &str = "body{font:16px system-ui;max-width:60em;margin:2em auto;pad
     table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;\
     text-align:right;white-space:pre}td:first-child,th:first-child{text-align:left}\
     .warning{color:#b3261e;font-weight:bold}.differs{color:#197a2b}.remark{color:#555}\
+    .sourced{overflow-x:auto;margin:1em 0}.sourced td:last-child{white-space:normal;\
+    text-align:left;color:#555;min-width:14em}\
     svg{max-width:100%;height:auto;font:13px sans-serif}";
 
 impl Report {

@@ -17,7 +17,7 @@ impl Study {
             out.push_str(&paragraphs("remark", &section.remarks(self.input.records)));
             out.push_str(&paragraphs("", &section.notes));
             for one in &section.tables {
-                out.push_str(&table(&one.rows()));
+                let _ = writeln!(out, "<div class=\"sourced\">\n{}</div>", table(&one.rows()));
             }
             for plot in &section.plots {
                 let _ = writeln!(out, "<p>{}</p>\n{}", escaped(&plot.title), plot.svg());

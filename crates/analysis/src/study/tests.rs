@@ -334,8 +334,8 @@ fn freezes_and_first_frames_in_both_readings() {
 #[test]
 fn similarity_and_hours() {
     let study = all();
-    // 40 and 60 ms, 10 and 30 Mbps; the third is alone in its windows.
-    let pair = [20.0, 20.0, 50.0, 50.0].map(|value| (Some(value), 1)).to_vec();
+    // 40 and 60 ms, 10 and 30 Mbps; the third is alone in its windows. Pooled, two values have one degree of freedom.
+    let pair = [20.0, 20.0, 28.2843, 50.0, 50.0, 70.7107].map(|value| (Some(value), 1)).to_vec();
     for label in
         ["user group, 5 min", "origin-destination pair, 5 min", "origin-destination pair, 60"]
     {
@@ -552,4 +552,17 @@ fn a_million_records() {
     println!("read in {read:.1?}, page of {} bytes in {:.1?}", page.len(), began.elapsed() - read);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status.lines().filter(|line| line.starts_with("VmHWM")).for_each(|line| println!("{line}"));
+}
+
+#[test]
+fn every_column_of_a_study_is_one_of_the_records() {
+    let studied = row::columns();
+    for name in &studied {
+        assert!(records::COLUMNS.iter().any(|(column, _)| column == name), "{name}");
+    }
+    for section in all().sections {
+        for (name, _) in section.columns {
+            assert!(studied.contains(&name), "{}: {name}", section.name);
+        }
+    }
 }
