@@ -179,7 +179,15 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     let long = records.iter().filter(|record| {
         record["bytes"].as_u64() > Some(100_000) && record["duration_s"].as_f64() > Some(2.0)
     });
-    assert_eq!(long.count(), viewers.len(), "{text}");
+    assert_eq!(long.clone().count(), viewers.len(), "{text}");
+    // Of HTTP/3 the transport is known, also how losses come together.
+    let mut of_h3 = long.filter(|record| record["protocol"] == "h3");
+    let record = of_h3.next().expect("a long session over HTTP/3");
+    assert!(record["max_bandwidth_mbps"].as_f64() > Some(0.1), "{record}");
+    assert!(record["congestion_controller"].is_string(), "{record}");
+    for column in ["first_bytes", "units_finished", "rounds_max", "bursts", "after_200ms_sent"] {
+        assert!(record[column].is_i64(), "{column}: {record}");
+    }
     // The same is in the Parquet file.
     let parquet = files(&edge, "parquet");
     let output = mendcast(&["edge", "ab", "--json", "--metric", "bytes"]).args(&parquet).output();
