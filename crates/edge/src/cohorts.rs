@@ -17,7 +17,7 @@ use recovery::catalog::{Parameters, SchemeSpec};
 
 use crate::Error;
 use crate::config::{self, Config};
-use crate::viewer::{Unit, hash};
+use crate::viewer::Unit;
 
 /// Draws of a unit in the cohort of a network.
 const MAX_TRIES: u64 = 500;
@@ -140,17 +140,8 @@ impl Cohorts {
 
     /// The cohort of a viewer.
     pub fn of(&self, unit: Unit) -> &Cohort {
-        let total: u64 = self.cohorts.iter().map(|cohort| u64::from(cohort.weight)).sum();
-        let hash = hash(self.salt.as_bytes(), &unit.0.to_be_bytes());
-        // From 0 to the sum of weights, without the bias of a remainder.
-        let mut point = ((u128::from(hash) * u128::from(total)) >> 64) as u64;
-        for cohort in &self.cohorts {
-            if point < u64::from(cohort.weight) {
-                return cohort;
-            }
-            point -= u64::from(cohort.weight);
-        }
-        &self.cohorts[0]
+        let weights = self.cohorts.iter().map(|cohort| cohort.weight);
+        &self.cohorts[unit.cohort(&self.salt, weights)]
     }
 
     /// A unit of its own for a viewer who was known by its network, in the same cohort; `random`
@@ -160,7 +151,7 @@ impl Cohorts {
         // A cohort with a small weight takes some tries. One with hardly any may not be found, and
         // then the network goes on standing for the viewer.
         (0..MAX_TRIES)
-            .map(|n| Unit(hash(&random.to_be_bytes(), &n.to_be_bytes())))
+            .map(|n| Unit::numbered(random, n))
             .find(|&unit| &self.of(unit).name == cohort)
             .unwrap_or(network)
     }

@@ -7,10 +7,12 @@ mod error;
 mod reader;
 mod record;
 mod retention;
+mod unit;
 mod writer;
 
 pub use error::Error;
 pub use reader::{Input, Place, read};
 pub use record::{COLUMNS, Kind, Record};
 pub use retention::Retention;
+pub use unit::{Unit, prefix};
 pub use writer::RecordWriter;
