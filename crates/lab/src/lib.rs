@@ -2,7 +2,8 @@
 //! and link models between them, in one thread whose clock jumps from event to event.
 //!
 //! [`run`] makes one download, or one view of a live stream, under one [`Scenario`]; [`experiments`] sweeps scenarios and writes
-//! results, plots and a report. Same scenario, same event log: see [`EventLog`].
+//! results, plots and a report; [`platform`] runs the sessions of a population of viewers and compares what they have.
+//! Same scenario, same event log: see [`EventLog`].
 
 #![forbid(unsafe_code)]
 
@@ -12,6 +13,7 @@ mod event_log;
 pub mod experiments;
 mod identity;
 mod live;
+pub mod platform;
 mod plot;
 mod recovered;
 mod server;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use delivery::Transport;
 use http3::OverQuic;
 use links::Passage;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
@@ -134,6 +135,11 @@ impl Server {
     /// What loss recovery was like until `now`.
     pub(crate) fn recovered(&mut self, now: Timestamp) -> Recovered {
         self.connection().map(|connection| Recovered::of(connection, now)).unwrap_or_default()
+    }
+
+    /// How the connection does, as session records have it.
+    pub(crate) fn transport(&mut self, now: Timestamp) -> Transport {
+        self.connection().map(|connection| Transport::of(now, connection)).unwrap_or_default()
     }
 
     pub(crate) fn smoothed_rtt(&mut self) -> Duration {

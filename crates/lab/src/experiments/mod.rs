@@ -10,7 +10,7 @@ mod metrics;
 mod options;
 pub(crate) mod output;
 mod page;
-mod parallel;
+pub(crate) mod parallel;
 mod rows;
 mod scenario;
 mod schemes;

@@ -204,6 +204,7 @@ impl Flow {
             event_log: log.digest(),
             stats: self.server.stats,
             recovery: recovered.since(&mark.recovered),
+            transport: self.server.transport(now),
             smoothed_rtt,
             client_time,
             live,

@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use delivery::Transport;
 use links::Counters;
 use quic::Stats;
 use units::{Rate, Timestamp};
@@ -67,6 +68,8 @@ pub struct Outcome {
     pub stats: Stats,
     /// The server's loss recovery after [`Scenario::measure_from`](crate::Scenario::measure_from).
     pub recovery: Recovered,
+    /// The server's connection at the end, as session records have it.
+    pub transport: Transport,
     /// The server's smoothed round-trip time.
     pub smoothed_rtt: Duration,
     /// Wall time spent in the clients' code, if [`Scenario::time_client`](crate::Scenario::time_client).

@@ -1,0 +1,126 @@
+//! The classes in which sessions are looked at: by what was drawn for them, so that a session is in the same class under
+//! every scheme.
+
+use qoe::Policy;
+
+use super::session::{ACCESS, Session};
+
+/// A way of dividing sessions.
+pub(super) struct Dimension {
+    pub key: &'static str,
+    pub title: &'static str,
+    /// The place of a session's class, and what of it stands on a plot's axis.
+    of: fn(&Session) -> (usize, f64),
+    names: &'static [&'static str],
+}
+
+/// The place of the class, of those that begin at `from`.
+fn place(value: f64, from: &[f64]) -> usize {
+    from.partition_point(|least| *least <= value)
+}
+
+const PLAYERS: [&str; 3] = [Policy::PRESETS[0].0, Policy::PRESETS[1].0, Policy::PRESETS[2].0];
+
+/// All of them.
+pub(super) const DIMENSIONS: [Dimension; 6] = [
+    Dimension {
+        key: "loss",
+        title: "Loss rate of the path",
+        of: |session| {
+            let percent = session.loss * 100.0;
+            let class = if session.loss == 0.0 { 0 } else { 1 + place(percent, &[1.0, 3.0, 10.0]) };
+            (class, percent)
+        },
+        names: &["none", "below 1 %", "1 to 3 %", "3 to 10 %", "10 % and more"],
+    },
+    Dimension {
+        key: "kind",
+        title: "Kind of loss",
+        of: |session| {
+            use super::session::Loss::{Calls, Gilbert, Independent, Outages, Slots};
+            let class = match session.kind {
+                _ if session.loss == 0.0 => 0,
+                Calls | Slots => 1,
+                Gilbert { .. } => 2,
+                Outages { .. } => 3,
+                Independent => 4,
+            };
+            (class, class as f64)
+        },
+        names: &["none", "as in calls", "bad times", "outages", "independent"],
+    },
+    Dimension {
+        key: "rtt",
+        title: "Round-trip time without queues",
+        of: |session| (place(session.rtt_ms, &[50.0, 100.0, 200.0, 500.0]), session.rtt_ms),
+        names: &[
+            "below 50 ms",
+            "50 to 100 ms",
+            "100 to 200 ms",
+            "200 to 500 ms",
+            "500 ms and more",
+        ],
+    },
+    Dimension {
+        key: "room",
+        title: "Bottleneck as a multiple of the stream's rate",
+        of: |session| {
+            let room = session.rate_mbps / session.bitrate_mbps;
+            (place(room, &[1.5, 3.0]), room)
+        },
+        names: &["below 1.5", "1.5 to 3", "3 and more"],
+    },
+    Dimension {
+        key: "access",
+        title: "Access",
+        of: |session| (session.access, session.access as f64),
+        names: &ACCESS,
+    },
+    Dimension {
+        key: "player",
+        title: "Player",
+        of: |session| (session.player, session.player as f64),
+        names: &PLAYERS,
+    },
+];
+
+impl Dimension {
+    /// The classes that sessions are in: name, the mean of what stands on an axis, and their places.
+    pub(super) fn divide(&self, sessions: &[Session]) -> Vec<(&'static str, f64, Vec<usize>)> {
+        let mut classes: Vec<(&str, f64, Vec<usize>)> =
+            self.names.iter().map(|name| (*name, 0.0, Vec::new())).collect();
+        for (at, session) in sessions.iter().enumerate() {
+            let (class, value) = (self.of)(session);
+            classes[class].1 += value;
+            classes[class].2.push(at);
+        }
+        classes.retain(|(_, _, places)| !places.is_empty());
+        for (_, sum, places) in &mut classes {
+            *sum /= places.len() as f64;
+        }
+        classes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::population::Population;
+    use crate::platform::specification::{FLEET, Specification};
+
+    #[test]
+    fn every_session_is_in_one_class_of_each_dimension() {
+        let population = Population::new(Specification::parse(FLEET).expect("valid"), None);
+        let sessions = population.sessions(4, 3_000);
+        for dimension in &DIMENSIONS {
+            let classes = dimension.divide(&sessions);
+            let mut places: Vec<usize> = classes.iter().flat_map(|class| class.2.clone()).collect();
+            places.sort_unstable();
+            assert_eq!(places, (0..sessions.len()).collect::<Vec<_>>(), "{}", dimension.key);
+            assert!(classes.len() >= 3, "{}", dimension.key);
+        }
+        let loss = DIMENSIONS[0].divide(&sessions);
+        let mean = |name: &str| loss.iter().find(|class| class.0 == name).expect("there").1;
+        assert!(mean("none") == 0.0 && (3.0..10.0).contains(&mean("3 to 10 %")));
+    }
+}

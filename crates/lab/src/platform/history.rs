@@ -1,0 +1,263 @@
+//! The sessions of an operator's records, as the population that a testbed can serve again: round-trip time, loss and how
+//! it comes together, bit rate and duration of each; everything else is of the specification.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use records::Place;
+use recovery::Random;
+use serde_json::{Map, Value};
+
+use super::session::Loss;
+
+/// Usable records that a population needs.
+const LEAST: usize = 50;
+/// Impossible values that are named; all are counted.
+const MAX_NAMED: usize = 20;
+/// What is read of each record.
+const COLUMNS: [&str; 10] = [
+    "unit",
+    "prefix",
+    "viewer",
+    "rtt_min_ms",
+    "rtt_ms",
+    "loss_rate",
+    "goodput_mbps",
+    "duration_s",
+    AFTER_SENT,
+    AFTER_LOST,
+];
+/// Packets that were sent more than 5, at most 20 ms after a lost one, and those of them that were lost.
+const AFTER_SENT: &str = "after_20ms_sent";
+const AFTER_LOST: &str = "after_20ms_lost";
+/// The middle of these times.
+const AFTER_MS: f64 = 12.0;
+/// How many of them tell how loss comes together.
+const LEAST_AFTER: f64 = 30.0;
+
+/// What a record says of its session.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Past {
+    /// The same for all sessions of a unit.
+    pub viewer: u32,
+    pub rtt_ms: f64,
+    pub loss: f64,
+    /// How loss comes together, if the record says so.
+    pub kind: Option<Loss>,
+    pub bitrate_mbps: f64,
+    pub duration_s: f64,
+}
+
+/// The usable records, and what became of the others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct History {
+    pub title: String,
+    all: Vec<Past>,
+    /// Records read.
+    pub records: u64,
+    /// Lines that are no record, and files that could not be read to their end.
+    pub broken: u64,
+    /// Records without a value that is needed.
+    pub incomplete: u64,
+    /// Records with an impossible value.
+    pub impossible: u64,
+    /// The first of these: file and row, column, value, and what it may be.
+    pub named: Vec<String>,
+    units: BTreeMap<String, u32>,
+}
+
+/// Why a record is of no use.
+enum Useless {
+    Incomplete,
+    Impossible(String),
+}
+
+fn value(record: &Map<String, Value>, column: &str, low: f64, high: f64) -> Result<f64, Useless> {
+    let Some(value) = record.get(column).filter(|value| !value.is_null()) else {
+        return Err(Useless::Incomplete);
+    };
+    match value.as_f64().filter(|number| (low..=high).contains(number)) {
+        Some(number) => Ok(number),
+        None => {
+            Err(Useless::Impossible(format!("`{column}` is {value}; it may be {low} to {high}")))
+        }
+    }
+}
+
+impl History {
+    /// Reads the records in a directory or file.
+    ///
+    /// # Errors
+    /// One line: there is no such path, or it has too few usable records.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let mut history =
+            Self { title: format!("The records in {}", path.display()), ..Self::default() };
+        let input = records::read(&[path.to_owned()], &COLUMNS, |place, record| {
+            history.take(place, record);
+            Ok(())
+        });
+        let input = input.map_err(|e| e.to_string())?;
+        history.broken = input.broken_lines + input.unreadable_files;
+        if history.all.len() < LEAST {
+            let mut line = format!(
+                "{}: {} of {} records can be used; a population needs at least {LEAST}",
+                path.display(),
+                history.all.len(),
+                history.records
+            );
+            for (count, what) in [
+                (history.incomplete, "lack round-trip time, loss rate, goodput or duration"),
+                (history.impossible, "have impossible values"),
+                (history.broken, "lines or files are broken"),
+            ] {
+                if count > 0 {
+                    line += &format!("; {count} {what}");
+                }
+            }
+            if let Some(named) = history.named.first() {
+                line += &format!(" ({named})");
+            }
+            return Err(line);
+        }
+        Ok(history)
+    }
+
+    fn take(&mut self, place: Place<'_>, record: &Map<String, Value>) {
+        self.records += 1;
+        match self.past(record) {
+            Ok(past) => self.all.push(past),
+            Err(Useless::Incomplete) => self.incomplete += 1,
+            Err(Useless::Impossible(what)) => {
+                self.impossible += 1;
+                if self.named.len() < MAX_NAMED {
+                    self.named.push(format!("{place}: {what}"));
+                }
+            }
+        }
+    }
+
+    fn past(&mut self, record: &Map<String, Value>) -> Result<Past, Useless> {
+        let rtt = match value(record, "rtt_min_ms", 0.1, 60_000.0) {
+            Err(Useless::Incomplete) => value(record, "rtt_ms", 0.1, 60_000.0),
+            known => known,
+        };
+        let loss = value(record, "loss_rate", 0.0, 1.0)?;
+        let after = |column: &str| match value(record, column, 0.0, 1e15) {
+            Err(Useless::Incomplete) => Ok(0.0),
+            known => known,
+        };
+        let (sent, lost) = (after(AFTER_SENT)?, after(AFTER_LOST)?);
+        if lost > sent {
+            let may = format!("`{AFTER_LOST}` is {lost}; it may be 0 to `{AFTER_SENT}`, {sent}");
+            return Err(Useless::Impossible(may));
+        }
+        let kind = if sent < LEAST_AFTER { None } else { kind_of(loss, lost / sent) };
+        let past = Past {
+            viewer: 0,
+            rtt_ms: rtt?,
+            // More than that no stream bears, and no loss model has.
+            loss: loss.min(0.9),
+            kind,
+            bitrate_mbps: value(record, "goodput_mbps", 0.001, 10_000.0)?,
+            duration_s: value(record, "duration_s", 0.001, 1e7)?.clamp(1.0, 900.0),
+        };
+        let text =
+            |column: &str| record.get(column)?.as_str().map(|text| format!("{column} {text}"));
+        let name = text("unit").or_else(|| text("prefix")).or_else(|| text("viewer"));
+        let name = name.unwrap_or_else(|| format!("record {}", self.records));
+        let next = self.units.len() as u32;
+        Ok(Past { viewer: *self.units.entry(name).or_insert(next), ..past })
+    }
+
+    /// One of the sessions, by chance.
+    pub(super) fn pick(&self, random: &mut Random) -> &Past {
+        &self.all[random.below(self.all.len() as u32) as usize]
+    }
+
+    /// How many records are used.
+    pub(super) fn used(&self) -> usize {
+        self.all.len()
+    }
+}
+
+/// The chain of good and bad times in which a packet some 12 ms after a lost one is lost with probability `after`: loss
+/// that comes together by no more than a tenth is independent.
+fn kind_of(loss: f64, after: f64) -> Option<Loss> {
+    if loss == 0.0 {
+        return None;
+    }
+    if after < loss * 1.1 {
+        return Some(Loss::Independent);
+    }
+    // Half of what is sent in a bad time is lost, as in calls, or more where that does not explain what was measured.
+    let share = (after * 1.2).clamp(0.5, 1.0);
+    // A bad time goes on for that time with probability exp(−12 ÷ length).
+    let remains = (after / share).clamp(0.02, 0.98);
+    Some(Loss::Gilbert { bad_ms: (-AFTER_MS / remains.ln()).max(5.0), share })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::draws::Draws;
+
+    fn row(n: usize, rest: &str) -> String {
+        format!("{{\"unit\":\"{:016x}\",\"rtt_min_ms\":{},{rest}}}\n", n / 2, 20 + n)
+    }
+
+    const GOOD: &str = "\"loss_rate\":0.03,\"goodput_mbps\":1.5,\"duration_s\":30";
+
+    fn written(text: &str) -> tempfile::TempDir {
+        let folder = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(folder.path().join("sessions-1.jsonl"), text).expect("written");
+        folder
+    }
+
+    #[test]
+    fn a_records_directory_cut_in_its_middle_loses_only_its_last_row() {
+        let whole: String = (0..100).map(|n| row(n, GOOD)).collect();
+        let cut = whole.len() * 3 / 4 - 10;
+        let rows = whole[..cut].matches('\n').count();
+        let folder = written(&whole[..cut]);
+        let history = History::read(folder.path()).expect("enough");
+        assert_eq!((history.used(), history.broken, history.records), (rows, 1, rows as u64));
+        let past = history.pick(&mut Draws::new(1).of("record", 0));
+        assert_eq!((past.loss, past.bitrate_mbps, past.duration_s), (0.03, 1.5, 30.0));
+    }
+
+    #[test]
+    fn impossible_values_are_named_by_record_and_column_and_counted() {
+        let mut text: String = (0..80).map(|n| row(n, GOOD)).collect();
+        text += &row(80, "\"loss_rate\":1.7,\"goodput_mbps\":1.5,\"duration_s\":30");
+        text += &row(81, "\"loss_rate\":0.1,\"goodput_mbps\":-2,\"duration_s\":30");
+        text += &row(82, "\"loss_rate\":0.1,\"goodput_mbps\":\"much\",\"duration_s\":30");
+        text += &row(83, "\"loss_rate\":null,\"goodput_mbps\":1.5,\"duration_s\":30");
+        let folder = written(&text);
+        let history = History::read(folder.path()).expect("enough");
+        assert_eq!((history.used(), history.impossible, history.incomplete), (80, 3, 1));
+        let first = "sessions-1.jsonl:81: `loss_rate` is 1.7; it may be 0 to 1";
+        assert!(history.named[0].ends_with(first), "{:?}", history.named);
+        assert!(history.named[1].contains(":82: `goodput_mbps` is -2"), "{:?}", history.named);
+        assert!(history.named[2].contains("\"much\""), "{:?}", history.named);
+    }
+
+    #[test]
+    fn too_few_records_are_an_error_that_says_how_many_are_needed() {
+        let text: String = (0..30).map(|n| row(n, GOOD)).collect();
+        let folder = written(&(text + &row(30, "\"loss_rate\":2")));
+        let line = History::read(folder.path()).expect_err("too few");
+        assert!(line.contains("30 of 31 records") && line.contains("at least 50"), "{line}");
+        assert!(line.contains(":31: `loss_rate` is 2"), "{line}");
+        assert!(History::read(Path::new("/nowhere")).is_err());
+    }
+
+    #[test]
+    fn correlation_that_was_measured_becomes_bad_times() {
+        assert_eq!(kind_of(0.05, 0.05), Some(Loss::Independent));
+        assert_eq!(kind_of(0.0, 0.0), None);
+        let Some(Loss::Gilbert { bad_ms, share }) = kind_of(0.05, 0.43) else {
+            panic!("bad times")
+        };
+        assert!((share * (-AFTER_MS / bad_ms).exp() - 0.43).abs() < 0.01, "{bad_ms} {share}");
+    }
+}

@@ -1,0 +1,169 @@
+//! What viewers have and what it costs, as ratios of sums over sessions.
+
+use serde::{Deserialize, Serialize};
+
+use super::run::{End, Row};
+
+/// A number of a group of sessions: the sum of a part over the sum of a whole.
+pub(super) struct Metric {
+    pub key: &'static str,
+    /// For headings of columns.
+    pub title: &'static str,
+    pub meaning: &'static str,
+    /// Digits after the point, and a factor to what is shown.
+    pub digits: usize,
+    /// The part and the whole of a session; none where the session has no say.
+    pub of: fn(&Row) -> Option<(f64, f64)>,
+}
+
+fn late(row: &Row, bound: usize) -> Option<(f64, f64)> {
+    let watched = &row.watched;
+    (watched.frames > 0).then_some((100.0 * watched.late[bound] as f64, watched.frames as f64))
+}
+
+fn per_100s(row: &Row, amount: f64) -> Option<(f64, f64)> {
+    let seconds = row.watched.seconds();
+    (seconds > 0.0).then_some((100.0 * amount, seconds))
+}
+
+fn percent(is: bool) -> Option<(f64, f64)> {
+    Some((if is { 100.0 } else { 0.0 }, 1.0))
+}
+
+/// Places in [`METRICS`] that others look at.
+pub(super) const LATE_400: usize = 1;
+pub(super) const FREEZES: usize = 2;
+pub(super) const FROZEN: usize = 3;
+pub(super) const FIRST_FRAME: usize = 4;
+pub(super) const COST: usize = 7;
+pub(super) const RECOVERY: usize = 8;
+pub(super) const DETERIORATION: usize = 9;
+
+/// All of them, in the order of tables.
+pub(super) const METRICS: [Metric; 12] = [
+    Metric {
+        key: "late_200ms",
+        title: "> 200 ms, %",
+        meaning: "frames later than 200 ms after their capture, or never there",
+        digits: 2,
+        of: |row| late(row, 1),
+    },
+    Metric {
+        key: "late_400ms",
+        title: "> 400 ms, %",
+        meaning: "the same for 400 ms",
+        digits: 2,
+        of: |row| late(row, 2),
+    },
+    Metric {
+        key: "freezes_per_100s",
+        title: "freezes / 100 s",
+        meaning: "freezes in 100 s of playing or freezing",
+        digits: 3,
+        of: |row| per_100s(row, row.watched.freezes as f64),
+    },
+    Metric {
+        key: "frozen_s_per_100s",
+        title: "frozen s / 100 s",
+        meaning: "seconds frozen in 100 s of playing or freezing",
+        digits: 3,
+        of: |row| per_100s(row, row.watched.frozen_s),
+    },
+    Metric {
+        key: "first_frame_ms",
+        title: "first frame, ms",
+        meaning: "from the request to the picture, mean of the sessions that had one",
+        digits: 0,
+        of: |row| Some((row.watched.first_frame_ms?, 1.0)),
+    },
+    Metric {
+        key: "delay_p95_ms",
+        title: "delay p95, ms",
+        meaning: "95th percentile of a session's frame delays, mean over sessions; a frame that never came has 10 s",
+        digits: 0,
+        of: |row| (row.watched.frames > 0).then_some((row.watched.delay_ms[1], 1.0)),
+    },
+    Metric {
+        key: "delay_p99_ms",
+        title: "delay p99, ms",
+        meaning: "the same for the 99th percentile",
+        digits: 0,
+        of: |row| (row.watched.frames > 0).then_some((row.watched.delay_ms[2], 1.0)),
+    },
+    Metric {
+        key: "cost_percent",
+        title: "cost, %",
+        meaning: "bytes of replicas for each byte that was sent first",
+        digits: 2,
+        of: |row| {
+            let first = row.first_bytes as f64;
+            (first > 0.0).then_some((100.0 * row.replica_bytes as f64, first))
+        },
+    },
+    Metric {
+        key: "recovery_ms",
+        title: "recovery, ms",
+        meaning: "recovery latency of data whose first retransmission was lost, mean over sessions that have such data",
+        digits: 0,
+        of: |row| Some((row.recovery_ms?.0, 1.0)),
+    },
+    Metric {
+        key: "deterioration_percent",
+        title: "deterioration, %",
+        meaning: "lost data that took a second round, mean over sessions that lost data",
+        digits: 2,
+        of: |row| {
+            let finished = row.finished as f64;
+            (finished > 0.0).then_some((100.0 * row.finished_late as f64 / finished, 1.0))
+        },
+    },
+    Metric {
+        key: "left_percent",
+        title: "left, %",
+        meaning: "sessions whose viewer had enough of freezes or of waiting",
+        digits: 2,
+        of: |row| percent(row.end == End::Left),
+    },
+    Metric {
+        key: "failed_percent",
+        title: "failed, %",
+        meaning: "sessions whose client gave up or did not get all of the stream",
+        digits: 2,
+        of: |row| percent(row.end == End::Failed),
+    },
+];
+
+/// A number with its 95 % interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Estimate {
+    pub value: f64,
+    pub low: f64,
+    pub high: f64,
+}
+
+impl Estimate {
+    /// Whether the interval excludes 0.
+    pub(super) fn is_sure(&self) -> bool {
+        self.low > 0.0 || self.high < 0.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_places_of_metrics_are_theirs() {
+        for (place, key) in [
+            (LATE_400, "late_400ms"),
+            (FREEZES, "freezes_per_100s"),
+            (FROZEN, "frozen_s_per_100s"),
+            (FIRST_FRAME, "first_frame_ms"),
+            (COST, "cost_percent"),
+            (RECOVERY, "recovery_ms"),
+            (DETERIORATION, "deterioration_percent"),
+        ] {
+            assert_eq!(METRICS[place].key, key);
+        }
+    }
+}

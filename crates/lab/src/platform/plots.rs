@@ -1,0 +1,86 @@
+//! The plots of a virtual A/B test.
+
+use super::metrics::{COST, FREEZES, FROZEN, LATE_400};
+use super::summary::Summary;
+use crate::plot::{Chart, Series, Span};
+
+/// A metric along the classes of a dimension, with intervals.
+fn along(summary: &Summary, dimension: &str, metric: usize) -> Vec<Series> {
+    let mut all = Vec::new();
+    for (place, name) in summary.arms.iter().map(|arm| &arm.name).enumerate() {
+        let mut line = Series::line(name.clone());
+        for part in summary.parts.iter().filter(|part| part.dimension == dimension) {
+            if let Some(estimate) = part.arms[place].means[metric] {
+                line.points.push((part.x, estimate.value));
+                line.band.push(Span { x: part.x, low: estimate.low, high: estimate.high });
+            }
+        }
+        all.push(line);
+    }
+    // Bands of all schemes would cover each other.
+    all.iter_mut().skip(1).for_each(|series| series.band.clear());
+    all
+}
+
+/// Seconds frozen against what copies cost.
+fn price(summary: &Summary) -> Vec<Series> {
+    let arms = summary.overall.iter().filter_map(|arm| {
+        let mut mark = Series::line(arm.name.clone());
+        mark.points.push((arm.means[COST]?.value, arm.means[FROZEN]?.value));
+        Some(mark)
+    });
+    arms.collect()
+}
+
+fn frozen(summary: &Summary) -> Vec<Series> {
+    let of = |curve: &super::summary::Curve| Series {
+        points: curve.points.clone(),
+        dots: false,
+        ..Series::line(curve.name.clone())
+    };
+    summary.frozen.iter().map(of).collect()
+}
+
+/// The plots, each with its file's name.
+///
+/// # Errors
+/// One line: a plot cannot be drawn.
+pub(super) fn draw(summary: &Summary) -> Result<Vec<(&'static str, String)>, String> {
+    let chart = |title: &str, x: &str, y: &str| Chart {
+        title: title.to_owned(),
+        x: x.to_owned(),
+        y: y.to_owned(),
+    };
+    let mut all = Vec::new();
+    for (name, chart, series) in [
+        (
+            "viewers-late.svg",
+            chart("Frames later than 400 ms", "loss rate of the path, %", "frames, %"),
+            along(summary, "loss", LATE_400),
+        ),
+        (
+            "viewers-freezes.svg",
+            chart("Freezes", "round-trip time without queues, ms", "freezes in 100 s"),
+            along(summary, "rtt", FREEZES),
+        ),
+        (
+            "viewers-frozen.svg",
+            chart("Sessions that freeze", "seconds frozen in 100 s, at least", "sessions, %"),
+            frozen(summary),
+        ),
+        (
+            "viewers-cost.svg",
+            chart(
+                "What copies cost and bring",
+                "bytes of copies, % of the stream",
+                "s frozen in 100 s",
+            ),
+            price(summary),
+        ),
+    ] {
+        if series.iter().any(|series| !series.points.is_empty()) {
+            all.push((name, chart.svg(&series)?));
+        }
+    }
+    Ok(all)
+}

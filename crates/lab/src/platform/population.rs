@@ -1,0 +1,273 @@
+//! A population: who comes, when, over which path, to watch what. From a specification, or from an operator's records
+//! with what these do not say from a specification.
+//!
+//! Each quantity has a stream of draws of its own, for its user group, its viewer or its session: one more quantity
+//! changes none of the others, and the first sessions of a large population are those of a small one.
+
+use recovery::Random;
+
+use super::distribution::pick;
+use super::draws::Draws;
+use super::history::{History, Past};
+use super::session::{Encoder, Loss, Session, Viewer};
+use super::specification::{Levels, Specification, Streams};
+
+/// The day on which sessions begin: 1 January 2026, 0:00 UTC, in milliseconds since 1970.
+const DAY: i64 = 1_767_225_600_000;
+const HOUR_MS: f64 = 3_600_000.0;
+
+/// What sessions are drawn from.
+#[derive(Clone, Debug)]
+pub(super) struct Population {
+    specification: Specification,
+    /// Sessions of records, if the population is theirs.
+    history: Option<History>,
+}
+
+/// The draws of one session.
+#[derive(Clone, Copy)]
+struct Of {
+    draws: Draws,
+    group: u32,
+    viewer: u32,
+    session: u32,
+}
+
+impl Of {
+    fn viewer(self, name: &str) -> Random {
+        self.draws.of(&format!("viewer {name}"), self.viewer.into())
+    }
+
+    fn session(self, name: &str) -> Random {
+        self.draws.of(&format!("session {name}"), self.session.into())
+    }
+
+    fn levels(self, name: &str, levels: &Levels) -> f64 {
+        levels.draw(Streams {
+            group: self.draws.of(&format!("group {name}"), self.group.into()),
+            pair: self.viewer(name),
+            session: self.session(name),
+        })
+    }
+}
+
+impl Population {
+    pub(super) fn new(specification: Specification, history: Option<History>) -> Self {
+        Self { specification, history }
+    }
+
+    pub(super) fn title(&self) -> &str {
+        match &self.history {
+            Some(history) => &history.title,
+            None => &self.specification.title,
+        }
+    }
+
+    /// What was read of records, if it is a population of records.
+    pub(super) fn history(&self) -> Option<&History> {
+        self.history.as_ref()
+    }
+
+    /// The first `count` sessions of this seed.
+    pub(super) fn sessions(&self, seed: u64, count: u32) -> Vec<Session> {
+        let draws = Draws::new(seed);
+        let mut sessions = Vec::with_capacity(count as usize);
+        let mut viewer = 0;
+        loop {
+            let visits = self.visits(draws, viewer);
+            let mut begins_ms = self.arrives_ms(draws, viewer);
+            for visit in 0..visits {
+                if sessions.len() == count as usize {
+                    return sessions;
+                }
+                let session = sessions.len() as u32;
+                let group =
+                    self.specification.groups.draw(&mut draws.of("viewer group", viewer.into()));
+                let of = Of { draws, group, viewer, session };
+                sessions.push(self.session(of, visit, begins_ms));
+                let age = self.specification.age_minutes.draw(&mut of.session("age"));
+                begins_ms += age * 60_000.0;
+            }
+            viewer += 1;
+        }
+    }
+
+    /// Sessions of a viewer; each past session stands for itself.
+    fn visits(&self, draws: Draws, viewer: u32) -> u32 {
+        match self.history {
+            Some(_) => 1,
+            None => {
+                let visits =
+                    self.specification.visits.draw(&mut draws.of("viewer visits", viewer.into()));
+                visits.round().max(1.0) as u32
+            }
+        }
+    }
+
+    /// When a viewer comes, in milliseconds of the day.
+    fn arrives_ms(&self, draws: Draws, viewer: u32) -> f64 {
+        let hour = self.specification.hour(&mut draws.of("viewer hour", viewer.into()));
+        (hour as f64 + draws.of("viewer minute", viewer.into()).fraction()) * HOUR_MS
+    }
+
+    fn session(&self, of: Of, visit: u32, begins_ms: f64) -> Session {
+        let own = &self.specification;
+        let access = pick(&mut of.viewer("access"), own.access.iter().copied());
+        let kind = &own.accesses[access];
+        let hour = (begins_ms / HOUR_MS) as usize % 24;
+        let is_lossless = of.viewer("lossless").fraction() < own.lossless;
+        let loss = own.loss.within(of.levels("loss", &own.loss) * own.hours_loss[hour]);
+        let rate_mbps = own.rate_mbps.within(of.levels("rate", &own.rate_mbps) * kind.rate);
+        let drawn = own.bitrate_mbps.draw(&mut of.viewer("bitrate"));
+        let mut session = Session {
+            number: of.session,
+            viewer: Viewer {
+                number: of.viewer,
+                group: of.group,
+                unit: of.draws.number("unit", of.viewer.into()),
+            },
+            visit,
+            started_ms: DAY + begins_ms as i64,
+            access,
+            rtt_ms: own.rtt_ms.within(of.levels("rtt", &own.rtt_ms) * kind.rtt),
+            rate_mbps,
+            buffer_ms: own.buffer_ms.draw(&mut of.viewer("buffer")),
+            jitter_ms: kind.jitter_ms.draw(&mut of.session("jitter")),
+            loss: if is_lossless { 0.0 } else { loss },
+            kind: self.loss(of, &kind.losses),
+            bitrate_mbps: own.rung(drawn, rate_mbps),
+            fps: own.fps.draw(&mut of.viewer("fps")),
+            encoder: Encoder {
+                group_s: own.group_s.draw(&mut of.viewer("group of pictures")),
+                key_ratio: own.key_ratio.draw(&mut of.viewer("key frames")),
+                size_variation: own.size_variation.draw(&mut of.viewer("sizes")),
+                size_correlation: own.size_correlation,
+                b_frames: own.b_frames.draw(&mut of.viewer("b-frames")).round() as u32,
+                audio_kbps: own.audio_kbps.draw(&mut of.viewer("sound")),
+            },
+            joined_s: own.joined_s.draw(&mut of.session("joined")),
+            player: pick(&mut of.viewer("player"), own.players.iter().copied()),
+            stay_s: own.stay_s.draw(&mut of.session("stay")),
+            patience_s: own.patience_s.draw(&mut of.session("patience")),
+            seed: of.draws.number("session seed", of.session.into()) >> 24,
+        };
+        if let Some(history) = &self.history {
+            let past = history.pick(&mut of.session("record"));
+            self.follow(&mut session, past);
+        }
+        session
+    }
+
+    fn loss(&self, of: Of, weights: &[f64]) -> Loss {
+        let own = &self.specification;
+        match pick(&mut of.viewer("kind of loss"), weights.iter().copied()) {
+            0 => Loss::Calls,
+            1 => Loss::Slots,
+            2 => Loss::Independent,
+            3 => Loss::Gilbert {
+                bad_ms: own.gilbert_bad_ms.draw(&mut of.viewer("bad times")),
+                share: own.gilbert_share.draw(&mut of.viewer("bad share")),
+            },
+            _ => Loss::Outages { length_ms: own.outage_ms.draw(&mut of.viewer("outages")) },
+        }
+    }
+
+    /// Takes what a record says; the bottleneck is wide enough for what went through it.
+    fn follow(&self, session: &mut Session, past: &Past) {
+        session.viewer.number = past.viewer;
+        session.rtt_ms = past.rtt_ms;
+        session.loss = past.loss;
+        session.kind = past.kind.clone().unwrap_or_else(|| session.kind.clone());
+        session.bitrate_mbps = past.bitrate_mbps;
+        session.rate_mbps = session.rate_mbps.max(past.bitrate_mbps / self.specification.fits);
+        session.stay_s = past.duration_s;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::specification::FLEET;
+
+    const MANY: u32 = 60_000;
+
+    fn sessions(text: &str, seed: u64, count: u32) -> Vec<Session> {
+        Population::new(Specification::parse(text).expect("valid"), None).sessions(seed, count)
+    }
+
+    fn mean(all: &[Session], of: impl Fn(&Session) -> f64) -> f64 {
+        all.iter().map(of).sum::<f64>() / all.len() as f64
+    }
+
+    fn quantile(all: &[Session], p: f64, of: impl Fn(&Session) -> f64) -> f64 {
+        qoe::stats::Sample::new(all.iter().map(of)).expect("values").quantile(p)
+    }
+
+    #[test]
+    fn what_the_papers_state_of_their_fleets_comes_out() {
+        let all = sessions(FLEET, 1, MANY);
+        // Mean and allowed error, which for heavy tails and a few ten thousand viewers is several per cent.
+        let moments = [
+            ("loss rate", mean(&all, |s| s.loss), 0.04, 0.002),
+            ("bit rate", mean(&all, |s| s.bitrate_mbps), 0.9845, 0.03),
+            ("stay", mean(&all, |s| s.stay_s), 99.6, 3.0),
+            ("rate p50", quantile(&all, 0.5, |s| s.rate_mbps), 5.4, 0.4),
+            ("rate p90", quantile(&all, 0.9, |s| s.rate_mbps), 15.2, 1.5),
+            ("rtt", mean(&all, |s| s.rtt_ms), 87.8, 5.5),
+            ("lossless", mean(&all, |s| f64::from(u8::from(s.loss == 0.0))), 0.1, 0.01),
+            ("bit rate p95", quantile(&all, 0.95, |s| s.bitrate_mbps), 3.0, 0.01),
+        ];
+        for (what, got, stated, _) in moments {
+            println!("{what}: {got:.4} ({stated})");
+        }
+        for (what, got, stated, error) in moments {
+            assert!((got - stated).abs() <= error, "{what}: {got} instead of {stated}");
+        }
+        // Loss over the day, hour by hour: 2 to 5 %.
+        let hour = |s: &Session| (s.started_ms - DAY) / HOUR_MS as i64 % 24;
+        let factors = Specification::parse(FLEET).expect("valid").hours_loss;
+        let factor = mean(&all, |s| factors[hour(s) as usize]);
+        assert!((factor - 1.0).abs() < 0.02, "{factor}");
+    }
+
+    #[test]
+    fn sessions_of_a_pair_differ_less_than_pairs_of_a_group() {
+        let all = sessions(FLEET, 2, MANY);
+        // Coefficients of variation of the round-trip time: Wira, sections II-C and II-D.
+        let cv = |key: &dyn Fn(&Session) -> u32, least: usize| {
+            let mut groups = std::collections::BTreeMap::<u32, Vec<f64>>::new();
+            for session in &all {
+                groups.entry(key(session)).or_default().push(session.rtt_ms);
+            }
+            let cvs = groups.values().filter(|values| values.len() >= least).filter_map(|values| {
+                let sample = qoe::stats::Sample::new(values.iter().copied())?;
+                Some(sample.variance()?.sqrt() / sample.mean())
+            });
+            let cvs: Vec<f64> = cvs.collect();
+            cvs.iter().sum::<f64>() / cvs.len() as f64
+        };
+        let (pair, group) = (cv(&|s| s.viewer.number, 8), cv(&|s| s.viewer.group, 30));
+        println!("within a pair {pair:.3}, within a group {group:.3}");
+        assert!((0.08..0.12).contains(&pair), "{pair}");
+        assert!((0.29..0.45).contains(&group), "{group}");
+    }
+
+    #[test]
+    fn a_small_population_is_the_beginning_of_a_large_one_and_another_seed_is_another() {
+        let (few, many) = (sessions(FLEET, 5, 40), sessions(FLEET, 5, 400));
+        assert_eq!(few, many[..40]);
+        assert_ne!(few, sessions(FLEET, 6, 40));
+    }
+
+    #[test]
+    fn another_distribution_of_one_quantity_shifts_no_other() {
+        let fixed = FLEET
+            .replace("stay_s = \"lognormal:median=50,sigma=1.29,low=5,high=900\"", "stay_s = 60");
+        assert_ne!(fixed, FLEET);
+        let (own, other) = (sessions(FLEET, 3, 300), sessions(&fixed, 3, 300));
+        for (own, other) in own.iter().zip(&other) {
+            assert_eq!(other.stay_s, 60.0);
+            assert_eq!(*own, Session { stay_s: own.stay_s, ..other.clone() });
+        }
+    }
+}

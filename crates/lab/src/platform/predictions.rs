@@ -1,0 +1,248 @@
+//! The papers' numbers of their fleets beside ours: those that the population was set to, and those that it predicts.
+//! Journal: AutoRec in its journal version; MM'24: its earlier one.
+
+use serde::{Deserialize, Serialize};
+
+use super::arm::{FLEET_AUTOREC, FLEET_MM24};
+use super::compare::{OfArm, Trial};
+use super::metrics::{COST, DETERIORATION, FREEZES, FROZEN, RECOVERY};
+use super::run::Row;
+use super::session::Session;
+
+/// A number of a paper, and ours.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Prediction {
+    pub what: String,
+    /// Where it is stated.
+    pub stated: String,
+    pub unit: String,
+    pub paper: f64,
+    /// Absent where no session has such a number, or the scheme was not compared.
+    pub ours: Option<f64>,
+    /// Sessions behind it.
+    pub sessions: u64,
+}
+
+/// The mean of what `of` says of these rows.
+fn mean<'a>(
+    rows: impl Iterator<Item = &'a Row>,
+    of: impl Fn(&Row) -> Option<f64>,
+) -> (Option<f64>, u64) {
+    let (mut sum, mut count) = (0.0, 0u64);
+    for value in rows.filter_map(of) {
+        (sum, count) = (sum + value, count + 1);
+    }
+    ((count > 0).then(|| sum / count as f64), count)
+}
+
+struct Table {
+    all: Vec<Prediction>,
+}
+
+impl Table {
+    fn add(&mut self, what: &str, stated: &str, unit: &str, paper: f64, ours: (Option<f64>, u64)) {
+        self.all.push(Prediction {
+            what: what.to_owned(),
+            stated: stated.to_owned(),
+            unit: unit.to_owned(),
+            paper,
+            ours: ours.0,
+            sessions: ours.1,
+        });
+    }
+}
+
+/// What the population was set to, as it comes out under the baseline.
+pub(super) fn calibrated(
+    trials: &[Trial],
+    sessions: &[Session],
+    baseline: usize,
+) -> Vec<Prediction> {
+    let rows = || trials.iter().filter(|trial| trial.arm == baseline).map(|trial| &trial.row);
+    let drawn = |of: &dyn Fn(&Session) -> f64| {
+        let count = sessions.len() as u64;
+        (Some(sessions.iter().map(of).sum::<f64>() / count.max(1) as f64), count)
+    };
+    let mut table = Table { all: Vec::new() };
+    let srtt = mean(rows(), |row| Some(row.srtt_ms).filter(|srtt| *srtt > 0.0));
+    table.add("smoothed round-trip time, mean", "journal VIII-A", "ms", 95.5, srtt);
+    let loss = mean(rows(), |row| row.loss_rate.map(|rate| rate * 100.0));
+    table.add("loss rate, mean", "journal VIII-B", "%", 4.0, loss);
+    let bitrate = drawn(&|session| session.bitrate_mbps * 1e3);
+    table.add("bit rate, mean", "journal VIII-A", "kbps", 984.5, bitrate);
+    let stay = drawn(&|session| session.stay_s);
+    table.add("time that viewers mean to stay, mean", "journal II-B", "s", 99.6, stay);
+    let rates = qoe::stats::Sample::new(sessions.iter().map(|session| session.rate_mbps));
+    let median = rates.map(|rates| rates.median());
+    table.add("bottleneck, median", "AutoPlex 3.1", "Mbps", 5.4, (median, sessions.len() as u64));
+    table.all
+}
+
+/// Table I of the journal version: recovery latency by loss rate and by smoothed round-trip time.
+const TABLE_I: [(&str, Class, f64, f64); 8] = [
+    ("loss 0 to 3 %", Class::Loss(0.0, 0.03), 26.8, 51.8),
+    ("loss 3 to 10 %", Class::Loss(0.03, 0.1), 94.5, 204.9),
+    ("loss 10 to 30 %", Class::Loss(0.1, 0.3), 186.4, 451.3),
+    ("loss 30 to 50 %", Class::Loss(0.3, 0.5), 530.2, 1_288.4),
+    ("SRTT 0 to 50 ms", Class::Srtt(0.0, 50.0), 68.2, 149.2),
+    ("SRTT 50 to 200 ms", Class::Srtt(50.0, 200.0), 170.2, 391.3),
+    ("SRTT 200 to 500 ms", Class::Srtt(200.0, 500.0), 273.6, 698.8),
+    ("SRTT 500 to 2000 ms", Class::Srtt(500.0, 2_000.0), 418.0, 960.9),
+];
+
+#[derive(Clone, Copy)]
+enum Class {
+    Loss(f64, f64),
+    Srtt(f64, f64),
+}
+
+impl Class {
+    fn has(self, row: &Row) -> bool {
+        match self {
+            Self::Loss(low, high) => row.loss_rate.is_some_and(|loss| (low..high).contains(&loss)),
+            Self::Srtt(low, high) => (low..high).contains(&row.srtt_ms),
+        }
+    }
+}
+
+/// What the population predicts: `overall` are the schemes over all sessions.
+pub(super) fn predictions(trials: &[Trial], overall: &[OfArm], baseline: usize) -> Vec<Prediction> {
+    let rows = trials.iter().filter(|trial| trial.arm == baseline).map(|trial| &trial.row);
+    let rows: Vec<&Row> = rows.collect();
+    let mut table = Table { all: Vec::new() };
+    recovery(&mut table, &rows, &overall[baseline]);
+    stream(&mut table, &rows, &overall[baseline]);
+    for (arm, name, gains) in [
+        (FLEET_AUTOREC, "AutoRec", &GAINS_JOURNAL[..]),
+        (FLEET_MM24, "AutoRec of MM'24", &GAINS_MM24[..]),
+    ] {
+        let arm = overall.iter().find(|known| known.name == arm);
+        for (metric, what, stated, paper) in gains {
+            let gain = arm.and_then(|arm| gain(arm, &overall[baseline], *metric));
+            let sessions = arm.map_or(0, |arm| arm.sessions);
+            table.add(&format!("{name}: {what}"), stated, "%", *paper, (gain, sessions));
+        }
+    }
+    table.all
+}
+
+fn value(arm: &OfArm, metric: usize) -> Option<f64> {
+    arm.means[metric].map(|estimate| estimate.value)
+}
+
+/// What a scheme changes against the baseline, in per cent of that; of the cost what it is.
+fn gain(arm: &OfArm, base: &OfArm, metric: usize) -> Option<f64> {
+    let own = value(arm, metric)?;
+    match metric {
+        COST => Some(own),
+        _ => value(base, metric).filter(|base| *base > 0.0).map(|base| 100.0 * (own / base - 1.0)),
+    }
+}
+
+/// Recovery latency, mean and largest, of a session that lost data; 0 if all of that arrived in its first round. The
+/// 26.8 ms of table I, less than any round-trip time, and its 123.2 ms beside the 231.2 ms of figure 21 are to be had
+/// in this reading only.
+fn with_zeros(row: &Row) -> Option<(f64, f64)> {
+    (row.finished > 0).then(|| row.recovery_ms.unwrap_or((0.0, 0.0)))
+}
+
+/// How plain retransmission recovers.
+fn recovery(table: &mut Table, rows: &[&Row], base: &OfArm) {
+    let rows = || rows.iter().copied();
+    let lossy = rows().filter(|row| row.finished > 0).count() as u64;
+    let each = (value(base, DETERIORATION), lossy);
+    let all =
+        rows().fold((0, 0), |(late, all), row| (late + row.finished_late, all + row.finished));
+    let pooled = ((all.1 > 0).then(|| 100.0 * all.0 as f64 / all.1 as f64), lossy);
+    for (stated, paper) in [("journal VII-B, figure 21", 23.0), ("MM'24 5.2", 6.8)] {
+        table.add("ARQ: deterioration rate, mean over sessions", stated, "%", paper, each);
+        table.add("ARQ: deterioration rate, over all lost data", stated, "%", paper, pooled);
+    }
+    let latency = mean(rows(), |row| Some(row.recovery_ms?.0));
+    table.add("ARQ: recovery latency", "journal VII-B, figure 21", "ms", 231.2, latency);
+    let latency = mean(rows(), |row| with_zeros(row).map(|both| both.0));
+    let stated = "journal III-C, MM'24 5.2";
+    table.add("ARQ: recovery latency, none is 0", stated, "ms", 123.2, latency);
+    let longest = mean(rows(), |row| with_zeros(row).map(|both| both.1));
+    table.add("ARQ: largest recovery latency, none is 0", stated, "ms", 279.3, longest);
+    for (name, class, latency, longest) in TABLE_I {
+        let of = |pick: fn((f64, f64)) -> f64| {
+            mean(rows().filter(|row| class.has(row)), |row| with_zeros(row).map(pick))
+        };
+        let what = format!("ARQ: recovery latency, none is 0, {name}");
+        table.add(&what, "journal, table I", "ms", latency, of(|both| both.0));
+        let what = format!("ARQ: largest recovery latency, none is 0, {name}");
+        table.add(&what, "journal, table I", "ms", longest, of(|both| both.1));
+    }
+    let twice = mean(rows(), |row| Some(if row.rounds_max >= 2 { 100.0 } else { 0.0 }));
+    let what = "ARQ: connections with two and more retransmissions";
+    table.add(what, "journal III-A, figure 3", "%", 43.0, twice);
+}
+
+/// What the stream is like under plain retransmission.
+fn stream(table: &mut Table, rows: &[&Row], base: &OfArm) {
+    let (rows, count) = (|| rows.iter().copied(), rows.len() as u64);
+    let stated = "journal III-B, figure 6";
+    let off = mean(rows(), |row| Some(row.off_mode_ms_per_s));
+    table.add("ARQ: off-mode in a second", stated, "ms", 464.0, off);
+    let entries = mean(rows(), |row| Some(row.off_mode_entries_per_s));
+    table.add("ARQ: entries into off-mode in a second", stated, "1", 20.0, entries);
+    let stated = "journal VII-B, figure 22";
+    let pooled = (value(base, FREEZES), count);
+    table.add("ARQ: freezes in 100 s, over all time", stated, "1", 0.69, pooled);
+    let each = mean(rows(), |row| {
+        let seconds = row.watched.seconds();
+        (seconds > 0.0).then(|| row.watched.freezes as f64 * 100.0 / seconds)
+    });
+    table.add("ARQ: freezes in 100 s, mean over sessions", stated, "1", 0.69, each);
+    let frozen = (value(base, FROZEN), count);
+    let what = "ARQ: seconds frozen in 100 s, least region";
+    table.add(what, "journal II-B, figure 2", "s", 1.3, frozen);
+}
+
+/// Changes against ARQ in production: metric, name, place, value.
+type Gain = (usize, &'static str, &'static str, f64);
+
+const GAINS_JOURNAL: [Gain; 5] = [
+    (RECOVERY, "recovery latency", "journal VII-B, figure 21", -15.8),
+    (DETERIORATION, "deterioration rate", "journal VII-B, figure 21", -1.7),
+    (FREEZES, "freezes", "journal VII-B, figure 22", -10.1),
+    (FROZEN, "time frozen", "journal VII-B, figure 22", -4.74),
+    (COST, "replicas for each packet", "journal VII-B, figure 21", 0.47),
+];
+
+const GAINS_MM24: [Gain; 4] = [
+    (RECOVERY, "recovery latency", "MM'24 5.2, figure 14", -24.6),
+    (DETERIORATION, "deterioration rate", "MM'24 5.2, figure 14", -37.1),
+    (FREEZES, "freezes", "MM'24 5.2, figure 16", -11.4),
+    (FROZEN, "time frozen", "MM'24 5.2, figure 16", -5.2),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::super::compare::{compare, tests::row};
+    use super::*;
+
+    #[test]
+    fn predictions_stand_beside_the_papers_numbers_and_a_scheme_that_is_not_there_has_none() {
+        let names = ["arq".to_owned(), FLEET_AUTOREC.to_owned()];
+        let mut trials = Vec::new();
+        for session in 0..20 {
+            for (arm, freezes) in [4, 3].into_iter().enumerate() {
+                trials.push(Trial { session, viewer: session, arm, row: row(10, freezes) });
+            }
+        }
+        trials[0].row.rounds_max = 1;
+        let overall = compare(&trials.iter().collect::<Vec<_>>(), &names, 0, None);
+        let all = predictions(&trials, &overall, 0);
+        let ours = |what: &str| all.iter().find(|one| one.what == what).expect(what).ours;
+        assert_eq!(ours("ARQ: recovery latency"), Some(200.0));
+        assert_eq!(ours("ARQ: largest recovery latency, none is 0, loss 3 to 10 %"), Some(400.0));
+        assert_eq!(ours("ARQ: recovery latency, none is 0, loss 10 to 30 %"), None);
+        assert_eq!(ours("ARQ: connections with two and more retransmissions"), Some(95.0));
+        assert_eq!(ours("AutoRec: freezes"), Some(-25.0));
+        assert_eq!(ours("AutoRec of MM'24: freezes"), None);
+        let deterioration = ours("ARQ: deterioration rate, over all lost data").expect("known");
+        assert!((deterioration - 20.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,360 @@
+//! What a virtual A/B test found, in Markdown: the page for people, and the report with every number.
+
+use super::classes::DIMENSIONS;
+use super::compare::{OfArm, TOLERANCES};
+use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
+use super::predictions::Prediction;
+use super::summary::{Part, Summary};
+
+/// Intervals in tables.
+const EXPLAINED: &str = "Intervals hold 95 %, from draws of whole viewers. `*`: the interval of the difference excludes 0; of twenty \
+    cells without any difference one has it by chance.";
+
+/// A table from its rows; the first has the headings.
+fn table(rows: &[Vec<String>]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let Some((head, rest)) = rows.split_first() else { return String::new() };
+    let rule = vec!["---".to_owned(); head.len()];
+    let mut text = line(head) + &line(&rule);
+    rest.iter().for_each(|row| text += &line(row));
+    text + "\n"
+}
+
+fn cells<const N: usize>(texts: [&str; N]) -> Vec<String> {
+    texts.map(str::to_owned).to_vec()
+}
+
+/// The number with this many digits after the point, and a minus that is none without digits.
+fn number(value: f64, digits: usize) -> String {
+    let text = format!("{value:.digits$}");
+    if text.trim_start_matches(['-', '0', '.']).is_empty() {
+        return text.trim_start_matches('-').to_owned();
+    }
+    text.replace('-', "−")
+}
+
+fn plain(estimate: Option<Estimate>, metric: usize) -> String {
+    estimate.map_or("–".to_owned(), |one| number(one.value, METRICS[metric].digits))
+}
+
+fn with_interval(estimate: Option<Estimate>, metric: usize) -> String {
+    let digits = METRICS[metric].digits;
+    let text = |one: Estimate| {
+        let ends = [one.low, one.high].map(|end| number(end, digits));
+        format!("{} ({} to {})", number(one.value, digits), ends[0], ends[1])
+    };
+    estimate.map_or("–".to_owned(), text)
+}
+
+/// The difference as a share of the baseline's value.
+fn change(arm: &OfArm, base: &OfArm, metric: usize) -> String {
+    let (Some(difference), Some(base)) = (arm.differences[metric], base.means[metric]) else {
+        return "–".to_owned();
+    };
+    if base.value <= 0.0 {
+        return "–".to_owned();
+    }
+    let share = 100.0 * difference.value / base.value;
+    let sign = if share > 0.05 { "+" } else { "" };
+    let sure = if difference.is_sure() { "*" } else { "" };
+    format!("{sign}{} %{sure}", number(share, 1))
+}
+
+fn share(value: Option<f64>) -> String {
+    value.map_or("–".to_owned(), |value| format!("{} %", number(100.0 * value, 0)))
+}
+
+impl Summary {
+    fn base<'a>(&self, arms: &'a [OfArm]) -> Option<&'a OfArm> {
+        arms.iter().find(|arm| arm.name == self.baseline)
+    }
+
+    fn has_clairvoyant(&self) -> bool {
+        self.paired && self.arms.iter().any(|arm| arm.is_oracle)
+    }
+}
+
+fn introduction(summary: &Summary) -> String {
+    let how = match summary.paired {
+        true => "each under every scheme, with the same draws of path and stream",
+        false => "each under the scheme of its viewer's cohort",
+    };
+    let mut text = format!(
+        "{} sessions of {} viewers ({} hours), {how}, through the product's relay, HTTP/3, QUIC and congestion control \
+         and an unmodified third-party client, in virtual time. Population: {}.\n\n    {}\n\n",
+        summary.sessions,
+        summary.viewers,
+        number(summary.hours, 1),
+        summary.population,
+        summary.command,
+    );
+    let arms = summary.arms.iter().map(|arm| {
+        let weight =
+            if summary.paired { String::new() } else { format!(", weight {}", arm.weight) };
+        format!("- **{}**: `{}`{weight}\n", arm.name, arm.settings)
+    });
+    text.extend(arms);
+    text += "\n";
+    if summary.has_clairvoyant() {
+        text += "The clairvoyant sender knows the fates of its packets: from the detection of a loss on it sends the \
+                 first copy that arrives, or (from-start) it does so from the first sending on. No product has that; none \
+                 that reacts to losses can do much better than the first.\n\n";
+    }
+    if let Some(read) = &summary.read {
+        text += &format!(
+            "Of {} records {} are used; {} lack round-trip time, loss rate, goodput or duration, {} have impossible \
+             values, and {} lines or files are broken. Buffers, frame rates, players and bottlenecks are those of the \
+             built-in population, and so is how losses come together where records do not say.\n\n",
+            read.records, read.used, read.incomplete, read.impossible, read.broken
+        );
+        read.named.iter().for_each(|line| text += &format!("- {line}\n"));
+    }
+    if !summary.faults.is_empty() {
+        text += &format!(
+            "**{} runs are missing because the testbed is at fault; their sessions are in no number:**\n\n",
+            summary.faults.len()
+        );
+        summary.faults.iter().take(20).for_each(|line| text += &format!("- {line}\n"));
+        text += "\n";
+    }
+    text
+}
+
+/// The values of all schemes.
+fn values(
+    arms: &[OfArm],
+    metrics: &[usize],
+    cell: impl Fn(Option<Estimate>, usize) -> String,
+) -> String {
+    let mut head = cells(["", "sessions"]);
+    head.extend(metrics.iter().map(|metric| METRICS[*metric].title.to_owned()));
+    let mut rows = vec![head];
+    for arm in arms {
+        let mut row = vec![arm.name.clone(), arm.sessions.to_string()];
+        row.extend(metrics.iter().map(|metric| cell(arm.means[*metric], *metric)));
+        rows.push(row);
+    }
+    table(&rows)
+}
+
+/// What each scheme changes against the baseline.
+fn changes(summary: &Summary, arms: &[OfArm]) -> String {
+    const SHOWN: [usize; 4] = [LATE_400, FREEZES, FROZEN, FIRST_FRAME];
+    let Some(base) = summary.base(arms) else { return String::new() };
+    let mut head = vec![format!("against {}", summary.baseline)];
+    for metric in SHOWN {
+        head.push(METRICS[metric].title.split(',').next().unwrap_or_default().to_owned());
+        head.push("difference".to_owned());
+    }
+    if summary.has_clairvoyant() {
+        head.extend(cells(["way to the clairvoyant: late", "frozen"]));
+    }
+    let mut rows = vec![head];
+    for arm in arms.iter().filter(|arm| arm.name != summary.baseline) {
+        let mut row = vec![arm.name.clone()];
+        for metric in SHOWN {
+            row.push(change(arm, base, metric));
+            row.push(with_interval(arm.differences[metric], metric));
+        }
+        if summary.has_clairvoyant() {
+            row.extend([LATE_400, FROZEN].map(|metric| share(arm.closed[metric])));
+        }
+        rows.push(row);
+    }
+    table(&rows)
+}
+
+/// Late frames and time frozen under the baseline, and what the others change, class by class.
+fn by_class(summary: &Summary, dimension: &str) -> String {
+    let parts: Vec<&Part> =
+        summary.parts.iter().filter(|part| part.dimension == dimension).collect();
+    let others = || summary.arms.iter().filter(|arm| arm.name != summary.baseline);
+    let mut head = cells(["", "sessions"]);
+    head.push(format!("{}: late %, frozen s", summary.baseline));
+    head.extend(others().map(|arm| arm.name.clone()));
+    let mut rows = vec![head];
+    for part in &parts {
+        let Some(base) = summary.base(&part.arms) else { continue };
+        let mut row = vec![part.class.clone(), part.sessions.to_string()];
+        row.push(format!(
+            "{}, {}",
+            plain(base.means[LATE_400], LATE_400),
+            plain(base.means[FROZEN], FROZEN)
+        ));
+        for arm in part.arms.iter().filter(|arm| arm.name != summary.baseline) {
+            row.push(format!("{}, {}", change(arm, base, LATE_400), change(arm, base, FROZEN)));
+        }
+        rows.push(row);
+    }
+    let title = parts.first().map_or("", |part| &part.title);
+    format!("### {title}\n\n{}", table(&rows))
+}
+
+fn dominance(summary: &Summary) -> String {
+    if summary.dominance.is_empty() {
+        return String::new();
+    }
+    let mut rows = vec![cells([
+        "",
+        "late frames",
+        "time frozen",
+        "both",
+        "more late frames than the baseline",
+        "fewer",
+    ])];
+    for one in &summary.dominance {
+        let mut row = vec![one.name.clone()];
+        let all =
+            one.not_worse.into_iter().chain([one.worse_than_baseline, one.better_than_baseline]);
+        row.extend(all.map(|value| format!("{} %", number(100.0 * value, 1))));
+        rows.push(row);
+    }
+    format!(
+        "## In which share of sessions is a scheme not worse than the best?\n\nThe best of those that a product can \
+         have, session by session; not worse is up to {} % of the frames later than 400 ms, and up to {} s frozen in \
+         100 s. What a packet more or less shifts is chance, so that no scheme reaches 100 %.\n\n{}",
+        TOLERANCES[0],
+        TOLERANCES[1],
+        table(&rows)
+    )
+}
+
+fn beside(all: &[Prediction]) -> String {
+    let mut rows = vec![cells(["", "stated in", "paper", "ours", "ratio", "sessions"])];
+    for one in all {
+        let digits = if one.paper.abs() < 10.0 { 2 } else { 1 };
+        let unit = if one.unit == "1" { String::new() } else { format!(" {}", one.unit) };
+        let ours = one.ours.map_or("–".to_owned(), |ours| number(ours, digits) + &unit);
+        let ratio = one.ours.filter(|_| one.paper != 0.0).map(|ours| ours / one.paper);
+        rows.push(vec![
+            one.what.clone(),
+            one.stated.clone(),
+            number(one.paper, digits) + &unit,
+            ours,
+            ratio.map_or("–".to_owned(), |ratio| number(ratio, 2)),
+            one.sessions.to_string(),
+        ]);
+    }
+    table(&rows)
+}
+
+fn predictions(summary: &Summary) -> String {
+    format!(
+        "## Beside the papers' production numbers\n\nThe population was set to what the papers state of their fleets, and \
+         to nothing that schemes make of it:\n\n{}What then comes out, beside what they report. A ratio far from 1 is a \
+         finding: nothing was tuned for it. \"None is 0\": sessions all of whose lost data arrived \
+         with its first retransmission count as 0, which table I must have done.\n\n{}",
+        beside(&summary.calibrated),
+        beside(&summary.predictions)
+    )
+}
+
+fn picture(link: &str, name: &str, text: &str) -> String {
+    format!("![{text}]({link}{name})\n\n")
+}
+
+/// The page for people; its plots are named as `link` and their names.
+pub(super) fn page(summary: &Summary, link: &str) -> String {
+    let mut text = String::from("# What viewers gain\n\n");
+    text += "Written by `mendcast lab viewers`; do not edit. ";
+    text += &introduction(summary);
+    text += "## All viewers\n\n";
+    text += &values(&summary.overall, &[0, 1, 2, 3, 4, 5, 6, 7, 10, 11], plain);
+    text += "Late are frames that are complete and in order more than this after their capture, or never. Sessions that \
+             failed or that their viewers left are in all numbers.\n\n";
+    text += &changes(summary, &summary.overall);
+    text += EXPLAINED;
+    text += "\n\n";
+    text += &picture(link, "viewers-cost.svg", "Seconds frozen against the cost of copies");
+    text += &picture(link, "viewers-frozen.svg", "Shares of sessions by seconds frozen");
+    text += "## By path and player\n\nFrames later than 400 ms and seconds frozen in 100 s under the baseline; for each \
+             scheme how much these change, late frames first.\n\n";
+    for dimension in &DIMENSIONS {
+        text += &by_class(summary, dimension.key);
+    }
+    text += &picture(link, "viewers-late.svg", "Late frames by loss rate");
+    text += &picture(link, "viewers-freezes.svg", "Freezes by round-trip time");
+    text += &dominance(summary);
+    text += &predictions(summary);
+    text += "Where a paper does not state a number, the population has an assumption, marked as such in \
+             `experiments/populations/fleet.toml`; first visits only are simulated: nothing resumes an earlier connection.\n";
+    text
+}
+
+/// Every number.
+pub(super) fn whole(summary: &Summary) -> String {
+    let mut text = String::from("# Virtual A/B test\n\n");
+    text += &introduction(summary);
+    text += &format!("{EXPLAINED}\n\n");
+    for metric in &METRICS {
+        text += &format!("- **{}**: {}\n", metric.title, metric.meaning);
+    }
+    text += "\n## All sessions\n\n";
+    let all: Vec<usize> = (0..METRICS.len()).collect();
+    text += &values(&summary.overall, &all, with_interval);
+    text += &endings(&summary.overall);
+    text += &changes(summary, &summary.overall);
+    for name in
+        ["viewers-cost.svg", "viewers-frozen.svg", "viewers-late.svg", "viewers-freezes.svg"]
+    {
+        text += &picture("", name, name);
+    }
+    text += &dominance(summary);
+    text += &predictions(summary);
+    for dimension in &DIMENSIONS {
+        text += &format!("## {}\n\n", dimension.title);
+        text += &by_class(summary, dimension.key).replacen("###", "####", 1);
+        for part in summary.parts.iter().filter(|part| part.dimension == dimension.key) {
+            text += &format!("### {}\n\n", part.class);
+            text += &values(&part.arms, &all, with_interval);
+            text += &changes(summary, &part.arms);
+        }
+    }
+    text
+}
+
+/// How sessions ended.
+fn endings(arms: &[OfArm]) -> String {
+    let mut rows = vec![cells(["", "sessions", "left", "failed", "without a picture"])];
+    for arm in arms {
+        let counts = [arm.sessions, arm.left, arm.failed, arm.without_picture];
+        let mut row = vec![arm.name.clone()];
+        row.extend(counts.map(|count| count.to_string()));
+        rows.push(row);
+    }
+    table(&rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_their_digits_and_no_minus_before_nothing() {
+        assert_eq!(number(-0.0004, 2), "0.00");
+        assert_eq!(number(-1.256, 2), "−1.26");
+        assert_eq!(number(20.0, 0), "20");
+    }
+
+    #[test]
+    fn a_change_says_whether_it_is_sure() {
+        let estimate = |value, low, high| Some(Estimate { value, low, high });
+        let arm = |mean, difference| OfArm {
+            name: "x".to_owned(),
+            sessions: 1,
+            left: 0,
+            failed: 0,
+            without_picture: 0,
+            means: vec![mean; METRICS.len()],
+            differences: vec![difference; METRICS.len()],
+            closed: vec![None; METRICS.len()],
+        };
+        let base = arm(estimate(2.0, 1.0, 3.0), None);
+        let of = |difference| change(&arm(None, difference), &base, LATE_400);
+        assert_eq!(of(estimate(-0.5, -0.7, -0.1)), "−25.0 %*");
+        assert_eq!(of(estimate(0.2, -0.7, 0.9)), "+10.0 %");
+        assert_eq!(of(None), "–");
+        let nothing = arm(estimate(0.0, 0.0, 0.0), None);
+        assert_eq!(change(&arm(None, estimate(0.1, 0.0, 0.2)), &nothing, FREEZES), "–");
+    }
+}

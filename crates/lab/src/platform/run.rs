@@ -1,0 +1,162 @@
+//! One session under one scheme, from the request to the row that is kept of it: its record in the server's own schema,
+//! and the few numbers that tables are made of.
+
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+use qoe::Policy;
+use records::{Record, Unit, prefix};
+use serde::{Deserialize, Serialize};
+
+use super::arm::Arm;
+use super::scenario::{frames, media, published, scenario, until};
+use super::session::{ACCESS, Session};
+use super::watching::{Watched, counted_until, leaves, watch};
+use crate::simulation::{Outcome, Scenario, run as simulate};
+
+/// How a session ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum End {
+    /// The viewer stayed as long as it meant to.
+    Stayed,
+    /// It had enough of freezes, or of waiting.
+    Left,
+    /// Its client gave up, or what was sent did not all come within half a minute.
+    Failed,
+}
+
+/// What is kept of a session under a scheme, beside its record.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Row {
+    pub end: End,
+    pub watched: Watched,
+    /// Bytes of replicas, and of what was sent first.
+    pub replica_bytes: u64,
+    pub first_bytes: u64,
+    /// Lost data that was finished, and that took a second round.
+    pub finished: u64,
+    pub finished_late: u64,
+    /// Recovery latencies of the data that took a second round: mean and maximum, in milliseconds.
+    pub recovery_ms: Option<(f64, f64)>,
+    /// Highest round of retransmission.
+    pub rounds_max: u32,
+    pub off_mode_ms_per_s: f64,
+    pub off_mode_entries_per_s: f64,
+    pub srtt_ms: f64,
+    /// Packets lost of those whose fate is known.
+    pub loss_rate: Option<f64>,
+}
+
+/// Where a viewer is: each in a network of its own, which with the server is an origin-destination pair.
+fn address(session: &Session) -> Ipv4Addr {
+    let [_, a, b, c] = session.viewer.number.to_be_bytes();
+    Ipv4Addr::new(1 + a % 223, b, c, 1)
+}
+
+/// Runs a session.
+///
+/// # Errors
+/// One line: a value makes no sense, wrong bytes arrived, or the testbed is at fault.
+pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), String> {
+    let named = |e: String| format!("session {} under {}: {e}", session.number, arm.name);
+    let scenario = scenario(session, arm).map_err(named)?;
+    let policy = Policy::PRESETS[session.player].1;
+    let stay = Duration::from_secs_f64(session.stay_s);
+    let patience = Duration::from_secs_f64(session.patience_s);
+    let mut outcome = simulate(&scenario).map_err(named)?;
+    let left = leaves(policy, &frames(&scenario, &outcome), stay, patience);
+    let has_failed = !outcome.completed;
+    if let Some(left) = left {
+        // What the server counts ends with the session.
+        outcome = simulate(&until(&scenario, left)).map_err(named)?;
+    }
+    if !outcome.intact {
+        return Err(named("wrong bytes arrived".to_owned()));
+    }
+    let (end, time) = match left {
+        Some(left) => (End::Left, left),
+        None if has_failed => (End::Failed, stay),
+        None => (End::Stayed, stay),
+    };
+    let is_early = end == End::Left;
+    let counted = published(&scenario, counted_until(time, is_early));
+    let watched = watch(policy, &frames(&scenario, &outcome), counted, time, is_early);
+    Ok((row(end, watched, &outcome), record(session, arm, &scenario, (time, watched), &outcome)))
+}
+
+fn ms(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e3
+}
+
+fn ratio(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| part as f64 / whole as f64)
+}
+
+fn row(end: End, watched: Watched, outcome: &Outcome) -> Row {
+    let recovered = &outcome.recovery;
+    let totals = &recovered.totals;
+    let per_second = |amount: f64| amount / recovered.time.as_secs_f64().max(1e-3);
+    let (mean, max) = (recovered.latencies.mean(), recovered.latencies.max());
+    Row {
+        end,
+        watched,
+        replica_bytes: totals.replica_bytes,
+        first_bytes: totals.first_bytes,
+        finished: totals.finished,
+        finished_late: totals.finished_late,
+        recovery_ms: mean.zip(max).map(|(mean, max)| (ms(mean), ms(max))),
+        rounds_max: totals.rounds_max,
+        off_mode_ms_per_s: per_second(ms(recovered.off_mode.total)),
+        off_mode_entries_per_s: per_second(recovered.off_mode.entries as f64),
+        srtt_ms: ms(outcome.smoothed_rtt),
+        loss_rate: ratio(totals.lost, totals.settled()),
+    }
+}
+
+/// The session's row as the server would write it. The acknowledgement of the first frame is taken to come half a
+/// round-trip time after the frame.
+fn record(
+    session: &Session,
+    arm: &Arm,
+    scenario: &Scenario,
+    (time, watched): (Duration, Watched),
+    outcome: &Outcome,
+) -> Record {
+    let (bytes, skips, skipped_ms) = media(outcome);
+    let seconds = time.as_secs_f64();
+    let first = frames(scenario, outcome).into_iter().find(|(frame, _)| frame.is_key);
+    let first = first.map(|(frame, _)| frame.at);
+    let first_frame = first.zip(outcome.asked.first().copied());
+    let mut record = Record {
+        session: Some(i64::from(session.number) + 1),
+        viewer: Some(format!("{:08x}", session.viewer.number)),
+        stream: Some(format!("live/{}", session.bitrate_mbps)),
+        protocol: Some("h3".to_owned()),
+        format: Some("flv".to_owned()),
+        unit: Some(Unit(session.viewer.unit).to_string()),
+        cohort: Some(arm.name.clone()),
+        scheme: Some(arm.scheme().to_owned()),
+        prefix: Some(prefix(address(session).into())),
+        group: Some(format!("g{}", session.viewer.group)),
+        access: Some(ACCESS[session.access].to_owned()),
+        started_ms: Some(session.started_ms),
+        duration_s: Some(seconds),
+        bytes: Some(bytes as i64),
+        goodput_mbps: (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds),
+        skips: Some(skips as i64),
+        skipped_ms: Some(skipped_ms as i64),
+        first_frame_ms: first_frame
+            .map(|(at, asked)| ms(at.since(asked)) + session.rtt_ms / 2.0)
+            .filter(|_| watched.first_frame_ms.is_some()),
+        player_first_frame_ms: watched.first_frame_ms,
+        player_played_s: Some(watched.played_s),
+        player_freezes: Some(watched.freezes as i64),
+        player_freeze_s: Some(watched.frozen_s),
+        player_frames: Some(watched.frames as i64),
+        player_late_frames: Some(watched.late[2] as i64),
+        ..Record::default()
+    };
+    outcome.transport.write_to(time, &mut record);
+    record
+}

@@ -1,0 +1,221 @@
+//! From a drawn session and a scheme to a run of the testbed, and back from its outcome to frames: the one file of this
+//! room that knows how the testbed takes and gives them.
+
+use core::time::Duration;
+
+use units::Timestamp;
+
+use super::arm::Arm;
+use super::session::{Loss, Session};
+use crate::experiments::settings::{Settings, Source};
+use crate::live::Live;
+use crate::simulation::{Outcome, Scenario};
+use crate::traffic::Traffic;
+
+/// The product's guard: replicas may have this share of the bytes that are sent first, in per cent.
+const GUARD: f64 = 10.0;
+/// The ends of the loss rates of the chain that was fitted to calls, in per cent.
+const LEAST_CALLS: f64 = 1.0;
+const MOST_CALLS: f64 = 19.999;
+/// What a chain of bad times looks like below that rate: of a packet 20 ms behind a lost one 30 % are lost, as of calls
+/// at 1 %.
+const RARE: Loss = Loss::Gilbert { bad_ms: 39.0, share: 0.5 };
+/// Steps of chains of good and bad times.
+const SLOT_MS: f64 = 5.0;
+
+/// A frame that reached the viewer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Frame {
+    /// When all of it was there, in order.
+    pub at: Timestamp,
+    /// When it was published; not before the viewer came.
+    pub due: Timestamp,
+    pub media_ms: u32,
+    pub is_key: bool,
+    pub delay: Duration,
+}
+
+/// The loss model of the path, as the testbed's settings have it; `None` if nothing is lost.
+fn loss_model(session: &Session) -> Option<String> {
+    let percent = session.loss * 100.0;
+    if session.loss <= 0.0 {
+        return None;
+    }
+    Some(match &session.kind {
+        Loss::Calls | Loss::Slots if percent < LEAST_CALLS => gilbert(session.loss, &RARE),
+        Loss::Calls => format!("calls:rate={}%", percent.min(MOST_CALLS)),
+        Loss::Slots => format!("calls:rate={}%,reading=slots", percent.min(MOST_CALLS)),
+        Loss::Independent => format!("{percent}%"),
+        chain @ Loss::Gilbert { .. } => gilbert(session.loss, chain),
+        Loss::Outages { length_ms } => {
+            format!("outages:rate={percent}%,length={}us", (length_ms * 1e3).round())
+        }
+    })
+}
+
+/// A chain with bad times of a mean length in which a share is lost, more if the rate cannot be had otherwise.
+fn gilbert(loss: f64, chain: &Loss) -> String {
+    let Loss::Gilbert { bad_ms, share } = chain else { return format!("{}%", loss * 100.0) };
+    let share = share.max(loss * 1.25).min(1.0);
+    let leaves = (SLOT_MS / bad_ms).min(1.0);
+    let part = loss / share;
+    let enters = (leaves * part / (1.0 - part)).min(1.0);
+    format!("ge:p={enters},r={leaves},bad={share},slot={SLOT_MS}ms")
+}
+
+/// The run's settings: the product's own, where the session does not say.
+fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
+    let loss = loss_model(session);
+    let queue = session.rate_mbps * 125.0 * session.buffer_ms;
+    let base = Settings {
+        source: Source::Live,
+        rate_mbps: session.rate_mbps,
+        rtt_ms: session.rtt_ms,
+        loss_percent: if loss.is_some() { 1.0 } else { 0.0 },
+        loss_model: loss.unwrap_or_else(|| "independent".to_owned()),
+        // Four packets at least, or the queue is the loss.
+        queue_bytes: (queue as u64).max(6_000),
+        congestion: "bbr".to_owned(),
+        detection: "rfc9002".to_owned(),
+        guard_percent: GUARD,
+        stream_mbps: session.bitrate_mbps,
+        fps: session.fps,
+        group_seconds: session.encoder.group_s,
+        key_ratio: session.encoder.key_ratio,
+        size_variation: session.encoder.size_variation,
+        size_correlation: session.encoder.size_correlation,
+        b_frames: session.encoder.b_frames,
+        // Sound leaves room for pictures in the thinnest stream.
+        audio_kbps: session.encoder.audio_kbps.min(session.bitrate_mbps * 300.0),
+        cached_seconds: session.joined_s,
+        player: qoe::Policy::PRESETS[session.player].0.to_owned(),
+        seconds: session.stay_s,
+        ..Settings::default()
+    };
+    let mut table = toml::Table::try_from(&base).map_err(|e| e.to_string())?;
+    for (key, value) in &arm.set {
+        let is_float = table.get(key).is_some_and(toml::Value::is_float);
+        let value = match value {
+            toml::Value::Integer(n) if is_float => toml::Value::Float(*n as f64),
+            value => value.clone(),
+        };
+        table.insert(key.clone(), value);
+    }
+    let bad = |e: toml::de::Error| e.to_string().trim_end().replace('\n', " ");
+    table.try_into().map_err(bad)
+}
+
+/// The run of this session under this scheme.
+///
+/// # Errors
+/// One line that names the key whose value makes no sense.
+pub(super) fn scenario(session: &Session, arm: &Arm) -> Result<Scenario, String> {
+    let settings = settings(session, arm)?;
+    let at = |e: String| format!("scheme `{}`: {e}", arm.name);
+    let mut scenario = settings.scenario(session.seed).map_err(at)?;
+    if session.jitter_ms > 0.0 {
+        let text = format!("{}us", (session.jitter_ms * 1e3).round());
+        scenario.path.down.jitter = Some(text.parse().map_err(|e| format!("jitter: {e}"))?);
+    }
+    scenario.log_events = false;
+    Ok(scenario)
+}
+
+/// The same run until the viewer leaves.
+pub(super) fn until(scenario: &Scenario, left: Duration) -> Scenario {
+    Scenario { limit: left, ..scenario.clone() }
+}
+
+fn live(scenario: &Scenario) -> Option<&Live> {
+    match &scenario.traffic {
+        Traffic::Live(live) => Some(live),
+        _ => None,
+    }
+}
+
+/// Frames that were published after the viewer came and until then.
+pub(super) fn published(scenario: &Scenario, until: Duration) -> u64 {
+    let Some(live) = live(scenario) else { return 0 };
+    let end = Timestamp::ZERO + until;
+    let counts = |n: &u32| live.is_measured(*n, Timestamp::ZERO) && live.published(*n) <= end;
+    (0..live.source.len()).filter(counts).count() as u64
+}
+
+/// The frames that the viewer received, in order, and whether it counts how late each was: not those that were there
+/// when it came.
+pub(super) fn frames(scenario: &Scenario, outcome: &Outcome) -> Vec<(Frame, bool)> {
+    let (Some(live), Some(seen)) = (live(scenario), &outcome.live) else { return Vec::new() };
+    let frame = |arrival: &crate::live::Arrival| Frame {
+        at: arrival.at,
+        due: live.published(arrival.frame),
+        media_ms: arrival.media_ms,
+        is_key: arrival.is_key,
+        delay: arrival.delay,
+    };
+    let counts = |arrival: &crate::live::Arrival| live.is_measured(arrival.frame, Timestamp::ZERO);
+    seen.arrivals.iter().map(|arrival| (frame(arrival), counts(arrival))).collect()
+}
+
+/// Bytes of media that the viewer received, and how often and by how much it was moved to a newer key frame.
+pub(super) fn media(outcome: &Outcome) -> (u64, u64, u64) {
+    let skips = outcome.live.as_ref().map(|seen| seen.skips).unwrap_or_default();
+    (outcome.received, skips.count, skips.ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::arm::COMPARED;
+    use crate::platform::population::Population;
+    use crate::platform::specification::{FLEET, Specification};
+
+    fn sessions(count: u32) -> Vec<Session> {
+        Population::new(Specification::parse(FLEET).expect("valid"), None).sessions(9, count)
+    }
+
+    #[test]
+    fn every_scheme_meets_the_same_path_with_the_same_draws() {
+        let arms: Vec<Arm> =
+            COMPARED.split(',').map(|name| Arm::parse(name).expect("known")).collect();
+        for session in sessions(12) {
+            let of = |arm: &Arm| {
+                let scenario = scenario(&session, arm).expect("a run");
+                (scenario.seed, format!("{:?}", scenario.path), format!("{:?}", scenario.traffic))
+            };
+            let first = of(&arms[0]);
+            assert!(arms.iter().all(|arm| of(arm) == first), "session {}", session.number);
+        }
+    }
+
+    #[test]
+    fn a_path_loses_what_its_session_says() {
+        let base = sessions(1).remove(0);
+        for (loss, kind) in [
+            (0.004, Loss::Calls),
+            (0.05, Loss::Slots),
+            (0.03, Loss::Independent),
+            (0.04, Loss::Gilbert { bad_ms: 53.0, share: 0.3 }),
+            (0.3, Loss::Gilbert { bad_ms: 53.0, share: 0.2 }),
+            (0.02, Loss::Outages { length_ms: 200.0 }),
+        ] {
+            // Slow enough that packets see many of the model's slots.
+            let session = Session { loss, kind, ..base.clone() };
+            let model = loss_model(&session).expect("lossy");
+            let config = links::LinkConfig {
+                loss: Some(model.parse().expect(&model)),
+                ..links::LinkConfig::default()
+            };
+            let mut link = links::Link::new(&config, 1, "down");
+            let n = 400_000u64;
+            for packet in 0..n {
+                let now = Timestamp::ZERO + Duration::from_millis(5) * packet as u32;
+                let payload = links::Packet { size: 100, ecn: units::Ecn::NotEct, payload: () };
+                link.send(now, payload);
+                while link.poll(now).is_some() {}
+            }
+            let lost = link.counters().lost.packets as f64 / n as f64;
+            assert!((lost / loss - 1.0).abs() < 0.15, "{model}: {lost}");
+        }
+        assert_eq!(loss_model(&Session { loss: 0.0, ..base }), None);
+    }
+}

@@ -1,0 +1,117 @@
+//! Reading a table of a specification key by key: what is missing, out of its range or unknown is an error that names
+//! the key.
+
+use core::ops::RangeInclusive;
+
+use toml::{Table, Value};
+
+use super::distribution::{Distribution, number, within};
+
+/// A table of which keys are taken until none is left.
+pub(super) struct Section {
+    /// The name with which its keys begin; empty for the whole file.
+    name: String,
+    table: Table,
+}
+
+impl Section {
+    pub(super) fn new(name: &str, table: Table) -> Self {
+        Self { name: name.to_owned(), table }
+    }
+
+    fn key(&self, key: &str) -> String {
+        match &*self.name {
+            "" => key.to_owned(),
+            name => format!("{name}.{key}"),
+        }
+    }
+
+    fn take(&mut self, key: &str) -> Result<Value, String> {
+        self.table.remove(key).ok_or_else(|| format!("`{}` is missing", self.key(key)))
+    }
+
+    /// A table inside this one.
+    pub(super) fn section(&mut self, key: &str) -> Result<Self, String> {
+        match self.take(key)? {
+            Value::Table(table) => Ok(Self { name: self.key(key), table }),
+            other => Err(format!("`{}` is {other}; it may be a table", self.key(key))),
+        }
+    }
+
+    pub(super) fn text(&mut self, key: &str) -> Result<String, String> {
+        match self.take(key)? {
+            Value::String(text) => Ok(text),
+            other => Err(format!("`{}` is {other}; it may be text", self.key(key))),
+        }
+    }
+
+    pub(super) fn number(
+        &mut self,
+        key: &str,
+        allowed: RangeInclusive<f64>,
+    ) -> Result<f64, String> {
+        let (low, high) = (*allowed.start(), *allowed.end());
+        let (name, value) = (self.key(key), self.take(key)?);
+        let value = number(&value).ok_or_else(|| {
+            format!("`{name}` is {value}; it may be a number from {low} to {high}")
+        })?;
+        within(&name, value, &allowed)
+    }
+
+    pub(super) fn distribution(
+        &mut self,
+        key: &str,
+        allowed: RangeInclusive<f64>,
+    ) -> Result<Distribution, String> {
+        let value = self.take(key)?;
+        Distribution::read(&self.key(key), &value, &allowed)
+    }
+
+    /// A list of 24 numbers, one for each hour of the day; not all of them 0.
+    pub(super) fn hours(&mut self, key: &str) -> Result<[f64; 24], String> {
+        let (name, value) = (self.key(key), self.take(key)?);
+        let list: Option<Vec<f64>> =
+            value.as_array().and_then(|list| list.iter().map(number).collect());
+        let hours: [f64; 24] = list
+            .and_then(|list| list.try_into().ok())
+            .ok_or_else(|| format!("`{name}` is {value}; it may be a list of 24 numbers"))?;
+        for (hour, value) in hours.iter().enumerate() {
+            within(&format!("{name}[{hour}]"), *value, &(0.0..=1_000.0))?;
+        }
+        match hours.iter().sum::<f64>() > 0.0 {
+            true => Ok(hours),
+            false => Err(format!("`{name}` is 0 all day; at least one hour may not be")),
+        }
+    }
+
+    /// A table of weights of these names, in their order; what is left out has none.
+    pub(super) fn weights(&mut self, key: &str, names: &[&str]) -> Result<Vec<f64>, String> {
+        let mut section = self.section(key)?;
+        let mut weights = Vec::new();
+        for name in names {
+            weights.push(match section.table.contains_key(*name) {
+                true => section.number(name, 0.0..=1e9)?,
+                false => 0.0,
+            });
+        }
+        let name = section.name.clone();
+        if let Some(unknown) = section.table.keys().next() {
+            return Err(format!("`{name}` has no `{unknown}`; it may be {}", names.join(", ")));
+        }
+        match weights.iter().sum::<f64>() > 0.0 {
+            true => Ok(weights),
+            false => {
+                Err(format!("`{name}` has no weight above 0; it may have {}", names.join(", ")))
+            }
+        }
+    }
+
+    /// # Errors
+    /// There is a key that nobody took.
+    pub(super) fn finish(self) -> Result<(), String> {
+        match self.table.keys().next() {
+            Some(key) => Err(format!("there is no key `{}`", self.key(key))),
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! One session of a population, as it was drawn: who watches what, how, and over which path.
+
+/// How a viewer is connected.
+pub(super) const ACCESS: [&str; 3] = ["wifi", "cellular", "cable"];
+
+/// How packets are lost.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Loss {
+    /// As calls have it, each packet with its own fate.
+    Calls,
+    /// The same, all packets of 20 ms with one fate.
+    Slots,
+    /// Each packet on its own.
+    Independent,
+    /// A chain of good and bad times of this mean length, of which the bad ones lose this share.
+    Gilbert { bad_ms: f64, share: f64 },
+    /// Everything is lost for this long in the mean.
+    Outages { length_ms: f64 },
+}
+
+/// The names of kinds of loss, in the order of [`Loss`].
+pub(super) const LOSSES: [&str; 5] = ["calls", "slots", "independent", "gilbert", "outages"];
+
+/// Who watches: the origin-destination pair of the papers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Viewer {
+    /// Its place in the population.
+    pub number: u32,
+    /// Its user group.
+    pub group: u32,
+    /// What it is divided into cohorts by.
+    pub unit: u64,
+}
+
+/// What the stream's encoder makes.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Encoder {
+    /// Seconds from a key frame to the next.
+    pub group_s: f64,
+    /// Size of a key frame against that of a P-frame.
+    pub key_ratio: f64,
+    /// Standard deviation of the logarithm of frame sizes, and its correlation from a frame to the next.
+    pub size_variation: f64,
+    pub size_correlation: f64,
+    pub b_frames: u32,
+    pub audio_kbps: f64,
+}
+
+/// One session.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Session {
+    /// Its place in the population.
+    pub number: u32,
+    pub viewer: Viewer,
+    /// How many sessions this viewer had before.
+    pub visit: u32,
+    /// When it begins, in milliseconds since 1970.
+    pub started_ms: i64,
+    /// Place in [`ACCESS`].
+    pub access: usize,
+    /// Round-trip time without queues.
+    pub rtt_ms: f64,
+    /// Rate of the bottleneck.
+    pub rate_mbps: f64,
+    /// What its queue holds.
+    pub buffer_ms: f64,
+    /// The most that a packet's delay differs.
+    pub jitter_ms: f64,
+    /// Share of packets lost; 0 for none.
+    pub loss: f64,
+    pub kind: Loss,
+    /// Rate of the stream.
+    pub bitrate_mbps: f64,
+    pub fps: f64,
+    pub encoder: Encoder,
+    /// How much of a group of pictures was there when the viewer came, in seconds.
+    pub joined_s: f64,
+    /// Place in [`qoe::Policy::PRESETS`].
+    pub player: usize,
+    /// How long the viewer means to stay.
+    pub stay_s: f64,
+    /// A viewer who waits or is frozen longer than this leaves.
+    pub patience_s: f64,
+    /// Of everything that happens in it.
+    pub seed: u64,
+}

@@ -1,0 +1,276 @@
+//! What a population is drawn from: a table of plain numbers (`experiments/populations/*.toml`), each with its source.
+
+use recovery::Random;
+
+use super::distribution::{Distribution, pick};
+use super::draws::normal;
+use super::section::Section;
+use super::session::{ACCESS, LOSSES};
+
+/// The population that the papers state, as far as they state it.
+pub(super) const FLEET: &str = include_str!("../../../../experiments/populations/fleet.toml");
+
+/// User groups by size: the share of the group in place k is proportional to (k + shift)^−exponent (Zipf-Mandelbrot).
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Groups {
+    /// Sums of shares, ascending to the sum of all.
+    sums: Vec<f64>,
+}
+
+/// A quantity with a median for all, and lognormal deviations of user groups, of viewers within their group and of
+/// sessions of a viewer. How much viewers deviate is drawn for each group, how much sessions do for each viewer.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Levels {
+    median: f64,
+    group: f64,
+    pair: Distribution,
+    session: Distribution,
+    low: f64,
+    high: f64,
+}
+
+/// What kind of access a viewer has.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Access {
+    /// Factor to the bottleneck's rate.
+    pub rate: f64,
+    /// Factor to the round-trip time.
+    pub rtt: f64,
+    pub jitter_ms: Distribution,
+    /// Of the kinds of loss.
+    pub losses: Vec<f64>,
+}
+
+/// All that sessions are drawn from.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Specification {
+    pub title: String,
+    pub groups: Groups,
+    /// Sessions of a viewer.
+    pub visits: Distribution,
+    /// Time from the beginning of one to that of the next.
+    pub age_minutes: Distribution,
+    /// Of the hours in which viewers come.
+    pub hours: [f64; 24],
+    /// Factor to the loss rate at each hour.
+    pub hours_loss: [f64; 24],
+    pub rtt_ms: Levels,
+    pub rate_mbps: Levels,
+    pub loss: Levels,
+    /// Share of viewers whose path loses nothing.
+    pub lossless: f64,
+    pub buffer_ms: Distribution,
+    pub gilbert_bad_ms: Distribution,
+    pub gilbert_share: Distribution,
+    pub outage_ms: Distribution,
+    /// Weights of the kinds of access.
+    pub access: Vec<f64>,
+    pub accesses: Vec<Access>,
+    pub bitrate_mbps: Distribution,
+    /// A viewer takes no stream of more than this share of the bottleneck.
+    pub fits: f64,
+    pub fps: Distribution,
+    pub group_s: Distribution,
+    pub key_ratio: Distribution,
+    pub size_variation: Distribution,
+    pub size_correlation: f64,
+    pub b_frames: Distribution,
+    pub audio_kbps: Distribution,
+    pub joined_s: Distribution,
+    pub players: Vec<f64>,
+    pub stay_s: Distribution,
+    pub patience_s: Distribution,
+}
+
+impl Groups {
+    fn read(mut section: Section) -> Result<Self, String> {
+        let count = section.number("count", 1.0..=1e6)?;
+        let exponent = section.number("exponent", 0.0..=5.0)?;
+        let shift = section.number("shift", 0.0..=1e6)?;
+        section.finish()?;
+        let mut sum = 0.0;
+        let mut next = |place: u32| {
+            sum += (f64::from(place) + shift).powf(-exponent);
+            sum
+        };
+        Ok(Self { sums: (1..=count as u32).map(&mut next).collect() })
+    }
+
+    pub(super) fn draw(&self, random: &mut Random) -> u32 {
+        let all = self.sums.last().copied().unwrap_or(0.0);
+        let point = random.fraction() * all;
+        let place = self.sums.partition_point(|sum| *sum <= point);
+        place.min(self.sums.len() - 1) as u32
+    }
+
+    /// The share of sessions that the largest groups have.
+    #[cfg(test)]
+    pub(super) fn share_of_largest(&self, groups: usize) -> f64 {
+        self.sums[groups - 1] / self.sums.last().copied().unwrap_or(1.0)
+    }
+}
+
+/// The streams of a quantity: of its user group, its viewer and its session.
+pub(super) struct Streams {
+    pub group: Random,
+    pub pair: Random,
+    pub session: Random,
+}
+
+impl Levels {
+    fn read(mut section: Section, low: f64, high: f64) -> Result<Self, String> {
+        let levels = Self {
+            median: section.number("median", low..=high)?,
+            group: section.number("group", 0.0..=3.0)?,
+            pair: section.distribution("pair", 0.0..=3.0)?,
+            session: section.distribution("session", 0.0..=3.0)?,
+            low: section.number("low", low..=high)?,
+            high: section.number("high", low..=high)?,
+        };
+        section.finish()?;
+        Ok(levels)
+    }
+
+    /// The quantity of a session, before factors.
+    pub(super) fn draw(&self, mut streams: Streams) -> f64 {
+        let group = self.group * normal(&mut streams.group);
+        let pair = self.pair.draw(&mut streams.group) * normal(&mut streams.pair);
+        let session = self.session.draw(&mut streams.pair) * normal(&mut streams.session);
+        self.median * (group + pair + session).exp()
+    }
+
+    /// The value within the quantity's ends.
+    pub(super) fn within(&self, value: f64) -> f64 {
+        value.clamp(self.low.min(self.high), self.high)
+    }
+}
+
+impl Access {
+    fn read(mut section: Section) -> Result<Self, String> {
+        let access = Self {
+            rate: section.number("rate", 0.01..=100.0)?,
+            rtt: section.number("rtt", 0.01..=100.0)?,
+            jitter_ms: section.distribution("jitter_ms", 0.0..=1_000.0)?,
+            losses: section.weights("loss", &LOSSES)?,
+        };
+        section.finish()?;
+        Ok(access)
+    }
+}
+
+impl Specification {
+    /// Reads a specification.
+    ///
+    /// # Errors
+    /// One line that names the key and what it may be.
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let table: toml::Table = text
+            .parse()
+            .map_err(|e: toml::de::Error| e.to_string().trim_end().replace('\n', " "))?;
+        let mut all = Section::new("", table);
+        let mut viewers = all.section("viewers")?;
+        let mut path = all.section("path")?;
+        let mut stream = all.section("stream")?;
+        let players: Vec<&str> = qoe::Policy::PRESETS.iter().map(|(name, _)| *name).collect();
+        let specification = Self {
+            title: all.text("title")?,
+            groups: Groups::read(all.section("groups")?)?,
+            visits: viewers.distribution("visits", 1.0..=10_000.0)?,
+            age_minutes: viewers.distribution("age_minutes", 0.0..=1e6)?,
+            hours: viewers.hours("hours")?,
+            stay_s: viewers.distribution("stay_s", 1.0..=86_400.0)?,
+            patience_s: viewers.distribution("patience_s", 0.1..=86_400.0)?,
+            players: viewers.weights("player", &players)?,
+            access: viewers.weights("access", &ACCESS)?,
+            hours_loss: path.hours("loss_by_hour")?,
+            rtt_ms: Levels::read(path.section("rtt_ms")?, 0.1, 5_000.0)?,
+            rate_mbps: Levels::read(path.section("rate_mbps")?, 0.05, 10_000.0)?,
+            loss: Levels::read(path.section("loss")?, 0.0, 0.9)?,
+            lossless: path.number("lossless", 0.0..=1.0)?,
+            buffer_ms: path.distribution("buffer_ms", 1.0..=10_000.0)?,
+            gilbert_bad_ms: path.distribution("gilbert_bad_ms", 1.0..=60_000.0)?,
+            gilbert_share: path.distribution("gilbert_share", 0.01..=1.0)?,
+            outage_ms: path.distribution("outage_ms", 2.0..=60_000.0)?,
+            accesses: ACCESS
+                .iter()
+                .map(|name| Access::read(path.section(name)?))
+                .collect::<Result<_, _>>()?,
+            bitrate_mbps: stream.distribution("bitrate_mbps", 0.02..=1_000.0)?,
+            fits: stream.number("fits", 0.01..=10.0)?,
+            fps: stream.distribution("fps", 1.0..=240.0)?,
+            group_s: stream.distribution("group_s", 0.1..=60.0)?,
+            key_ratio: stream.distribution("key_ratio", 0.1..=100.0)?,
+            size_variation: stream.distribution("size_variation", 0.0..=2.0)?,
+            size_correlation: stream.number("size_correlation", 0.0..=0.999)?,
+            b_frames: stream.distribution("b_frames", 0.0..=16.0)?,
+            audio_kbps: stream.distribution("audio_kbps", 0.0..=1_000.0)?,
+            joined_s: stream.distribution("joined_s", 0.0..=60.0)?,
+        };
+        for section in [viewers, path, stream, all] {
+            section.finish()?;
+        }
+        Ok(specification)
+    }
+
+    /// The rung of the ladder that a viewer takes: the one drawn, or the best one that fits the bottleneck, or the
+    /// lowest one. A bit rate that is no ladder is cut to what fits.
+    pub(super) fn rung(&self, drawn: f64, rate_mbps: f64) -> f64 {
+        let most = self.fits * rate_mbps;
+        match &self.bitrate_mbps {
+            _ if drawn <= most => drawn,
+            Distribution::Choice(rungs) => {
+                let rungs = || rungs.iter().map(|(rung, _)| *rung);
+                let fitting = rungs().filter(|rung| *rung <= most).reduce(f64::max);
+                fitting.or_else(|| rungs().reduce(f64::min)).unwrap_or(drawn)
+            }
+            _ => most,
+        }
+    }
+
+    /// The hour, 0 to 23, in which a viewer comes.
+    pub(super) fn hour(&self, random: &mut Random) -> usize {
+        pick(random, self.hours.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_built_in_population_is_read_and_its_groups_have_their_published_shares() {
+        let fleet = Specification::parse(FLEET).expect("valid");
+        // AutoPlex, table 1, State-City-ASN: 11.8, 22.2, 27.3 %.
+        for (groups, share) in [(10, 0.118), (50, 0.222), (100, 0.273)] {
+            let got = fleet.groups.share_of_largest(groups);
+            assert!((got - share).abs() < 0.003, "{groups}: {got}");
+        }
+    }
+
+    #[test]
+    fn a_specification_with_impossible_values_is_refused_by_key() {
+        for (from, to, part) in [
+            ("count = 18620", "count = 0", "`groups.count` is 0; it may be 1 to 1000000"),
+            ("lossless = 0.1", "lossless = 1.5", "`path.lossless` is 1.5; it may be 0 to 1"),
+            ("lossless = 0.1", "", "`path.lossless` is missing"),
+            ("lossless = 0.1", "lossless = 0.1\nlossles = 0", "there is no key `path.lossles`"),
+            ("fits = 0.9", "fits = 'x'", "`stream.fits` is \"x\"; it may be a number from 0.01"),
+            ("mobile = 40", "telly = 40", "`viewers.player` has no `telly`; it may be low-latency"),
+            ("title = ", "title = 3 #", "`title` is 3; it may be text"),
+            ("[viewers]", "[viewers", "line"),
+        ] {
+            assert!(FLEET.contains(from), "{from}");
+            let text = FLEET.replacen(from, to, 1);
+            let line = Specification::parse(&text).expect_err(to);
+            assert!(line.contains(part) && !line.contains('\n'), "{to}: {line}");
+        }
+    }
+
+    #[test]
+    fn a_viewer_takes_the_best_rung_that_fits() {
+        let fleet = Specification::parse(FLEET).expect("valid");
+        assert_eq!(fleet.rung(3.0, 10.0), 3.0);
+        assert_eq!(fleet.rung(3.0, 2.0), 1.5);
+        assert_eq!(fleet.rung(3.0, 0.1), 0.35);
+    }
+}

@@ -1,0 +1,162 @@
+//! What a virtual A/B test found, as it stands in `summary.json`: everything that reports and pages are written from.
+
+use serde::{Deserialize, Serialize};
+
+use super::classes::DIMENSIONS;
+use super::compare::{Dominance, OfArm, Trial, compare, dominance};
+use super::metrics::{FROZEN, METRICS};
+use super::predictions::{Prediction, calibrated, predictions};
+use super::session::Session;
+
+/// Schemes over the sessions of one class.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Part {
+    /// The dimension's key, its title, and the class.
+    pub dimension: String,
+    pub title: String,
+    pub class: String,
+    /// The mean of what the class divides by.
+    pub x: f64,
+    pub sessions: u64,
+    pub arms: Vec<OfArm>,
+}
+
+/// A scheme as it was named and as it was set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ArmSet {
+    pub name: String,
+    pub settings: String,
+    pub weight: u32,
+    /// Knows fates, as no product does.
+    pub is_oracle: bool,
+}
+
+/// What was read of an operator's records.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Read {
+    pub records: u64,
+    pub used: u64,
+    pub incomplete: u64,
+    pub broken: u64,
+    pub impossible: u64,
+    /// The first impossible values.
+    pub named: Vec<String>,
+}
+
+/// The shares of sessions that have at least this many seconds frozen in 100 s.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Curve {
+    pub name: String,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Summary {
+    pub command: String,
+    pub population: String,
+    pub read: Option<Read>,
+    pub seed: u64,
+    pub sessions: u64,
+    pub viewers: u64,
+    /// Hours that viewers meant to watch.
+    pub hours: f64,
+    /// Whether every scheme had every session.
+    pub paired: bool,
+    pub baseline: String,
+    pub arms: Vec<ArmSet>,
+    /// Keys of the metrics, in the order of all lists of them.
+    pub metrics: Vec<String>,
+    /// Sessions that the testbed could not run, and why; they are in no number.
+    pub faults: Vec<String>,
+    pub overall: Vec<OfArm>,
+    pub parts: Vec<Part>,
+    /// If paired.
+    pub dominance: Vec<Dominance>,
+    pub calibrated: Vec<Prediction>,
+    pub predictions: Vec<Prediction>,
+    pub frozen: Vec<Curve>,
+}
+
+/// Where the test stands that a summary is made of.
+pub(super) struct Setting {
+    pub command: String,
+    pub population: String,
+    pub read: Option<Read>,
+    pub seed: u64,
+    pub paired: bool,
+    pub arms: Vec<ArmSet>,
+    /// Place of what the others are compared to.
+    pub baseline: usize,
+    pub faults: Vec<String>,
+}
+
+/// Seconds frozen in 100 s at which curves have a point.
+const FROZEN_AT: [f64; 14] =
+    [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
+
+fn curve(trials: &[Trial], arm: usize, name: &str) -> Curve {
+    let values: Vec<f64> = trials
+        .iter()
+        .filter(|trial| trial.arm == arm)
+        .filter_map(|trial| (METRICS[FROZEN].of)(&trial.row))
+        .map(|(part, whole)| part / whole)
+        .collect();
+    let share = |least: f64| {
+        let count = values.iter().filter(|value| **value >= least).count();
+        100.0 * count as f64 / values.len().max(1) as f64
+    };
+    Curve { name: name.to_owned(), points: FROZEN_AT.map(|at| (at, share(at))).to_vec() }
+}
+
+/// What `trials` of these sessions say; those of a session are at its place.
+pub(super) fn summarise(setting: Setting, sessions: &[Session], trials: &[Trial]) -> Summary {
+    let Setting { command, population, read, seed, paired, arms, baseline, faults } = setting;
+    let names: Vec<String> = arms.iter().map(|arm| arm.name.clone()).collect();
+    let clairvoyant = arms.iter().position(|arm| arm.is_oracle).filter(|_| paired);
+    let of = |trials: &[&Trial]| compare(trials, &names, baseline, clairvoyant);
+    let overall = of(&trials.iter().collect::<Vec<_>>());
+    let mut parts = Vec::new();
+    for dimension in &DIMENSIONS {
+        for (class, x, places) in dimension.divide(sessions) {
+            let mut is_in = vec![false; sessions.len()];
+            places.iter().for_each(|place| is_in[*place] = true);
+            let own: Vec<&Trial> = trials.iter().filter(|t| is_in[t.session as usize]).collect();
+            parts.push(Part {
+                dimension: dimension.key.to_owned(),
+                title: dimension.title.to_owned(),
+                class: class.to_owned(),
+                x,
+                sessions: places.len() as u64,
+                arms: of(&own),
+            });
+        }
+    }
+    let real: Vec<bool> = arms.iter().map(|arm| !arm.is_oracle).collect();
+    let mut viewers: Vec<u32> = sessions.iter().map(|session| session.viewer.number).collect();
+    viewers.sort_unstable();
+    viewers.dedup();
+    Summary {
+        command,
+        population,
+        read,
+        seed,
+        sessions: sessions.len() as u64,
+        viewers: viewers.len() as u64,
+        hours: sessions.iter().map(|session| session.stay_s).sum::<f64>() / 3_600.0,
+        paired,
+        baseline: names[baseline].clone(),
+        metrics: METRICS.iter().map(|metric| metric.key.to_owned()).collect(),
+        faults,
+        parts,
+        dominance: match paired {
+            true => dominance(trials, &names, &real, baseline),
+            false => Vec::new(),
+        },
+        calibrated: calibrated(trials, sessions, baseline),
+        predictions: predictions(trials, &overall, baseline),
+        frozen: names.iter().enumerate().map(|(arm, name)| curve(trials, arm, name)).collect(),
+        overall,
+        arms,
+    }
+}

@@ -1,0 +1,184 @@
+//! What a viewer has of a session, and when it leaves: who waits for the picture or is frozen for longer than it bears
+//! does not stay.
+
+use core::time::Duration;
+
+use qoe::{FrameKind, Player, Policy, player::Report};
+use serde::{Deserialize, Serialize};
+use units::Timestamp;
+
+use super::scenario::Frame;
+
+/// Bounds of frame delays, in milliseconds.
+pub(super) const BOUNDS: [u64; 5] = [100, 200, 400, 600, 1_000];
+/// A frame counts if it was published at least this long before a viewer left early.
+const LAST: Duration = Duration::from_millis(400);
+/// What a frame that never came counts as in percentiles of delays, in milliseconds; a delay is cut to it.
+const NEVER: f64 = 10_000.0;
+
+/// What a viewer had.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Watched {
+    /// Frames that count.
+    pub frames: u64,
+    /// Those of them that came later than each of [`BOUNDS`], or never.
+    pub late: [u64; BOUNDS.len()],
+    /// Percentiles of their delays, in milliseconds.
+    pub delay_ms: [f64; 3],
+    /// From the request to the picture; absent if there never was one.
+    pub first_frame_ms: Option<f64>,
+    pub freezes: u64,
+    pub frozen_s: f64,
+    pub played_s: f64,
+    /// How far the picture lay behind the live edge at the end.
+    pub behind_ms: Option<f64>,
+}
+
+impl Watched {
+    /// Time from the start of playing on, freezes included.
+    pub(super) fn seconds(&self) -> f64 {
+        self.played_s + self.frozen_s
+    }
+}
+
+/// A player that received `frames` until `end`.
+fn play(policy: Policy, frames: &[(Frame, bool)], end: Timestamp) -> (Report, Player) {
+    let mut player = Player::new(policy, Timestamp::ZERO);
+    for (frame, _) in frames.iter().take_while(|(frame, _)| frame.at <= end) {
+        let kind = if frame.is_key { FrameKind::Key } else { FrameKind::Dependent };
+        player.on_media(frame.at, frame.media_ms, kind);
+    }
+    (player.report(end), player)
+}
+
+/// When the viewer who means to stay until `stay` loses patience, if it does.
+pub(super) fn leaves(
+    policy: Policy,
+    frames: &[(Frame, bool)],
+    stay: Duration,
+    patience: Duration,
+) -> Option<Duration> {
+    let end = Timestamp::ZERO + stay;
+    let (report, player) = play(policy, frames, end);
+    let first = report.first_frame.unwrap_or(stay);
+    if first > patience {
+        return Some(patience);
+    }
+    let listed = player.freezes();
+    if let Some(freeze) = listed.iter().find(|freeze| freeze.duration > patience) {
+        return Some(freeze.start.since(Timestamp::ZERO) + patience);
+    }
+    // What is not listed goes on at the end.
+    let over: Duration = listed.iter().map(|freeze| freeze.duration).sum();
+    let open = report.freezes[0].total.saturating_sub(over);
+    (open > patience).then(|| stay.saturating_sub(open) + patience)
+}
+
+/// What the viewer has who leaves at `end`; `published` frames count.
+pub(super) fn watch(
+    policy: Policy,
+    frames: &[(Frame, bool)],
+    published: u64,
+    end: Duration,
+    is_early: bool,
+) -> Watched {
+    let (report, _) = play(policy, frames, Timestamp::ZERO + end);
+    let last = Timestamp::ZERO + counted_until(end, is_early);
+    let ms = |duration: Duration| duration.as_secs_f64() * 1e3;
+    let counted = frames.iter().filter(|(frame, counts)| *counts && frame.due <= last);
+    let mut delays: Vec<f64> = counted.map(|(frame, _)| ms(frame.delay)).collect();
+    delays.sort_by(f64::total_cmp);
+    let late = BOUNDS.map(|bound| {
+        let in_time = delays.partition_point(|delay| *delay <= bound as f64) as u64;
+        published.saturating_sub(in_time)
+    });
+    let delay = |p: f64| {
+        let place = (p * published.saturating_sub(1) as f64).round() as usize;
+        delays.get(place).copied().unwrap_or(NEVER).min(NEVER)
+    };
+    Watched {
+        frames: published,
+        late,
+        delay_ms: if published > 0 { [0.5, 0.95, 0.99].map(delay) } else { [0.0; 3] },
+        first_frame_ms: report.first_frame.map(ms),
+        freezes: report.freezes[0].count,
+        frozen_s: report.freezes[0].total.as_secs_f64(),
+        played_s: report.played.as_secs_f64(),
+        behind_ms: report.live_latency.map(ms),
+    }
+}
+
+/// Until when a frame that counts was published: all of them, unless the viewer left early.
+pub(super) fn counted_until(end: Duration, is_early: bool) -> Duration {
+    if is_early { end.saturating_sub(LAST) } else { end }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: u64 = 40;
+
+    /// Frames 40 ms apart for 20 s, each 50 ms late but those that `delay` says otherwise of.
+    fn frames(delay: impl Fn(u64) -> Option<u64>) -> Vec<(Frame, bool)> {
+        let mut latest = Timestamp::ZERO;
+        let mut all = Vec::new();
+        for n in 0..500 {
+            let Some(delay) = delay(n) else { continue };
+            let due = Timestamp::from_millis(n * INTERVAL);
+            latest = latest.max(due + Duration::from_millis(delay));
+            let frame = Frame {
+                at: latest,
+                due,
+                media_ms: (n * INTERVAL) as u32,
+                is_key: n % 50 == 0,
+                delay: latest.since(due),
+            };
+            all.push((frame, true));
+        }
+        all
+    }
+
+    const STAY: Duration = Duration::from_secs(20);
+    const PATIENCE: Duration = Duration::from_secs(3);
+
+    #[test]
+    fn who_sees_all_in_time_stays() {
+        let smooth = frames(|_| Some(50));
+        assert_eq!(leaves(Policy::LOW_LATENCY, &smooth, STAY, PATIENCE), None);
+        let watched = watch(Policy::LOW_LATENCY, &smooth, 500, STAY, false);
+        assert_eq!((watched.frames, watched.late, watched.freezes), (500, [0; 5], 0));
+        assert_eq!((watched.delay_ms, watched.first_frame_ms), ([50.0; 3], Some(50.0)));
+    }
+
+    #[test]
+    fn who_is_frozen_for_longer_than_it_bears_leaves_then() {
+        // From 8 s on nothing for 5 s; then all at once.
+        let outage =
+            frames(|n| Some(if (200..325).contains(&n) { (325 - n) * INTERVAL } else { 50 }));
+        let left = leaves(Policy::LOW_LATENCY, &outage, STAY, PATIENCE).expect("it leaves");
+        // The buffer of 200 ms and more runs empty after 8 s, and 3 s later the viewer is gone.
+        assert!((11.0..11.6).contains(&left.as_secs_f64()), "{left:?}");
+        let published = counted_until(left, true).as_millis() as u64 / INTERVAL + 1;
+        let watched = watch(Policy::LOW_LATENCY, &outage, published, left, true);
+        assert!((2.9..3.1).contains(&watched.frozen_s) && watched.freezes == 1, "{watched:?}");
+        assert!(watched.late[2] > 60, "{watched:?}");
+        assert_eq!(leaves(Policy::LOW_LATENCY, &outage, STAY, Duration::from_secs(9)), None);
+    }
+
+    #[test]
+    fn who_waits_too_long_for_a_picture_leaves_without_one() {
+        let nothing = frames(|_| None);
+        assert_eq!(leaves(Policy::MOBILE, &nothing, STAY, PATIENCE), Some(PATIENCE));
+        let watched = watch(Policy::MOBILE, &nothing, 65, PATIENCE, true);
+        assert_eq!((watched.first_frame_ms, watched.late), (None, [65; 5]));
+        assert_eq!(watched.delay_ms, [NEVER; 3]);
+    }
+
+    #[test]
+    fn a_freeze_that_goes_on_at_the_end_counts() {
+        let stopped = frames(|n| (n < 250).then_some(50));
+        let left = leaves(Policy::LOW_LATENCY, &stopped, STAY, PATIENCE).expect("it leaves");
+        assert!((12.9..14.0).contains(&left.as_secs_f64()), "{left:?}");
+    }
+}
