@@ -1,5 +1,7 @@
 //! `mendcast lab`: experiments in virtual time.
 
+mod ab;
+
 use std::path::{Path, PathBuf};
 
 use ::lab::experiments::{self, Options};
@@ -40,6 +42,8 @@ enum Command {
         #[arg(long, value_name = "KEY=VALUE", value_parser = key_and_value)]
         set: Vec<(String, String)>,
     },
+    Ab(ab::Ab),
+    Viewers(ab::Viewers),
     /// Train the network of art-dqn: weights, a learning curve, and a comparison with ART.
     Train(Train),
     /// Write the report again from the results in a directory.
@@ -107,6 +111,8 @@ impl Arguments {
                 }
                 Ok(())
             }
+            Command::Ab(ab) => ab.run(),
+            Command::Viewers(viewers) => viewers.run(),
             Command::Train(train) => train.run(),
             Command::Report { dir } => experiments::report(&dir),
             Command::Results { dirs } => {
