@@ -90,7 +90,8 @@ impl Arm {
             let (key, value) = part
                 .split_once('=')
                 .ok_or_else(|| format!("scheme `{text}`: write {scheme}+KEY=VALUE"))?;
-            if !KEYS.contains(&key) && !(preset.is_some() && key == ORACLE) {
+            let is_known = KEYS.contains(&key) || (preset.is_some() && key == ORACLE);
+            if !is_known {
                 let all = KEYS.join(", ");
                 return Err(format!("scheme `{text}`: there is no key `{key}`; there are {all}"));
             }

@@ -119,7 +119,7 @@ fn records_of_cohorts_are_read_by_the_tools_of_production() {
     assert_eq!(sessions.iter().map(|(_, sessions)| sessions).sum::<u64>(), 16, "{sessions:?}");
     assert_eq!(report.without_data, [""; 0], "every metric has values");
     for cohort in &report.cohorts {
-        assert_eq!(cohort.schemes, [cohort.name.clone()]);
+        assert_eq!(cohort.schemes, std::slice::from_ref(&cohort.name));
     }
     // What was served is a population itself.
     let text = History::read(&out.join("records")).expect_err("too few");
