@@ -1,0 +1,116 @@
+//! The last resort among the carriers: what was measured last in a network, kept by the server. For
+//! clients that bring nothing along, and of bounded size.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::cookie::Cookie;
+use crate::prefix::Prefix;
+
+/// The newest cookie of each network, as far as there is room.
+#[derive(Debug)]
+pub struct History {
+    capacity: usize,
+    newest: BTreeMap<Prefix, Cookie>,
+    by_time: BTreeSet<(u64, Prefix)>,
+}
+
+impl History {
+    /// An empty table for `capacity` networks, at about 200 bytes each; 0 switches it off.
+    pub fn new(capacity: usize) -> Self {
+        Self { capacity, newest: BTreeMap::new(), by_time: BTreeSet::new() }
+    }
+
+    /// Remembers what a connection has measured. Its client's address must have been validated: else
+    /// whoever can send from made-up addresses would decide what is kept. If there is no room, the
+    /// stalest network makes some. Older cookies change nothing; who the viewer was is not kept.
+    pub fn record(&mut self, cookie: &Cookie) {
+        let (issued, prefix) = (cookie.issued, cookie.prefix);
+        let known = self.newest.get(&prefix).map(|known| known.issued);
+        if self.capacity == 0 || known.is_some_and(|known| known > issued) {
+            return;
+        }
+        if let Some(known) = known {
+            self.by_time.remove(&(known, prefix));
+        } else if self.newest.len() >= self.capacity
+            && let Some((_, stalest)) = self.by_time.pop_first()
+        {
+            self.newest.remove(&stalest);
+        }
+        self.newest.insert(prefix, Cookie { unit: 0, ..*cookie });
+        self.by_time.insert((issued, prefix));
+    }
+
+    /// What was measured last in this network. It is as old as it says, and it is judged as any cookie
+    /// ([`Cookie::accept`] with [`Carrier::History`](crate::Carrier::History)).
+    pub fn get(&self, prefix: Prefix) -> Option<&Cookie> {
+        self.newest.get(&prefix)
+    }
+
+    /// Forgets this network, because a jump has failed there (RFC 9959, section 3.4).
+    pub fn forget(&mut self, prefix: Prefix) {
+        if let Some(cookie) = self.newest.remove(&prefix) {
+            self.by_time.remove(&(cookie.issued, prefix));
+        }
+    }
+
+    /// Networks that are remembered.
+    pub fn len(&self) -> usize {
+        self.newest.len()
+    }
+
+    /// Whether none is.
+    pub fn is_empty(&self) -> bool {
+        self.newest.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cookie::fixture::cookie;
+    use core::net::{IpAddr, Ipv4Addr};
+
+    fn network(n: u16) -> Prefix {
+        let [a, b] = n.to_be_bytes();
+        Prefix::of(IpAddr::V4(Ipv4Addr::new(10, a, b, 1)))
+    }
+
+    fn of(n: u16, issued: u64) -> Cookie {
+        Cookie { prefix: network(n), issued, ..cookie() }
+    }
+
+    #[test]
+    fn the_stalest_network_makes_room() {
+        let mut history = History::new(3);
+        for (n, issued) in [(1, 10), (2, 11), (3, 12), (1, 13)] {
+            history.record(&of(n, issued));
+        }
+        history.record(&of(4, 14));
+        let kept = [1, 2, 3, 4].map(|n| history.get(network(n)).map(|cookie| cookie.issued));
+        assert_eq!(kept, [Some(13), None, Some(12), Some(14)]);
+        assert_eq!(history.len(), 3);
+    }
+
+    #[test]
+    fn a_network_has_its_newest_cookie_without_the_viewer() {
+        let mut history = History::new(3);
+        history.record(&of(1, 10));
+        history.record(&of(1, 9));
+        let kept = *history.get(network(1)).expect("it is there");
+        assert_eq!(kept, Cookie { unit: 0, ..of(1, 10) });
+        history.forget(network(1));
+        assert!(history.is_empty() && history.get(network(1)).is_none());
+        history.record(&of(1, 1));
+        assert_eq!(history.len(), 1, "what was forgotten is not in the way");
+    }
+
+    #[test]
+    fn a_table_without_room_keeps_nothing_and_a_flood_fills_only_the_table() {
+        let mut none = History::new(0);
+        none.record(&cookie());
+        assert!(none.is_empty());
+        let mut small = History::new(50);
+        (0..10_000).for_each(|n| small.record(&of(n, u64::from(n) / 7)));
+        assert_eq!((small.len(), small.by_time.len()), (50, 50));
+    }
+}

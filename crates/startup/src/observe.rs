@@ -1,0 +1,176 @@
+//! What a connection learns for its next cookie: delivery rates that are the path's and not the
+//! encoder's, and when a new cookie is worth sending (RFC 9959, section 3.1, "Observing"; Wira,
+//! section IV-B, "Periodic synchronization").
+
+use core::time::Duration;
+
+use congestion::RateSample;
+use units::{Rate, Timestamp};
+
+use crate::compact;
+use crate::cookie::Cookie;
+
+/// Rounds that are remembered.
+const ROUNDS: usize = 16;
+/// Rates are remembered in units of this many bits per second.
+const UNIT: u64 = 100;
+
+/// The delivery rates of one path; 64 bytes, whatever it lives through.
+///
+/// A live stream sends what the encoder makes: most samples are application-limited and say nothing of
+/// the path. They are left out. Of the others the best of each round trip counts, since samples of one
+/// round overlap.
+#[derive(Clone, Debug, Default)]
+pub struct DeliveryRates {
+    max: u16,
+    /// Compact rates of the latest rounds.
+    rounds: [u16; ROUNDS],
+    count: u32,
+    /// The round ends when what was sent after this many delivered bytes is acknowledged.
+    round_end: u64,
+}
+
+impl DeliveryRates {
+    /// Takes the sample of an acknowledgement.
+    pub fn on_sample(&mut self, sample: &RateSample) {
+        if sample.is_app_limited {
+            return;
+        }
+        let rate = compact::from_number(sample.delivery_rate.as_bps() / UNIT);
+        self.max = self.max.max(rate);
+        if self.count == 0 || sample.prior_delivered >= self.round_end {
+            self.round_end = sample.prior_delivered.saturating_add(sample.delivered);
+            self.rounds[self.count as usize % ROUNDS] = rate;
+            self.count = self.count.saturating_add(1);
+        } else {
+            let round = &mut self.rounds[(self.count - 1) as usize % ROUNDS];
+            *round = rate.max(*round);
+        }
+    }
+
+    /// Rounds with a sample.
+    pub fn count(&self) -> u64 {
+        self.count.into()
+    }
+
+    /// The largest rate of all rounds; 0 before the first.
+    pub fn max(&self) -> Rate {
+        rate(self.max)
+    }
+
+    /// The upper quartile of the latest 16 rounds; 0 before the first.
+    pub fn usual(&self) -> Rate {
+        let mut known = self.rounds;
+        let known = &mut known[..ROUNDS.min(self.count as usize)];
+        known.sort_unstable();
+        known.get((3 * known.len()).div_ceil(4).saturating_sub(1)).map_or(Rate::ZERO, |&r| rate(r))
+    }
+}
+
+fn rate(code: u16) -> Rate {
+    Rate::from_bps(compact::number(code).saturating_mul(UNIT))
+}
+
+/// When a connection's next cookie is due.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Refresh {
+    last: Option<(Timestamp, Cookie)>,
+}
+
+impl Refresh {
+    /// The shortest time between two cookies; the paper's period of synchronization.
+    pub const PERIOD: Duration = Duration::from_secs(3);
+    /// The longest time between two. A cookie is as old as its issue says: without this, who watches for an
+    /// hour would come back with an expired one.
+    pub const RENEWAL: Duration = Duration::from_secs(60);
+
+    /// Whether this cookie should be sent at `now`: the first one, one that says something else than the
+    /// last one sent, and one a minute besides. One that is due counts as sent.
+    pub fn is_due(&mut self, now: Timestamp, cookie: &Cookie) -> bool {
+        let is_due = self.last.is_none_or(|(at, last)| match now.since(at) {
+            early if early < Self::PERIOD => false,
+            late if late >= Self::RENEWAL => true,
+            _ => differs(&last, cookie),
+        });
+        if is_due {
+            self.last = Some((now, *cookie));
+        }
+        is_due
+    }
+}
+
+/// Whether a decision could come out differently by more than an eighth.
+fn differs(a: &Cookie, b: &Cookie) -> bool {
+    let moved = |a: u64, b: u64| a.abs_diff(b) > a.max(b) / 8;
+    let micros = |cookie: &Cookie| u64::try_from(cookie.min_rtt.as_micros()).unwrap_or(u64::MAX);
+    a.verdict != b.verdict
+        || (a.samples == 0) != (b.samples == 0)
+        || moved(micros(a), micros(b))
+        || moved(a.max_rate.as_bps(), b.max_rate.as_bps())
+        || moved(a.usual_rate.as_bps(), b.usual_rate.as_bps())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cookie::Verdict;
+    use crate::cookie::fixture::cookie;
+
+    fn sample(kbps: u64, prior_delivered: u64, is_app_limited: bool) -> RateSample {
+        RateSample {
+            delivery_rate: Rate::from_kbps(kbps),
+            interval: Duration::from_millis(50),
+            delivered: 10_000,
+            prior_delivered,
+            is_app_limited,
+        }
+    }
+
+    #[test]
+    fn samples_that_show_the_encoder_are_left_out() {
+        let mut rates = DeliveryRates::default();
+        assert_eq!((rates.max(), rates.usual(), rates.count()), (Rate::ZERO, Rate::ZERO, 0));
+        rates.on_sample(&sample(900_000, 0, true));
+        assert_eq!((rates.max(), rates.count()), (Rate::ZERO, 0));
+        rates.on_sample(&sample(8_000, 0, false));
+        assert_eq!((rates.max(), rates.count()), (Rate::from_kbps(8_000), 1));
+        assert_eq!(rates.usual(), Rate::from_kbps(8_000));
+    }
+
+    #[test]
+    fn the_best_of_a_round_counts_once_and_old_rounds_give_way() {
+        let mut rates = DeliveryRates::default();
+        for (kbps, prior) in [(100, 0), (300, 5_000), (200, 9_999), (50, 10_000)] {
+            rates.on_sample(&sample(kbps, prior, false));
+        }
+        assert_eq!((rates.count(), rates.max()), (2, Rate::from_kbps(300)));
+        assert_eq!(rates.usual(), Rate::from_kbps(300), "the upper of two");
+        // 16 rounds of 1 to 16 Mbit/s push them out; the maximum stays.
+        let mut rates = DeliveryRates::default();
+        rates.on_sample(&sample(40_000, 0, false));
+        for round in 1..=16 {
+            rates.on_sample(&sample(round * 1_000, round * 10_000, false));
+        }
+        assert_eq!(rates.usual(), Rate::from_kbps(12_000), "the twelfth of sixteen");
+        let max = rates.max().as_mbps_f64();
+        assert!((39.98..=40.0).contains(&max), "{max}");
+        assert!(size_of::<DeliveryRates>() <= 64);
+    }
+
+    #[test]
+    fn a_cookie_is_sent_when_it_says_something_new_and_once_a_minute() {
+        let mut refresh = Refresh::default();
+        let mut due =
+            |seconds, cookie: &Cookie| refresh.is_due(Timestamp::from_secs(seconds), cookie);
+        let first = cookie();
+        let faster = Cookie { max_rate: first.max_rate.scale(1.2), ..first };
+        assert!(due(10, &first));
+        assert!(!due(12, &faster), "3 s have not passed");
+        assert!(!due(14, &Cookie { issued: first.issued + 4, ..first }), "nothing new");
+        assert!(!due(14, &Cookie { max_rate: first.max_rate.scale(1.1), ..first }));
+        assert!(due(14, &faster));
+        assert!(due(20, &Cookie { verdict: Verdict::Failed, ..faster }));
+        assert!(!due(79, &Cookie { verdict: Verdict::Failed, ..faster }));
+        assert!(due(80, &Cookie { verdict: Verdict::Failed, ..faster }), "a minute later");
+    }
+}

@@ -1,0 +1,117 @@
+//! FLV: a tag's header says how long the tag is, and the first bytes of its payload whether it is
+//! a frame (Adobe's Flash Video File Format Specification 10.1, annex E; algorithm 1 of Wira).
+
+use media::codec::{self, Role};
+use media::flv::{HEADER_LEN, Kind, TRAILER_LEN};
+
+use super::input::{Frames, Head, Input, Reason};
+
+/// Bytes of a file header without extension.
+const FILE_HEADER_LEN: usize = 9;
+/// Bytes of a payload that are looked at: no header of a frame is longer in practice.
+pub(super) const CLASS_LEN: usize = 32;
+
+#[derive(Debug)]
+pub(super) struct Flv {
+    skip: u64,
+    state: State,
+    head: Head<CLASS_LEN>,
+    /// In a file of sound alone the frames that count are those of sound.
+    counted: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    FileHeader,
+    TagHeader,
+    /// The head of a payload of this many bytes.
+    Payload(u64),
+}
+
+impl Flv {
+    pub(super) fn new() -> Self {
+        Self { skip: 0, state: State::FileHeader, head: Head::EMPTY, counted: Kind::Video }
+    }
+
+    /// Where the last frame of interest ends, with the size field behind it.
+    pub(super) fn read(
+        &mut self,
+        input: &mut Input<'_>,
+        frames: &mut Frames,
+    ) -> Result<Option<u64>, Reason> {
+        loop {
+            input.skip(&mut self.skip);
+            if input.bytes.is_empty() {
+                return Ok(None);
+            }
+            let need = match self.state {
+                State::FileHeader => FILE_HEADER_LEN,
+                State::TagHeader => HEADER_LEN,
+                State::Payload(size) => size.min(CLASS_LEN as u64) as usize,
+            };
+            if !self.head.fill(input, need) {
+                return Ok(None);
+            }
+            self.state = match self.state {
+                State::FileHeader => self.file_header()?,
+                State::TagHeader => self.tag_header()?,
+                State::Payload(size) => {
+                    self.skip = size - need as u64 + TRAILER_LEN as u64;
+                    if self.is_frame(size)? && frames.count() {
+                        return Ok(Some(input.at + self.skip));
+                    }
+                    State::TagHeader
+                }
+            };
+            self.head.clear();
+        }
+    }
+
+    fn file_header(&mut self) -> Result<State, Reason> {
+        let offset = self.head.u32_at(5);
+        let known = self.head.get().starts_with(b"FLV");
+        if !known || !(FILE_HEADER_LEN as u32..1 << 16).contains(&offset) {
+            return Err(if known { Reason::Malformed } else { Reason::Format });
+        }
+        let flags = self.head.get()[4];
+        if flags & 0b101 == 0b100 {
+            self.counted = Kind::Audio;
+        }
+        self.skip = u64::from(offset) - FILE_HEADER_LEN as u64 + TRAILER_LEN as u64;
+        Ok(State::TagHeader)
+    }
+
+    fn tag_header(&mut self) -> Result<State, Reason> {
+        let kind = self.head.get()[0];
+        if kind & 0x20 != 0 {
+            return Err(Reason::Encrypted);
+        }
+        let kind = Kind::from_number(kind).ok_or(Reason::Malformed)?;
+        let size = u64::from(self.head.u32_at(0) & 0xff_ffff);
+        if kind == self.counted && size > 0 {
+            return Ok(State::Payload(size));
+        }
+        self.skip = size + TRAILER_LEN as u64;
+        Ok(State::TagHeader)
+    }
+
+    fn is_frame(&self, size: u64) -> Result<bool, Reason> {
+        let head = self.head.get();
+        match self.counted {
+            Kind::Video => is_video_frame(head, size),
+            _ => Ok(codec::audio(head).role == Role::AudioFrame),
+        }
+    }
+}
+
+/// Whether VIDEODATA of `size` bytes that begins so is a frame, not a header or a command.
+pub(super) fn is_video_frame(head: &[u8], size: u64) -> Result<bool, Reason> {
+    let class = codec::video(head);
+    // Enhanced RTMP: nothing but a command (frame type 5) may leave the codec out.
+    let is_enhanced = head.first().is_some_and(|first| first & 0x80 != 0 && first >> 4 != 0xd);
+    let is_cut = is_enhanced && class.codec.is_none() && class.role == Role::Other;
+    if is_cut && size > head.len() as u64 {
+        return Err(Reason::Unsupported);
+    }
+    Ok(matches!(class.role, Role::KeyFrame | Role::InterFrame))
+}

@@ -1,0 +1,348 @@
+//! MPEG transport streams: tables name the video's packets, and the start of a PES packet with a
+//! time is the start of a frame (Rec. ITU-T H.222.0, sections 2.4.3 and 2.4.4; RFC 8216, section 3.2).
+//!
+//! A frame of unknown length, which is what most muxers write for video, ends where the next one
+//! starts: its size is known with the first packet of the next frame, or with the end of the segment.
+
+use media::ts::PACKET_LEN;
+
+use super::input::{Frames, Head, Input, Reason};
+
+const PAT_PID: u16 = 0;
+const PACKET_HEADER_LEN: usize = 4;
+/// Bytes of a PES header up to the length of its optional fields.
+const PES_HEADER_LEN: usize = 9;
+/// Table 2-34: MPEG-1, MPEG-2 and MPEG-4 part 2 video, H.264, H.265, VVC; H.264 under SAMPLE-AES.
+const VIDEO: [u8; 7] = [0x01, 0x02, 0x10, 0x1b, 0x24, 0x33, 0xdb];
+
+#[derive(Debug)]
+pub(super) struct Ts {
+    skip: u64,
+    /// Bytes of the packet behind what is skipped.
+    left: u64,
+    state: State,
+    head: Head<PES_HEADER_LEN>,
+    /// Bit fields of the packet's header.
+    pid: u16,
+    starts: bool,
+    has_payload: bool,
+    section: Section,
+    pmt_pid: Option<u16>,
+    video_pid: Option<u16>,
+    /// Bytes that the current PES packet of video still has; `None` where its header does not say.
+    pes_left: Option<u64>,
+    /// End of the latest packet of the last frame of interest.
+    frame_end: Option<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum State {
+    Header,
+    Adaptation,
+    Payload,
+    Pes,
+    Table,
+}
+
+/// What a transport stream turned out to have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Found {
+    /// The last frame of interest ends here.
+    End(u64),
+    /// Its program has no video.
+    NoVideo,
+}
+
+impl Ts {
+    pub(super) fn new() -> Self {
+        Self {
+            skip: 0,
+            left: 0,
+            state: State::Header,
+            head: Head::EMPTY,
+            pid: 0,
+            starts: false,
+            has_payload: false,
+            section: Section::new(Table::Programs),
+            pmt_pid: None,
+            video_pid: None,
+            pes_left: None,
+            frame_end: None,
+        }
+    }
+
+    /// Where the last frame of interest ends if the body ends here.
+    pub(super) fn end(&self) -> Option<u64> {
+        self.frame_end
+    }
+
+    pub(super) fn read(
+        &mut self,
+        input: &mut Input<'_>,
+        frames: &mut Frames,
+    ) -> Result<Option<Found>, Reason> {
+        loop {
+            input.skip(&mut self.skip);
+            if input.bytes.is_empty() {
+                return Ok(None);
+            }
+            match self.state {
+                State::Header => {
+                    if !self.head.fill(input, PACKET_HEADER_LEN) {
+                        return Ok(None);
+                    }
+                    self.packet_header()?;
+                    self.head.clear();
+                }
+                State::Adaptation => {
+                    let length = u64::from(input.take(1).bytes[0]);
+                    self.left = self.left.checked_sub(1 + length).ok_or(Reason::Malformed)?;
+                    self.skip = length;
+                    self.state = State::Payload;
+                }
+                State::Payload => {
+                    if let Some(end) = self.payload(input.at) {
+                        return Ok(Some(Found::End(end)));
+                    }
+                }
+                State::Pes => {
+                    if !self.head.fill(input, PES_HEADER_LEN) {
+                        return Ok(None);
+                    }
+                    let done = self.pes_header(input.at, frames)?;
+                    self.head.clear();
+                    if let Some(end) = done {
+                        return Ok(Some(Found::End(end)));
+                    }
+                }
+                State::Table => {
+                    let mut piece = input.take(self.left);
+                    self.left -= piece.bytes.len() as u64;
+                    if self.left == 0 {
+                        self.state = State::Header;
+                    }
+                    if self.table(&mut piece)? {
+                        return Ok(Some(Found::NoVideo));
+                    }
+                }
+            }
+        }
+    }
+
+    fn packet_header(&mut self) -> Result<(), Reason> {
+        let [sync, b1, b2, b3] = self.head.u32_at(0).to_be_bytes();
+        if sync != 0x47 {
+            return Err(Reason::Malformed);
+        }
+        self.pid = u16::from_be_bytes([b1, b2]) & 0x1fff;
+        self.starts = b1 & 0x40 != 0;
+        self.has_payload = b3 & 0x10 != 0;
+        self.left = (PACKET_LEN - PACKET_HEADER_LEN) as u64;
+        let is_video = self.video_pid == Some(self.pid);
+        if is_video && b3 & 0xc0 != 0 {
+            return Err(Reason::Encrypted);
+        }
+        let is_table = self.pid == PAT_PID || self.pmt_pid == Some(self.pid);
+        // Packets with an error that the sender knew of (b1), and those of other streams.
+        if b1 & 0x80 != 0 || !(is_video || is_table) {
+            self.skip = self.left;
+        } else {
+            self.state = if b3 & 0x20 != 0 { State::Adaptation } else { State::Payload };
+        }
+        Ok(())
+    }
+
+    /// The payload of a packet of a table or of video begins at `at`. Returns the end of the last
+    /// frame of interest if this packet shows it.
+    fn payload(&mut self, at: u64) -> Option<u64> {
+        self.state = State::Header;
+        self.skip = self.left;
+        if !self.has_payload {
+            return None;
+        }
+        if self.video_pid != Some(self.pid) {
+            self.skip = 0;
+            self.state = if self.left > 0 { State::Table } else { State::Header };
+            if self.starts {
+                let of = if self.pid == PAT_PID { Table::Programs } else { Table::Streams };
+                self.section = Section::new(of);
+            }
+        } else if self.starts {
+            self.skip = 0;
+            self.state = State::Pes;
+        } else if self.pes_left != Some(0) {
+            self.video(at + self.left, self.left);
+            return self.frame_end.filter(|_| self.pes_left == Some(0));
+        }
+        None
+    }
+
+    /// `count` bytes of a PES packet of video stand in the packet that ends at `end`.
+    fn video(&mut self, end: u64, count: u64) {
+        self.pes_left = self.pes_left.map(|left| left.saturating_sub(count));
+        if let Some(frame_end) = &mut self.frame_end {
+            *frame_end = end;
+        }
+    }
+
+    /// The header of a PES packet of video is there; behind it the body goes on at `at`.
+    fn pes_header(&mut self, at: u64, frames: &mut Frames) -> Result<Option<u64>, Reason> {
+        let head = self.head.get();
+        // A header in two packets would need 175 bytes of stuffing before it, which no muxer writes.
+        let behind = self.left.checked_sub(PES_HEADER_LEN as u64).ok_or(Reason::Unsupported)?;
+        if head[..3] != [0, 0, 1] {
+            return Err(Reason::Malformed);
+        }
+        // One without a time goes on with the frame before it.
+        if head[7] & 0x80 != 0 {
+            if self.frame_end.is_some() {
+                return Ok(self.frame_end);
+            }
+            if frames.count() {
+                self.frame_end = Some(0);
+            }
+        }
+        let length = u64::from(u16::from_be_bytes([head[4], head[5]]));
+        self.pes_left = (length > 0).then_some(length + 6);
+        self.video(at + behind, behind + PES_HEADER_LEN as u64);
+        self.skip = behind;
+        self.state = State::Header;
+        Ok(self.frame_end.filter(|_| self.pes_left == Some(0)))
+    }
+
+    /// Reads a part of a table. Returns whether the program has no video.
+    fn table(&mut self, piece: &mut Input<'_>) -> Result<bool, Reason> {
+        while let Some(entry) = self.section.read(piece)? {
+            match entry {
+                // Number 0 is the network's table, and the first program is played.
+                Entry::Program { number, pid } if number != 0 && self.pmt_pid.is_none() => {
+                    self.pmt_pid = Some(pid);
+                }
+                Entry::Stream { kind, pid } if VIDEO.contains(&kind) => {
+                    self.video_pid.get_or_insert(pid);
+                }
+                Entry::End if self.section.table == Table::Streams => {
+                    return Ok(self.video_pid.is_none());
+                }
+                _ => {}
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// The two kinds of tables: the programs (PAT), and the streams of a program (PMT).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Table {
+    Programs,
+    Streams,
+}
+
+impl Table {
+    /// table_id, bytes of a section before its entries, and of an entry.
+    const fn shape(self) -> (u8, usize, usize) {
+        match self {
+            Self::Programs => (0, 8, 4),
+            Self::Streams => (2, 12, 5),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Entry {
+    Program { number: u16, pid: u16 },
+    Stream { kind: u8, pid: u16 },
+    End,
+}
+
+/// One section of a table, entry by entry: nothing of it is kept.
+#[derive(Debug)]
+struct Section {
+    table: Table,
+    stage: Stage,
+    skip: u64,
+    head: Head<12>,
+    /// Bytes of entries that are still to come.
+    left: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// The number of bytes before the section.
+    Pointer,
+    Header,
+    Entries,
+    /// Behind the entries, or in a section of another table.
+    Over,
+}
+
+impl Section {
+    fn new(table: Table) -> Self {
+        Self { table, stage: Stage::Pointer, skip: 0, head: Head::EMPTY, left: 0 }
+    }
+
+    fn read(&mut self, input: &mut Input<'_>) -> Result<Option<Entry>, Reason> {
+        loop {
+            input.skip(&mut self.skip);
+            if input.bytes.is_empty() || self.stage == Stage::Over {
+                return Ok(None);
+            }
+            if self.stage == Stage::Entries && self.left == 0 {
+                self.stage = Stage::Over;
+                return Ok(Some(Entry::End));
+            }
+            let (_, header_len, entry_len) = self.table.shape();
+            let need = match self.stage {
+                Stage::Pointer => 1,
+                Stage::Header => header_len,
+                _ => entry_len,
+            };
+            if !self.head.fill(input, need) {
+                return Ok(None);
+            }
+            let entry = self.step()?;
+            self.head.clear();
+            if entry.is_some() {
+                return Ok(entry);
+            }
+        }
+    }
+
+    /// Reads what is in `head`.
+    fn step(&mut self) -> Result<Option<Entry>, Reason> {
+        let head = self.head.get();
+        let number = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
+        let length = |at: usize| u64::from(number(at) & 0x0fff);
+        let (table_id, header_len, entry_len) = self.table.shape();
+        let (entry, used);
+        match (self.stage, self.table) {
+            (Stage::Pointer, _) => {
+                self.skip = head[0].into();
+                self.stage = Stage::Header;
+                return Ok(None);
+            }
+            (Stage::Header, table) => {
+                self.skip = if table == Table::Streams { length(10) } else { 0 };
+                self.left = length(1);
+                // The length counts what is behind it: the rest of this header, and 4 bytes of CRC.
+                used = header_len as u64 - 3 + self.skip + 4;
+                entry = None;
+                self.stage = if head[0] == table_id { Stage::Entries } else { Stage::Over };
+            }
+            (_, Table::Programs) => {
+                used = entry_len as u64;
+                entry = Some(Entry::Program { number: number(0), pid: number(2) & 0x1fff });
+            }
+            (_, Table::Streams) => {
+                self.skip = length(3);
+                used = entry_len as u64 + self.skip;
+                entry = Some(Entry::Stream { kind: head[0], pid: number(1) & 0x1fff });
+            }
+        }
+        self.left = match self.stage {
+            Stage::Entries => self.left.checked_sub(used).ok_or(Reason::Malformed)?,
+            _ => 0,
+        };
+        Ok(entry)
+    }
+}

@@ -1,0 +1,415 @@
+//! Rapid Start (draft-kazuho-ccwg-rapid-start, section 3): the first flight is paced over one round
+//! trip, the window grows three times as large each round until the queue grows, then twice; at the
+//! first congestion it converges on a part of what was delivered.
+//!
+//! In place of the congestion controller's start-up: as long as [`Rapid::phase`] is not
+//! [`Phase::Over`], [`Rapid::window`] and [`Rapid::pacing_rate`] hold. Then the controller goes on with
+//! that window in congestion avoidance.
+
+use core::time::Duration;
+
+use congestion::{AckBatch, CongestionEvent, initial_window, minimum_window};
+use units::{Rate, Timestamp};
+
+/// Round-trip samples that are kept: those of a round that are an eighth of it apart, and both ends.
+const SAMPLES: usize = 9;
+/// A queue is one that takes longer than this, or a tenth of the smallest round trip if that is less.
+const QUEUE: Duration = Duration::from_millis(4);
+/// K of section 3.3.1.
+const K: f64 = 11.0 / 18.0;
+
+/// How far Rapid Start has come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Phase {
+    /// Congestion was not met.
+    Growing,
+    /// Congestion was met: what was in flight is being accounted for.
+    Recovery,
+    /// The congestion controller takes over.
+    Over,
+}
+
+/// One connection's Rapid Start.
+#[derive(Clone, Debug)]
+pub struct Rapid {
+    phase: Phase,
+    window: u64,
+    mtu: u16,
+    factors: Factors,
+    /// The rate of the first flight; `None` when that is over.
+    first_flight: Option<Rate>,
+    first_sent: Option<Timestamp>,
+    floor: Floor,
+    /// Smoothed, once there is a sample.
+    rtt: Duration,
+    recovery: Recovery,
+}
+
+/// The reduction factors of section 3.3.1.
+#[derive(Clone, Copy, Debug)]
+struct Factors {
+    beta: f64,
+    silence: f64,
+    ack: f64,
+    loss: f64,
+}
+
+impl Factors {
+    fn new(beta: f64) -> Self {
+        let ack = K * (1.0 - beta);
+        Self { beta, silence: beta + ack, ack, loss: beta + ack }
+    }
+
+    /// The part of the window that remains at least: no more than two thirds are lost where a queue
+    /// overflows that was filled three times as fast as it drained.
+    fn least(&self) -> f64 {
+        self.silence - self.ack / 3.0 - 2.0 * self.loss / 3.0
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Recovery {
+    since: Timestamp,
+    /// Fractions of bytes would be lost at each acknowledgement.
+    window: f64,
+    least: f64,
+}
+
+impl Rapid {
+    /// Begins with a window of `window` bytes, which is paced over `rtt`: what
+    /// [`decide`](crate::decision::decide) gives for this mode. `beta` is the controller's multiplicative
+    /// decrease, from 0.5 to 1 (CUBIC 0.7).
+    pub fn new(window: u64, rtt: Duration, mtu: u16, beta: f64) -> Self {
+        Self {
+            phase: Phase::Growing,
+            window,
+            mtu,
+            factors: Factors::new(beta.clamp(0.5, 1.0)),
+            first_flight: Some(Rate::from_bytes_in(window, rtt)),
+            first_sent: None,
+            floor: Floor::default(),
+            rtt,
+            recovery: Recovery::default(),
+        }
+    }
+
+    /// How far it is.
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// Bytes that may be in flight.
+    pub fn window(&self) -> u64 {
+        self.window
+    }
+
+    /// The rate at which packets leave: the first flight takes one round trip; later ones leave at twice
+    /// the window per round trip, as in paced slow start, and within the recovery at the window's own rate.
+    pub fn pacing_rate(&self) -> Rate {
+        let gain = if self.phase == Phase::Growing { 2 } else { 1 };
+        let window = self.window.saturating_mul(gain);
+        self.first_flight.unwrap_or(Rate::from_bytes_in(window, self.rtt))
+    }
+
+    /// A packet left at `now`; `in_flight` bytes are in flight with it.
+    pub fn on_sent(&mut self, now: Timestamp, in_flight: u64) {
+        self.first_sent.get_or_insert(now);
+        if in_flight + u64::from(self.mtu) > self.window {
+            self.first_flight = None;
+        }
+    }
+
+    /// An acknowledgement came, whose losses were reported before.
+    pub fn on_ack(&mut self, batch: &AckBatch) {
+        self.rtt = batch.rtt.smoothed;
+        self.floor.add(batch.now, batch.rtt_sample(), batch.rtt.min);
+        if self.first_sent.is_some_and(|first| batch.largest_sent_time >= first) {
+            self.first_flight = None;
+        }
+        match self.phase {
+            // A window that is not used says nothing about the path (RFC 9002, section 7.8).
+            Phase::Growing if batch.cwnd_limited => {
+                let growth = if self.has_queue(batch.rtt.min) { 1 } else { 2 };
+                let growth = batch.acked_bytes.saturating_mul(growth);
+                self.window = self.window.saturating_add(growth);
+            }
+            Phase::Recovery => {
+                self.reduce(self.factors.ack * batch.acked_bytes as f64);
+                if batch.largest_sent_time > self.recovery.since {
+                    self.phase = Phase::Over;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// `bytes` bytes were declared lost. The event that they raise follows
+    /// ([`Rapid::on_congestion_event`]).
+    pub fn on_packets_lost(&mut self, bytes: u64) {
+        if self.phase == Phase::Recovery {
+            self.reduce(self.factors.loss * bytes as f64);
+        }
+    }
+
+    /// Congestion is signalled: the recovery begins with the first one.
+    pub fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        if self.phase != Phase::Growing {
+            return;
+        }
+        let before = self.window as f64;
+        // "Doing so preserves classic slow start's aggressiveness on connections with tiny BDPs".
+        let initial = initial_window(self.mtu) as f64 * self.factors.beta;
+        let minimum = minimum_window(self.mtu) as f64;
+        let least = (before * self.factors.least()).max(initial).max(minimum).min(before);
+        self.phase = Phase::Recovery;
+        self.first_flight = None;
+        self.recovery = Recovery { since: event.now, window: before, least };
+        self.reduce(before * (1.0 - self.factors.silence));
+        // The packets that raised the event were lost in this period, too.
+        self.reduce(self.factors.loss * event.lost_bytes as f64);
+    }
+
+    fn reduce(&mut self, bytes: f64) {
+        let Recovery { window, least, .. } = &mut self.recovery;
+        *window = (*window - bytes).max(*least);
+        self.window = window.round() as u64;
+    }
+
+    /// Whether the floor of the last round is above the smallest round trip by more than jitter.
+    fn has_queue(&self, min_rtt: Duration) -> bool {
+        self.floor.get().is_some_and(|floor| floor > min_rtt + QUEUE.min(min_rtt / 10))
+    }
+}
+
+/// `rtt_floor`: the smallest sample of the latest round trip.
+#[derive(Clone, Copy, Debug, Default)]
+struct Floor {
+    /// Samples that no later one undercuts, oldest and smallest first, an eighth of a round or more apart.
+    samples: [(Timestamp, Duration); SAMPLES],
+    len: usize,
+}
+
+impl Floor {
+    /// Adds a sample, and forgets those that are older than `round`.
+    fn add(&mut self, now: Timestamp, rtt: Duration, round: Duration) {
+        let known = self.samples;
+        let mut len = 0;
+        for (at, sample) in known.into_iter().take(self.len) {
+            if now.since(at) <= round && sample < rtt {
+                self.samples[len] = (at, sample);
+                len += 1;
+            }
+        }
+        // What is close behind a smaller sample would matter for an eighth of a round, when that one is
+        // too old: so long the floor may be too high, and growth too slow.
+        let is_apart = len
+            .checked_sub(1)
+            .is_none_or(|last| now.since(self.samples[last].0) >= round / 8 && !round.is_zero());
+        if let Some(free) = self.samples.get_mut(len).filter(|_| is_apart) {
+            *free = (now, rtt);
+            len += 1;
+        }
+        self.len = len;
+    }
+
+    fn get(&self) -> Option<Duration> {
+        self.samples[..self.len].first().map(|(_, rtt)| *rtt)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use congestion::{CongestionKind, RttSnapshot};
+    use proptest::prelude::*;
+    use units::PacketNumber;
+
+    const RTT: Duration = Duration::from_millis(50);
+    const MTU: u16 = 1_200;
+
+    fn ms(n: u64) -> Timestamp {
+        Timestamp::from_millis(n)
+    }
+
+    /// An acknowledgement at `now` of what left `rtt` ms earlier, on a path of 50 ms.
+    fn ack(now: u64, rtt: u64, acked_bytes: u64) -> AckBatch {
+        AckBatch {
+            now: ms(now),
+            acked_bytes,
+            largest_acked: PacketNumber(1),
+            largest_sent_time: ms(now - rtt),
+            in_flight_before: 0,
+            in_flight: 0,
+            rtt: RttSnapshot {
+                latest: Duration::from_millis(rtt),
+                smoothed: RTT,
+                min: RTT,
+                variance: Duration::ZERO,
+            },
+            rate: None,
+            cwnd_limited: true,
+            lost_bytes: 0,
+            ecn_ce: 0,
+        }
+    }
+
+    fn loss(now: u64, lost_bytes: u64) -> CongestionEvent {
+        CongestionEvent {
+            now: ms(now),
+            lost_bytes,
+            largest_lost_sent_time: ms(now - 50),
+            largest_lost: PacketNumber(1),
+            in_flight: 0,
+            kind: CongestionKind::Loss,
+        }
+    }
+
+    fn rapid(window: u64) -> Rapid {
+        Rapid::new(window, RTT, MTU, 0.7)
+    }
+
+    #[test]
+    fn the_first_flight_takes_a_round_trip() {
+        let mut rapid = rapid(24_000);
+        // 24,000 bytes in 50 ms.
+        assert_eq!(rapid.pacing_rate(), Rate::from_kbps(3_840));
+        (0..19).for_each(|n| rapid.on_sent(ms(n * 2), (n + 1) * 1_200));
+        assert_eq!(rapid.pacing_rate(), Rate::from_kbps(3_840));
+        // Its last packet, or its first acknowledgement.
+        rapid.on_sent(ms(48), 24_000);
+        rapid.on_ack(&ack(50, 50, 1_200));
+        assert_eq!(rapid.window(), 26_400);
+        assert_eq!(rapid.pacing_rate(), Rate::from_bytes_in(2 * 26_400, RTT));
+    }
+
+    #[test]
+    fn the_window_is_three_times_as_large_each_round_without_a_queue() {
+        let mut rapid = rapid(24_000);
+        rapid.on_sent(ms(0), 1_200);
+        for round in 0..3 {
+            let acks = rapid.window() / 1_200;
+            (0..acks).for_each(|_| rapid.on_ack(&ack(50 + round * 50, 50, 1_200)));
+        }
+        assert_eq!(rapid.window(), 24_000 * 27);
+        assert_eq!(rapid.phase(), Phase::Growing);
+    }
+
+    #[test]
+    fn a_queue_of_a_whole_round_brings_growth_back_to_twice() {
+        let mut rapid = rapid(24_000);
+        rapid.on_ack(&ack(100, 50, 1_200));
+        // 54 ms are no queue, and neither are 60 while the floor is from the same round.
+        rapid.on_ack(&ack(110, 54, 1_200));
+        rapid.on_ack(&ack(120, 60, 1_200));
+        assert_eq!(rapid.window(), 24_000 + 3 * 2_400);
+        // A round later the floor is 60 ms.
+        rapid.on_ack(&ack(161, 61, 1_200));
+        assert_eq!(rapid.window(), 31_200 + 1_200);
+        // 4 ms or a tenth: at a round trip of 10 ms, 1 ms is the border.
+        let short = |rtt_us: u64| {
+            let mut rapid = Rapid::new(24_000, RTT, MTU, 0.7);
+            let min = Duration::from_millis(10);
+            let batch = ack(100, 50, 1_200);
+            let sent = batch.now - Duration::from_micros(rtt_us);
+            let rtt = RttSnapshot { min, ..batch.rtt };
+            rapid.on_ack(&AckBatch { largest_sent_time: sent, rtt, ..batch });
+            rapid.window() - 24_000
+        };
+        assert_eq!((short(11_000), short(11_001)), (2_400, 1_200));
+    }
+
+    #[test]
+    fn a_window_that_is_not_used_does_not_grow() {
+        let mut rapid = rapid(24_000);
+        rapid.on_ack(&AckBatch { cwnd_limited: false, ..ack(50, 50, 12_000) });
+        assert_eq!(rapid.window(), 24_000);
+    }
+
+    #[test]
+    fn the_reduction_factors_are_those_of_the_draft() {
+        let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
+        let half = Factors::new(0.5);
+        assert!(near(half.silence, 29.0 / 36.0) && near(half.ack, 11.0 / 36.0));
+        let cubic = Factors::new(0.7);
+        assert!(near(cubic.silence, 53.0 / 60.0) && near(cubic.loss, 53.0 / 60.0));
+        assert!(near(cubic.ack, 11.0 / 60.0));
+    }
+
+    #[test]
+    fn recovery_ends_at_beta_of_what_was_delivered() {
+        // 60,000 bytes in flight, two thirds are lost: the full BDP is 20,000, and 0.7 of it 14,000.
+        let mut rapid = rapid(60_000);
+        rapid.on_congestion_event(&loss(100, 10_000));
+        // 53,000, without 53/60 of the 10,000.
+        assert_eq!((rapid.phase(), rapid.window()), (Phase::Recovery, 44_167));
+        rapid.on_packets_lost(30_000);
+        rapid.on_congestion_event(&loss(110, 30_000));
+        rapid.on_ack(&ack(120, 60, 20_000));
+        assert_eq!((rapid.phase(), rapid.window()), (Phase::Recovery, 14_000));
+        assert_eq!(rapid.pacing_rate(), Rate::from_bytes_in(14_000, RTT));
+        rapid.on_ack(&ack(160, 50, 1_200));
+        assert_eq!(rapid.phase(), Phase::Over, "a packet of the recovery arrived");
+        // A tenth is lost: 0.7 of 54,000.
+        let mut rapid = Rapid::new(60_000, RTT, MTU, 0.7);
+        rapid.on_congestion_event(&loss(100, 6_000));
+        rapid.on_ack(&ack(120, 60, 54_000));
+        assert_eq!(rapid.window(), 37_800);
+    }
+
+    #[test]
+    fn more_losses_than_a_queue_explains_do_not_close_the_window() {
+        let mut large = rapid(600_000);
+        large.on_congestion_event(&loss(100, 500_000));
+        large.on_packets_lost(100_000);
+        // 600,000 × (53/60 − 11/180 − 106/180) = 140,000.
+        assert_eq!(large.window(), 140_000);
+        let mut small = rapid(24_000);
+        small.on_congestion_event(&loss(100, 24_000));
+        assert_eq!(small.window(), 8_400, "0.7 of the initial window");
+        let mut tiny = rapid(5_000);
+        tiny.on_congestion_event(&loss(100, 5_000));
+        assert_eq!(tiny.window(), 5_000, "never more than before");
+    }
+
+    proptest! {
+        #[test]
+        fn the_floor_is_the_smallest_sample_of_a_round_to_an_eighth(
+            samples in prop::collection::vec((0..30u64, 50..90u64), 1..200),
+        ) {
+            let mut floor = Floor::default();
+            let (mut now, mut all) = (1_000, Vec::new());
+            for (pause, rtt) in samples {
+                now += pause;
+                all.push((now, rtt));
+                floor.add(ms(now), Duration::from_millis(rtt), Duration::from_millis(80));
+                let of = |span| {
+                    let latest = all.iter().filter(|(at, _)| now - at <= span);
+                    latest.map(|(_, rtt)| *rtt).min().expect("this one")
+                };
+                let got = floor.get().expect("a sample").as_millis() as u64;
+                prop_assert!(of(80) <= got && got <= of(70), "{} {got} {}", of(80), of(70));
+            }
+        }
+
+        #[test]
+        fn any_order_of_events_keeps_the_window_within_its_bounds(
+            window in 2_400..1_000_000u64,
+            events in prop::collection::vec((0..3u8, 0..200_000u64, 0..100u64), 1..100),
+        ) {
+            let mut rapid = rapid(window);
+            let mut now = 1_000;
+            for (event, bytes, pause) in events {
+                now += pause;
+                let before = rapid.window();
+                match event {
+                    0 => rapid.on_ack(&ack(now, 60, bytes)),
+                    1 => rapid.on_packets_lost(bytes),
+                    _ => rapid.on_congestion_event(&loss(now, bytes)),
+                }
+                prop_assert!(rapid.window() >= 2_400.min(window));
+                prop_assert!(event == 0 || rapid.window() <= before);
+                prop_assert!(rapid.pacing_rate() > Rate::ZERO);
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! First frames over a simulated bottleneck, in virtual time: Careful Resume and Rapid Start beside
+//! CUBIC, with good cookies and with wrong ones.
+//!
+//! The path is a rate, a round trip and a queue that drops what does not fit. Loss is known by three
+//! later packets, or after 200 ms without news. Nothing is left to chance.
+
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+
+use congestion::{
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Cubic, RttSnapshot, Start,
+};
+use mendcast_startup::careful::{Careful, Order, Phase, Saved};
+use mendcast_startup::cookie::Verdict;
+use mendcast_startup::rapid::{self, Rapid};
+use units::{PacketNumber, Rate, Timestamp};
+
+const MTU: u64 = 1_200;
+const IW: u64 = 12_000;
+const BETA: f64 = 0.7;
+/// The paper's testbed (figure 2) has 8 Mbit/s, 50 ms and a queue of 25 KB; its first frame 66 KB.
+const RTT: Duration = Duration::from_millis(50);
+
+/// When what nobody has told of is taken for lost.
+const TAIL_TIMEOUT: Duration = Duration::from_millis(200);
+
+#[derive(Clone, Copy)]
+struct Path {
+    rate: Rate,
+    queue: u64,
+}
+
+/// What stands beside the controller.
+enum Course {
+    Normal,
+    Careful(Box<Careful>),
+    Rapid(Box<Rapid>),
+}
+
+/// A sender, as a server would wire it.
+struct Sender {
+    cubic: Cubic,
+    course: Course,
+    /// Window and rate of a jump.
+    jump: Option<(u64, Rate)>,
+    hold: Option<u64>,
+    /// The connection's time, and the number of its next packet.
+    now: Timestamp,
+    next_pn: u64,
+}
+
+impl Sender {
+    fn new(course: Course) -> Self {
+        let cubic = Cubic::new(MTU as u16);
+        let now = Timestamp::from_secs(1);
+        Self { cubic, course, jump: None, hold: None, now, next_pn: 0 }
+    }
+
+    fn rapid(&self) -> Option<&Rapid> {
+        match &self.course {
+            Course::Rapid(rapid) if rapid.phase() != rapid::Phase::Over => Some(rapid),
+            _ => None,
+        }
+    }
+
+    fn window(&self) -> u64 {
+        let own = self.rapid().map_or(self.cubic.window(), |rapid| rapid.window());
+        let own = self.jump.map_or(own, |(window, _)| window);
+        own.min(self.hold.unwrap_or(u64::MAX))
+    }
+
+    fn rate(&self) -> Option<Rate> {
+        let own = self.rapid().map(Rapid::pacing_rate).or(self.cubic.pacing_rate());
+        self.jump.map(|(_, rate)| rate).or(own)
+    }
+
+    fn obey(&mut self, order: Option<Order>) {
+        let Some(order) = order else { return };
+        self.jump = None;
+        match order {
+            Order::Jump { window, rate } => self.jump = Some((window, rate)),
+            Order::Window(window) => {
+                self.cubic.start(Start { window: Some(window), ..Start::default() });
+            }
+            Order::Hold(window) => self.hold = Some(window),
+            Order::Release { ssthresh } => {
+                let window = self.hold.take().map(|hold| hold.min(ssthresh));
+                self.cubic.start(Start { window, ..Start::default() });
+                self.cubic.cap(Cap { in_flight: Some(ssthresh), ..Cap::default() });
+            }
+        }
+    }
+
+    fn on_sent(&mut self, now: Timestamp, pn: u64, in_flight: u64) {
+        self.cubic.on_sent(now, PacketNumber(pn), MTU, in_flight - MTU);
+        match &mut self.course {
+            Course::Careful(careful) => {
+                let order = careful.on_sent(now, MTU, in_flight);
+                self.obey(order);
+            }
+            Course::Rapid(rapid) => rapid.on_sent(now, in_flight),
+            Course::Normal => {}
+        }
+    }
+
+    fn on_loss(&mut self, event: &CongestionEvent) {
+        self.cubic.on_congestion_event(event);
+        match &mut self.course {
+            Course::Careful(careful) => {
+                let order = careful.on_congestion_event(event);
+                self.obey(order);
+            }
+            Course::Rapid(rapid) => {
+                rapid.on_packets_lost(event.lost_bytes);
+                rapid.on_congestion_event(event);
+            }
+            Course::Normal => {}
+        }
+    }
+
+    fn on_ack(&mut self, batch: &AckBatch) {
+        self.cubic.on_ack(batch);
+        let window = self.cubic.window();
+        match &mut self.course {
+            Course::Careful(careful) => {
+                let order = careful.on_ack(batch, window);
+                self.obey(order);
+            }
+            Course::Rapid(rapid) => {
+                let was = rapid.phase();
+                rapid.on_ack(batch);
+                if was != rapid::Phase::Over && rapid.phase() == rapid::Phase::Over {
+                    let window = Some(rapid.window());
+                    self.cubic.start(Start { window, ..Start::default() });
+                    self.cubic.cap(Cap { in_flight: window, ..Cap::default() });
+                }
+            }
+            Course::Normal => {}
+        }
+    }
+}
+
+/// How a first frame fared.
+#[derive(Debug)]
+struct Outcome {
+    /// From the first packet's departure to the last one's arrival.
+    time: Duration,
+    sent: u64,
+    lost: u64,
+    largest_window: u64,
+}
+
+/// A packet under way: when it left, and when its acknowledgement comes, unless it is lost.
+struct Packet {
+    sent: Timestamp,
+    piece: u64,
+    acked: Option<Timestamp>,
+}
+
+/// Sends a first frame of this many bytes over the path.
+fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
+    let pieces = first_frame.div_ceil(MTU);
+    let mut todo: VecDeque<u64> = (0..pieces).collect();
+    let mut arrived = vec![false; pieces as usize];
+    let mut packets: BTreeMap<u64, Packet> = BTreeMap::new();
+    let (start, first_pn) = (sender.now, sender.next_pn);
+    let (mut now, mut next_send, mut link_free) = (start, start, start);
+    let (mut lost, mut largest_window) = (0, 0);
+    let (mut done, mut min_rtt, mut news) = (start, Duration::MAX, start);
+    while arrived.contains(&false) {
+        assert!(now.since(start) < Duration::from_secs(60), "stuck");
+        // Everything that may leave now does.
+        while !todo.is_empty()
+            && packets.len() as u64 * MTU + MTU <= sender.window()
+            && next_send <= now
+        {
+            let piece = todo.pop_front().expect("not empty");
+            let waits = link_free.since(now);
+            let fits = path.rate.bytes_in(waits) + MTU <= path.queue.max(MTU);
+            let mut acked = None;
+            if fits {
+                link_free = link_free.max(now) + path.rate.time_for(MTU);
+                acked = Some(link_free + RTT);
+            }
+            packets.insert(sender.next_pn, Packet { sent: now, piece, acked });
+            largest_window = largest_window.max(sender.window());
+            sender.on_sent(now, sender.next_pn, packets.len() as u64 * MTU);
+            sender.next_pn += 1;
+            next_send = sender.rate().map_or(now, |rate| now.max(next_send) + rate.time_for(MTU));
+        }
+        let limited = !todo.is_empty();
+        let ack = packets.iter().filter_map(|(pn, p)| Some((p.acked?, *pn))).min();
+        let timer = news + TAIL_TIMEOUT;
+        let send_at = (limited && next_send > now).then_some(next_send);
+        let at = ack.map(|(at, _)| at).unwrap_or(timer).min(send_at.unwrap_or(Timestamp::MAX));
+        now = now.max(at);
+        let Some((_, pn)) = ack.filter(|(at, _)| *at <= now) else {
+            if ack.is_none() && now >= timer {
+                // Nothing comes any more: what is left was lost.
+                let gone = declare_lost(&mut packets, u64::MAX, &mut todo);
+                lost += gone.len() as u64;
+                report(sender, now, &gone, 0);
+                news = now;
+            }
+            continue;
+        };
+        let packet = packets.remove(&pn).expect("it was there");
+        news = now;
+        if !arrived[packet.piece as usize] {
+            arrived[packet.piece as usize] = true;
+            done = now - RTT / 2;
+        }
+        let rtt = now.since(packet.sent);
+        min_rtt = min_rtt.min(rtt);
+        let gone = declare_lost(&mut packets, pn.saturating_sub(2), &mut todo);
+        lost += gone.len() as u64;
+        let in_flight = packets.len() as u64 * MTU;
+        report(sender, now, &gone, in_flight);
+        sender.on_ack(&AckBatch {
+            now,
+            acked_bytes: MTU,
+            largest_acked: PacketNumber(pn),
+            largest_sent_time: packet.sent,
+            in_flight_before: in_flight + MTU,
+            in_flight,
+            rtt: RttSnapshot { latest: rtt, smoothed: rtt, min: min_rtt, variance: rtt / 8 },
+            rate: None,
+            cwnd_limited: limited,
+            lost_bytes: gone.len() as u64 * MTU,
+            ecn_ce: 0,
+        });
+    }
+    sender.now = now;
+    Outcome { time: done.since(start), sent: sender.next_pn - first_pn, lost, largest_window }
+}
+
+/// Lost packets below this number, whose pieces go first from now on.
+fn declare_lost(
+    packets: &mut BTreeMap<u64, Packet>,
+    below: u64,
+    todo: &mut VecDeque<u64>,
+) -> Vec<Timestamp> {
+    let gone: Vec<u64> =
+        packets.range(..below).filter(|(_, p)| p.acked.is_none()).map(|(pn, _)| *pn).collect();
+    let packets = gone.iter().rev().filter_map(|pn| packets.remove(pn));
+    packets
+        .map(|packet| {
+            todo.push_front(packet.piece);
+            packet.sent
+        })
+        .collect()
+}
+
+fn report(sender: &mut Sender, now: Timestamp, gone: &[Timestamp], in_flight: u64) {
+    if let Some(latest) = gone.iter().max() {
+        sender.on_loss(&CongestionEvent {
+            now,
+            lost_bytes: gone.len() as u64 * MTU,
+            largest_lost_sent_time: *latest,
+            largest_lost: PacketNumber(0),
+            in_flight,
+            kind: CongestionKind::Loss,
+        });
+    }
+}
+
+const FIRST_FRAME: u64 = 66_000;
+
+fn path(mbps: u64) -> Path {
+    Path { rate: Rate::from_mbps(mbps), queue: 25_000 }
+}
+
+/// A cookie of a path of 8 Mbit/s, of which half may be jumped to.
+fn careful(saved_mbps: u64) -> Sender {
+    let jump = Rate::from_mbps(saved_mbps).bytes_in(RTT) / 2;
+    let saved = Saved { jump, rtt: RTT, first_frame: Some(FIRST_FRAME) };
+    Sender::new(Course::Careful(Box::new(Careful::new(saved, IW, MTU as u16, BETA))))
+}
+
+fn rapid() -> Sender {
+    Sender::new(Course::Rapid(Box::new(Rapid::new(2 * IW, RTT, MTU as u16, BETA))))
+}
+
+fn machine(sender: &Sender) -> &Careful {
+    match &sender.course {
+        Course::Careful(careful) => careful,
+        _ => panic!("no Careful Resume"),
+    }
+}
+
+#[test]
+fn a_jump_to_half_of_a_wide_path_saves_time_and_is_validated() {
+    let wide = Path { rate: Rate::from_mbps(40), queue: 100_000 };
+    let normal = send(&mut Sender::new(Course::Normal), wide, FIRST_FRAME);
+    let mut sender = careful(40);
+    let jumped = send(&mut sender, wide, FIRST_FRAME);
+    assert_eq!((normal.lost, jumped.lost), (0, 0));
+    assert!(jumped.time + Duration::from_millis(20) < normal.time, "{jumped:?} {normal:?}");
+    assert!(matches!(machine(&sender).phase(), Phase::Validating | Phase::Normal(_)));
+    // A second frame on the same connection brings the acknowledgements that the first one lacks.
+    send(&mut sender, wide, FIRST_FRAME);
+    assert_eq!(machine(&sender).verdict(), Verdict::Passed);
+}
+
+#[test]
+fn a_cookie_of_a_path_that_shrank_to_a_quarter_costs_little_unless_the_tail_is_lost() {
+    for (saved, now) in [(8, 2), (16, 4), (40, 10)] {
+        let normal = send(&mut Sender::new(Course::Normal), path(now), FIRST_FRAME);
+        let stale = send(&mut careful(saved), path(now), FIRST_FRAME);
+        let shown = format!("{saved} to {now} Mbit/s: {stale:?} {normal:?}");
+        // What a full queue drops is the end of the frame, and no later packet tells of it.
+        let tail = if stale.lost > 0 { TAIL_TIMEOUT + RTT } else { Duration::ZERO };
+        assert!(stale.time <= normal.time.mul_f64(1.1) + tail, "{shown}");
+        assert!(stale.lost <= stale.sent / 10, "{shown}");
+        println!("{shown}");
+    }
+}
+
+#[test]
+fn rapid_start_is_faster_than_slow_start_without_a_cookie() {
+    for mbps in [8, 20, 40] {
+        let path = Path { rate: Rate::from_mbps(mbps), queue: 200_000 };
+        let normal = send(&mut Sender::new(Course::Normal), path, 200_000);
+        let rapid = send(&mut rapid(), path, 200_000);
+        assert_eq!((normal.lost, rapid.lost), (0, 0));
+        assert!(rapid.time < normal.time, "{mbps} Mbit/s: {rapid:?} {normal:?}");
+    }
+}
+
+#[test]
+fn rapid_start_converges_on_a_part_of_what_the_path_holds() {
+    for (mbps, queue) in [(4, 25_000), (8, 25_000), (8, 100_000), (20, 50_000)] {
+        let path = Path { rate: Rate::from_mbps(mbps), queue };
+        let mut sender = rapid();
+        let outcome = send(&mut sender, path, 2_000_000);
+        let Course::Rapid(rapid) = &sender.course else { panic!("no Rapid Start") };
+        assert_eq!(rapid.phase(), rapid::Phase::Over, "{outcome:?}");
+        assert!(outcome.lost > 0 && outcome.sent > outcome.lost);
+        // The full BDP: what is on the way, and what is in the queue.
+        let full = (path.rate.bytes_in(RTT) + queue) as f64;
+        let part = rapid.window() as f64 / full;
+        assert!((0.45..=0.95).contains(&part), "{mbps} Mbit/s, {queue} B: {part}, {outcome:?}");
+    }
+}
+
+#[test]
+fn no_jump_is_larger_than_what_remains_of_the_first_frame() {
+    let wide = Path { rate: Rate::from_mbps(400), queue: 4_000_000 };
+    let outcome = send(&mut careful(400), wide, FIRST_FRAME);
+    assert!(outcome.largest_window <= FIRST_FRAME * 17 / 16, "{outcome:?}");
+}
