@@ -10,6 +10,7 @@ use crate::art::{self, ETA, Penalty, SharedArms, Spread};
 use crate::autorec::{
     self, FixedLife, Occasions, Options as UtilityOptions, ReinjectionController, Tolerances,
 };
+use crate::deadline;
 use crate::fixed::{self, Reading};
 use crate::range::OutOfRange;
 use crate::scheme::Scheme;
@@ -27,6 +28,8 @@ pub struct Parameters {
     pub copies: u32,
     /// How far these are apart.
     pub apart: Spread,
+    /// What "deadline" goes by.
+    pub deadline: deadline::Options,
     /// AutoRec's α, β and γ.
     pub tolerances: Tolerances,
     /// When AutoRec's replicas may leave.
@@ -56,6 +59,7 @@ impl Default for Parameters {
         Self {
             copies: 1,
             apart: spare::APART,
+            deadline: deadline::Options::default(),
             tolerances: Tolerances::default(),
             occasions: Occasions::default(),
             level: 1,
@@ -96,6 +100,8 @@ pub enum Takes {
     Copies,
     /// [`Parameters::apart`].
     Apart,
+    /// [`Parameters::deadline`].
+    Deadline,
     /// [`Parameters::tolerances`].
     Tolerances,
     /// [`Parameters::occasions`].
@@ -150,6 +156,7 @@ const fn counting(names: [&'static str; 2], takes: &'static [Takes], build: Buil
 pub const ALL: &[Entry] = &[
     plain("arq", &[], |_, _, _| Ok(Arq::scheme())),
     plain("spare", &[Copies, Apart], |p, _, _| spare::scheme(p.copies, p.apart)),
+    plain("deadline", &[Takes::Deadline], |p, _, _| deadline::scheme(p.deadline)),
     plain("autorec", &[Takes::Tolerances, Takes::Occasions], |p, _, _| {
         Ok(p.on_occasion(autorec::scheme(p.tolerances.checked()?)))
     }),
@@ -307,7 +314,7 @@ mod tests {
                 .parse::<Choice>()
                 .unwrap_err()
                 .to_string()
-                .contains("there are arq, spare, autorec")
+                .contains("there are arq, spare, deadline, autorec")
         );
     }
 

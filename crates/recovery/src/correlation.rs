@@ -16,6 +16,9 @@ pub const LAGS: [Duration; 8] = [
     Duration::from_millis(100),
     Duration::from_millis(200),
 ];
+/// What is sent so much later than a loss and its last lag is settled after all that the lags ask about: packets just
+/// before an acknowledged one may still be declared lost.
+const SETTLING: Duration = Duration::from_millis(50);
 /// Packets that are remembered.
 const RING: usize = 256;
 /// The first losses are all looked at, later ones one in four: to look at one takes a pass over the
@@ -39,6 +42,8 @@ struct Ring {
     settled: [(Timestamp, bool); RING],
     next: usize,
     len: usize,
+    /// When the newest of them was sent.
+    newest: Timestamp,
     losses: u64,
     /// Losses that are not yet old enough to be looked at.
     young: std::collections::VecDeque<Timestamp>,
@@ -61,20 +66,16 @@ impl LossCorrelation {
                 settled: [(Timestamp::ZERO, false); RING],
                 next: 0,
                 len: 0,
+                newest: Timestamp::ZERO,
                 losses: 0,
                 young: std::collections::VecDeque::new(),
             })
         });
         // A loss about to fall out of what is remembered is looked at with what there is.
-        while ring
-            .young
-            .front()
-            .is_some_and(|&at| sent.since(at) > LAGS[LAGS.len() - 1] || ring.young.len() > RING / 4)
-        {
-            if let Some(at) = ring.young.pop_front() {
-                ring.count(at);
-            }
+        if ring.young.len() > RING / 4 {
+            ring.look_at_first();
         }
+        ring.newest = ring.newest.max(sent);
         ring.settled[ring.next] = (sent, lost);
         ring.next = (ring.next + 1) % RING;
         ring.len = (ring.len + 1).min(RING);
@@ -85,6 +86,17 @@ impl LossCorrelation {
             if ring.losses <= ALL || quarter == 0 {
                 ring.young.push_back(sent);
             }
+        }
+    }
+
+    /// All that an acknowledgement reveals was told: first what arrived, then what is lost. Looks at losses that are old
+    /// enough. In the midst of an acknowledgement, it would find what arrived after an outage and miss the outage.
+    #[inline]
+    pub fn on_all_settled(&mut self) {
+        let Some(ring) = &mut self.ring else { return };
+        let old_enough = LAGS[LAGS.len() - 1] + SETTLING;
+        while ring.young.front().is_some_and(|&at| ring.newest.since(at) > old_enough) {
+            ring.look_at_first();
         }
     }
 
@@ -104,6 +116,12 @@ impl LossCorrelation {
 }
 
 impl Ring {
+    fn look_at_first(&mut self) {
+        if let Some(at) = self.young.pop_front() {
+            self.count(at);
+        }
+    }
+
     fn count(&mut self, at: Timestamp) {
         // Packets of one burst have the same time. The lost one itself is left out once.
         let mut itself = true;
@@ -139,6 +157,7 @@ mod tests {
         let mut all = LossCorrelation::default();
         for number in 0..packets {
             all.on_settled(Timestamp::from_millis(number * gap), lost(number));
+            all.on_all_settled();
         }
         all
     }
@@ -163,6 +182,7 @@ mod tests {
             for place in 0..4 {
                 all.on_settled(at, place == 1);
             }
+            all.on_all_settled();
         }
         assert_eq!(all.chance(Duration::ZERO), Some(0.0));
         assert_eq!(all.chance(Duration::from_millis(3)), None, "never seen");
@@ -173,10 +193,27 @@ mod tests {
         let mut all = LossCorrelation::default();
         for (sent, lost) in [(0, true), (150, false), (1, true), (300, false)] {
             all.on_settled(Timestamp::from_millis(sent), lost);
+            all.on_all_settled();
         }
         let mut expected = Counts::default();
         (expected[0], expected[7]) = ((1, 1), (2, 0));
         assert_eq!(all.counts(), expected);
+    }
+
+    #[test]
+    fn an_outage_is_seen_that_is_told_after_what_arrived_behind_it() {
+        let mut all = LossCorrelation::default();
+        let ms = Timestamp::from_millis;
+        all.on_settled(ms(0), true);
+        for number in 1..=15 {
+            all.on_settled(ms(number * 10), false);
+            all.on_all_settled();
+        }
+        // One acknowledgement: this one arrived, so the five before it are lost.
+        all.on_settled(ms(260), false);
+        (16..=20).for_each(|number| all.on_settled(ms(number * 10), true));
+        all.on_all_settled();
+        assert_eq!(all.counts()[7], (10, 5));
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod bursts;
 pub mod catalog;
 mod contents;
 mod correlation;
+pub mod deadline;
 pub mod fixed;
 mod guard;
 mod interval;

@@ -100,6 +100,7 @@ impl<C: Content> Recovery<C> {
     /// Tells the values that the scheme's decisions follow from, by name.
     pub fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
         self.scheme.adapter.explain(tell);
+        self.scheme.scheduler.explain(tell);
         if let Some(guard) = &self.guard {
             tell("guard_budget_bytes", guard.budget() as f64);
         }
@@ -187,7 +188,9 @@ impl<C: Content> Recovery<C> {
         self.statistics.totals.replicas_lost += u64::from(kind == CopyKind::Replica);
         let event = RecoveryEvent::CopySettled { now, unit: key, kind, acked: false };
         self.scheme.adapter.on_event(&event);
-        let Some((round, is_lost)) = self.table.on_copy_lost(key) else { return false };
+        let Some((round, is_lost)) = self.table.on_copy_lost(key, self.scheme.answers_each) else {
+            return false;
+        };
         if is_lost {
             self.scheme.scheduler.on_finished(key);
             let event = RecoveryEvent::RoundLost { now, unit: key, round };
@@ -290,6 +293,9 @@ impl<C: Content> Recovery<C> {
         mut each: impl FnMut(Timestamp, &LostUnit),
     ) -> Option<IntervalMetrics> {
         self.count_finished(&mut each);
+        if let Some(correlation) = &mut self.statistics.correlation {
+            correlation.on_all_settled();
+        }
         self.decide(now, path)
     }
 

@@ -79,6 +79,9 @@ pub trait ReplicaScheduler: Debug {
 
     /// When `poll` wants to be asked again, whatever else happens.
     fn next_timeout(&self) -> Option<Timestamp>;
+
+    /// Why the last replicas were planned as they were: names and values of what that follows from.
+    fn explain(&self, _tell: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// A moment at which the sender could put one more packet on the wire.
@@ -254,11 +257,14 @@ pub struct Scheme {
     /// Whether [`View::correlation`] is measured. It takes 6 KB per connection after the first loss, and
     /// a few nanoseconds per packet.
     pub correlation: bool,
+    /// Whether the loss of each copy begins a new round, also while others are in flight: their fates may be known
+    /// late. Otherwise a round lasts until all its copies are lost.
+    pub answers_each: bool,
 }
 
 impl Scheme {
     /// A scheme with the usual answers to the rest: every loss is a signal, replicas stay within the
-    /// window but wait for nothing, and loss correlation is not measured.
+    /// window but wait for nothing, loss correlation is not measured, and rounds last until all copies are lost.
     pub fn new(
         name: &'static str,
         adapter: impl RedundancyAdapter + 'static,
@@ -272,6 +278,7 @@ impl Scheme {
             opportunism: false,
             when_idle: false,
             correlation: false,
+            answers_each: false,
         }
     }
     /// The same scheme with replicas that leave only when nothing else waits.

@@ -223,12 +223,13 @@ impl UnitTable {
         Some(unit)
     }
 
-    /// Returns the round of the copy, and whether the whole round is lost.
-    pub(crate) fn on_copy_lost(&mut self, key: UnitKey) -> Option<(u32, bool)> {
+    /// Returns the round of the copy, and whether the whole round is lost, or, if `each` copy's loss is answered, this one
+    /// is to be.
+    pub(crate) fn on_copy_lost(&mut self, key: UnitKey, each: bool) -> Option<(u32, bool)> {
         let unit = self.get_mut(key)?;
         let round = unit.round;
         unit.outstanding = unit.outstanding.saturating_sub(1);
-        if unit.outstanding > 0 || unit.waiting {
+        if (unit.outstanding > 0 && !each) || unit.waiting {
             return Some((round, false));
         }
         unit.round += 1;

@@ -107,6 +107,25 @@ impl Replicas {
         }
     }
 
+    /// Replicas of this unit leave these times after `now`, in place of those that were planned.
+    pub(crate) fn plan(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        times: impl ExactSizeIterator<Item = Duration>,
+    ) {
+        self.newest_plan += 1;
+        let plan = self.newest_plan;
+        self.plans.set(key, plan);
+        self.settle();
+        self.make_room(times.len());
+        for after in times {
+            let due = now + after;
+            let place = self.queue.partition_point(|planned| planned.due <= due);
+            self.queue.insert(place, Planned { due, key, plan });
+        }
+    }
+
     /// Replicas planned, also of rounds that are over and not dropped yet.
     #[cfg(test)]
     fn len(&self) -> usize {
@@ -141,25 +160,21 @@ impl ReplicaScheduler for Replicas {
         level: u32,
         view: &View<'_>,
     ) {
-        self.newest_plan += 1;
-        let plan = self.newest_plan;
-        self.plans.set(key, plan);
-        self.settle();
-        self.make_room(level as usize);
-        let span = self.spread.span(level, view);
+        let (spread, span) = (self.spread, self.spread.span(level, view));
+        let mut random = core::mem::replace(&mut self.random, Random::new(0));
         let mut after = Duration::ZERO;
-        for _ in 0..level {
-            let drawn = self.random.fraction();
-            after = match self.spread {
+        let times = (0..level).map(|_| {
+            let drawn = random.fraction();
+            after = match spread {
                 Spread::AtOnce => Duration::ZERO,
                 Spread::EscapeSpace { .. } => span.mul_f64(drawn),
                 Spread::RoundTrip => after + span.saturating_sub(after).mul_f64(drawn),
                 Spread::Apart { .. } => after + span / level,
             };
-            let due = now + after;
-            let place = self.queue.partition_point(|planned| planned.due <= due);
-            self.queue.insert(place, Planned { due, key, plan });
-        }
+            after
+        });
+        self.plan(now, key, times);
+        self.random = random;
     }
 
     fn on_replica_sent(&mut self, _: Timestamp, key: UnitKey, _: &LostUnit) {

@@ -1,0 +1,127 @@
+//! How likely a packet is lost that leaves some time after a lost one: what was measured on this connection, smoothed
+//! by what real paths are like, so that the first loss is already met with something.
+
+use core::time::Duration;
+
+use crate::correlation::{LAGS, LossCorrelation};
+
+/// The chance for the end of each class of [`LAGS`] before anything was measured: losses of calls at 5 %, as far as
+/// their conditional chances are known (43 % at 20 ms, 24 % at 100 ms), which also holds below 20 ms.
+const PRIOR: [f64; LAGS.len()] = [0.45, 0.45, 0.45, 0.44, 0.43, 0.33, 0.24, 0.17];
+/// Packets that the prior weighs.
+const WEIGHT: f64 = 16.0;
+/// Beyond the last class: the time in which what is above the floor halves, and the floor as a share of the last
+/// class's chance.
+const HALVES: f64 = 0.2;
+const FLOOR: f64 = 0.4;
+/// So long after a loss a packet is lost as any other.
+const FAR: Duration = Duration::from_secs(2);
+
+/// Chances of loss by the time since a loss; they never rise.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Curve([f64; LAGS.len()]);
+
+impl Curve {
+    /// What is known by now.
+    pub(super) fn of(measured: Option<&LossCorrelation>) -> Self {
+        let counts = measured.map(LossCorrelation::counts).unwrap_or_default();
+        let mut chances = PRIOR;
+        // Few packets leave at some lags: a class without any follows those beside it by way of its prior, which the
+        // classes with packets scale.
+        let (seen, expected) =
+            counts.iter().zip(PRIOR).fold((WEIGHT, WEIGHT), |sum, (class, prior)| {
+                (sum.0 + class.1 as f64, sum.1 + class.0 as f64 * prior)
+            });
+        let scale = (seen / expected.max(1.0)).min(2.0);
+        for (chance, (sent, lost)) in chances.iter_mut().zip(counts) {
+            let prior = (*chance * scale).min(1.0);
+            *chance = (lost as f64 + prior * WEIGHT) / (sent as f64 + WEIGHT);
+        }
+        for class in (1..chances.len()).rev() {
+            chances[class - 1] = chances[class - 1].max(chances[class]);
+        }
+        Self(chances)
+    }
+
+    /// The chance that a packet is lost that leaves `lag` after the last of `losses` (1 or more) sendings of the same
+    /// data, all lost.
+    ///
+    /// Bad times are of many lengths, and who lost several sendings is mostly in a long one: how much of what losses
+    /// have in common is left after `lag` goes by its root. Where losses are independent nothing changes.
+    pub(super) fn after(&self, lag: Duration, losses: u32) -> f64 {
+        let (least, most, one) = (self.at(FAR), self.at(Duration::ZERO), self.at(lag));
+        if losses < 2 || most <= least {
+            return one;
+        }
+        let left = ((one - least) / (most - least)).clamp(0.0, 1.0);
+        least + (most - least) * left.powf(1.0 / f64::from(losses))
+    }
+
+    /// The chance that a packet is lost that leaves `lag` after a lost one.
+    fn at(&self, lag: Duration) -> f64 {
+        let Some(class) = LAGS.iter().position(|&end| lag <= end) else {
+            let last = self.0[LAGS.len() - 1];
+            let beyond = (lag - LAGS[LAGS.len() - 1]).as_secs_f64();
+            return last
+                * (FLOOR + (1.0 - FLOOR) * (-beyond / HALVES * core::f64::consts::LN_2).exp());
+        };
+        if class == 0 {
+            return self.0[0];
+        }
+        let (from, to) = (LAGS[class - 1].as_secs_f64(), LAGS[class].as_secs_f64());
+        let part = (lag.as_secs_f64() - from) / (to - from);
+        self.0[class - 1] + (self.0[class] - self.0[class - 1]) * part
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use units::Timestamp;
+
+    const fn ms(ms: u64) -> Duration {
+        Duration::from_millis(ms)
+    }
+
+    /// A packet every 2 ms.
+    fn measured(lost: impl Fn(u64) -> bool) -> Curve {
+        let mut all = LossCorrelation::default();
+        for number in 0..100_000 {
+            all.on_settled(Timestamp::from_millis(2 * number), lost(number));
+            all.on_all_settled();
+        }
+        Curve::of(Some(&all))
+    }
+
+    #[test]
+    fn without_measurement_it_is_that_of_calls_and_never_rises() {
+        let curve = Curve::of(None);
+        assert!((curve.at(ms(20)) - 0.43).abs() < 0.01);
+        assert!((curve.at(ms(100)) - 0.24).abs() < 0.01);
+        let chances: Vec<f64> = (0..2_000).map(|lag| curve.at(ms(lag))).collect();
+        assert!(chances.is_sorted_by(|a, b| a >= b));
+        assert!((0.06..0.1).contains(&curve.at(ms(1_500))), "{}", curve.at(ms(1_500)));
+    }
+
+    #[test]
+    fn who_lost_several_times_is_in_a_long_bad_time_unless_losses_are_independent() {
+        let calls = Curve::of(None);
+        let of = |losses| calls.after(ms(100), losses);
+        assert!(of(1) < of(2) && of(2) < of(4) && of(4) < 0.45, "{} {} {}", of(1), of(2), of(4));
+        let independent = measured(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
+        assert!(independent.after(ms(100), 4) < 0.06);
+    }
+
+    #[test]
+    fn what_is_measured_takes_the_priors_place() {
+        // Multiples of a prime: one in 21, alike at all lags.
+        let independent = measured(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
+        for lag in [2, 20, 100, 200] {
+            assert!(independent.at(ms(lag)) < 0.06, "{lag} ms: {}", independent.at(ms(lag)));
+        }
+        // 10 of 250 packets, one after the other: 20 ms of 500.
+        let outages = measured(|n| n % 250 < 10);
+        assert!(outages.at(ms(2)) > 0.8, "{}", outages.at(ms(2)));
+        assert!(outages.at(ms(50)) < 0.02, "{}", outages.at(ms(50)));
+    }
+}

@@ -1,0 +1,158 @@
+//! "deadline": copies for those who need them, when they help.
+//!
+//! Whether a lost unit needs copies is decided by its deadline: who has several rounds of retransmission left gets none.
+//! When they leave is decided by how losses come together on this path, as measured ([`LossCorrelation`]): where losses
+//! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
+//! each takes off the chance to miss the deadline ([`plan`]). Copies leave only when nothing else waits, and the loss of
+//! each copy is answered, not only that of the last one.
+//!
+//! [`LossCorrelation`]: crate::LossCorrelation
+
+mod curve;
+mod plan;
+
+use core::time::Duration;
+
+use units::Timestamp;
+
+use crate::art::{Replicas, Spread};
+use crate::fixed::{Fixed, Reading};
+use crate::range::OutOfRange;
+use crate::{LostUnit, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View};
+use curve::Curve;
+use plan::{MAX, Situation};
+
+/// What the scheme goes by.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Options {
+    /// The chance of a missed deadline that a copy has to take away, 0 to 1: 0 sends as many as help at all.
+    pub price: f64,
+    /// How long after its first sending data is of use, where the application says nothing of that.
+    pub patience: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { price: 0.02, patience: Duration::from_millis(400) }
+    }
+}
+
+impl Options {
+    /// The same if it makes sense.
+    ///
+    /// # Errors
+    /// When `price` is no number from 0 to 1.
+    pub fn checked(self) -> Result<Self, OutOfRange> {
+        match (0.0..=1.0).contains(&self.price) {
+            true => Ok(self),
+            false => Err(OutOfRange { key: "price", allowed: "0 to 1" }),
+        }
+    }
+}
+
+/// "deadline" with these options.
+///
+/// # Errors
+/// When an option is out of range.
+pub fn scheme(options: Options) -> Result<Scheme, OutOfRange> {
+    let options = options.checked()?;
+    let most = Fixed { slope: 0, offset: MAX as i32, reading: Reading::Extra };
+    let copies =
+        Copies { options, replicas: Replicas::new(Spread::AtOnce, 0), last: Last::default() };
+    let scheme = Scheme::new("deadline", most, copies).when_idle();
+    Ok(Scheme { correlation: true, answers_each: true, ..scheme })
+}
+
+/// What the last decision followed from.
+#[derive(Clone, Copy, Debug, Default)]
+struct Last {
+    slack: Duration,
+    miss_without: f64,
+    miss: f64,
+    copies: usize,
+}
+
+/// Plans copies by deadline and correlation.
+#[derive(Debug)]
+struct Copies {
+    options: Options,
+    replicas: Replicas,
+    last: Last,
+}
+
+impl ReplicaScheduler for Copies {
+    fn on_retransmitted(
+        &mut self,
+        now: Timestamp,
+        key: UnitKey,
+        unit: &LostUnit,
+        level: u32,
+        view: &View<'_>,
+    ) {
+        let deadline = unit.mark.and_then(|mark| mark.deadline);
+        let deadline = deadline.unwrap_or(unit.first_sent + self.options.patience);
+        let rtt = view.path.smoothed_rtt;
+        // What leaves in the last moment comes a little late as often as not.
+        let slack = deadline.since(now).saturating_sub(rtt / 16);
+        let curve = Curve::of(view.correlation);
+        let round = rtt + rtt / 8 + Duration::from_millis(10);
+        let situation = Situation {
+            gap: if unit.round > 1 { round } else { now.since(unit.first_sent) },
+            losses: unit.round,
+            slack,
+            round,
+            least: Duration::from_millis(1),
+            curve: &curve,
+        };
+        let plan = situation.best(self.options.price);
+        let times = &plan.times()[..plan.times().len().min(level as usize)];
+        self.last = Last {
+            slack,
+            miss_without: situation.miss(&plan::Plan::default()),
+            miss: situation.miss(&plan),
+            copies: times.len(),
+        };
+        self.replicas.plan(now, key, times.iter().copied());
+    }
+
+    fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
+        self.replicas.on_replica_sent(now, key, unit);
+    }
+
+    fn on_finished(&mut self, key: UnitKey) {
+        self.replicas.on_finished(key);
+    }
+
+    fn poll(
+        &mut self,
+        now: Timestamp,
+        opportunity: &SendOpportunity,
+        units: &UnitTable,
+    ) -> Option<UnitKey> {
+        self.replicas.poll(now, opportunity, units)
+    }
+
+    fn next_timeout(&self) -> Option<Timestamp> {
+        self.replicas.next_timeout()
+    }
+
+    fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
+        tell("slack_ms", self.last.slack.as_secs_f64() * 1e3);
+        tell("miss_without_copies", self.last.miss_without);
+        tell("miss", self.last.miss);
+        tell("copies", self.last.copies as f64);
+    }
+}
+
+#[cfg(test)]
+fn outages() -> impl FnMut() -> bool {
+    // 20 ms in 400, both in the mean, with a packet each 2 ms.
+    let (mut random, mut is_out) = (crate::Random::new(3), false);
+    move || {
+        let leaves = if is_out { 2.0 / 20.0 } else { 2.0 / 380.0 };
+        is_out ^= random.fraction() < leaves;
+        is_out
+    }
+}
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+//! Who gets copies, when they leave, and that the loss of each is answered.
+
+use super::*;
+use crate::{Acked, CopyKind, PathState, Recovery};
+use units::Mark;
+
+const OFF: SendOpportunity = SendOpportunity { off_mode: true };
+const RTT: Duration = Duration::from_millis(160);
+
+fn at(ms: u64) -> Timestamp {
+    Timestamp::from_millis(ms)
+}
+
+/// A connection with a packet each 2 ms.
+fn connection(mut is_lost: impl FnMut(u64) -> bool) -> Recovery<()> {
+    let scheme = scheme(Options::default()).expect("in range");
+    let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
+    let path = PathState { smoothed_rtt: RTT, packet: 1_200, ..PathState::default() };
+    for number in 0..20_000 {
+        let sent = at(2 * number);
+        if is_lost(number) {
+            r.packet_lost(sent + RTT, number, sent);
+        } else {
+            r.packet_acked(sent + RTT, sent, 1_200, false, Acked::InTime);
+        }
+        let _ = r.ack_done(sent + RTT, path, |_, _| {});
+    }
+    r
+}
+
+fn outages() -> Recovery<()> {
+    let mut is_lost = super::outages();
+    connection(|_| is_lost())
+}
+
+/// A unit that is retransmitted at 50 s and was first sent so long before.
+fn retransmitted(r: &mut Recovery<()>, age: u64) -> UnitKey {
+    let key = r.opened(at(50_000), at(50_000 - age), 1_000);
+    r.copy_sent(at(50_000), key, CopyKind::Retransmission);
+    key
+}
+
+/// How long after 50 s replicas leave, if there is a chance each millisecond.
+fn leaving(r: &mut Recovery<()>) -> Vec<u64> {
+    let mut sent = Vec::new();
+    for ms in 0..2_000 {
+        while let Some(key) = r.next_replica(at(50_000 + ms), &OFF) {
+            r.copy_sent(at(50_000 + ms), key, CopyKind::Replica);
+            sent.push(ms);
+        }
+    }
+    sent
+}
+
+#[test]
+fn copies_leave_behind_the_outage_and_before_the_deadline() {
+    let mut r = outages();
+    retransmitted(&mut r, 250);
+    let copies = leaving(&mut r);
+    assert!(!copies.is_empty());
+    assert!(copies.iter().all(|ms| (20..150).contains(ms)), "{copies:?}");
+}
+
+#[test]
+fn independent_losses_are_met_at_once() {
+    let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
+    retransmitted(&mut r, 250);
+    assert_eq!(leaving(&mut r).first(), Some(&0));
+}
+
+#[test]
+fn who_has_time_for_retransmissions_or_none_at_all_gets_no_copies() {
+    let mut r = outages();
+    retransmitted(&mut r, 450);
+    assert_eq!(leaving(&mut r), [], "it is late already");
+    let scheme = scheme(Options { patience: Duration::from_secs(3), ..Options::default() });
+    r.set_scheme(scheme.expect("in range"));
+    retransmitted(&mut r, 250);
+    assert_eq!(leaving(&mut r), []);
+}
+
+#[test]
+fn what_the_application_says_takes_the_place_of_patience() {
+    let unit = |deadline| {
+        LostUnit::new(
+            at(49_750),
+            at(50_000),
+            1_000,
+            Some(Mark { media_time: Duration::ZERO, deadline }),
+        )
+    };
+    let planned = |deadline| {
+        let mut r = outages();
+        let key = r.opened(at(50_000), at(49_750), 1_000);
+        let mut copies = Copies {
+            options: Options::default(),
+            replicas: Replicas::new(Spread::AtOnce, 0),
+            last: Last::default(),
+        };
+        let units = UnitTable::default();
+        let path = PathState { smoothed_rtt: RTT, ..PathState::default() };
+        let correlation = r.statistics().correlation.as_ref();
+        let view = View { path, units: &units, longest_burst: 0, correlation };
+        copies.on_retransmitted(at(50_000), key, &unit(deadline), 3, &view);
+        copies.last.copies
+    };
+    assert!(planned(None) > 0);
+    assert!(planned(Some(at(50_100))) > 0);
+    assert_eq!(planned(Some(at(52_000))), 0, "it has seconds");
+    assert_eq!(planned(Some(at(49_000))), 0, "nobody waits for it");
+}
+
+#[test]
+fn the_loss_of_each_copy_is_answered() {
+    let mut r = outages();
+    let key = retransmitted(&mut r, 250);
+    let copies = leaving(&mut r).len() as u32;
+    assert!(copies > 0);
+    assert_eq!(r.next_waiting(), None);
+    assert!(r.copy_lost(at(50_200), key, CopyKind::Retransmission), "others are in flight");
+    assert_eq!(r.next_waiting(), Some(key));
+    r.copy_sent(at(50_200), key, CopyKind::Retransmission);
+    assert_eq!(r.unit(key).map(|unit| (unit.round, unit.outstanding)), Some((2, copies + 1)));
+}
+
+#[test]
+fn it_says_why() {
+    let mut r = outages();
+    retransmitted(&mut r, 250);
+    let mut said = Vec::new();
+    r.explain(&mut |name, value| said.push((name, value)));
+    let of = |name: &str| said.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
+    assert!(of("slack_ms").is_some_and(|slack| (100.0..150.0).contains(&slack)), "{said:?}");
+    assert!(of("miss") < of("miss_without_copies"), "{said:?}");
+}
