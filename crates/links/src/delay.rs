@@ -219,6 +219,10 @@ impl<T> DelayLine<T> {
             self.last_due = due;
         }
         let packet = OnTheWay { item, is_displaced };
+        // Nearly all arrive behind those that are on the way.
+        if self.packets.back().is_none_or(|last| last.turn() <= packet.turn()) {
+            return self.packets.push_back(packet);
+        }
         let place = self.packets.partition_point(|other| other.turn() <= packet.turn());
         self.packets.insert(place, packet);
     }

@@ -265,7 +265,7 @@ enum Model {
     Gaussian { mean: f64, sd: f64, every: u64, current: Option<(u64, Probability)> },
     GilbertElliott { chain: Chain, good: Probability, bad: Probability, slot: Option<u64> },
     Bursts { start: Probability, exceeds: Arc<[Probability]>, left: usize, fate: Stepped },
-    Calls { chain: calls::Chain, reading: Reading },
+    Calls { chain: Box<calls::Chain>, reading: Reading },
     Rows { rows: Arc<Rows>, cursor: usize },
     Script { packets: Vec<(u64, u64)>, windows: Vec<Window> },
 }
@@ -390,7 +390,7 @@ impl Model {
                 Self::Bursts { start, exceeds, left: 0, fate: Stepped::default() }
             }
             Loss::Calls { rate, reading } => {
-                Self::Calls { chain: calls::Chain::new(rate.as_f64()), reading }
+                Self::Calls { chain: Box::new(calls::Chain::new(rate.as_f64())), reading }
             }
             Loss::Script { ref packets, ref windows } => {
                 Self::Script { packets: packets.clone(), windows: windows.clone() }

@@ -69,33 +69,44 @@ fn later(delays: &[Duration], ms: u64) -> usize {
     delays.iter().filter(|delay| **delay > Duration::from_millis(ms)).count()
 }
 
-/// The shares of lost packets that come later than 150, 200, 300, 400 and 600 ms at 5 % loss and a round-trip
-/// time of 80 ms, as a simulation of the generator's own fates has them.
+/// The shares of lost packets that come later than 150, 200, 300, 400 and 600 ms at a round-trip time of 80 ms: of
+/// the 60,000 fates at nominally 5 % that the chain was fitted to (`examples/fit_calls` prints them), and of 1.2
+/// million fates of the same generator.
 const BOUNDS: [u64; 5] = [150, 200, 300, 400, 600];
-const SIMULATED: [(&str, Sender, [f64; 5]); 3] = [
-    ("ARQ", ARQ, [24.8, 24.8, 11.7, 7.0, 2.9]),
-    ("after detection", AFTER_DETECTION, [19.4, 12.2, 7.0, 4.3, 1.7]),
-    ("from the start", FROM_START, [15.1, 11.1, 6.7, 4.1, 1.7]),
+const MEASURED: [(&str, Sender, [f64; 5], [f64; 5]); 3] = [
+    ("ARQ", ARQ, [23.7, 23.7, 10.1, 5.6, 2.7], [24.8, 24.8, 11.7, 7.0, 2.9]),
+    ("after detection", AFTER_DETECTION, [16.5, 9.4, 5.3, 3.6, 2.3], [19.4, 12.2, 7.0, 4.3, 1.7]),
+    ("from the start", FROM_START, [13.9, 8.8, 5.3, 3.6, 2.3], [15.1, 11.1, 6.7, 4.1, 1.7]),
 ];
 
-#[test]
-fn knowing_fates_helps_as_much_as_in_a_simulation_of_calls() {
+/// The same of the model at this rate, sender by sender; each may differ by `part` of what was measured, or 1.2 %.
+fn compare(rate: &str, measured: [[f64; 5]; 3], part: f64) {
     let mut least = [f64::MAX; BOUNDS.len()];
-    for (name, sender, simulated) in SIMULATED {
-        let delays = delays("calls:rate=5%,reading=slots", sender);
+    for ((name, sender, ..), measured) in MEASURED.into_iter().zip(measured) {
+        let delays = delays(&format!("calls:rate={rate},reading=slots"), sender);
         // What is lost is later than half a round trip.
         let lost = later(&delays, 40) as f64;
         let shares = BOUNDS.map(|bound| later(&delays, bound) as f64 * 100.0 / lost);
-        println!("{name}: {shares:.1?}, simulated {simulated:?} (seed {SEED})");
-        for place in 0..BOUNDS.len() {
-            let (share, simulated) = (shares[place], simulated[place]);
-            // The chain is a fit to a twentieth of these fates, and its longest outages are shorter.
-            let near = (share - simulated).abs() < (0.4 * simulated).max(1.5);
-            assert!(near, "{name}, {} ms: {share} against {simulated}", BOUNDS[place]);
-            assert!(share <= least[place], "{name}, {} ms: {share}", BOUNDS[place]);
+        println!("{rate}, {name}: {shares:.1?}, measured {measured:?} (seed {SEED})");
+        for (place, bound) in BOUNDS.into_iter().enumerate() {
+            let (share, measured) = (shares[place], measured[place]);
+            let is_near = (share - measured).abs() < (part * measured).max(1.2);
+            assert!(is_near, "{name}, {bound} ms: {share} against {measured}");
+            assert!(share <= least[place], "{name}, {bound} ms: {share}");
             least[place] = share;
         }
     }
+}
+
+#[test]
+fn lost_data_is_as_late_as_in_the_fates_that_the_model_was_fitted_to() {
+    compare("5.42%", MEASURED.map(|(_, _, fitted, _)| fitted), 0.15);
+}
+
+#[test]
+fn knowing_fates_helps_as_much_as_in_a_simulation_of_calls() {
+    // Twenty minutes hold few long outages: chance has made what was fitted lighter than the whole.
+    compare("5%", MEASURED.map(|(.., generated)| generated), 0.3);
 }
 
 #[test]
