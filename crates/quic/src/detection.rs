@@ -1,6 +1,8 @@
 //! How losses are detected: one detector, with the rules of RFC 9002 or with those of LSQUIC, whose
 //! older detection (tail loss probes and retransmission time-outs) the AutoRec and ART papers ran.
 
+use core::time::Duration;
+
 /// When the time since its sending makes a packet lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimeRule {
@@ -37,16 +39,52 @@ pub struct Detection {
     pub time: TimeRule,
     /// When nothing is heard.
     pub probe: ProbeRule,
+    /// The longest that probes of 1-RTT data are apart where the doubling would part them further, for
+    /// [`STEADY`]; from there on they double again. It takes nothing from the time-out itself: where that is longer,
+    /// probes are as far apart as that. `None` doubles without a limit, as RFC 9002, section 6.2.1 demands.
+    ///
+    /// An outage lasts up to as long again for a viewer as for the network when the next probe is that far away, and
+    /// where outages come often one probe after the other falls into one. The demand is there so that senders without
+    /// an answer do not keep a network full that is congested: two packets in this time are a small part of what a
+    /// live stream sends anyway.
+    pub longest_probe: Option<Duration>,
 }
+
+/// How long probes come at most [`Detection::longest_probe`] apart.
+pub const STEADY: Duration = Duration::from_secs(10);
+/// Largest exponent of the probe time-out's back-off.
+pub(crate) const MAX_BACKOFF: u32 = 10;
 
 impl Detection {
     /// RFC 9002 as it recommends.
-    pub const RFC9002: Self =
-        Self { packets: 3, time: TimeRule::SinceSent { eighths: 9 }, probe: ProbeRule::Pto };
+    pub const RFC9002: Self = Self {
+        packets: 3,
+        time: TimeRule::SinceSent { eighths: 9 },
+        probe: ProbeRule::Pto,
+        longest_probe: None,
+    };
+
+    /// For live streams: as RFC 9002, but for probes that stop doubling at 200 ms, when `mendcast lab run probes`
+    /// has the least frozen time; half of that gains nothing more.
+    pub const LIVE: Self =
+        Self { longest_probe: Some(Duration::from_millis(200)), ..Self::RFC9002 };
 
     /// As LSQUIC detects losses.
-    pub const LSQUIC: Self =
-        Self { packets: 3, time: TimeRule::BetweenSendings, probe: ProbeRule::TlpThenRto };
+    pub const LSQUIC: Self = Self {
+        packets: 3,
+        time: TimeRule::BetweenSendings,
+        probe: ProbeRule::TlpThenRto,
+        longest_probe: None,
+    };
+}
+
+impl Detection {
+    /// The longest wait for probe number `count` of 1-RTT data whose time-out is `timeout`; `None` is without a limit.
+    pub(crate) fn longest_wait(&self, timeout: Duration, count: u32) -> Option<Duration> {
+        let longest = self.longest_probe?.max(timeout).max(Duration::from_millis(1));
+        let steady = u32::try_from(STEADY.as_millis() / longest.as_millis()).unwrap_or(u32::MAX);
+        Some(longest * (1 << count.saturating_sub(steady).min(MAX_BACKOFF)))
+    }
 }
 
 impl Default for Detection {

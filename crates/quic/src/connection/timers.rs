@@ -4,7 +4,7 @@
 use super::event::CloseReason;
 use super::spaces::SpaceId;
 use super::{Connection, State};
-use crate::detection::ProbeRule;
+use crate::detection::{MAX_BACKOFF, ProbeRule};
 use crate::mtud::BASE;
 use core::time::Duration;
 use units::Timestamp;
@@ -17,8 +17,6 @@ const MIN_RTO: Duration = Duration::from_millis(200);
 pub(super) const PROBES: u8 = 2;
 /// The longest probe time-out that state is kept for.
 const MAX_LINGER_PTO: Duration = Duration::from_secs(3);
-/// Largest exponent of the probe time-out's back-off.
-const MAX_BACKOFF: u32 = 10;
 
 impl Connection {
     /// Probe time-out without back-off, the peer's delay included (RFC 9002, section 6.2.1).
@@ -163,7 +161,13 @@ impl Connection {
                 };
             }
             let Some(last) = space.ledger.last_eliciting else { continue };
-            let at = last + timeout * backoff;
+            let mut interval = timeout * backoff;
+            if id == SpaceId::Data
+                && let Some(longest) = self.config.detection.longest_wait(timeout, self.pto_count)
+            {
+                interval = interval.min(longest);
+            }
+            let at = last + interval;
             if soonest.is_none_or(|(first, _)| at < first) {
                 soonest = Some((at, id));
             }

@@ -49,7 +49,9 @@ impl FirstIds {
 
     /// The handshake in this slot is finished: its ID is forgotten some time later.
     pub(super) fn on_handshake_over(&mut self, now: Timestamp, slot: u32) {
-        if let Some(first) = self.by_slot.get_mut(&slot)
+        // Asked for each datagram, mostly while no handshake is under way.
+        if self.unfinished > 0
+            && let Some(first) = self.by_slot.get_mut(&slot)
             && core::mem::take(&mut first.is_early)
         {
             self.unfinished -= 1;

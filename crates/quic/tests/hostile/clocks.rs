@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use mendcast_quic::detection::{Detection, STEADY};
 use mendcast_quic::wire::{Frame, Frames, PacketType, put_crypto, put_ping};
 use mendcast_quic::{Connection, Endpoint, TransportConfig};
 use units::Timestamp;
 
 use crate::raw::{Raw, ack, frames, generous, honest, varint};
-use crate::{client, client_tls, config, connected, downloading};
+use crate::{client, client_tls, config, connected, download, downloading};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -35,7 +36,10 @@ fn gaps(times: &[Timestamp]) -> Vec<Duration> {
 
 /// A client for whom `len` bytes are on their way, and who has acknowledged everything before.
 fn quiet_download(len: usize) -> Raw {
-    let mut raw = downloading(&generous(), len);
+    acknowledged(downloading(&generous(), len))
+}
+
+fn acknowledged(mut raw: Raw) -> Raw {
     for number in raw.numbers(PacketType::OneRtt).to_vec() {
         raw.send(PacketType::OneRtt, &ack(number, number));
     }
@@ -76,6 +80,29 @@ fn probes_come_at_growing_distances_ask_for_an_answer_and_declare_nothing_lost()
     assert_eq!(connection(&mut raw).stats().packets_lost, lost);
     // Section 7.5: they count as in flight.
     assert!(connection(&mut raw).in_flight() > in_flight);
+}
+
+#[test]
+fn probes_stop_doubling_at_the_longest_wait_and_go_on_after_ten_seconds() {
+    let mut config = config();
+    let (detection, idle_timeout) = (Detection::LIVE, Duration::from_secs(60));
+    let transport = TransportConfig { detection, idle_timeout, ..TransportConfig::default() };
+    config.transport = Arc::new(transport);
+    let mut raw = Raw::new(Endpoint::new(config, [3; 32]), client_tls(b"test"), &generous());
+    raw.connect();
+    download(&mut raw, 400_000);
+    let mut raw = acknowledged(raw);
+    let begin = raw.now;
+    raw.wait(Duration::from_secs(20));
+    let waits = gaps(&times(&raw, PacketType::OneRtt, begin));
+    let longest = Detection::LIVE.longest_probe.expect("a limit");
+    // The time-out here is 25 ms of max_ack_delay and the granularity: three doublings.
+    assert_eq!(waits[..4], [26, 52, 104, 200].map(|ms| ms * MS), "{waits:?}");
+    let steady = waits.iter().filter(|&&wait| wait == longest).count() as u32;
+    assert!((9 * STEADY / 10..=STEADY).contains(&(longest * steady)), "{waits:?}");
+    // Who stays away hears less and less.
+    let rest: Vec<Duration> = waits.into_iter().skip_while(|&wait| wait <= longest).collect();
+    assert_eq!(rest, [2, 4, 8, 16].map(|times| longest * times), "{rest:?}");
 }
 
 #[test]
