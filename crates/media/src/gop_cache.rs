@@ -124,6 +124,8 @@ pub struct GopCache {
     awaits_key: bool,
     has_audio: bool,
     has_frames: bool,
+    /// The number of the first tag of the present publisher.
+    publisher: u64,
     overflows: u64,
 }
 
@@ -134,8 +136,13 @@ impl GopCache {
     }
 
     /// The tags that follow are a new publisher's: the headers and tracks of the last one tell
-    /// nothing of them, and its video begins with its first key frame.
+    /// nothing of them, and its video begins with its first key frame. If the last one gave no frame,
+    /// what came before it goes: headers alone begin no group, and would pile up.
     pub fn on_publisher(&mut self) {
+        if !self.has_frames {
+            self.drop_before(self.publisher);
+        }
+        self.publisher = self.head();
         self.headers = Arc::default();
         self.video = Video::None;
         self.key = None;
@@ -414,6 +421,22 @@ mod tests {
         assert_eq!(cache.newest().map(Tag::timestamp), Some(409));
         let headers = cache.groups().next().expect("a group").headers.clone();
         assert_eq!(headers.tags().count(), 2);
+    }
+
+    #[test]
+    fn publishers_who_give_no_frame_leave_nothing_behind() {
+        let mut cache = cache(2, 1 << 20);
+        cache.push(key(0));
+        cache.push(inter(40));
+        for n in 1..1_000 {
+            cache.on_publisher();
+            assert_eq!(starts(&cache) == [2], n <= 2, "the last pictures outlive one of them");
+            cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+            cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+            assert!(cache.head() - cache.base() <= 8, "{n}: {} to {}", cache.base(), cache.head());
+        }
+        assert!(cache.push(key(80)));
+        assert_eq!(starts(&cache).len(), 1);
     }
 
     #[test]
