@@ -83,6 +83,20 @@ impl FlvStream {
         own.freeze().chain(rest)
     }
 
+    /// Bytes of the file up to the end of the first frame, as far as that is there already: known before any of it is
+    /// handed out. `None` where it is still to come. The tag that says where the viewer's times begin is counted, which
+    /// a stream without an origin has not.
+    pub fn first_frame_ahead(&self) -> Option<u64> {
+        if self.first_frame.is_some() || self.progress().tags > 0 {
+            return self.first_frame;
+        }
+        let kinds = self.viewer.stream().with_cache(|cache| cache.kinds());
+        let sound_alone = kinds.is_some_and(|(_, video)| !video);
+        let tags = self.viewer.first_frame_ahead(sound_alone)?;
+        let base = flv::time_base_tag(0).bytes().len() as u64;
+        Some(FILE_HEADER + base + tags)
+    }
+
     /// Where the tag that was handed out last stands on the viewer's time line; `None` before the first.
     pub fn media_time(&self) -> Option<Duration> {
         self.media_time
@@ -127,6 +141,7 @@ mod tests {
         video(40, &[0x27, 1, 0, 0, 0, 2]);
         let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
         let mut stream = FlvStream::new(viewer);
+        let ahead = stream.first_frame_ahead().expect("it is there");
         let context = &mut Context::from_waker(Waker::noop());
         let mut bytes = 0;
         while let Poll::Ready(Some(piece)) = stream.poll_next(context) {
@@ -136,6 +151,8 @@ mod tests {
             }
         }
         assert_eq!((stream.first_frame_bytes(), stream.has_frame()), (Some(bytes), true));
+        assert_eq!(ahead, bytes, "known before the first byte");
+        assert_eq!(stream.first_frame_ahead(), Some(bytes));
         assert!(bytes > 1_000, "{bytes}");
         assert!(stream.poll_next(context).is_ready());
         assert_eq!(stream.first_frame_bytes(), Some(bytes), "more frames change nothing");

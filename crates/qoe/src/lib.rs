@@ -12,4 +12,4 @@ pub mod player;
 pub mod stats;
 
 pub use deadline::Deadlines;
-pub use player::{FrameKind, Player, Policy, Report};
+pub use player::{FrameKind, Player, Policy, Report, UnknownPlayer};

@@ -21,7 +21,7 @@ use core::time::Duration;
 
 use units::Timestamp;
 
-pub use policy::{CatchUp, Policy};
+pub use policy::{CatchUp, Policy, UnknownPlayer};
 pub use report::{FREEZE_THRESHOLDS, Freeze, FreezeRates, Freezes, Report};
 
 /// A longer step of media time from one frame to the next is a jump: nobody encodes a frame that
@@ -83,6 +83,9 @@ pub struct Player {
     /// The frame that came earliest for its media time: when, and its place since the first frame,
     /// with what was skipped.
     live_edge: (Timestamp, Duration),
+    /// Frames that brought media, and those among them that were late.
+    frames: u64,
+    late: u64,
     played: Duration,
     /// Freezes that have ended, by [`FREEZE_THRESHOLDS`].
     tallies: [Freezes; FREEZE_THRESHOLDS.len()],
@@ -106,6 +109,8 @@ impl Player {
             skips: 0,
             buffered: 0,
             live_edge: (requested, Duration::ZERO),
+            frames: 0,
+            late: 0,
             played: Duration::ZERO,
             tallies: [Freezes::default(); FREEZE_THRESHOLDS.len()],
             listed: Vec::new(),
@@ -147,9 +152,12 @@ impl Player {
         }
         self.newest = Some(media_ms);
         let place = self.received.saturating_add(self.skipped);
-        if place >= self.live_edge_at(self.now) {
+        let live_edge = self.live_edge_at(self.now);
+        if place >= live_edge {
             self.live_edge = (self.now, place);
         }
+        self.frames += 1;
+        self.late += u64::from(live_edge.saturating_sub(place) > self.policy.buffer());
         self.play_if_buffered();
     }
 
@@ -197,6 +205,8 @@ impl Player {
             freezes,
             skips: self.skips,
             skipped: self.skipped,
+            frames: self.frames,
+            late: self.late,
             buffered,
             live_latency: self
                 .first_frame

@@ -8,6 +8,9 @@ use media::{Role, Tag};
 use crate::cursor::{Cursor, Next, Start};
 use crate::stream::{Live, Status, Stream};
 
+/// Tags that are looked at for the first frame: headers and the sound before it.
+const LOOK_AHEAD: usize = 64;
+
 /// A viewer. It leaves the stream when it is dropped.
 #[derive(Debug)]
 pub struct Viewer {
@@ -123,6 +126,24 @@ impl Viewer {
             self.latest = own;
         }
         own
+    }
+
+    /// Bytes of the tags that are ready from here up to the end of the first frame, that one included (of sound, where
+    /// `sound_alone`); `None` where it is not there yet, or not among the next [`LOOK_AHEAD`] tags.
+    pub fn first_frame_ahead(&self, sound_alone: bool) -> Option<u64> {
+        let (mut cursor, mut bytes) = (self.cursor.clone(), 0);
+        self.stream.with_cache(|cache| {
+            for _ in 0..LOOK_AHEAD {
+                let Next::Tag(tag) = cursor.next(cache) else { return None };
+                bytes += tag.bytes().len() as u64;
+                match tag.role() {
+                    Role::KeyFrame => return Some(bytes),
+                    Role::AudioFrame if sound_alone => return Some(bytes),
+                    _ => {}
+                }
+            }
+            None
+        })
     }
 
     /// The stream.

@@ -15,6 +15,10 @@ pub const FREEZE_THRESHOLDS: [Duration; 4] = [
     Duration::from_millis(1_250),
 ];
 
+/// The index in [`FREEZE_THRESHOLDS`] of 200 ms.
+const NOTICED: usize = 1;
+const _: () = assert!(FREEZE_THRESHOLDS[NOTICED].as_millis() == 200);
+
 /// One freeze.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Freeze {
@@ -55,6 +59,11 @@ pub struct Report {
     pub skips: u64,
     /// Media that these jumps left out.
     pub skipped: Duration,
+    /// Frames that brought media; what is interleaved behind a newer frame does not count.
+    pub frames: u64,
+    /// Frames among them that came later than the quickest one before them by more than the buffer that
+    /// the player keeps ([`super::Policy::buffer`]).
+    pub late: u64,
     /// Media that came and was not played yet.
     pub buffered: Duration,
     /// How far what is shown lies behind the live edge, which is where the stream would be had
@@ -70,6 +79,16 @@ impl Report {
     /// Time from the start of playing on, freezes included: what rates divide by.
     pub fn watched(&self) -> Duration {
         self.played + self.freezes[0].total
+    }
+
+    /// Freezes of 200 ms or more: those that the web player counts and reports. It takes shorter ones for playing.
+    pub fn noticed(&self) -> Freezes {
+        self.freezes[NOTICED]
+    }
+
+    /// Late frames per frame; `None` before the second frame.
+    pub fn late_rate(&self) -> Option<f64> {
+        (self.frames > 0).then(|| self.late as f64 / self.frames as f64)
     }
 
     /// Rates of all freezes in this session; `None` if nothing was watched.

@@ -60,6 +60,76 @@ fn a_smooth_stream_starts_at_the_threshold_of_each_preset_and_never_freezes() {
 }
 
 #[test]
+fn a_player_is_read_by_its_name_and_has_it() {
+    for text in ["low-latency", "mobile", "cautious", "buffer:100ms", "buffer:300ms", "buffer:1.5s"]
+    {
+        let policy: Policy = text.parse().expect(text);
+        assert_eq!(policy.to_string(), text);
+    }
+    let policy = "buffer:0.3s".parse::<Policy>().expect("300 ms");
+    assert_eq!(Some(policy), Policy::aiming_at(ms(300)));
+    assert_eq!(policy.catch_up.map(|c| (c.above, c.until)), Some((ms(390), ms(300))));
+    assert_eq!((policy.start, policy.rebuffer, policy.buffer()), (ms(100), ms(300), ms(300)));
+    assert_eq!(Policy::LOW_LATENCY.buffer(), ms(800));
+    assert_eq!(Policy::MOBILE.buffer(), ms(2_000));
+    for bad in [
+        "",
+        "vlc",
+        "buffer:",
+        "buffer:300",
+        "buffer:99ms",
+        "buffer:11s",
+        "buffer:NaNs",
+        "buffer:-1s",
+    ] {
+        let why = bad.parse::<Policy>().expect_err(bad).to_string();
+        assert!(why.starts_with(&format!("`{bad}`; it may be low-latency, ")), "{why}");
+        assert!(why.ends_with("buffer:100ms to buffer:10s"), "{why}");
+    }
+    let own = Policy { start: ms(1), rebuffer: ms(2), catch_up: None };
+    assert_eq!(own.to_string(), "start 1ms, resume 2ms");
+}
+
+#[test]
+fn a_player_that_aims_at_a_buffer_loses_by_speed_what_a_freeze_added() {
+    // Nothing from 4,100 to 4,900: a player of 300 ms freezes once, resumes with what came together, plays
+    // that faster, and is back at 300 to 390 ms when the next gap of the same length comes.
+    let policy = Policy::aiming_at(ms(300)).expect("a buffer");
+    let arrival = |k: u64| {
+        let usual = 100 + k * FRAME_MS;
+        match usual {
+            4_100..4_900 => 4_900,
+            14_100..14_900 => 14_900,
+            _ => usual,
+        }
+    };
+    let mut player = player(policy);
+    feed(&mut player, 0..350, arrival);
+    let report = player.report(at(14_060));
+    assert_eq!((report.freezes[0].count, report.noticed()), (1, report.freezes[1]), "{report:?}");
+    assert!((ms(300)..=ms(390)).contains(&report.buffered), "{report:?}");
+    feed(&mut player, 350..380, arrival);
+    assert_eq!(player.report(at(15_300)).freezes[0].count, 2);
+}
+
+#[test]
+fn a_frame_is_late_that_comes_behind_the_quickest_by_more_than_the_buffer() {
+    // Of the frames held back until 4,900, those count that were due more than 300 ms before.
+    let policy = Policy::aiming_at(ms(300)).expect("a buffer");
+    let run = |policy| {
+        let mut player = player(policy);
+        feed(&mut player, 0..251, with_gap(4_100, 4_900));
+        player.report(at(10_100))
+    };
+    // Due at 4,100, 4,140 ... 4,580: 13 frames; 4,620 and later ones are 280 ms late or less.
+    let report = run(policy);
+    assert_eq!((report.frames, report.late), (250, 13));
+    assert_eq!(report.late_rate(), Some(13.0 / 250.0));
+    assert_eq!(run(Policy::LOW_LATENCY).late, 0, "exactly its 800 ms");
+    assert_eq!(player(policy).report(at(0)).late_rate(), None);
+}
+
+#[test]
 fn a_gap_of_700_ms_freezes_the_low_latency_player_only() {
     // Frame 49 comes at 2,060; frames 50 to 67, due from 2,100 on, come together at 2,800. The
     // low-latency player has played frame 49 at 300 + 1,960 and goes on at 2,800.
