@@ -16,8 +16,12 @@ const pages = {
   ],
   player: [
     'src/home.html', 'src/icon.svg', 'src/theme.css', 'src/player.css', 'src/player.js', 'src/engines.js', 'src/format.js',
-    'src/freezes.js', 'src/target.js',
+    'src/freezes.js', 'src/playback.js', 'src/target.js',
     'node_modules/mpegts.js/dist/mpegts.js', 'node_modules/hls.js/dist/hls.min.js',
+  ],
+  'side-by-side': [
+    'src/icon.svg', 'src/theme.css', 'src/side-by-side.css', 'src/side-by-side.js', 'src/wall.js', 'src/minute.js', 'src/playback.js',
+    'src/engines.js', 'src/format.js', 'src/freezes.js', 'src/target.js', 'node_modules/mpegts.js/dist/mpegts.js',
   ],
 };
 

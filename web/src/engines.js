@@ -1,7 +1,8 @@
 // The two libraries that feed the <video> element, behind one shape:
-// `start(video, options) -> { latency(), tick(), destroy() }`, where `tick` is to be called a few times a
-// second, and `options` is
-// `{ url, hlsUrl, onFailure(kind, detail), onComplete() }`. `onComplete` means that the response ended
+// `start(video, options) -> { latency(), receivedMbps(), tick(), destroy() }`, where `tick` is to be called a few times a
+// second, `receivedMbps` is null where a library does not tell, and `options` is
+// `{ url, hlsUrl, latency, onFailure(kind, detail), onComplete() }`. `latency` is what HTTP-FLV is held to behind the
+// live edge, in seconds; beyond half as much again it plays faster. `onComplete` means that the response ended
 // cleanly: what is buffered still plays. Each library is loaded only when its protocol is asked for.
 import { kindOfStatus } from './target.js';
 
@@ -9,6 +10,8 @@ import { kindOfStatus } from './target.js';
 const KEPT_BEHIND_S = 30;
 /** The picture waits this close before a hole, in seconds. */
 const NEAR_HOLE_S = 0.1;
+/** How far HTTP-FLV plays behind the live edge, in seconds. */
+const LATENCY_S = 0.8;
 
 export async function start(protocol, video, options) {
   if (!('MediaSource' in window || 'ManagedMediaSource' in window)) return startNative(video, options);
@@ -22,24 +25,33 @@ export async function start(protocol, video, options) {
 function startNative(video, { hlsUrl, onFailure }) {
   if (!video.canPlayType('application/vnd.apple.mpegurl')) {
     onFailure('unsupported', '');
-    return { latency: () => null, tick() {}, destroy() {} };
+    return { latency: () => null, receivedMbps: () => null, tick() {}, destroy() {} };
   }
   video.src = hlsUrl;
-  return { latency: latencyMeter(video), tick() {}, destroy() {} };
+  return { latency: latencyMeter(video), receivedMbps: () => null, tick() {}, destroy() {} };
 }
 
-/** The library as a global, loaded once. A plain script: both are published that way. */
+const libraries = new Map();
+
+/** The library as a global, loaded once for all players. A plain script: both are published that way. */
 async function library(name, file) {
-  if (!window[name]) {
-    await new Promise((resolve, reject) => {
-      const script = document.createElement('script');
-      script.src = new URL(file, import.meta.url).href;
-      script.onload = resolve;
-      script.onerror = () => reject(new Error(`${file} cannot be loaded`));
-      document.head.append(script);
-    });
-  }
+  if (!libraries.has(name)) libraries.set(name, loadScript(file));
+  await libraries.get(name).catch((error) => {
+    // The next attempt asks again.
+    libraries.delete(name);
+    throw error;
+  });
   return window[name];
+}
+
+function loadScript(file) {
+  return new Promise((resolve, reject) => {
+    const script = document.createElement('script');
+    script.src = new URL(file, import.meta.url).href;
+    script.onload = resolve;
+    script.onerror = () => reject(new Error(`${file} cannot be loaded`));
+    document.head.append(script);
+  });
 }
 
 /**
@@ -92,7 +104,7 @@ function holeJumper(video) {
   };
 }
 
-async function startFlv(video, { url, onFailure, onComplete }) {
+async function startFlv(video, { url, latency = LATENCY_S, onFailure, onComplete }) {
   const mpegts = await library('mpegts', 'mpegts.js');
   mpegts.LoggingControl.enableAll = false;
   const player = mpegts.createPlayer(
@@ -103,8 +115,8 @@ async function startFlv(video, { url, onFailure, onComplete }) {
       lazyLoad: false,
       // Catches up by playing faster, never by jumping: a jump is a visible fault of its own.
       liveSync: true,
-      liveSyncMaxLatency: 1.2,
-      liveSyncTargetLatency: 0.8,
+      liveSyncMaxLatency: 1.5 * latency,
+      liveSyncTargetLatency: latency,
       liveSyncPlaybackRate: 1.2,
       autoCleanupSourceBuffer: true,
       autoCleanupMaxBackwardDuration: 2 * KEPT_BEHIND_S,
@@ -123,7 +135,9 @@ async function startFlv(video, { url, onFailure, onComplete }) {
   player.on(mpegts.Events.LOADING_COMPLETE, onComplete);
   player.attachMediaElement(video);
   player.load();
-  return { latency: latencyMeter(video), tick: holeJumper(video), destroy: () => player.destroy() };
+  // The library counts in units of 1,024 bytes.
+  const receivedMbps = () => (player.statisticsInfo?.speed ?? NaN) * 8.192e-3;
+  return { latency: latencyMeter(video), receivedMbps, tick: holeJumper(video), destroy: () => player.destroy() };
 }
 
 const HLS_CODEC_ERRORS = ['manifestIncompatibleCodecsError', 'bufferAddCodecError', 'bufferIncompatibleCodecsError'];
@@ -149,5 +163,5 @@ async function startHls(video, { url, onFailure }) {
   });
   hls.loadSource(url);
   hls.attachMedia(video);
-  return { latency: () => hls.latency || null, tick() {}, destroy: () => hls.destroy() };
+  return { latency: () => hls.latency || null, receivedMbps: () => null, tick() {}, destroy: () => hls.destroy() };
 }

@@ -1,4 +1,4 @@
-// What the player page plays and how it goes on after a failure: the address of the media from the
+// What the players play and how it goes on after a failure: the address of the media from the
 // page's own address, the viewer's pass, the waits between attempts, the words for each failure.
 
 const PROTOCOLS = {
@@ -20,10 +20,10 @@ export function parseTarget(search) {
   // Without empty and dotted segments the path cannot leave this origin or climb out of its place.
   const segments = stream.split('/');
   if (segments.some((segment) => segment === '' || segment === '.' || segment === '..')) {
-    throw new Error(`“${stream}” is not the name of a stream: expected something like live/demo`);
+    throw new Error(`stream is “${stream}”, which is not the name of a stream: expected something like live/demo`);
   }
   if (!Object.hasOwn(PROTOCOLS, protocol)) {
-    throw new Error(`“${protocol}” is not a protocol of this page: expected flv or hls`);
+    throw new Error(`protocol is “${protocol}”, which is not a protocol of this page: expected flv or hls`);
   }
   return { stream, protocol, query };
 }

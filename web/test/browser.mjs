@@ -11,6 +11,12 @@ const CHROMIUM = process.env.CHROMIUM ?? 'chromium';
 export const has = (program, flag = '--version') => spawnSync(program, [flag], { stdio: 'ignore' }).status === 0;
 export const hasBrowser = () => has(CHROMIUM);
 
+const running = new Set();
+
+/** Closes the browsers that a failed test left: one that runs keeps the test file from ending. */
+export const closeBrowsers = () => Promise.all([...running].map((one) => one.close()));
+
+/** A browser of its own: `{ open(url, options), close() }`. */
 export async function startBrowser(args = []) {
   const profile = mkdtempSync(join(tmpdir(), 'mendcast-browser-'));
   const child = spawn(
@@ -18,7 +24,10 @@ export async function startBrowser(args = []) {
     ['--headless=new', '--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--autoplay-policy=no-user-gesture-required', `--user-data-dir=${profile}`, '--remote-debugging-pipe', ...args, 'about:blank'],
     { stdio: ['ignore', 'ignore', 'ignore', 'pipe', 'pipe'] },
   );
+  const gone = new Promise((done) => child.once('exit', done));
   const [, , , toBrowser, fromBrowser] = child.stdio;
+  // One that was killed reads no more.
+  toBrowser.on('error', () => {});
   const waiting = new Map();
   const listeners = new Set();
   let last = 0;
@@ -42,7 +51,7 @@ export async function startBrowser(args = []) {
     toBrowser.write(`${JSON.stringify({ id: last, method, params, sessionId })}\0`);
   });
 
-  return {
+  const browser = {
     /** Opens `url`, in a window of its own if it is to be in sight beside others, after the script `before`: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
     async open(url, { width = 1400, height = 1000, dark = false, before = '', newWindow = false } = {}) {
       const { targetId } = await send('Target.createTarget', { url: 'about:blank', newWindow });
@@ -92,10 +101,14 @@ export async function startBrowser(args = []) {
       };
     },
     async close() {
-      const gone = new Promise((done) => child.once('exit', done));
+      running.delete(browser);
+      const kill = setTimeout(() => child.kill('SIGKILL'), 5_000);
       send('Browser.close').catch(() => {});
       await gone;
+      clearTimeout(kill);
       rmSync(profile, { recursive: true, force: true, maxRetries: 5, retryDelay: 100 });
     },
   };
+  running.add(browser);
+  return browser;
 }

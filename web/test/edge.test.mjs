@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import test, { after, before } from 'node:test';
 import { fileURLToPath } from 'node:url';
-import { has, hasBrowser, startBrowser } from './browser.mjs';
+import { closeBrowsers, has, hasBrowser, startBrowser } from './browser.mjs';
 import { freePort, start, stopAll, wait } from './programs.mjs';
 
 const BINARY = process.env.MENDCAST;
@@ -26,9 +26,10 @@ before(async () => {
   const [port, rtmp, link, admin] = [await freePort(), await freePort(), await freePort(), await freePort()];
   site = { port, rtmp, link, admin };
   const config = join(folder, 'edge.toml');
-  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.linger = "20s"\nrecords.directory = "records"\nadmin.listen = "127.0.0.1:${admin}"\n`);
+  writeFileSync(config, `server.listen = "127.0.0.1:${port}"\nrtmp.listen = "127.0.0.1:${rtmp}"\nlive.linger = "20s"\nlive.cors = "*"\nrecords.directory = "records"\nadmin.listen = "127.0.0.1:${admin}"\n`);
   site.edge = start(BINARY, ['edge', '--config', config]);
   const [, hash] = await site.edge.says(/spki-list=(\S+)/);
+  site.hash = hash;
   site.relay = start(BINARY, ['link', '--listen', `127.0.0.1:${link}`, '--to', `127.0.0.1:${port}`, '--rate', '20mbps', '--rtt', '60ms', '--loss', '3%', '--seed', '1']);
   site.publisher = publish('demo');
   await site.edge.says(/live\/demo: published/);
@@ -41,7 +42,7 @@ before(async () => {
 });
 
 after(async () => {
-  await browser?.close();
+  await closeBrowsers();
   await stopAll();
   rmSync(folder, { recursive: true, force: true });
 });
@@ -60,6 +61,10 @@ async function state(page) {
   })()`);
   return JSON.stringify({ element, complaints: page.complaints, edge: site.edge.said, link: site.relay.said, publisher: site.publisher.said }, null, 1);
 }
+
+/** The server's session records so far. */
+const records = () => readdirSync(join(folder, 'records')).filter((name) => name.endsWith('.jsonl'))
+  .flatMap((name) => readFileSync(join(folder, 'records', name), 'utf8').split('\n').slice(0, -1).map((line) => JSON.parse(line)));
 
 async function plays(page, seconds, name) {
   await page.until('window.mendcast?.first_frame_ms > 0', 30_000);
@@ -131,15 +136,81 @@ test('the network dies for two seconds, and the picture comes back', { skip: mis
   await page.close();
 });
 
+test('side by side: the player behind outages freezes, the other does not, and the server is told the same', { skip: missing, ...TIMEOUT }, async () => {
+  // The server tells the two viewers apart by their networks.
+  // Outages at given times: a drawn one may outlast the test.
+  const outages = `script:${Array.from({ length: 15 }, (_, i) => `${5 + 5 * i}s+1200ms`).join(',')}`;
+  const links = await Promise.all([['outages', '127.0.2', ['--loss', outages]], ['none', '127.0.3', []]].map(async ([name, network, loss]) => {
+    const port = await freePort();
+    const program = start(BINARY, ['link', '--listen', `127.0.0.1:${port}`, '--to', `127.0.0.1:${site.port}`, '--from', `${network}.1`, '--rate', '20mbps', '--rtt', '60ms', ...loss, '--seed', '2']);
+    return { name, port, program, prefix: `${network}.0/24` };
+  }));
+  const own = await startBrowser([
+    `--origin-to-force-quic-on=${links.map(({ port }) => `mendcast.test:${port}`).join(',')}`,
+    '--host-resolver-rules=MAP mendcast.test 127.0.0.1',
+    `--ignore-certificate-errors-spki-list=${site.hash}`,
+  ]);
+  const address = (query) => `http://127.0.0.1:${site.admin}/side-by-side.html?${query}`;
+  const players = links.map(({ name, port }) => `player=${name}=https://mendcast.test:${port}`).join('&');
+  const page = await own.open(address(`stream=live/demo&buffer_ms=400&${players}`), { width: 1280, height: 700 });
+  const until = (expression) => page.until(expression, 40_000).catch(async (error) => {
+    const shown = await page.evaluate('JSON.stringify(window.mendcast) + document.body.innerText');
+    throw new Error([error.message, shown, ...page.complaints, ...links.map(({ program }) => program.said), site.edge.said, site.publisher.said].join('\n'));
+  });
+  await until('window.mendcast?.length === 2 && window.mendcast.every((one) => one.first_frame_ms > 0)');
+  const begun = await page.evaluate('window.mendcast[1].frames');
+  await until('window.mendcast[0].freezes >= 3');
+  // The page shows what it reports, and marks a frozen picture by a word and in the strip.
+  await page.until(`[...document.querySelectorAll('section .freezes')].every((shown, i) => shown.textContent === String(window.mendcast[i].freezes))`);
+  const isAbout = (shown, told) => `Math.abs(parseFloat(${shown}) - ${told}) < 0.5`;
+  await page.until(`[...document.querySelectorAll('section dd.frozen')].every((shown, i) => ${isAbout('shown.textContent', 'window.mendcast[i].freeze_s')})`);
+  const red = (i) => page.evaluate(`document.querySelectorAll('section .strip')[${i}].querySelectorAll('.frozen').length`);
+  assert.deepEqual([await red(0) >= 3, await red(1)], [true, 0]);
+  await page.until(`[...document.querySelectorAll('section')].some((section) => section.dataset.state === 'frozen' && section.querySelector('.word').innerText === 'frozen')`, 20_000);
+  if (PICTURES) await page.picture(join(PICTURES, 'side-by-side.png'));
+  // The table of sessions has the players' reports.
+  const sessions = async () => (await (await fetch(`http://127.0.0.1:${site.admin}/api/state`)).json()).sessions;
+  const frozen = (all, { prefix }) => all.filter((one) => one.prefix === prefix).map((one) => one.freezes ?? one.player_freezes ?? 0).reduce((sum, n) => sum + n, 0);
+  let all = [];
+  for (const end = Date.now() + 15_000; frozen(all, links[0]) < 3 && Date.now() < end; await wait(200)) all = await sessions();
+  assert.ok(frozen(all, links[0]) >= 3, JSON.stringify(all));
+  assert.ok(links.every(({ prefix }) => all.some((one) => one.prefix === prefix && one.protocol === 'h3')), JSON.stringify(all));
+  // Leaving posts the last sums, and both viewers leave a record of them.
+  const seen = await page.evaluate('window.mendcast');
+  assert.deepEqual(page.complaints, []);
+  await page.evaluate("location.href = 'about:blank'");
+  await page.close();
+  // A viewer whose connection an outage has ended leaves several.
+  const hasLeft = ({ prefix }, i) => records().some((one) => one.prefix === prefix) && Math.abs(frozen(records(), links[i]) - seen[i].freezes) <= 1;
+  for (const end = Date.now() + 40_000; !links.every(hasLeft) && Date.now() < end;) await wait(200);
+  assert.ok(links.every(hasLeft), `records with the page's ${seen.map((one) => one.freezes)} freezes: ${JSON.stringify(records())}`);
+  assert.deepEqual([seen[1].freezes, frozen(records(), links[1])], [0, 0], JSON.stringify(seen));
+  assert.ok(seen[1].frames > begun + 100, `frames advance: ${begun}, ${seen[1].frames}`);
+  await own.close();
+  for (const { program } of links) program.kill();
+});
+
+test('side by side: the page says what is wrong with its address, and who cannot be reached', { skip: missing, ...TIMEOUT }, async () => {
+  const own = await startBrowser();
+  const page = await own.open(`http://127.0.0.1:${site.admin}/side-by-side.html?buffer_ms=5`, { width: 390, height: 700 });
+  await page.until('document.querySelector("#fault").innerText.startsWith("buffer_ms is “5”")');
+  assert.deepEqual(page.complaints, []);
+  await page.close();
+  const nobody = `https://127.0.0.1:${await freePort()}`;
+  const other = await own.open(`http://127.0.0.1:${site.admin}/side-by-side.html?player=away=${nobody}`, { width: 390, height: 700 });
+  await other.until(`document.querySelector(".word").innerText.includes("${nobody} cannot be reached")`);
+  await own.close();
+});
+
 test('each viewer leaves a record that joins transport and player', { skip: missing, ...TIMEOUT }, async () => {
   const page = await player('demo', 'flv');
   await plays(page, 6, 'player-record');
   const since = Date.now() - 60_000;
   await page.close();
-  const records = () => readdirSync(join(folder, 'records')).filter((name) => name.endsWith('.jsonl'))
-    .flatMap((name) => readFileSync(join(folder, 'records', name), 'utf8').split('\n').filter(Boolean).map((line) => JSON.parse(line)));
   let record;
-  for (const end = Date.now() + 60_000; !record && Date.now() < end; await wait(200)) record = records().findLast((r) => r.started_ms > since && r.player_played_s > 4 && r.protocol === 'h3');
+  // The viewers of other tests come from other networks, and one of theirs may end later.
+  const isOurs = (r) => r.prefix === '127.0.0.0/24' && r.started_ms > since && r.player_played_s > 4 && r.protocol === 'h3';
+  for (const end = Date.now() + 60_000; !record && Date.now() < end; await wait(200)) record = records().findLast(isOurs);
   assert.ok(record, 'a record within a minute');
   assert.equal(record.protocol, 'h3');
   assert.ok(record.loss_rate > 0.005 && record.loss_rate < 0.1, `loss ${record.loss_rate}`);

@@ -148,7 +148,7 @@ export async function startMock(port = 0, pastS = 600) {
       if (stream[2] === '.flv') flv(stream[1], request, response);
       else hlsFile(stream[3], response);
     } else if (path === '/') send(join(dist, 'dashboard.html'), response);
-    else if (/^\/(player\.html|licenses\.txt|(player|dashboard)\/[\w.]+)$/.test(path)) send(join(dist, path), response);
+    else if (/^\/(player\.html|side-by-side\.html|licenses\.txt|(player|dashboard|side-by-side)\/[\w.-]+)$/.test(path)) send(join(dist, path), response);
     else response.writeHead(404).end();
   });
   await new Promise((done) => server.listen(port, '127.0.0.1', done));

@@ -1,9 +1,9 @@
-// Both pages in a real browser, under the server's Content-Security-Policy, against the mock server.
+// The pages in a real browser, under the server's Content-Security-Policy, against the mock server.
 // Skipped where no Chromium or, for playing, no ffmpeg is installed, or `make web` has not run.
 import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import test, { after, before } from 'node:test';
-import { has, hasBrowser, startBrowser } from './browser.mjs';
+import { closeBrowsers, has, hasBrowser, startBrowser } from './browser.mjs';
 import { startMock } from './mock.mjs';
 
 const built = existsSync(new URL('../dist/player.html', import.meta.url));
@@ -19,7 +19,7 @@ before(async () => {
   browser = await startBrowser();
 });
 after(async () => {
-  await browser?.close();
+  await closeBrowsers();
   mock?.close();
 });
 const open = (path, options) => browser.open(`http://127.0.0.1:${mock.port}/${path}`, options);
@@ -178,6 +178,30 @@ test('the player says what is wrong with a stream that is missing or forbidden',
     await page.until("!document.getElementById('message').hidden");
     await page.until(`document.getElementById('message-next').textContent.startsWith('Next') === ${retries}`);
     assert.match(await page.evaluate(text('#message-text')), words);
+    await page.close();
+  }
+});
+
+test('players side by side fit next to each other or below each other, in both colour schemes', { skip: browserMissing, ...TIMEOUT }, async () => {
+  const players = ['arq', 'spare', 'autorec', 'a-name-without-any-place-to-break-it-at'].map((name, i) => `player=${name}=https://127.0.0.1:${i + 1}`).join('&');
+  for (const [width, dark, across] of [[1280, false, 4], [1280, true, 4], [390, true, 1]]) {
+    const page = await open(`side-by-side.html?stream=live/demo&${players}`, { width, dark });
+    await page.until("document.querySelectorAll('section .freezes').length === 4");
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no sideways scrolling at ${width}`);
+    assert.equal(await page.evaluate("new Set([...document.querySelectorAll('section')].map((one) => one.offsetLeft)).size"), across, `at ${width}`);
+    assert.ok(await page.evaluate("[...document.querySelectorAll('video')].every((video) => video.muted)"));
+    await page.close();
+  }
+});
+
+test('players side by side say what is wrong with their address', { skip: browserMissing, ...TIMEOUT }, async () => {
+  for (const [query, words] of [['', /^player is/], ['player=a=http://b.test', /^player is “a=http/], ['buffer_ms=1&player=a=https://b.test', /^buffer_ms is “1”/], ['protocol=hls&player=a=https://b.test', /^protocol is/]]) {
+    const page = await open(`side-by-side.html?${query}`, { width: 390 });
+    await page.until("!document.getElementById('fault').hidden");
+    assert.match(await page.evaluate(text('#fault')), words);
+    assert.equal(await page.evaluate("document.querySelectorAll('section').length"), 0);
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), query);
+    assert.deepEqual(page.complaints, []);
     await page.close();
   }
 });

@@ -10,7 +10,7 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { has, hasBrowser, startBrowser } from './browser.mjs';
+import { closeBrowsers, has, hasBrowser, startBrowser } from './browser.mjs';
 import { asManyTracks, asTrack, av1Clip, h264Clip } from './flv.mjs';
 import { freePort, start, stopAll, wait } from './programs.mjs';
 import { goLive } from './rtmp.mjs';
@@ -80,7 +80,7 @@ before(async () => {
 });
 
 after(async () => {
-  await browser?.close();
+  await closeBrowsers();
   bare?.close();
   for (const publisher of publishers) await publisher.close();
   await stopAll();
