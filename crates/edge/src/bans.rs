@@ -308,6 +308,7 @@ mod tests {
             unit: None,
             cohort: String::new(),
             scheme: "",
+            tcp: None,
         }
     }
 

@@ -19,6 +19,7 @@ use units::{Mark, Timestamp};
 
 use crate::cohorts::Cohort;
 use crate::files::FileBody;
+use crate::io::TcpPath;
 use crate::live::FlvBody;
 use crate::sessions::{MAX_BEACON, Session};
 use crate::viewer::{Protocol, Unit};
@@ -41,6 +42,8 @@ pub struct RequestHead<'a> {
     pub protocol: Protocol,
     /// The viewer and its cohort, where a scheme of ours can act.
     pub cohort: Option<(Unit, &'a Cohort)>,
+    /// How the connection does, if it is one of TCP.
+    pub tcp: Option<&'a Arc<TcpPath>>,
     /// The body, if [`max_body`] asks for it.
     pub body: &'a [u8],
 }
@@ -339,6 +342,7 @@ pub(crate) mod tests {
             remote,
             protocol: Protocol::Http3,
             cohort: None,
+            tcp: None,
             body: &[],
         };
         assert_eq!((head.path(), head.parameter("viewer")), ("/live/a.flv", Some("7")));

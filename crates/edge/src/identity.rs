@@ -98,14 +98,21 @@ impl Identity {
     /// The command with which Chromium opens this server over HTTP/3 and takes its development
     /// certificate; `None` with a real one.
     pub fn chromium_command(&self, port: u16) -> Option<String> {
+        let origin = format!("{DEVELOPMENT_NAME}:{port}");
+        Some(format!("{} https://{origin}/", self.chromium(core::slice::from_ref(&origin))?))
+    }
+
+    /// The command that starts a Chromium which speaks HTTP/3 with these origins, each a host with its port, and
+    /// takes the development certificate; a URL is to follow. `None` with a real certificate.
+    pub fn chromium(&self, origins: &[String]) -> Option<String> {
         let hash = self.development.as_ref()?;
+        let origins = origins.join(",");
         // `localhost` may be ::1 or 127.0.0.1 and is special to browsers; a mapped name is not.
         Some(format!(
             "chromium --user-data-dir=\"$(mktemp -d)\" \
-             --origin-to-force-quic-on={DEVELOPMENT_NAME}:{port} \
+             --origin-to-force-quic-on={origins} \
              --host-resolver-rules=\"MAP {DEVELOPMENT_NAME} 127.0.0.1\" \
-             --ignore-certificate-errors-spki-list={hash} \
-             https://{DEVELOPMENT_NAME}:{port}/"
+             --ignore-certificate-errors-spki-list={hash}"
         ))
     }
 
@@ -323,5 +330,9 @@ mod tests {
         let command = identity.chromium_command(4433).expect("a command");
         assert!(command.contains(&format!("spki-list={hash} ")), "{command}");
         assert!(command.contains("--origin-to-force-quic-on=mendcast.test:4433 "), "{command}");
+        assert!(command.ends_with(" https://mendcast.test:4433/"), "{command}");
+        let two = ["127.0.0.1:1".to_owned(), "127.0.0.1:2".to_owned()];
+        let command = identity.chromium(&two).expect("a command");
+        assert!(command.contains("-quic-on=127.0.0.1:1,127.0.0.1:2 "), "{command}");
     }
 }

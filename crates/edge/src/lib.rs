@@ -23,6 +23,7 @@ mod hooks;
 mod http;
 mod identity;
 mod ingest;
+mod invitation;
 mod io;
 pub mod keyfile;
 mod limits;
@@ -42,6 +43,7 @@ mod state;
 mod sync;
 mod viewer;
 
+pub use invitation::advice;
 pub use names::matches;
 pub use records::Error;
 pub use server::{Edge, run};

@@ -129,6 +129,7 @@ mod tests {
             unit: None,
             cohort: String::new(),
             scheme: "",
+            tcp: None,
             granted: SystemTime::now(),
             until: None,
         }

@@ -2,7 +2,8 @@
 //! private network.
 //!
 //! `/` is the dashboard, `/api/events` what it shows (server-sent events, one a second), `/api/state`
-//! the same once, `/metrics` for Prometheus, `/healthz` says whether the process lives and `/readyz` whether viewers
+//! the same once. `/side-by-side.html` plays one stream several times, through the origins that its query names.
+//! `/metrics` is for Prometheus, `/healthz` says whether the process lives and `/readyz` whether viewers
 //! may come; what else is below `/api` is the control API.
 
 mod access;
@@ -178,7 +179,7 @@ fn probe(good: &str, against: &[String]) -> Response<Content> {
     }
 }
 
-/// A page of the dashboard.
+/// The dashboard, players side by side, or what one of them loads.
 fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response<Content> {
     let name = if path == "/" { "dashboard.html" } else { path.trim_start_matches('/') };
     let fields = request.headers().iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
@@ -189,6 +190,7 @@ fn page(request: &Request<Incoming>, path: &str, remote: SocketAddr) -> Response
         remote,
         protocol: Protocol::Http1,
         cohort: None,
+        tcp: None,
         body: &[],
     };
     match pages::respond(name, &head, SystemTime::now()) {

@@ -192,3 +192,27 @@ fn the_admin_listener_is_asked_for_by_address_or_by_its_names() {
         assert!(is_own_name(host, &hosts) && !is_own_name(host, &[]), "{host}");
     }
 }
+
+#[tokio::test]
+async fn only_players_side_by_side_may_reach_other_origins_and_only_over_https() {
+    let edge = Listening::at("127.0.0.1:0", "").await;
+    let policy = async |path: &str| {
+        let (status, head, _) = edge.ask(&format!("GET {path}"), "", "").await;
+        let policy = head.lines().find_map(|line| line.strip_prefix("content-security-policy: "));
+        (status, policy.map(str::to_owned))
+    };
+    let (status, dashboard) = policy("/").await;
+    if status == 503 {
+        eprintln!("skipped: this binary was built without its pages (make web)");
+        return;
+    }
+    let dashboard = dashboard.expect("a policy");
+    assert!(dashboard.starts_with("default-src 'self';"), "{dashboard}");
+    assert!(!dashboard.contains("connect-src"), "{dashboard}");
+    let (status, players) = policy("/side-by-side.html?player=a=https://127.0.0.1:5000").await;
+    let players = players.expect("a policy");
+    assert_eq!(status, 200);
+    // What it has more is where it may connect to; scripts stay our own.
+    assert_eq!(players.replace(" connect-src https:;", ""), dashboard);
+    assert!(players.contains(" connect-src https:;"), "{players}");
+}

@@ -238,9 +238,12 @@ sections! {
         header_timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
         /// A connection ends when for this long no request came and no response could go on.
         idle_timeout: Duration = MINUTE, in SECOND..=HOUR;
-        /// Interval of PINGs on HTTP/2; a client that does not answer one within 15 s has left.
-        /// 0s: none.
+        /// Interval of PINGs on HTTP/2; a client that does not answer one within 15 s has left. 0s: none.
         keep_alive: Duration = SECOND * 20, in Duration::ZERO..=HOUR;
+        /// Congestion control, by its name in the kernel; one that it lacks is named in the log. Empty: the kernel's own.
+        congestion: String = "bbr".into(), effect AtStart;
+        /// Whether the kernel spaces their packets out instead of sending bursts (SO_MAX_PACING_RATE).
+        pacing: bool = true, effect AtStart;
         /// Networks of load balancers that say by the PROXY protocol, version 1 or 2, who the client
         /// is. From there each connection has to begin with its header, from elsewhere none may.
         proxy_protocol: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";

@@ -128,8 +128,16 @@ mod tests {
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
         let (cohort, body) = (None, &[][..]);
-        let head =
-            RequestHead { method: "GET", target: "/", fields, remote, protocol, cohort, body };
+        let head = RequestHead {
+            method: "GET",
+            target: "/",
+            fields,
+            remote,
+            protocol,
+            cohort,
+            tcp: None,
+            body,
+        };
         evaluate(&head, &validators, 1000, true)
     }
 

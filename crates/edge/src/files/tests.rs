@@ -41,7 +41,8 @@ impl Site {
         let fields = fields.iter().map(|(n, v)| (*n, v.as_bytes())).collect();
         let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
         let (cohort, body) = (None, &[][..]);
-        let head = RequestHead { method, target, fields, remote, protocol, cohort, body };
+        let head =
+            RequestHead { method, target, fields, remote, protocol, cohort, tcp: None, body };
         self.files.respond(&head, UNIX_EPOCH + NOW)
     }
 
@@ -208,7 +209,7 @@ fn an_answer_waits_for_the_disk_and_is_the_same() {
     let fields = vec![("range", b"bytes=2-4".as_slice())];
     let (remote, protocol) = (([127, 0, 0, 1], 1).into(), Protocol::Http3);
     let (method, target, cohort, body) = ("GET", "/a%20b.txt", None, &[][..]);
-    let head = RequestHead { method, target, fields, remote, protocol, cohort, body };
+    let head = RequestHead { method, target, fields, remote, protocol, cohort, tcp: None, body };
     let Answer::Later(answer) = files.answer(&head, UNIX_EPOCH + NOW) else {
         panic!("the disk is not asked here");
     };

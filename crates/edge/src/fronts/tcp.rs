@@ -30,6 +30,8 @@ use super::proxy;
 use crate::bans::Refused;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
+use crate::invitation::alt_svc;
+use crate::io::{Measured, TcpPath};
 use crate::limits::{Fault, Limits, Permit, Place};
 use crate::routes::respond;
 use crate::state::{Shared, State};
@@ -159,12 +161,12 @@ async fn handshake(
     stream: TcpStream,
     remote: SocketAddr,
     place: &Permit,
-) -> Option<TlsStream<TcpStream>> {
+) -> Option<TlsStream<Measured>> {
     let Ok(under_way) = limits.enter(Place::Handshake, &state.config, Some(remote.ip())) else {
         crate::io::reset(&stream);
         return None;
     };
-    let accept = turns.accept(stream, state.tcp_tls.clone());
+    let accept = turns.accept(Measured::new(stream), state.tcp_tls.clone());
     tokio::select! {
         accepted = timeout(state.config.tcp.header_timeout, accept) => {
             match accepted {
@@ -183,27 +185,24 @@ async fn handshake(
 async fn serve_http(
     shared: &Shared,
     state: Arc<State>,
-    stream: TlsStream<TcpStream>,
+    stream: TlsStream<Measured>,
     remote: SocketAddr,
     port: u16,
     place: Permit,
 ) {
-    let port = match state.config.quic.advertised_port {
-        0 => port,
-        advertised => advertised,
-    };
-    let Ok(alt_svc) = HeaderValue::from_str(&format!("h3=\":{port}\"; ma=86400")) else { return };
+    let Ok(alt_svc) = HeaderValue::from_str(&alt_svc(&state.config, port)) else { return };
     let activity = Arc::new(Activity::new(place, MAX_STREAMS));
-    let h2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let (tcp, tls) = stream.get_ref();
+    let (path, h2) = (tcp.path().clone(), tls.alpn_protocol() == Some(b"h2"));
     let io = TokioIo::new(stream);
     let service = service_fn({
         let (state, activity) = (state.clone(), activity.clone());
         move |request: Request<Incoming>| {
             let open = activity.open();
-            let (state, alt_svc) = (state.clone(), alt_svc.clone());
+            let (state, alt_svc, path) = (state.clone(), alt_svc.clone(), path.clone());
             async move {
                 let method = request.method().clone();
-                let response = answer(&state, request, remote).await;
+                let response = answer(&state, request, remote, &path).await;
                 let mut response = written(response.for_method(method.as_str()), open);
                 response.headers_mut().insert(ALT_SVC, alt_svc);
                 Ok::<_, Infallible>(response)
@@ -277,7 +276,12 @@ async fn drive<C: Future<Output = hyper::Result<()>>>(
     }
 }
 
-async fn answer(state: &Arc<State>, request: Request<Incoming>, remote: SocketAddr) -> Response {
+async fn answer(
+    state: &Arc<State>,
+    request: Request<Incoming>,
+    remote: SocketAddr,
+    path: &Arc<TcpPath>,
+) -> Response {
     let now = SystemTime::now();
     let (parts, incoming) = request.into_parts();
     let hosts = parts.headers.get_all(HOST).iter().count();
@@ -290,8 +294,16 @@ async fn answer(state: &Arc<State>, request: Request<Incoming>, remote: SocketAd
     let target = parts.uri.path_and_query().map_or("", |target| target.as_str());
     let fields = parts.headers.iter().map(|(n, v)| (n.as_str(), v.as_bytes()));
     let (method, fields) = (parts.method.as_str(), fields.collect());
-    let mut head =
-        RequestHead { method, target, fields, remote, protocol, cohort: None, body: &[] };
+    let mut head = RequestHead {
+        method,
+        target,
+        fields,
+        remote,
+        protocol,
+        cohort: None,
+        tcp: Some(path),
+        body: &[],
+    };
     let body = match max_body(head.method, head.target) {
         0 => Bytes::new(),
         max => {

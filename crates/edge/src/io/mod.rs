@@ -5,6 +5,7 @@ pub(crate) mod descriptors;
 pub mod ports;
 mod segmentation;
 pub mod socket;
+mod tcp;
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -15,6 +16,8 @@ use socket2::{Domain, Protocol, Type};
 use crate::Error;
 use crate::config::Config;
 use socket::UdpSocket;
+pub(crate) use tcp::Measured;
+pub use tcp::{SincePath, TcpPath};
 
 /// What listens on one of the configured addresses.
 #[derive(Debug)]
@@ -63,6 +66,7 @@ pub fn listen(config: &Config, cores: usize) -> Result<Vec<Listener>, Error> {
 
 fn bind(address: SocketAddr, split: bool, cores: usize, config: &Config) -> io::Result<Listener> {
     let tcp = tcp(address, split)?;
+    tcp::configure(&tcp, config);
     let address = tcp.local_addr()?;
     let buffers = socket::Buffers {
         receive: config.quic.receive_buffer.as_usize(),

@@ -326,6 +326,7 @@ mod tests {
             unit: None,
             cohort: String::new(),
             scheme: "",
+            tcp: None,
         }
     }
 

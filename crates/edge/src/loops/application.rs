@@ -42,6 +42,7 @@ impl Request {
             remote: connection.addresses().remote,
             protocol: self.protocol,
             cohort: None,
+            tcp: None,
             body: &self.body,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ::quic::crypto::{
     Cipher, KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings,
 };
+use ::quic::detection::Detection;
 use ::quic::streams::Limits;
 use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
 use recovery::{Guard, SharedBudget};
@@ -172,6 +173,7 @@ fn transport(config: &Config, budget: &Arc<SharedBudget>) -> Result<TransportCon
         initial_mtu: quic.initial_mtu,
         max_mtu: quic.max_mtu,
         congestion: ::quic::controller(quic.congestion),
+        detection: Detection::LIVE,
         limits: limits(quic),
         early_data: quic.early_data,
         key_update_after: quic.key_update_after,

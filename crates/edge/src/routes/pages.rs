@@ -1,4 +1,4 @@
-//! The dashboard and the player page, which are part of the binary (`web/`, `make web`).
+//! The dashboard, the player page and players side by side, which are part of the binary (`web/`, `make web`).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -17,6 +17,12 @@ static PAGES: &[(&str, &str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/pages
 
 /// Pages load nothing from elsewhere; media comes through Media Source Extensions (blob:).
 const POLICY: &str = "default-src 'self'; media-src 'self' blob:; frame-ancestors 'self'";
+/// The page whose players come through origins of their own.
+const SIDE_BY_SIDE: &str = "side-by-side.html";
+/// Its query names the origins, with any port, so all of https is allowed. Our own address is not: where the admin
+/// listener serves the page, which is plain HTTP, the page cannot call its API.
+const SIDE_BY_SIDE_POLICY: &str =
+    "default-src 'self'; media-src 'self' blob:; connect-src https:; frame-ancestors 'self'";
 
 /// The most streams that the first page lists.
 const MAX_LISTED: usize = 200;
@@ -88,6 +94,11 @@ pub(super) fn text(text: String, now: SystemTime) -> Response {
     Response { status: 200, headers, body: Body::Bytes(text.into()) }
 }
 
+/// What a page may load.
+fn policy(name: &str) -> &'static str {
+    if name == SIDE_BY_SIDE { SIDE_BY_SIDE_POLICY } else { POLICY }
+}
+
 /// The page `name`, for example `player.html`; `None` if there is no such page. In a binary that
 /// was built without pages, those that would be there say so.
 pub fn respond(name: &str, head: &RequestHead<'_>, now: SystemTime) -> Option<Response> {
@@ -104,7 +115,7 @@ pub fn respond(name: &str, head: &RequestHead<'_>, now: SystemTime) -> Option<Re
         date,
         ("etag", (*etag).to_owned()),
         ("cache-control", "no-cache".into()),
-        ("content-security-policy", POLICY.into()),
+        ("content-security-policy", policy(name).into()),
         ("x-content-type-options", "nosniff".into()),
         ("content-type", content_type(name.as_ref()).into()),
     ];

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 
 use crate::config::Cors;
 use crate::http::{RequestHead, Response};
+use crate::io::SincePath;
 use crate::live::Missing;
 use crate::passes::ViewerId;
 use crate::sessions::Opening;
@@ -34,6 +35,7 @@ pub(super) fn opening(
         unit: head.cohort.map(|(unit, _)| unit),
         cohort: head.cohort.map_or_else(String::new, |(_, cohort)| cohort.name.clone()),
         scheme: head.cohort.map_or("", |(_, cohort)| cohort.scheme.name()),
+        tcp: head.tcp.map(SincePath::new),
     }
 }
 

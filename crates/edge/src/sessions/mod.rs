@@ -17,6 +17,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use records::{Record, RecordWriter};
 
+use crate::io::SincePath;
 use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
@@ -59,6 +60,8 @@ pub struct Opening {
     pub cohort: String,
     /// The recovery scheme in force.
     pub scheme: &'static str,
+    /// How the connection does from here on, if the kernel has it.
+    pub tcp: Option<SincePath>,
 }
 
 #[derive(Debug, Default)]
@@ -206,6 +209,9 @@ impl Session {
             ..Record::default()
         };
         transport.write_to(age, &mut record);
+        if let Some(tcp) = &self.opening.tcp {
+            tcp.write_to(&mut record);
+        }
         if let Some(player) = state.player() {
             player.write_to(&mut record);
         }

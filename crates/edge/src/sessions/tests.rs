@@ -25,6 +25,7 @@ fn opening(viewer: ViewerId) -> Opening {
         unit: Some(Unit(0x2a)),
         cohort: "a".into(),
         scheme: "arq",
+        tcp: None,
     }
 }
 

@@ -419,6 +419,7 @@ impl Connection {
             unit: None,
             cohort: String::new(),
             scheme: "",
+            tcp: None,
         };
         let bans = &self.state.bans;
         if bans.refuse_player(&opening)

@@ -12,12 +12,12 @@ use std::task::Poll;
 use std::time::Duration;
 
 use rustls::ServerConfig;
-use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
+use crate::io::Measured;
 use crate::sync::lock;
 
 /// The part of a thread's time that is left to others is this many times what handshakes have.
@@ -44,9 +44,9 @@ impl Turns {
     /// As of TLS, or of the socket.
     pub(super) async fn accept(
         &self,
-        stream: TcpStream,
+        stream: Measured,
         config: Arc<ServerConfig>,
-    ) -> io::Result<TlsStream<TcpStream>> {
+    ) -> io::Result<TlsStream<Measured>> {
         let mut handshake = pin!(TlsAcceptor::from(config).accept(stream));
         loop {
             {

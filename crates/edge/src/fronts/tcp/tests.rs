@@ -172,7 +172,7 @@ async fn body(reply: Reply<Incoming>) -> Vec<u8> {
 #[tokio::test]
 async fn both_versions_serve_whole_files_parts_and_heads_with_alt_svc() {
     let server = start(|_| ());
-    let alt_svc = format!("h3=\":{}\"; ma=86400", server.address.port());
+    let alt_svc = format!("h3=\":{}\"; ma=2592000; persist=1", server.address.port());
     for h2 in [false, true] {
         let mut client = server.client(h2).await;
         for (path, expected) in [("/small.txt", b"0123456789".to_vec()), ("/large.bin", content())]
@@ -439,7 +439,7 @@ async fn handshakes_leave_half_of_a_threads_time_to_others() {
     for stream in accepting {
         let (turns, config) = (turns.clone(), config.clone());
         // Nobody goes on with it: it ends when the client leaves.
-        handshakes.spawn(async move { turns.accept(stream, config).await.is_err() });
+        handshakes.spawn(async move { turns.accept(Measured::new(stream), config).await.is_err() });
     }
     for client in &mut clients {
         timeout(4 * LIMIT, client.read_exact(&mut [0])).await.expect("in time").expect("answered");
@@ -654,7 +654,7 @@ async fn a_balancers_header_says_who_the_client_is() {
 async fn another_port_may_be_announced() {
     let server = start(|config| config.quic.advertised_port = 443);
     let reply = server.client(true).await.ask("GET", "/small.txt", &[]).await.expect("a reply");
-    assert_eq!(header(&reply, "alt-svc"), "h3=\":443\"; ma=86400");
+    assert_eq!(header(&reply, "alt-svc"), "h3=\":443\"; ma=2592000; persist=1");
 }
 
 #[tokio::test]

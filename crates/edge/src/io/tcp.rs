@@ -1,0 +1,182 @@
+//! What the kernel's TCP does for viewers: its congestion control, its pacing, and how it says the path does
+//! (TCP_INFO), so that viewers on TCP can be compared with those on QUIC.
+
+mod counts;
+#[cfg_attr(not(target_os = "linux"), path = "tcp/elsewhere.rs")]
+mod kernel;
+
+use std::io;
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use records::Record;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+use crate::config::Config;
+use crate::sync::lock;
+use counts::Counts;
+
+/// How often the kernel is asked while something is written.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Sets what connections inherit from the socket that they are accepted from. What the kernel does not have is named
+/// in the log; viewers are served all the same.
+pub(super) fn configure(listener: &impl AsFd, config: &Config) {
+    let tcp = &config.tcp;
+    if !tcp.congestion.is_empty()
+        && let Err(e) = kernel::set_congestion(listener, &tcp.congestion)
+    {
+        let path = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+        let known = std::fs::read_to_string(path).unwrap_or_default();
+        tracing::warn!(
+            "[tcp] congestion: the kernel refuses {:?} for viewers on TCP ({e}); it has: {}",
+            tcp.congestion,
+            known.trim()
+        );
+    }
+    if tcp.pacing
+        && let Err(e) = kernel::pace(listener)
+    {
+        tracing::warn!("[tcp] pacing: the kernel refuses it ({e})");
+    }
+}
+
+/// What the kernel said of a connection; shared with the sessions that it serves.
+#[derive(Debug, Default)]
+pub struct TcpPath {
+    congestion: String,
+    counts: Mutex<Counts>,
+}
+
+impl TcpPath {
+    fn ask(&self, stream: &impl AsFd) {
+        let Some(now) = kernel::counts(stream) else { return };
+        let mut counts = lock(&self.counts);
+        *counts = Counts { delivery_rate: now.delivery_rate.max(counts.delivery_rate), ..now };
+    }
+}
+
+/// A connection's path from the beginning of a session on.
+#[derive(Clone, Debug)]
+pub struct SincePath {
+    path: Arc<TcpPath>,
+    before: Counts,
+}
+
+impl SincePath {
+    /// From here on.
+    pub fn new(path: &Arc<TcpPath>) -> Self {
+        Self { path: path.clone(), before: *lock(&path.counts) }
+    }
+
+    /// Fills the columns that TCP has an answer to; those of a connection without a round-trip time stay absent.
+    pub fn write_to(&self, record: &mut Record) {
+        let (now, before) = (*lock(&self.path.counts), self.before);
+        if now.rtt.is_zero() {
+            return;
+        }
+        let since = |of: fn(&Counts) -> u64| of(&now).saturating_sub(of(&before));
+        let count = |count: u64| Some(count as i64);
+        let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+        let retransmitted = since(|c| c.retransmitted);
+        let in_vain = since(|c| c.in_vain).min(retransmitted);
+        let lost = retransmitted - in_vain;
+        let first = since(|c| c.sent).saturating_sub(retransmitted);
+        let settled = since(|c| c.delivered).max(lost);
+        record.congestion_controller =
+            Some(self.path.congestion.clone()).filter(|name| !name.is_empty());
+        record.rtt_min_ms = Some(now.rtt_min.as_secs_f64() * 1e3);
+        record.rtt_ms = Some(now.rtt.as_secs_f64() * 1e3);
+        record.max_bandwidth_mbps =
+            (now.delivery_rate > 0).then_some(now.delivery_rate as f64 * 1e-6);
+        record.loss_rate = ratio(lost, settled);
+        record.packets_settled = count(settled);
+        record.packets_lost = count(lost);
+        record.packets_spurious = count(in_vain);
+        record.first_transmissions = count(first);
+        record.first_bytes =
+            count(since(|c| c.sent_bytes).saturating_sub(since(|c| c.retransmitted_bytes)));
+        record.retransmissions = count(retransmitted);
+        record.retransmission_ratio = ratio(retransmitted, first);
+    }
+}
+
+/// A connection that the kernel is asked about while it is written to, and at its end.
+#[derive(Debug)]
+pub(crate) struct Measured {
+    stream: TcpStream,
+    path: Arc<TcpPath>,
+    asked: Option<Instant>,
+}
+
+impl Measured {
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        let congestion = kernel::congestion(&stream);
+        let path = Arc::new(TcpPath { congestion, counts: Mutex::default() });
+        Self { stream, path, asked: None }
+    }
+
+    /// What is known of its path.
+    pub(crate) fn path(&self) -> &Arc<TcpPath> {
+        &self.path
+    }
+
+    fn ask(&mut self) {
+        let now = Instant::now();
+        if self.asked.is_none_or(|asked| now - asked >= INTERVAL) {
+            self.path.ask(&self.stream);
+            self.asked = Some(now);
+        }
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        self.path.ask(&self.stream);
+    }
+}
+
+impl AsyncRead for Measured {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, into)
+    }
+}
+
+impl AsyncWrite for Measured {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.ask();
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        parts: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.ask();
+        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
