@@ -66,7 +66,6 @@ pub(crate) struct Server {
     batch: Vec<u8>,
     /// What is known of the packets' fates.
     foresight: Option<Foresight>,
-    pub stats: Stats,
 }
 
 impl Server {
@@ -116,7 +115,6 @@ impl Server {
             reply: Vec::new(),
             batch: vec![0; 65_507],
             foresight,
-            stats: Stats::default(),
         }
     }
 
@@ -135,6 +133,11 @@ impl Server {
     /// What loss recovery was like until `now`.
     pub(crate) fn recovered(&mut self, now: Timestamp) -> Recovered {
         self.connection().map(|connection| Recovered::of(connection, now)).unwrap_or_default()
+    }
+
+    /// The connection's counters.
+    pub(crate) fn stats(&mut self) -> Stats {
+        self.connection().map(|connection| *connection.stats()).unwrap_or_default()
     }
 
     /// How the connection does, as session records have it.
@@ -190,9 +193,6 @@ impl Server {
                 let sent = Sent { ecn: transmit.ecn, data: datagram, passage };
                 send(transmit.addresses.remote, &sent);
             }
-        }
-        if let Some(connection) = self.endpoint.connection(handle) {
-            self.stats = *connection.stats();
         }
     }
 

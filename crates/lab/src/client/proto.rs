@@ -114,7 +114,7 @@ macro_rules! viewer {
                 self.connection.handle_timeout(self.instant(now));
             }
 
-            fn on_datagram(&mut self, now: Timestamp, ecn: Ecn, data: &[u8]) {
+            fn on_datagram(&mut self, now: Timestamp, ecn: Ecn, data: BytesMut) {
                 let ecn = match ecn {
                     Ecn::NotEct => None,
                     Ecn::Ect0 => Some($proto::EcnCodepoint::Ect0),
@@ -123,7 +123,6 @@ macro_rules! viewer {
                 };
                 let (now, server) = (self.instant(now), self.request.server);
                 self.buffer.clear();
-                let data = BytesMut::from(data);
                 let event = receive(&mut self.endpoint, now, server, ecn, data, &mut self.buffer);
                 if let Some($proto::DatagramEvent::ConnectionEvent(_, event)) = event {
                     self.connection.handle_event(event);

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use bytes::BytesMut;
 use units::{Ecn, Timestamp};
 
 use super::download::Download;
@@ -64,7 +65,7 @@ pub(crate) trait Viewer {
     fn download(&self) -> &Download;
     fn deadline(&mut self) -> Option<Timestamp>;
     fn on_timeout(&mut self, now: Timestamp);
-    fn on_datagram(&mut self, now: Timestamp, ecn: Ecn, data: &[u8]);
+    fn on_datagram(&mut self, now: Timestamp, ecn: Ecn, data: BytesMut);
     /// Lets the client act; `send` gets each datagram.
     fn drive(&mut self, now: Timestamp, send: &mut dyn FnMut(Ecn, &[u8]));
 }

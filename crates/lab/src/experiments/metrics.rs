@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use qoe::player::FreezeRates;
 use recovery::autorec::formulas;
 
 use super::settings::Settings;
@@ -119,6 +120,10 @@ fn frozen(of: &Watched) -> Option<f64> {
     Some(of.rates()?.freeze_s_per_100s * 1e3)
 }
 
+fn noticed(of: &Watched) -> Option<FreezeRates> {
+    FreezeRates::of(of.noticed, of.time)
+}
+
 /// The share of packets lost of this class of distances from a lost one.
 fn after_loss(m: &Measured, class: usize) -> Option<f64> {
     ratio(m.recovery.correlation[class].lost, m.recovery.correlation[class].sent)
@@ -165,9 +170,17 @@ metrics! {
     // What the player of a stream saw: all freezes in 100 s of watching, and the time that they took.
     "freezes_per_100s", "1", None, |m, _| freezes(&m.viewing.player);
     "freeze_ms_per_100s", "ms", None, |m, _| frozen(&m.viewing.player);
+    // The same of freezes of 200 ms or more, which are those that web players count and report.
+    "noticed_freezes_per_100s", "1", None, |m, _| Some(noticed(&m.viewing.player)?.freezes_per_100s);
+    "noticed_freeze_ms_per_100s", "ms", None, |m, _| {
+        Some(noticed(&m.viewing.player)?.freeze_s_per_100s * 1e3)
+    };
     // Share of the frames published from `measure_from_seconds` on that came more than 400 ms later, or
     // never.
     "late_frames", "1", None, |m, _| m.viewing.late(400.0);
+    // Share of all frames that came later than the quickest one before them by more than the buffer that the
+    // player keeps: what empties it.
+    "late_for_player", "1", None, |m, _| ratio(m.viewing.player.late, m.viewing.player.frames);
     "goodput_mbps", "Mbps", None, |m, _| mbps(m.received);
     "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
     "loss_rate", "1", None, |m, _| loss_rate(m);

@@ -1,40 +1,105 @@
-//! Work on several threads.
+//! Work on several threads, with a line that says how much of it is left.
 
-use std::sync::Mutex;
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{HumanDuration, ProgressBar, ProgressStyle};
 
-/// Works through `items` on several threads, with a progress bar; results in the items' order.
+/// How often a line is written where a bar cannot be drawn.
+const LINE_EVERY: Duration = Duration::from_secs(10);
+
+/// Works through `items` on several threads; results in the items' order.
 pub(crate) fn in_parallel<T: Sync, R: Send>(
     items: &[T],
     jobs: usize,
     work: impl Fn(&T) -> R + Sync,
 ) -> Vec<R> {
-    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left")
-        .unwrap_or_else(|_| ProgressStyle::default_bar());
-    let bar = ProgressBar::new(items.len() as u64).with_style(style);
+    let mut done = Vec::with_capacity(items.len());
+    in_order(items, jobs, work, |_, result| done.push(result));
+    done
+}
+
+/// Works through `items` on several threads. `each` gets the results on the calling thread, in the items' order, as
+/// soon as those before are there: what nobody keeps takes no memory.
+pub(crate) fn in_order<T: Sync, R: Send>(
+    items: &[T],
+    jobs: usize,
+    work: impl Fn(&T) -> R + Sync,
+    mut each: impl FnMut(&T, R),
+) {
+    let mut progress = Progress::new(items.len());
     let next = AtomicUsize::new(0);
-    let done: Mutex<Vec<(usize, R)>> = Mutex::new(Vec::with_capacity(items.len()));
+    let (sender, receiver) = mpsc::channel();
     std::thread::scope(|scope| {
         for _ in 0..jobs.max(1) {
-            scope.spawn(|| {
+            let (sender, next, work) = (sender.clone(), &next, &work);
+            scope.spawn(move || {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(index) else { break };
-                    let result = work(item);
-                    bar.inc(1);
-                    if let Ok(mut done) = done.lock() {
-                        done.push((index, result));
+                    if sender.send((index, work(item))).is_err() {
+                        break;
                     }
                 }
             });
         }
+        drop(sender);
+        let mut early = BTreeMap::new();
+        let mut due = 0;
+        for (index, result) in receiver {
+            progress.advance();
+            early.insert(index, result);
+            while let Some(result) = early.remove(&due) {
+                each(&items[due], result);
+                due += 1;
+            }
+        }
     });
-    bar.finish_and_clear();
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(index, _)| *index);
-    done.into_iter().map(|(_, result)| result).collect()
+    progress.bar.finish_and_clear();
+}
+
+/// A bar on a terminal, otherwise a line now and then.
+struct Progress {
+    bar: ProgressBar,
+    is_drawn: bool,
+    all: usize,
+    done: usize,
+    began: Instant,
+    told: Instant,
+}
+
+impl Progress {
+    fn new(all: usize) -> Self {
+        let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left")
+            .unwrap_or_else(|_| ProgressStyle::default_bar());
+        let began = Instant::now();
+        Self {
+            bar: ProgressBar::new(all as u64).with_style(style),
+            is_drawn: std::io::stderr().is_terminal(),
+            all,
+            done: 0,
+            began,
+            told: began,
+        }
+    }
+
+    fn advance(&mut self) {
+        self.done += 1;
+        self.bar.inc(1);
+        if !self.is_drawn && self.told.elapsed() >= LINE_EVERY && self.done < self.all {
+            self.told = Instant::now();
+            eprintln!("{}", line(self.done, self.all, self.began.elapsed()));
+        }
+    }
+}
+
+/// What is done and, if it goes on like that, what is left.
+fn line(done: usize, all: usize, took: Duration) -> String {
+    let left = took.mul_f64((all - done) as f64 / done as f64);
+    format!("{done}/{all} runs, {} left", HumanDuration(left))
 }
 
 #[cfg(test)]
@@ -48,5 +113,27 @@ mod tests {
             in_parallel(&items, 3, |n| n * 2),
             items.iter().map(|n| n * 2).collect::<Vec<_>>()
         );
+    }
+
+    #[test]
+    fn results_come_in_order_while_others_are_at_work() {
+        let items: Vec<u64> = (0..200).collect();
+        let mut seen = Vec::new();
+        // The first of each ten takes longest.
+        let work = |n: &u64| {
+            std::thread::sleep(Duration::from_micros(if n.is_multiple_of(10) {
+                2_000
+            } else {
+                10
+            }));
+            n + 1
+        };
+        in_order(&items, 3, work, |item, result| seen.push((*item, result)));
+        assert_eq!(seen, items.iter().map(|n| (*n, n + 1)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn what_is_left_is_estimated_from_what_is_done() {
+        assert_eq!(line(500, 2_000, Duration::from_secs(60)), "500/2000 runs, 3 minutes left");
     }
 }

@@ -142,7 +142,7 @@ impl Settings {
     /// # Errors
     /// One line: there is no such player.
     pub(crate) fn player(&self) -> Result<Policy, String> {
-        word("player", &self.player, &Policy::PRESETS)
+        self.player.parse().map_err(|e| format!("`player` is {e}"))
     }
 
     /// The run of these settings with this seed by schemes that know nothing yet.
@@ -160,8 +160,15 @@ impl Settings {
     pub(crate) fn scenario_after(&self, seed: u64, learnt: &Learnt) -> Result<Scenario, String> {
         self.check()?;
         let congestion = Self::algorithm(&self.congestion, "congestion")?;
-        let rules = [("lsquic", Detection::LSQUIC), ("rfc9002", Detection::RFC9002)];
-        let detection = word("detection", &self.detection, &rules)?;
+        let rules = [
+            ("lsquic", Detection::LSQUIC),
+            ("rfc9002", Detection::RFC9002),
+            ("live", Detection::LIVE),
+        ];
+        let mut detection = word("detection", &self.detection, &rules)?;
+        if self.longest_probe_ms > 0.0 {
+            detection.longest_probe = Some(Duration::from_secs_f64(self.longest_probe_ms / 1e3));
+        }
         let traffic = self.traffic(seed)?;
         self.player()?;
         if self.same_connection && self.source != Source::Download {
@@ -275,6 +282,7 @@ mod tests {
         assert!(refused(&|s| s.alpha_ms = f64::NAN).contains("`alpha_ms`"));
         assert!(refused(&|s| s.level = 11).contains("`level`"));
         assert!(refused(&|s| s.scheme = "x".to_owned()).contains("`scheme`"));
+        assert!(refused(&|s| s.player = "buffer:20ms".to_owned()).contains("`player`"));
         assert!(refused(&|s| s.congestion = "x".to_owned()).contains("`congestion`"));
         assert!(refused(&|s| s.oracle = "x".to_owned()).contains("`oracle`"));
         let mm24 = |s: &mut Settings| {

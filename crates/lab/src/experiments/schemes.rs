@@ -8,6 +8,7 @@ use recovery::art::dqn::train::{self, Learner, Phase};
 use recovery::art::{self, Penalty, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
 use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
+use recovery::deadline;
 use recovery::fixed::Reading;
 
 use super::settings::{Settings, word};
@@ -87,6 +88,10 @@ impl Settings {
         Ok(Parameters {
             copies: self.copies,
             apart: Spread::Apart { least: ms(self.apart_ms), rtts: self.apart_rtts },
+            deadline: deadline::Options {
+                price: self.price_percent / 100.0,
+                patience: ms(self.patience_ms),
+            },
             tolerances: Tolerances {
                 latency: ms(self.alpha_ms),
                 cost: self.beta_percent / 100.0,

@@ -86,8 +86,11 @@ settings! {
     trace_up: String = String::new();
     /// `bbr`, `cubic`, and so on.
     congestion: String = "bbr".to_owned();
-    /// Rules of loss detection: those of `lsquic`, on which AutoRec was built, or of `rfc9002`.
+    /// Rules of loss detection: those of `lsquic`, on which AutoRec was built, of `rfc9002`, or the edge's own
+    /// (`live`), whose probes stop doubling.
     detection: String = "lsquic".to_owned();
+    /// The longest that probes are apart while nothing is heard; 0 leaves that to `detection`.
+    longest_probe_ms: f64 = 0.0, in 0.0 => 60_000.0;
     /// The client's library: `quinn` or `noq`.
     client: ClientKind = ClientKind::Quinn;
     /// Protection of packets at both ends: `null`, which costs no time, or `real`, which `noq` needs.
@@ -128,7 +131,8 @@ settings! {
     flv: String = String::new();
     /// What a server with frames or a stream holds already when it is asked, in seconds of the stream.
     cached_seconds: f64 = 0.0, in 0.0 => 3_600.0;
-    /// The viewer's player of a stream: a preset of `qoe`, `low-latency`, `mobile` or `cautious`.
+    /// The viewer's player of a stream: a preset of `qoe`, `low-latency`, `mobile` or `cautious`, or one that aims at a
+    /// buffer, `buffer:300ms` (100 ms to 10 s).
     player: String = "low-latency".to_owned();
     /// Size of a download.
     bytes: u64 = 1_000_000, in 1.0 => 1e12;
@@ -166,6 +170,10 @@ settings! {
     /// The share of first transmissions' bytes that replicas may have, in per cent: the guard of the
     /// edge. None if 0.
     guard_percent: f64 = 0.0, in 0.0 => 10_000.0;
+    /// `deadline`: the chance of a missed deadline that a copy has to take away, in per cent.
+    price_percent: f64 = 2.0, in 0.0 => 100.0, for Deadline;
+    /// `deadline`: how long after its first sending data is of use to the player.
+    patience_ms: f64 = 400.0, in 0.0 => 1e6, for Deadline;
     /// AutoRec's α.
     alpha_ms: f64 = 30.0, in 0.0 => 1e6, for Tolerances;
     /// AutoRec's β.

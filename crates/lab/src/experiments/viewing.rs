@@ -14,8 +14,13 @@ use crate::live::{Live, LiveOutcome};
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Watched {
     pub freezes: Freezes,
+    /// Those of 200 ms or more.
+    pub noticed: Freezes,
     /// Time watched, freezes included.
     pub time: Duration,
+    /// Frames, and those that came later than the players' buffer allows.
+    pub frames: u64,
+    pub late: u64,
 }
 
 /// What the viewers of a run had.
@@ -46,7 +51,11 @@ impl Watched {
     fn add(&mut self, report: &qoe::player::Report) {
         self.freezes.count += report.freezes[0].count;
         self.freezes.total += report.freezes[0].total;
+        self.noticed.count += report.noticed().count;
+        self.noticed.total += report.noticed().total;
         self.time += report.watched();
+        self.frames += report.frames;
+        self.late += report.late;
     }
 }
 
@@ -122,8 +131,12 @@ mod tests {
         LiveOutcome {
             arrivals: came.map(arrival).collect(),
             skips: Skips { count: 1, ms: 0 },
-            most_unsent: 0,
+            ..LiveOutcome::default()
         }
+    }
+
+    fn aiming_at_300_ms() -> Policy {
+        Policy::aiming_at(Duration::from_millis(300)).expect("within the range")
     }
 
     #[test]
@@ -134,6 +147,11 @@ mod tests {
         assert_eq!((viewing.frames, viewing.delays.len(), viewing.skips), (10, 9, 1));
         assert_eq!(viewing.late(400.0), Some(0.2));
         assert_eq!(viewing.late(1_000.0), Some(0.1));
+        // 450 ms behind the others are within the 800 ms of this player.
+        assert_eq!((viewing.player.frames, viewing.player.late), (8, 0));
+        let mut tight = Viewing::default();
+        tight.watch(aiming_at_300_ms(), &live, &seen(&live, &[4]), Duration::ZERO);
+        assert_eq!((tight.player.frames, tight.player.late), (8, 1));
         assert_eq!(viewing.delay(0.5), Some(50.0));
         assert_eq!(viewing.delay(0.99), None);
         assert_eq!(viewing.first_frames, [50.0]);

@@ -8,25 +8,31 @@ use quic::Connection;
 use relay::{Publisher, Registry, Start, Viewer};
 use units::{Mark, StreamId, Timestamp};
 
-use super::view::{Live, Skips};
+use super::view::{Live, LiveOutcome, Skips};
 
 /// What the viewer's answer is made of: as in the edge, but without a session.
-struct LiveBody(FlvStream);
+struct LiveBody {
+    stream: FlvStream,
+    /// The viewer has acknowledged all of the first frame.
+    is_first_frame_there: bool,
+}
 
 impl Body for LiveBody {
     fn poll_fill(&mut self, context: &mut Context<'_>) -> Poll<io::Result<Option<Piece>>> {
-        self.0.poll_next(context).map(Ok)
+        self.stream.poll_next(context).map(Ok)
     }
 
     fn live(&self) -> Option<&FlvStream> {
-        Some(&self.0)
+        Some(&self.stream)
     }
 
     fn mark(&self, _: Timestamp) -> Option<Mark> {
-        self.0.media_time().map(|media_time| Mark { media_time, deadline: None })
+        self.stream.media_time().map(|media_time| Mark { media_time, deadline: None })
     }
 
-    fn on_first_frame(&mut self) {}
+    fn on_first_frame(&mut self) {
+        self.is_first_frame_there = true;
+    }
 }
 
 /// A stream that is published, and its viewer.
@@ -36,8 +42,8 @@ pub(crate) struct Broadcast {
     publisher: Publisher,
     next: u32,
     viewer: Option<Delivery<LiveBody>>,
-    pub most_unsent: u64,
-    pub skips: Skips,
+    /// What was served, without what arrived of it.
+    pub served: LiveOutcome,
 }
 
 impl Broadcast {
@@ -47,15 +53,7 @@ impl Broadcast {
         for header in live.source.opening() {
             publisher.push(header.clone());
         }
-        Self {
-            live,
-            registry,
-            publisher,
-            next: 0,
-            viewer: None,
-            most_unsent: 0,
-            skips: Skips::default(),
-        }
+        Self { live, registry, publisher, next: 0, viewer: None, served: LiveOutcome::default() }
     }
 
     /// When the next tag is due; `None` at the end.
@@ -79,7 +77,8 @@ impl Broadcast {
     pub(crate) fn join(&mut self, id: StreamId) {
         let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
             .expect("the first viewer");
-        self.viewer = Some(Delivery::new(id, LiveBody(FlvStream::new(viewer))));
+        let body = LiveBody { stream: FlvStream::new(viewer), is_first_frame_there: false };
+        self.viewer = Some(Delivery::new(id, body));
     }
 
     /// Hands over what the stream has room for.
@@ -93,9 +92,15 @@ impl Broadcast {
         let context = &mut Context::from_waker(Waker::noop());
         let filled = delivery.fill(http, now, connection, context);
         let unsent = connection.unsent(delivery.id()).unwrap_or(0);
-        self.most_unsent = self.most_unsent.max(unsent);
-        let progress = delivery.body().0.progress();
-        self.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
+        let LiveBody { stream, is_first_frame_there } = delivery.body();
+        let (progress, served) = (stream.progress(), &mut self.served);
+        served.most_unsent = served.most_unsent.max(unsent);
+        served.bytes = progress.bytes;
+        served.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
+        served.first_frame_bytes = stream.first_frame_bytes();
+        if *is_first_frame_there {
+            served.first_frame_at.get_or_insert(now);
+        }
         if filled == Filled::Over {
             self.viewer = None;
         }

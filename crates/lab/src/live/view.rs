@@ -85,6 +85,12 @@ pub struct Skips {
 pub struct LiveOutcome {
     /// The tags that arrived, in order.
     pub arrivals: Vec<Arrival>,
+    /// Bytes of media that the server handed to its transport.
+    pub bytes: u64,
+    /// Bytes of the stream up to the end of the first frame, once that was handed over.
+    pub first_frame_bytes: Option<u64>,
+    /// When the server had the acknowledgement of all of the first frame.
+    pub first_frame_at: Option<Timestamp>,
     /// What it was not sent because it was too far behind.
     pub skips: Skips,
     /// The most bytes that waited unsent inside the transport.

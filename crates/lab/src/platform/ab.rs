@@ -2,7 +2,9 @@
 //! the server's own schema, and what viewers had is compared.
 
 use core::time::Duration;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use records::{Record, RecordWriter, Retention, Unit};
 
@@ -12,20 +14,21 @@ use super::history::History;
 use super::plots;
 use super::population::Population;
 use super::report;
-use super::run::{Row, run};
+use super::run::run;
 use super::session::Session;
 use super::specification::{FLEET, Specification};
 use super::summary::{ArmSet, Read, Setting, Summary, summarise};
 use crate::experiments::output::write_file;
-use crate::experiments::parallel::in_parallel;
+use crate::experiments::parallel::in_order;
 
-/// Sessions at most.
-const MAX_SESSIONS: u32 = 10_000_000;
+/// Sessions at most: what is kept of a run (a session under a scheme) is half a kilobyte, so that a million sessions
+/// under seven schemes take 4 GB.
+const MAX_SESSIONS: u32 = 1_000_000;
 
 /// What a virtual A/B test is made of.
 #[derive(Clone, Copy, Debug)]
 pub struct AbOptions<'a> {
-    /// Sessions, from 1.
+    /// Sessions, 1 to 1,000,000.
     pub sessions: u32,
     /// A specification (`*.toml`) or an operator's records; the built-in specification without.
     pub population: Option<&'a Path>,
@@ -123,12 +126,28 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
         .enumerate()
         .flat_map(|(place, session)| options.arms_of(session, &arms).map(move |arm| (place, arm)))
         .collect();
-    let done = in_parallel(&work, options.jobs, |(place, arm)| run(&sessions[*place], &arms[*arm]));
-    let done: Vec<Done> = work.into_iter().zip(done).collect();
-    let faults: Vec<String> =
-        done.iter().filter_map(|(_, outcome)| outcome.as_ref().err().cloned()).collect();
-    write_records(&folder, &arms, options.paired, &done)?;
-    let trials = trials(&sessions, &done);
+    let writers = Writers::start(&folder, &arms, options.paired)?;
+    let mut trials = Vec::with_capacity(work.len());
+    let (mut faults, mut faulty) = (Vec::new(), BTreeSet::new());
+    in_order(
+        &work,
+        options.jobs,
+        |(place, arm)| run(&sessions[*place], &arms[*arm]),
+        |&(place, arm), outcome| match outcome {
+            Ok((row, record)) => {
+                writers.write(arm, record);
+                let viewer = sessions[place].viewer.number;
+                trials.push(Trial { session: place as u32, viewer, arm, row });
+            }
+            Err(fault) => {
+                faults.push(fault);
+                faulty.insert(place as u32);
+            }
+        },
+    );
+    writers.close()?;
+    // Compared are sessions that could be run under all their schemes.
+    trials.retain(|trial| !faulty.contains(&trial.session));
     if trials.is_empty() {
         return Err(format!("no session could be run: {}", faults.join("; ")));
     }
@@ -149,53 +168,43 @@ pub fn ab(options: &AbOptions<'_>) -> Result<(), String> {
     }
 }
 
-/// A session and a scheme by their places, and what became of them.
-type Done = ((usize, usize), Result<(Row, Record), String>);
+/// Where records go: to a directory for each scheme if sessions are paired, otherwise to one.
+struct Writers(Vec<(PathBuf, Arc<RecordWriter>)>);
 
-/// What is compared: sessions that could be run under all their schemes.
-fn trials(sessions: &[Session], done: &[Done]) -> Vec<Trial> {
-    let faulty: std::collections::BTreeSet<usize> =
-        done.iter().filter(|(_, outcome)| outcome.is_err()).map(|((place, _), _)| *place).collect();
-    let sound = done.iter().filter(|((place, _), _)| !faulty.contains(place));
-    let trial = |((place, arm), outcome): &Done| {
-        let (row, _) = outcome.as_ref().ok()?;
-        let viewer = sessions[*place].viewer.number;
-        Some(Trial { session: *place as u32, viewer, arm: *arm, row: *row })
-    };
-    sound.filter_map(trial).collect()
-}
+impl Writers {
+    fn start(folder: &Path, arms: &[Arm], paired: bool) -> Result<Self, String> {
+        let folders = match paired {
+            true => arms.iter().map(|arm| folder.join(arm.folder())).collect(),
+            false => vec![folder.to_owned()],
+        };
+        let start = |folder: PathBuf| {
+            // Full files are followed by others, old ones are not.
+            let year = Duration::from_secs(365 * 86_400);
+            let writer = RecordWriter::start(&folder, year, Retention::default());
+            Ok::<_, String>((folder, writer.map_err(|e| e.to_string())?))
+        };
+        folders.into_iter().map(start).collect::<Result<_, _>>().map(Self)
+    }
 
-fn write_records(folder: &Path, arms: &[Arm], paired: bool, done: &[Done]) -> Result<(), String> {
-    let folders = match paired {
-        true => arms.iter().map(|arm| folder.join(arm.folder())).collect(),
-        false => vec![folder.to_owned()],
-    };
-    for (place, folder) in folders.iter().enumerate() {
-        // One file, however long writing takes.
-        let year = Duration::from_secs(365 * 86_400);
-        let writer = RecordWriter::start(folder, year, Retention::default());
-        let writer = writer.map_err(|e| e.to_string())?;
-        for ((_, arm), outcome) in done {
-            let Ok((_, record)) = outcome else { continue };
-            if paired && *arm != place {
-                continue;
-            }
-            let mut record = record.clone();
-            while let Err(back) = writer.write(record) {
-                record = *back;
-                std::thread::sleep(Duration::from_millis(1));
-            }
-        }
-        writer.close();
-        if writer.dropped() > 0 {
-            return Err(format!(
-                "{}: {} records were not written",
-                folder.display(),
-                writer.dropped()
-            ));
+    /// Writes the record of a session under the scheme at this place; waits for a slow disk.
+    fn write(&self, arm: usize, mut record: Record) {
+        let (_, writer) = &self.0[arm.min(self.0.len() - 1)];
+        while let Err(back) = writer.write(record) {
+            record = *back;
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
-    Ok(())
+
+    fn close(self) -> Result<(), String> {
+        for (folder, writer) in self.0 {
+            writer.close();
+            if writer.dropped() > 0 {
+                let (folder, dropped) = (folder.display(), writer.dropped());
+                return Err(format!("{folder}: {dropped} records were not written"));
+            }
+        }
+        Ok(())
+    }
 }
 
 fn read_of(history: &History) -> Read {

@@ -45,10 +45,14 @@ pub(super) const COMPARED: &str =
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=spare:50"];
 
 /// The keys that a scheme may set: none that the path or the stream follows from.
-const KEYS: [&str; 21] = [
+const KEYS: [&str; 25] = [
+    "detection",
     "copies",
     "apart_ms",
     "apart_rtts",
+    "longest_probe_ms",
+    "price_percent",
+    "patience_ms",
     "alpha_ms",
     "beta_percent",
     "gamma_percent",

@@ -9,10 +9,11 @@ use records::{Record, Unit, prefix};
 use serde::{Deserialize, Serialize};
 
 use super::arm::Arm;
-use super::scenario::{frames, media, published, scenario, until};
+use super::scenario::{frames, published, scenario, until};
 use super::session::{ACCESS, Session};
 use super::watching::{Watched, counted_until, leaves, watch};
-use crate::simulation::{Outcome, Scenario, run as simulate};
+use crate::live::LiveOutcome;
+use crate::simulation::{Outcome, run as simulate};
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +83,7 @@ pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), String>
     let is_early = end == End::Left;
     let counted = published(&scenario, counted_until(time, is_early));
     let watched = watch(policy, &frames(&scenario, &outcome), counted, time, is_early);
-    Ok((row(end, watched, &outcome), record(session, arm, &scenario, (time, watched), &outcome)))
+    Ok((row(end, watched, &outcome), record(session, arm, (time, watched), &outcome)))
 }
 
 fn ms(duration: Duration) -> f64 {
@@ -114,20 +115,17 @@ fn row(end: End, watched: Watched, outcome: &Outcome) -> Row {
     }
 }
 
-/// The session's row as the server would write it. The acknowledgement of the first frame is taken to come half a
-/// round-trip time after the frame.
+/// The session's row as the server would write it.
 fn record(
     session: &Session,
     arm: &Arm,
-    scenario: &Scenario,
     (time, watched): (Duration, Watched),
     outcome: &Outcome,
 ) -> Record {
-    let (bytes, skips, skipped_ms) = media(outcome);
+    let nothing = LiveOutcome::default();
+    let served = outcome.live.as_ref().unwrap_or(&nothing);
     let seconds = time.as_secs_f64();
-    let first = frames(scenario, outcome).into_iter().find(|(frame, _)| frame.is_key);
-    let first = first.map(|(frame, _)| frame.at);
-    let first_frame = first.zip(outcome.asked.first().copied());
+    let first_frame = served.first_frame_at.zip(outcome.asked.first().copied());
     let mut record = Record {
         session: Some(i64::from(session.number) + 1),
         viewer: Some(format!("{:08x}", session.viewer.number)),
@@ -142,13 +140,12 @@ fn record(
         access: Some(ACCESS[session.access].to_owned()),
         started_ms: Some(session.started_ms),
         duration_s: Some(seconds),
-        bytes: Some(bytes as i64),
-        goodput_mbps: (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds),
-        skips: Some(skips as i64),
-        skipped_ms: Some(skipped_ms as i64),
-        first_frame_ms: first_frame
-            .map(|(at, asked)| ms(at.since(asked)) + session.rtt_ms / 2.0)
-            .filter(|_| watched.first_frame_ms.is_some()),
+        bytes: Some(served.bytes as i64),
+        goodput_mbps: (seconds > 0.0).then(|| served.bytes as f64 * 8e-6 / seconds),
+        skips: Some(served.skips.count as i64),
+        skipped_ms: Some(served.skips.ms as i64),
+        first_frame_ms: first_frame.map(|(at, asked)| ms(at.since(asked))),
+        first_frame_bytes: served.first_frame_bytes.map(|bytes| bytes as i64),
         player_first_frame_ms: watched.first_frame_ms,
         player_played_s: Some(watched.played_s),
         player_freezes: Some(watched.freezes as i64),
@@ -159,4 +156,49 @@ fn record(
     };
     outcome.transport.write_to(time, &mut record);
     record
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::population::Population;
+    use crate::platform::session::Loss;
+    use crate::platform::specification::{FLEET, Specification};
+
+    /// Columns that the server's row of a viewer by HTTP/3 may have and this one never has.
+    const NEVER: [&str; 0] = [];
+
+    /// A session of the built-in population, for 30 s on a path that loses enough for every column.
+    fn session() -> Session {
+        let population = Population::new(Specification::parse(FLEET).expect("valid"), None);
+        let first = population.sessions(4, 1).remove(0);
+        let (rate_mbps, bitrate_mbps, patience_s) = (8.0, 1.0, 60.0);
+        let lossy = Session { loss: 0.1, kind: Loss::Independent, stay_s: 30.0, ..first };
+        Session { rtt_ms: 40.0, buffer_ms: 200.0, rate_mbps, bitrate_mbps, patience_s, ..lossy }
+    }
+
+    #[test]
+    fn a_row_has_every_column_that_the_server_writes() {
+        let arm = Arm::parse("spare").expect("known");
+        let (_, record) = run(&session(), &arm).expect("a run");
+        let absent: Vec<String> = record
+            .object()
+            .into_iter()
+            .filter(|(_, value)| value.is_null())
+            .map(|(column, _)| column)
+            .collect();
+        assert_eq!(absent, NEVER, "of {} columns", records::COLUMNS.len());
+    }
+
+    #[test]
+    fn the_first_frame_is_measured_where_the_server_measures_it() {
+        let session = session();
+        let (row, record) = run(&session, &Arm::parse("arq").expect("known")).expect("a run");
+        let server = record.first_frame_ms.expect("acknowledged");
+        let player = row.watched.first_frame_ms.expect("a picture");
+        // From the request to the acknowledgement: at least a round trip; the player's time has the handshake too.
+        assert!(server >= session.rtt_ms && server < player + 2_000.0, "{server} {player}");
+        let bytes = record.first_frame_bytes.expect("a frame");
+        assert!(bytes > 1_000 && bytes < record.bytes.expect("media"), "{bytes}");
+    }
 }

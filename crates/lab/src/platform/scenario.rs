@@ -76,7 +76,7 @@ fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
         // Four packets at least, or the queue is the loss.
         queue_bytes: (queue as u64).max(6_000),
         congestion: "bbr".to_owned(),
-        detection: "rfc9002".to_owned(),
+        detection: "live".to_owned(),
         guard_percent: GUARD,
         stream_mbps: session.bitrate_mbps,
         fps: session.fps,
@@ -154,12 +154,6 @@ pub(super) fn frames(scenario: &Scenario, outcome: &Outcome) -> Vec<(Frame, bool
     };
     let counts = |arrival: &crate::live::Arrival| live.is_measured(arrival.frame, Timestamp::ZERO);
     seen.arrivals.iter().map(|arrival| (frame(arrival), counts(arrival))).collect()
-}
-
-/// Bytes of media that the viewer received, and how often and by how much it was moved to a newer key frame.
-pub(super) fn media(outcome: &Outcome) -> (u64, u64, u64) {
-    let skips = outcome.live.as_ref().map(|seen| seen.skips).unwrap_or_default();
-    (outcome.received, skips.count, skips.ms)
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! One server and its client. An end acts only after something happened to it.
 
 use core::time::Duration;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
 use units::Timestamp;
@@ -16,7 +16,7 @@ use crate::recovered::Recovered;
 use crate::server::Server;
 use crate::traffic::Traffic;
 
-const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
+const SERVER: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 443);
 /// The client's first port; each rebinding takes the next.
 const FIRST_PORT: u16 = 40_000;
 
@@ -51,7 +51,7 @@ pub(super) struct Flow {
     pub server: Server,
     pub client: Box<dyn Viewer>,
     scenario: Scenario,
-    pub address: SocketAddr,
+    pub address: SocketAddrV4,
     rebind_at: Option<Timestamp>,
     /// Something happened to the client since it last acted.
     pub is_client_due: bool,
@@ -71,11 +71,15 @@ fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
 }
 
 impl Flow {
-    pub(super) fn new(scenario: Scenario, address: IpAddr, log: &EventLog) -> Result<Self, String> {
+    pub(super) fn new(
+        scenario: Scenario,
+        address: Ipv4Addr,
+        log: &EventLog,
+    ) -> Result<Self, String> {
         let client = client::start(Request {
             kind: scenario.client,
             cipher: scenario.cipher,
-            server: SERVER,
+            server: SocketAddr::V4(SERVER),
             traffic: scenario.traffic.clone(),
             times: scenario.times,
             window: scenario.window,
@@ -87,7 +91,7 @@ impl Flow {
             server: Server::new(&scenario, log),
             client,
             scenario,
-            address: SocketAddr::new(address, FIRST_PORT),
+            address: SocketAddrV4::new(address, FIRST_PORT),
             rebind_at: None,
             is_client_due: true,
             is_server_due: false,
@@ -133,7 +137,12 @@ impl Flow {
         }
         if self.is_server_due {
             let server = &mut self.server;
-            server.drive(now, |remote, sent| wire.send_down(now, remote, sent));
+            server.drive(now, |remote, sent| {
+                // What came by IPv4 is answered by it.
+                if let SocketAddr::V4(remote) = remote {
+                    wire.send_down(now, remote, sent);
+                }
+            });
             self.server_at = server.deadline().map(|at| round_up(at, granularity));
         }
         (self.is_client_due, self.is_server_due) = (false, false);
@@ -183,8 +192,7 @@ impl Flow {
         let (download, path) = (self.client.download(), &wire.path);
         let live = self.server.live.as_ref().map(|(source, _)| LiveOutcome {
             arrivals: download.arrivals().to_vec(),
-            skips: source.skips,
-            most_unsent: source.most_unsent,
+            ..source.served.clone()
         });
         Outcome {
             completed: self.is_complete(),
@@ -202,7 +210,7 @@ impl Flow {
             packets: path.down.counters().sent.packets + path.up.counters().sent.packets,
             down: *path.down.counters(),
             event_log: log.digest(),
-            stats: self.server.stats,
+            stats: self.server.stats(),
             recovery: recovered.since(&mark.recovered),
             transport: self.server.transport(now),
             smoothed_rtt,

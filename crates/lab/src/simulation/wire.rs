@@ -1,8 +1,9 @@
 //! The path as the ends see it: the one place where datagrams enter and leave it. What is to stand between
 //! an end and the path stands here.
 
-use std::net::SocketAddr;
+use std::net::SocketAddrV4;
 
+use bytes::BytesMut;
 use links::{Link, Packet, Path, PathConfig, UDP_IPV4_HEADERS};
 use units::{Ecn, Timestamp};
 
@@ -11,17 +12,17 @@ use crate::server::Sent;
 /// A datagram, with the client's address as the NAT shows it to the server.
 #[derive(Clone)]
 pub(super) struct Datagram {
-    pub client: SocketAddr,
+    pub client: SocketAddrV4,
     pub ecn: Ecn,
-    pub data: Vec<u8>,
+    pub data: BytesMut,
 }
 
 pub(super) struct Wire {
     pub path: Path<Datagram>,
     /// Datagrams of clients that wait for [`Wire::flush`].
     queued: Vec<Packet<Datagram>>,
-    /// Buffers of datagrams that have arrived.
-    spare: Vec<Vec<u8>>,
+    /// Buffers of datagrams that have arrived at the server; clients keep theirs.
+    spare: Vec<BytesMut>,
 }
 
 impl Wire {
@@ -30,25 +31,19 @@ impl Wire {
         Self { path, queued: Vec::new(), spare: Vec::new() }
     }
 
-    fn packet(&mut self, client: SocketAddr, ecn: Ecn, data: &[u8]) -> Packet<Datagram> {
-        let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.extend_from_slice(data);
-        let size = data.len() as u32 + UDP_IPV4_HEADERS;
-        Packet { size, ecn, payload: Datagram { client, ecn, data: buffer } }
-    }
-
     /// Sends a datagram to a client.
-    pub(super) fn send_down(&mut self, now: Timestamp, client: SocketAddr, sent: &Sent<'_>) {
-        let packet = self.packet(client, sent.ecn, sent.data);
+    pub(super) fn send_down(&mut self, now: Timestamp, client: SocketAddrV4, sent: &Sent<'_>) {
+        let packet = packet(client, sent.ecn, BytesMut::from(sent.data));
         self.path.down.send_as(now, packet, sent.passage);
     }
 
     /// Takes a datagram of a client. Links have no part in the time that is taken of clients' code, so it
     /// leaves with the next [`Wire::flush`].
-    pub(super) fn queue_up(&mut self, client: SocketAddr, ecn: Ecn, data: &[u8]) {
-        let packet = self.packet(client, ecn, data);
-        self.queued.push(packet);
+    pub(super) fn queue_up(&mut self, client: SocketAddrV4, ecn: Ecn, data: &[u8]) {
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.clear();
+        buffer.extend_from_slice(data);
+        self.queued.push(packet(client, ecn, buffer));
     }
 
     /// Sends what clients have queued to the server.
@@ -56,10 +51,15 @@ impl Wire {
         self.queued.drain(..).for_each(|packet| self.path.up.send(now, packet));
     }
 
-    /// Takes the buffer of a datagram that has arrived.
-    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+    /// Takes the buffer of a datagram that has arrived at the server.
+    pub(super) fn recycle(&mut self, buffer: BytesMut) {
         self.spare.push(buffer);
     }
+}
+
+fn packet(client: SocketAddrV4, ecn: Ecn, data: BytesMut) -> Packet<Datagram> {
+    let size = data.len() as u32 + UDP_IPV4_HEADERS;
+    Packet { size, ecn, payload: Datagram { client, ecn, data } }
 }
 
 /// The next datagram that is at the link's end, as the link has left it.

@@ -1,7 +1,7 @@
 //! All flows and their path on one virtual clock, which jumps from event to event.
 
 use core::time::Duration;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use links::Passage;
 use quic::Addresses;
@@ -15,8 +15,7 @@ use crate::event_log::EventLog;
 use crate::server::Sent;
 
 /// The clients' addresses.
-const CLIENTS: [IpAddr; 2] =
-    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2)), IpAddr::V4(Ipv4Addr::new(192, 0, 2, 3))];
+const CLIENTS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(192, 0, 2, 3)];
 /// Steps without progress of the clock after which a run counts as stuck.
 const MAX_IDLE_STEPS: u32 = 200_000;
 
@@ -116,8 +115,12 @@ impl<'a> World<'a> {
     }
 
     fn next_event(&self) -> Option<Timestamp> {
-        let timers = self.flows.iter().flat_map(|flow| [flow.server_at, flow.client_at]);
-        timers.chain([self.wire.path.next_event()]).flatten().min()
+        let earlier = |next: Option<Timestamp>, at: Option<Timestamp>| match (next, at) {
+            (Some(next), Some(at)) => Some(next.min(at)),
+            (next, at) => next.or(at),
+        };
+        let timers = |next, flow: &Flow| earlier(earlier(next, flow.server_at), flow.client_at);
+        self.flows.iter().fold(self.wire.path.next_event(), timers)
     }
 
     /// Sets the clock; ends that make each other act for ever without it are an error.
@@ -143,7 +146,8 @@ impl<'a> World<'a> {
         while let Some(Datagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
             let ip = client.ip();
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address.ip() == ip) {
-                let reply = flow.server.on_datagram(now, Addresses::of(client), ecn, &mut data);
+                let from = Addresses::of(SocketAddr::V4(client));
+                let reply = flow.server.on_datagram(now, from, ecn, &mut data);
                 if let Some(reply) = reply {
                     let passage = Passage::Ordinary;
                     let reply = Sent { ecn: Ecn::NotEct, data: reply, passage };
@@ -160,10 +164,9 @@ impl<'a> World<'a> {
         let now = self.now;
         while let Some(Datagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
             if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address == client) {
-                self.stopwatch.time(|| flow.client.on_datagram(now, ecn, &data));
+                self.stopwatch.time(|| flow.client.on_datagram(now, ecn, data));
                 flow.is_client_due = true;
             }
-            self.wire.recycle(data);
         }
     }
 
