@@ -11,7 +11,8 @@
 #                 what they have, for half an hour; SOAK="--minutes 2" for a smoke test
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths; fuzz/ has more
 #   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
-#                 a point (two hours of CPU time), and writes docs/results.md
+#                 a point (two hours of CPU time), and writes docs/results.md; then SESSIONS=2000 viewers under
+#                 every scheme (an hour), and writes docs/viewers.md
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
 #   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
@@ -84,6 +85,7 @@ fuzz: need-cargo need-cc
 	$(CARGO) test --release --locked -p mendcast-lab random_paths
 
 RUNS ?= 100
+SESSIONS ?= 2000
 
 # Claims of papers that do not hold here fail their experiment, and are told in docs/results.md.
 lab: need-cargo need-cc
@@ -92,6 +94,10 @@ lab: need-cargo need-cc
 	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'congestion*' --runs $(RUNS) --out out
 	$(TARGET)/release/mendcast lab results out > out/results.md
 	cp out/results.md docs/results.md
+	rm -rf out/ab
+	$(TARGET)/release/mendcast lab ab --paired --sessions $(SESSIONS) --out out/ab
+	$(TARGET)/release/mendcast lab viewers out/ab > out/viewers.md
+	cp out/viewers.md docs/viewers.md
 
 web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }

@@ -27,7 +27,7 @@ pub(crate) fn measure(report: &mut Report, rounds: usize, bytes: u64) -> Result<
     }
     let peer = "quinn-proto to quinn-proto, no links";
     // Links and the event queue cost the testbed something, and our end costs less than the pair's.
-    let target = Target::RatioAtLeast(0.7);
+    let target = Target::RatioAtLeast(0.9);
     report.add_pairs(("sim_packets_per_cpu_second", UNIT), peer, &real, target);
     // The pair seals and opens its packets, the testbed does not.
     let target = Target::RatioAtLeast(1.1);

@@ -187,8 +187,9 @@ impl Arguments {
         };
         let config = Config::load(&path)?;
         if self.check {
-            State::new(config, None)?;
+            let state = State::new(config, None)?;
             println!("{}: ok", path.display());
+            edge::advice(&state).iter().for_each(|line| println!("{line}"));
             return Ok(());
         }
         tracing_subscriber::fmt()

@@ -276,8 +276,8 @@ pub(crate) fn measure(
     let Some(((_, _, ours), others)) = contestants.split_first() else { return Ok(()) };
     for (name, _, samples) in others {
         let target = match *name {
-            "quinn" => Target::RatioAtLeast(2.0),
-            "floor" => Target::RatioAtLeast(1.0 / 1.7),
+            "quinn" => Target::RatioAtLeast(1.5),
+            "floor" => Target::RatioAtLeast(1.0 / 1.6),
             _ => Target::None,
         };
         let what = ("loopback_gbit_per_cpu_second", "Gbit per server CPU-second");

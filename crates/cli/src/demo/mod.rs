@@ -1,11 +1,13 @@
 //! `mendcast demo`: everything in one process. The server, a publisher that sends the built-in clip
 //! over real RTMP, and for each cohort a lossy link and an unmodified viewer behind it. A table
-//! tells each second how they do; dashboard and player are at the URLs that it prints.
+//! tells each second how they do, and the end how much the difference is; dashboard and players side by side are at
+//! the URLs that it prints.
 //!
 //! The links have the same settings and the same seed, so the n-th packet of each has the same
 //! fate. Each viewer comes from a network of its own, because that is what divides viewers who
 //! bring no token.
 
+mod choice;
 mod outcome;
 mod publisher;
 mod table;
@@ -24,13 +26,14 @@ use edge::config::Config;
 use edge::passes::ViewerId;
 use edge::{Edge, Shared};
 use links::{LinkConfig, Loss, PathConfig, Queue, parse_duration, parse_rate};
+use qoe::Policy;
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use units::Rate;
 
 use crate::link::Relay;
 use crate::watch::{self, Trust};
-use outcome::{Outcome, PLAYER};
+use outcome::{Difference, Outcome};
 use table::Table;
 
 /// The stream's name.
@@ -46,26 +49,32 @@ pub(crate) struct Arguments {
     /// Print the outcome as one JSON object at the end, and no table.
     #[arg(long)]
     json: bool,
-    /// Loss on the way to each viewer, e.g. 5% or ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms.
-    #[arg(long, default_value = "5%", value_name = "LOSS")]
+    /// Loss on the way to each viewer, e.g. calls:rate=5%, outages:rate=5%,length=20ms, or independent: 5 % of the packets,
+    /// each by itself.
+    #[arg(long, default_value = choice::LOSS, value_name = "LOSS", value_parser = choice::loss)]
     loss: String,
     /// Round-trip propagation time.
-    #[arg(long, default_value = "60ms", value_parser = parse_duration)]
+    #[arg(long, default_value = choice::RTT, value_parser = parse_duration)]
     rtt: Duration,
     /// Rate of the bottleneck.
-    #[arg(long, default_value = "12mbps", value_parser = parse_rate)]
+    #[arg(long, default_value = choice::RATE, value_parser = parse_rate)]
     rate: Rate,
     /// What waits for the bottleneck.
     #[arg(long, default_value = "128kB", value_name = "SIZE")]
     queue: String,
-    /// Same seed, same fate of the n-th packet of each link.
+    /// The viewers' player: low-latency, mobile, cautious, or one that aims at a buffer of 100 ms to 10 s.
+    #[arg(long, default_value = choice::PLAYER, value_name = "PLAYER")]
+    player: Policy,
+    /// Same seed, same fate of the n-th packet of each link, or of its n-th slot of time.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// The cohorts, and the schemes that they are to have.
+/// The cohorts, and the schemes that they are to have: plain retransmission, the default, and the papers'.
 const COHORTS: [(&str, &str); 4] =
-    [("arq", "arq"), ("spare", "spare"), ("autorec", "autorec"), ("art", "art-paper")];
+    [(PLAIN, "arq"), (DEFAULT, "spare"), ("autorec", "autorec"), ("art", "art-paper")];
+const PLAIN: &str = "arq";
+const DEFAULT: &str = "spare";
 
 /// A viewer of one cohort behind its link.
 struct Viewer {
@@ -73,6 +82,8 @@ struct Viewer {
     id: ViewerId,
     pass: String,
     link: SocketAddr,
+    /// Another such link, for the player in the browser: on one link they would be in each other's way.
+    page: SocketAddr,
     /// What it has seen so far.
     seen: Arc<Mutex<Option<watch::Report>>>,
 }
@@ -107,19 +118,24 @@ impl Arguments {
         let mut viewers = Vec::new();
         for (cohort, _) in COHORTS {
             let network = network_of(&shared, cohort)?;
-            let listen = ([127, 0, 0, 1], 0).into();
-            let relay = Relay::open(listen, server, Some(network), &path, None, self.seed)?;
-            let link = Link::start(relay)?;
+            let mut link = || {
+                let listen = ([127, 0, 0, 1], 0).into();
+                let relay = Relay::open(listen, server, Some(network), &path, None, self.seed)?;
+                let link = Link::start(relay)?;
+                let address = link.address;
+                links.push(link);
+                Ok::<_, String>(address)
+            };
             let id = ViewerId::random();
             let pass = shared.state().passes.page(id, SystemTime::now());
-            viewers.push(Viewer { cohort, id, pass, link: link.address, seen: Arc::default() });
-            links.push(link);
+            let (link, page) = (link()?, link()?);
+            viewers.push(Viewer { cohort, id, pass, link, page, seen: Arc::default() });
         }
 
         let mut publishing = tokio::spawn(publisher::publish(rtmp, STREAM));
         wait_for_stream(&shared, &mut publishing).await?;
         for viewer in &viewers {
-            viewer.start(server)?;
+            viewer.start(server, self.player)?;
         }
         if !self.json {
             self.introduce(&shared, server, rtmp, admin, &viewers);
@@ -136,20 +152,20 @@ impl Arguments {
                 _ = tokio::signal::ctrl_c() => break,
                 () = sleep_until(end.unwrap_or(begun)), if end.is_some() => break,
                 _ = ticks.tick() => if !self.json {
-                    table.show(begun.elapsed(), &outcomes(&shared, &viewers));
+                    table.show(begun.elapsed(), &self.outcomes(&shared, &viewers));
                 },
             }
         }
-        let outcomes = outcomes(&shared, &viewers);
+        let outcomes = self.outcomes(&shared, &viewers);
+        let seconds = begun.elapsed().as_secs_f64();
+        let difference = Difference::between(PLAIN, DEFAULT, &outcomes, seconds);
         if self.json {
-            let viewers: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
-            let seconds = (begun.elapsed().as_secs_f64() * 10.0).round() / 10.0;
-            println!(
-                "{}",
-                json!({ "seconds": seconds, "link": self.link_json(), "viewers": viewers })
-            );
+            println!("{}", self.result(seconds, &outcomes, difference));
         } else {
-            table.show(begun.elapsed(), &outcomes);
+            table.end(begun.elapsed(), &outcomes);
+            if let Some(difference) = difference {
+                println!("\n{difference}");
+            }
         }
         publishing.abort();
         shared.drain();
@@ -170,6 +186,17 @@ impl Arguments {
         Ok(path)
     }
 
+    fn result(&self, seconds: f64, outcomes: &[Outcome], difference: Option<Difference>) -> Value {
+        let viewers: Vec<Value> = outcomes.iter().map(Outcome::json).collect();
+        json!({
+            "seconds": (seconds * 10.0).round() / 10.0,
+            "link": self.link_json(),
+            "player": self.player.to_string(),
+            "viewers": viewers,
+            "difference": difference.map(|difference| difference.json()),
+        })
+    }
+
     fn link_json(&self) -> Value {
         json!({
             "rate": self.rate.to_string(),
@@ -188,28 +215,51 @@ impl Arguments {
         admin: Option<SocketAddr>,
         viewers: &[Viewer],
     ) {
-        println!("A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; unmodified QUIC");
         println!(
-            "clients watch it over HTTP/3, each through {} with {} loss and {:?} RTT.",
-            self.rate, self.loss, self.rtt
+            "A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; unmodified QUIC clients"
         );
+        println!(
+            "watch it over HTTP/3, each through {}, {:?} RTT and {} loss, with the player {}.",
+            self.rate, self.rtt, self.loss, self.player
+        );
+        println!("{}", choice::explain(&self.loss, self.rtt, self.rate, self.player));
         println!();
+        println!("directly      https://{server}/{STREAM}.flv");
         if let Some(admin) = admin {
-            println!("dashboard   http://{admin}/");
-        }
-        println!("directly    https://{server}/{STREAM}.flv");
-        let page = format!("/player.html?stream={STREAM}");
-        for viewer in viewers {
-            let command = shared.state().identity.chromium_command(viewer.link.port());
-            if let Some(command) = command {
-                let command = command.trim_end_matches('/');
-                println!(
-                    "in Chromium, as the viewer of {} sees it:\n  {command}\"{page}\"",
-                    viewer.cohort
-                );
+            println!("dashboard     http://{admin}/");
+            println!("side by side, each player through a link of the same kind, in Chromium:");
+            let origins: Vec<String> = viewers.iter().map(|v| v.page.to_string()).collect();
+            let chromium = shared.state().identity.chromium(&origins);
+            if let Some(chromium) = chromium {
+                println!("  {chromium} \"{}\"", self.side_by_side(admin, viewers));
             }
         }
         println!();
+    }
+
+    /// The page with a player for each viewer.
+    fn side_by_side(&self, admin: SocketAddr, viewers: &[Viewer]) -> String {
+        let buffer = self.player.buffer().as_millis();
+        let mut url =
+            format!("http://{admin}/side-by-side.html?stream={STREAM}&buffer_ms={buffer}");
+        for viewer in viewers {
+            url += &format!("&player={}=https://{}", viewer.cohort, viewer.page);
+        }
+        url
+    }
+
+    fn outcomes(&self, shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
+        let sessions = shared.state().sessions.all();
+        let outcome = |viewer: &Viewer| {
+            let mine = |s: &&Arc<edge::sessions::Session>| s.opening().viewer == viewer.id;
+            Outcome {
+                cohort: viewer.cohort,
+                policy: self.player,
+                seen: viewer.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+                record: sessions.iter().rev().find(mine).map(|session| session.record()),
+            }
+        };
+        viewers.iter().map(outcome).collect()
     }
 }
 
@@ -217,7 +267,8 @@ impl Arguments {
 fn config() -> Result<Config, String> {
     // The papers' schemes as they are: the default bound is for the default scheme.
     let mut text = String::from(
-        "server.listen = \"127.0.0.1:0\"\nrtmp.listen = \"127.0.0.1:0\"\ndrain.timeout = \"100ms\"\n\
+        "server.listen = \"127.0.0.1:0\"\nrtmp.listen = \"127.0.0.1:0\"\n\
+         admin.listen = \"127.0.0.1:0\"\ndrain.timeout = \"100ms\"\n\
          recovery.max_redundancy = 0.5\nrecovery.max_redundancy_of_all = 0.25\n",
     );
     for (name, scheme) in COHORTS {
@@ -308,7 +359,7 @@ async fn wait_for_stream(
 
 impl Viewer {
     /// Watches until the process ends; connects again whenever it has to.
-    fn start(&self, server: SocketAddr) -> Result<(), String> {
+    fn start(&self, server: SocketAddr, player: Policy) -> Result<(), String> {
         let mut viewer = watch::Viewer::new(watch::Options {
             url: format!("https://{server}/{STREAM}.flv"),
             connect: Some(self.link),
@@ -316,7 +367,7 @@ impl Viewer {
             limit: None,
             reports: true,
             pass: Some(self.pass.clone()),
-            player: PLAYER,
+            player,
         })?;
         let (seen, cohort) = (self.seen.clone(), self.cohort);
         tokio::spawn(async move {
@@ -332,19 +383,4 @@ impl Viewer {
         });
         Ok(())
     }
-}
-
-fn outcomes(shared: &Shared, viewers: &[Viewer]) -> Vec<Outcome> {
-    let sessions = shared.state().sessions.all();
-    viewers
-        .iter()
-        .map(|viewer| {
-            let mine = |s: &&Arc<edge::sessions::Session>| s.opening().viewer == viewer.id;
-            Outcome {
-                cohort: viewer.cohort,
-                seen: viewer.seen.lock().unwrap_or_else(PoisonError::into_inner).clone(),
-                record: sessions.iter().rev().find(mine).map(|session| session.record()),
-            }
-        })
-        .collect()
 }

@@ -1,4 +1,5 @@
-//! The demo's table: drawn over itself on a terminal, line after line elsewhere.
+//! The demo's table: drawn over itself on a terminal, line after line elsewhere. What viewers notice comes first,
+//! and stands out on a terminal.
 
 use std::io::{IsTerminal as _, Write as _, stdout};
 use std::time::Duration;
@@ -7,6 +8,23 @@ use super::outcome::Outcome;
 
 /// Interval of lines where there is no terminal.
 const SELDOM: u64 = 5;
+/// The columns that stand out: freezes and seconds frozen.
+const LARGE: core::ops::Range<usize> = 2..4;
+
+const HEADINGS: [&str; 12] = [
+    "cohort",
+    "scheme",
+    "FREEZES",
+    "FROZEN",
+    "late frames",
+    "first frame",
+    "redundancy",
+    "played",
+    "received",
+    "RTT",
+    "loss",
+    "recovery mean/p95/max",
+];
 
 pub(super) struct Table {
     is_terminal: bool,
@@ -18,11 +36,16 @@ impl Table {
         Self { is_terminal: stdout().is_terminal(), drawn: 0 }
     }
 
+    /// Shows how they do; without a terminal each few seconds only.
     pub(super) fn show(&mut self, elapsed: Duration, outcomes: &[Outcome]) {
-        if !self.is_terminal && !elapsed.as_secs().is_multiple_of(SELDOM) {
-            return;
+        if self.is_terminal || elapsed.as_secs().is_multiple_of(SELDOM) {
+            self.end(elapsed, outcomes);
         }
-        let lines = lines(elapsed, outcomes);
+    }
+
+    /// Shows how they did.
+    pub(super) fn end(&mut self, elapsed: Duration, outcomes: &[Outcome]) {
+        let lines = lines(elapsed, outcomes, self.is_terminal);
         let mut out = stdout().lock();
         if self.is_terminal && self.drawn > 0 {
             // Cursor up, erase to the end of the screen (ECMA-48: CUU, ED).
@@ -37,61 +60,69 @@ impl Table {
     }
 }
 
-fn lines(elapsed: Duration, outcomes: &[Outcome]) -> Vec<String> {
-    let mut rows = vec![
-        [
-            "cohort",
-            "scheme",
-            "first frame",
-            "played",
-            "freezes",
-            "frozen",
-            "received",
-            "RTT",
-            "loss",
-            "recovery mean/p95/max",
-            "redundancy",
-        ]
-        .map(str::to_owned),
-    ];
-    for outcome in outcomes {
-        let (player, record) = (outcome.player(), outcome.record.as_ref());
-        let dash = || "–".to_owned();
-        let ms = |value: Option<f64>| value.map_or_else(dash, |ms| format!("{ms:.0} ms"));
-        let seconds = |value: Option<Duration>| {
-            value.map_or_else(dash, |time| format!("{:.1} s", time.as_secs_f64()))
-        };
-        let percent =
-            |value: Option<f64>| value.map_or_else(dash, |v| format!("{:.1} %", v * 100.0));
-        let recovery = record.and_then(|r| {
-            let number = |value: Option<f64>| value.map(|ms| format!("{ms:.0}"));
-            let (mean, p95) = (number(r.recovery_mean_ms)?, number(r.recovery_p95_ms)?);
-            Some(format!("{mean} / {p95} / {} ms", number(r.recovery_max_ms)?))
-        });
-        rows.push([
-            outcome.cohort.to_owned(),
-            record.and_then(|r| r.scheme.clone()).unwrap_or_else(dash),
-            ms(player.and_then(|p| p.first_frame).map(|time| time.as_secs_f64() * 1e3)),
-            seconds(player.map(|p| p.played)),
-            player.map_or_else(dash, |p| p.freezes[0].count.to_string()),
-            seconds(player.map(|p| p.freezes[0].total)),
-            outcome
-                .seen
-                .as_ref()
-                .map_or_else(dash, |seen| format!("{:.1} MB", seen.bytes as f64 * 1e-6)),
-            ms(record.and_then(|r| r.rtt_ms)),
-            percent(record.and_then(|r| r.loss_rate)),
-            recovery.unwrap_or_else(dash),
-            percent(record.and_then(|r| r.redundancy_cost)),
-        ]);
-    }
+fn cells(outcome: &Outcome) -> [String; HEADINGS.len()] {
+    let (player, record) = (outcome.player(), outcome.record.as_ref());
+    let dash = || "–".to_owned();
+    let ms = |value: Option<f64>| value.map_or_else(dash, |ms| format!("{ms:.0} ms"));
+    let seconds = |value: Option<Duration>| {
+        value.map_or_else(dash, |time| format!("{:.1} s", time.as_secs_f64()))
+    };
+    let percent = |value: Option<f64>| value.map_or_else(dash, |v| format!("{:.1} %", v * 100.0));
+    let recovery = record.and_then(|r| {
+        let number = |value: Option<f64>| value.map(|ms| format!("{ms:.0}"));
+        let (mean, p95) = (number(r.recovery_mean_ms)?, number(r.recovery_p95_ms)?);
+        Some(format!("{mean} / {p95} / {} ms", number(r.recovery_max_ms)?))
+    });
+    let received = outcome.seen.as_ref().map(|seen| seen.bytes as f64 * 1e-6);
+    [
+        outcome.cohort.to_owned(),
+        record.and_then(|r| r.scheme.clone()).unwrap_or_else(dash),
+        player.map_or_else(dash, |p| p.noticed().count.to_string()),
+        seconds(player.map(|p| p.noticed().total)),
+        percent(player.and_then(qoe::Report::late_rate)),
+        ms(player.and_then(|p| p.first_frame).map(|time| time.as_secs_f64() * 1e3)),
+        percent(record.and_then(|r| r.redundancy_cost)),
+        seconds(player.map(|p| p.played)),
+        received.map_or_else(dash, |megabytes| format!("{megabytes:.1} MB")),
+        ms(record.and_then(|r| r.rtt_ms)),
+        percent(record.and_then(|r| r.loss_rate)),
+        recovery.unwrap_or_else(dash),
+    ]
+}
+
+fn lines(elapsed: Duration, outcomes: &[Outcome], is_terminal: bool) -> Vec<String> {
+    let mut rows = vec![HEADINGS.map(str::to_owned)];
+    rows.extend(outcomes.iter().map(cells));
     let width =
         |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..rows[0].len()).map(width).collect();
+    let widths: Vec<usize> = (0..HEADINGS.len()).map(width).collect();
     let mut lines = vec![format!("{} s", elapsed.as_secs())];
     lines.extend(rows.iter().map(|row| {
-        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
+            let cell = format!("{cell:<width$}");
+            // Bold, and back (ECMA-48: SGR).
+            let is_large = is_terminal && LARGE.contains(&column);
+            if is_large { format!("\x1b[1m{cell}\x1b[0m") } else { cell }
+        });
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     }));
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_viewers_notice_comes_first_and_stands_out_on_a_terminal() {
+        let outcome =
+            Outcome { cohort: "arq", policy: qoe::Policy::MOBILE, seen: None, record: None };
+        let plain = lines(Duration::from_secs(7), core::slice::from_ref(&outcome), false);
+        assert_eq!(plain[0], "7 s");
+        assert!(plain[1].starts_with("cohort  scheme  FREEZES  FROZEN  late frames"), "{plain:?}");
+        assert!(plain[2].starts_with("arq     –       –        –       –"), "{plain:?}");
+        let bold = lines(Duration::from_secs(7), &[outcome], true);
+        assert!(bold[1].contains("\x1b[1mFREEZES\x1b[0m  \x1b[1mFROZEN\x1b[0m"), "{bold:?}");
+        assert_eq!(bold[1].replace("\x1b[1m", "").replace("\x1b[0m", ""), plain[1]);
+    }
 }

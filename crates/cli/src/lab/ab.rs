@@ -8,7 +8,8 @@ use clap::Args;
 /// Run the sessions of a population of viewers under recovery schemes, in virtual time.
 #[derive(Debug, Args)]
 pub(super) struct Ab {
-    /// Sessions to run; paired, each runs once for every scheme.
+    /// Sessions to run, 1 to 1000000; paired, each runs once for every scheme. Records are written as sessions end;
+    /// each run keeps half a kilobyte of memory for the report.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     sessions: u32,
     /// Who watches: a specification (*.toml, see experiments/populations/), or a directory of your own session

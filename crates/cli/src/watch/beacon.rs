@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use qoe::player::FREEZE_THRESHOLDS;
+use qoe::Policy;
 use serde_json::json;
 
 use super::client::Http;
@@ -15,11 +15,6 @@ use super::target::Target;
 pub(super) const INTERVAL: Duration = Duration::from_secs(5);
 /// Longest wait for the answer to the last report.
 pub(super) const LAST: Duration = Duration::from_secs(3);
-/// Which freezes the web player counts: the index in [`FREEZE_THRESHOLDS`] of 200 ms. It takes
-/// shorter ones for playing.
-const COUNTED: usize = 1;
-const _: () = assert!(FREEZE_THRESHOLDS[COUNTED].as_millis() == 200);
-
 /// What a player saw.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub(super) struct Sums {
@@ -31,11 +26,11 @@ pub(super) struct Sums {
 }
 
 impl Sums {
-    /// These, with what `preset` saw in one more view.
+    /// These, with what the player with this policy saw in one more view.
     #[must_use]
-    pub(super) fn with(self, report: &Report, preset: &str) -> Self {
-        let Some(seen) = report.player(preset) else { return self };
-        let freezes = seen.freezes[COUNTED];
+    pub(super) fn with(self, report: &Report, policy: Policy) -> Self {
+        let Some(seen) = report.player(policy) else { return self };
+        let freezes = seen.noticed();
         Self {
             first_frame: self.first_frame.or(seen.first_frame),
             played: self.played + seen.watched().saturating_sub(freezes.total),
@@ -71,26 +66,27 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::watch::report::Preset;
+    use crate::watch::report::Seen;
     use qoe::player::Freezes;
 
     #[test]
     fn sums_go_on_from_view_to_view_and_short_freezes_count_as_playing() {
         let ms = Duration::from_millis;
-        let mut player = qoe::Player::new(qoe::Policy::LOW_LATENCY, units::Timestamp::ZERO);
+        let policy = Policy::LOW_LATENCY;
+        let mut player = qoe::Player::new(policy, units::Timestamp::ZERO);
         let mut seen = player.report(units::Timestamp::ZERO);
         seen.first_frame = Some(ms(80));
         seen.played = ms(9_000);
         seen.freezes[0] = Freezes { count: 3, total: ms(1_000) };
         seen.freezes[1] = Freezes { count: 1, total: ms(900) };
-        let players = vec![Preset { name: "low-latency", seen }];
+        let players = vec![Seen { policy, seen }];
         let report = Report { players, ..Report::default() };
-        let sums = Sums::default().with(&report, "low-latency").with(&report, "low-latency");
+        let sums = Sums::default().with(&report, policy).with(&report, policy);
         assert_eq!(
             sums.json("me", "live/a"),
             "{\"first_frame_ms\":80.0,\"freeze_s\":1.8,\"freezes\":2,\"played_s\":18.2,\
              \"stream\":\"live/a\",\"viewer\":\"me\"}"
         );
-        assert_eq!(sums.with(&report, "none"), sums);
+        assert_eq!(sums.with(&report, Policy::MOBILE), sums);
     }
 }

@@ -1,5 +1,5 @@
-//! Measures one view while it goes on: when what arrived, and what players with three different
-//! buffers would have made of it.
+//! Measures one view while it goes on: when what arrived, and what players with different buffers would have
+//! made of it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,7 +9,7 @@ use qoe::{FrameKind, Player, Policy};
 use units::Timestamp;
 
 use super::client::Stage;
-use super::report::{End, Preset, Report};
+use super::report::{End, Report, Seen};
 use super::target::Form;
 
 /// The largest FLV tag that is read: what the format allows.
@@ -24,18 +24,24 @@ pub(super) struct Meter {
     last: Duration,
     reader: flv::Reader,
     has_video: bool,
-    players: [Player; Policy::PRESETS.len()],
+    players: Vec<(Policy, Player)>,
 }
 
 impl Meter {
-    pub(super) fn new(url: &str) -> Self {
+    /// A view of `url` by players with the presets, and one with `own` if that is none of them.
+    pub(super) fn new(url: &str, own: Policy) -> Self {
+        let mut policies = Policy::PRESETS.map(|(_, policy)| policy).to_vec();
+        if !policies.contains(&own) {
+            policies.push(own);
+        }
+        let player = |policy| (policy, Player::new(policy, Timestamp::ZERO));
         Self {
             start: Instant::now(),
             report: Report { url: url.to_owned(), ..Report::default() },
             last: Duration::ZERO,
             reader: flv::Reader::new(MAX_TAG),
             has_video: false,
-            players: Policy::PRESETS.map(|(_, policy)| Player::new(policy, Timestamp::ZERO)),
+            players: policies.into_iter().map(player).collect(),
         }
     }
 
@@ -104,7 +110,7 @@ impl Meter {
         };
         self.report.key_frames += u64::from(tag.role() == Role::KeyFrame);
         let now = self.now();
-        for player in &mut self.players {
+        for (_, player) in &mut self.players {
             player.on_media(now, tag.timestamp(), kind);
         }
     }
@@ -118,7 +124,7 @@ impl Meter {
     pub(super) fn end(&mut self, end: End) {
         if end == End::Complete {
             let now = self.now();
-            for player in &mut self.players {
+            for (_, player) in &mut self.players {
                 player.on_end(now);
             }
         }
@@ -140,12 +146,11 @@ impl Meter {
         let mut report = self.report.clone();
         report.transport = transport;
         if form != Form::Bytes {
-            let names = Policy::PRESETS.map(|(name, _)| name);
-            report.players = names
-                .into_iter()
-                .zip(&mut self.players)
-                .map(|(name, player)| Preset { name, seen: player.report(until) })
-                .collect();
+            let seen = |(policy, player): &mut (Policy, Player)| Seen {
+                policy: *policy,
+                seen: player.report(until),
+            };
+            report.players = self.players.iter_mut().map(seen).collect();
         }
         report
     }
@@ -164,6 +169,21 @@ mod tests {
         Tag::new(kind, timestamp, payload).expect("short")
     }
 
+    fn fresh() -> Meter {
+        Meter::new("u", Policy::LOW_LATENCY)
+    }
+
+    #[test]
+    fn a_player_that_is_no_preset_plays_beside_these() {
+        let own = "buffer:300ms".parse().expect("a player");
+        let policies = |own| {
+            let report = seen(&mut Meter::new("u", own));
+            report.players.iter().map(|player| player.policy.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(policies(own), ["low-latency", "mobile", "cautious", "buffer:300ms"]);
+        assert_eq!(policies(Policy::MOBILE).len(), 3);
+    }
+
     fn seen(meter: &mut Meter) -> Report {
         meter.report(Form::Flv, quinn::ConnectionStats::default())
     }
@@ -173,11 +193,11 @@ mod tests {
         let sound = tag(Kind::Audio, 0, &[0xaf, 1, 0]);
         let mut body = flv::file_header(true, false).to_vec();
         body.extend_from_slice(sound.bytes());
-        let mut meter = Meter::new("u");
+        let mut meter = fresh();
         meter.flv(&body).expect("FLV");
         assert!(seen(&mut meter).players[0].seen.first_frame.is_some());
         body[4] |= 1;
-        let mut meter = Meter::new("u");
+        let mut meter = fresh();
         meter.flv(&body).expect("FLV");
         let report = seen(&mut meter);
         assert_eq!((report.players[0].seen.first_frame, report.tags), (None, 1));
@@ -188,11 +208,11 @@ mod tests {
 
     #[test]
     fn what_came_is_played_after_a_clean_end_only() {
-        let mut meter = Meter::new("u");
+        let mut meter = fresh();
         let key = tag(Kind::Video, 0, &[0x17, 1, 0, 0, 0]);
         let frames = (1..=100).map(|k| tag(Kind::Video, k * 40, &[0x27, 1, 0, 0, 0]));
         meter.segment(&[key].into_iter().chain(frames).collect::<Vec<_>>());
-        let mut cut = Meter { players: meter.players.clone(), ..Meter::new("u") };
+        let mut cut = Meter { players: meter.players.clone(), ..fresh() };
         meter.end(End::Complete);
         let report = seen(&mut meter);
         // The low-latency player plays 3.2 s of the 4 s at 120 %.
@@ -204,6 +224,6 @@ mod tests {
 
     #[test]
     fn what_is_no_flv_is_an_error() {
-        assert_eq!(Meter::new("u").flv(b"<!doctype html>"), Err(flv::Error::Signature));
+        assert_eq!(fresh().flv(b"<!doctype html>"), Err(flv::Error::Signature));
     }
 }

@@ -3,6 +3,7 @@
 use core::fmt;
 use std::time::Duration;
 
+use qoe::Policy;
 use qoe::player::FREEZE_THRESHOLDS;
 use serde_json::{Value, json};
 
@@ -17,11 +18,11 @@ pub(crate) enum End {
     Broken(String),
 }
 
-/// What a player with one of the presets would have shown.
+/// What a player would have shown.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Preset {
-    /// The preset's name.
-    pub name: &'static str,
+pub(crate) struct Seen {
+    /// Which one.
+    pub policy: Policy,
     /// Its times count from the start of connecting.
     pub seen: qoe::Report,
 }
@@ -56,8 +57,8 @@ pub(crate) struct Report {
     pub key_frames: u64,
     /// Reports of the player that the server took.
     pub beacons: u64,
-    /// Players, if it is media; in the order of [`qoe::Policy::PRESETS`].
-    pub players: Vec<Preset>,
+    /// Players, if it is media: [`Policy::PRESETS`] in their order, and the view's own if it is none of them.
+    pub players: Vec<Seen>,
     /// What quinn counts. Packets are this end's own, except those received.
     pub transport: quinn::ConnectionStats,
     /// How it ended; `None` while it goes on.
@@ -91,9 +92,9 @@ impl Report {
         }
     }
 
-    /// What the player of this preset saw.
-    pub(crate) fn player(&self, preset: &str) -> Option<&qoe::Report> {
-        self.players.iter().find(|player| player.name == preset).map(|player| &player.seen)
+    /// What the player with this policy saw.
+    pub(crate) fn player(&self, policy: Policy) -> Option<&qoe::Report> {
+        self.players.iter().find(|player| player.policy == policy).map(|player| &player.seen)
     }
 
     /// Rate of the bodies from the first byte on, in Mbps; 0 if they came in one piece.
@@ -134,7 +135,7 @@ impl Report {
         })
     }
 
-    fn player_json(&self, player: &Preset) -> Value {
+    fn player_json(&self, player: &Seen) -> Value {
         let seen = &player.seen;
         let counts = FREEZE_THRESHOLDS.iter().zip(seen.freezes);
         let from_ms: serde_json::Map<String, Value> = counts
@@ -142,7 +143,7 @@ impl Report {
             .collect();
         let from_request = seen.first_frame.map(|at| at.saturating_sub(self.requested));
         json!({
-            "preset": player.name,
+            "preset": player.policy.to_string(),
             "first_frame_ms": seen.first_frame.map(millis),
             "first_frame_from_request_ms": from_request.map(millis),
             "startup_ms": seen.start.map(millis),
@@ -156,12 +157,12 @@ impl Report {
         })
     }
 
-    /// A line about how far the view is; of the players, that of `preset`.
-    pub(crate) fn progress(&self, preset: &str) -> String {
+    /// A line about how far the view is; of the players, the one with this policy.
+    pub(crate) fn progress(&self, policy: Policy) -> String {
         let mut line =
             format!("{:.1} s, {:.1} MB", self.duration.as_secs_f64(), self.bytes as f64 / 1e6);
-        if let Some(seen) = self.player(preset) {
-            line += &format!(", {preset}: ");
+        if let Some(seen) = self.player(policy) {
+            line += &format!(", {policy}: ");
             line += &match seen.first_frame {
                 Some(at) => format!("first frame {:.0} ms, {}", millis(at), Freezing(seen)),
                 None => "no frame yet".to_owned(),
@@ -228,8 +229,8 @@ impl fmt::Display for Report {
         write!(f, "\n{} tags, {} key frames, ", self.tags, self.key_frames)?;
         write!(f, "round trip {} ms, ", millis(path.rtt))?;
         write!(f, "{} of {} packets of ours lost", path.lost_packets, path.sent_packets)?;
-        for Preset { name, seen } in &self.players {
-            write!(f, "\n{name:12}")?;
+        for Seen { policy, seen } in &self.players {
+            write!(f, "\n{policy:12} ")?;
             match seen.first_frame {
                 Some(at) => write!(f, "first frame {} ms, ", millis(at))?,
                 None => write!(f, "no frame")?,
@@ -278,9 +279,9 @@ mod tests {
         report.status = Some(http::StatusCode::OK);
         assert_eq!(report.failure(), None);
         report.end = Some(End::Complete);
-        let policy = qoe::Policy::MOBILE;
+        let policy = Policy::MOBILE;
         let seen = qoe::Player::new(policy, units::Timestamp::ZERO).report(units::Timestamp::ZERO);
-        report.players.push(Preset { name: "mobile", seen });
+        report.players.push(Seen { policy, seen });
         assert_eq!(report.failure().as_deref(), Some("u: the stream ended before its first frame"));
         report.end = Some(End::Broken("cut off".into()));
         assert_eq!(report.failure().as_deref(), Some("u: cut off"));

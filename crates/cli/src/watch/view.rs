@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
+use qoe::Policy;
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until, timeout};
 
 use super::beacon::{self, Sums};
@@ -34,8 +35,8 @@ pub(crate) struct Options {
     pub reports: bool,
     /// The viewer's pass, if the server has given it one already.
     pub pass: Option<String>,
-    /// Whose view is reported: a name of [`qoe::Policy::PRESETS`].
-    pub player: &'static str,
+    /// Whose view is reported.
+    pub player: Policy,
 }
 
 /// A viewer, who keeps what a browser keeps from view to view: TLS sessions, address tokens and its pass.
@@ -72,7 +73,7 @@ impl Viewer {
             Some(address) => vec![address],
             None => target.addresses().await?,
         };
-        let meter = Mutex::new(Meter::new(&options.url));
+        let meter = Mutex::new(Meter::new(&options.url, options.player));
         let reached = |stage| lock(&meter).reached(stage);
         let (http, first) = client.connect(&target.host, &addresses, &uri, &reached).await?;
         let snapshot = || lock(&meter).report(target.form, http.stats());
@@ -165,7 +166,7 @@ mod tests {
             limit: None,
             reports: false,
             pass: None,
-            player: "mobile",
+            player: Policy::MOBILE,
         })
         .expect("a URL");
         sent(viewer.view(|_| {}));

@@ -188,6 +188,15 @@ fn a_drain_lets_viewers_go_on_until_its_end_and_writes_their_records() {
     for column in ["first_bytes", "units_finished", "rounds_max", "bursts", "after_200ms_sent"] {
         assert!(record[column].is_i64(), "{column}: {record}");
     }
+    // Of HTTP/1.1 the kernel says how its TCP does.
+    let record = records.iter().find(|record| record["protocol"] == "h1").expect("one");
+    assert!(record["rtt_ms"].as_f64() > Some(0.0), "{record}");
+    assert!(record["first_bytes"].as_u64() > Some(50_000), "{record}");
+    assert!(record["packets_settled"].as_u64() >= Some(10), "{record}");
+    assert!(
+        record["congestion_controller"].is_string() && record["replicas"].is_null(),
+        "{record}"
+    );
     // The same is in the Parquet file.
     let parquet = files(&edge, "parquet");
     let output = mendcast(&["edge", "ab", "--json", "--metric", "bytes"]).args(&parquet).output();
