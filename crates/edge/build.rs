@@ -7,7 +7,9 @@ use std::hash::{Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 
 fn main() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../web/dist");
+    // Read when this runs: several clones may share a target folder, and so what was compiled of this.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it");
+    let root = Path::new(&package).join("../../web/dist");
     // A path that is not there would count as changed each time.
     let watched = if root.exists() { root.clone() } else { root.join("..") };
     println!("cargo:rerun-if-changed={}", watched.display());

@@ -22,7 +22,7 @@ const CAMERA_OFF_S = Number(process.env.CAMERA_OFF ?? 12);
 const missing = (!BINARY && 'MENDCAST names no binary') || (!hasBrowser() && 'no chromium') || (!has('ffmpeg', '-version') && 'no ffmpeg');
 /** Nobody's picture stands longer than this, but where a test says why, in milliseconds. */
 const STILL = 2_000;
-const TIMEOUT = { timeout: 60_000 + 1000 * CAMERA_OFF_S };
+const TIMEOUT = { timeout: 120_000 + 1000 * CAMERA_OFF_S };
 
 const folder = mkdtempSync(join(tmpdir(), 'mendcast-tracks-'));
 let site;
@@ -139,7 +139,7 @@ async function state({ player, when, page }, seen) {
  * Waits until each of them does for two seconds on end what `does` asks of what was seen, after `atLeast`
  * milliseconds. Tells what happened until then: how long playing stood, and what broke.
  */
-const until = (viewers, does, { atLeast = 0, within = 20_000 } = {}) => Promise.all(viewers.map(async (viewer) => {
+const until = (viewers, does, { atLeast = 0, within = 40_000 } = {}) => Promise.all(viewers.map(async (viewer) => {
   const met = { ...viewer, still_ms: 0, restarts: 0, errors: [], jumps: [] };
   const began = Date.now();
   for (;;) {
@@ -192,8 +192,8 @@ async function watched(name, happens, { size = '320x180', still = STILL, beginsA
   }
 }
 
-// Two at a time: most of what a test does is to wait.
-describe('viewers play on', { concurrency: 2, skip: missing }, () => {
+// One at a time: a test has up to nine players, and those that lack CPU time stand still for their own reasons.
+describe('viewers play on', { skip: missing }, () => {
   test('sound runs 1.5 s ahead of the picture', TIMEOUT, async () => {
     await watched('ahead', (publisher) => { publisher.audioAhead = 1500; });
   });
