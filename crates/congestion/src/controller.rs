@@ -1,6 +1,7 @@
 //! What every congestion controller is told and asked: the trait, its events, and the windows
 //! that RFC 9002, section 7.2 prescribes.
 
+use core::any::Any;
 use core::fmt;
 use core::time::Duration;
 
@@ -128,13 +129,13 @@ impl Cap {
     }
 
     /// `window` bytes under this cap, with `minimum` below it.
-    pub(crate) fn window(&self, window: u64, minimum: u64) -> u64 {
+    pub fn window(&self, window: u64, minimum: u64) -> u64 {
         window.min(self.in_flight.unwrap_or(u64::MAX)).max(minimum)
     }
 
     /// `rate`, which may be unknown yet, under this cap, but one datagram of `mtu` bytes per second
     /// at least: a rate of zero would end the connection's sending for good.
-    pub(crate) fn rate(&self, rate: Option<Rate>, mtu: u16) -> Option<Rate> {
+    pub fn rate(&self, rate: Option<Rate>, mtu: u16) -> Option<Rate> {
         let capped = rate.into_iter().chain(self.rate).min()?;
         Some(capped.max(Rate::from_bytes_per_second(mtu.into())))
     }
@@ -198,8 +199,9 @@ pub struct Snapshot {
 }
 
 /// A congestion controller of one path. The order of calls stands in the crate's documentation.
-/// Bytes are those of UDP payloads of packets that count in flight.
-pub trait Controller: fmt::Debug + Send {
+/// Bytes are those of UDP payloads of packets that count in flight. [`Any`], so that its owner finds the type again that
+/// it gave to a connection.
+pub trait Controller: fmt::Debug + Send + Any {
     /// Packet `pn` of `bytes` bytes leaves at `now`; `in_flight` bytes were in flight before it.
     fn on_sent(&mut self, now: Timestamp, pn: PacketNumber, bytes: u64, in_flight: u64);
 
@@ -230,6 +232,11 @@ pub trait Controller: fmt::Debug + Send {
 
     /// Begins the start-up phase (again) with these values.
     fn start(&mut self, start: Start);
+
+    /// Ends the start-up phase, which somebody else went through: the window is `window` bytes and goes on from there as after
+    /// congestion. Up to `threshold` bytes it may still grow as in slow start; controllers that know no threshold
+    /// leave that out.
+    fn resume(&mut self, window: u64, threshold: u64);
 
     /// Replaces the caps.
     fn cap(&mut self, cap: Cap);

@@ -283,6 +283,13 @@ impl Controller for Cubic {
         self.rtt = self.rtt.or(start.rtt);
     }
 
+    fn resume(&mut self, window: u64, threshold: u64) {
+        self.start(Start { window: Some(window), ..Start::default() });
+        self.ssthresh = (threshold as f64).max(self.window);
+        self.prior_window = self.ssthresh;
+        self.start_rate = StartRate::default();
+    }
+
     fn cap(&mut self, cap: Cap) {
         self.cap = cap;
     }

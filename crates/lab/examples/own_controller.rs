@@ -89,6 +89,11 @@ impl Controller for Aimd {
 
     fn start(&mut self, _: Start) {}
 
+    fn resume(&mut self, window: u64, _threshold: u64) {
+        self.in_slow_start = false;
+        self.window = window.max(2 * self.mtu);
+    }
+
     fn cap(&mut self, cap: Cap) {
         self.cap = cap.in_flight;
     }

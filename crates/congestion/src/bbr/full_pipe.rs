@@ -16,6 +16,9 @@ pub(super) struct FullPipe {
 }
 
 impl FullPipe {
+    /// Somebody else has filled it.
+    pub(super) const FILLED: Self = Self { bandwidth: Rate::ZERO, rounds: 0, is_filled: true };
+
     pub(super) fn is_filled(self) -> bool {
         self.is_filled
     }

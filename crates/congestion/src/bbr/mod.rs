@@ -444,6 +444,15 @@ impl Controller for Bbr {
         self.supposed_rtt = start.rtt.or(self.supposed_rtt);
     }
 
+    /// The bandwidth is what was measured meanwhile. The queue that this has made goes first, as after Startup.
+    fn resume(&mut self, window: u64, _threshold: u64) {
+        self.state = State::Drain;
+        self.full_pipe = FullPipe::FILLED;
+        self.recovery = Recovery::NONE;
+        self.window = window.max(self.min_pipe_window());
+        self.start_rate = StartRate::default();
+    }
+
     fn cap(&mut self, cap: Cap) {
         self.cap = cap;
     }

@@ -311,6 +311,12 @@ impl Controller for Copa {
         self.supposed_rtt = start.rtt.or(self.supposed_rtt);
     }
 
+    fn resume(&mut self, window: u64, _threshold: u64) {
+        self.begin_slow_start(window as f64);
+        self.enter(State::Default);
+        self.start_rate = StartRate::default();
+    }
+
     fn cap(&mut self, cap: Cap) {
         self.cap = cap;
     }
