@@ -55,6 +55,19 @@ pub enum Phase {
     Normal(Exit),
 }
 
+impl Phase {
+    /// Its name in logs (draft-ietf-tsvwg-careful-resume-qlog).
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Reconnaissance => "reconnaissance",
+            Self::Unvalidated => "unvalidated",
+            Self::Validating => "validating",
+            Self::SafeRetreat => "safe_retreat",
+            Self::Normal(_) => "normal",
+        }
+    }
+}
+
 /// Why Careful Resume is over. The names are those of its qlog events
 /// (draft-ietf-tsvwg-careful-resume-qlog) where those have one.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

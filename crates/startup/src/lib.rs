@@ -44,6 +44,7 @@ pub mod careful;
 mod compact;
 pub mod cookie;
 pub mod decision;
+mod guided;
 mod history;
 mod observe;
 pub mod perception;
@@ -52,6 +53,7 @@ pub mod rapid;
 mod spent;
 
 pub use cookie::{Carrier, Cookie, Past, Refusal};
+pub use guided::Guided;
 pub use history::History;
 pub use observe::{DeliveryRates, Refresh};
 pub use perception::{Perception, Progress};

@@ -8,16 +8,16 @@ use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
 
 use congestion::{
-    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Cubic, RttSnapshot, Start,
+    AckBatch, CongestionEvent, CongestionKind, Controller, Cubic, RttSnapshot, Start,
 };
-use mendcast_startup::careful::{Careful, Order, Phase, Saved};
+use mendcast_startup::Guided;
+use mendcast_startup::careful::Saved;
 use mendcast_startup::cookie::Verdict;
-use mendcast_startup::rapid::{self, Rapid};
+use mendcast_startup::decision::{Course, Decision};
 use units::{PacketNumber, Rate, Timestamp};
 
 const MTU: u64 = 1_200;
 const IW: u64 = 12_000;
-const BETA: f64 = 0.7;
 /// The paper's testbed (figure 2) has 8 Mbit/s, 50 ms and a queue of 25 KB; its first frame 66 KB.
 const RTT: Duration = Duration::from_millis(50);
 
@@ -30,112 +30,42 @@ struct Path {
     queue: u64,
 }
 
-/// What stands beside the controller.
-enum Course {
-    Normal,
-    Careful(Box<Careful>),
-    Rapid(Box<Rapid>),
-}
-
-/// A sender, as a server would wire it.
+/// A sender, as a server wires it.
 struct Sender {
-    cubic: Cubic,
-    course: Course,
-    /// Window and rate of a jump.
-    jump: Option<(u64, Rate)>,
-    hold: Option<u64>,
+    controller: Guided,
+    /// The window with which Rapid Start handed over.
+    converged: Option<u64>,
     /// The connection's time, and the number of its next packet.
     now: Timestamp,
     next_pn: u64,
 }
 
 impl Sender {
-    fn new(course: Course) -> Self {
-        let cubic = Cubic::new(MTU as u16);
-        let now = Timestamp::from_secs(1);
-        Self { cubic, course, jump: None, hold: None, now, next_pn: 0 }
+    fn new(window: u64, course: Course) -> Self {
+        let mut controller = Guided::new(Box::new(Cubic::new(MTU as u16)), MTU as u16);
+        let start = Start { window: Some(window), rtt: Some(RTT), ..Start::default() };
+        controller.begin(&Decision { start, course });
+        Self { controller, converged: None, now: Timestamp::from_secs(1), next_pn: 0 }
     }
 
-    fn rapid(&self) -> Option<&Rapid> {
-        match &self.course {
-            Course::Rapid(rapid) if rapid.phase() != rapid::Phase::Over => Some(rapid),
-            _ => None,
-        }
-    }
-
-    fn window(&self) -> u64 {
-        let own = self.rapid().map_or(self.cubic.window(), |rapid| rapid.window());
-        let own = self.jump.map_or(own, |(window, _)| window);
-        own.min(self.hold.unwrap_or(u64::MAX))
-    }
-
-    fn rate(&self) -> Option<Rate> {
-        let own = self.rapid().map(Rapid::pacing_rate).or(self.cubic.pacing_rate());
-        self.jump.map(|(_, rate)| rate).or(own)
-    }
-
-    fn obey(&mut self, order: Option<Order>) {
-        let Some(order) = order else { return };
-        self.jump = None;
-        match order {
-            Order::Jump { window, rate } => self.jump = Some((window, rate)),
-            Order::Window(window) => {
-                self.cubic.start(Start { window: Some(window), ..Start::default() });
-            }
-            Order::Hold(window) => self.hold = Some(window),
-            Order::Release { ssthresh } => {
-                let window = self.hold.take().map(|hold| hold.min(ssthresh));
-                self.cubic.start(Start { window, ..Start::default() });
-                self.cubic.cap(Cap { in_flight: Some(ssthresh), ..Cap::default() });
-            }
-        }
+    fn is_rapid(&self) -> bool {
+        self.controller.snapshot().state == "rapid_start"
     }
 
     fn on_sent(&mut self, now: Timestamp, pn: u64, in_flight: u64) {
-        self.cubic.on_sent(now, PacketNumber(pn), MTU, in_flight - MTU);
-        match &mut self.course {
-            Course::Careful(careful) => {
-                let order = careful.on_sent(now, MTU, in_flight);
-                self.obey(order);
-            }
-            Course::Rapid(rapid) => rapid.on_sent(now, in_flight),
-            Course::Normal => {}
-        }
+        self.controller.on_sent(now, PacketNumber(pn), MTU, in_flight - MTU);
     }
 
     fn on_loss(&mut self, event: &CongestionEvent) {
-        self.cubic.on_congestion_event(event);
-        match &mut self.course {
-            Course::Careful(careful) => {
-                let order = careful.on_congestion_event(event);
-                self.obey(order);
-            }
-            Course::Rapid(rapid) => {
-                rapid.on_packets_lost(event.lost_bytes);
-                rapid.on_congestion_event(event);
-            }
-            Course::Normal => {}
-        }
+        self.controller.on_packets_lost(event.now, event.lost_bytes, event.in_flight);
+        self.controller.on_congestion_event(event);
     }
 
     fn on_ack(&mut self, batch: &AckBatch) {
-        self.cubic.on_ack(batch);
-        let window = self.cubic.window();
-        match &mut self.course {
-            Course::Careful(careful) => {
-                let order = careful.on_ack(batch, window);
-                self.obey(order);
-            }
-            Course::Rapid(rapid) => {
-                let was = rapid.phase();
-                rapid.on_ack(batch);
-                if was != rapid::Phase::Over && rapid.phase() == rapid::Phase::Over {
-                    let window = Some(rapid.window());
-                    self.cubic.start(Start { window, ..Start::default() });
-                    self.cubic.cap(Cap { in_flight: window, ..Cap::default() });
-                }
-            }
-            Course::Normal => {}
+        let was_rapid = self.is_rapid();
+        self.controller.on_ack(batch);
+        if was_rapid && !self.is_rapid() {
+            self.converged = Some(self.controller.window());
         }
     }
 }
@@ -171,7 +101,7 @@ fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
         assert!(now.since(start) < Duration::from_secs(60), "stuck");
         // Everything that may leave now does.
         while !todo.is_empty()
-            && packets.len() as u64 * MTU + MTU <= sender.window()
+            && packets.len() as u64 * MTU + MTU <= sender.controller.window()
             && next_send <= now
         {
             let piece = todo.pop_front().expect("not empty");
@@ -183,10 +113,13 @@ fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
                 acked = Some(link_free + RTT);
             }
             packets.insert(sender.next_pn, Packet { sent: now, piece, acked });
-            largest_window = largest_window.max(sender.window());
+            largest_window = largest_window.max(sender.controller.window());
             sender.on_sent(now, sender.next_pn, packets.len() as u64 * MTU);
             sender.next_pn += 1;
-            next_send = sender.rate().map_or(now, |rate| now.max(next_send) + rate.time_for(MTU));
+            next_send = sender
+                .controller
+                .pacing_rate()
+                .map_or(now, |rate| now.max(next_send) + rate.time_for(MTU));
         }
         let limited = !todo.is_empty();
         let ack = packets.iter().filter_map(|(pn, p)| Some((p.acked?, *pn))).min();
@@ -274,38 +207,36 @@ fn path(mbps: u64) -> Path {
 fn careful(saved_mbps: u64) -> Sender {
     let jump = Rate::from_mbps(saved_mbps).bytes_in(RTT) / 2;
     let saved = Saved { jump, rtt: RTT, first_frame: Some(FIRST_FRAME) };
-    Sender::new(Course::Careful(Box::new(Careful::new(saved, IW, MTU as u16, BETA))))
+    Sender::new(IW, Course::Careful(saved))
 }
 
 fn rapid() -> Sender {
-    Sender::new(Course::Rapid(Box::new(Rapid::new(2 * IW, RTT, MTU as u16, BETA))))
+    Sender::new(2 * IW, Course::Rapid)
 }
 
-fn machine(sender: &Sender) -> &Careful {
-    match &sender.course {
-        Course::Careful(careful) => careful,
-        _ => panic!("no Careful Resume"),
-    }
+fn normal() -> Sender {
+    Sender::new(IW, Course::Normal)
 }
 
 #[test]
 fn a_jump_to_half_of_a_wide_path_saves_time_and_is_validated() {
     let wide = Path { rate: Rate::from_mbps(40), queue: 100_000 };
-    let normal = send(&mut Sender::new(Course::Normal), wide, FIRST_FRAME);
+    let normal = send(&mut normal(), wide, FIRST_FRAME);
     let mut sender = careful(40);
     let jumped = send(&mut sender, wide, FIRST_FRAME);
     assert_eq!((normal.lost, jumped.lost), (0, 0));
-    assert!(jumped.time + Duration::from_millis(20) < normal.time, "{jumped:?} {normal:?}");
-    assert!(matches!(machine(&sender).phase(), Phase::Validating | Phase::Normal(_)));
+    assert!(jumped.time < normal.time.mul_f64(0.9), "{jumped:?} {normal:?}");
+    let state = sender.controller.snapshot().state;
+    assert!(matches!(state, "validating" | "slow_start"), "{state}");
     // A second frame on the same connection brings the acknowledgements that the first one lacks.
     send(&mut sender, wide, FIRST_FRAME);
-    assert_eq!(machine(&sender).verdict(), Verdict::Passed);
+    assert_eq!(sender.controller.verdict(), Verdict::Passed);
 }
 
 #[test]
 fn a_cookie_of_a_path_that_shrank_to_a_quarter_costs_little_unless_the_tail_is_lost() {
     for (saved, now) in [(8, 2), (16, 4), (40, 10)] {
-        let normal = send(&mut Sender::new(Course::Normal), path(now), FIRST_FRAME);
+        let normal = send(&mut normal(), path(now), FIRST_FRAME);
         let stale = send(&mut careful(saved), path(now), FIRST_FRAME);
         let shown = format!("{saved} to {now} Mbit/s: {stale:?} {normal:?}");
         // What a full queue drops is the end of the frame, and no later packet tells of it.
@@ -320,7 +251,7 @@ fn a_cookie_of_a_path_that_shrank_to_a_quarter_costs_little_unless_the_tail_is_l
 fn rapid_start_is_faster_than_slow_start_without_a_cookie() {
     for mbps in [8, 20, 40] {
         let path = Path { rate: Rate::from_mbps(mbps), queue: 200_000 };
-        let normal = send(&mut Sender::new(Course::Normal), path, 200_000);
+        let normal = send(&mut normal(), path, 200_000);
         let rapid = send(&mut rapid(), path, 200_000);
         assert_eq!((normal.lost, rapid.lost), (0, 0));
         assert!(rapid.time < normal.time, "{mbps} Mbit/s: {rapid:?} {normal:?}");
@@ -333,12 +264,11 @@ fn rapid_start_converges_on_a_part_of_what_the_path_holds() {
         let path = Path { rate: Rate::from_mbps(mbps), queue };
         let mut sender = rapid();
         let outcome = send(&mut sender, path, 2_000_000);
-        let Course::Rapid(rapid) = &sender.course else { panic!("no Rapid Start") };
-        assert_eq!(rapid.phase(), rapid::Phase::Over, "{outcome:?}");
+        let Some(converged) = sender.converged else { panic!("not over: {outcome:?}") };
         assert!(outcome.lost > 0 && outcome.sent > outcome.lost);
         // The full BDP: what is on the way, and what is in the queue.
         let full = (path.rate.bytes_in(RTT) + queue) as f64;
-        let part = rapid.window() as f64 / full;
+        let part = converged as f64 / full;
         assert!((0.45..=0.95).contains(&part), "{mbps} Mbit/s, {queue} B: {part}, {outcome:?}");
     }
 }

@@ -8,7 +8,7 @@ use crate::path::Addresses;
 use crate::rtt::Rtt;
 use crate::streams::{Priority, ReadOutcome, SendProgress, UnknownStream, WriteError};
 use bytes::Bytes;
-use congestion::{Cap, Start};
+use congestion::{Cap, Controller, Start};
 use rand_chacha::ChaCha12Rng;
 use recovery::{Guard, Scheme, Statistics};
 use units::{Direction, Mark, Rate, StreamId, Timestamp};
@@ -123,6 +123,17 @@ impl Connection {
     /// Another recovery scheme from now on: that of the viewer's cohort, for example.
     pub fn set_scheme(&mut self, scheme: Scheme) {
         self.recovery.set_scheme(scheme);
+    }
+
+    /// The present path's congestion controller, as [`TransportConfig::congestion`](crate::TransportConfig::congestion)
+    /// has made it.
+    pub fn controller(&self) -> &dyn Controller {
+        &*self.path.controller
+    }
+
+    /// [`Connection::controller`], to be told what only its own type knows.
+    pub fn controller_mut(&mut self) -> &mut dyn Controller {
+        &mut *self.path.controller
     }
 
     /// Start values for the congestion controller (RFC 9959 and the papers' start-up schemes).
