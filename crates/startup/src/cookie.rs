@@ -75,6 +75,17 @@ pub enum Verdict {
     Failed,
 }
 
+impl Verdict {
+    /// Its name in records and metrics, if there was a jump.
+    pub const fn name(self) -> Option<&'static str> {
+        match self {
+            Self::None => None,
+            Self::Passed => Some("passed"),
+            Self::Failed => Some("failed"),
+        }
+    }
+}
+
 /// How the losses of packets go together, as [`LossCorrelation`] measures it: the chance that a
 /// packet is lost that was sent at most so long after a lost one; `None` where too few were seen.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]

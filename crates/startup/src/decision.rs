@@ -53,6 +53,11 @@ impl Mode {
         Self::Careful,
     ];
 
+    /// Whether its window follows from the past, so that it has to be bought ([`Spent`](crate::Spent)).
+    pub const fn needs_past(self) -> bool {
+        matches!(self, Self::WiraHx | Self::Wira | Self::Careful)
+    }
+
     /// Its name in configurations, records and metrics.
     pub const fn name(self) -> &'static str {
         match self {

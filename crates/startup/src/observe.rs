@@ -14,11 +14,13 @@ use crate::cookie::Cookie;
 const ROUNDS: usize = 16;
 /// Rates are remembered in units of this many bits per second.
 const UNIT: u64 = 100;
+/// Bytes that may leave before anything is known (RFC 9002, section 7.2).
+const FIRST_FLIGHT: u64 = 12_000;
 
 /// The delivery rates of one path; 64 bytes, whatever it lives through.
 ///
 /// A live stream sends what the encoder makes: most samples are application-limited and say nothing of
-/// the path. They are left out. Of the others the best of each round trip counts, since samples of one
+/// the path. They are left out, and with them a first flight that had room left: a handshake's. Of the others the best of each round trip counts, since samples of one
 /// round overlap.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRates {
@@ -33,7 +35,8 @@ pub struct DeliveryRates {
 impl DeliveryRates {
     /// Takes the sample of an acknowledgement.
     pub fn on_sample(&mut self, sample: &RateSample) {
-        if sample.is_app_limited {
+        let is_handshake = sample.prior_delivered == 0 && sample.delivered < FIRST_FLIGHT;
+        if sample.is_app_limited || is_handshake {
             return;
         }
         let rate = compact::from_number(sample.delivery_rate.as_bps() / UNIT);
@@ -116,12 +119,13 @@ mod tests {
     use crate::cookie::Verdict;
     use crate::cookie::fixture::cookie;
 
-    fn sample(kbps: u64, prior_delivered: u64, is_app_limited: bool) -> RateSample {
+    /// Of the part of a connection behind its first flight.
+    fn sample(kbps: u64, after: u64, is_app_limited: bool) -> RateSample {
         RateSample {
             delivery_rate: Rate::from_kbps(kbps),
             interval: Duration::from_millis(50),
             delivered: 10_000,
-            prior_delivered,
+            prior_delivered: FIRST_FLIGHT + after,
             is_app_limited,
         }
     }
@@ -135,6 +139,17 @@ mod tests {
         rates.on_sample(&sample(8_000, 0, false));
         assert_eq!((rates.max(), rates.count()), (Rate::from_kbps(8_000), 1));
         assert_eq!(rates.usual(), Rate::from_kbps(8_000));
+    }
+
+    #[test]
+    fn a_handshake_is_no_measure_and_a_first_flight_of_data_is_one() {
+        let mut rates = DeliveryRates::default();
+        let first =
+            |delivered| RateSample { delivered, prior_delivered: 0, ..sample(500, 0, false) };
+        rates.on_sample(&first(3_600));
+        assert_eq!(rates.count(), 0);
+        rates.on_sample(&first(12_000));
+        assert_eq!((rates.count(), rates.max()), (1, Rate::from_kbps(500)));
     }
 
     #[test]
