@@ -19,4 +19,4 @@ pub use body::Body;
 pub use delivery::{Delivery, Filled};
 pub use flv::{FlvStream, Piece};
 pub use framing::Framing;
-pub use transport::{AfterLoss, Transport};
+pub use transport::{AfterLoss, Transport, guided};

@@ -2,11 +2,14 @@
 //! from it. The server and the testbed fill their records here, so that one cannot count what the other
 //! does not.
 
+use core::any::Any;
 use core::time::Duration;
 
 use quic::Connection;
 use records::Record;
 use recovery::{LAGS, Latencies, OffTime, Totals, UnitTimes};
+use startup::Guided;
+use startup::cookie::Verdict;
 use units::{Rate, Timestamp};
 
 /// The last class of [`LAGS`] in each pair of columns `after_…_sent` and `after_…_lost`: up to 1, 5, 20,
@@ -17,6 +20,12 @@ const LAST_CLASSES: [usize; 6] = [0, 2, 4, 5, 6, 7];
 /// Packets that were sent some time after a lost one, and how many of them were lost, by the classes of
 /// [`LAGS`].
 pub type AfterLoss = [(u64, u64); LAGS.len()];
+
+/// The controller of a connection's present path, where it is one that can be told how to start.
+pub fn guided(connection: &Connection) -> Option<&Guided> {
+    let controller: &dyn Any = connection.controller();
+    controller.downcast_ref()
+}
 
 /// How a connection does. Round-trip times, the largest window, flight, delivery rate and burst, and the
 /// highest round are those of the connection; counts can be those since a session began
@@ -50,6 +59,8 @@ pub struct Transport {
     /// Packets sent after a lost one; `None` where that is not measured
     /// ([`Scheme::correlation`](recovery::Scheme::correlation)).
     pub after_loss: Option<AfterLoss>,
+    /// What became of a first flight beyond the initial window.
+    pub jump: Verdict,
     /// Why the recovery scheme sends as many replicas as it does: names and values.
     pub reasons: Vec<(&'static str, f64)>,
     /// The TLS session was resumed.
@@ -78,6 +89,7 @@ impl Transport {
             bursts: recovery.bursts.counts().iter().map(|&count| u64::from(count)).sum(),
             longest_burst: recovery.bursts.longest(),
             after_loss: recovery.correlation.as_ref().map(|known| known.counts()),
+            jump: guided(connection).map(Guided::verdict).unwrap_or_default(),
             reasons,
             resumed: stats.resumed,
             early_data: stats.early_data,
@@ -110,6 +122,7 @@ impl Transport {
         if self.totals.settled() == 0 {
             return;
         }
+        record.jump = self.jump.name().map(Into::into);
         let t = &self.totals;
         let count = |count: u64| Some(count as i64);
         let ms = |duration: Duration| duration.as_secs_f64() * 1e3;

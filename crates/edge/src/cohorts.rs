@@ -14,6 +14,7 @@ use std::sync::Arc;
 use recovery::art::dqn::Network;
 use recovery::autorec::Tolerances;
 use recovery::catalog::{Parameters, SchemeSpec};
+use startup::decision::Mode;
 
 use crate::Error;
 use crate::config::{self, Config};
@@ -31,6 +32,8 @@ pub struct Cohort {
     pub weight: u32,
     /// How its viewers' lost data is repaired.
     pub scheme: SchemeSpec,
+    /// How its viewers' connections start.
+    pub start: Mode,
 }
 
 /// The scheme of one cohort; what that does not say is as for all. What bandits learn, all connections
@@ -70,9 +73,9 @@ fn load(path: &Path) -> Result<Arc<Network>, Error> {
 
 /// What is known of a viewer when its connection begins.
 #[derive(Clone, Copy, Debug)]
-pub struct Facts<'a> {
-    /// What our address token carried, if the client brought one.
-    pub token: Option<&'a [u8]>,
+pub struct Facts {
+    /// What our token or ticket says it is, if the client brought one.
+    pub unit: Option<Unit>,
     /// The client's address.
     pub remote: IpAddr,
 }
@@ -105,7 +108,8 @@ impl Cohorts {
         let network = all.dqn.as_deref().map(load).transpose()?;
         let cohort = |own: &config::Cohort| {
             let scheme = scheme_of(all, own, network.as_ref())?;
-            Ok(Cohort { name: own.name.clone(), weight: own.weight, scheme })
+            let start = own.start.unwrap_or(config.startup.mode);
+            Ok(Cohort { name: own.name.clone(), weight: own.weight, scheme, start })
         };
         let mut cohorts: Vec<Cohort> =
             config.cohort.iter().map(cohort).collect::<Result<_, Error>>()?;
@@ -115,26 +119,27 @@ impl Cohorts {
         }
         if config.experiment.aa {
             // The same for everybody, so that the difference between cohorts is chance alone.
-            let scheme = cohorts[0].scheme.clone();
-            cohorts.iter_mut().for_each(|cohort| cohort.scheme = scheme.clone());
+            let (scheme, start) = (cohorts[0].scheme.clone(), cohorts[0].start);
+            for cohort in &mut cohorts {
+                (cohort.scheme, cohort.start) = (scheme.clone(), start);
+            }
         }
         Ok(Self { salt: config.experiment.salt.clone(), cohorts })
     }
 
     /// How a viewer is served, from what is known of it when its connection begins. This is the one
     /// place that decides about a new connection's parameters.
-    pub fn choose(&self, facts: &Facts<'_>) -> Chosen {
-        let known = facts.token.and_then(Unit::from_token);
+    pub fn choose(&self, facts: &Facts) -> Chosen {
+        let known = facts.unit;
         let unit = known.unwrap_or_else(|| Unit::of_network(facts.remote));
         Chosen { unit, is_known: known.is_some(), cohort: self.of(unit).clone() }
     }
 
-    /// What the viewer's next address token carries back to us. `random` makes the unit of one who is
-    /// new unique.
-    pub fn token(&self, viewer: &Chosen, random: u64) -> Vec<u8> {
+    /// The unit that the viewer has from its next connection on. `random` makes that of one who is new unique.
+    pub fn next_unit(&self, viewer: &Chosen, random: u64) -> Unit {
         match viewer.is_known {
-            true => viewer.unit.to_token(),
-            false => self.own_unit(viewer.unit, random).to_token(),
+            true => viewer.unit,
+            false => self.own_unit(viewer.unit, random),
         }
     }
 
@@ -311,19 +316,29 @@ mod tests {
     }
 
     #[test]
+    fn a_cohort_starts_as_it_says_or_as_all_do() {
+        let cohorts = cohorts(&format!("startup.mode = \"careful\"\n{TWO}start = \"wira\""));
+        let starts: Vec<_> = cohorts.all().iter().map(|cohort| cohort.start).collect();
+        assert_eq!(starts, [Mode::Careful, Mode::Wira]);
+    }
+
+    #[test]
     fn in_an_a_a_experiment_cohorts_differ_in_name_only() {
-        let cohorts = cohorts(&format!("experiment.aa = true\n{TWO}"));
+        let cohorts = cohorts(&format!("experiment.aa = true\n{TWO}start = \"wira\""));
         assert_eq!(cohorts.all()[1].scheme, cohorts.all()[0].scheme);
+        assert_eq!(cohorts.all()[1].start, cohorts.all()[0].start);
         assert_eq!(cohorts.all()[1].name, "treatment");
     }
 
     #[test]
-    fn a_unit_travels_in_a_token() {
-        let unit = Unit(0x0123_4567_89ab_cdef);
-        assert_eq!(Unit::from_token(&unit.to_token()), Some(unit));
-        for foreign in [&[][..], &[1, 2], &[2; 9]] {
-            assert_eq!(Unit::from_token(foreign), None);
-        }
+    fn a_viewer_who_brings_its_unit_keeps_it_and_another_is_its_network() {
+        let (cohorts, own) = (cohorts(TWO), Unit(0x0123_4567_89ab_cdef));
+        let remote = [192, 0, 2, 1].into();
+        let known = cohorts.choose(&Facts { unit: Some(own), remote });
+        assert_eq!((known.unit, cohorts.next_unit(&known, 1)), (own, own));
+        let new = cohorts.choose(&Facts { unit: None, remote });
+        assert_eq!(new.unit, Unit::of_network(remote));
+        assert_ne!(cohorts.next_unit(&new, 1), cohorts.next_unit(&new, 2));
         let (a, b) = ([192, 0, 2, 1].into(), [192, 0, 2, 200].into());
         assert_eq!(Unit::of_network(a), Unit::of_network(b));
     }

@@ -238,6 +238,16 @@ impl Responder {
         }
     }
 
+    /// What of it is in memory.
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        let (one, parts) = match &self.0 {
+            Body::Bytes(bytes) => (Some(bytes), None),
+            Body::Parts { parts, .. } => (None, Some(parts)),
+            _ => (None, None),
+        };
+        one.into_iter().chain(parts.into_iter().flatten())
+    }
+
     /// The viewer who gets the body, if it is media.
     pub fn session(&self) -> Option<&Arc<Session>> {
         match &self.0 {

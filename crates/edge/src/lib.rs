@@ -10,6 +10,7 @@
 
 mod admin;
 mod bans;
+mod beginnings;
 mod client;
 mod clock;
 mod cohorts;

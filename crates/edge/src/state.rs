@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use crate::Error;
 use crate::bans::Bans;
+use crate::beginnings::Beginnings;
 use crate::client::Clients;
 use crate::cohorts::Cohorts;
 use crate::config::{Changes, Config, Secret};
@@ -45,6 +46,8 @@ pub struct State {
     pub sessions: Arc<Sessions>,
     /// Whom the operator keeps out.
     pub bans: Arc<Bans>,
+    /// What is known of paths and of who jumped.
+    pub(crate) beginnings: Arc<Beginnings>,
     /// What may be held of the server.
     pub(crate) limits: Arc<Limits>,
     /// The operator's servers that are asked and told.
@@ -97,6 +100,10 @@ impl State {
         };
         // These outlive every configuration.
         let limits = previous.map_or_else(Arc::default, |state| state.limits.clone());
+        let beginnings = previous.map_or_else(
+            || Arc::new(Beginnings::new(config.startup.networks as usize)),
+            |state| state.beginnings.clone(),
+        );
         let (live, sessions, bans, hooks, runtime) = match previous {
             Some(Self { live, sessions, bans, hooks, runtime, .. }) => {
                 let (live, sessions) = (live.clone(), sessions.clone());
@@ -126,6 +133,7 @@ impl State {
             live,
             sessions,
             bans,
+            beginnings,
             limits,
             hooks,
             clients,

@@ -88,6 +88,16 @@ record! {
     first_frame_ms: f64,
     /// Bytes of the stream up to the end of the first frame, headers and sound before it included.
     first_frame_bytes: i64,
+    /// How the connection started, if it began with this session.
+    start: String,
+    /// What brought the path's past along: "token", "ticket" or "history".
+    start_cookie: String,
+    /// The window that was decided on; absent where the controller began with its own.
+    start_window: i64,
+    /// The pacing rate that was decided on.
+    start_rate_mbps: f64,
+    /// What became of a first flight beyond the initial window: "passed" or "failed".
+    jump: String,
     /// The congestion controller.
     congestion_controller: String,
     /// Smallest round-trip time.

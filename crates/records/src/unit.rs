@@ -10,9 +10,6 @@ use aws_lc_rs::hmac;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Unit(pub u64);
 
-/// The version of what our tokens carry.
-const VERSION: u8 = 1;
-
 impl fmt::Display for Unit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", self.0)
@@ -28,19 +25,6 @@ impl Unit {
     /// The unit with the number `n` of those that `seed` stands for.
     pub fn numbered(seed: u64, n: u64) -> Self {
         Self(hash(&seed.to_be_bytes(), &n.to_be_bytes()))
-    }
-
-    /// The unit that a token carried here.
-    pub fn from_token(own: &[u8]) -> Option<Self> {
-        match own {
-            [VERSION, unit @ ..] => Some(Self(u64::from_be_bytes(unit.try_into().ok()?))),
-            _ => None,
-        }
-    }
-
-    /// What a token carries.
-    pub fn to_token(self) -> Vec<u8> {
-        [&[VERSION][..], &self.0.to_be_bytes()].concat()
     }
 
     /// The place of this unit's cohort among cohorts with these weights: always the same for one `salt`, and divided

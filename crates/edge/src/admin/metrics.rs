@@ -19,6 +19,7 @@ use relay::memory::{Event, Memory};
 use super::control::Calls;
 use super::process;
 use crate::bans::Bans;
+use crate::beginnings::Beginnings;
 use crate::limits::{Limits, Place};
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
@@ -97,6 +98,7 @@ impl Collector for Edge {
         encode_loops(&mut encoder, &loops)?;
         encode_pulses(&mut encoder, shared.pulses())?;
         encode_limits(&mut encoder, shared.limits())?;
+        encode_beginnings(&mut encoder, &state.beginnings)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
         encode_memory(&mut encoder, state.live.streams.memory())?;
         let help = "What happened to publishers and upstreams";
@@ -311,12 +313,36 @@ fn encode_control(
     encoder.encode_descriptor("bans", help, None, MetricType::Gauge)?.encode_gauge(&count)?;
     let help = "Connections and requests that a ban refused";
     encode_family(encoder, "banned", help, "what", bans.refused())?;
-    let help = "Control calls";
-    let mut family = encoder.encode_descriptor("control_calls", help, None, MetricType::Counter)?;
-    for ([action, result], count) in calls {
+    let (help, calls) = ("Control calls", calls.iter().copied());
+    encode_pairs(encoder, "control_calls", help, ["action", "result"], calls)
+}
+
+/// How connections begin.
+fn encode_beginnings(encoder: &mut DescriptorEncoder<'_>, all: &Beginnings) -> Result<(), Error> {
+    let help = "Transport cookies that clients brought along, by the way they came";
+    encode_pairs(encoder, "transport_cookies", help, ["carrier", "outcome"], all.cookies())?;
+    let help = "First live responses to viewers of whose path nothing was known";
+    encode_counter(encoder, "transport_strangers", help, all.strangers() as f64)?;
+    let help = "First flights beyond the initial window, by what became of them";
+    encode_family(encoder, "jumps", help, "verdict", all.jumps())?;
+    let help = "Networks whose last connection is remembered";
+    let mut gauge = encoder.encode_descriptor("known_networks", help, None, MetricType::Gauge)?;
+    gauge.encode_gauge(&(all.networks() as f64))
+}
+
+/// Counts that two labels tell apart.
+fn encode_pairs(
+    encoder: &mut DescriptorEncoder<'_>,
+    name: &str,
+    help: &str,
+    labels: [&'static str; 2],
+    counts: impl IntoIterator<Item = ([&'static str; 2], u64)>,
+) -> Result<(), Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for ([one, other], count) in counts {
         let none: NoExemplar<'_> = None;
-        let labels = [("action", *action), ("result", *result)];
-        family.encode_family(&labels)?.encode_counter(&(*count as f64), none)?;
+        let labels = [(labels[0], one), (labels[1], other)];
+        family.encode_family(&labels)?.encode_counter(&(count as f64), none)?;
     }
     Ok(())
 }

@@ -7,99 +7,18 @@ use std::path::PathBuf;
 
 use congestion::Algorithm;
 use recovery::catalog::Choice;
+use startup::decision::Mode;
 use toml::de::DeValue;
 
 use super::secret::Secret;
 use super::url::{Header, HttpUrl, Upstream, Variant};
-use super::value::{Size, Value, words};
+use super::value::{Size, Value};
+use super::words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
 use super::{Changes, Cors, Effect, Network, Problem, Section, assign, describe_key};
 
 /// The scheme that a server begins with.
 fn spare() -> Choice {
     "spare".parse().expect("a scheme of the catalogue")
-}
-
-words! {
-    /// When a client must prove its address by a Retry (RFC 9000, section 8.1.2).
-    Retry {
-        /// Never.
-        Never = "never",
-        /// While many handshakes are unfinished.
-        Auto = "auto",
-        /// Always, unless the client brings a valid token.
-        Always = "always",
-    }
-}
-
-words! {
-    /// An AEAD that TLS 1.3 may choose (RFC 9001, section 5.3).
-    Cipher {
-        /// TLS_AES_128_GCM_SHA256.
-        Aes128 = "aes128",
-        /// TLS_AES_256_GCM_SHA384.
-        Aes256 = "aes256",
-        /// TLS_CHACHA20_POLY1305_SHA256.
-        ChaCha20 = "chacha20",
-    }
-}
-
-words! {
-    /// Where a viewer starts in a live stream.
-    Start {
-        /// At the next key frame: the least delay, the longest wait for a picture.
-        KeyFrame = "keyframe",
-        /// At the newest key frame that is there: a picture at once, up to a group of pictures
-        /// behind.
-        LatestGop = "latest-gop",
-        /// At whichever is nearer.
-        LowDelay = "low-delay",
-    }
-}
-
-words! {
-    /// The form of HLS segments.
-    Container {
-        /// Fragmented MP4.
-        Fmp4 = "fmp4",
-        /// MPEG-2 transport stream.
-        Ts = "ts",
-    }
-}
-
-words! {
-    /// What a second publisher of a stream means.
-    TakeOver {
-        /// It is refused.
-        Refuse = "refuse",
-        /// It takes the stream over if it has the first one's key, or `on_publish` lets it in.
-        SameKey = "same-key",
-    }
-}
-
-words! {
-    /// What a hook that does not answer means.
-    OnFailure {
-        /// No.
-        Refuse = "refuse",
-        /// Yes.
-        Allow = "allow",
-    }
-}
-
-words! {
-    /// The least important messages that are still logged.
-    Level {
-        /// What stops something from working.
-        Error = "error",
-        /// What works worse than asked.
-        Warn = "warn",
-        /// What an operator wants to see once.
-        Info = "info",
-        /// Decisions of the server.
-        Debug = "debug",
-        /// Everything.
-        Trace = "trace",
-    }
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -291,6 +210,10 @@ sections! {
         keep_alive: Duration = Duration::ZERO, in Duration::ZERO..=MINUTE * 10;
         /// Longest delay of an acknowledgement.
         max_ack_delay: Duration = MILLISECOND * 25, in MILLISECOND..=MILLISECOND * 1000;
+        /// When nothing is heard from a viewer, the longest that probes are apart, for 10 s; then their distance doubles each
+        /// time (RFC 9002 doubles it from the first probe on). Shorter brings viewers back sooner after an outage, and
+        /// costs two packets each time. It takes nothing from the probe time-out itself.
+        longest_probe: Duration = MILLISECOND * 200, in MILLISECOND * 20..=MINUTE;
         /// Bytes of UDP payload in the first datagrams.
         initial_mtu: u16 = 1200, in 1200..=9000;
         /// Bytes of UDP payload up to which larger datagrams are tried.
@@ -364,6 +287,25 @@ sections! {
         max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;
     }
 
+    /// How connections start, so that the first frame comes soon: docs/first-frame.md has what each mode buys.
+    [startup] Startup {
+        /// "iw10": ten datagrams; "fixed": `usual_window` over `usual_rtt` for all; "wira-ff": the first frame within one
+        /// round trip; "wira-hx": window and rate of the viewer's last connection; "wira": the smaller of both windows at
+        /// that rate; "rapid": Rapid Start; "careful": Careful Resume (RFC 9959).
+        mode: Mode = Mode::Iw10;
+        /// The largest first flight: what a wrong cookie can throw at a path in one round trip.
+        max_jump: Size = Size::from_kib(256), in Size::from_kib(4)..=Size::from_mib(16);
+        /// The window of a viewer of whom nothing is known: your own viewers' average first frame.
+        usual_window: Size = Size(43_100), in Size::from_kib(4)..=Size::from_mib(16);
+        /// The round trip of a viewer of whom nothing is known: your own viewers' average.
+        usual_rtt: Duration = MILLISECOND * 50, in MILLISECOND..=SECOND;
+        /// How long what a connection learned about its path is good for the next one.
+        lifetime: Duration = HOUR, in MINUTE..=DAY;
+        /// Networks (/24 and /48) whose last connection is remembered for viewers who bring nothing along, at 200 bytes
+        /// each; 0: none.
+        networks: u32 = 16_384, in 0..=10_000_000, effect AtStart;
+    }
+
     /// HTTP hooks: your own server is asked or told by a POST of JSON. Any status from 200 to 299
     /// grants. `user:password@` in a URL becomes Basic authorization.
     [hooks] Hooks {
@@ -435,7 +377,7 @@ sections! {
     // What may stand any number of times.
     ;
 
-    /// A cohort of viewers. Without any, all are in one. What it does not say is as in [recovery].
+    /// A cohort of viewers. Without any, all are in one. What it does not say is as in [recovery] and [startup].
     [[cohort]] Cohort {
         /// Its name in metrics and records.
         name: String = String::new(), required "\"control\"";
@@ -451,6 +393,8 @@ sections! {
         cost: Option<f64> = None, in Some(0.0)..=Some(10.0), example "0.3";
         /// AutoRec: loss of goodput that is tolerated.
         goodput: Option<f64> = None, in Some(0.0)..=Some(1.0), example "0.2";
+        /// How its connections start.
+        start: Option<Mode> = None, example "\"wira\"";
     }
 
     /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as

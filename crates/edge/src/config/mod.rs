@@ -12,6 +12,7 @@ mod network;
 mod secret;
 mod url;
 mod value;
+mod words;
 
 use core::fmt::Write as _;
 use core::ops::{Range, RangeInclusive};
@@ -29,6 +30,7 @@ pub use secret::Secret;
 pub use url::{Header, HttpUrl, Upstream, Variant};
 use value::Value;
 pub use value::{Size, duration};
+pub use words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
 
 impl Config {
     /// Reads and checks the file at `path`; relative paths in it start at its directory.

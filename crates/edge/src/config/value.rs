@@ -272,6 +272,18 @@ impl Value for Choice {
     }
 }
 
+impl Value for startup::decision::Mode {
+    fn expected() -> String {
+        one_of(&Self::ALL.map(Self::name))
+    }
+    fn read(value: &DeValue<'_>) -> Option<Self> {
+        value.as_str()?.parse().ok()
+    }
+    fn toml(&self) -> Option<String> {
+        quoted(self.name())
+    }
+}
+
 impl Value for congestion::Algorithm {
     fn expected() -> String {
         one_of(&Self::ALL.map(Self::name))

@@ -4,6 +4,7 @@
 //! dies or hangs (`supervisor`).
 
 mod application;
+mod beginning;
 pub(crate) mod event_loop;
 mod h3;
 mod handshakes;

@@ -8,10 +8,12 @@ use std::time::SystemTime;
 
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
-use delivery::{Delivery, Filled};
+use delivery::{Body as _, Delivery, Filled, FlvStream};
+use startup::Guided;
 use units::{StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
+use super::beginning::{self, Beginning, Handed};
 use super::h3::H3;
 use super::http09::Http09;
 use super::watch::Watch;
@@ -19,11 +21,18 @@ use crate::cohorts::{Chosen, Facts};
 use crate::entropy::random;
 use crate::http::{self, Answer, Body, Responder};
 use crate::limits::Fault;
-use crate::routes;
+use crate::routes::{self, hls};
 use crate::state::State;
+use crate::viewer::Unit;
 
 /// Viewers of one connection who are told how it does: one, as a rule.
 const MAX_WATCHES: usize = 32;
+
+/// For the unit of a viewer who is new; 0 where the system has no random numbers, and then the network's number alone decides.
+fn random_number() -> u64 {
+    let random = random().unwrap_or_default();
+    random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte))
+}
 
 /// An answer that is not there yet.
 struct Waiting {
@@ -48,9 +57,11 @@ pub(super) struct Requests {
     /// The viewers' sessions on this connection.
     watches: Vec<Watch>,
     viewer: Option<Chosen>,
+    /// Whether something was answered.
+    was_asked: bool,
+    /// How the connection began, and what its client gets to know; `None` until the protocol is agreed.
+    beginning: Option<Box<Beginning>>,
     pub alpn: Vec<u8>,
-    /// When the NEW_TOKEN frame goes out, once the session ticket has.
-    pub token_due: Option<Timestamp>,
 }
 
 impl Requests {
@@ -65,19 +76,24 @@ impl Requests {
             wants_acks: false,
             watches: Vec::new(),
             viewer: None,
+            was_asked: false,
+            beginning: None,
             alpn: Vec::new(),
-            token_due: None,
         }
     }
 
     /// The protocol is agreed: the policy says how the viewer is served.
     pub(super) fn on_ready(&mut self, now: Timestamp, connection: &mut Connection) {
         let info = connection.take_handshake_info().unwrap_or_default();
+        let brought = beginning::brought(&info);
         self.alpn = info.alpn;
+        let told = brought.iter().find_map(|(_, cookie)| cookie.as_ref().ok());
         let chosen = self.state.cohorts.choose(&Facts {
-            token: info.returned_token.as_deref(),
+            unit: told.map(|cookie| Unit(cookie.unit)),
             remote: connection.addresses().remote.ip(),
         });
+        let unit = self.state.cohorts.next_unit(&chosen, random_number());
+        self.beginning = Some(Box::new(Beginning::new(chosen.cohort.start, brought, unit)));
         let mut scheme = chosen.cohort.scheme.build(chosen.unit.0 ^ now.as_nanos());
         // Records say how losses come together.
         scheme.correlation |= self.state.config.records.directory.is_some();
@@ -95,13 +111,21 @@ impl Requests {
         if let Some(application) = &mut self.application {
             application.on_connected();
         }
+        let was_asked = self.was_asked;
+        if let Some(beginning) = &mut self.beginning {
+            beginning.on_connected(now);
+        }
         self.take_asked(now, connection);
+        if was_asked {
+            self.on_answered(now, connection, false);
+        }
     }
 
-    /// When [`Requests::on_timeout`] is due, or the address token.
+    /// When [`Requests::on_timeout`] or [`Requests::hand_over`] is due.
     pub(super) fn deadline(&self) -> Option<Timestamp> {
         let application = self.application.as_ref().and_then(|a| a.deadline());
-        [self.token_due, application].into_iter().flatten().min()
+        let beginning = self.beginning.as_ref().and_then(|b| b.deadline());
+        [beginning, application].into_iter().flatten().min()
     }
 
     /// Ends requests, or the connection, that have taken too long by now.
@@ -178,7 +202,9 @@ impl Requests {
         let Some(application) = &mut self.application else { return };
         let is_empty = matches!(response.body, Body::Empty);
         if application.respond(now, connection, id, &response, is_empty) {
+            let is_playlist = response.header("content-type") == Some(hls::PLAYLIST);
             let body = Responder::from(response.body);
+            self.begin(connection, &body, is_playlist);
             if let Some(session) = body.session() {
                 self.watches.retain(Watch::is_open);
                 let is_known = self.watches.iter().any(|watch| watch.is_of(session));
@@ -188,6 +214,35 @@ impl Requests {
             }
             self.responses.push(Delivery::new(id, body));
             self.wants_acks = true;
+        } else {
+            self.on_answered(now, connection, false);
+        }
+    }
+
+    /// The first live response says how the connection starts.
+    fn begin(&mut self, connection: &mut Connection, body: &Responder, is_playlist: bool) {
+        let (state, Some(beginning)) = (&self.state, &mut self.beginning) else { return };
+        if is_playlist {
+            beginning.on_playlist();
+        }
+        let first_frame = match body.live() {
+            Some(live) => live.first_frame_ahead(),
+            None => beginning.perceive(body.pieces()),
+        };
+        let Some(session) = body.session() else { return };
+        let (all, config) = (&state.beginnings, &state.config.startup);
+        if let Some(started) = beginning.on_live(connection, first_frame, all, config) {
+            session.on_started(started);
+        }
+    }
+
+    /// An answer was handed over, of `media` or not.
+    fn on_answered(&mut self, now: Timestamp, connection: &Connection, media: bool) {
+        self.was_asked = true;
+        if self.is_idle()
+            && let Some(beginning) = &mut self.beginning
+        {
+            beginning.on_idle(now, connection, media);
         }
     }
 
@@ -216,14 +271,32 @@ impl Requests {
         let context = &mut Context::from_waker(&self.waker);
         let mut more = false;
         let mut expects = false;
+        // Whether answers ended, and whether one was media.
+        let mut ended = None;
         index = 0;
         let Some(application) = &mut self.application else { return false };
         while let Some(response) = self.responses.get_mut(index) {
-            match response.fill(application.framing(), now, connection, context) {
+            let expected = response.expects_first_frame();
+            let filled = response.fill(application.framing(), now, connection, context);
+            if let Some(beginning) = &mut self.beginning {
+                if expected && !response.expects_first_frame() {
+                    beginning.on_first_frame(now, connection);
+                }
+                let live = response.body().live().filter(|_| beginning.awaits_size());
+                if let Some((size, session)) =
+                    live.and_then(FlvStream::first_frame_ahead).zip(response.body().session())
+                    && let Some(started) =
+                        beginning.on_size(connection, size, &self.state.config.startup)
+                {
+                    session.on_started(started);
+                }
+            }
+            match filled {
                 Filled::Over => {
                     let last = |watch: &mut Watch| watch.look(now, connection, true);
                     self.watches.iter_mut().for_each(last);
-                    self.responses.swap_remove(index);
+                    let over = self.responses.swap_remove(index);
+                    ended = Some(ended == Some(true) || over.body().session().is_some());
                 }
                 filled => {
                     more |= filled == Filled::Enough;
@@ -233,6 +306,9 @@ impl Requests {
             }
         }
         self.wants_acks = more || expects || !self.unproven.is_empty();
+        if let Some(media) = ended {
+            self.on_answered(now, connection, media);
+        }
         more
     }
 
@@ -246,12 +322,16 @@ impl Requests {
         self.watches.iter_mut().for_each(|watch| watch.look(now, connection, true));
     }
 
-    /// What an address token carries back to us; `None` before the handshake.
-    pub(super) fn token(&self) -> Option<Vec<u8>> {
-        let viewer = self.viewer.as_ref()?;
-        let random = random().unwrap_or_default();
-        let random = random.iter().take(8).fold(0, |n, byte| n << 8 | u64::from(*byte));
-        Some(self.state.cohorts.token(viewer, random))
+    /// What the client is given now for its next connection.
+    pub(super) fn hand_over(&mut self, now: Timestamp, connection: &Connection) -> Option<Handed> {
+        self.beginning.as_mut()?.hand_over(now, connection, &self.state.beginnings)
+    }
+
+    /// The connection is over.
+    pub(super) fn on_closed(&mut self, now: Timestamp, connection: &Connection) {
+        self.on_last_chance(now, connection);
+        let jump = delivery::guided(connection).map(Guided::verdict).unwrap_or_default();
+        self.state.beginnings.on_verdict(jump);
     }
 
     /// Whether no response is under way.

@@ -21,6 +21,9 @@ use crate::play::{ask_hook, begin, find, is_open};
 use crate::sessions::{Opening, Session};
 use crate::state::State;
 
+/// The content type of playlists (RFC 8216, section 10).
+pub const PLAYLIST: &str = "application/vnd.apple.mpegurl";
+
 /// What a URL of a stream names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Resource {
@@ -278,7 +281,7 @@ impl Request {
     fn text(&self, text: Bytes) -> Response {
         let headers = vec![
             ("date", httpdate::fmt_http_date(self.now)),
-            ("content-type", "application/vnd.apple.mpegurl".into()),
+            ("content-type", PLAYLIST.into()),
             ("content-length", text.len().to_string()),
             ("cache-control", "no-cache".into()),
         ];

@@ -1,7 +1,7 @@
 //! What a request is answered with, the same for HTTP/1.1, HTTP/2 and HTTP/3: live streams first, then the
 //! player's reports and passes, its page, and files.
 
-mod hls;
+pub mod hls;
 mod live;
 pub(crate) mod pages;
 mod viewing;

@@ -21,7 +21,7 @@ use crate::io::SincePath;
 use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
-use crate::viewer::{Protocol, Unit, prefix};
+use crate::viewer::{Protocol, Started, Unit, prefix};
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use delivery::Transport;
@@ -68,6 +68,7 @@ pub struct Opening {
 struct State {
     transport: Transport,
     first_frame: Option<Duration>,
+    started: Option<Started>,
     /// What the player last said, and what it had said before this session.
     player: Option<Beacon>,
     before: Option<Beacon>,
@@ -169,6 +170,11 @@ impl Session {
         self.state().first_frame.get_or_insert(age);
     }
 
+    /// The connection starts with this session, in this way.
+    pub fn on_started(&self, started: Started) {
+        self.state().started = Some(started);
+    }
+
     /// How the transport does.
     pub fn on_transport(&self, transport: Transport) {
         self.state().transport = transport;
@@ -208,6 +214,9 @@ impl Session {
             first_frame_bytes: (first_bytes > 0).then_some(first_bytes as i64),
             ..Record::default()
         };
+        if let Some(started) = &state.started {
+            started.write_to(&mut record);
+        }
         transport.write_to(age, &mut record);
         if let Some(tcp) = &self.opening.tcp {
             tcp.write_to(&mut record);

@@ -8,6 +8,7 @@ use super::{EXCESSIVE_LOAD, EventLoop, LOOK_AGAIN, NO_ERROR, REQUEST_REJECTED};
 use crate::bans::Refused;
 use crate::io::socket::{SendError, UdpSocket};
 use crate::limits;
+use crate::loops::beginning::Handed;
 
 /// Batches that a connection may send before the others have their turn.
 const BATCHES: usize = 4;
@@ -32,10 +33,7 @@ impl EventLoop {
                             Ok(permit) => place.permit = Some(permit),
                             Err(_) => connection.close(now, EXCESSIVE_LOAD, "too many connections"),
                         }
-                        // Browsers keep a token only if it comes after the ticket, and soon.
-                        place.requests.token_due = Some(now + connection.rtt().smoothed());
                     }
-                    self.endpoint.release_ticket(handle, now, &[]);
                 }
                 Event::Ready => {
                     if let Some(connection) = self.endpoint.connection(handle) {
@@ -50,7 +48,7 @@ impl EventLoop {
                 Event::Migrated(_) => {}
                 Event::Closed(_) => {
                     let Some(connection) = self.endpoint.connection(handle) else { continue };
-                    place.requests.on_last_chance(now, connection);
+                    place.requests.on_closed(now, connection);
                     if let Some(log) = &self.plan.log {
                         log.closed(connection, &place.requests.alpn);
                     }
@@ -60,11 +58,11 @@ impl EventLoop {
         if let Some(connection) = self.endpoint.connection(handle) {
             place.requests.on_timeout(now, connection);
         }
-        if place.requests.token_due.is_some_and(|at| at <= now) {
-            place.requests.token_due = None;
-            if let Some(token) = place.requests.token() {
-                self.endpoint.send_new_token(handle, now, &token);
-            }
+        let connection = self.endpoint.connection(handle);
+        match connection.and_then(|connection| place.requests.hand_over(now, connection)) {
+            Some(Handed::Ticket(own)) => self.endpoint.release_ticket(handle, now, &own),
+            Some(Handed::Token(own)) => self.endpoint.send_new_token(handle, now, &own),
+            None => {}
         }
         if self.drain_ends.is_some()
             && place.requests.is_idle()
