@@ -63,7 +63,7 @@ mod table;
 pub use arq::Arq;
 pub use bursts::Bursts;
 pub use contents::{Content, Fit};
-pub use correlation::{LAGS, LossCorrelation};
+pub use correlation::{CALLS, Chances, LAGS, LossCorrelation};
 pub use guard::{Guard, SharedBudget};
 pub use metrics::{Latencies, OffTime};
 pub use packet::{Acked, Loss, Packet, Written};

@@ -5,7 +5,7 @@
 mod sending;
 
 use crate::contents::{Content, Contents};
-use crate::correlation::LossCorrelation;
+use crate::correlation::{Chances, LossCorrelation};
 use crate::guard::Guard;
 use crate::interval::Interval;
 use crate::packet::{Acked, Arrival, Loss, Packet};
@@ -80,6 +80,14 @@ impl<C: Content> Recovery<C> {
             self.statistics.correlation = scheme.correlation.then(LossCorrelation::default);
         }
         self.scheme = scheme;
+    }
+
+    /// What was measured on this path before, for schemes that ask how losses come together. To be told behind
+    /// [`Recovery::set_scheme`].
+    pub fn expect_losses(&mut self, chances: Chances) {
+        if let Some(correlation) = &mut self.statistics.correlation {
+            correlation.expect(chances);
+        }
     }
 
     /// The name of the scheme in force.

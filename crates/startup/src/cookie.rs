@@ -13,7 +13,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use recovery::LossCorrelation;
+use recovery::{CALLS, Chances, LossCorrelation};
 use units::Rate;
 
 use crate::compact;
@@ -102,6 +102,24 @@ impl From<&LossCorrelation> for Correlation {
     fn from(measured: &LossCorrelation) -> Self {
         let chance = |ms| measured.chance(Duration::from_millis(ms));
         Self { burst: chance(5), near: chance(20), far: chance(100) }
+    }
+}
+
+impl Correlation {
+    /// The same for each class of [`LAGS`](recovery::LAGS): between and beyond what was measured as it is of calls. `None` if
+    /// nothing was.
+    pub fn chances(&self) -> Option<Chances> {
+        // The classes that end at 5, 20 and 100 ms.
+        let known = [(2, self.burst), (4, self.near), (6, self.far)];
+        let known = known.map(|(class, chance)| chance.map(|chance| (class, chance)));
+        known.iter().any(Option::is_some).then(|| {
+            core::array::from_fn(|class| {
+                let known = known.iter().flatten();
+                let nearest = known.min_by_key(|(other, _)| class.abs_diff(*other));
+                let scale = nearest.map_or(1.0, |(other, chance)| chance / CALLS[*other]);
+                (CALLS[class] * scale).clamp(0.0, 1.0)
+            })
+        })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::streams::{Priority, ReadOutcome, SendProgress, UnknownStream, WriteEr
 use bytes::Bytes;
 use congestion::{Cap, Controller, Start};
 use rand_chacha::ChaCha12Rng;
-use recovery::{Guard, Scheme, Statistics};
+use recovery::{Chances, Guard, Scheme, Statistics};
 use units::{Direction, Mark, Rate, StreamId, Timestamp};
 
 impl Connection {
@@ -123,6 +123,11 @@ impl Connection {
     /// Another recovery scheme from now on: that of the viewer's cohort, for example.
     pub fn set_scheme(&mut self, scheme: Scheme) {
         self.recovery.set_scheme(scheme);
+    }
+
+    /// How losses came together on this path before. To be told behind [`Connection::set_scheme`].
+    pub fn expect_losses(&mut self, chances: Chances) {
+        self.recovery.expect_losses(chances);
     }
 
     /// The present path's congestion controller, as [`TransportConfig::congestion`](crate::TransportConfig::congestion)

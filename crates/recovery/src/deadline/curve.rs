@@ -3,11 +3,8 @@
 
 use core::time::Duration;
 
-use crate::correlation::{LAGS, LossCorrelation};
+use crate::correlation::{CALLS, Chances, LAGS, LossCorrelation};
 
-/// The chance for the end of each class of [`LAGS`] before anything was measured: losses of calls at 5 %, as far as
-/// their conditional chances are known (43 % at 20 ms, 24 % at 100 ms), which also holds below 20 ms.
-const PRIOR: [f64; LAGS.len()] = [0.45, 0.45, 0.45, 0.44, 0.43, 0.33, 0.24, 0.17];
 /// Packets that the prior weighs.
 const WEIGHT: f64 = 16.0;
 /// Beyond the last class: the time in which what is above the floor halves, and the floor as a share of the last
@@ -19,20 +16,21 @@ const FAR: Duration = Duration::from_secs(2);
 
 /// Chances of loss by the time since a loss; they never rise.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Curve([f64; LAGS.len()]);
+pub(super) struct Curve(Chances);
 
 impl Curve {
     /// What is known by now.
     pub(super) fn of(measured: Option<&LossCorrelation>) -> Self {
         let counts = measured.map(LossCorrelation::counts).unwrap_or_default();
-        let mut chances = PRIOR;
+        let expected = measured.map_or(CALLS, LossCorrelation::expected);
+        let mut chances = expected;
         // Few packets leave at some lags: a class without any follows those beside it by way of its prior, which the
         // classes with packets scale.
-        let (seen, expected) =
-            counts.iter().zip(PRIOR).fold((WEIGHT, WEIGHT), |sum, (class, prior)| {
+        let (seen, foreseen) =
+            counts.iter().zip(expected).fold((WEIGHT, WEIGHT), |sum, (class, prior)| {
                 (sum.0 + class.1 as f64, sum.1 + class.0 as f64 * prior)
             });
-        let scale = (seen / expected.max(1.0)).min(2.0);
+        let scale = (seen / foreseen.max(1.0)).min(2.0);
         for (chance, (sent, lost)) in chances.iter_mut().zip(counts) {
             let prior = (*chance * scale).min(1.0);
             *chance = (lost as f64 + prior * WEIGHT) / (sent as f64 + WEIGHT);
@@ -110,6 +108,20 @@ mod tests {
         assert!(of(1) < of(2) && of(2) < of(4) && of(4) < 0.45, "{} {} {}", of(1), of(2), of(4));
         let independent = measured(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
         assert!(independent.after(ms(100), 4) < 0.06);
+    }
+
+    #[test]
+    fn what_was_measured_on_the_last_visit_comes_before_what_is_usual() {
+        let mut known = LossCorrelation::default();
+        known.expect([0.04; LAGS.len()]);
+        let curve = Curve::of(Some(&known));
+        assert!((curve.at(ms(20)) - 0.04).abs() < 0.01, "{}", curve.at(ms(20)));
+        // And counts for no more than any prior does.
+        for number in 0..100_000 {
+            known.on_settled(Timestamp::from_millis(2 * number), number % 250 < 10);
+            known.on_all_settled();
+        }
+        assert!(Curve::of(Some(&known)).at(ms(2)) > 0.8);
     }
 
     #[test]
