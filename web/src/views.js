@@ -15,6 +15,19 @@ export const reasons = (repair) => Object.entries(repair ?? {})
   .map(([name, value]) => `${name.replaceAll('_', ' ')} ${number(value, Number.isInteger(value) ? 0 : 3)}`)
   .join(' · ');
 
+/** How many viewers' paths were known when their connections started: `{ title, value, note, tone }`. */
+function knownPaths(cookies) {
+  const refused = Object.values(cookies?.refused ?? {}).reduce((sum, count) => sum + count, 0);
+  const all = (cookies?.accepted ?? 0) + refused + (cookies?.strangers ?? 0);
+  const failed = cookies?.jumps?.failed ?? 0;
+  const note = [
+    [cookies?.strangers, 'new'],
+    [refused, 'refused'],
+    [failed, 'jumps failed'],
+  ].filter(([count]) => count > 0).map(([count, what]) => `${number(count)} ${what}`).join(' · ');
+  return { title: 'Known paths', value: percent(all > 0 ? (cookies.accepted ?? 0) / all : null), note, tone: failed > (cookies?.jumps?.passed ?? 0) ? 'warn' : '' };
+}
+
 /** Headline numbers: `{ title, value, note, tone }`. */
 export function tiles(event) {
   const streams = list(event.streams);
@@ -31,7 +44,7 @@ export function tiles(event) {
     { title: 'CPU', value: number(event.cpu_cores, 2), note: 'cores' },
     { title: 'Memory', value: megabytes(event.rss_mb), note: 'resident' },
     { title: 'UDP drops', value: number(event.udp_drops), note: event.udp_drops > 0 ? 'raise the socket buffers' : '', tone: event.udp_drops > 0 ? 'warn' : '' },
-    { title: 'Cohorts', value: number(list(event.cohorts).length) },
+    knownPaths(event.cookies),
   ];
 }
 
@@ -102,6 +115,7 @@ export const tables = {
     columns: [
       text('Cohort', 'name'),
       text('Scheme', 'scheme', { hint: 'How lost data is repaired' }),
+      text('Start', 'start', { hint: 'How connections start' }),
       figure('Weight', 'weight', number),
       figure('Viewers', 'viewers', number),
       figure('Sessions', 'sessions', number, { hint: 'Sessions so far' }),

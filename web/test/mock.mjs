@@ -30,7 +30,7 @@ export function inventedEvent(t, start = t - 600) {
     freezes_per_hour: freezes + noise(i + 9), freeze_s_per_hour: freezes * 1.3,
     loss_rate: 0.03 + 0.01 * wave(240, i / 9) + 0.004 * noise(i + 3), retransmission_ratio: 0.031 + 0.004 * i,
     recovery_ms: t - start < 60 && i === 2 ? null : { mean: recovery / 2, p95: recovery + 8 * noise(i + 5), max: recovery * 2 },
-    redundancy_cost: i ? 0.012 : 0,
+    redundancy_cost: i ? 0.012 : 0, start: i ? 'wira' : 'iw10',
   });
   return {
     time_ms: t * 1000, uptime_s: 93784 + t - start, version: '0.1.0',
@@ -44,6 +44,7 @@ export function inventedEvent(t, start = t - 600) {
       { name: 'live/yesterday', source: 'publish', status: 'ended', viewers: 0, in_mbps: 0, gop_ms: 1000, key_frame_age_ms: null, skips: 1, codecs: 'av01 mp4a', error: null },
     ],
     cohorts: [cohort(0, 'control', 'arq', 140, 6), cohort(1, 'autorec', 'autorec', 82, 4), cohort(2, 'trial', 'art', 120, 5)],
+    cookies: { accepted: 212, refused: { expired: 31, unmeasured: 7 }, strangers: 90, jumps: { passed: 180, failed: 6 } },
     sessions: Array.from({ length: 40 }, (_, i) => ({
       id: (0x9e3779b1 * (i + 1) >>> 0).toString(16).padStart(8, '0'), stream: i % 3 ? 'live/demo' : 'live/concert', cohort: ['control', 'autorec', 'trial'][i % 3],
       protocol: i % 7 ? 'h3' : 'h2', prefix: i % 5 ? `192.0.2.${i}/24` : '2001:db8:77::/48', rtt_ms: 12.5 + 7 * (i % 11) + noise(i), goodput_mbps: 1.5 + 0.2 * noise(i),

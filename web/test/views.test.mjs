@@ -33,6 +33,14 @@ test('a session says how many replicas its scheme sends, and why', () => {
   for (const row of [{}, { repair: { level: 0 } }]) assert.equal(cell('Reasons', row).text, '–');
 });
 
+test('a tile says how many paths were known, and warns when jumps mostly fail', () => {
+  const tile = (cookies) => tiles({ cookies }).find(({ title }) => title === 'Known paths');
+  assert.deepEqual(tile({ accepted: 6, refused: { expired: 1, spent: 1 }, strangers: 4, jumps: { passed: 5, failed: 1 } }), {
+    title: 'Known paths', value: '50.0 %', note: '4 new · 2 refused · 1 jumps failed', tone: '',
+  });
+  assert.equal(tile({ accepted: 6, refused: {}, strangers: 0, jumps: { passed: 1, failed: 2 } }).tone, 'warn');
+});
+
 test('cohorts keep the server’s order, which gives them their colours', () => {
   assert.deepEqual(cohortOrder({ cohorts: [{ name: 'b' }, { name: 'a' }] }), ['b', 'a']);
 });

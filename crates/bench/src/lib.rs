@@ -15,6 +15,7 @@ mod memory;
 mod repair;
 mod report;
 mod simulation;
+mod startup;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -93,6 +94,7 @@ fn run(arguments: Arguments) -> Result<(), String> {
         memory::measure_heap(&mut report, 1_000 / scale as u16)?;
     }
     repair::measure(&mut report, &wanted, arguments.quick)?;
+    startup::measure(&mut report, &wanted, arguments.quick);
     if wanted("sim_packets_per_cpu_second") {
         simulation::measure(&mut report, rounds, (128 << 20) / scale)?;
     }

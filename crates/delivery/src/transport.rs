@@ -2,7 +2,6 @@
 //! from it. The server and the testbed fill their records here, so that one cannot count what the other
 //! does not.
 
-use core::any::Any;
 use core::time::Duration;
 
 use quic::Connection;
@@ -12,6 +11,8 @@ use startup::Guided;
 use startup::cookie::Verdict;
 use units::{Rate, Timestamp};
 
+use crate::start::guided;
+
 /// The last class of [`LAGS`] in each pair of columns `after_…_sent` and `after_…_lost`: up to 1, 5, 20,
 /// 50, 100 and 200 ms. Packets of one batch, of one frame, of the next frame at 50 frames per second, and the
 /// distances at which copies leave.
@@ -20,12 +21,6 @@ const LAST_CLASSES: [usize; 6] = [0, 2, 4, 5, 6, 7];
 /// Packets that were sent some time after a lost one, and how many of them were lost, by the classes of
 /// [`LAGS`].
 pub type AfterLoss = [(u64, u64); LAGS.len()];
-
-/// The controller of a connection's present path, where it is one that can be told how to start.
-pub fn guided(connection: &Connection) -> Option<&Guided> {
-    let controller: &dyn Any = connection.controller();
-    controller.downcast_ref()
-}
 
 /// How a connection does. Round-trip times, the largest window, flight, delivery rate and burst, and the
 /// highest round are those of the connection; counts can be those since a session began

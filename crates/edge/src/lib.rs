@@ -32,6 +32,7 @@ mod live;
 mod loops;
 mod names;
 pub mod passes;
+mod path_cookie;
 mod play;
 mod redacted;
 mod reload;

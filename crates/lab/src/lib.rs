@@ -7,6 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+mod beginning;
 mod client;
 mod ends;
 mod event_log;
@@ -22,6 +23,7 @@ pub mod speed;
 mod traffic;
 pub mod training;
 
+pub use beginning::Beginning;
 pub use client::ClientKind;
 pub use ends::Cipher;
 pub use event_log::{Digest, EventLog};

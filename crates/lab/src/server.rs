@@ -18,8 +18,10 @@ use quic::{
     RetryPolicy, Stats, TransportConfig,
 };
 use recovery::Scheme;
+use startup::Cookie;
 use units::{Ecn, StreamId, Timestamp};
 
+use crate::beginning::Opening;
 use crate::ends::{Cipher, IDLE_TIMEOUT, PATTERN, pattern};
 use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
@@ -61,6 +63,8 @@ pub(crate) struct Server {
     frames: Option<Frames>,
     /// The live stream, if it is one that is asked for, and the protocol that it is asked for by.
     pub live: Option<(Broadcast, http3::Server)>,
+    /// How the connection of a live view starts.
+    pub opening: Opening,
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
@@ -111,6 +115,7 @@ impl Server {
                 }
                 _ => None,
             },
+            opening: Opening::new(scenario.beginning),
             pattern: pattern(),
             reply: Vec::new(),
             batch: vec![0; 65_507],
@@ -133,6 +138,11 @@ impl Server {
     /// What loss recovery was like until `now`.
     pub(crate) fn recovered(&mut self, now: Timestamp) -> Recovered {
         self.connection().map(|connection| Recovered::of(connection, now)).unwrap_or_default()
+    }
+
+    /// What the connection has learned about its path.
+    pub(crate) fn learned(&mut self) -> Option<Cookie> {
+        self.connection().map(|connection| delivery::learned(connection, None, UNIX_ORIGIN, 0))
     }
 
     /// The connection's counters.
@@ -214,7 +224,7 @@ impl Server {
             if let http3::Event::Request { id, .. } = event
                 && http.respond(t, id, 200, &[("content-type", "video/x-flv")], false).is_ok()
             {
-                source.join(id);
+                source.join(now, id);
                 self.asked.push(now);
             }
         }
@@ -240,6 +250,9 @@ impl Server {
     fn fill(&mut self, now: Timestamp, handle: Handle) {
         let Some(connection) = self.endpoint.connection(handle) else { return };
         if let Some((source, http)) = &mut self.live {
+            if let Some(first_frame) = source.first_frame_ahead() {
+                self.opening.look(connection, first_frame);
+            }
             return source.fill(http, now, connection);
         }
         let Some(Answer { id, total, sent }) = &mut self.answer else { return };

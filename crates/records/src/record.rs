@@ -90,7 +90,7 @@ record! {
     first_frame_bytes: i64,
     /// How the connection started, if it began with this session.
     start: String,
-    /// What brought the path's past along: "token", "ticket" or "history".
+    /// What brought the path's past along: "token", "ticket", "http" or "history".
     start_cookie: String,
     /// The window that was decided on; absent where the controller began with its own.
     start_window: i64,

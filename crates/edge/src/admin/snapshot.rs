@@ -1,6 +1,6 @@
 //! What the dashboard shows, once a second, as one JSON object.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use super::process::{self, Usage};
 use records::Record;
 
+use crate::beginnings::Beginnings;
 use crate::sessions::{Session, Totals};
 use crate::state::{Shared, State};
 
@@ -82,6 +83,7 @@ impl Sampler {
                 let mut value = describe_totals(&sum);
                 value["name"] = cohort.name.clone().into();
                 value["scheme"] = cohort.scheme.name().into();
+                value["start"] = cohort.start.name().into();
                 value["weight"] = cohort.weight.into();
                 value
             })
@@ -105,6 +107,7 @@ impl Sampler {
             "udp_drops": process::udp_drops(shared.ports()),
             "streams": streams,
             "cohorts": cohorts,
+            "cookies": describe_cookies(&state.beginnings),
             "sessions": newest.map(describe_session).collect::<Vec<_>>(),
             "hooks": state.hooks.describe(),
         });
@@ -190,6 +193,19 @@ fn describe_totals(t: &Totals) -> Value {
         "recovery_ms": recovery,
         "redundancy_cost": ratio(t.recovery.replicas, t.recovery.first_transmissions),
     })
+}
+
+/// What viewers brought along of their last visits, and what their jumps came to.
+fn describe_cookies(all: &Beginnings) -> Value {
+    let (mut accepted, mut refused) = (0, BTreeMap::new());
+    for ([_, outcome], count) in all.cookies().filter(|(_, count)| *count > 0) {
+        match outcome {
+            "accepted" => accepted += count,
+            reason => *refused.entry(reason).or_insert(0) += count,
+        }
+    }
+    let jumps = BTreeMap::from(all.jumps());
+    json!({ "accepted": accepted, "refused": refused, "strangers": all.strangers(), "jumps": jumps })
 }
 
 fn describe_session(session: &Arc<Session>) -> Value {

@@ -301,6 +301,10 @@ sections! {
         usual_rtt: Duration = MILLISECOND * 50, in MILLISECOND..=SECOND;
         /// How long what a connection learned about its path is good for the next one.
         lifetime: Duration = HOUR, in MINUTE..=DAY;
+        /// Whether browsers get what was measured as an HTTP cookie too (`mendcast-path`, Secure, HttpOnly, Partitioned), which
+        /// survives their restart as tickets and tokens do not. It is set by beacons' and pages' responses, and a site may have to
+        /// ask its visitors for their consent.
+        http_cookie: bool = false;
         /// Networks (/24 and /48) whose last connection is remembered for viewers who bring nothing along, at 200 bytes
         /// each; 0: none.
         networks: u32 = 16_384, in 0..=10_000_000, effect AtStart;

@@ -7,23 +7,22 @@
 //! delivered and measured something, but no longer than a second, nor longer than there is something to answer;
 //! and the token follows a round trip later. Newer tokens follow while they say something new.
 
-use core::any::Any;
 use core::num::NonZeroU32;
 use core::time::Duration;
 
 use ::quic::{Connection, HandshakeInfo};
 use bytes::Bytes;
-use delivery::guided;
-use startup::cookie::{Correlation, Rules, Verdict};
-use startup::decision::{self, Known, Mode};
+use delivery::Started;
+use startup::cookie::Rules;
+use startup::decision::{Known, Limits, Mode};
 use startup::perception::DEFAULT_LIMIT;
-use startup::{Carrier, Cookie, DeliveryRates, Guided, Perception, Prefix, Refresh};
-use units::{Rate, Timestamp};
+use startup::{Carrier, Cookie, Past, Perception, Refresh, Refusal};
+use units::Timestamp;
 
 use crate::beginnings::{Beginnings, Brought};
 use crate::clock::unix_now;
 use crate::config;
-use crate::viewer::{Started, Unit};
+use crate::viewer::Unit;
 
 /// The longest that a session ticket is held back: shorter visits get theirs even so.
 const HOLD: Duration = Duration::from_secs(1);
@@ -50,19 +49,30 @@ enum Next {
     Refresh(Timestamp),
 }
 
+/// The first response of some size has begun.
+#[derive(Debug)]
+struct Begun {
+    known: Known,
+    started: Started,
+}
+
 /// The state of a connection's beginning.
 #[derive(Debug)]
 pub(super) struct Beginning {
     mode: Mode,
     brought: Vec<Brought>,
-    /// What the first live response began with.
-    begun: Option<(Known, Started)>,
+    /// What was made of that; `None` before it was asked for.
+    past: Option<Option<(Carrier, Past)>>,
+    begun: Option<Begun>,
+    /// A live response has begun.
+    is_live: bool,
     /// Reads HLS until its first frame is in sight.
     perception: Option<Box<Perception>>,
     /// A playlist was answered: the client will ask for media next.
     awaits_media: bool,
     next: Next,
     refresh: Refresh,
+    http_cookie_due: Option<Timestamp>,
     /// Whom the next cookie is for.
     unit: Unit,
 }
@@ -73,19 +83,44 @@ impl Beginning {
         Self {
             mode,
             brought,
+            past: None,
             begun: None,
+            is_live: false,
             perception: None,
             awaits_media: false,
             next: Next::Nothing,
             refresh: Refresh::default(),
+            http_cookie_due: None,
             unit,
         }
+    }
+
+    /// A request brought a cookie along in HTTP. What QUIC and TLS brought goes first, and who has begun knows enough.
+    pub(super) fn on_http_cookie(&mut self, cookie: Result<Cookie, Refusal>) {
+        let is_known = self.brought.iter().any(|(carrier, _)| *carrier == Carrier::Http);
+        if self.past.is_none() && !is_known {
+            self.brought.push((Carrier::Http, cookie));
+        }
+    }
+
+    /// What an HTTP cookie should say that leaves now; once a minute, and only what was measured.
+    pub(super) fn next_http_cookie(
+        &mut self,
+        now: Timestamp,
+        connection: &Connection,
+    ) -> Option<Cookie> {
+        if self.http_cookie_due.is_some_and(|due| now < due) {
+            return None;
+        }
+        let cookie = Some(self.cookie(connection)).filter(|cookie| cookie.samples > 0)?;
+        self.http_cookie_due = Some(now + Refresh::RENEWAL);
+        Some(cookie)
     }
 
     /// A playlist is answered: it, and what is asked for because of it, come before the first frame.
     pub(super) fn on_playlist(&mut self) {
         self.awaits_media = true;
-        if self.begun.is_none() && self.perception.is_none() {
+        if !self.is_live && self.perception.is_none() {
             self.perception = Some(Box::new(Perception::new(NonZeroU32::MIN, DEFAULT_LIMIT)));
         }
     }
@@ -100,8 +135,8 @@ impl Beginning {
         Some(size.saturating_sub(before))
     }
 
-    /// The first live response begins; `first_frame` is its size up to the end of the first frame, if that is there. Says
-    /// how the connection starts, unless that was decided already or it knows its path by itself.
+    /// The first live response begins; `first_frame` is its size up to the end of the first frame, if that is there. Gives
+    /// how the connection started, to the first of its sessions.
     pub(super) fn on_live(
         &mut self,
         connection: &mut Connection,
@@ -109,61 +144,91 @@ impl Beginning {
         all: &Beginnings,
         config: &config::Startup,
     ) -> Option<Started> {
-        if self.begun.is_some() {
+        if core::mem::replace(&mut self.is_live, true) {
             return None;
         }
         self.perception = None;
+        if self.begun.is_none() {
+            let past = self.past(connection, all, config);
+            self.begin(connection, first_frame, past, config);
+        }
+        self.started().copied()
+    }
+
+    /// A response of this length begins. It has no first frame, but the path that a cookie knows is the same: where there is
+    /// one, all of the response is taken for a first frame.
+    pub(super) fn on_other(
+        &mut self,
+        connection: &mut Connection,
+        length: u64,
+        all: &Beginnings,
+        config: &config::Startup,
+    ) {
+        if self.begun.is_none()
+            && length > congestion::initial_window(connection.mtu())
+            && let Some(past) = self.past(connection, all, config)
+        {
+            self.begin(connection, Some(length), Some(past), config);
+        }
+    }
+
+    /// What is known about the path, by what the client brought or by its network.
+    fn past(
+        &mut self,
+        connection: &Connection,
+        all: &Beginnings,
+        config: &config::Startup,
+    ) -> Option<(Carrier, Past)> {
+        if let Some(known) = self.past {
+            return known;
+        }
         let client = connection.addresses().remote.ip();
         let rules = Rules { lifetime: config.lifetime, ..Rules::default() };
-        let buys = knows_nothing(connection) && self.mode.needs_past();
+        let buys = delivery::knows_nothing(connection) && self.mode.needs_past();
         let past = all.past(&self.brought, client, unix_now(), &rules, buys);
+        self.past = Some(past);
+        past
+    }
+
+    fn begin(
+        &mut self,
+        connection: &mut Connection,
+        first_frame: Option<u64>,
+        past: Option<(Carrier, Past)>,
+        config: &config::Startup,
+    ) {
         let (carrier, past) = past.unzip();
         let rtt = connection.rtt();
         let handshake_rtt = rtt.first_sample().map(|_| rtt.min());
-        let started = Started { mode: self.mode, carrier, window: None, rate: None };
-        self.begun = Some((Known { first_frame, past, handshake_rtt }, started));
-        self.decide(connection, config);
-        self.begun.map(|(_, started)| started)
+        let known = Known { first_frame, past, handshake_rtt };
+        let started = start(connection, self.mode, &known, config);
+        self.begun = Some(Begun { known, started: Started { carrier, ..started } });
+    }
+
+    /// How the connection started, if it has.
+    pub(super) fn started(&self) -> Option<&Started> {
+        self.begun.as_ref().map(|begun| &begun.started)
     }
 
     /// Whether the size of the first frame would still change how the connection starts.
     pub(super) fn awaits_size(&self) -> bool {
-        self.begun.is_some_and(|(known, _)| known.first_frame.is_none())
+        self.begun.as_ref().is_some_and(|begun| begun.known.first_frame.is_none())
     }
 
-    /// The size of the first frame came in sight after its response began.
+    /// The size of the first frame came in sight after its response began. Says how the connection starts again, if that is
+    /// still of use.
     pub(super) fn on_size(
         &mut self,
         connection: &mut Connection,
         first_frame: u64,
         config: &config::Startup,
     ) -> Option<Started> {
-        let (known, _) = self.begun.as_mut()?;
-        known.first_frame = Some(first_frame);
-        self.decide(connection, config);
-        self.begun.map(|(_, started)| started)
-    }
-
-    fn decide(&mut self, connection: &mut Connection, config: &config::Startup) {
-        let Some((known, started)) = &mut self.begun else { return };
-        // Ten datagrams are what controllers start with.
-        if self.mode == Mode::Iw10 || !knows_nothing(connection) {
-            return;
-        }
-        let limits = decision::Limits {
-            mtu: connection.mtu(),
-            max_jump: config.max_jump.0,
-            usual_window: config.usual_window.0,
-            usual_rtt: config.usual_rtt,
-        };
-        let decision = decision::decide(self.mode, known, &limits);
-        let start = decision.start;
-        // If more than that is in flight by now, the start is over.
-        let has_room = start.window.is_some_and(|window| connection.in_flight() <= window);
-        if let Some(guided) = guided_mut(connection).filter(|_| has_room) {
-            guided.begin(&decision);
-            (started.window, started.rate) = (start.window, start.rate);
-        }
+        let begun = self.begun.as_mut()?;
+        begun.known.first_frame = Some(first_frame);
+        let again = start(connection, self.mode, &begun.known, config);
+        again.window?;
+        begun.started = Started { carrier: begun.started.carrier, ..again };
+        Some(begun.started)
     }
 
     /// The handshake is confirmed.
@@ -229,35 +294,24 @@ impl Beginning {
 
     /// What this connection knows about its path.
     fn cookie(&self, connection: &Connection) -> Cookie {
-        let guided = guided(connection);
-        let rates = guided.map(Guided::rates);
-        let recovery = connection.recovery();
-        let t = &recovery.totals;
-        let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-        let verdict = guided.map(Guided::verdict).unwrap_or_default();
-        let measured = Cookie {
-            issued: unix_now(),
-            prefix: Prefix::of(connection.addresses().remote.ip()),
-            min_rtt: connection.rtt().min(),
-            max_rate: rates.map_or(Rate::ZERO, DeliveryRates::max),
-            usual_rate: rates.map_or(Rate::ZERO, DeliveryRates::usual),
-            samples: rates.map_or(0, DeliveryRates::count),
-            loss: ratio(t.lost, t.settled()).unwrap_or(0.0),
-            retransmission_loss: ratio(t.repeated, t.retransmissions),
-            correlation: recovery.correlation.as_ref().map(Correlation::from).unwrap_or_default(),
-            verdict,
-            unit: self.unit.0,
-        };
-        // What leaves in one flight measures nothing: a jump that passed says that the old measure holds.
-        match self.begun.and_then(|(known, _)| known.past).map(|past| past.cookie) {
-            Some(Cookie { max_rate, usual_rate, samples, .. })
-                if measured.samples == 0 && verdict == Verdict::Passed =>
-            {
-                Cookie { max_rate, usual_rate, samples, ..measured }
-            }
-            _ => measured,
-        }
+        let past = self.past.as_ref().and_then(Option::as_ref).map(|(_, past)| &past.cookie);
+        delivery::learned(connection, past, unix_now(), self.unit.0)
     }
+}
+
+fn start(
+    connection: &mut Connection,
+    mode: Mode,
+    known: &Known,
+    config: &config::Startup,
+) -> Started {
+    let limits = Limits {
+        mtu: connection.mtu(),
+        max_jump: config.max_jump.0,
+        usual_window: config.usual_window.0,
+        usual_rtt: config.usual_rtt,
+    };
+    delivery::start(connection, mode, known, &limits)
 }
 
 /// What the client brought along. Tickets and tokens may carry nothing of ours.
@@ -270,14 +324,4 @@ pub(super) fn brought(info: &HandshakeInfo) -> Vec<Brought> {
         Some((carrier, Cookie::decode(bytes.filter(|bytes| !bytes.is_empty())?)))
     });
     carried.collect()
-}
-
-/// Whether the connection has not measured its path yet.
-fn knows_nothing(connection: &Connection) -> bool {
-    guided(connection).is_some_and(|guided| guided.rates().count() == 0)
-}
-
-fn guided_mut(connection: &mut Connection) -> Option<&mut Guided> {
-    let controller: &mut dyn Any = connection.controller_mut();
-    controller.downcast_mut()
 }

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use ::quic::crypto::Cipher;
 use ::quic::{CloseReason, Connection, DropReason, EndpointStats, PacketDropReason, TokenUse};
+use delivery::Started;
 use serde_json::{Value, json};
+use startup::Carrier;
 
 use crate::Error;
 use crate::disk::writer::Writer;
@@ -52,7 +54,7 @@ impl ConnectionLog {
     }
 
     /// Notes the end of a connection.
-    pub(super) fn closed(&self, connection: &Connection, alpn: &[u8]) {
+    pub(super) fn closed(&self, connection: &Connection, alpn: &[u8], started: Option<&Started>) {
         let stats = connection.stats();
         let (code, text) = connection.close_reason().map_or((0, ""), CloseReason::code_and_text);
         let by = match connection.close_reason() {
@@ -78,6 +80,10 @@ impl ConnectionLog {
                 TokenUse::NewToken => "new_token",
                 TokenUse::Invalid => "invalid",
             },
+            "start": started.map(|started| started.mode.name()),
+            "start_cookie": started.and_then(|s| s.carrier).map(Carrier::name),
+            "start_window": started.and_then(|started| started.window),
+            "jump": delivery::guided(connection).and_then(|guided| guided.verdict().name()),
             "cipher": stats.cipher.map(|cipher| match cipher {
                 Cipher::Aes128Gcm => "TLS_AES_128_GCM_SHA256",
                 Cipher::Aes256Gcm => "TLS_AES_256_GCM_SHA384",

@@ -8,8 +8,8 @@ use std::time::SystemTime;
 
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
-use delivery::{Body as _, Delivery, Filled, FlvStream};
-use startup::Guided;
+use delivery::{Body as _, Delivery, Filled, FlvStream, Started};
+use startup::{Guided, Prefix};
 use units::{StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
@@ -21,6 +21,7 @@ use crate::cohorts::{Chosen, Facts};
 use crate::entropy::random;
 use crate::http::{self, Answer, Body, Responder};
 use crate::limits::Fault;
+use crate::path_cookie;
 use crate::routes::{self, hls};
 use crate::state::State;
 use crate::viewer::Unit;
@@ -87,7 +88,7 @@ impl Requests {
         let info = connection.take_handshake_info().unwrap_or_default();
         let brought = beginning::brought(&info);
         self.alpn = info.alpn;
-        let told = brought.iter().find_map(|(_, cookie)| cookie.as_ref().ok());
+        let told = brought.iter().find_map(|(_, cookie)| cookie.as_ref().ok().copied());
         let chosen = self.state.cohorts.choose(&Facts {
             unit: told.map(|cookie| Unit(cookie.unit)),
             remote: connection.addresses().remote.ip(),
@@ -98,6 +99,11 @@ impl Requests {
         // Records say how losses come together.
         scheme.correlation |= self.state.config.records.directory.is_some();
         connection.set_scheme(scheme);
+        let client = Prefix::of(connection.addresses().remote.ip());
+        let past = told.filter(|cookie| cookie.prefix == client);
+        if let Some(chances) = past.and_then(|cookie| cookie.correlation.chances()) {
+            connection.expect_losses(chances);
+        }
         self.viewer = Some(chosen);
         let quic = &self.state.config.quic;
         self.application = Some(match &self.alpn[..] {
@@ -182,6 +188,12 @@ impl Requests {
     ) {
         let mut head = request.head(connection);
         head.cohort = self.viewer.as_ref().map(|viewer| (viewer.unit, &viewer.cohort));
+        if self.state.config.startup.http_cookie
+            && let Some(beginning) = &mut self.beginning
+            && let Some(cookie) = path_cookie::read(&head, &self.state.quic.keys())
+        {
+            beginning.on_http_cookie(cookie);
+        }
         let answer = routes::respond(&self.state, &head, SystemTime::now());
         match answer.for_method(head.method) {
             Answer::Now(response) => self.respond(now, connection, id, response),
@@ -197,8 +209,17 @@ impl Requests {
         now: Timestamp,
         connection: &mut Connection,
         id: StreamId,
-        response: http::Response,
+        mut response: http::Response,
     ) {
+        let startup = &self.state.config.startup;
+        if startup.http_cookie
+            && path_cookie::may_carry(&response)
+            && let Some(beginning) = &mut self.beginning
+            && let Some(cookie) = beginning.next_http_cookie(now, connection)
+        {
+            let field = path_cookie::field(&cookie, &self.state.quic.keys(), startup.lifetime);
+            response.headers.push(("set-cookie", field));
+        }
         let Some(application) = &mut self.application else { return };
         let is_empty = matches!(response.body, Body::Empty);
         if application.respond(now, connection, id, &response, is_empty) {
@@ -219,7 +240,7 @@ impl Requests {
         }
     }
 
-    /// The first live response says how the connection starts.
+    /// The first response of some size says how the connection starts.
     fn begin(&mut self, connection: &mut Connection, body: &Responder, is_playlist: bool) {
         let (state, Some(beginning)) = (&self.state, &mut self.beginning) else { return };
         if is_playlist {
@@ -229,10 +250,13 @@ impl Requests {
             Some(live) => live.first_frame_ahead(),
             None => beginning.perceive(body.pieces()),
         };
-        let Some(session) = body.session() else { return };
         let (all, config) = (&state.beginnings, &state.config.startup);
-        if let Some(started) = beginning.on_live(connection, first_frame, all, config) {
-            session.on_started(started);
+        if let Some(session) = body.session() {
+            if let Some(started) = beginning.on_live(connection, first_frame, all, config) {
+                session.on_started(started);
+            }
+        } else if let Some(length) = body.remaining() {
+            beginning.on_other(connection, length, all, config);
         }
     }
 
@@ -325,6 +349,11 @@ impl Requests {
     /// What the client is given now for its next connection.
     pub(super) fn hand_over(&mut self, now: Timestamp, connection: &Connection) -> Option<Handed> {
         self.beginning.as_mut()?.hand_over(now, connection, &self.state.beginnings)
+    }
+
+    /// How the connection started, if it has.
+    pub(super) fn started(&self) -> Option<&Started> {
+        self.beginning.as_ref()?.started()
     }
 
     /// The connection is over.

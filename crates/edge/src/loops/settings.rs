@@ -7,10 +7,8 @@ use ::quic::crypto::{
 };
 use ::quic::detection::Detection;
 use ::quic::streams::Limits;
-use ::quic::{ControllerFactory, EndpointConfig, RetryPolicy, TransportConfig};
-use congestion::Algorithm;
+use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
 use recovery::{Guard, SharedBudget};
-use startup::Guided;
 
 use super::qlog;
 use crate::Error;
@@ -174,7 +172,7 @@ fn transport(config: &Config, budget: &Arc<SharedBudget>) -> Result<TransportCon
         max_ack_delay: quic.max_ack_delay,
         initial_mtu: quic.initial_mtu,
         max_mtu: quic.max_mtu,
-        congestion: controller(quic.congestion),
+        congestion: delivery::controller(quic.congestion),
         detection: Detection { longest_probe: Some(quic.longest_probe), ..Detection::LIVE },
         limits: limits(quic),
         early_data: quic.early_data,
@@ -182,11 +180,6 @@ fn transport(config: &Config, budget: &Arc<SharedBudget>) -> Result<TransportCon
         guard: Some(Guard::new(config.recovery.max_redundancy, Some(budget.clone()))),
         ..TransportConfig::default()
     })
-}
-
-/// A controller that can be told how to start, and that gathers what the next cookie says.
-fn controller(algorithm: Algorithm) -> ControllerFactory {
-    Arc::new(move |mtu, seed| Box::new(Guided::new(algorithm.build(mtu, seed), mtu)))
 }
 
 /// A number that changes with the limits that clients remember for 0-RTT (RFC 9000, section

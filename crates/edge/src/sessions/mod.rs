@@ -15,13 +15,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
+use delivery::Started;
 use records::{Record, RecordWriter};
 
 use crate::io::SincePath;
 use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
-use crate::viewer::{Protocol, Started, Unit, prefix};
+use crate::viewer::{Protocol, Unit, prefix};
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use delivery::Transport;

@@ -35,6 +35,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "live-check",
     "demo",
     "probes",
+    "wira-fig2",
     "autorec-fig13",
     "autorec-fig13-gate",
     "autorec-fig14",

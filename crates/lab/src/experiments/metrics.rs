@@ -297,6 +297,16 @@ metrics! {
         let seconds = m.viewing.player.time.as_secs_f64();
         (seconds > 0.0).then(|| m.viewing.skips as f64 * 100.0 / seconds)
     };
+    // From the request, without the handshake, until the first to fourth picture was complete at the client.
+    "frame_1_ms", "ms", None, |m, s| m.viewing.completion(0, s);
+    "frame_2_ms", "ms", None, |m, s| m.viewing.completion(1, s);
+    "frame_3_ms", "ms", None, |m, s| m.viewing.completion(2, s);
+    "frame_4_ms", "ms", None, |m, s| m.viewing.completion(3, s);
+    // Share of packets lost until the first frame was acknowledged.
+    "first_frame_loss", "1", None, |m, _| {
+        let (lost, settled) = m.viewing.first_loss;
+        ratio(lost, settled)
+    };
 }
 
 impl Metric {

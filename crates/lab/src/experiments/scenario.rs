@@ -1,5 +1,6 @@
 //! From settings to the scenario of a run.
 
+use core::net::Ipv4Addr;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -8,12 +9,17 @@ use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
 use qoe::Policy;
 use quic::detection::Detection;
 use recovery::Guard;
+use startup::cookie::{Correlation, Verdict};
+use startup::decision::Limits;
+use startup::{Cookie, Past, Prefix};
 use units::Rate;
 
 use super::schemes::Learnt;
 use super::settings::{Settings, Source, word};
+use crate::beginning::Beginning;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
+use crate::identity::UNIX_ORIGIN;
 use crate::live::{Encoder, Live, Recording, Source as Stream};
 use crate::simulation::{Oracle, Rival, Scenario};
 use crate::traffic::Traffic;
@@ -137,6 +143,36 @@ impl Settings {
         })
     }
 
+    /// How the connection starts, and what its cookie would have said.
+    fn beginning(&self) -> Result<Beginning, String> {
+        let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
+        let rate = Rate::from_kbps((self.past_mbps * 1e3).round() as u64);
+        let cookie = Cookie {
+            issued: UNIX_ORIGIN,
+            prefix: Prefix::of(Ipv4Addr::LOCALHOST.into()),
+            min_rtt: ms(self.past_rtt_ms),
+            max_rate: rate,
+            usual_rate: rate,
+            samples: 1,
+            loss: 0.0,
+            retransmission_loss: None,
+            correlation: Correlation::default(),
+            verdict: Verdict::None,
+            unit: 0,
+        };
+        Ok(Beginning {
+            mode: self.start.parse().map_err(|e| format!("`start`: {e}"))?,
+            past: (self.past_mbps > 0.0).then_some(Past { cookie, confidence: 1.0 }),
+            is_early: self.early,
+            limits: Limits {
+                max_jump: self.max_jump_bytes,
+                usual_window: self.usual_window_bytes,
+                usual_rtt: ms(self.usual_rtt_ms),
+                ..Limits::default()
+            },
+        })
+    }
+
     /// The player of a viewer who watches `live`.
     ///
     /// # Errors
@@ -188,7 +224,7 @@ impl Settings {
                     name => Self::algorithm(name, "rival_congestion")?,
                 };
                 Some(Rival {
-                    congestion: quic::controller(congestion),
+                    congestion: delivery::controller(congestion),
                     scheme: self.maker(name, &Learnt::default())?,
                     traffic: traffic.clone(),
                 })
@@ -198,7 +234,8 @@ impl Settings {
             path: self.path()?,
             client: self.client,
             cipher: self.cipher,
-            congestion: quic::controller(congestion),
+            congestion: delivery::controller(congestion),
+            beginning: self.beginning()?,
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),

@@ -86,6 +86,21 @@ settings! {
     trace_up: String = String::new();
     /// `bbr`, `cubic`, and so on.
     congestion: String = "bbr".to_owned();
+    /// How the connection of a live view starts: `iw10`, `fixed` (`usual_window_bytes` over the round trip), `wira-ff`,
+    /// `wira-hx`, `wira`, `rapid`, `careful`.
+    start: String = "iw10".to_owned();
+    /// The delivery rate that a cookie of the viewer's last visit says, in Mbps; no cookie if 0.
+    past_mbps: f64 = 0.0, in 0.0 => 10_000.0;
+    /// The round-trip time that it says.
+    past_rtt_ms: f64 = 50.0, in 0.05 => 10_000.0;
+    /// Whether the request came in 0-RTT data, so that the start knows no round trip but the cookie's or the usual one.
+    early: bool = false;
+    /// The window of viewers of whom nothing is known: `[startup] usual_window` of the edge.
+    usual_window_bytes: u64 = 43_100, in 2_400.0 => 1e9;
+    /// Their round-trip time: `[startup] usual_rtt` of the edge.
+    usual_rtt_ms: f64 = 50.0, in 0.05 => 10_000.0;
+    /// The largest first flight.
+    max_jump_bytes: u64 = 256 << 10, in 2_400.0 => 1e9;
     /// Rules of loss detection: those of `lsquic`, on which AutoRec was built, of `rfc9002`, or the edge's own
     /// (`live`), whose probes stop doubling.
     detection: String = "lsquic".to_owned();
@@ -110,7 +125,7 @@ settings! {
     group_seconds: f64 = 2.0, in 0.01 => 60.0;
     /// `live`: size of a key frame against that of a P-frame. What is usual: 3 to 10; Test Model 5 of MPEG-2 begins with
     /// 2.7, and WebRTC's encoder stops at 9 times the mean frame.
-    key_ratio: f64 = 6.0, in 0.1 => 100.0;
+    key_ratio: f64 = 6.0, in 0.1 => 1_000.0;
     /// `live`: standard deviation of the logarithm of frame sizes; 0 for sizes that only go by frame type. Each group
     /// of pictures has exactly its share of `stream_mbps` all the same. Sizes are lognormal (Krunz and Tripathi,
     /// SIGMETRICS 1997); how wide goes by the content: 0.2 for a talk, 0.6 for sport are a choice.

@@ -8,7 +8,11 @@ use qoe::stats::Sample;
 use qoe::{FrameKind, Player, Policy};
 use units::Timestamp;
 
+use super::settings::Settings;
 use crate::live::{Live, LiveOutcome};
+
+/// The first pictures whose time is kept.
+const PICTURES: usize = 4;
 
 /// What players with one policy had.
 #[derive(Clone, Copy, Debug, Default)]
@@ -36,6 +40,10 @@ pub(crate) struct Viewing {
     pub frames: u64,
     /// From the request to the first frame, in milliseconds, by viewer.
     pub first_frames: Vec<f64>,
+    /// When the first pictures were complete, from the arrival of the request on, in milliseconds, by viewer.
+    pub completions: Vec<Vec<f64>>,
+    /// Packets lost until the first frame was acknowledged, and packets whose fate was known by then.
+    pub first_loss: (u64, u64),
     /// How far the picture lay behind the live edge at the end, in milliseconds, by viewer.
     pub behind: Vec<f64>,
     /// Skips to a newer key frame.
@@ -76,12 +84,24 @@ impl Viewing {
             let report = self.play(policy, seen);
             self.presets[place].add(&report);
         }
+        let pictures = seen.first_pictures(live).take(PICTURES);
+        self.completions.push(pictures.map(|time| time.as_secs_f64() * 1e3).collect());
+        self.first_loss.0 += seen.first_frame_loss.0;
+        self.first_loss.1 += seen.first_frame_loss.1;
         let from = Timestamp::ZERO + measure_from;
         let is_counted = |number: u32| live.is_measured(number, from);
         let counted = seen.arrivals.iter().filter(|arrival| is_counted(arrival.frame));
         self.delays.extend(counted.map(|arrival| arrival.delay.as_secs_f64() * 1e3));
         self.frames += (0..live.source.len()).filter(|&n| is_counted(n)).count() as u64;
         self.skips += seen.skips.count;
+    }
+
+    /// Mean time from the request to the picture with this number, in milliseconds: with the request's own way.
+    pub(crate) fn completion(&self, number: usize, settings: &Settings) -> Option<f64> {
+        let all: Vec<f64> =
+            self.completions.iter().filter_map(|of| of.get(number).copied()).collect();
+        let mean = all.iter().sum::<f64>() / all.len() as f64;
+        (!all.is_empty()).then_some(mean + settings.rtt_ms / 2.0)
     }
 
     fn play(&self, policy: Policy, seen: &LiveOutcome) -> qoe::player::Report {

@@ -74,11 +74,17 @@ impl Broadcast {
     }
 
     /// The viewer asks on this stream.
-    pub(crate) fn join(&mut self, id: StreamId) {
+    pub(crate) fn join(&mut self, now: Timestamp, id: StreamId) {
+        self.served.asked_at = Some(now);
         let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
             .expect("the first viewer");
         let body = LiveBody { stream: FlvStream::new(viewer), is_first_frame_there: false };
         self.viewer = Some(Delivery::new(id, body));
+    }
+
+    /// While somebody watches: bytes up to the end of the first frame, if that is there.
+    pub(crate) fn first_frame_ahead(&self) -> Option<Option<u64>> {
+        self.viewer.as_ref().map(|delivery| delivery.body().stream.first_frame_ahead())
     }
 
     /// Hands over what the stream has room for.
@@ -98,8 +104,10 @@ impl Broadcast {
         served.bytes = progress.bytes;
         served.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
         served.first_frame_bytes = stream.first_frame_bytes();
-        if *is_first_frame_there {
-            served.first_frame_at.get_or_insert(now);
+        if *is_first_frame_there && served.first_frame_at.is_none() {
+            served.first_frame_at = Some(now);
+            let totals = &connection.recovery().totals;
+            served.first_frame_loss = (totals.lost, totals.settled());
         }
         if filled == Filled::Over {
             self.viewer = None;

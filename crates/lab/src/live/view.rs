@@ -89,10 +89,24 @@ pub struct LiveOutcome {
     pub bytes: u64,
     /// Bytes of the stream up to the end of the first frame, once that was handed over.
     pub first_frame_bytes: Option<u64>,
+    /// When the server had the request.
+    pub asked_at: Option<Timestamp>,
     /// When the server had the acknowledgement of all of the first frame.
     pub first_frame_at: Option<Timestamp>,
+    /// Packets that were lost until then, and packets whose fate was known.
+    pub first_frame_loss: (u64, u64),
     /// What it was not sent because it was too far behind.
     pub skips: Skips,
     /// The most bytes that waited unsent inside the transport.
     pub most_unsent: u64,
+}
+
+impl LiveOutcome {
+    /// When each of the first pictures was complete at the client, in order, from the arrival of the request at the
+    /// server on; sound where there are no pictures.
+    pub fn first_pictures<'a>(&'a self, live: &'a Live) -> impl Iterator<Item = Duration> + 'a {
+        let pictures = self.arrivals.iter().filter(|arrival| live.source.is_frame(arrival.frame));
+        let asked = self.asked_at;
+        pictures.filter_map(move |arrival| Some(arrival.at.since(asked?)))
+    }
 }

@@ -3,7 +3,8 @@
 //!
 //! From the ground up: `draws`, `distribution`, `section` · `session`, `specification`, `history` (an operator's records)
 //! · `population` (who comes) · `arm` (schemes) · `scenario` (what the testbed runs) · `watching` (what a viewer has of
-//! it) · `run` (a session's row) · `metrics`, `classes`, `compare`, `predictions` · `summary` · `plots`, `report` · `ab`.
+//! it) · `run` (a session's row) · `metrics`, `classes`, `compare`, `predictions` · `summary` · `plots`, `report` · `ab`. Beside it
+//! `visits`: viewers who come back, and what their first frames take.
 
 mod ab;
 mod arm;
@@ -23,6 +24,8 @@ mod section;
 mod session;
 mod specification;
 mod summary;
+mod visits;
 mod watching;
 
 pub use ab::{AbOptions, ab, viewers};
+pub use visits::{VisitOptions, visits};

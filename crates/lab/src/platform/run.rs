@@ -154,6 +154,9 @@ fn record(
         player_late_frames: Some(watched.late[2] as i64),
         ..Record::default()
     };
+    if let Some(started) = &outcome.started {
+        started.write_to(&mut record);
+    }
     outcome.transport.write_to(time, &mut record);
     record
 }
@@ -165,8 +168,9 @@ mod tests {
     use crate::platform::session::Loss;
     use crate::platform::specification::{FLEET, Specification};
 
-    /// Columns that the server's row of a viewer by HTTP/3 may have and this one never has.
-    const NEVER: [&str; 0] = [];
+    /// Columns that the row of a viewer by HTTP/3 has only if its connection starts with more than the controller's
+    /// own window.
+    const NEVER: [&str; 4] = ["jump", "start_cookie", "start_rate_mbps", "start_window"];
 
     /// A session of the built-in population, for 30 s on a path that loses enough for every column.
     fn session() -> Session {

@@ -215,6 +215,8 @@ impl Flow {
             transport: self.server.transport(now),
             smoothed_rtt,
             client_time,
+            started: self.server.opening.started,
+            learned: self.server.learned(),
             live,
             rival: None,
             samples: Vec::new(),

@@ -2,9 +2,10 @@
 
 use core::time::Duration;
 
-use delivery::Transport;
+use delivery::{Started, Transport};
 use links::Counters;
 use quic::Stats;
+use startup::Cookie;
 use units::{Rate, Timestamp};
 
 use crate::event_log::Digest;
@@ -74,6 +75,10 @@ pub struct Outcome {
     pub smoothed_rtt: Duration,
     /// Wall time spent in the clients' code, if [`Scenario::time_client`](crate::Scenario::time_client).
     pub client_time: Duration,
+    /// How the server's connection started, if it served a live stream.
+    pub started: Option<Started>,
+    /// What it learned about its path, as its next cookie would say it.
+    pub learned: Option<Cookie>,
     /// What the client saw of a live stream.
     pub live: Option<LiveOutcome>,
     /// The second server and client; packets and links are counted in the first only.

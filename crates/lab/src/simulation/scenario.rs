@@ -10,6 +10,7 @@ use quic::detection::Detection;
 use recovery::{Arq, Guard, Scheme};
 
 use super::oracle::Oracle;
+use crate::beginning::Beginning;
 use crate::client::ClientKind;
 use crate::ends::Cipher;
 use crate::recovered::Diary;
@@ -28,8 +29,11 @@ pub struct Scenario {
     pub client: ClientKind,
     /// Protection of 1-RTT packets, at both ends.
     pub cipher: Cipher,
-    /// The server's congestion controller: [`quic::controller`] makes those of this project.
+    /// The server's congestion controller: [`delivery::controller`] makes those of this project, which can be told how
+    /// to start.
     pub congestion: ControllerFactory,
+    /// How the server's connection starts, and what is known when it does.
+    pub beginning: Beginning,
     /// The server's rules of loss detection.
     pub detection: Detection,
     /// The server's recovery scheme.
@@ -88,7 +92,8 @@ impl Default for Scenario {
             path: PathConfig::default(),
             client: ClientKind::Quinn,
             cipher: Cipher::Real,
-            congestion: quic::controller(Algorithm::Cubic),
+            congestion: delivery::controller(Algorithm::Cubic),
+            beginning: Beginning::default(),
             detection: Detection::default(),
             scheme: Arc::new(|_| Arq::scheme()),
             guard: None,

@@ -50,7 +50,7 @@ impl EventLoop {
                     let Some(connection) = self.endpoint.connection(handle) else { continue };
                     place.requests.on_closed(now, connection);
                     if let Some(log) = &self.plan.log {
-                        log.closed(connection, &place.requests.alpn);
+                        log.closed(connection, &place.requests.alpn, place.requests.started());
                     }
                 }
             }

@@ -1,0 +1,37 @@
+//! `mendcast lab visits`: what the first frames of viewers take who come back.
+
+use std::path::PathBuf;
+
+use ::lab::platform::{self, VisitOptions};
+use clap::Args;
+
+/// Run visits of viewers who come back, in virtual time, under every way to start a connection, with the cookie that the
+/// visit before has left.
+#[derive(Debug, Args)]
+pub(super) struct Visits {
+    /// Visits to run, 1 to 1000000, each under seven ways to start and on two worlds of paths.
+    #[arg(long, default_value_t = 2_000, value_name = "N")]
+    visits: u32,
+    /// Of everything that is drawn.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Threads; 0 for one per core. Results are the same for any number.
+    #[arg(long, default_value_t = 0)]
+    jobs: usize,
+    /// Where results go: first-frame.md with tables beside the paper's, and a plot.
+    #[arg(long, default_value = "out/visits", value_name = "DIR")]
+    out: PathBuf,
+}
+
+impl Visits {
+    pub(super) fn run(self) -> Result<(), String> {
+        let jobs = match self.jobs {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            jobs => jobs,
+        };
+        let Self { visits, seed, out, .. } = self;
+        platform::visits(&VisitOptions { visits, seed, jobs, out: &out })?;
+        eprintln!("{}", out.join("first-frame.md").display());
+        Ok(())
+    }
+}

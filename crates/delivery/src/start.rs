@@ -1,0 +1,102 @@
+//! How a connection starts (`startup`): what is decided goes to its congestion controller, and what it has learned
+//! about its path becomes the cookie for the next one. The server and the testbed start connections here.
+
+use core::any::Any;
+use std::sync::Arc;
+
+use congestion::Algorithm;
+use quic::{Connection, ControllerFactory};
+use records::Record;
+use startup::cookie::{Correlation, Verdict};
+use startup::decision::{self, Known, Limits, Mode};
+use startup::{Carrier, Cookie, DeliveryRates, Guided, Prefix};
+use units::Rate;
+
+/// Controllers that can be told how to start, and that gather what the next cookie says.
+pub fn controller(algorithm: Algorithm) -> ControllerFactory {
+    Arc::new(move |mtu, seed| Box::new(Guided::new(algorithm.build(mtu, seed), mtu)))
+}
+
+/// How a viewer's connection started.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Started {
+    /// The way of its cohort.
+    pub mode: Mode,
+    /// What brought the path's past along, if it was of use.
+    pub carrier: Option<Carrier>,
+    /// The window that was decided on, in bytes; `None` for the controller's own.
+    pub window: Option<u64>,
+    /// The pacing rate that was decided on.
+    pub rate: Option<Rate>,
+}
+
+impl Started {
+    /// Fills the columns of `record` that say how the connection started.
+    pub fn write_to(&self, record: &mut Record) {
+        record.start = Some(self.mode.name().into());
+        record.start_cookie = self.carrier.map(|carrier| carrier.name().into());
+        record.start_window = self.window.and_then(|window| i64::try_from(window).ok());
+        record.start_rate_mbps = self.rate.map(Rate::as_mbps_f64);
+    }
+}
+
+/// The controller of the connection's present path, where it is one of [`controller`].
+pub fn guided(connection: &Connection) -> Option<&Guided> {
+    let controller: &dyn Any = connection.controller();
+    controller.downcast_ref()
+}
+
+/// Whether the connection has not measured its path yet: from then on it knows more than any cookie.
+pub fn knows_nothing(connection: &Connection) -> bool {
+    guided(connection).is_some_and(|guided| guided.rates().count() == 0)
+}
+
+/// Starts a connection that is about to send its first live response. It goes on as it is where it knows its path, or has more in
+/// flight than the window that is decided on; and with [`Mode::Iw10`], which is what controllers do by themselves.
+pub fn start(connection: &mut Connection, mode: Mode, known: &Known, limits: &Limits) -> Started {
+    let mut started = Started { mode, carrier: None, window: None, rate: None };
+    if mode == Mode::Iw10 || !knows_nothing(connection) {
+        return started;
+    }
+    let decision = decision::decide(mode, known, &Limits { mtu: connection.mtu(), ..*limits });
+    let start = decision.start;
+    let has_room = start.window.is_some_and(|window| connection.in_flight() <= window);
+    let controller: &mut dyn Any = connection.controller_mut();
+    if let Some(guided) = controller.downcast_mut::<Guided>().filter(|_| has_room) {
+        guided.begin(&decision);
+        (started.window, started.rate) = (start.window, start.rate);
+    }
+    started
+}
+
+/// What this connection has learned about its path, issued at `now` (Unix seconds) for the viewer of `unit`. What
+/// leaves in one flight measures nothing: if its jump passed, the measure that it jumped by, of `past`, holds on.
+pub fn learned(connection: &Connection, past: Option<&Cookie>, now: u64, unit: u64) -> Cookie {
+    let guided = guided(connection);
+    let rates = guided.map(Guided::rates);
+    let recovery = connection.recovery();
+    let t = &recovery.totals;
+    let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
+    let verdict = guided.map(Guided::verdict).unwrap_or_default();
+    let measured = Cookie {
+        issued: now,
+        prefix: Prefix::of(connection.addresses().remote.ip()),
+        min_rtt: connection.rtt().min(),
+        max_rate: rates.map_or(Rate::ZERO, DeliveryRates::max),
+        usual_rate: rates.map_or(Rate::ZERO, DeliveryRates::usual),
+        samples: rates.map_or(0, DeliveryRates::count),
+        loss: ratio(t.lost, t.settled()).unwrap_or(0.0),
+        retransmission_loss: ratio(t.repeated, t.retransmissions),
+        correlation: recovery.correlation.as_ref().map(Correlation::from).unwrap_or_default(),
+        verdict,
+        unit,
+    };
+    match past {
+        Some(&Cookie { max_rate, usual_rate, samples, .. })
+            if measured.samples == 0 && verdict == Verdict::Passed =>
+        {
+            Cookie { max_rate, usual_rate, samples, ..measured }
+        }
+        _ => measured,
+    }
+}

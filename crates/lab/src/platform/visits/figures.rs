@@ -1,0 +1,146 @@
+//! What the paper's figures 11 to 15 show, of these visits: each way to start beside the baseline, visit by visit.
+
+use qoe::stats::{Estimate, Sample};
+use startup::cookie::Verdict;
+use startup::decision::Mode;
+
+use super::draw::Visit;
+use super::run::{PICTURES, Seen};
+
+/// The paper's baseline: the values of experience for everybody.
+pub(super) const BASELINE: Mode = Mode::Fixed;
+
+/// One way to start, over some visits.
+#[derive(Clone, Debug)]
+pub(super) struct Line {
+    pub mode: Mode,
+    pub visits: usize,
+    /// Times of the first frame, in milliseconds.
+    pub times: Sample,
+    /// Mean difference to the baseline's ÷ the baseline's mean, with half its 95 % interval.
+    pub change: Estimate,
+    /// Losses until the first frame was acknowledged.
+    pub losses: Sample,
+    /// Mean times of the first pictures.
+    pub pictures_ms: [f64; PICTURES],
+    /// Parts of the visits: with a good cookie, with a jump, with a jump that met congestion.
+    pub with_past: f64,
+    pub jumped: f64,
+    pub failed: f64,
+}
+
+/// Visits that have something in common.
+#[derive(Clone, Debug)]
+pub(super) struct Class {
+    pub name: &'static str,
+    pub lines: Vec<Line>,
+}
+
+/// All figures.
+#[derive(Clone, Debug)]
+pub(super) struct Figures {
+    pub visits: usize,
+    pub returns: usize,
+    /// Figures 11, 14 and 15.
+    pub all: Vec<Line>,
+    /// Figure 12, and what the paper has no figure for: who comes for the first time.
+    pub kinds: Vec<Class>,
+    /// Figure 13.
+    pub sizes: Vec<Class>,
+    pub rtts: Vec<Class>,
+    pub rates: Vec<Class>,
+    /// Where the path's rate fell to a quarter since the cookie.
+    pub fell: Vec<Line>,
+}
+
+impl Figures {
+    /// Of these visits: what was seen of each, in their order, by way to start.
+    pub(super) fn of(visits: &[Visit], all: &[Vec<Seen>], fell: &[Vec<Seen>]) -> Self {
+        let class = |name, of: &dyn Fn(&Visit, &Seen) -> bool| Class {
+            name,
+            lines: lines(visits, all, of),
+        };
+        let kb = |low: f64, high: f64| {
+            move |_: &Visit, seen: &Seen| {
+                let size = seen.first_frame_bytes as f64 / 1e3;
+                size > low && size <= high
+            }
+        };
+        let rtt = |low: f64, high: f64| {
+            move |visit: &Visit, _: &Seen| {
+                visit.session.rtt_ms > low && visit.session.rtt_ms <= high
+            }
+        };
+        let rate = |low: f64, high: f64| {
+            move |_: &Visit, seen: &Seen| seen.rate_mbps > low && seen.rate_mbps <= high
+        };
+        Self {
+            visits: visits.len(),
+            returns: visits.iter().filter(|visit| visit.before.is_some()).count(),
+            all: lines(visits, all, &|_, _| true),
+            kinds: vec![
+                class("0-RTT", &|visit, _| visit.is_early),
+                class("1-RTT, returning", &|visit, _| !visit.is_early && visit.before.is_some()),
+                class("first visit", &|visit, _| visit.before.is_none()),
+            ],
+            sizes: vec![
+                class("up to 30 KB", &kb(0.0, 30.0)),
+                class("30 to 50 KB", &kb(30.0, 50.0)),
+                class("50 to 80 KB", &kb(50.0, 80.0)),
+                class("80 to 150 KB", &kb(80.0, 150.0)),
+            ],
+            rtts: vec![
+                class("up to 20 ms", &rtt(0.0, 20.0)),
+                class("20 to 50 ms", &rtt(20.0, 50.0)),
+                class("50 to 100 ms", &rtt(50.0, 100.0)),
+                class("above 100 ms", &rtt(100.0, f64::MAX)),
+            ],
+            rates: vec![
+                class("up to 10 Mbps", &rate(0.0, 10.0)),
+                class("10 to 20 Mbps", &rate(10.0, 20.0)),
+                class("20 to 60 Mbps", &rate(20.0, 60.0)),
+            ],
+            fell: lines(visits, fell, &|visit, _| visit.before.is_some()),
+        }
+    }
+}
+
+/// A line for each way, over the visits that are in: by what the baseline saw, so that all have the same.
+fn lines(visits: &[Visit], all: &[Vec<Seen>], is_in: &dyn Fn(&Visit, &Seen) -> bool) -> Vec<Line> {
+    let baseline = Mode::ALL.iter().position(|mode| *mode == BASELINE).unwrap_or(0);
+    let base = &all[baseline];
+    let places: Vec<usize> =
+        (0..visits.len()).filter(|&place| is_in(&visits[place], &base[place])).collect();
+    let ways = Mode::ALL.into_iter().zip(all);
+    ways.filter_map(|(mode, seen)| line(mode, &places, seen, base)).collect()
+}
+
+fn line(mode: Mode, places: &[usize], seen: &[Seen], base: &[Seen]) -> Option<Line> {
+    let of = |value: &dyn Fn(&Seen) -> f64| Sample::new(places.iter().map(|&at| value(&seen[at])));
+    let times = of(&|seen| seen.pictures_ms[0])?;
+    let whole = Sample::new(places.iter().map(|&at| base[at].pictures_ms[0]))?.mean();
+    let apart = |at: &usize| (seen[*at].pictures_ms[0] - base[*at].pictures_ms[0]) / whole;
+    let part = |is: &dyn Fn(&Seen) -> bool| {
+        places.iter().filter(|&&at| is(&seen[at])).count() as f64 / places.len() as f64
+    };
+    let mut pictures_ms = [0.0; PICTURES];
+    for (place, mean) in pictures_ms.iter_mut().enumerate() {
+        *mean = of(&|seen| seen.pictures_ms[place])?.mean();
+    }
+    Some(Line {
+        mode,
+        visits: places.len(),
+        times,
+        change: Estimate::of(places.iter().map(apart))?,
+        losses: of(&|seen| seen.loss)?,
+        pictures_ms,
+        with_past: part(&|seen| seen.has_past),
+        jumped: part(&|seen| seen.verdict != Verdict::None),
+        failed: part(&|seen| seen.verdict == Verdict::Failed),
+    })
+}
+
+/// The line of the way, if visits were in.
+pub(super) fn find(lines: &[Line], mode: Mode) -> Option<&Line> {
+    lines.iter().find(|line| line.mode == mode)
+}

@@ -1,0 +1,133 @@
+//! One visit in one way to start, after the visit that makes its cookie.
+
+use core::net::Ipv4Addr;
+use core::time::Duration;
+
+use startup::cookie::{Rules, Verdict};
+use startup::decision::{Limits, Mode};
+use startup::{Carrier, Past, Prefix};
+
+use super::draw::{Visit, World};
+use crate::beginning::Beginning;
+use crate::identity::UNIX_ORIGIN;
+use crate::platform::arm::{Arm, BASELINE};
+use crate::platform::scenario::scenario;
+use crate::platform::session::Session;
+use crate::simulation::{Outcome, run as simulate};
+use crate::traffic::Traffic;
+
+/// Pictures whose times are kept.
+pub(super) const PICTURES: usize = 4;
+/// What a picture counts as that did not come in the time of a run.
+const NEVER_MS: f64 = 10_000.0;
+/// The rate that a path has kept where cookies are wrong.
+const KEPT: f64 = 0.25;
+
+/// The values of experience, which an operator takes from its own viewers: the means over all visits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Usual {
+    /// Bytes of a first frame.
+    pub window: u64,
+    pub rtt: Duration,
+}
+
+impl Usual {
+    /// Those of these visits. First frames have the paper's mean.
+    pub(super) fn of(visits: &[Visit]) -> Self {
+        let sum: f64 = visits.iter().map(|visit| visit.session.rtt_ms).sum();
+        let mean = sum / visits.len().max(1) as f64;
+        Self { window: Limits::default().usual_window, rtt: Duration::from_secs_f64(mean / 1e3) }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { usual_window: self.window, usual_rtt: self.rtt, ..Limits::default() }
+    }
+}
+
+/// What a viewer had of its first frames.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Seen {
+    /// From the request, without a handshake, until each of the first pictures was complete.
+    pub pictures_ms: [f64; PICTURES],
+    /// Packets lost until the first frame was acknowledged, ÷ packets whose fate was known by then.
+    pub loss: f64,
+    pub first_frame_bytes: u64,
+    /// A cookie was there and good.
+    pub has_past: bool,
+    pub verdict: Verdict,
+    /// The largest delivery rate of the connection, in Mbps.
+    pub rate_mbps: f64,
+}
+
+/// Runs a visit.
+///
+/// # Errors
+/// One line: the testbed is at fault.
+pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Result<Seen, String> {
+    let limits = usual.limits();
+    let past = match &visit.before {
+        Some(before) if mode.needs_past() || mode == Mode::Rapid => {
+            past(before, mode, visit.age_s, &limits)?
+        }
+        _ => None,
+    };
+    let mut session = visit.session.clone();
+    if world == World::Fell {
+        session.rate_mbps = (visit.before.as_ref().unwrap_or(&session).rate_mbps * KEPT).max(0.2);
+    }
+    let beginning = Beginning { mode, past, is_early: visit.is_early, limits };
+    let (outcome, traffic) = simulated(&session, beginning)?;
+    Ok(seen(&session, &outcome, &traffic, past.is_some()))
+}
+
+/// What the visit before leaves to the next one that long after it.
+fn past(before: &Session, mode: Mode, age_s: u64, limits: &Limits) -> Result<Option<Past>, String> {
+    let beginning = Beginning { mode, past: None, is_early: false, limits: *limits };
+    let (outcome, _) = simulated(before, beginning)?;
+    let client = Ipv4Addr::LOCALHOST.into();
+    let cookie = outcome.learned.map(|cookie| startup::Cookie {
+        issued: UNIX_ORIGIN,
+        prefix: Prefix::of(client),
+        ..cookie
+    });
+    let now = UNIX_ORIGIN + age_s;
+    let accept = |cookie: startup::Cookie| {
+        cookie.accept(Carrier::Token, client, now, &Rules::default()).ok()
+    };
+    Ok(cookie.and_then(accept))
+}
+
+fn simulated(session: &Session, beginning: Beginning) -> Result<(Outcome, Traffic), String> {
+    let named = |e: String| format!("session {}: {e}", session.number);
+    let arm = Arm::parse(BASELINE)?;
+    let mut scenario = scenario(session, &arm).map_err(named)?;
+    scenario.beginning = beginning;
+    let outcome = simulate(&scenario).map_err(named)?;
+    if !outcome.intact {
+        return Err(named("wrong bytes arrived".to_owned()));
+    }
+    Ok((outcome, scenario.traffic))
+}
+
+fn seen(session: &Session, outcome: &Outcome, traffic: &Traffic, has_past: bool) -> Seen {
+    let mut pictures_ms = [NEVER_MS; PICTURES];
+    let (mut loss, mut first_frame_bytes) = (0.0, 0);
+    if let (Traffic::Live(live), Some(seen)) = (traffic, &outcome.live) {
+        for (place, time) in seen.first_pictures(live).take(PICTURES).enumerate() {
+            // With the request's own way.
+            let ms = time.as_secs_f64() * 1e3 + session.rtt_ms / 2.0;
+            pictures_ms[place] = ms.min(NEVER_MS);
+        }
+        let (lost, settled) = seen.first_frame_loss;
+        loss = lost as f64 / settled.max(1) as f64;
+        first_frame_bytes = seen.first_frame_bytes.unwrap_or(0);
+    }
+    Seen {
+        pictures_ms,
+        loss,
+        first_frame_bytes,
+        has_past,
+        verdict: outcome.transport.jump,
+        rate_mbps: session.rate_mbps,
+    }
+}
