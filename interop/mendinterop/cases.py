@@ -46,7 +46,11 @@ class Case:
     """Options of `mendcast link`; without any, the client talks to the server directly."""
     wiretap: bool = False
     ipv6: bool = False
+    startup: dict = field(default_factory=dict)
+    """Keys of the server's `[startup]` section."""
     check: Check = lambda outcome: None
+    found: Callable[[Outcome], str] = lambda outcome: ""
+    """What the matrix shows when the case passed, if that is more than that it did."""
     seconds: float = 40
     """Limit for the client, browsers' start-up not counted."""
 
@@ -78,6 +82,21 @@ def interrupted(outcome: Outcome) -> str | None:
     # What the link still queues when the dark begins arrives a little into it.
     silence = outcome.longest_silence
     return None if silence >= 1.5 else f"the longest silence was {silence:.1f} s: the blackhole missed the transfer"
+
+
+def came_back_with_a_cookie(outcome: Outcome) -> str | None:
+    known = [record for record in outcome.connections if record.get("start_cookie") in ("token", "ticket")]
+    if not known:
+        return "no connection brought a cookie along that was of use"
+    return None if any(record.get("start_window") for record in known) else "the cookie bought no window"
+
+
+def carrier(outcome: Outcome) -> str:
+    """How the cookie came back, and whether with 0-RTT data."""
+    for record in outcome.connections:
+        if record.get("start_cookie") in ("token", "ticket"):
+            return record["start_cookie"] + (", 0-RTT" if record.get("early_data") else "")
+    return ""
 
 
 TWICE = (("/1k.bin",), ("/100k.bin",))
@@ -126,6 +145,11 @@ CASES = [
     Case(
         "token", "NEW_TOKEN comes back on the next connection", TWICE, SHORT_IDLE, RECONNECT,
         check=expect("token", "new_token", "no NEW_TOKEN came back"),
+    ),
+    Case(
+        "cookie", "what the first connection measured comes back and sets window and rate of the second", (("/1m.bin",), ("/100k.bin",)),
+        SHORT_IDLE, {"early_data": True, **RECONNECT}, link=("--rtt", "80ms", "--rate", "20mbps", "--loss", "3%", "--seed", "5"),
+        startup={"mode": "wira", "networks": 0}, check=came_back_with_a_cookie, found=carrier, seconds=60,
     ),
 ]
 

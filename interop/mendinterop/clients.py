@@ -154,7 +154,7 @@ CLIENTS = [
     Client(
         "s2n-quic", "s2n-quic (HTTP/0.9)", lambda: rust("interop-s2n", "s2n-quic"),
         {
-            "resumption": "did not resume when tried, with the TLS client that the crate configures", "zerortt": "no 0-RTT", "token": NO_TOKEN, "keyupdate": NO_KEY_UPDATE,
+            "cookie": "keeps neither ticket nor token", "resumption": "did not resume when tried, with the TLS client that the crate configures", "zerortt": "no 0-RTT", "token": NO_TOKEN, "keyupdate": NO_KEY_UPDATE,
             "chacha20": NO_CIPHER_CHOICE, "versionnegotiation": NO_VERSION_CHOICE,
         },
     ),

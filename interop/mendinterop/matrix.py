@@ -16,10 +16,10 @@ NOT_DONE = "·"
 
 def rows(clients: list[Client], cases: list[Case], results: list[Result]) -> list[list[str]]:
     """A row per client, after the row of headings."""
-    verdicts = {(result.client, result.case): result.verdict for result in results}
+    verdicts = {(result.client, result.case): result.found or MARKS[result.verdict] for result in results}
     table = [["client", *(case.name for case in cases)]]
     for client in clients:
-        cells = [MARKS.get(verdicts.get((client.name, case.name), ""), NOT_DONE) for case in cases]
+        cells = [verdicts.get((client.name, case.name), NOT_DONE) for case in cases]
         table.append([client.name, *cells])
     return table
 

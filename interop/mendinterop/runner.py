@@ -25,6 +25,8 @@ class Result:
     """`passed`, `failed` or `skipped`."""
     reason: str = ""
     seconds: float = 0
+    found: str = ""
+    """What the matrix shows for a case that passed, if that is more than that it did."""
 
 
 class Bench:
@@ -44,15 +46,15 @@ class Bench:
         try:
             outcome = self.perform(client, command, case, folder)
             problem = judge(client, case, outcome)
-            seconds = outcome.seconds
+            seconds, found = outcome.seconds, "" if problem else case.found(outcome)
         except (RuntimeError, TimeoutError, OSError, ValueError) as failure:
-            problem, seconds = str(failure) or type(failure).__name__, 0
-        return Result(client.name, case.name, "failed" if problem else "passed", problem or "", seconds)
+            problem, seconds, found = str(failure) or type(failure).__name__, 0, ""
+        return Result(client.name, case.name, "failed" if problem else "passed", problem or "", seconds, found)
 
     def perform(self, client: Client, command: list[str], case: Case, folder: Path) -> Outcome:
         connections = folder / "connections.jsonl"
         listen = "[::1]:0" if case.ipv6 else "127.0.0.1:0"
-        config = server_config(listen, self.certificates, self.site.root, connections, case.quic)
+        config = server_config(listen, self.certificates, self.site.root, connections, case.quic, case.startup)
         with ExitStack() as stack:
             # The client leaves first, the server last: closing, it logs what is still open.
             server = stack.enter_context(start_server(self.binary, folder, config))

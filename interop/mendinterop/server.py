@@ -7,8 +7,8 @@ from mendinterop.certificates import Certificates
 from mendinterop.process import Background
 
 
-def server_config(listen: str, certificates: Certificates, root: Path, connections: Path, quic: dict) -> str:
-    """The edge's configuration file. `quic` holds the keys of `[quic]` that a case sets."""
+def server_config(listen: str, certificates: Certificates, root: Path, connections: Path, quic: dict, startup: dict) -> str:
+    """The edge's configuration file. `quic` and `startup` hold the keys of these sections that a case sets."""
     sections = {
         "server": {
             "listen": listen,
@@ -17,6 +17,7 @@ def server_config(listen: str, certificates: Certificates, root: Path, connectio
             "root": str(root),
         },
         "quic": {"retry": "never", "early_data": True, "hq_interop": True, **quic},
+        "startup": startup,
         "log": {"connections": str(connections)},
     }
     lines = []
