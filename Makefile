@@ -12,7 +12,7 @@
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths; fuzz/ has more
 #   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
 #                 a point (two hours of CPU time), and writes docs/results.md; then SESSIONS=2000 viewers under
-#                 every scheme (an hour), and writes docs/viewers.md
+#                 every scheme (an hour), and writes docs/viewers.md, and viewers who come back (docs/first-frame.md)
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
 #   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
@@ -91,13 +91,15 @@ SESSIONS ?= 2000
 lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	-$(TARGET)/release/mendcast lab run transport speed --out out
-	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'congestion*' --runs $(RUNS) --out out
+	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
 	$(TARGET)/release/mendcast lab results out > out/results.md
 	cp out/results.md docs/results.md
 	rm -rf out/ab
 	$(TARGET)/release/mendcast lab ab --paired --sessions $(SESSIONS) --out out/ab
 	$(TARGET)/release/mendcast lab viewers out/ab > out/viewers.md
 	cp out/viewers.md docs/viewers.md
+	$(TARGET)/release/mendcast lab visits --out out/visits
+	cp out/visits/first-frame.md docs/ && cp out/visits/first-frame.svg docs/pictures/
 
 web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }
