@@ -51,6 +51,19 @@ pub fn knows_nothing(connection: &Connection) -> bool {
     guided(connection).is_some_and(|guided| guided.rates().count() == 0)
 }
 
+/// Bytes of a packet that are not the stream's: short header, header of the STREAM frame, AEAD tag.
+const OVERHEAD: u64 = 40;
+/// Packets beside a first frame's: the response's head, acknowledgements.
+const BESIDE: u64 = 2;
+
+/// What a congestion window takes of a first frame of so many bytes. Without this its last packet would wait for a round
+/// trip, and with it the frame.
+fn on_the_wire(bytes: u64, mtu: u16) -> u64 {
+    let mtu = u64::from(mtu);
+    let packets = bytes.div_ceil(mtu.saturating_sub(OVERHEAD).max(1)).saturating_add(BESIDE);
+    packets.saturating_mul(mtu)
+}
+
 /// Starts a connection that is about to send its first live response. It goes on as it is where it knows its path, or has more in
 /// flight than the window that is decided on; and with [`Mode::Iw10`], which is what controllers do by themselves.
 pub fn start(connection: &mut Connection, mode: Mode, known: &Known, limits: &Limits) -> Started {
@@ -58,7 +71,10 @@ pub fn start(connection: &mut Connection, mode: Mode, known: &Known, limits: &Li
     if mode == Mode::Iw10 || !knows_nothing(connection) {
         return started;
     }
-    let decision = decision::decide(mode, known, &Limits { mtu: connection.mtu(), ..*limits });
+    let mtu = connection.mtu();
+    let first_frame = known.first_frame.map(|bytes| on_the_wire(bytes, mtu));
+    let known = Known { first_frame, ..*known };
+    let decision = decision::decide(mode, &known, &Limits { mtu, ..*limits });
     let start = decision.start;
     let has_room = start.window.is_some_and(|window| connection.in_flight() <= window);
     let controller: &mut dyn Any = connection.controller_mut();
@@ -69,15 +85,17 @@ pub fn start(connection: &mut Connection, mode: Mode, known: &Known, limits: &Li
     started
 }
 
-/// What this connection has learned about its path, issued at `now` (Unix seconds) for the viewer of `unit`. What
-/// leaves in one flight measures nothing: if its jump passed, the measure that it jumped by, of `past`, holds on.
+/// What this connection has learned about its path, issued at `now` (Unix seconds) for the viewer of `unit`. A jump judges the
+/// `past` that it went by: if it passed, and measured nothing of its own because all left in one flight, the old
+/// measure holds on. One that went by nothing and failed has measured the path all the same, and says nothing against that.
 pub fn learned(connection: &Connection, past: Option<&Cookie>, now: u64, unit: u64) -> Cookie {
     let guided = guided(connection);
     let rates = guided.map(Guided::rates);
     let recovery = connection.recovery();
     let t = &recovery.totals;
     let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-    let verdict = guided.map(Guided::verdict).unwrap_or_default();
+    let jump = guided.map(Guided::verdict).unwrap_or_default();
+    let verdict = if past.is_some() { jump } else { Verdict::None };
     let measured = Cookie {
         issued: now,
         prefix: Prefix::of(connection.addresses().remote.ip()),
@@ -98,5 +116,19 @@ pub fn learned(connection: &Connection, past: Option<&Cookie>, now: u64, unit: u
             Cookie { max_rate, usual_rate, samples, ..measured }
         }
         _ => measured,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_first_frame_takes_whole_packets_and_two_beside_it() {
+        assert_eq!(on_the_wire(0, 1_200), 2_400);
+        assert_eq!(on_the_wire(1, 1_200), 3_600);
+        assert_eq!(on_the_wire(1_160, 1_200), 3_600);
+        assert_eq!(on_the_wire(66_000, 1_200), 59 * 1_200);
+        assert_eq!(on_the_wire(u64::MAX, 1), u64::MAX);
     }
 }

@@ -46,6 +46,10 @@ impl Beginnings {
 
     /// What is known about the path to this client, whose address is validated: from what it brought, or else from its
     /// network. If the past `buys` a jump, it buys it here and now, and no second one.
+    ///
+    /// # Errors
+    /// [`Refusal::Failed`]: the last jump on this path met congestion. Who comes back then is no stranger, whom experience
+    /// helps: it starts with the initial window.
     pub(crate) fn past(
         &self,
         brought: &[Brought],
@@ -53,23 +57,28 @@ impl Beginnings {
         now: u64,
         rules: &Rules,
         buys: bool,
-    ) -> Option<(Carrier, Past)> {
+    ) -> Result<Option<(Carrier, Past)>, Refusal> {
+        let mut is_spent = false;
         for (carrier, cookie) in brought {
             match self.judge(*carrier, *cookie, client, now, rules, buys) {
-                Ok(past) => return Some((*carrier, past)),
+                Ok(past) => return Ok(Some((*carrier, past))),
                 // This is about the path: another carrier knows nothing better.
-                Err(Refusal::Failed | Refusal::Spent) => return None,
-                Err(_) => {}
+                Err(Refusal::Failed) => return Err(Refusal::Failed),
+                // Another carrier may have a newer one; the network's is no way to a second jump.
+                Err(refusal) => is_spent |= refusal == Refusal::Spent,
             }
+        }
+        if is_spent {
+            return Ok(None);
         }
         let Some(cookie) = lock(&self.history).get(Prefix::of(client)).copied() else {
             if brought.is_empty() {
                 self.strangers.fetch_add(1, Ordering::Relaxed);
             }
-            return None;
+            return Ok(None);
         };
         let past = self.judge(Carrier::History, Ok(cookie), client, now, rules, buys);
-        past.ok().map(|past| (Carrier::History, past))
+        Ok(past.ok().map(|past| (Carrier::History, past)))
     }
 
     fn judge(
@@ -170,7 +179,7 @@ mod tests {
 
     fn past(all: &Beginnings, brought: &[Brought], last: u8, buys: bool) -> Option<Carrier> {
         let found = all.past(brought, client(last), NOW, &Rules::default(), buys);
-        found.map(|(carrier, _)| carrier)
+        found.expect("no jump failed").map(|(carrier, _)| carrier)
     }
 
     fn count(all: &Beginnings, carrier: Carrier, outcome: &str) -> u64 {
@@ -215,7 +224,9 @@ mod tests {
         all.on_issued(&failed);
         assert_eq!(all.networks(), 0);
         all.on_issued(&cookie(1, NOW - 4));
-        assert_eq!(past(&all, &[(Carrier::Token, Ok(failed))], 1, true), None);
+        let brought = [(Carrier::Token, Ok(failed)), (Carrier::Ticket, Ok(cookie(2, NOW - 9)))];
+        let judged = all.past(&brought, client(1), NOW, &Rules::default(), true);
+        assert_eq!(judged, Err(Refusal::Failed), "by no other way either");
         assert_eq!(count(&all, Carrier::Token, "failed"), 1);
         for verdict in [Verdict::None, Verdict::Passed, Verdict::Failed, Verdict::Failed] {
             all.on_verdict(verdict);

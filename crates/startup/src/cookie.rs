@@ -133,7 +133,7 @@ pub struct Cookie {
     pub prefix: Prefix,
     /// The smallest round trip of the connection, in microseconds.
     pub min_rtt: Duration,
-    /// The largest delivery rate of a sample that was not application-limited: Wira's MaxBW.
+    /// The largest delivery rate of any sample: Wira's MaxBW.
     pub max_rate: Rate,
     /// The upper quartile of those samples: what the path gives without luck.
     pub usual_rate: Rate,

@@ -19,8 +19,9 @@ const FIRST_FLIGHT: u64 = 12_000;
 
 /// The delivery rates of one path; 64 bytes, whatever it lives through.
 ///
-/// A live stream sends what the encoder makes: most samples are application-limited and say nothing of
-/// the path. They are left out, and with them a first flight that had room left: a handshake's. Of the others the best of each round trip counts, since samples of one
+/// A live stream sends what the encoder makes: most samples are application-limited, and say of the path only that it gives
+/// as much, so that they count for the largest rate alone, as in BBR. A first flight that had room left, a handshake's, counts
+/// for nothing. Of the others the best of each round trip counts, since samples of one
 /// round overlap.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRates {
@@ -36,11 +37,15 @@ impl DeliveryRates {
     /// Takes the sample of an acknowledgement.
     pub fn on_sample(&mut self, sample: &RateSample) {
         let is_handshake = sample.prior_delivered == 0 && sample.delivered < FIRST_FLIGHT;
-        if sample.is_app_limited || is_handshake {
+        if is_handshake {
             return;
         }
         let rate = compact::from_number(sample.delivery_rate.as_bps() / UNIT);
+        // The path gives at least that, whatever limited it.
         self.max = self.max.max(rate);
+        if sample.is_app_limited {
+            return;
+        }
         if self.count == 0 || sample.prior_delivered >= self.round_end {
             self.round_end = sample.prior_delivered.saturating_add(sample.delivered);
             self.rounds[self.count as usize % ROUNDS] = rate;
@@ -87,10 +92,11 @@ impl Refresh {
     /// hour would come back with an expired one.
     pub const RENEWAL: Duration = Duration::from_secs(60);
 
-    /// Whether this cookie should be sent at `now`: the first one, one that says something else than the
-    /// last one sent, and one a minute besides. One that is due counts as sent.
+    /// Whether this cookie should be sent at `now`: the first one, the first one that was measured, one that says something
+    /// else than the last one sent, and one a minute besides. One that is due counts as sent.
     pub fn is_due(&mut self, now: Timestamp, cookie: &Cookie) -> bool {
         let is_due = self.last.is_none_or(|(at, last)| match now.since(at) {
+            _ if last.samples == 0 && cookie.samples > 0 => true,
             early if early < Self::PERIOD => false,
             late if late >= Self::RENEWAL => true,
             _ => differs(&last, cookie),
@@ -131,13 +137,16 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_show_the_encoder_are_left_out() {
+    fn samples_that_show_the_encoder_are_lower_bounds() {
         let mut rates = DeliveryRates::default();
         assert_eq!((rates.max(), rates.usual(), rates.count()), (Rate::ZERO, Rate::ZERO, 0));
-        rates.on_sample(&sample(900_000, 0, true));
-        assert_eq!((rates.max(), rates.count()), (Rate::ZERO, 0));
+        rates.on_sample(&sample(16_000, 0, true));
+        assert_eq!(
+            (rates.max(), rates.usual(), rates.count()),
+            (Rate::from_kbps(16_000), Rate::ZERO, 0)
+        );
         rates.on_sample(&sample(8_000, 0, false));
-        assert_eq!((rates.max(), rates.count()), (Rate::from_kbps(8_000), 1));
+        assert_eq!((rates.max(), rates.count()), (Rate::from_kbps(16_000), 1));
         assert_eq!(rates.usual(), Rate::from_kbps(8_000));
     }
 
@@ -179,7 +188,8 @@ mod tests {
             |seconds, cookie: &Cookie| refresh.is_due(Timestamp::from_secs(seconds), cookie);
         let first = cookie();
         let faster = Cookie { max_rate: first.max_rate.scale(1.2), ..first };
-        assert!(due(10, &first));
+        assert!(due(9, &Cookie { samples: 0, ..first }));
+        assert!(due(10, &first), "measured at last");
         assert!(!due(12, &faster), "3 s have not passed");
         assert!(!due(14, &Cookie { issued: first.issued + 4, ..first }), "nothing new");
         assert!(!due(14, &Cookie { max_rate: first.max_rate.scale(1.1), ..first }));

@@ -68,8 +68,8 @@ pub(super) struct Beginning {
     is_live: bool,
     /// Reads HLS until its first frame is in sight.
     perception: Option<Box<Perception>>,
-    /// A playlist was answered: the client will ask for media next.
-    awaits_media: bool,
+    /// A page or a playlist was answered: the client will ask for more.
+    awaits_more: bool,
     next: Next,
     refresh: Refresh,
     http_cookie_due: Option<Timestamp>,
@@ -87,7 +87,7 @@ impl Beginning {
             begun: None,
             is_live: false,
             perception: None,
-            awaits_media: false,
+            awaits_more: false,
             next: Next::Nothing,
             refresh: Refresh::default(),
             http_cookie_due: None,
@@ -117,9 +117,14 @@ impl Beginning {
         Some(cookie)
     }
 
+    /// A page is answered: its scripts, and then the stream, follow.
+    pub(super) fn on_page(&mut self) {
+        self.awaits_more = true;
+    }
+
     /// A playlist is answered: it, and what is asked for because of it, come before the first frame.
     pub(super) fn on_playlist(&mut self) {
-        self.awaits_media = true;
+        self.awaits_more = true;
         if !self.is_live && self.perception.is_none() {
             self.perception = Some(Box::new(Perception::new(NonZeroU32::MIN, DEFAULT_LIMIT)));
         }
@@ -185,7 +190,13 @@ impl Beginning {
         let client = connection.addresses().remote.ip();
         let rules = Rules { lifetime: config.lifetime, ..Rules::default() };
         let buys = delivery::knows_nothing(connection) && self.mode.needs_past();
-        let past = all.past(&self.brought, client, unix_now(), &rules, buys);
+        let past = match all.past(&self.brought, client, unix_now(), &rules, buys) {
+            Ok(past) => past,
+            Err(_) => {
+                self.mode = Mode::Iw10;
+                None
+            }
+        };
         self.past = Some(past);
         past
     }
@@ -248,8 +259,14 @@ impl Beginning {
     pub(super) fn on_idle(&mut self, now: Timestamp, connection: &Connection, media: bool) {
         if media {
             self.hold_until(now + 2 * connection.rtt().smoothed());
-        } else if !self.awaits_media {
+        } else if !self.awaits_more {
             self.hold_until(now);
+        }
+        // What was sent meanwhile has measured the path, perhaps for the first time.
+        if let Next::Refresh(due) = &mut self.next
+            && !delivery::knows_nothing(connection)
+        {
+            *due = now.min(*due);
         }
     }
 

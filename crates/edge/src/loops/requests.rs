@@ -223,9 +223,15 @@ impl Requests {
         let Some(application) = &mut self.application else { return };
         let is_empty = matches!(response.body, Body::Empty);
         if application.respond(now, connection, id, &response, is_empty) {
-            let is_playlist = response.header("content-type") == Some(hls::PLAYLIST);
+            match (&mut self.beginning, response.header("content-type")) {
+                (Some(beginning), Some(hls::PLAYLIST)) => beginning.on_playlist(),
+                (Some(beginning), Some(kind)) if kind.starts_with("text/html") => {
+                    beginning.on_page()
+                }
+                _ => {}
+            }
             let body = Responder::from(response.body);
-            self.begin(connection, &body, is_playlist);
+            self.begin(connection, &body);
             if let Some(session) = body.session() {
                 self.watches.retain(Watch::is_open);
                 let is_known = self.watches.iter().any(|watch| watch.is_of(session));
@@ -241,11 +247,8 @@ impl Requests {
     }
 
     /// The first response of some size says how the connection starts.
-    fn begin(&mut self, connection: &mut Connection, body: &Responder, is_playlist: bool) {
+    fn begin(&mut self, connection: &mut Connection, body: &Responder) {
         let (state, Some(beginning)) = (&self.state, &mut self.beginning) else { return };
-        if is_playlist {
-            beginning.on_playlist();
-        }
         let first_frame = match body.live() {
             Some(live) => live.first_frame_ahead(),
             None => beginning.perceive(body.pieces()),
