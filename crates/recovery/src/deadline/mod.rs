@@ -3,7 +3,7 @@
 //! Whether a lost unit needs copies is decided by its deadline: who has several rounds of retransmission left gets none.
 //! When they leave is decided by how losses come together on this path, as measured ([`LossCorrelation`]): where losses
 //! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
-//! each takes off the chance to miss the deadline ([`plan`]). Copies leave only when nothing else waits, and the loss of
+//! each takes off the chance to miss the deadline (`plan`). Copies leave only when nothing else waits, and the loss of
 //! each copy is answered, not only that of the last one.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
