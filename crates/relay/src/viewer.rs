@@ -129,7 +129,7 @@ impl Viewer {
     }
 
     /// Bytes of the tags that are ready from here up to the end of the first frame, that one included (of sound, where
-    /// `sound_alone`); `None` where it is not there yet, or not among the next [`LOOK_AHEAD`] tags.
+    /// `sound_alone`); `None` where it is not there yet, or not among the next `LOOK_AHEAD` tags.
     pub fn first_frame_ahead(&self, sound_alone: bool) -> Option<u64> {
         let (mut cursor, mut bytes) = (self.cursor.clone(), 0);
         self.stream.with_cache(|cache| {
