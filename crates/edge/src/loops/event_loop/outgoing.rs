@@ -58,12 +58,6 @@ impl EventLoop {
         if let Some(connection) = self.endpoint.connection(handle) {
             place.requests.on_timeout(now, connection);
         }
-        let connection = self.endpoint.connection(handle);
-        match connection.and_then(|connection| place.requests.hand_over(now, connection)) {
-            Some(Handed::Ticket(own)) => self.endpoint.release_ticket(handle, now, &own),
-            Some(Handed::Token(own)) => self.endpoint.send_new_token(handle, now, &own),
-            None => {}
-        }
         if self.drain_ends.is_some()
             && place.requests.is_idle()
             && let Some(connection) = self.endpoint.connection(handle)
@@ -115,6 +109,13 @@ impl EventLoop {
         for _ in 0..BATCHES {
             if fills && let Some(connection) = self.endpoint.connection(handle) {
                 fills = place.requests.fill(now, connection);
+            }
+            // After that: what a client gets for its next connection leaves no later than its last answer.
+            let connection = self.endpoint.connection(handle);
+            match connection.and_then(|connection| place.requests.hand_over(now, connection)) {
+                Some(Handed::Ticket(own)) => self.endpoint.release_ticket(handle, now, &own),
+                Some(Handed::Token(own)) => self.endpoint.send_new_token(handle, now, &own),
+                None => {}
             }
             let segments = self.plan.sockets.get(socket).map_or(1, UdpSocket::max_batch);
             let transmit = self.endpoint.poll_transmit(handle, now, &mut self.batch, segments);
