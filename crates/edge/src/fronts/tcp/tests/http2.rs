@@ -1,0 +1,153 @@
+//! HTTP/2 clients that send what no library would, frame by frame.
+
+use super::*;
+
+/// An HTTP/2 frame (RFC 9113, section 4.1).
+fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
+    let length = (payload.len() as u32).to_be_bytes();
+    [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
+}
+
+/// What an HTTP/2 client says first: the preface and empty SETTINGS.
+fn preface() -> Vec<u8> {
+    [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec(), frame(4, 0, 0, &[])].concat()
+}
+
+const PING: u8 = 6;
+const HEADERS: u8 = 1;
+const CONTINUATION: u8 = 9;
+
+#[tokio::test]
+async fn an_http_2_connection_without_a_whole_request_ends_whatever_it_says() {
+    let ping = frame(PING, 0, 0, &[7; 8]);
+    // A request whose fields never end: HEADERS, then CONTINUATION for ever.
+    let start_of_head = [preface(), frame(HEADERS, 0, 1, &[0x82])].concat();
+    let more_of_head = frame(CONTINUATION, 0, 1, b"\x40\x01a\x01b");
+    for (first, next, is_late) in [(preface(), ping, true), (start_of_head, more_of_head, false)] {
+        let server = start(|config| config.tcp.header_timeout = Duration::from_millis(500));
+        let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
+        let drip = tokio::spawn(async move {
+            let mut text = &first;
+            while writer.write_all(text).await.is_ok() {
+                text = &next;
+                sleep(Duration::from_millis(50)).await;
+            }
+        });
+        let mut said = Vec::new();
+        // The end may be a reset: something is always on its way.
+        let ended = timeout(LIMIT, reader.read_to_end(&mut said)).await;
+        assert!(ended.is_ok(), "still open after {LIMIT:?}");
+        // After some CONTINUATIONs the library itself has had enough.
+        assert!(!is_late || server.limited("tcp_no_request") == 1);
+        drip.abort();
+    }
+}
+
+const RST_STREAM: u8 = 3;
+/// END_STREAM and END_HEADERS.
+const WHOLE: u8 = 5;
+
+/// A GET of this path of up to 127 bytes (RFC 7541: static fields, and literals).
+fn get(stream: u32, path: &str) -> Vec<u8> {
+    let fields = [&[0x82, 0x87, 0x41, 1, b'a', 0x44, path.len() as u8], path.as_bytes()].concat();
+    frame(HEADERS, WHOLE, stream, &fields)
+}
+
+/// The server's frames until it closes the connection: types and payloads.
+fn frames(mut said: &[u8]) -> Vec<(u8, &[u8])> {
+    let mut frames = Vec::new();
+    while let Some((head, rest)) = said.split_first_chunk::<9>() {
+        let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
+        let Some((payload, rest)) = rest.split_at_checked(length) else { break };
+        frames.push((head[3], payload));
+        said = rest;
+    }
+    frames
+}
+
+#[tokio::test]
+async fn the_library_ends_a_connection_whose_requests_are_reset_before_they_are_looked_at() {
+    let server = start(|_| ());
+    let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
+    let reset = |stream| [get(stream, "/small.txt"), frame(RST_STREAM, 0, stream, &[0, 0, 0, 8])];
+    let all = (0..1_000).flat_map(|n| reset(2 * n + 1)).flatten();
+    let flood: Vec<u8> = preface().into_iter().chain(all).collect();
+    let sent = tokio::spawn(async move {
+        let _ = writer.write_all(&flood).await;
+        writer
+    });
+    let mut said = Vec::new();
+    let ended = timeout(LIMIT, reader.read_to_end(&mut said)).await;
+    assert!(ended.is_ok(), "still open after {LIMIT:?}");
+    // RFC 9113, section 7: GOAWAY with ENHANCE_YOUR_CALM.
+    const GOAWAY: u8 = 7;
+    let calm = |(kind, payload): &(u8, &[u8])| *kind == GOAWAY && payload[4..8] == [0, 0, 0, 11];
+    assert!(frames(&said).iter().any(calm));
+    assert_eq!(server.limited("http2_cancels"), 0, "they never were requests here");
+    sent.abort();
+}
+
+#[tokio::test]
+async fn an_http_2_client_that_gives_up_all_it_asks_for_is_closed() {
+    // The hook never answers, so that each request waits until it is given up.
+    let hook = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+    let url = format!("http://{}/", hook.local_addr().expect("bound"));
+    let server = start(|config| {
+        let text = format!(
+            "[hooks]\non_play = \"{url}\"\n[[pull]]\nstream = \"live/*\"\n\
+             upstream = [\"rtmp://127.0.0.1:1/live/a\"]"
+        );
+        let parsed = Config::parse("edge.toml", &text).expect("valid");
+        (config.hooks, config.pull) = (parsed.hooks, parsed.pull);
+    });
+    let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
+    let drain = tokio::spawn(async move {
+        let mut said = Vec::new();
+        let _ = reader.read_to_end(&mut said).await;
+    });
+    writer.write_all(&preface()).await.expect("sent");
+    let (mut given_up, mut asked) = (0, VecDeque::new());
+    let flood = async {
+        for number in 0..2_000u32 {
+            let stream = 2 * number + 1;
+            let reset = frame(RST_STREAM, 0, stream, &[0, 0, 0, 8]);
+            if writer.write_all(&get(stream, "/live/a.flv")).await.is_err() {
+                return;
+            }
+            let _ = writer.flush().await;
+            // Only what was begun is given up: to anything else the library objects.
+            let Ok(question) = timeout(LIMIT, hook.accept()).await else { return };
+            let (mut question, _) = question.expect("accepted");
+            let read = timeout(LIMIT, question.read(&mut [0; 4_096])).await.expect("in time");
+            assert!(read.expect("readable") > 0, "it is asked");
+            asked.push_back(question);
+            asked.drain(..asked.len().saturating_sub(20));
+            if writer.write_all(&reset).await.is_err() {
+                return;
+            }
+            let _ = writer.flush().await;
+            given_up += 1;
+        }
+    };
+    assert!(timeout(4 * LIMIT, flood).await.is_ok(), "still open after {given_up} requests");
+    assert!((256..400).contains(&given_up), "{given_up}");
+    assert_eq!(server.limited("http2_cancels"), 1);
+    drain.abort();
+}
+
+#[tokio::test]
+async fn an_http_2_client_is_asked_whether_it_is_there() {
+    let server = start(|config| config.tcp.keep_alive = Duration::from_millis(100));
+    let mut stream = server.tls(b"h2").await;
+    stream.write_all(&preface()).await.expect("sent");
+    let mut frames = async || loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.expect("a frame");
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        stream.read_exact(&mut payload).await.expect("all of it");
+        if head[3] == PING && head[4] == 0 {
+            return;
+        }
+    };
+    timeout(LIMIT, frames()).await.expect("a ping");
+}
