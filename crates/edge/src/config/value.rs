@@ -260,40 +260,27 @@ pub(super) fn one_of(words: &[&str]) -> String {
     }
 }
 
-impl Value for Choice {
-    fn expected() -> String {
-        one_of(&catalog::ALL.iter().map(|entry| entry.name).collect::<Vec<_>>())
-    }
-    fn read(value: &DeValue<'_>) -> Option<Self> {
-        value.as_str()?.parse().ok()
-    }
-    fn toml(&self) -> Option<String> {
-        quoted(self.name())
-    }
+/// What other crates have a list of names for.
+macro_rules! named {
+    ($($name:ty: $names:expr),+ $(,)?) => {
+        $(impl Value for $name {
+            fn expected() -> String {
+                one_of(&$names)
+            }
+            fn read(value: &DeValue<'_>) -> Option<Self> {
+                value.as_str()?.parse().ok()
+            }
+            fn toml(&self) -> Option<String> {
+                quoted(self.name())
+            }
+        })+
+    };
 }
 
-impl Value for startup::decision::Mode {
-    fn expected() -> String {
-        one_of(&Self::ALL.map(Self::name))
-    }
-    fn read(value: &DeValue<'_>) -> Option<Self> {
-        value.as_str()?.parse().ok()
-    }
-    fn toml(&self) -> Option<String> {
-        quoted(self.name())
-    }
-}
-
-impl Value for congestion::Algorithm {
-    fn expected() -> String {
-        one_of(&Self::ALL.map(Self::name))
-    }
-    fn read(value: &DeValue<'_>) -> Option<Self> {
-        value.as_str()?.parse().ok()
-    }
-    fn toml(&self) -> Option<String> {
-        quoted(self.name())
-    }
+named! {
+    Choice: catalog::names(),
+    startup::decision::Mode: Self::ALL.map(Self::name),
+    congestion::Algorithm: Self::ALL.map(Self::name),
 }
 
 macro_rules! words {
