@@ -1,26 +1,40 @@
-//! What a start costs the server: sealing and opening a cookie, judging it, and finding the end of a first frame.
+//! What a start costs the server: sealing and opening a cookie, judging it, remembering networks and jumps, and finding
+//! the end of a first frame in each format.
 
 use std::hint::black_box;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use cpu_time::ThreadTime;
-use media::{Kind, Tag, flv};
+use media::fmp4::{self, Run, Sample};
+use media::{Codec, Kind, Tag, flv, ts};
 use quic::crypto::{KeyRing, Purpose};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng as _;
-use startup::cookie::{Correlation, Rules, Verdict};
-use startup::perception::DEFAULT_LIMIT;
-use startup::{Carrier, Cookie, Perception, Prefix};
+use startup::cookie::Rules;
+use startup::{Carrier, Cookie, History, Perception, Prefix, Spent};
 use units::Rate;
 
 use crate::loopback::calibration;
 use crate::report::{Report, Target};
 
 const NOW: u64 = 1_800_000_000;
-/// Bytes of the first frame that is looked for, and of a piece that is handed to the transport.
-const FRAME: usize = 60_000;
+/// Bytes of a piece that is handed to the transport.
 const PIECE: usize = 1_200;
+/// A second of 4 Mbit/s: a key frame of 43 KB, and frames of 17 KB.
+const FRAMES: [usize; 25] = {
+    let mut sizes = [17_000; 25];
+    sizes[0] = 43_000;
+    sizes
+};
+/// A sound with each of them.
+const SOUND: usize = 400;
+/// High profile, 318 x 178 pixels.
+const AVCC: &[u8] = &[
+    0x01, 0x64, 0x00, 0x0c, 0xff, 0xe1, 0x00, 0x1a, 0x67, 0x64, 0x00, 0x0c, 0xac, 0xd9, 0x41, 0x41,
+    0x9e, 0xa2, 0x30, 0x11, 0x00, 0x00, 0x03, 0x00, 0x01, 0x00, 0x00, 0x03, 0x00, 0x32, 0x0f, 0x14,
+    0x29, 0x96, 0x01, 0x00, 0x06, 0x68, 0xeb, 0xe3, 0xcb, 0x22, 0xc0, 0xfd, 0xf8, 0xf8, 0x00,
+];
 
 /// All benchmarks whose name is `wanted`.
 pub(crate) fn measure(report: &mut Report, wanted: &dyn Fn(&str) -> bool, quick: bool) {
@@ -33,7 +47,15 @@ pub(crate) fn measure(report: &mut Report, wanted: &dyn Fn(&str) -> bool, quick:
     };
     add("cookie_seal_ns", "ns", 2_000.0, &seal);
     add("cookie_open_ns", "ns", 2_000.0, &open);
-    add("perception_ns_per_kb", "ns", 50.0, &perceive);
+    add("jump_bought_ns", "ns", 2_000.0, &buy);
+    add("network_recorded_ns", "ns", 2_000.0, &record);
+    for (name, body) in [
+        ("perception_ns_per_kb", flv_body as fn() -> Vec<u8>),
+        ("perception_ts_ns_per_kb", ts_body),
+        ("perception_fmp4_ns_per_kb", fmp4_body),
+    ] {
+        add(name, "ns", 50.0, &|times| perceive(times, &body()));
+    }
 }
 
 /// Nanoseconds of CPU time that each of so many takes.
@@ -45,17 +67,11 @@ fn each(times: u32, mut what: impl FnMut()) -> f64 {
 
 fn cookie() -> Cookie {
     Cookie {
-        issued: NOW - 60,
-        prefix: Prefix::of([192, 0, 2, 1].into()),
         min_rtt: Duration::from_millis(50),
         max_rate: Rate::from_mbps(8),
         usual_rate: Rate::from_mbps(6),
         samples: 10,
-        loss: 0.01,
-        retransmission_loss: Some(0.02),
-        correlation: Correlation::default(),
-        verdict: Verdict::Passed,
-        unit: 7,
+        ..Cookie::unmeasured(NOW - 60, Prefix::of([192, 0, 2, 1].into()), 7)
     }
 }
 
@@ -83,24 +99,78 @@ fn open(times: u32) -> f64 {
     })
 }
 
-/// Per kB of an FLV file up to the end of its first frame, in the pieces of packets.
-fn perceive(times: u32) -> f64 {
-    let tag = |kind, payload: &[u8]| Tag::new(kind, 0, payload).expect("short enough");
-    let frame = [&[0x17, 1, 0, 0, 0][..], &vec![7; FRAME]].concat();
-    let mut file = flv::file_header(true, true).to_vec();
-    for tag in [
-        tag(Kind::Video, &[0x17, 0, 0, 0, 0, 1]),
-        tag(Kind::Audio, &[0xaf, 0, 0x12, 0x10]),
-        tag(Kind::Video, &frame),
-    ] {
-        file.extend_from_slice(tag.bytes());
-    }
-    let cost = each(times / 20, || {
-        let mut perception = Perception::new(NonZeroU32::MIN, DEFAULT_LIMIT);
-        for piece in black_box(&file).chunks(PIECE) {
+/// A jump for each of many viewers, in a table as the server has it.
+fn buy(times: u32) -> f64 {
+    let (spent, mut unit) = (Spent::new(1 << 17), 0u64);
+    each(times, || {
+        unit = unit.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        black_box(spent.buy(&Cookie { unit, ..cookie() }, NOW));
+    })
+}
+
+/// What one viewer of each of many networks measured.
+fn record(times: u32) -> f64 {
+    let (mut history, mut number) = (History::new(16_384), 0u32);
+    each(times, || {
+        number = number.wrapping_add(0x100);
+        let prefix = Prefix::of(std::net::Ipv4Addr::from(number).into());
+        history.record(&Cookie { prefix, ..cookie() });
+    })
+}
+
+/// Per kB of a whole body, in the pieces of packets, all of its frames counted.
+fn perceive(times: u32, body: &[u8]) -> f64 {
+    let cost = each(times / 200, || {
+        let mut perception = Perception::new(NonZeroU32::MAX, u64::MAX);
+        for piece in black_box(body).chunks(PIECE) {
             black_box(perception.read(piece));
         }
-        assert!(perception.progress().known().is_some(), "the frame is there");
     });
-    cost * 1e3 / file.len() as f64
+    let mut perception = Perception::new(NonZeroU32::MIN, u64::MAX);
+    perception.read(body);
+    assert!(perception.end_body().known().is_some(), "the first frame is there");
+    cost * 1e3 / body.len() as f64
+}
+
+fn flv_body() -> Vec<u8> {
+    let tag = |kind, head: &[u8], size: usize| {
+        Tag::new(kind, 0, &[head, &vec![7; size]].concat()).expect("short enough").bytes().to_vec()
+    };
+    let mut body = flv::file_header(true, true).to_vec();
+    for size in FRAMES {
+        body.extend(tag(Kind::Audio, &[0xaf, 1], SOUND));
+        body.extend(tag(Kind::Video, &[0x27, 1, 0, 0, 0], size));
+    }
+    body
+}
+
+/// Samples of these sizes, each of one NAL unit of a key frame.
+fn samples(sizes: &[usize], duration: i64) -> Vec<Sample> {
+    let one = |(n, size): (usize, &usize)| {
+        let nal = [&(*size as u32 - 4).to_be_bytes()[..], &[0x65], &vec![7; size - 5]].concat();
+        Sample { data: nal.into(), dts: n as i64 * duration, composition: 0, sync: n == 0 }
+    };
+    sizes.iter().enumerate().map(one).collect()
+}
+
+fn tracks() -> (fmp4::config::Video, Vec<Sample>, fmp4::config::Audio, Vec<Sample>) {
+    let video = fmp4::config::Video::new(Codec::Avc, AVCC.into()).expect("a good record");
+    let audio = fmp4::config::Audio::new(Codec::Aac, vec![0x11, 0x90].into()).expect("good");
+    (video, samples(&FRAMES, 40), audio, samples(&[SOUND; 46], 1_024))
+}
+
+fn ts_body() -> Vec<u8> {
+    let (video, frames, audio, sounds) = tracks();
+    let program =
+        ts::write::Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    ts::Writer::default().write(program).to_vec()
+}
+
+fn fmp4_body() -> Vec<u8> {
+    let (video, frames, audio, sounds) = tracks();
+    let runs = [
+        Run { track: fmp4::VIDEO_TRACK, samples: &frames, end: 1_000 },
+        Run { track: fmp4::AUDIO_TRACK, samples: &sounds, end: 48_000 },
+    ];
+    [&fmp4::init(Some(&video), Some(&audio))[..], &fmp4::fragment(1, &runs)].concat()
 }
