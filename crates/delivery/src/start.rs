@@ -9,7 +9,7 @@ use quic::{Connection, ControllerFactory};
 use records::Record;
 use startup::cookie::{Correlation, Verdict};
 use startup::decision::{self, Known, Limits, Mode};
-use startup::{Carrier, Cookie, DeliveryRates, Guided, Prefix};
+use startup::{Carrier, Cookie, Guided, Prefix};
 use units::Rate;
 
 /// Controllers that can be told how to start, and that gather what the next cookie says.
@@ -89,33 +89,30 @@ pub fn start(connection: &mut Connection, mode: Mode, known: &Known, limits: &Li
 /// `past` that it went by: if it passed, and measured nothing of its own because all left in one flight, the old
 /// measure holds on. One that went by nothing and failed has measured the path all the same, and says nothing against that.
 pub fn learned(connection: &Connection, past: Option<&Cookie>, now: u64, unit: u64) -> Cookie {
-    let guided = guided(connection);
-    let rates = guided.map(Guided::rates);
     let recovery = connection.recovery();
     let t = &recovery.totals;
     let ratio = |part: u64, whole: u64| (whole > 0).then(|| part as f64 / whole as f64);
-    let jump = guided.map(Guided::verdict).unwrap_or_default();
-    let verdict = if past.is_some() { jump } else { Verdict::None };
-    let measured = Cookie {
-        issued: now,
-        prefix: Prefix::of(connection.addresses().remote.ip()),
+    let mut cookie = Cookie {
         min_rtt: connection.rtt().min(),
-        max_rate: rates.map_or(Rate::ZERO, DeliveryRates::max),
-        usual_rate: rates.map_or(Rate::ZERO, DeliveryRates::usual),
-        samples: rates.map_or(0, DeliveryRates::count),
         loss: ratio(t.lost, t.settled()).unwrap_or(0.0),
         retransmission_loss: ratio(t.repeated, t.retransmissions),
         correlation: recovery.correlation.as_ref().map(Correlation::from).unwrap_or_default(),
-        verdict,
-        unit,
+        ..Cookie::unmeasured(now, Prefix::of(connection.addresses().remote.ip()), unit)
     };
+    if let Some(guided) = guided(connection) {
+        let rates = guided.rates();
+        cookie.max_rate = rates.max();
+        cookie.usual_rate = rates.usual();
+        cookie.samples = rates.count();
+        cookie.verdict = past.map_or(Verdict::None, |_| guided.verdict());
+    }
     match past {
         Some(&Cookie { max_rate, usual_rate, samples, .. })
-            if measured.samples == 0 && verdict == Verdict::Passed =>
+            if cookie.samples == 0 && cookie.verdict == Verdict::Passed =>
         {
-            Cookie { max_rate, usual_rate, samples, ..measured }
+            Cookie { max_rate, usual_rate, samples, ..cookie }
         }
-        _ => measured,
+        _ => cookie,
     }
 }
 

@@ -152,7 +152,6 @@ impl Beginnings {
 mod tests {
     use super::*;
     use core::time::Duration;
-    use startup::cookie::Correlation;
     use units::Rate;
 
     const NOW: u64 = 1_800_000_000;
@@ -163,17 +162,11 @@ mod tests {
 
     fn cookie(unit: u64, issued: u64) -> Cookie {
         Cookie {
-            issued,
-            prefix: Prefix::of(client(1)),
             min_rtt: Duration::from_millis(50),
             max_rate: Rate::from_mbps(8),
             usual_rate: Rate::from_mbps(6),
             samples: 10,
-            loss: 0.01,
-            retransmission_loss: None,
-            correlation: Correlation::default(),
-            verdict: Verdict::None,
-            unit,
+            ..Cookie::unmeasured(issued, Prefix::of(client(1)), unit)
         }
     }
 

@@ -59,27 +59,13 @@ mod tests {
     use super::*;
     use crate::viewer::Protocol;
     use startup::Prefix;
-    use startup::cookie::{Correlation, Verdict};
-    use units::Rate;
 
     fn keys(master: u8) -> KeyRing {
         KeyRing::new(&[master; 32], &[(0, [master; 32])])
     }
 
     fn cookie() -> Cookie {
-        Cookie {
-            issued: 1_800_000_000,
-            prefix: Prefix::of([192, 0, 2, 1].into()),
-            min_rtt: Duration::from_millis(50),
-            max_rate: Rate::from_mbps(8),
-            usual_rate: Rate::from_mbps(6),
-            samples: 10,
-            loss: 0.0,
-            retransmission_loss: None,
-            correlation: Correlation::default(),
-            verdict: Verdict::None,
-            unit: 7,
-        }
+        Cookie::unmeasured(1_800_000_000, Prefix::of([192, 0, 2, 1].into()), 7)
     }
 
     fn read_from(fields: &[&str], keys: &KeyRing) -> Option<Result<Cookie, Refusal>> {

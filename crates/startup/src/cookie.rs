@@ -273,6 +273,23 @@ impl Past {
 }
 
 impl Cookie {
+    /// What is known of a path that nothing was measured of: issued at `issued` (Unix seconds) to the viewer of `unit`.
+    pub fn unmeasured(issued: u64, prefix: Prefix, unit: u64) -> Self {
+        Self {
+            issued,
+            prefix,
+            min_rtt: Duration::ZERO,
+            max_rate: Rate::ZERO,
+            usual_rate: Rate::ZERO,
+            samples: 0,
+            loss: 0.0,
+            retransmission_loss: None,
+            correlation: Correlation::default(),
+            verdict: Verdict::None,
+            unit,
+        }
+    }
+
     /// The cookie as bytes, for a carrier that seals them.
     pub fn encode(&self) -> [u8; LEN] {
         let verdict = match self.verdict {
@@ -398,7 +415,5 @@ fn micros(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-#[cfg(test)]
-pub(crate) mod fixture;
 #[cfg(test)]
 mod tests;

@@ -195,8 +195,8 @@ pub fn decide(mode: Mode, known: &Known, limits: &Limits) -> Decision {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cookie::fixture::cookie;
     use crate::cookie::{Carrier, Cookie, Rules};
+    use crate::fixture::cookie;
     use proptest::prelude::*;
 
     /// The paper's testbed (figure 2): 66 KB at 8 Mbit/s and 50 ms, whose product is 50 KB.

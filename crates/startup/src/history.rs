@@ -67,7 +67,7 @@ impl History {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cookie::fixture::cookie;
+    use crate::fixture::cookie;
     use core::net::{IpAddr, Ipv4Addr};
 
     fn network(n: u16) -> Prefix {

@@ -28,12 +28,12 @@
 //!    [`Perception::read`] sees the bytes on their way to the transport. [`decision::decide`] makes a
 //!    [`congestion::Start`] of it for the controller. If the size came too late, decide and start again once
 //!    it is known, unless more than the new window is in flight by then.
-//! 4. **The course goes on.** For [`decision::Course::Careful`] a [`careful::Careful`] stands beside the
-//!    controller: it is told of packets, acknowledgements and congestion after the controller is, and its
-//!    [`careful::Order`]s are obeyed. For [`decision::Course::Rapid`] window and rate are those of
-//!    [`rapid::Rapid`] until its phase is [`rapid::Phase::Over`]; then the controller is started with that
-//!    window.
-//! 5. **The connection learns.** [`DeliveryRates`] takes every rate sample, [`Refresh`] says when a new
+//! 4. **The course goes on** in [`Guided`], a controller around the connection's own. For
+//!    [`decision::Course::Careful`] a [`careful::Careful`] stands beside that one: it is told of packets,
+//!    acknowledgements and congestion after the controller is, and its [`careful::Order`]s are obeyed. For
+//!    [`decision::Course::Rapid`] window and rate are those of [`rapid::Rapid`] until its phase is
+//!    [`rapid::Phase::Over`]; then the controller is started with that window.
+//! 5. **The connection learns.** [`DeliveryRates`], in [`Guided`] too, takes every rate sample, [`Refresh`] says when a new
 //!    [`Cookie`] is due: as `own` bytes of a NEW_TOKEN token ([`Cookie::encode`]), and as a sealed HTTP
 //!    cookie with the next response. Its verdict is the course's. What goes to the client goes into
 //!    the [`History`]; a failed jump makes it [forget](History::forget) the network.
@@ -44,6 +44,8 @@ pub mod careful;
 mod compact;
 pub mod cookie;
 pub mod decision;
+#[cfg(test)]
+mod fixture;
 mod guided;
 mod history;
 mod observe;

@@ -123,7 +123,7 @@ fn differs(a: &Cookie, b: &Cookie) -> bool {
 mod tests {
     use super::*;
     use crate::cookie::Verdict;
-    use crate::cookie::fixture::cookie;
+    use crate::fixture::cookie;
 
     /// Of the part of a connection behind its first flight.
     fn sample(kbps: u64, after: u64, is_app_limited: bool) -> RateSample {

@@ -91,7 +91,7 @@ fn hash(cookie: &Cookie) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cookie::fixture::cookie;
+    use crate::fixture::cookie;
     use proptest::prelude::*;
 
     fn of(unit: u64, issued: u64) -> Cookie {

@@ -9,7 +9,6 @@ use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
 use qoe::Policy;
 use quic::detection::Detection;
 use recovery::Guard;
-use startup::cookie::{Correlation, Verdict};
 use startup::decision::Limits;
 use startup::{Cookie, Past, Prefix};
 use units::Rate;
@@ -148,17 +147,11 @@ impl Settings {
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         let rate = Rate::from_kbps((self.past_mbps * 1e3).round() as u64);
         let cookie = Cookie {
-            issued: UNIX_ORIGIN,
-            prefix: Prefix::of(Ipv4Addr::LOCALHOST.into()),
             min_rtt: ms(self.past_rtt_ms),
             max_rate: rate,
             usual_rate: rate,
             samples: 1,
-            loss: 0.0,
-            retransmission_loss: None,
-            correlation: Correlation::default(),
-            verdict: Verdict::None,
-            unit: 0,
+            ..Cookie::unmeasured(UNIX_ORIGIN, Prefix::of(Ipv4Addr::LOCALHOST.into()), 0)
         };
         Ok(Beginning {
             mode: self.start.parse().map_err(|e| format!("`start`: {e}"))?,

@@ -1,47 +1,16 @@
 use super::*;
-use congestion::RttSnapshot;
+use crate::fixture::{self, MTU, ack, ms};
 use proptest::prelude::*;
-use units::PacketNumber;
 
 const IW: u64 = 12_000;
-const MTU: u16 = 1_200;
-
-fn ms(n: u64) -> Timestamp {
-    Timestamp::from_millis(n)
-}
 
 /// 60 KB were in flight at 50 ms: 30 KB may be jumped to.
 fn saved() -> Saved {
     Saved { jump: 30_000, rtt: Duration::from_millis(50), first_frame: None }
 }
 
-/// Acknowledges at `now` what left at `sent`; `in_flight` bytes remain.
-fn ack(now: u64, sent: u64, acked_bytes: u64, in_flight: u64) -> AckBatch {
-    let rtt = Duration::from_millis(now - sent);
-    AckBatch {
-        now: ms(now),
-        acked_bytes,
-        largest_acked: PacketNumber(0),
-        largest_sent_time: ms(sent),
-        in_flight_before: in_flight + acked_bytes,
-        in_flight,
-        rtt: RttSnapshot { latest: rtt, smoothed: rtt, min: rtt, variance: Duration::ZERO },
-        rate: None,
-        cwnd_limited: true,
-        lost_bytes: 0,
-        ecn_ce: 0,
-    }
-}
-
 fn event(now: u64, kind: CongestionKind) -> CongestionEvent {
-    CongestionEvent {
-        now: ms(now),
-        lost_bytes: 1_200,
-        largest_lost_sent_time: ms(now.saturating_sub(50)),
-        largest_lost: PacketNumber(0),
-        in_flight: 0,
-        kind,
-    }
+    fixture::event(now, 0, kind)
 }
 
 fn careful(saved: Saved) -> Careful {
@@ -173,7 +142,7 @@ fn careful_with_late_frame() -> Careful {
 
 #[test]
 fn half_of_what_is_saved_is_the_most_whatever_the_confidence() {
-    let past = |confidence| Past { cookie: crate::cookie::fixture::cookie(), confidence };
+    let past = |confidence| Past { cookie: fixture::cookie(), confidence };
     // 6 Mbit/s at 50 ms are 37,500 bytes.
     let jump = |confidence, max_jump| Saved::new(&past(confidence), None, max_jump).jump;
     assert_eq!(jump(1.0, 100_000), 18_750);

@@ -6,8 +6,8 @@ use quic::crypto::{KeyRing, Purpose};
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-use super::fixture::cookie;
 use super::*;
+use crate::fixture::cookie;
 
 /// The site's keys as the server has them.
 struct Keys(Arc<KeyRing>, ChaCha20Rng);

@@ -1,42 +1,19 @@
 use super::*;
 use crate::careful::Saved;
-use congestion::{Algorithm, RttSnapshot};
+use crate::fixture::{self, MTU, ms};
+use congestion::Algorithm;
 use core::time::Duration;
 use proptest::prelude::*;
 
-const MTU: u16 = 1_200;
 const RTT: Duration = Duration::from_millis(50);
-
-fn ms(n: u64) -> Timestamp {
-    Timestamp::from_millis(n)
-}
 
 /// An acknowledgement at `now` of what left 50 ms earlier.
 fn ack(now: u64, acked_bytes: u64) -> AckBatch {
-    AckBatch {
-        now: ms(now),
-        acked_bytes,
-        largest_acked: PacketNumber(1),
-        largest_sent_time: ms(now - 50),
-        in_flight_before: acked_bytes,
-        in_flight: 0,
-        rtt: RttSnapshot { latest: RTT, smoothed: RTT, min: RTT, variance: Duration::ZERO },
-        rate: None,
-        cwnd_limited: true,
-        lost_bytes: 0,
-        ecn_ce: 0,
-    }
+    fixture::ack(now, now - 50, acked_bytes, 0)
 }
 
 fn event(now: u64, kind: CongestionKind) -> CongestionEvent {
-    CongestionEvent {
-        now: ms(now),
-        lost_bytes: 1_200,
-        largest_lost_sent_time: ms(now - 50),
-        largest_lost: PacketNumber(1),
-        in_flight: 12_000,
-        kind,
-    }
+    fixture::event(now, 12_000, kind)
 }
 
 fn guided(algorithm: Algorithm, window: u64, course: Course) -> Guided {
