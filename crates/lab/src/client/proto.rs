@@ -32,8 +32,9 @@ macro_rules! viewer {
                 endpoint.rng_seed(Some(request.rng_seed()));
                 let mut endpoint = new_endpoint(endpoint, &request);
                 let epoch = Instant::now();
+                let begins = epoch + request.begins.since(Timestamp::ZERO);
                 let (handle, connection) = endpoint
-                    .connect(epoch, config, request.server, SERVER_NAME)
+                    .connect(begins, config, request.server, SERVER_NAME)
                     .expect("name and address are valid");
                 Self {
                     epoch,

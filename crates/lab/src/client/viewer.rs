@@ -27,6 +27,8 @@ pub(crate) struct Request {
     /// Flow-control window of stream and connection, in bytes.
     pub window: u64,
     pub seed: u64,
+    /// When its first packet leaves.
+    pub begins: Timestamp,
     /// How often the client speaks when it has nothing to say.
     pub keep_alive: Option<Duration>,
 }

@@ -187,6 +187,10 @@ fn work(job: &Job) -> Done {
         }
         if let (Traffic::Live(live), Some(seen)) = (&scenario.traffic, &outcome.live) {
             all.viewing.watch(settings.player()?, live, seen, scenario.measure_from);
+            if let Some(seen) = outcome.rival.as_ref().and_then(|rival| rival.live.as_ref()) {
+                let viewing = &mut all.rival_viewing;
+                viewing.watch(settings.player()?, live, seen, scenario.measure_from);
+            }
         }
         let pages = diary.take();
         all.rounds_max.extend(match outcome.asked.len() {

@@ -36,6 +36,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "demo",
     "probes",
     "wira-fig2",
+    "wira-harm",
     "autorec-fig13",
     "autorec-fig13-gate",
     "autorec-fig14",

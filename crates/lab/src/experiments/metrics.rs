@@ -30,6 +30,8 @@ pub(crate) struct Measured {
     /// Smoothed round-trip times at the ends of the decision intervals, in milliseconds.
     pub round_trips: Vec<f64>,
     pub viewing: Viewing,
+    /// What the rival's viewers had of a stream.
+    pub rival_viewing: Viewing,
     /// Stream bytes that arrived, and the bytes on the wire that brought them.
     pub payload: [u64; 2],
     pub packets_lost: u64,
@@ -305,6 +307,12 @@ metrics! {
     // Share of packets lost until the first frame was acknowledged.
     "first_frame_loss", "1", None, |m, _| {
         let (lost, settled) = m.viewing.first_loss;
+        ratio(lost, settled)
+    };
+    // The same of the rival.
+    "rival_frame_1_ms", "ms", None, |m, s| m.rival_viewing.completion(0, s);
+    "rival_first_frame_loss", "1", None, |m, _| {
+        let (lost, settled) = m.rival_viewing.first_loss;
         ratio(lost, settled)
     };
 }

@@ -143,7 +143,7 @@ impl Settings {
     }
 
     /// How the connection starts, and what its cookie would have said.
-    fn beginning(&self) -> Result<Beginning, String> {
+    fn beginning(&self, key: &str, mode: &str) -> Result<Beginning, String> {
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
         let rate = Rate::from_kbps((self.past_mbps * 1e3).round() as u64);
         let cookie = Cookie {
@@ -154,7 +154,7 @@ impl Settings {
             ..Cookie::unmeasured(UNIX_ORIGIN, Prefix::of(Ipv4Addr::LOCALHOST.into()), 0)
         };
         Ok(Beginning {
-            mode: self.start.parse().map_err(|e| format!("`start`: {e}"))?,
+            mode: mode.parse().map_err(|e| format!("`{key}`: {e}"))?,
             past: (self.past_mbps > 0.0).then_some(Past { cookie, confidence: 1.0 }),
             is_early: self.early,
             limits: Limits {
@@ -216,10 +216,16 @@ impl Settings {
                     "" => congestion,
                     name => Self::algorithm(name, "rival_congestion")?,
                 };
+                let (key, start) = match &*self.rival_start {
+                    "" => ("start", &self.start),
+                    _ => ("rival_start", &self.rival_start),
+                };
                 Some(Rival {
                     congestion: delivery::controller(congestion),
                     scheme: self.maker(name, &Learnt::default())?,
+                    beginning: self.beginning(key, start)?,
                     traffic: traffic.clone(),
+                    begins: Duration::from_secs_f64(self.rival_from_seconds),
                 })
             }
         };
@@ -228,7 +234,7 @@ impl Settings {
             client: self.client,
             cipher: self.cipher,
             congestion: delivery::controller(congestion),
-            beginning: self.beginning()?,
+            beginning: self.beginning("start", &self.start)?,
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
             guard: (self.guard_percent > 0.0).then(|| Guard::new(self.guard_percent / 100.0, None)),

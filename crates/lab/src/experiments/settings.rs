@@ -166,6 +166,10 @@ settings! {
     rival: String = String::new();
     /// The rival's congestion controller; the first one's if empty.
     rival_congestion: String = String::new();
+    /// How the rival's connection of a live view starts; as the first one's if empty.
+    rival_start: String = String::new();
+    /// Virtual time at which the rival comes. The first sender is there from the beginning.
+    rival_from_seconds: f64 = 0.0, in 0.0 => 100_000.0;
     /// Whether each run is made twice, with a log of all events: the metrics `event_log` and `same_log`.
     twice: bool = false;
     /// How losses are recovered from; see `recovery::catalog`.

@@ -8,7 +8,7 @@ use qoe::{FrameKind, Player, Policy};
 use units::{Rate, Timestamp};
 
 use super::*;
-use crate::simulation::{Oracle, Scenario, run};
+use crate::simulation::{Oracle, Rival, Scenario, run};
 use crate::traffic::Traffic;
 
 /// 1.5 Mbps, 25 frames a second, two seconds a group.
@@ -285,4 +285,32 @@ fn where_nothing_is_lost_knowing_fates_changes_nothing() {
         run(&lossy).expect("it runs").event_log
     };
     assert_ne!(lossy(Oracle::AfterDetection), lossy(Oracle::None));
+}
+
+#[test]
+fn a_newcomer_starts_at_the_newest_key_frame_and_until_then_nobody_notices() {
+    let alone = scenario(Rate::from_mbps(5), "0%");
+    let comes = Duration::from_millis(6_700);
+    let rival = Rival {
+        congestion: alone.congestion.clone(),
+        scheme: alone.scheme.clone(),
+        beginning: alone.beginning,
+        traffic: alone.traffic.clone(),
+        begins: comes,
+    };
+    let both = run(&Scenario { rival: Some(rival), ..alone.clone() }).expect("it runs");
+    let newcomer = both.rival.expect("a rival").live.expect("a live view");
+    // The handshake, and the request's way.
+    let asked = newcomer.asked_at.expect("asked").since(Timestamp::ZERO + comes);
+    assert!((90..200).contains(&asked.as_millis()), "{asked:?}");
+    // 75 pictures before, and 25 a second since.
+    let newest = (75 + (comes + asked).as_millis() as u32 / 40) / 50 * 50;
+    assert_eq!(newcomer.arrivals[0].frame, newest);
+    let before = |outcome: &LiveOutcome| {
+        let end = Timestamp::ZERO + comes;
+        outcome.arrivals.iter().take_while(|a| a.at < end).copied().collect::<Vec<_>>()
+    };
+    let [alone, beside] = [view(&alone), both.live.expect("a live view")];
+    assert_eq!(before(&alone), before(&beside));
+    assert_ne!(alone.arrivals, beside.arrivals, "the key frames of both share the bottleneck");
 }

@@ -76,6 +76,7 @@ impl Flow {
         address: Ipv4Addr,
         log: &EventLog,
     ) -> Result<Self, String> {
+        let begins = Timestamp::ZERO + scenario.begins;
         let client = client::start(Request {
             kind: scenario.client,
             cipher: scenario.cipher,
@@ -84,6 +85,7 @@ impl Flow {
             times: scenario.times,
             window: scenario.window,
             seed: scenario.seed,
+            begins,
             // A viewer that only receives has nothing to say from its new address otherwise.
             keep_alive: scenario.rebind_every.map(|every| every.min(Duration::from_secs(2)) / 2),
         })?;
@@ -93,9 +95,9 @@ impl Flow {
             scenario,
             address: SocketAddrV4::new(address, FIRST_PORT),
             rebind_at: None,
-            is_client_due: true,
+            is_client_due: false,
             is_server_due: false,
-            client_at: None,
+            client_at: Some(begins),
             server_at: None,
             mark: None,
         })

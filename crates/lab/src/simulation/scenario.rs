@@ -42,6 +42,8 @@ pub struct Scenario {
     pub guard: Option<Guard>,
     /// What the client asks for.
     pub traffic: Traffic,
+    /// Virtual time at which the client's first packet leaves.
+    pub begins: Duration,
     /// How often the client asks for it, one after the other on the same connection: from 1, and more
     /// only for downloads.
     pub times: u32,
@@ -81,8 +83,12 @@ pub struct Rival {
     pub congestion: ControllerFactory,
     /// Its recovery scheme.
     pub scheme: SchemeMaker,
+    /// How its connection starts.
+    pub beginning: Beginning,
     /// What its client asks for.
     pub traffic: Traffic,
+    /// Virtual time at which its client's first packet leaves.
+    pub begins: Duration,
 }
 
 impl Default for Scenario {
@@ -98,6 +104,7 @@ impl Default for Scenario {
             scheme: Arc::new(|_| Arq::scheme()),
             guard: None,
             traffic: Traffic::Download { bytes: 1_000_000 },
+            begins: Duration::ZERO,
             times: 1,
             rival: None,
             window: 16 << 20,
@@ -118,11 +125,13 @@ impl Default for Scenario {
 impl Scenario {
     /// The scenario of the rival's server and client.
     pub(super) fn of_rival(&self) -> Option<Self> {
-        let Rival { congestion, scheme, traffic } = self.rival.clone()?;
+        let Rival { congestion, scheme, beginning, traffic, begins } = self.rival.clone()?;
         Some(Self {
             congestion,
             scheme,
+            beginning,
             traffic,
+            begins,
             seed: self.seed.wrapping_add(1 << 32),
             diary: None,
             rival: None,
