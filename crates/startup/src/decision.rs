@@ -33,6 +33,10 @@ pub enum Mode {
     WiraHx,
     /// Wira: the smaller of both windows, at the last connection's rate.
     Wira,
+    /// The smaller of the first frame's size and what the last connection's path usually carried in a round trip, at that
+    /// rate; without a cookie the first flight of Rapid Start, no longer than the first frame. What a path carries at
+    /// best, as [`Mode::Wira`] takes it, overflows it as often as not.
+    Steady,
     /// Rapid Start: twice the initial window over one round trip, then three times as much each round
     /// until the queue grows ([`Rapid`](crate::rapid::Rapid)).
     Rapid,
@@ -43,19 +47,20 @@ pub enum Mode {
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Iw10,
         Self::Fixed,
         Self::WiraFf,
         Self::WiraHx,
         Self::Wira,
+        Self::Steady,
         Self::Rapid,
         Self::Careful,
     ];
 
     /// Whether its window follows from the past, so that it has to be bought ([`Spent`](crate::Spent)).
     pub const fn needs_past(self) -> bool {
-        matches!(self, Self::WiraHx | Self::Wira | Self::Careful)
+        matches!(self, Self::WiraHx | Self::Wira | Self::Steady | Self::Careful)
     }
 
     /// Its name in configurations, records and metrics.
@@ -66,6 +71,7 @@ impl Mode {
             Self::WiraFf => "wira-ff",
             Self::WiraHx => "wira-hx",
             Self::Wira => "wira",
+            Self::Steady => "steady",
             Self::Rapid => "rapid",
             Self::Careful => "careful",
         }
@@ -181,6 +187,13 @@ pub fn decide(mode: Mode, known: &Known, limits: &Limits) -> Decision {
             Some((bdp, rate)) => ((within(first_frame.min(bdp)), Some(rate)), Course::Normal),
             None => (paced(first_frame, experience), Course::Normal),
         },
+        Mode::Steady => {
+            let start = match past.map(|past| past.cookie.usual_rate) {
+                Some(rate) => (within(first_frame.min(rate.bytes_in(supposed))), Some(rate)),
+                None => paced(first_frame.min(2 * iw), supposed),
+            };
+            (start, Course::Normal)
+        }
         Mode::Rapid => (paced(2 * iw, supposed), Course::Rapid),
         Mode::Careful => {
             let course = past.map_or(Course::Normal, |past| {
@@ -271,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn steady_takes_what_the_path_usually_carries_and_little_of_a_path_that_nobody_knows() {
+        // 6 Mbit/s for 50 ms.
+        assert_eq!(decided(Mode::Steady, known(true, true, None)), (37_500, Some(6_000)));
+        assert_eq!(decided(Mode::Steady, known(true, true, Some(40))), (30_000, Some(6_000)));
+        let small = Known { first_frame: Some(20_000), ..known(true, true, None) };
+        assert_eq!(decided(Mode::Steady, small), (20_000, Some(6_000)));
+        // 24,000 bytes in 50 ms, or the measured round trip.
+        assert_eq!(decided(Mode::Steady, known(true, false, None)), (24_000, Some(3_840)));
+        assert_eq!(decided(Mode::Steady, known(true, false, Some(100))), (24_000, Some(1_920)));
+        let small = Known { past: None, ..small };
+        assert_eq!(decided(Mode::Steady, small), (20_000, Some(3_200)));
+    }
+
+    #[test]
     fn rapid_paces_twice_the_initial_window_over_a_round_trip() {
         // 24,000 bytes in 50 ms: the cookie's round trip, or the measured one, or experience.
         assert_eq!(decided(Mode::Rapid, known(true, true, None)), (24_000, Some(3_840)));
@@ -305,7 +332,7 @@ mod tests {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
         let error = "slow".parse::<Mode>().expect_err("no such mode");
-        assert!(error.ends_with("wira rapid careful"), "{error}");
+        assert!(error.ends_with("wira steady rapid careful"), "{error}");
     }
 
     proptest! {

@@ -145,11 +145,12 @@ impl Settings {
     /// How the connection starts, and what its cookie would have said.
     fn beginning(&self, key: &str, mode: &str) -> Result<Beginning, String> {
         let ms = |ms: f64| Duration::from_secs_f64(ms / 1e3);
-        let rate = Rate::from_kbps((self.past_mbps * 1e3).round() as u64);
+        let mbps = |mbps: f64| Rate::from_kbps((mbps * 1e3).round() as u64);
+        let usual = if self.past_usual_mbps > 0.0 { self.past_usual_mbps } else { self.past_mbps };
         let cookie = Cookie {
             min_rtt: ms(self.past_rtt_ms),
-            max_rate: rate,
-            usual_rate: rate,
+            max_rate: mbps(self.past_mbps),
+            usual_rate: mbps(usual),
             samples: 1,
             ..Cookie::unmeasured(UNIX_ORIGIN, Prefix::of(Ipv4Addr::LOCALHOST.into()), 0)
         };

@@ -87,10 +87,12 @@ settings! {
     /// `bbr`, `cubic`, and so on.
     congestion: String = "bbr".to_owned();
     /// How the connection of a live view starts: `iw10`, `fixed` (`usual_window_bytes` over the round trip), `wira-ff`,
-    /// `wira-hx`, `wira`, `rapid`, `careful`.
+    /// `wira-hx`, `wira`, `steady`, `rapid`, `careful`.
     start: String = "iw10".to_owned();
     /// The delivery rate that a cookie of the viewer's last visit says, in Mbps; no cookie if 0.
     past_mbps: f64 = 0.0, in 0.0 => 10_000.0;
+    /// The rate that it says is usual, which `steady` and `careful` go by; `past_mbps` if 0.
+    past_usual_mbps: f64 = 0.0, in 0.0 => 10_000.0;
     /// The round-trip time that it says.
     past_rtt_ms: f64 = 50.0, in 0.05 => 10_000.0;
     /// Whether the request came in 0-RTT data, so that the start knows no round trip but the cookie's or the usual one.

@@ -21,6 +21,8 @@ pub(super) struct Line {
     pub change: Estimate,
     /// Losses until the first frame was acknowledged.
     pub losses: Sample,
+    /// Mean difference to the losses of [`Mode::Iw10`].
+    pub losses_over_iw10: Estimate,
     /// Mean times of the first pictures.
     pub pictures_ms: [f64; PICTURES],
     /// Parts of the visits: with a good cookie, with a jump, with a jump that met congestion.
@@ -108,14 +110,15 @@ impl Figures {
 /// A line for each way, over the visits that are in: by what the baseline saw, so that all have the same.
 fn lines(visits: &[Visit], all: &[Vec<Seen>], is_in: &dyn Fn(&Visit, &Seen) -> bool) -> Vec<Line> {
     let baseline = Mode::ALL.iter().position(|mode| *mode == BASELINE).unwrap_or(0);
-    let base = &all[baseline];
+    let iw10 = Mode::ALL.iter().position(|mode| *mode == Mode::Iw10).unwrap_or(0);
+    let (base, iw10) = (&all[baseline], &all[iw10]);
     let places: Vec<usize> =
         (0..visits.len()).filter(|&place| is_in(&visits[place], &base[place])).collect();
     let ways = Mode::ALL.into_iter().zip(all);
-    ways.filter_map(|(mode, seen)| line(mode, &places, seen, base)).collect()
+    ways.filter_map(|(mode, seen)| line(mode, &places, seen, [base, iw10])).collect()
 }
 
-fn line(mode: Mode, places: &[usize], seen: &[Seen], base: &[Seen]) -> Option<Line> {
+fn line(mode: Mode, places: &[usize], seen: &[Seen], [base, iw10]: [&[Seen]; 2]) -> Option<Line> {
     let of = |value: &dyn Fn(&Seen) -> f64| Sample::new(places.iter().map(|&at| value(&seen[at])));
     let times = of(&|seen| seen.pictures_ms[0])?;
     let whole = Sample::new(places.iter().map(|&at| base[at].pictures_ms[0]))?.mean();
@@ -133,6 +136,7 @@ fn line(mode: Mode, places: &[usize], seen: &[Seen], base: &[Seen]) -> Option<Li
         times,
         change: Estimate::of(places.iter().map(apart))?,
         losses: of(&|seen| seen.loss)?,
+        losses_over_iw10: Estimate::of(places.iter().map(|&at| seen[at].loss - iw10[at].loss))?,
         pictures_ms,
         with_past: part(&|seen| seen.has_past),
         jumped: part(&|seen| seen.verdict != Verdict::None),
