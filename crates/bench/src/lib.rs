@@ -95,6 +95,9 @@ fn run(arguments: Arguments) -> Result<(), String> {
     }
     repair::measure(&mut report, &wanted, arguments.quick)?;
     startup::measure(&mut report, &wanted, arguments.quick);
+    if wanted("handshake_with_cookie") {
+        memory::measure_returning(&mut report, rounds, 400 / scale as usize)?;
+    }
     if wanted("sim_packets_per_cpu_second") {
         simulation::measure(&mut report, rounds, (128 << 20) / scale)?;
     }

@@ -4,6 +4,7 @@
 
 mod ours;
 mod quinn_proto;
+mod returning;
 mod server;
 
 use std::collections::VecDeque;
@@ -24,6 +25,7 @@ use ours::Ours;
 use quinn_proto::Quinn;
 use server::{Pool, Server};
 
+pub(crate) use returning::measure as measure_returning;
 pub(crate) use server::Setup;
 
 const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
@@ -108,6 +110,10 @@ struct Client {
 
 impl Client {
     fn new(identity: &Identity, epoch: Instant, port: u16, window: u32) -> Self {
+        Self::with(Self::config(identity, window), epoch, port)
+    }
+
+    fn config(identity: &Identity, window: u32) -> quinn::ClientConfig {
         let tls =
             quinn::crypto::rustls::QuicClientConfig::try_from(client_tls(&identity.certificate))
                 .expect("the provider has an initial cipher suite");
@@ -119,6 +125,10 @@ impl Client {
             .mtu_discovery_config(None);
         let mut config = quinn::ClientConfig::new(Arc::new(tls));
         config.transport_config(Arc::new(transport));
+        config
+    }
+
+    fn with(config: quinn::ClientConfig, epoch: Instant, port: u16) -> Self {
         let mut endpoint = quinn::Endpoint::new(Arc::default(), None, false, None);
         let (handle, connection) =
             endpoint.connect(epoch, config, SERVER, NAME).expect("name and address are valid");

@@ -12,6 +12,7 @@ use quic::streams::{ReadOutcome, StreamEvent};
 use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig};
 use units::{Ecn, StreamId, Timestamp};
 
+use super::returning::Returning;
 use super::server::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, Setup, chunk};
 use crate::identity::Identity;
 
@@ -26,6 +27,8 @@ pub(super) struct Ours {
     /// Answers under way: bytes that are still to be written.
     answers: Vec<Answer>,
     handles: Vec<Handle>,
+    /// What becomes of clients who come back; `None` if none does.
+    pub(super) returning: Option<Returning>,
 }
 
 struct Answer {
@@ -53,7 +56,7 @@ impl Ours {
         })
         .expect("certificate and key belong together");
         let transport = TransportConfig {
-            congestion: quic::controller(setup.congestion),
+            congestion: delivery::controller(setup.congestion),
             scheme: setup.scheme.clone(),
             guard: setup.guard.clone(),
             idle_timeout: Duration::from_secs(600),
@@ -78,6 +81,7 @@ impl Ours {
             reply: Vec::with_capacity(1_500),
             answers: Vec::new(),
             handles: Vec::new(),
+            returning: None,
         }
     }
 
@@ -87,7 +91,21 @@ impl Ours {
         }
         while let Some(event) = self.endpoint.poll_event(handle) {
             match event {
-                Event::Connected => self.endpoint.release_ticket(handle, now, &[]),
+                Event::Ready => {
+                    let connection = self.endpoint.connection(handle);
+                    if let Some((returning, connection)) = self.returning.as_mut().zip(connection) {
+                        returning.on_ready(connection);
+                    }
+                }
+                Event::Connected => {
+                    let connection = self.endpoint.connection(handle);
+                    let own = self.returning.as_ref().zip(connection);
+                    let own = own.map(|(returning, connection)| returning.own(connection));
+                    self.endpoint.release_ticket(handle, now, own.as_deref().unwrap_or_default());
+                    if let Some(own) = own {
+                        self.endpoint.send_new_token(handle, now, &own);
+                    }
+                }
                 Event::Stream(StreamEvent::Readable(id)) => self.read(handle, id),
                 _ => {}
             }
