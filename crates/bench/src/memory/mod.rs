@@ -2,25 +2,23 @@
 //! unmodified `quinn-proto` client, in a loop whose virtual clock takes a millisecond per turn.
 //! Only the time and the heap of the server's calls count.
 
+mod client;
 mod ours;
 mod quinn_proto;
 mod returning;
 mod server;
 
 use std::collections::VecDeque;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use ::quinn_proto as quinn;
-use bytes::BytesMut;
 use cpu_time::ThreadTime;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region};
 
-use crate::identity::{Identity, NAME, client_tls};
+use crate::identity::Identity;
 use crate::report::{Report, Samples, Target};
+use client::{Client, TURN, WINDOW};
 use ours::Ours;
 use quinn_proto::Quinn;
 use server::{Pool, Server};
@@ -28,12 +26,6 @@ use server::{Pool, Server};
 pub(crate) use returning::measure as measure_returning;
 pub(crate) use server::Setup;
 
-const SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 443);
-const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
-/// The client's window of stream and connection in bytes.
-const WINDOW: u32 = 1 << 20;
-/// One turn of the loop.
-const TURN: Duration = Duration::from_millis(1);
 /// The transports that are compared.
 #[derive(Clone)]
 pub(crate) enum Contestant {
@@ -93,101 +85,6 @@ impl Pipe {
     fn arrived(&mut self, now: Duration) -> Option<Vec<u8>> {
         self.flying.front().filter(|(at, _)| *at <= now)?;
         self.flying.pop_front().map(|(_, datagram)| datagram)
-    }
-}
-
-/// The viewer.
-struct Client {
-    address: SocketAddr,
-    endpoint: quinn::Endpoint,
-    handle: quinn::ConnectionHandle,
-    connection: quinn::Connection,
-    stream: Option<quinn::StreamId>,
-    wants: bool,
-    received: u64,
-    packets: u64,
-}
-
-impl Client {
-    fn new(identity: &Identity, epoch: Instant, port: u16, window: u32) -> Self {
-        Self::with(Self::config(identity, window), epoch, port)
-    }
-
-    fn config(identity: &Identity, window: u32) -> quinn::ClientConfig {
-        let tls =
-            quinn::crypto::rustls::QuicClientConfig::try_from(client_tls(&identity.certificate))
-                .expect("the provider has an initial cipher suite");
-        let mut transport = quinn::TransportConfig::default();
-        transport
-            .stream_receive_window(window.into())
-            .receive_window(window.into())
-            .max_idle_timeout(None)
-            .mtu_discovery_config(None);
-        let mut config = quinn::ClientConfig::new(Arc::new(tls));
-        config.transport_config(Arc::new(transport));
-        config
-    }
-
-    fn with(config: quinn::ClientConfig, epoch: Instant, port: u16) -> Self {
-        let mut endpoint = quinn::Endpoint::new(Arc::default(), None, false, None);
-        let (handle, connection) =
-            endpoint.connect(epoch, config, SERVER, NAME).expect("name and address are valid");
-        Self {
-            address: SocketAddr::new(CLIENT, port),
-            endpoint,
-            handle,
-            connection,
-            stream: None,
-            wants: false,
-            received: 0,
-            packets: 0,
-        }
-    }
-
-    fn on_datagram(&mut self, now: Instant, data: &[u8]) {
-        let mut reply = Vec::new();
-        let event = self.endpoint.handle(now, SERVER, None, None, BytesMut::from(data), &mut reply);
-        if let Some(quinn::DatagramEvent::ConnectionEvent(_, event)) = event {
-            self.connection.handle_event(event);
-        }
-    }
-
-    fn drive(&mut self, now: Instant, mut send: impl FnMut(Vec<u8>)) {
-        if self.connection.poll_timeout().is_some_and(|at| at <= now) {
-            self.connection.handle_timeout(now);
-        }
-        while let Some(event) = self.connection.poll_endpoint_events() {
-            if let Some(event) = self.endpoint.handle_event(self.handle, event) {
-                self.connection.handle_event(event);
-            }
-        }
-        while self.connection.poll().is_some() {}
-        if self.wants && self.stream.is_none() && !self.connection.is_handshaking() {
-            let stream = self.connection.streams().open(quinn::Dir::Bi);
-            if let Some(stream) = stream {
-                let mut send = self.connection.send_stream(stream);
-                send.write(b"GET /\r\n").expect("an open stream has room");
-                send.finish().expect("the stream is open");
-            }
-            self.stream = stream;
-        }
-        if let Some(stream) = self.stream
-            && let Ok(mut chunks) = self.connection.recv_stream(stream).read(true)
-        {
-            while let Ok(Some(chunk)) = chunks.next(usize::MAX) {
-                self.received += chunk.bytes.len() as u64;
-            }
-            // The window update goes out with the next transmission in any case.
-            let _ = chunks.finalize();
-        }
-        loop {
-            let mut buffer = Vec::new();
-            let transmit = self.connection.poll_transmit(now, 1, &mut buffer);
-            let Some(transmit) = transmit else { break };
-            buffer.truncate(transmit.size);
-            self.packets += 1;
-            send(buffer);
-        }
     }
 }
 

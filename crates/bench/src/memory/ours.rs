@@ -9,13 +9,20 @@ use quic::crypto::{
     Cipher, KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings,
 };
 use quic::streams::{ReadOutcome, StreamEvent};
-use quic::{Addresses, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig};
-use units::{Ecn, StreamId, Timestamp};
+use quic::{
+    Addresses, Connection, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig,
+};
+use startup::cookie::Rules;
+use startup::decision::{Known, Limits, Mode};
+use startup::{Carrier, Cookie};
+use units::{Ecn, Rate, StreamId, Timestamp};
 
-use super::returning::Returning;
 use super::server::{BATCH, Batch, HIGH_WATER, MTU, Pool, Server, Setup, chunk};
 use crate::identity::Identity;
 
+/// The wall clock where clients come back: Unix seconds.
+const NOW: u64 = 1_800_000_000;
+const VIEWER: u64 = 7;
 /// Datagrams of a batch.
 const SEGMENTS: usize = 10;
 
@@ -29,6 +36,45 @@ pub(super) struct Ours {
     handles: Vec<Handle>,
     /// What becomes of clients who come back; `None` if none does.
     pub(super) returning: Option<Returning>,
+}
+
+/// What a server does with clients who come back.
+pub(super) struct Returning {
+    /// Whether it gives them cookies, and looks at those that come.
+    pub cookies: bool,
+    /// Tokens that clients brought, and cookies in them that were accepted.
+    pub tokens: usize,
+    pub accepted: usize,
+}
+
+impl Returning {
+    fn on_ready(&mut self, connection: &mut Connection) {
+        let info = connection.take_handshake_info().unwrap_or_default();
+        let Some(own) = info.returned_token else { return };
+        self.tokens += 1;
+        if !self.cookies {
+            return;
+        }
+        let client = connection.addresses().remote.ip();
+        let cookie = Cookie::decode(&own);
+        let past = cookie.and_then(|c| c.accept(Carrier::Token, client, NOW, &Rules::default()));
+        self.accepted += usize::from(past.is_ok());
+        let known = Known { first_frame: Some(43_000), past: past.ok(), handshake_rtt: None };
+        delivery::start(connection, Mode::Steady, &known, &Limits::default());
+    }
+
+    /// What the client is to bring next time.
+    fn own(&self, connection: &Connection) -> Vec<u8> {
+        if !self.cookies {
+            return Vec::new();
+        }
+        // Nobody has had media, so that nothing is measured yet: what a connection with media would say.
+        let learned = delivery::learned(connection, None, NOW, VIEWER);
+        let rate = Rate::from_mbps(8);
+        let min_rtt = Duration::from_millis(50);
+        let cookie = Cookie { min_rtt, max_rate: rate, usual_rate: rate, samples: 10, ..learned };
+        cookie.encode().to_vec()
+    }
 }
 
 struct Answer {

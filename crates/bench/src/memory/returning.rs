@@ -4,14 +4,10 @@
 use std::time::{Duration, Instant};
 
 use cpu_time::ThreadTime;
-use quic::Connection;
-use startup::cookie::Rules;
-use startup::decision::{Known, Limits, Mode};
-use startup::{Carrier, Cookie};
 
-use super::ours::Ours;
+use super::client::{Client, TURN, WINDOW};
+use super::ours::{Ours, Returning};
 use super::server::{Pool, Server as _, Setup};
-use super::{Client, TURN, WINDOW};
 use crate::identity::Identity;
 use crate::report::{Report, Target};
 
@@ -19,47 +15,6 @@ use crate::report::{Report, Target};
 const VISITS: usize = 50;
 /// Turns of a visit: handshake, ticket, token.
 const TURNS: usize = 8;
-/// The servers' wall clock: Unix seconds.
-const NOW: u64 = 1_800_000_000;
-const VIEWER: u64 = 7;
-
-/// What a server does with clients who come back.
-pub(super) struct Returning {
-    cookies: bool,
-    /// Tokens that clients brought, and cookies in them that were accepted.
-    tokens: usize,
-    accepted: usize,
-}
-
-impl Returning {
-    pub(super) fn on_ready(&mut self, connection: &mut Connection) {
-        let info = connection.take_handshake_info().unwrap_or_default();
-        let Some(own) = info.returned_token else { return };
-        self.tokens += 1;
-        if !self.cookies {
-            return;
-        }
-        let client = connection.addresses().remote.ip();
-        let cookie = Cookie::decode(&own);
-        let past = cookie.and_then(|c| c.accept(Carrier::Token, client, NOW, &Rules::default()));
-        self.accepted += usize::from(past.is_ok());
-        let known = Known { first_frame: Some(43_000), past: past.ok(), handshake_rtt: None };
-        delivery::start(connection, Mode::Steady, &known, &Limits::default());
-    }
-
-    /// What the client is to bring next time.
-    pub(super) fn own(&self, connection: &Connection) -> Vec<u8> {
-        if !self.cookies {
-            return Vec::new();
-        }
-        // Nobody has had media, so that nothing is measured yet: what a connection with media would say.
-        let learned = delivery::learned(connection, None, NOW, VIEWER);
-        let rate = units::Rate::from_mbps(8);
-        let min_rtt = Duration::from_millis(50);
-        let cookie = Cookie { min_rtt, max_rate: rate, usual_rate: rate, samples: 10, ..learned };
-        cookie.encode().to_vec()
-    }
-}
 
 /// CPU seconds of the server for each of [`VISITS`] visits of one client but the first.
 fn visits(identity: &Identity, cookies: bool) -> Result<f64, String> {
