@@ -291,8 +291,8 @@ sections! {
     [startup] Startup {
         /// "iw10": ten datagrams; "fixed": `usual_window` over `usual_rtt` for all; "wira-ff": the first frame within one
         /// round trip; "wira-hx": window and rate of the viewer's last connection; "wira": the smaller of both windows at
-        /// that rate; "steady": the same at the rate that was usual instead of the best, and half a first flight of a path that
-        /// nobody knows; "rapid": Rapid Start; "careful": Careful Resume (RFC 9959).
+        /// that rate; "steady": the same at the rate that was usual instead of the best, and without a cookie 20 datagrams
+        /// within one round trip; "rapid": Rapid Start; "careful": Careful Resume (RFC 9959).
         mode: Mode = Mode::Steady;
         /// The largest first flight: what a wrong cookie can throw at a path in one round trip.
         max_jump: Size = Size::from_kib(256), in Size::from_kib(4)..=Size::from_mib(16);
