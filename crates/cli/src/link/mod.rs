@@ -5,10 +5,12 @@
 //! `--blackhole` and traces count from. All clients share the path; each has a socket of its own
 //! towards the server.
 
+mod socket;
+
 use core::time::Duration;
 use std::collections::HashMap;
-use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
@@ -17,22 +19,23 @@ use links::{
     Delivered, Jitter, LinkConfig, Loss, LossPlace, Packet, Path, PathConfig, Probability, Queue,
     Reorder, Trace, UDP_IPV4_HEADERS, Window, parse_duration, parse_rate,
 };
+use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
+use socket::{MAX_PAYLOAD, Received, Run, Socket};
 use units::{Ecn, Rate, Timestamp};
 
 /// An IPv6 header is 20 bytes longer than an IPv4 header.
 const UDP_IPV6_HEADERS: u32 = UDP_IPV4_HEADERS + 20;
-/// Largest UDP payload.
-const MAX_DATAGRAM: usize = 65_535;
-/// Datagrams taken from one socket before the others have their turn.
+/// Calls that take from one socket before the others have their turn.
 const BATCH: usize = 64;
+/// Clients' sockets that are heard of at a time.
+const HEARD: usize = 256;
 /// Clients at most; datagrams of further ones are dropped.
 const MAX_CLIENTS: usize = 10_000;
-/// Socket buffers that are asked for, in bytes.
-const BUFFERS: usize = 4 << 20;
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
@@ -115,13 +118,15 @@ struct Datagram {
 struct Client {
     address: SocketAddr,
     /// Towards the server; replaced by a rebinding.
-    upstream: UdpSocket,
+    upstream: Socket,
 }
 
 /// A UDP relay over an emulated path.
 #[derive(Debug)]
 pub(crate) struct Relay {
-    listener: UdpSocket,
+    listener: Socket,
+    /// Watches the clients' sockets; an event's data is the client.
+    watched: Epoll,
     server: SocketAddr,
     from: Option<IpAddr>,
     clients: Vec<Client>,
@@ -173,28 +178,6 @@ impl Arguments {
     }
 }
 
-/// A non-blocking socket with large buffers; the kernel may grant less.
-fn socket(address: SocketAddr) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(address)?;
-    socket.set_nonblocking(true)?;
-    let options = socket2::SockRef::from(&socket);
-    options.set_recv_buffer_size(BUFFERS)?;
-    options.set_send_buffer_size(BUFFERS)?;
-    Ok(socket)
-}
-
-/// Errors that say something about one datagram, or nothing: the relay goes on.
-fn is_passing(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::WouldBlock
-            | ErrorKind::Interrupted
-            | ErrorKind::ConnectionRefused
-            | ErrorKind::HostUnreachable
-            | ErrorKind::NetworkUnreachable
-    )
-}
-
 impl Relay {
     /// Takes what clients send to `listen` over `path` to `server`, `from` an address of this machine.
     /// The clients' ports change each time that `rebind_every` has passed; `seed` decides the fate of
@@ -210,9 +193,13 @@ impl Relay {
         rebind_every: Option<Duration>,
         seed: u64,
     ) -> Result<Self, String> {
-        let listener = socket(listen).map_err(|e| format!("cannot listen on {listen}: {e}"))?;
+        let listener =
+            Socket::bind(listen).map_err(|e| format!("cannot listen on {listen}: {e}"))?;
+        let watched =
+            Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).map_err(|e| format!("epoll: {e}"))?;
         Ok(Self {
             listener,
+            watched,
             server,
             from,
             clients: Vec::new(),
@@ -234,7 +221,7 @@ impl Relay {
     /// # Errors
     /// One line, from the system.
     pub(crate) fn address(&self) -> Result<SocketAddr, String> {
-        self.listener.local_addr().map_err(|e| e.to_string())
+        self.listener.local_address().map_err(|e| e.to_string())
     }
 
     /// Relays until there is something to read from `stop`.
@@ -242,7 +229,7 @@ impl Relay {
     /// # Errors
     /// A socket fails.
     pub(crate) fn serve(&mut self, stop: BorrowedFd<'_>) -> io::Result<()> {
-        let mut buffer = vec![0; MAX_DATAGRAM];
+        let mut buffer = vec![0; MAX_PAYLOAD];
         loop {
             if self.wait(stop)? {
                 return Ok(());
@@ -259,58 +246,60 @@ impl Relay {
 
     /// Sleeps until something arrives or is due. Returns whether it is `stop` that can be read.
     fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<bool> {
-        let watch = |fd| PollFd::new(fd, PollFlags::POLLIN);
-        let mut fds = vec![watch(stop), watch(self.listener.as_fd())];
-        fds.extend(self.clients.iter().map(|client| watch(client.upstream.as_fd())));
+        let mut fds = [stop, self.listener.as_fd(), self.watched.0.as_fd()]
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
         let next = self.path.next_event().unwrap_or(Timestamp::MAX).min(self.next_rebind);
         let sleep = next.since(self.now()).min(MAX_SLEEP);
         match ppoll(&mut fds, Some(TimeSpec::from_duration(sleep)), None) {
             Ok(_) => Ok(fds[0].any().unwrap_or(true)),
-            Err(nix::errno::Errno::EINTR) => Ok(false),
+            Err(Errno::EINTR) => Ok(false),
             Err(e) => Err(e.into()),
         }
     }
 
     fn take_from_clients(&mut self, buffer: &mut [u8]) -> io::Result<()> {
         for _ in 0..BATCH {
-            let (len, address) = match self.listener.recv_from(buffer) {
-                Ok(received) => received,
-                Err(e) if is_passing(&e) => break,
-                Err(e) => return Err(e),
-            };
+            let Some(received) = self.listener.receive(buffer)? else { break };
             if self.start.is_none() {
                 self.start = Some(Instant::now());
                 if let Some(every) = self.rebind_every {
                     self.next_rebind = Timestamp::ZERO + every;
                 }
             }
-            let client = match self.by_address.get(&address) {
+            let client = match self.by_address.get(&received.from) {
                 Some(&client) => client,
                 None if self.clients.len() < MAX_CLIENTS => {
+                    let client = self.clients.len();
                     // Out of descriptors: this client is not served, the others are.
-                    let Ok(upstream) = self.upstream() else { continue };
-                    self.clients.push(Client { address, upstream });
-                    self.by_address.insert(address, self.clients.len() - 1);
-                    self.clients.len() - 1
+                    let Ok(upstream) = self.upstream(client) else { continue };
+                    self.clients.push(Client { address: received.from, upstream });
+                    self.by_address.insert(received.from, client);
+                    client
                 }
                 None => continue,
             };
             let now = self.now();
-            self.path.up.send(now, packet(client, &buffer[..len], self.server));
+            for packet in packets(client, &received, self.server) {
+                self.path.up.send(now, packet);
+            }
         }
         Ok(())
     }
 
     fn take_from_server(&mut self, buffer: &mut [u8]) -> io::Result<()> {
-        for client in 0..self.clients.len() {
+        let mut events = [EpollEvent::empty(); HEARD];
+        let heard = match self.watched.wait(&mut events, EpollTimeout::ZERO) {
+            Err(Errno::EINTR) => 0,
+            other => other?,
+        };
+        for event in &events[..heard] {
+            let client = event.data() as usize;
             for _ in 0..BATCH {
-                let len = match self.clients[client].upstream.recv(buffer) {
-                    Ok(len) => len,
-                    Err(e) if is_passing(&e) => break,
-                    Err(e) => return Err(e),
-                };
+                let Some(received) = self.clients[client].upstream.receive(buffer)? else { break };
                 let now = self.now();
-                self.path.down.send(now, packet(client, &buffer[..len], self.server));
+                for packet in packets(client, &received, self.server) {
+                    self.path.down.send(now, packet);
+                }
             }
         }
         Ok(())
@@ -318,34 +307,31 @@ impl Relay {
 
     /// Sends what has come out of the path. What a full socket does not take is lost.
     fn deliver(&mut self, now: Timestamp) -> io::Result<()> {
-        while let Some(delivered) = self.path.up.poll(now) {
-            let datagram = unpack(delivered);
-            let sent = self.clients[datagram.client].upstream.send(&datagram.data);
-            sent.map(drop).or_else(|e| if is_passing(&e) { Ok(()) } else { Err(e) })?;
-        }
-        while let Some(delivered) = self.path.down.poll(now) {
-            let datagram = unpack(delivered);
-            let address = self.clients[datagram.client].address;
-            let sent = self.listener.send_to(&datagram.data, address);
-            sent.map(drop).or_else(|e| if is_passing(&e) { Ok(()) } else { Err(e) })?;
-        }
-        Ok(())
+        let clients = &self.clients;
+        runs(core::iter::from_fn(|| self.path.up.poll(now)), |client, run| {
+            clients[client].upstream.send(None, run)
+        })?;
+        runs(core::iter::from_fn(|| self.path.down.poll(now)), |client, run| {
+            self.listener.send(Some(clients[client].address), run)
+        })
     }
 
-    /// A new socket towards the server: a new source port.
-    fn upstream(&self) -> io::Result<UdpSocket> {
+    /// A new socket of `client` towards the server: a new source port.
+    fn upstream(&self, client: usize) -> io::Result<Socket> {
         let any = match self.server {
             SocketAddr::V4(_) => [0, 0, 0, 0].into(),
             SocketAddr::V6(_) => [0u16; 8].into(),
         };
-        let upstream = socket((self.from.unwrap_or(any), 0).into())?;
+        let upstream = Socket::bind((self.from.unwrap_or(any), 0).into())?;
         upstream.connect(self.server)?;
+        self.watched.add(&upstream, EpollEvent::new(EpollFlags::EPOLLIN, client as u64))?;
         Ok(upstream)
     }
 
     fn rebind(&mut self, now: Timestamp) -> io::Result<()> {
         for client in 0..self.clients.len() {
-            self.clients[client].upstream = self.upstream()?;
+            // The old socket closes, and so is no longer watched.
+            self.clients[client].upstream = self.upstream(client)?;
             self.rebindings += 1;
         }
         let every = self.rebind_every.unwrap_or(MAX_SLEEP).max(Duration::from_millis(1));
@@ -372,14 +358,35 @@ impl Relay {
     }
 }
 
-fn packet(client: usize, data: &[u8], server: SocketAddr) -> Packet<Datagram> {
+/// What was received, as packets of the path.
+fn packets(
+    client: usize,
+    received: &Received<'_>,
+    server: SocketAddr,
+) -> impl Iterator<Item = Packet<Datagram>> {
     let headers = if server.is_ipv6() { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS };
-    Packet {
+    received.datagrams().map(move |data| Packet {
         size: data.len() as u32 + headers,
         // The relay's own sockets do not carry the ECN field across.
         ecn: Ecn::NotEct,
         payload: Datagram { client, data: data.to_vec() },
+    })
+}
+
+/// Gives `send` what was delivered, in its order and in runs of datagrams for one client.
+fn runs(
+    all: impl Iterator<Item = Delivered<Datagram>>,
+    mut send: impl FnMut(usize, &Run) -> io::Result<()>,
+) -> io::Result<()> {
+    let (mut of, mut run) = (0, Run::default());
+    for Datagram { client, data } in all.map(unpack) {
+        if !run.is_empty() && (client != of || !run.takes(&data)) {
+            send(of, &core::mem::take(&mut run))?;
+        }
+        of = client;
+        run.push(data);
     }
+    if run.is_empty() { Ok(()) } else { send(of, &run) }
 }
 
 fn unpack(delivered: Delivered<Datagram>) -> Datagram {
