@@ -1,6 +1,8 @@
 //! Hostile neighbours, a file for each kind: each states its rates and counts what it did and how the server
 //! dealt with it. Together they make some 170 connections and 500 requests a second, 25 times as many as 200
-//! viewers who come and go, and take a part of one processor, since all share the machine.
+//! viewers who come and go. In the world they have machines of their own. Here they have the lowest priority of
+//! the machine that all share: what the server does for them is to be seen in the viewers, not that the viewers'
+//! own processes wait for them. That they come as often as they should is a rule of the soak.
 
 mod beacons;
 mod cancels;
@@ -21,6 +23,9 @@ use crew::Crew;
 
 pub(super) use crew::Target;
 pub(super) use tally::Count;
+
+/// The lowest priority that Linux has for an ordinary thread.
+const NICEST: i32 = 19;
 
 /// The neighbours, in a thread of their own.
 pub(super) struct Neighbours {
@@ -53,6 +58,10 @@ impl Neighbours {
             return Err(format!("no neighbour's name contains {only}"));
         }
         let thread = std::thread::spawn(move || {
+            // On Linux this is the priority of the calling thread.
+            if let Err(e) = rustix::process::setpriority_process(None, NICEST) {
+                println!("      the neighbours have the priority of the viewers: {e}");
+            }
             // It also ends when nobody waits for it any more.
             let _ = runtime.block_on(ended);
             let counts = crew.counts(start.elapsed());
