@@ -71,8 +71,8 @@ pub use random::Random;
 pub use range::OutOfRange;
 pub use recovery::Recovery;
 pub use scheme::{
-    IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter, ReplicaScheduler,
-    Scheme, SendOpportunity, View,
+    Expected, IntervalMetrics, LossSignal, PathState, RecoveryEvent, RedundancyAdapter,
+    ReplicaScheduler, Scheme, SendOpportunity, View,
 };
 pub use statistics::{Statistics, Totals, UnitTimes};
 pub use table::{CopyKind, LostUnit, UnitKey, UnitTable};

@@ -5,12 +5,14 @@
 mod sending;
 
 use crate::contents::{Content, Contents};
-use crate::correlation::{Chances, LossCorrelation};
+use crate::correlation::LossCorrelation;
 use crate::guard::Guard;
 use crate::interval::Interval;
 use crate::packet::{Acked, Arrival, Loss, Packet};
 use crate::recent::RecentLoss;
-use crate::scheme::{IntervalMetrics, LossSignal, PathState, RecoveryEvent, Scheme, View};
+use crate::scheme::{
+    Expected, IntervalMetrics, LossSignal, PathState, RecoveryEvent, Scheme, View,
+};
 use crate::statistics::Statistics;
 use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
 use units::Timestamp;
@@ -82,12 +84,15 @@ impl<C: Content> Recovery<C> {
         self.scheme = scheme;
     }
 
-    /// What was measured on this path before, for schemes that ask how losses come together. To be told behind
-    /// [`Recovery::set_scheme`].
-    pub fn expect_losses(&mut self, chances: Chances) {
-        if let Some(correlation) = &mut self.statistics.correlation {
+    /// What was measured on this path before. To be told behind [`Recovery::set_scheme`].
+    pub fn expect(&mut self, expected: &Expected) {
+        if let (Some(correlation), Some(chances)) =
+            (&mut self.statistics.correlation, expected.chances)
+        {
             correlation.expect(chances);
         }
+        self.scheme.adapter.on_expected(expected);
+        self.scheme.scheduler.on_expected(self.scheme.adapter.ceiling());
     }
 
     /// The name of the scheme in force.

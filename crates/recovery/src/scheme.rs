@@ -4,7 +4,7 @@
 //! A scheme is asked when a unit exists and told of losses, copies, finished units and the ends of
 //! decision intervals. It is never called for a packet that was not lost.
 
-use crate::correlation::LossCorrelation;
+use crate::correlation::{Chances, LossCorrelation};
 use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
 use core::fmt::Debug;
 use core::time::Duration;
@@ -17,6 +17,9 @@ pub trait RedundancyAdapter: Debug {
 
     /// A decision interval ended.
     fn on_interval(&mut self, _metrics: &IntervalMetrics, _view: &View<'_>) {}
+
+    /// What to expect until the first interval has ended. Told once, before anything is lost.
+    fn on_expected(&mut self, _expected: &Expected) {}
 
     /// Packets take another path from now on: what was measured on the old one is void.
     fn on_new_path(&mut self) {}
@@ -45,6 +48,9 @@ pub trait RedundancyAdapter: Debug {
 pub trait ReplicaScheduler: Debug {
     /// A decision interval ended; `ceiling` is the adapter's.
     fn on_interval(&mut self, _metrics: &IntervalMetrics, _ceiling: u32) {}
+
+    /// The adapter was told what to expect; `ceiling` is what it made of it.
+    fn on_expected(&mut self, _ceiling: u32) {}
 
     /// Packets take another path from now on; what is planned for unfinished units goes on.
     fn on_new_path(&mut self) {}
@@ -106,6 +112,17 @@ pub struct PathState {
     pub in_flight: u64,
     /// Bytes of a full packet.
     pub packet: u16,
+}
+
+/// What an earlier connection has measured of the path.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Expected {
+    /// Packets lost per packet sent, 0 to 1.
+    pub loss_rate: f64,
+    /// The smallest round-trip time.
+    pub rtt: Duration,
+    /// How losses came together, if enough were seen.
+    pub chances: Option<Chances>,
 }
 
 /// What a scheme may look at when it decides.

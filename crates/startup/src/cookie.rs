@@ -13,7 +13,7 @@
 use core::net::IpAddr;
 use core::time::Duration;
 
-use recovery::{CALLS, Chances, LossCorrelation};
+use recovery::{CALLS, Chances, Expected, LossCorrelation};
 use units::Rate;
 
 use crate::compact;
@@ -367,6 +367,29 @@ impl Cookie {
         Self::decode(&sealer.open(sealed, CONTEXT).ok_or(Refusal::Sealed)?)
     }
 
+    /// Its age in seconds, if it is of `client` and of a time that counts.
+    fn age(&self, client: IpAddr, now: u64, rules: &Rules) -> Result<u64, Refusal> {
+        if self.issued > now.saturating_add(rules.skew.as_secs()) {
+            return Err(Refusal::Future);
+        }
+        let age = now.saturating_sub(self.issued);
+        if Duration::from_secs(age) > rules.lifetime {
+            return Err(Refusal::Expired);
+        }
+        if self.prefix != Prefix::of(client) {
+            return Err(Refusal::Readdressed);
+        }
+        Ok(age)
+    }
+
+    /// What recovery may expect of the path of `client` at `now` (Unix seconds): also after a jump that failed,
+    /// and without a measure of the rate. `None` if the cookie is another client's or too old.
+    pub fn expected(&self, client: IpAddr, now: u64, rules: &Rules) -> Option<Expected> {
+        self.age(client, now, rules).ok()?;
+        let rtt = self.min_rtt.clamp(rules.min_rtt, rules.max_rtt);
+        Some(Expected { loss_rate: self.loss, rtt, chances: self.correlation.chances() })
+    }
+
     /// What may be made of this cookie, which came by `carrier` from `client`, whose address is
     /// validated, at `now` (Unix seconds).
     ///
@@ -379,16 +402,7 @@ impl Cookie {
         now: u64,
         rules: &Rules,
     ) -> Result<Past, Refusal> {
-        if self.issued > now.saturating_add(rules.skew.as_secs()) {
-            return Err(Refusal::Future);
-        }
-        let age = now.saturating_sub(self.issued);
-        if Duration::from_secs(age) > rules.lifetime {
-            return Err(Refusal::Expired);
-        }
-        if self.prefix != Prefix::of(client) {
-            return Err(Refusal::Readdressed);
-        }
+        let age = self.age(client, now, rules)?;
         if self.verdict == Verdict::Failed {
             return Err(Refusal::Failed);
         }

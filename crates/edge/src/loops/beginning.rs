@@ -188,7 +188,7 @@ impl Beginning {
             return known;
         }
         let client = connection.addresses().remote.ip();
-        let rules = Rules { lifetime: config.lifetime, ..Rules::default() };
+        let rules = rules(config);
         let buys = delivery::knows_nothing(connection) && self.mode.needs_past();
         let past = match all.past(&self.brought, client, unix_now(), &rules, buys) {
             Ok(past) => past,
@@ -329,6 +329,11 @@ fn start(
         usual_rtt: config.usual_rtt,
     };
     delivery::start(connection, mode, known, &limits)
+}
+
+/// How cookies are judged.
+pub(super) fn rules(config: &config::Startup) -> Rules {
+    Rules { lifetime: config.lifetime, ..Rules::default() }
 }
 
 /// What the client brought along. Tickets and tokens may carry nothing of ours.

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
 use delivery::{Body as _, Delivery, Filled, FlvStream, Started};
-use startup::{Guided, Prefix};
+use startup::Guided;
 use units::{StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
@@ -17,6 +17,7 @@ use super::beginning::{self, Beginning, Handed};
 use super::h3::H3;
 use super::http09::Http09;
 use super::watch::Watch;
+use crate::clock::unix_now;
 use crate::cohorts::{Chosen, Facts};
 use crate::entropy::random;
 use crate::http::{self, Answer, Body, Responder};
@@ -99,10 +100,10 @@ impl Requests {
         // Records say how losses come together.
         scheme.correlation |= self.state.config.records.directory.is_some();
         connection.set_scheme(scheme);
-        let client = Prefix::of(connection.addresses().remote.ip());
-        let past = told.filter(|cookie| cookie.prefix == client);
-        if let Some(chances) = past.and_then(|cookie| cookie.correlation.chances()) {
-            connection.expect_losses(chances);
+        let client = connection.addresses().remote.ip();
+        let rules = beginning::rules(&self.state.config.startup);
+        if let Some(expected) = told.and_then(|told| told.expected(client, unix_now(), &rules)) {
+            connection.expect(&expected);
         }
         self.viewer = Some(chosen);
         let quic = &self.state.config.quic;

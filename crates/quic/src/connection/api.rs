@@ -10,7 +10,7 @@ use crate::streams::{Priority, ReadOutcome, SendProgress, UnknownStream, WriteEr
 use bytes::Bytes;
 use congestion::{Cap, Controller, Start};
 use rand_chacha::ChaCha12Rng;
-use recovery::{Chances, Guard, Scheme, Statistics};
+use recovery::{Expected, Guard, Scheme, Statistics};
 use units::{Direction, Mark, Rate, StreamId, Timestamp};
 
 impl Connection {
@@ -125,9 +125,10 @@ impl Connection {
         self.recovery.set_scheme(scheme);
     }
 
-    /// How losses came together on this path before. To be told behind [`Connection::set_scheme`].
-    pub fn expect_losses(&mut self, chances: Chances) {
-        self.recovery.expect_losses(chances);
+    /// What an earlier connection has measured of this path, for the recovery scheme. To be told behind
+    /// [`Connection::set_scheme`].
+    pub fn expect(&mut self, expected: &Expected) {
+        self.recovery.expect(expected);
     }
 
     /// The present path's congestion controller, as [`TransportConfig::congestion`](crate::TransportConfig::congestion)

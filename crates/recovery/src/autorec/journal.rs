@@ -4,7 +4,7 @@
 
 use super::{MAX_LEVEL, UnitTime, formulas};
 use crate::range::OutOfRange;
-use crate::{IntervalMetrics, RedundancyAdapter, UnitKey, View};
+use crate::{Expected, IntervalMetrics, RedundancyAdapter, UnitKey, View};
 use core::time::Duration;
 
 /// What the operator wants and tolerates. The default is that of the paper's testbed.
@@ -61,32 +61,32 @@ pub struct FormulaAdapter {
 }
 
 impl FormulaAdapter {
-    /// An adapter that sends no replicas before its first interval with loss is over.
+    /// An adapter that sends no replicas before its first interval with loss is over, unless it is told what
+    /// to expect.
     pub fn new(tolerances: Tolerances) -> Self {
         Self { tolerances, t_unit: UnitTime::default(), decision: Decision::default() }
+    }
+
+    fn decide(&mut self, loss_rate: f64, t_unit: Duration) {
+        let Tolerances { latency, cost, goodput } = self.tolerances;
+        let k_alpha = formulas::level_for_latency(loss_rate, t_unit, latency, MAX_LEVEL);
+        let k_beta = formulas::level_for_cost(loss_rate, cost, MAX_LEVEL);
+        let k_gamma = formulas::level_for_goodput(loss_rate, goodput, MAX_LEVEL);
+        // "When there is no packet loss (i.e., loss rate = 0) in the last decision interval, the
+        // Redundancy Adapter directly sets the redundancy level to 0." Else equation 4.
+        let level = if loss_rate > 0.0 { k_alpha.min(k_beta).min(k_gamma) } else { 0 };
+        self.decision = Decision { loss_rate, t_unit, k_alpha, k_beta, k_gamma, level };
     }
 }
 
 impl RedundancyAdapter for FormulaAdapter {
     fn on_interval(&mut self, metrics: &IntervalMetrics, view: &View<'_>) {
         self.t_unit.measured(metrics);
-        let loss_rate = metrics.loss_rate();
-        let t_unit = self.t_unit.or(view.path.smoothed_rtt);
-        let Tolerances { latency, cost, goodput } = self.tolerances;
-        self.decision = Decision {
-            loss_rate,
-            t_unit,
-            k_alpha: formulas::level_for_latency(loss_rate, t_unit, latency, MAX_LEVEL),
-            k_beta: formulas::level_for_cost(loss_rate, cost, MAX_LEVEL),
-            k_gamma: formulas::level_for_goodput(loss_rate, goodput, MAX_LEVEL),
-            level: 0,
-        };
-        // "When there is no packet loss (i.e., loss rate = 0) in the last decision interval, the
-        // Redundancy Adapter directly sets the redundancy level to 0." Else equation 4.
-        if loss_rate > 0.0 {
-            let Decision { k_alpha, k_beta, k_gamma, .. } = self.decision;
-            self.decision.level = k_alpha.min(k_beta).min(k_gamma);
-        }
+        self.decide(metrics.loss_rate(), self.t_unit.or(view.path.smoothed_rtt));
+    }
+
+    fn on_expected(&mut self, expected: &Expected) {
+        self.decide(expected.loss_rate, expected.rtt);
     }
 
     fn on_new_path(&mut self) {

@@ -73,6 +73,10 @@ impl ReplicaScheduler for ReinjectionController {
         self.queue.remove_from(ceiling);
     }
 
+    fn on_expected(&mut self, ceiling: u32) {
+        self.level = ceiling;
+    }
+
     fn on_new_path(&mut self) {
         self.t_unit = UnitTime::default();
     }

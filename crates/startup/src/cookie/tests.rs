@@ -192,6 +192,23 @@ fn correlation_is_taken_from_what_was_measured() {
 }
 
 #[test]
+fn losses_are_expected_again_where_they_were_seen_and_not_for_ever() {
+    let rules = Rules::default();
+    let of = |cookie: Cookie, client, now| cookie.expected(client, now, &rules);
+    let expected = of(cookie(), client(), NOW).expect("the same network, a moment later");
+    assert_eq!((expected.loss_rate, expected.rtt), (0.03, Duration::from_millis(50)));
+    assert!(expected.chances.is_some());
+    // The rate is not asked for: neither its absence nor a jump that failed matters.
+    let thin = Cookie { samples: 0, verdict: Verdict::Failed, ..cookie() };
+    assert!(of(thin, client(), NOW).is_some());
+    assert_eq!(of(cookie(), "198.51.100.1".parse().expect("an address"), NOW), None);
+    assert_eq!(of(cookie(), client(), cookie().issued + 3_601), None);
+    assert_eq!(of(cookie(), client(), cookie().issued - 6), None);
+    let absurd = Cookie { min_rtt: Duration::MAX, ..cookie() };
+    assert_eq!(of(absurd, client(), NOW).map(|e| e.rtt), Some(rules.max_rtt));
+}
+
+#[test]
 fn names_in_metrics_are_distinct_and_places_are_in_order() {
     let names: BTreeSet<_> = Refusal::ALL.iter().map(|refusal| refusal.name()).collect();
     assert_eq!(names.len(), Refusal::ALL.len());

@@ -48,6 +48,34 @@ fn the_level_is_the_least_that_is_asked_and_allowed_and_0_after_an_interval_with
     });
 }
 
+/// A returning viewer's first loss is met with the level that the last visit's losses ask for; from the first
+/// interval on, what is measured counts.
+#[test]
+fn what_is_expected_decides_until_something_was_measured() {
+    let expected = crate::Expected { loss_rate: 0.05, rtt: ms(95), chances: None };
+    let tolerances = Tolerances { latency: ms(30), cost: 0.3, goodput: 0.2 };
+    let mut recovery = crate::Recovery::<()>::new(scheme(tolerances), None, at(0));
+    recovery.expect(&expected);
+    let key = recovery.opened(at(1), at(0), 1);
+    recovery.copy_sent(at(1), key, crate::CopyKind::Retransmission);
+    let off = crate::SendOpportunity { off_mode: true };
+    for n in 2..5 {
+        assert_eq!(recovery.next_replica(at(n), &off), Some(key), "K_α is 3");
+        recovery.copy_sent(at(n), key, crate::CopyKind::Replica);
+    }
+    assert_eq!(recovery.next_replica(at(5), &off), None);
+    let mut adapter = formula(30, 0.3, 0.2);
+    adapter.on_expected(&expected);
+    assert_eq!(adapter.ceiling(), 3);
+    with_view(path(), |view| adapter.on_interval(&interval(0, 100), view));
+    assert_eq!(adapter.ceiling(), 0, "nothing was lost");
+    adapter.on_expected(&expected);
+    adapter.on_new_path();
+    assert_eq!(adapter.ceiling(), 0, "it was expected of another path");
+    adapter.on_expected(&crate::Expected { loss_rate: 0.0, ..expected });
+    assert_eq!(adapter.ceiling(), 0);
+}
+
 #[test]
 fn no_replicas_beyond_round_1() {
     let mut recovery = crate::Recovery::<()>::new(crate::Arq::scheme(), None, at(0));
