@@ -2,8 +2,10 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from mendinterop.site import SMALL_PATHS, Site
+from mendinterop.wiretap import Arrival
 
 
 @dataclass
@@ -15,10 +17,8 @@ class Outcome:
     """The server's log of closed connections."""
     seconds: float
     site: Site
-    version_negotiations: int = 0
-    """Packets that the wiretap saw."""
-    longest_silence: float = 0
-    """Seconds without a datagram to the client, by the wiretap."""
+    arrivals: list[Arrival] = field(default_factory=list)
+    """What came to the client, by the wiretap."""
 
     def responses(self) -> list[dict]:
         return [response for entry in self.report["rounds"] for response in entry["responses"]]
@@ -80,23 +80,54 @@ def slow(outcome: Outcome) -> str | None:
 
 def interrupted(outcome: Outcome) -> str | None:
     # What the link still queues when the dark begins arrives a little into it.
-    silence = outcome.longest_silence
+    silence = max((later.at - earlier.at for earlier, later in pairwise(outcome.arrivals)), default=0)
     return None if silence >= 1.5 else f"the longest silence was {silence:.1f} s: the blackhole missed the transfer"
 
 
+def negotiated(outcome: Outcome) -> str | None:
+    # RFC 8999, section 6: a long header with version 0.
+    negotiations = [arrival for arrival in outcome.arrivals if arrival.has_long_header and arrival.version == bytes(4)]
+    return None if negotiations else "no Version Negotiation packet passed"
+
+
+COOKIE_PATH = "/100k.bin"
+COOKIE_RTT = 0.080
+
+
+def returning(outcome: Outcome) -> dict:
+    """The connection that brought a cookie along which bought a window."""
+    return next((
+        record for record in outcome.connections
+        if record.get("start_cookie") in ("token", "ticket") and record.get("start_window")
+    ), {})
+
+
+def first_flight(arrivals: list[Arrival]) -> int:
+    """The bytes that came to the client within nine tenths of a round trip from the last connection's first full datagram on.
+    What the server sent in that time it sent without an answer to the first of them."""
+    handshakes = [arrival.at for arrival in arrivals if arrival.has_long_header]
+    # Connections are more than a second apart.
+    begin = max((at for before, at in pairwise([float("-inf"), *handshakes]) if at - before > 1), default=0)
+    full = (arrival.at for arrival in arrivals if arrival.at >= begin and not arrival.has_long_header and arrival.size >= 1_000)
+    start = next(full, 0)
+    return sum(arrival.size for arrival in arrivals if start <= arrival.at < start + 0.9 * COOKIE_RTT)
+
+
 def came_back_with_a_cookie(outcome: Outcome) -> str | None:
-    known = [record for record in outcome.connections if record.get("start_cookie") in ("token", "ticket")]
-    if not known:
-        return "no connection brought a cookie along that was of use"
-    return None if any(record.get("start_window") for record in known) else "the cookie bought no window"
+    record = returning(outcome)
+    if not record:
+        return "no connection brought a cookie along that bought a window"
+    # Seven tenths: it is paced over a whole round trip, and some of it is lost.
+    bought = min(record["start_window"], outcome.site.sizes[COOKIE_PATH])
+    flight = first_flight(outcome.arrivals)
+    return None if 0.7 * bought <= flight <= 1.2 * bought else f"the first flight had {flight} bytes, {bought} were bought"
 
 
 def carrier(outcome: Outcome) -> str:
-    """How the cookie came back, and whether with 0-RTT data."""
-    for record in outcome.connections:
-        if record.get("start_cookie") in ("token", "ticket"):
-            return record["start_cookie"] + (", 0-RTT" if record.get("early_data") else "")
-    return ""
+    """How the cookie came back, whether with 0-RTT data, and the first flight."""
+    record = returning(outcome)
+    early = ", 0-RTT" if record.get("early_data") else ""
+    return f"{record['start_cookie']}{early}, {first_flight(outcome.arrivals) / 1000:.0f} kB"
 
 
 TWICE = (("/1k.bin",), ("/100k.bin",))
@@ -140,15 +171,15 @@ CASES = [
         link=("--rate", "2mbps", "--rtt", "20ms", "--blackhole", "1s,2s"), wiretap=True, check=interrupted, seconds=60,
     ),
     Case("versionnegotiation", "client offers an unknown version first", task={"unknown_version": True}, wiretap=True,
-         check=lambda outcome: None if outcome.version_negotiations else "no Version Negotiation packet passed"),
+         check=negotiated),
     Case("ipv6", "1 MB over ::1", (("/1m.bin",),), ipv6=True),
     Case(
         "token", "NEW_TOKEN comes back on the next connection", TWICE, SHORT_IDLE, RECONNECT,
         check=expect("token", "new_token", "no NEW_TOKEN came back"),
     ),
     Case(
-        "cookie", "what the first connection measured comes back and sets window and rate of the second", (("/1m.bin",), ("/100k.bin",)),
-        SHORT_IDLE, {"early_data": True, **RECONNECT}, link=("--rtt", "80ms", "--rate", "20mbps", "--loss", "3%", "--seed", "5"),
+        "cookie", "what the first connection measured comes back and sets window and rate of the second", (("/1m.bin",), (COOKIE_PATH,)),
+        SHORT_IDLE, {"early_data": True, **RECONNECT}, wiretap=True, link=("--rtt", "80ms", "--rate", "20mbps", "--loss", "3%", "--seed", "5"),
         startup={"mode": "wira", "networks": 0}, check=came_back_with_a_cookie, found=carrier, seconds=60,
     ),
 ]

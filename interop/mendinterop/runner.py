@@ -78,8 +78,7 @@ class Bench:
         report = json.loads(lines[-1])
         outcome = Outcome(report, read_connections(connections), seconds, self.site)
         if tap:
-            outcome.version_negotiations = tap.version_negotiations
-            outcome.longest_silence = tap.longest_silence
+            outcome.arrivals = tap.arrivals
         return outcome
 
 

@@ -1,10 +1,23 @@
-"""A UDP relay beside the client that notes what comes to it, Version Negotiation packets and silences, so that neither end has to
-be believed."""
+"""A UDP relay beside the client that notes what comes to it, so that neither end has to be believed."""
 
 import selectors
 import socket
 import threading
 import time
+from typing import NamedTuple
+
+
+class Arrival(NamedTuple):
+    """A datagram to a client, as anybody on the path can see it."""
+
+    at: float
+    """Seconds."""
+    size: int
+    """Bytes of UDP payload."""
+    has_long_header: bool
+    """Of its first packet (RFC 8999, section 5.1)."""
+    version: bytes
+    """Of a long header."""
 
 
 class Wiretap:
@@ -17,9 +30,7 @@ class Wiretap:
         self.front.bind(("::1" if self.family == socket.AF_INET6 else "127.0.0.1", 0))
         self.front.setblocking(False)
         self.address = self.front.getsockname()[:2]
-        self.version_negotiations = 0
-        self.longest_silence = 0.0
-        self.last_arrival: float | None = None
+        self.arrivals: list[Arrival] = []
         self.running = True
         self.selector = selectors.DefaultSelector()
         self.selector.register(self.front, selectors.EVENT_READ, None)
@@ -41,13 +52,7 @@ class Wiretap:
             self.upstream_for(sender).send(datagram)
             return
         datagram = source.recv(65536)
-        now = time.monotonic()
-        if self.last_arrival is not None:
-            self.longest_silence = max(self.longest_silence, now - self.last_arrival)
-        self.last_arrival = now
-        # RFC 8999, section 6: a long header with version 0.
-        if len(datagram) > 5 and datagram[0] & 0x80 and datagram[1:5] == bytes(4):
-            self.version_negotiations += 1
+        self.arrivals.append(Arrival(time.monotonic(), len(datagram), bool(datagram[:1] >= b"\x80"), datagram[1:5]))
         self.front.sendto(datagram, client)
 
     def upstream_for(self, client: tuple) -> socket.socket:
