@@ -12,6 +12,10 @@ pub(super) struct Visits {
     /// Visits to run, 1 to 1000000, each under seven ways to start and on two worlds of paths.
     #[arg(long, default_value_t = 2_000, value_name = "N")]
     visits: u32,
+    /// Who comes back, over which paths: a specification (see experiments/populations/). Without it the paths of Wira's
+    /// production as far as the paper tells.
+    #[arg(long, value_name = "FILE")]
+    population: Option<PathBuf>,
     /// Of everything that is drawn.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -29,8 +33,9 @@ impl Visits {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             jobs => jobs,
         };
-        let Self { visits, seed, out, .. } = self;
-        platform::visits(&VisitOptions { visits, seed, jobs, out: &out })?;
+        let Self { visits, population, seed, out, .. } = self;
+        let population = population.as_deref();
+        platform::visits(&VisitOptions { visits, population, seed, jobs, out: &out })?;
         eprintln!("{}", out.join("first-frame.md").display());
         Ok(())
     }

@@ -59,14 +59,13 @@ impl AbOptions<'_> {
     }
 
     fn population(&self) -> Result<Population, String> {
-        let built_in = || Specification::parse(FLEET);
-        let Some(path) = self.population else { return Ok(Population::new(built_in()?, None)) };
-        if path.extension().is_some_and(|extension| extension == "toml") {
-            let named = |e: String| format!("{}: {e}", path.display());
-            let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
-            return Ok(Population::new(Specification::parse(&text).map_err(named)?, None));
-        }
-        Ok(Population::new(built_in()?, Some(History::read(path)?)))
+        Ok(match self.population {
+            None => Population::new(Specification::parse(FLEET)?, None),
+            Some(path) if path.extension().is_some_and(|extension| extension == "toml") => {
+                Population::new(Specification::read(path)?, None)
+            }
+            Some(path) => Population::new(Specification::parse(FLEET)?, Some(History::read(path)?)),
+        })
     }
 
     /// The command that these options come from, less threads and place of the results, which change nothing.

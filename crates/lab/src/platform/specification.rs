@@ -1,6 +1,9 @@
 //! What a population is drawn from: a table of plain numbers (`experiments/populations/*.toml`), each with its source.
 
+use std::path::Path;
+
 use recovery::Random;
+use toml::Table;
 
 use super::distribution::{Distribution, pick};
 use super::draws::normal;
@@ -9,6 +12,8 @@ use super::session::{ACCESS, LOSSES};
 
 /// The population that the papers state, as far as they state it.
 pub(super) const FLEET: &str = include_str!("../../../../experiments/populations/fleet.toml");
+/// The built-in viewers who come back: the fleet on the paths of Wira's production.
+pub(super) const WIRA: &str = include_str!("../../../../experiments/populations/wira.toml");
 
 /// User groups by size: the share of the group in place k is proportional to (k + shift)^−exponent (Zipf-Mandelbrot).
 #[derive(Clone, Debug, PartialEq)]
@@ -159,14 +164,28 @@ impl Access {
 }
 
 impl Specification {
-    /// Reads a specification.
+    /// Reads the specification in a file.
+    ///
+    /// # Errors
+    /// One line: the file cannot be read, or a key is wrong.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let named = |e: String| format!("{}: {e}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|e| named(e.to_string()))?;
+        Self::parse(&text).map_err(named)
+    }
+
+    /// Reads a specification. One with `like = "fleet"` says only in what it differs from the built-in one.
     ///
     /// # Errors
     /// One line that names the key and what it may be.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let table: toml::Table = text
-            .parse()
-            .map_err(|e: toml::de::Error| e.to_string().trim_end().replace('\n', " "))?;
+        let mut table = table(text)?;
+        if let Some(like) = table.remove("like") {
+            if like.as_str() != Some("fleet") {
+                return Err(format!("`like` is {like}; it may be \"fleet\""));
+            }
+            table = overlaid(self::table(FLEET)?, table);
+        }
         let mut all = Section::new("", table);
         let mut viewers = all.section("viewers")?;
         let mut path = all.section("path")?;
@@ -232,10 +251,48 @@ impl Specification {
         pick(random, self.hours.iter().copied())
     }
 }
+fn table(text: &str) -> Result<Table, String> {
+    text.parse().map_err(|e: toml::de::Error| e.to_string().trim_end().replace('\n', " "))
+}
+
+/// `below` with the keys of `above` in their place. A distribution that is written as a table is one value.
+fn overlaid(mut below: Table, above: Table) -> Table {
+    for (key, value) in above {
+        let value = match (below.remove(&key), value) {
+            (Some(toml::Value::Table(old)), toml::Value::Table(new))
+                if !old.contains_key("kind") && !new.contains_key("kind") =>
+            {
+                toml::Value::Table(overlaid(old, new))
+            }
+            (_, value) => value,
+        };
+        below.insert(key, value);
+    }
+    below
+}
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_specification_says_only_in_what_it_differs_from_the_fleet() {
+        let fleet = Specification::parse(FLEET).expect("valid");
+        let text = "like = 'fleet'\ntitle = 'mine'\n[path.rtt_ms]\nmedian = 30\n[stream]\nbitrate_mbps = 2\n";
+        let mine = Specification::parse(text).expect("valid");
+        let rtt_ms = Levels { median: 30.0, ..fleet.rtt_ms.clone() };
+        let title = "mine".to_owned();
+        let bitrate_mbps = mine.bitrate_mbps.clone();
+        assert_eq!(bitrate_mbps.draw(&mut Random::new(1)), 2.0);
+        assert_eq!(mine, Specification { title, rtt_ms, bitrate_mbps, ..fleet });
+        for (text, part) in [
+            ("like = 'flet'", "`like` is \"flet\"; it may be \"fleet\""),
+            ("like = 'fleet'\n[path]\nrtt = 3", "there is no key `path.rtt`"),
+        ] {
+            let line = Specification::parse(text).expect_err(text);
+            assert!(line.contains(part), "{text}: {line}");
+        }
+    }
 
     #[test]
     fn the_built_in_population_is_read_and_its_groups_have_their_published_shares() {

@@ -16,7 +16,7 @@ use std::path::Path;
 use startup::decision::Mode;
 
 use super::population::Population;
-use super::specification::{FLEET, Specification};
+use super::specification::{Specification, WIRA};
 use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
 use draw::World;
@@ -28,6 +28,8 @@ use run::{Seen, Usual, run};
 pub struct VisitOptions<'a> {
     /// Visits, 1 to 1,000,000.
     pub visits: u32,
+    /// Who comes back, over which paths: a file; without it the built-in `experiments/populations/wira.toml`.
+    pub population: Option<&'a Path>,
     /// Of everything random.
     pub seed: u64,
     /// Threads; results are the same for any number.
@@ -44,7 +46,11 @@ pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
     if !(1..=1_000_000).contains(&options.visits) {
         return Err(format!("`--visits` is {}; it may be 1 to 1000000", options.visits));
     }
-    let population = Population::new(Specification::parse(FLEET)?, None);
+    let specification = match options.population {
+        Some(path) => Specification::read(path)?,
+        None => Specification::parse(WIRA)?,
+    };
+    let population = Population::new(specification, None);
     let visits = draw::visits(&population, options.seed, options.visits);
     let usual = Usual::of(&visits);
     let worlds = [World::Usual, World::Fell];
@@ -75,8 +81,11 @@ pub fn visits(options: &VisitOptions<'_>) -> Result<(), String> {
     }
     let fell = all.split_off(Mode::ALL.len());
     let figures = Figures::of(&visits, &all, &fell);
-    let command =
+    let mut command =
         format!("mendcast lab visits --visits {} --seed {}", options.visits, options.seed);
+    if let Some(path) = options.population {
+        command += &format!(" --population {}", path.display());
+    }
     std::fs::create_dir_all(options.out).map_err(|e| format!("{}: {e}", options.out.display()))?;
     write_file(&options.out.join(page::PLOT), &page::plot(&figures)?)?;
     write_file(&options.out.join(page::PAGE), &page::page(&figures, &usual, &command))

@@ -16,9 +16,6 @@ const FIRST: f64 = 0.1;
 const SHAPE: f64 = 3.99;
 const SCALE_KB: f64 = 10.8;
 const SIZES_KB: core::ops::RangeInclusive<f64> = 6.0..=250.0;
-/// Round trips are this part of the population's, whose mean is that of AutoRec's fleet; Wira states none. The baseline is still
-/// slower than the paper's, 254 ms in the mean instead of 158.9: rates are AutoPlex's, with a median of 5.4 Mbps.
-const ROUND_TRIPS: f64 = 0.62;
 /// How long the visit before is watched, and how long this one.
 const BEFORE_S: f64 = 6.0;
 const WATCHED_S: f64 = 3.0;
@@ -80,7 +77,6 @@ fn view(session: &Session, draws: &Draws, stay_s: f64) -> Session {
     let mut random = draws.of("first frame", session.number.into());
     let bytes = gamma(&mut random) * 1e3;
     let mut session = session.clone();
-    session.rtt_ms = (session.rtt_ms * ROUND_TRIPS).max(2.0);
     session.stay_s = stay_s;
     session.joined_s = session.joined_s.max(0.2);
     let encoder = &mut session.encoder;
@@ -116,7 +112,7 @@ fn gamma(random: &mut Random) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::platform::specification::{FLEET, Specification};
+    use crate::platform::specification::{Specification, WIRA};
 
     #[test]
     fn first_frames_have_the_sizes_that_the_paper_states() {
@@ -133,7 +129,7 @@ mod tests {
 
     #[test]
     fn nine_in_ten_visits_are_returns_of_the_same_viewer_over_much_the_same_path() {
-        let population = Population::new(Specification::parse(FLEET).expect("valid"), None);
+        let population = Population::new(Specification::parse(WIRA).expect("valid"), None);
         let all = visits(&population, 1, 2_000);
         assert_eq!(all.len(), 2_000);
         let returns: Vec<_> = all.iter().filter_map(|v| Some((v.before.as_ref()?, v))).collect();
