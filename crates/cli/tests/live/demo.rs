@@ -73,7 +73,7 @@ fn without_loss_the_demo_says_that_the_difference_is_small_and_how_to_see_it_in_
     for (name, origin) in ["arq", "spare", "autorec", "art"].into_iter().zip(origins) {
         assert!(page.contains(&format!("&player={name}=https://{origin}")), "{command}");
     }
-    assert!(page.contains("stream=live/demo&buffer_ms=300&"), "{command}");
+    assert!(page.contains("stream=live/demo&buffer_ms=500&"), "{command}");
     assert!(command.contains("--ignore-certificate-errors-spki-list="), "{command}");
 }
 
