@@ -251,17 +251,16 @@ impl Specification {
         pick(random, self.hours.iter().copied())
     }
 }
+
 fn table(text: &str) -> Result<Table, String> {
     text.parse().map_err(|e: toml::de::Error| e.to_string().trim_end().replace('\n', " "))
 }
 
-/// `below` with the keys of `above` in their place. A distribution that is written as a table is one value.
+/// `below` with the keys of `above` in their place, section by section.
 fn overlaid(mut below: Table, above: Table) -> Table {
     for (key, value) in above {
         let value = match (below.remove(&key), value) {
-            (Some(toml::Value::Table(old)), toml::Value::Table(new))
-                if !old.contains_key("kind") && !new.contains_key("kind") =>
-            {
+            (Some(toml::Value::Table(old)), toml::Value::Table(new)) if !is_one_value(&old) => {
                 toml::Value::Table(overlaid(old, new))
             }
             (_, value) => value,
@@ -271,6 +270,17 @@ fn overlaid(mut below: Table, above: Table) -> Table {
     below
 }
 
+/// Whether a table is a distribution or shares, which are replaced as a whole, and not a section.
+fn is_one_value(table: &Table) -> bool {
+    let is_share = |name: &str| {
+        let mut players = qoe::Policy::PRESETS.iter();
+        ACCESS.contains(&name)
+            || LOSSES.contains(&name)
+            || players.any(|(player, _)| *player == name)
+    };
+    table.contains_key("kind") || table.keys().all(|key| is_share(key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -278,13 +288,17 @@ mod tests {
     #[test]
     fn a_specification_says_only_in_what_it_differs_from_the_fleet() {
         let fleet = Specification::parse(FLEET).expect("valid");
-        let text = "like = 'fleet'\ntitle = 'mine'\n[path.rtt_ms]\nmedian = 30\n[stream]\nbitrate_mbps = 2\n";
+        let text = "like = 'fleet'\ntitle = 'mine'\n[path.rtt_ms]\nmedian = 30\n[path.wifi]\nloss = { slots = 1 }\n\
+                    [viewers]\nplayer = { cautious = 1 }\n[stream]\nbitrate_mbps = 2\n";
         let mine = Specification::parse(text).expect("valid");
         let rtt_ms = Levels { median: 30.0, ..fleet.rtt_ms.clone() };
         let title = "mine".to_owned();
         let bitrate_mbps = mine.bitrate_mbps.clone();
         assert_eq!(bitrate_mbps.draw(&mut Random::new(1)), 2.0);
-        assert_eq!(mine, Specification { title, rtt_ms, bitrate_mbps, ..fleet });
+        let mut accesses = fleet.accesses.clone();
+        accesses[0].losses = vec![0.0, 1.0, 0.0, 0.0, 0.0];
+        let players = vec![0.0, 0.0, 1.0];
+        assert_eq!(mine, Specification { title, rtt_ms, bitrate_mbps, accesses, players, ..fleet });
         for (text, part) in [
             ("like = 'flet'", "`like` is \"flet\"; it may be \"fleet\""),
             ("like = 'fleet'\n[path]\nrtt = 3", "there is no key `path.rtt`"),
