@@ -6,7 +6,7 @@ use core::fmt::Write as _;
 use crate::compare::{MetricReport, Report};
 use crate::plot::{Curve, Plot, Upwards, escaped};
 
-const STYLE: &str = "body{font:16px system-ui;max-width:60em;margin:2em auto;padding:0 1em}\
+const STYLE: &str = "body{font:16px system-ui;max-width:75em;margin:2em auto;padding:0 1em}\
     table{border-collapse:collapse}td,th{padding:.2em .8em;border-bottom:1px solid #ddd;\
     text-align:right;white-space:pre}td:first-child,th:first-child{text-align:left}\
     .warning{color:#b3261e;font-weight:bold}.differs{color:#197a2b}.remark{color:#555}\

@@ -245,11 +245,11 @@ pub(crate) fn aligned(rows: &[Vec<String>]) -> String {
     out
 }
 
-/// A number with four digits that count.
+/// A number with four digits that count; one that is whole, as counts are, stands without decimals.
 pub(crate) fn figure(number: f64) -> String {
     let size = number.abs();
-    if size == 0.0 {
-        "0".into()
+    if size < 999.5 && number.fract() == 0.0 {
+        format!("{}", number as i64)
     } else if !(1e-4..1e15).contains(&size) {
         format!("{number:.2e}")
     } else if size >= 999.5 {
@@ -300,7 +300,9 @@ mod tests {
     fn numbers_have_four_digits_that_count() {
         for (number, text) in [
             (0.0, "0"),
-            (1.0, "1.000"),
+            (1.0, "1"),
+            (-250.0, "-250"),
+            (1.000_01, "1.000"),
             (-12.3456, "-12.35"),
             (123.456, "123.5"),
             (999.96, "1,000"),
@@ -310,7 +312,7 @@ mod tests {
         ] {
             assert_eq!(figure(number), text);
         }
-        assert_eq!((signed(2.0), signed(-2.0)), ("+2.000".into(), "-2.000".into()));
+        assert_eq!((signed(2.0), signed(-2.0)), ("+2".into(), "-2".into()));
         assert_eq!((percent(Some(-0.081)), percent(None)), ("-8.1 %".into(), "-".into()));
     }
 

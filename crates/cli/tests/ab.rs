@@ -48,7 +48,7 @@ fn a_directory_of_records_becomes_a_table_json_and_a_page() {
         "sessions: 400, viewers: 200, cohorts: 2, days: 2.3, files: 1\n",
         "left out: 1 broken lines\n",
         "Sample ratio: as configured, p 1.0000.",
-        "DIFFERS: mean of first_frame_ms, treatment: -80.00 ms (-34.9 %), Holm p < 0.0001",
+        "DIFFERS: mean of first_frame_ms, treatment: -80 ms (-34.9 %), Holm p < 0.0001",
         "No data: player_first_frame_ms, ",
     ] {
         assert!(table.contains(part), "{part} in\n{table}");

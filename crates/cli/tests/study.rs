@@ -40,7 +40,7 @@ fn a_directory_of_records_becomes_tables_json_and_a_page() {
         "left out: 1 broken lines\n",
         "sessions-1.jsonl:41: rtt_ms = -1\n",
         "Recovery deterioration rate",
-        "25.00 (40)  23.00",
+        "25 (40)     23",
         "missing in all 41 records: ",
     ] {
         assert!(table.contains(part), "{part} in\n{table}");
