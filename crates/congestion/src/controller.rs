@@ -119,6 +119,30 @@ pub struct Cap {
     pub rate: Option<Rate>,
     /// Largest window in bytes; the controller's minimum window always remains.
     pub in_flight: Option<u64>,
+    /// What is drawn back first, before the two above bind.
+    pub halfway: Halfway,
+}
+
+/// Equation 1 of AutoPlex (section 4.3): what a controller asks for above these is taken halfway back to them, what
+/// is below stays as it is. It is applied to what each phase of a controller asks for, so for one that measures what it
+/// sends it is nearly a bound: the paper's BBR comes to rest at seven sixths of `rate`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Halfway {
+    /// The pacing rate.
+    pub rate: Option<Rate>,
+    /// The window in bytes.
+    pub in_flight: Option<u64>,
+}
+
+impl Halfway {
+    fn window(&self, own: u64) -> u64 {
+        self.in_flight.filter(|last| own > *last).map_or(own, |last| last + (own - last) / 2)
+    }
+
+    fn rate(&self, own: Rate) -> Rate {
+        let last = self.rate.filter(|last| own > *last).map(Rate::as_bps);
+        last.map_or(own, |last| Rate::from_bps(last + (own.as_bps() - last) / 2))
+    }
 }
 
 impl Cap {
@@ -130,12 +154,14 @@ impl Cap {
 
     /// `window` bytes under this cap, with `minimum` below it.
     pub fn window(&self, window: u64, minimum: u64) -> u64 {
+        let window = self.halfway.window(window);
         window.min(self.in_flight.unwrap_or(u64::MAX)).max(minimum)
     }
 
     /// `rate`, which may be unknown yet, under this cap, but one datagram of `mtu` bytes per second
     /// at least: a rate of zero would end the connection's sending for good.
     pub fn rate(&self, rate: Option<Rate>, mtu: u16) -> Option<Rate> {
+        let rate = rate.map(|rate| self.halfway.rate(rate));
         let capped = rate.into_iter().chain(self.rate).min()?;
         Some(capped.max(Rate::from_bytes_per_second(mtu.into())))
     }

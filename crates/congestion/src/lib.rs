@@ -30,7 +30,7 @@ mod rate;
 pub use algorithm::Algorithm;
 pub use bbr::Bbr;
 pub use controller::{
-    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, RttSnapshot, Snapshot, Start,
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Halfway, RttSnapshot, Snapshot, Start,
     initial_window, minimum_window,
 };
 pub use copa::Copa;

@@ -9,9 +9,11 @@
 #![forbid(unsafe_code)]
 
 mod file;
+mod limits;
 mod ranges;
 mod table;
 
 pub use file::{FileError, MAX_FILE};
+pub use limits::{Limits, Mode, Need, UnknownMode};
 pub use ranges::{Overlap, Range};
 pub use table::{Absent, Building, Group, GroupId, Parameters, Table, Times};

@@ -203,7 +203,7 @@ fn a_supposed_round_trip_paces_the_first_flight() {
 #[test]
 fn a_cap_bounds_what_a_start_asks_for() {
     let mut b = Bbr::new(MTU, 1);
-    b.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None });
+    b.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None, ..Cap::default() });
     let s = b.snapshot();
     assert_eq!((s.state, s.bandwidth, s.min_rtt, s.window), ("startup", None, None, 12_000));
     b.start(Start { rate: Some(Rate::from_mbps(5)), ..Start::default() });

@@ -169,7 +169,7 @@ fn a_queue_that_never_empties_for_five_round_trips_calls_for_competition() {
 #[test]
 fn one_packet_in_the_queue_is_nearly_empty() {
     let mut d = Driver::new(10);
-    d.copa.cap(Cap { rate: None, in_flight: Some(12_000) });
+    d.copa.cap(Cap { rate: None, in_flight: Some(12_000), ..Cap::default() });
     for _ in 0..20 {
         d.round(ms(55));
         assert_eq!(d.state(), "default");
@@ -252,7 +252,7 @@ fn packets_leave_at_twice_the_window_per_standing_round_trip() {
 #[test]
 fn a_cap_bounds_what_a_start_asks_for() {
     let mut copa = Copa::new(1_452);
-    copa.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None });
+    copa.cap(Cap { rate: Some(Rate::from_mbps(1)), in_flight: None, ..Cap::default() });
     let s = copa.snapshot();
     assert_eq!((s.state, s.window, s.min_rtt), ("slow_start", 14_520, None));
     copa.on_mtu(1_200);

@@ -195,7 +195,7 @@ fn a_new_datagram_size_rescales_only_an_untouched_initial_window() {
 #[test]
 fn a_cap_holds_until_it_is_lifted() {
     let mut c = Cubic::new(MTU);
-    c.cap(Cap { rate: None, in_flight: Some(6_000) });
+    c.cap(Cap { rate: None, in_flight: Some(6_000), ..Cap::default() });
     assert_eq!(c.window(), 6_000);
     c.cap(Cap::default());
     assert_eq!(c.window(), 12_000);

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use crate::ms;
 use crate::sim::{App, MTU, Path, Sim};
-use mendcast_congestion::{Algorithm, Cap, Start, burst};
+use mendcast_congestion::{Algorithm, Cap, Halfway, Start, burst};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed};
 use units::Rate;
@@ -58,8 +58,12 @@ fn start_values() -> impl Strategy<Value = (u64, Rate)> {
 }
 
 fn caps() -> impl Strategy<Value = Cap> {
-    (prop::option::of(300u64..20_000), prop::option::of(1_000u64..100_000))
-        .prop_map(|(kbps, in_flight)| Cap { rate: kbps.map(Rate::from_kbps), in_flight })
+    let limits = || (prop::option::of(300u64..20_000), prop::option::of(1_000u64..100_000));
+    (limits(), limits()).prop_map(|((kbps, in_flight), last)| Cap {
+        rate: kbps.map(Rate::from_kbps),
+        in_flight,
+        halfway: Halfway { rate: last.0.map(Rate::from_kbps), in_flight: last.1 },
+    })
 }
 
 proptest! {

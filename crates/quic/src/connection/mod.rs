@@ -178,7 +178,7 @@ impl Connection {
         let mut encoded = Vec::with_capacity(160);
         parameters.encode_server(&mut encoded, seed % 64 * 31 + 27);
 
-        let cap = Cap { in_flight: Some(config.max_in_flight), rate: None };
+        let cap = Cap { in_flight: Some(config.max_in_flight), rate: None, ..Cap::default() };
         let mut path = Path::new(config, cap, addresses, 0, seed);
         path.validated = proof.is_valid();
         let observer =

@@ -145,7 +145,7 @@ fn caps_hold_on_every_path_and_never_lift_the_limit_of_bytes_in_flight() {
     pair.answer = content(3_000_000);
     pair.connect();
     let rate = Rate::from_kbps(8_000);
-    pair.connection().cap(Cap { rate: Some(rate), in_flight: Some(20_000) });
+    pair.connection().cap(Cap { rate: Some(rate), in_flight: Some(20_000), ..Cap::default() });
     let home = pair.client_address;
     for ip in [[10, 0, 0, 9], [10, 0, 0, 10]] {
         pair.client_address.set_ip(ip.into());

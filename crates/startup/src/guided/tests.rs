@@ -131,7 +131,7 @@ fn persistent_congestion_ends_rapid_start_at_the_minimum_window() {
 fn caps_hold_whatever_stands_beside_the_controller() {
     let mut rapid = guided(Algorithm::Cubic, 24_000, Course::Rapid);
     let rate = Rate::from_kbps(500);
-    rapid.cap(Cap { rate: Some(rate), in_flight: Some(9_000) });
+    rapid.cap(Cap { rate: Some(rate), in_flight: Some(9_000), ..Cap::default() });
     assert_eq!((rapid.window(), rapid.pacing_rate()), (9_000, Some(rate)));
 }
 

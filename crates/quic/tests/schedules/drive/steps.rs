@@ -442,6 +442,10 @@ impl Driver {
             _ => connection.cap(congestion::Cap {
                 rate: (b & 1 == 1).then(|| Rate::from_kbps(u64::from(a) * 100)),
                 in_flight: (b & 2 == 2).then(|| u64::from(a) * 1_000),
+                halfway: congestion::Halfway {
+                    rate: (b & 4 == 4).then(|| Rate::from_kbps(u64::from(a) * 50)),
+                    in_flight: (b & 8 == 8).then(|| u64::from(a) * 500),
+                },
             }),
         });
     }
