@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod decide;
 mod file;
 mod limits;
 mod ranges;
