@@ -125,7 +125,7 @@ pub struct Cap {
 
 /// Equation 1 of AutoPlex (section 4.3): what a controller asks for above these is taken halfway back to them, what
 /// is below stays as it is. It is applied to what each phase of a controller asks for, so for one that measures what it
-/// sends it is nearly a bound: the paper's BBR comes to rest at seven sixths of `rate`.
+/// sends it is a bound: BBR comes to rest at four thirds of `rate`, whatever the path has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Halfway {
     /// The pacing rate.

@@ -30,8 +30,8 @@ mod rate;
 pub use algorithm::Algorithm;
 pub use bbr::Bbr;
 pub use controller::{
-    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Halfway, RttSnapshot, Snapshot, Start,
-    initial_window, minimum_window,
+    AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Halfway, RttSnapshot, Snapshot,
+    Start, initial_window, minimum_window,
 };
 pub use copa::Copa;
 pub use cubic::Cubic;

@@ -148,7 +148,8 @@ mod tests {
 
     #[test]
     fn the_paper_draws_back_whatever_a_stream_needs() {
-        let cap = Limits::default().cap(Mode::Paper, &parameters(3_000, 50_000), &need(6_000, true));
+        let cap =
+            Limits::default().cap(Mode::Paper, &parameters(3_000, 50_000), &need(6_000, true));
         assert_eq!((cap.rate, cap.in_flight), (None, None));
         // Equation 1.
         assert_eq!(cap.rate(Some(Rate::from_kbps(6_000)), 1_200), Some(Rate::from_kbps(4_500)));

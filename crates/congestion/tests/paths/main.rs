@@ -237,10 +237,11 @@ fn start_values_shape_the_first_round_trip() {
     }
 }
 
-/// The paper's "average" is nearly a bound: probes of 1.25 times the largest delivery rate come to rest at 4/3 of what
-/// is drawn back to, and most of the time is spent at 7/6.
+/// The paper's "average" is a bound: probes at 1.25 times the largest delivery rate m are sent at (1.25 m + b) / 2, whose
+/// fixed point is m = 4/3 b. They would last a round trip, but a probe ends when 1.25 times the product of m and the
+/// round-trip time is in flight, which it never is at that rate: it lasts for good.
 #[test]
-fn equation_1_of_autoplex_brings_bbr_to_rest_at_seven_sixths() {
+fn equation_1_of_autoplex_brings_bbr_to_rest_at_four_thirds() {
     let mut s = sim(path(12, 60, 1.0), Algorithm::Bbr, 1);
     s.run(secs(3));
     let last = Rate::from_mbps(3);
@@ -248,7 +249,7 @@ fn equation_1_of_autoplex_brings_bbr_to_rest_at_seven_sixths() {
     s.controller.cap(Cap { halfway, ..Cap::default() });
     s.run(secs(20));
     let rest = s.run(secs(20)).as_mbps_f64() / last.as_mbps_f64();
-    assert!((1.1..=1.25).contains(&rest), "{rest}");
+    assert!((1.3..=1.35).contains(&rest), "{rest}");
     // What asks for less is left alone.
     let halfway = Halfway { rate: Some(Rate::from_mbps(40)), in_flight: Some(1 << 20) };
     s.controller.cap(Cap { halfway, ..Cap::default() });
