@@ -39,6 +39,8 @@ pub struct Transport {
     pub max_in_flight: u64,
     /// Largest delivery rate of any flight.
     pub max_delivery_rate: Option<Rate>,
+    /// Largest delivery rate of any flight that the application did not limit.
+    pub max_open_rate: Option<Rate>,
     /// Loss recovery's counters.
     pub totals: Totals,
     /// Recovery latency of data whose first retransmission was lost.
@@ -77,6 +79,7 @@ impl Transport {
             max_window: stats.max_window,
             max_in_flight: stats.max_in_flight,
             max_delivery_rate: stats.max_delivery_rate,
+            max_open_rate: stats.max_open_rate,
             totals: recovery.totals,
             latencies: recovery.latencies.clone(),
             off_mode: recovery.off_mode(now),
@@ -132,6 +135,7 @@ impl Transport {
         record.max_window = count(self.max_window);
         record.max_in_flight = count(self.max_in_flight);
         record.max_bandwidth_mbps = self.max_delivery_rate.map(Rate::as_mbps_f64);
+        record.open_rate_mbps = self.max_open_rate.map(Rate::as_mbps_f64);
         record.loss_rate = ratio(t.lost, t.settled());
         record.packets_settled = count(t.settled());
         record.packets_lost = count(t.lost);

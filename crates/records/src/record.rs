@@ -98,6 +98,12 @@ record! {
     start_rate_mbps: f64,
     /// What became of a first flight beyond the initial window: "passed" or "failed".
     jump: String,
+    /// The session's part in AutoPlex: "explorer", "holdout", "control" or "treated"; absent where that is off.
+    autoplex: String,
+    /// Bit rate of the stream as it was published.
+    stream_mbps: f64,
+    /// Smallest pacing rate that AutoPlex held the session to; absent if to none.
+    cap_mbps: f64,
     /// The congestion controller.
     congestion_controller: String,
     /// Smallest round-trip time.
@@ -110,6 +116,8 @@ record! {
     max_in_flight: i64,
     /// Largest delivery rate of any flight; a lower bound of the bottleneck's where the stream needs less.
     max_bandwidth_mbps: f64,
+    /// Largest delivery rate of flights that the application did not limit; a lower bound of the bottleneck's.
+    open_rate_mbps: f64,
     /// Packets declared lost, spurious losses taken out, ÷ packets whose fate was settled.
     loss_rate: f64,
     /// Packets whose fate was settled.

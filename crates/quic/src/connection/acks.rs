@@ -102,6 +102,9 @@ impl Connection {
             self.stats.max_in_flight = self.stats.max_in_flight.max(in_flight_before);
             let delivered = rate.map(|sample| sample.delivery_rate);
             self.stats.max_delivery_rate = self.stats.max_delivery_rate.max(delivered);
+            let open = rate.filter(|sample| !sample.is_app_limited);
+            let open = open.map(|sample| sample.delivery_rate);
+            self.stats.max_open_rate = self.stats.max_open_rate.max(open);
         }
         self.trim(now, id);
         self.tick_recovery(now);

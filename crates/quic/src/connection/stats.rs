@@ -46,6 +46,8 @@ pub struct Stats {
     pub max_in_flight: u64,
     /// Largest delivery rate of any flight so far, also of one that the application limited.
     pub max_delivery_rate: Option<Rate>,
+    /// The same of flights that the application did not limit: what the path carries at least, whatever is sent over it.
+    pub max_open_rate: Option<Rate>,
     /// Probe time-outs.
     pub pto_count: u64,
     /// Key updates by either side.
