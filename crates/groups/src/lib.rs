@@ -12,6 +12,7 @@ pub mod decide;
 mod file;
 mod limits;
 mod ranges;
+pub mod select;
 mod table;
 
 pub use file::{FileError, MAX_FILE};
