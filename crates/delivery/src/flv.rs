@@ -11,6 +11,8 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use media::{Role, Tag, flv};
 use relay::{Progress, Viewer};
 
+use crate::capping::Playing;
+
 /// A piece of a body: what is this viewer's own, then what viewers share. Not both are empty.
 pub type Piece = Chain<Bytes, Bytes>;
 
@@ -100,6 +102,12 @@ impl FlvStream {
     /// Where the tag that was handed out last stands on the viewer's time line; `None` before the first.
     pub fn media_time(&self) -> Option<Duration> {
         self.media_time
+    }
+
+    /// How the stream does at this viewer.
+    pub fn playing(&self) -> Playing {
+        let lag = Duration::from_millis(self.viewer.lag_ms().into());
+        Playing { bitrate: self.viewer.stream().bitrate(), lag: Some(lag) }
     }
 
     /// Whether the first frame was handed out.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use delivery::Transport;
+use delivery::{Capping, Transport};
 use http3::OverQuic;
 use links::Passage;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
@@ -65,6 +65,8 @@ pub(crate) struct Server {
     pub live: Option<(Broadcast, http3::Server)>,
     /// How the connection of a live view starts.
     pub opening: Opening,
+    /// What the connection of a live view is held to.
+    pub capping: Option<Capping>,
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
@@ -116,6 +118,7 @@ impl Server {
                 _ => None,
             },
             opening: Opening::new(scenario.beginning),
+            capping: scenario.capping.clone(),
             pattern: pattern(),
             reply: Vec::new(),
             batch: vec![0; 65_507],
@@ -252,6 +255,11 @@ impl Server {
         if let Some((source, http)) = &mut self.live {
             if let Some(first_frame) = source.first_frame_ahead() {
                 self.opening.look(connection, first_frame);
+            }
+            if let Some(capping) = self.capping.as_mut().filter(|capping| capping.is_due(now))
+                && let Some(playing) = source.playing()
+            {
+                capping.look(now, connection, playing);
             }
             return source.fill(http, now, connection);
         }

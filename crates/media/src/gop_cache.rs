@@ -12,6 +12,7 @@
 //!
 //! Tags are those of the default tracks ([`crate::tracks`]), one of each kind.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -355,6 +356,13 @@ impl GopCache {
     /// Bytes of tags that are kept.
     pub fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    /// The time that the kept tags span. A clock that jumped makes it what it is not: callers bound it.
+    pub fn span(&self) -> Duration {
+        let ends = self.tags.front().zip(self.tags.back());
+        let ms = ends.map_or(0, |(first, last)| last.timestamp().wrapping_sub(first.timestamp()));
+        Duration::from_millis(ms.into())
     }
 
     /// What all that is kept takes in memory, in bytes: tags with what they cost beside their content, and

@@ -1,12 +1,18 @@
 //! One live stream: its newest tags, its state, and whom to wake when it goes on.
 
+use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
+use core::time::Duration;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use media::{GopCache, Kind, Limits, Tag, Timeline, default_track, flv};
+use units::Rate;
 
 use crate::memory::{Account, Share, Surplus};
+
+/// The times over which a stream's rate is taken: no longer than caches are, unless its clock has jumped.
+const RATE_OVER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
 
 /// What is the same for all viewers of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -189,6 +195,13 @@ impl Stream {
     /// Looks at what is kept.
     pub fn with_cache<T>(&self, look: impl FnOnce(&GopCache) -> T) -> T {
         look(&self.read().cache)
+    }
+
+    /// The rate at which it is published, by what is kept of it: a group of pictures or more, the newest of which may not be
+    /// complete, so that it is rather too high. `None` before there is a second of it.
+    pub fn bitrate(&self) -> Option<Rate> {
+        let (bytes, span) = self.with_cache(|cache| (cache.bytes() as u64, cache.span()));
+        (RATE_OVER.contains(&span)).then(|| Rate::from_bytes_in(bytes, span))
     }
 
     /// What happened so far.

@@ -225,6 +225,7 @@ impl Settings {
                     congestion: delivery::controller(congestion),
                     scheme: self.maker(name, &Learnt::default())?,
                     beginning: self.beginning(key, start)?,
+                    capping: None,
                     traffic: traffic.clone(),
                     begins: Duration::from_secs_f64(self.rival_from_seconds),
                 })

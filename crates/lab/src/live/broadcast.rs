@@ -3,7 +3,7 @@
 use core::task::{Context, Poll, Waker};
 use std::io;
 
-use delivery::{Body, Delivery, Filled, FlvStream, Piece};
+use delivery::{Body, Delivery, Filled, FlvStream, Piece, Playing};
 use quic::Connection;
 use relay::{Publisher, Registry, Start, Viewer};
 use units::{Mark, StreamId, Timestamp};
@@ -85,6 +85,11 @@ impl Broadcast {
     /// While somebody watches: bytes up to the end of the first frame, if that is there.
     pub(crate) fn first_frame_ahead(&self) -> Option<Option<u64>> {
         self.viewer.as_ref().map(|delivery| delivery.body().stream.first_frame_ahead())
+    }
+
+    /// While somebody watches: how the stream does there.
+    pub(crate) fn playing(&self) -> Option<Playing> {
+        self.viewer.as_ref().map(|delivery| delivery.body().stream.playing())
     }
 
     /// Hands over what the stream has room for.

@@ -295,6 +295,7 @@ fn a_newcomer_starts_at_the_newest_key_frame_and_until_then_nobody_notices() {
         congestion: alone.congestion.clone(),
         scheme: alone.scheme.clone(),
         beginning: alone.beginning,
+        capping: None,
         traffic: alone.traffic.clone(),
         begins: comes,
     };

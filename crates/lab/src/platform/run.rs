@@ -7,6 +7,7 @@ use core::time::Duration;
 use qoe::Policy;
 use records::{Record, Unit, prefix};
 use serde::{Deserialize, Serialize};
+use units::Rate;
 
 use super::arm::Arm;
 use super::scenario::{frames, published, scenario, until};
@@ -142,6 +143,8 @@ fn record(
         duration_s: Some(seconds),
         bytes: Some(served.bytes as i64),
         goodput_mbps: (seconds > 0.0).then(|| served.bytes as f64 * 8e-6 / seconds),
+        stream_mbps: Some(session.bitrate_mbps),
+        cap_mbps: outcome.cap.map(Rate::as_mbps_f64),
         skips: Some(served.skips.count as i64),
         skipped_ms: Some(served.skips.ms as i64),
         first_frame_ms: first_frame.map(|(at, asked)| ms(at.since(asked))),
@@ -169,8 +172,9 @@ mod tests {
     use crate::platform::specification::{FLEET, Specification};
 
     /// Columns that the row of a viewer by HTTP/3 has only if its connection starts with more than the controller's
-    /// own window.
-    const NEVER: [&str; 4] = ["jump", "start_cookie", "start_rate_mbps", "start_window"];
+    /// own window, or is held to less than that asks for.
+    const NEVER: [&str; 6] =
+        ["autoplex", "cap_mbps", "jump", "start_cookie", "start_rate_mbps", "start_window"];
 
     /// A session of the built-in population, for 30 s on a path that loses enough for every column.
     fn session() -> Session {

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
+use delivery::Capping;
 use units::Timestamp;
 
 use super::outcome::{Outcome, Received};
@@ -218,6 +219,7 @@ impl Flow {
             smoothed_rtt,
             client_time,
             started: self.server.opening.started,
+            cap: self.server.capping.as_ref().and_then(Capping::least),
             learned: self.server.learned(),
             live,
             rival: None,

@@ -77,6 +77,8 @@ pub struct Outcome {
     pub client_time: Duration,
     /// How the server's connection started, if it served a live stream.
     pub started: Option<Started>,
+    /// The smallest rate that it was held to; `None` if to none.
+    pub cap: Option<Rate>,
     /// What it learned about its path, as its next cookie would say it.
     pub learned: Option<Cookie>,
     /// What the client saw of a live stream.

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use congestion::Algorithm;
+use delivery::Capping;
 use links::PathConfig;
 use quic::ControllerFactory;
 use quic::detection::Detection;
@@ -34,6 +35,8 @@ pub struct Scenario {
     pub congestion: ControllerFactory,
     /// How the server's connection starts, and what is known when it does.
     pub beginning: Beginning,
+    /// What the server's connection is held to while it serves a live stream.
+    pub capping: Option<Capping>,
     /// The server's rules of loss detection.
     pub detection: Detection,
     /// The server's recovery scheme.
@@ -85,6 +88,8 @@ pub struct Rival {
     pub scheme: SchemeMaker,
     /// How its connection starts.
     pub beginning: Beginning,
+    /// What its connection is held to.
+    pub capping: Option<Capping>,
     /// What its client asks for.
     pub traffic: Traffic,
     /// Virtual time at which its client's first packet leaves.
@@ -100,6 +105,7 @@ impl Default for Scenario {
             cipher: Cipher::Real,
             congestion: delivery::controller(Algorithm::Cubic),
             beginning: Beginning::default(),
+            capping: None,
             detection: Detection::default(),
             scheme: Arc::new(|_| Arq::scheme()),
             guard: None,
@@ -125,11 +131,13 @@ impl Default for Scenario {
 impl Scenario {
     /// The scenario of the rival's server and client.
     pub(super) fn of_rival(&self) -> Option<Self> {
-        let Rival { congestion, scheme, beginning, traffic, begins } = self.rival.clone()?;
+        let Rival { congestion, scheme, beginning, capping, traffic, begins } =
+            self.rival.clone()?;
         Some(Self {
             congestion,
             scheme,
             beginning,
+            capping,
             traffic,
             begins,
             seed: self.seed.wrapping_add(1 << 32),

@@ -185,3 +185,19 @@ fn sums_over_streams_never_go_down() {
     let _again = setup.registry.publish("live/demo", settings()).expect("free");
     assert_eq!(setup.registry.totals().publishers, 2);
 }
+
+#[test]
+fn a_streams_rate_is_known_after_a_second_of_it() {
+    let mut setup = Setup::new(Start::LatestGop, settings());
+    setup.publish(FRAMES);
+    let stream = setup.publisher.stream().clone();
+    assert_eq!(stream.bitrate(), None, "960 ms");
+    setup.publish(FRAMES);
+    let (bytes, span) = stream.with_cache(|cache| (cache.bytes() as f64, cache.span()));
+    assert_eq!(span.as_millis(), 1_960);
+    let rate = stream.bitrate().expect("known").as_mbps_f64();
+    assert!((rate - bytes * 8e-6 / 1.96).abs() < 1e-3, "{rate}");
+    // A clock that jumped says nothing.
+    setup.publisher.push(frame(50).with_timestamp(u32::MAX - 5));
+    assert!(stream.bitrate().is_none_or(|rate| rate.as_mbps_f64() < 1.0));
+}
