@@ -8,6 +8,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arms;
 pub mod decide;
 mod file;
 mod limits;
@@ -15,6 +16,7 @@ mod ranges;
 pub mod select;
 mod table;
 
+pub use arms::{Arm, Shares};
 pub use file::{FileError, MAX_FILE};
 pub use limits::{Limits, Mode, Need, UnknownMode};
 pub use ranges::{Overlap, Range};

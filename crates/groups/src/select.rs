@@ -5,7 +5,9 @@
 //! many more sessions, find the same to the last bit, on whatever engine.
 
 use core::ops::Range;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+
+use crate::decide::{OfGroup, Seen};
 
 /// A session, as decisions see it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -112,6 +114,36 @@ impl Policy {
     };
     /// All that are built in.
     pub const ALL: [Self; 3] = [Self::LOWER_RETRANSMISSION, Self::GOODPUT_PER_RTT, Self::OPEN_RATE];
+
+    /// What is seen of a group of which this was chosen. The paper takes goodput as the pacing rate, and the mean of
+    /// flight and window as the window (algorithm 1, lines 7 and 8).
+    pub fn seen(&self, chosen: &Chosen) -> Option<Seen> {
+        let (in_flight, window) = (chosen.mean(chosen.in_flight)?, chosen.mean(chosen.window)?);
+        let (kbps, in_flight) = match self.metric {
+            Metric::OpenRate => (chosen.mean(chosen.open_kbps)?, in_flight),
+            _ => (chosen.mean(chosen.goodput_kbps)?, (in_flight + window) / 2.0),
+        };
+        Some(Seen { sessions: chosen.sessions as u64, rate: kbps * 1e3, in_flight })
+    }
+
+    /// The groups of a decision: those of which something was chosen, by their names, and all that these are part of.
+    /// What was chosen of a wider group is what was chosen of its parts: the best sessions of each, not those of the
+    /// best part.
+    pub fn groups(&self, chosen: impl IntoIterator<Item = (String, Chosen)>) -> Vec<OfGroup> {
+        let mut all: BTreeMap<String, Chosen> = BTreeMap::new();
+        for (name, part) in chosen {
+            let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
+            ends.for_each(|end| all.entry(name[..end].to_owned()).or_default().add(&part));
+        }
+        let places: HashMap<&str, usize> = all.keys().map(String::as_str).zip(0..).collect();
+        let group = |(name, chosen): (&String, &Chosen)| OfGroup {
+            name: name.as_str().into(),
+            parent: name.rsplit_once('/').and_then(|(wider, _)| places.get(wider).copied()),
+            seen: self.seen(chosen),
+            is_off: false,
+        };
+        all.iter().map(group).collect()
+    }
 
     fn takes(&self, sample: &Sample) -> bool {
         !self.explorers || (sample.explorer == 1 && sample.open_kbps > 0)
@@ -276,6 +308,26 @@ mod tests {
         assert_eq!(chosen.sessions, 50);
         let limited = |n| Sample { open_kbps: 0, ..sample(n) };
         assert_eq!(choose((1..=100).map(limited), &Policy::OPEN_RATE), []);
+    }
+
+    #[test]
+    fn wider_groups_are_the_sums_of_their_parts_and_stand_before_them() {
+        let part = |group, sessions| Chosen {
+            group,
+            sessions,
+            weight: 100,
+            goodput_kbps: 100 * sessions,
+            ..Chosen::default()
+        };
+        let chosen = [("BR/AS1/SP", part(1, 10)), ("BR/AS1/RJ", part(2, 30)), ("BR-X", part(3, 7))];
+        let chosen = chosen.map(|(name, chosen)| (name.to_owned(), chosen));
+        let groups = Policy::GOODPUT_PER_RTT.groups(chosen);
+        let names: Vec<&str> = groups.iter().map(|group| &*group.name).collect();
+        assert_eq!(names, ["BR", "BR-X", "BR/AS1", "BR/AS1/RJ", "BR/AS1/SP"]);
+        let parents: Vec<_> = groups.iter().map(|group| group.parent).collect();
+        assert_eq!(parents, [None, None, Some(0), Some(2), Some(2)]);
+        let seen = groups[0].seen.expect("seen");
+        assert_eq!((seen.sessions, seen.rate), (40, 20_000.0));
     }
 
     #[test]
