@@ -1,6 +1,7 @@
 //! `mendcast lab`: experiments in virtual time.
 
 mod ab;
+mod autoplex;
 mod visits;
 
 use std::path::{Path, PathBuf};
@@ -46,6 +47,8 @@ enum Command {
     Ab(ab::Ab),
     Viewers(ab::Viewers),
     Visits(visits::Visits),
+    #[command(name = "autoplex")]
+    AutoPlex(autoplex::AutoPlex),
     /// Train the network of art-dqn: weights, a learning curve, and a comparison with ART.
     Train(Train),
     /// Write the report again from the results in a directory.
@@ -116,6 +119,7 @@ impl Arguments {
             Command::Ab(ab) => ab.run(),
             Command::Viewers(viewers) => viewers.run(),
             Command::Visits(visits) => visits.run(),
+            Command::AutoPlex(autoplex) => autoplex.run(),
             Command::Train(train) => train.run(),
             Command::Report { dir } => experiments::report(&dir),
             Command::Results { dirs } => {

@@ -4,10 +4,12 @@
 //! From the ground up: `draws`, `distribution`, `section` · `session`, `specification`, `history` (an operator's records)
 //! · `population` (who comes) · `arm` (schemes) · `scenario` (what the testbed runs) · `watching` (what a viewer has of
 //! it) · `run` (a session's row) · `metrics`, `classes`, `compare`, `predictions` · `summary` · `plots`, `report` · `ab`. Beside it
-//! `visits`: viewers who come back, and what their first frames take.
+//! `visits`: viewers who come back, and what their first frames take; and `autoplex`: groups of viewers that learn what their
+//! paths carry.
 
 mod ab;
 mod arm;
+mod autoplex;
 mod classes;
 mod compare;
 mod distribution;
@@ -28,4 +30,5 @@ mod visits;
 mod watching;
 
 pub use ab::{AbOptions, ab, viewers};
+pub use autoplex::{AutoPlexOptions, WAYS, autoplex};
 pub use visits::{VisitOptions, visits};

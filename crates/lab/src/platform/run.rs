@@ -4,6 +4,7 @@
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
+use delivery::Capping;
 use qoe::Policy;
 use records::{Record, Unit, prefix};
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ use super::scenario::{frames, published, scenario, until};
 use super::session::{ACCESS, Session};
 use super::watching::{Watched, counted_until, leaves, watch};
 use crate::live::LiveOutcome;
-use crate::simulation::{Outcome, run as simulate};
+use crate::simulation::{Outcome, Scenario, run as simulate};
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,8 +62,18 @@ fn address(session: &Session) -> Ipv4Addr {
 /// # Errors
 /// One line: a value makes no sense, wrong bytes arrived, or the testbed is at fault.
 pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), String> {
+    run_held(session, arm, None)
+}
+
+/// The same, held to what its user group may send.
+pub(super) fn run_held(
+    session: &Session,
+    arm: &Arm,
+    capping: Option<Capping>,
+) -> Result<(Row, Record), String> {
     let named = |e: String| format!("session {} under {}: {e}", session.number, arm.name);
     let scenario = scenario(session, arm).map_err(named)?;
+    let scenario = Scenario { capping, ..scenario };
     let policy = Policy::PRESETS[session.player].1;
     let stay = Duration::from_secs_f64(session.stay_s);
     let patience = Duration::from_secs_f64(session.patience_s);

@@ -1,0 +1,46 @@
+//! `mendcast lab autoplex`: what user groups learn of their paths in a day, and what it costs whom.
+
+use std::path::PathBuf;
+
+use ::lab::platform::{self, AutoPlexOptions, WAYS};
+use clap::Args;
+
+/// Run days of viewers in forty user groups, in virtual time, and hold them by what their groups have learned: not at all,
+/// to one number, as AutoPlex does, in the edge's safe mode, or by an oracle. Goes on from what is in its folder.
+#[derive(Debug, Args)]
+pub(super) struct AutoPlex {
+    /// Days of 48 periods, 1 to 1000, each with groups, viewers and paths of its own.
+    #[arg(long, default_value_t = 20, value_name = "N")]
+    seeds: u32,
+    /// Sessions of a day, 100 to 1000000, under each way.
+    #[arg(long, default_value_t = 12_000, value_name = "N")]
+    sessions: u32,
+    /// Ways to hold sessions, with `bbr` among them: bbr, constant-MBPS, paper-retransmission, paper-goodput, safe,
+    /// oracle.
+    #[arg(long, default_value = WAYS, value_delimiter = ',')]
+    ways: Vec<String>,
+    /// Who comes, over which paths: a specification (see experiments/populations/).
+    #[arg(long, value_name = "FILE")]
+    population: Option<PathBuf>,
+    /// Threads; 0 for one per core. Results are the same for any number.
+    #[arg(long, default_value_t = 0)]
+    jobs: usize,
+    /// Where results go: autoplex.md with tables beside the paper's, plots, and a row for each session.
+    #[arg(long, default_value = "out/autoplex", value_name = "DIR")]
+    out: PathBuf,
+}
+
+impl AutoPlex {
+    pub(super) fn run(self) -> Result<(), String> {
+        let jobs = match self.jobs {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            jobs => jobs,
+        };
+        let Self { seeds, sessions, ways, population, out, .. } = self;
+        let population = population.as_deref();
+        let options = AutoPlexOptions { seeds, sessions, ways: &ways, population, jobs, out: &out };
+        platform::autoplex(&options)?;
+        eprintln!("{}", out.join("autoplex.md").display());
+        Ok(())
+    }
+}

@@ -1,0 +1,202 @@
+//! The page for people, and its plots.
+
+use std::fmt::Write as _;
+
+use qoe::stats::Estimate;
+
+use super::FREE;
+use super::figures::{Figures, Line, METRICS, ORDERS, OfWay};
+use super::world::{PERIODS, STEP};
+use crate::plot::{Chart, Series};
+
+pub(super) const PAGE: &str = "autoplex.md";
+
+/// The paper's changes under its policies: mean, 50th, 75th and 90th percentile (sections 5.1 and 5.2).
+const PAPER_RETRANSMISSION: [&str; 4] = ["−24…−27", "about 0", "−28…−41", "−32…−44"];
+const PAPER_GOODPUT: [&str; 4] = ["+14…+32", "+44…+128", "+19…+56", "about 0"];
+
+pub(super) fn page(figures: &Figures, command: &str) -> String {
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write_page(&mut out, figures, command);
+    out
+}
+
+fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::Result {
+    writeln!(out, "# AutoPlex on the virtual platform\n")?;
+    writeln!(
+        out,
+        "`{command}`: {} days of {PERIODS} periods, {} sessions under each way to hold them. All ways have the same sessions on the \
+         same paths. From period {STEP} on the paths of a third of the groups are half as wide, of another third twice as wide. \
+         ± is Student's 95 % interval over days.\n",
+        figures.days, figures.sessions
+    )?;
+    let orders = ORDERS.map(|order| format!("p{:.0}", order * 100.0)).join(" | ");
+    writeln!(out, "## Retransmission ratio (AutoPlex, figure 6)\n")?;
+    writeln!(out, "| way | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    paper(out, &PAPER_RETRANSMISSION)?;
+    for way in &figures.ways {
+        row(out, way, &way.retransmission, " %")?;
+    }
+    writeln!(out, "\n## Goodput ÷ round-trip time, Mbps/s (AutoPlex, figure 7)\n")?;
+    writeln!(out, "| way | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
+    paper(out, &PAPER_GOODPUT)?;
+    for way in &figures.ways {
+        row(out, way, &way.goodput, "")?;
+    }
+    viewers(out, figures)?;
+    groups(out, figures)?;
+    steps(out, figures)
+}
+
+fn paper(out: &mut String, changes: &[&str; 4]) -> std::fmt::Result {
+    write!(out, "| the paper |{}", " |".repeat(4))?;
+    changes.iter().try_for_each(|change| write!(out, " {change} % |"))?;
+    writeln!(out)
+}
+
+fn plus_minus(estimate: &Estimate, unit: &str) -> String {
+    match estimate.half {
+        Some(half) => format!("{:+.1} ± {half:.1}{unit}", estimate.mean),
+        None => format!("{:+.1}{unit}", estimate.mean),
+    }
+}
+
+fn row(out: &mut String, way: &OfWay, lines: &[Line], unit: &str) -> std::fmt::Result {
+    write!(out, "| {} |", way.name)?;
+    lines.iter().try_for_each(|line| write!(out, " {:.2}{unit} |", line.value.mean))?;
+    for line in lines {
+        match line.relative.as_ref().filter(|_| way.name != FREE) {
+            Some(change) => write!(out, " {} |", plus_minus(change, " %"))?,
+            None => write!(out, " – |")?,
+        }
+    }
+    writeln!(out)
+}
+
+fn viewers(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    writeln!(out, "\n## What viewers have\n")?;
+    write!(out, "| |")?;
+    figures.ways.iter().try_for_each(|way| write!(out, " {} |", way.name))?;
+    writeln!(out, "\n|---|{}", "---|".repeat(figures.ways.len()))?;
+    for (place, metric) in METRICS.iter().enumerate() {
+        write!(out, "| {} |", metric.name)?;
+        for way in &figures.ways {
+            match &way.viewers[place] {
+                None => write!(out, " – |")?,
+                Some(line) => {
+                    write!(out, " {:.3}{}", line.value.mean, metric.unit)?;
+                    if let Some(change) = line.change.as_ref().filter(|_| way.name != FREE) {
+                        let half = change.half.unwrap_or(f64::NAN);
+                        write!(out, " ({:+.3} ± {half:.3})", change.mean)?;
+                    }
+                    write!(out, " |")?;
+                }
+            }
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn groups(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    writeln!(out, "\n## By groups\n")?;
+    writeln!(
+        out,
+        "Each group of a day with at least fifty sessions against itself without bounds, session by session; 5 % after Holm's correction.\n"
+    )?;
+    writeln!(
+        out,
+        "| way | groups | freezes: worse | better | retransmission of each day's four largest: least | median | most |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    for way in figures.ways.iter().filter(|way| way.name != FREE) {
+        let (all, changes) = (&way.groups, &way.groups.largest);
+        write!(out, "| {} | {} | {} | {} |", way.name, all.groups, all.worse, all.better)?;
+        let ends = [changes.first(), changes.get(changes.len() / 2), changes.last()];
+        for change in ends.into_iter().flatten() {
+            write!(out, " {change:+.1} % |")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+fn steps(out: &mut String, figures: &Figures) -> std::fmt::Result {
+    writeln!(out, "\n## When paths change\n")?;
+    writeln!(
+        out,
+        "Mean retransmission ratio against BBR without bounds, before and from period {STEP} on, by what becomes of a group's paths.\n"
+    )?;
+    writeln!(
+        out,
+        "| way | halved: before | after | doubled: before | after | the same: before | after |"
+    )?;
+    writeln!(out, "|---|---|---|---|---|---|---|")?;
+    for way in figures.ways.iter().filter(|way| way.name != FREE) {
+        write!(out, "| {} |", way.name)?;
+        for estimate in way.steps.iter().flat_map(|(_, before, after)| [before, after]) {
+            let text = estimate.as_ref().map_or("–".to_owned(), |e| plus_minus(e, " %"));
+            write!(out, " {text} |")?;
+        }
+        writeln!(out)?;
+    }
+    Ok(())
+}
+
+/// Plots by name.
+pub(super) fn plots(figures: &Figures) -> Result<Vec<(&'static str, String)>, String> {
+    let curve = |way: &OfWay| {
+        let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
+        let at = |n: u32| (way.ratios.quantile(f64::from(n) / 100.0), f64::from(n));
+        series.points = (0..=97).map(at).collect();
+        series
+    };
+    let ratios: Vec<Series> = figures.ways.iter().map(curve).collect();
+    let starved = |way: &OfWay| {
+        let mut series = Series { dots: false, ..Series::line(way.name.clone()) };
+        series.points = way.starved.clone();
+        series
+    };
+    let starved: Vec<Series> = figures.ways.iter().map(starved).collect();
+    let mut follows = Vec::new();
+    for way in figures.ways.iter().filter(|way| way.name == "safe" || way.name.starts_with("paper"))
+    {
+        for (factor, points) in way.follows.iter().filter(|(factor, _)| *factor != 1.0) {
+            let mut series =
+                Series { dots: false, ..Series::line(format!("{}, × {factor}", way.name)) };
+            series.points = points.clone();
+            follows.push(series);
+        }
+    }
+    let chart = |title: &str, x: &str, y: &str| Chart {
+        title: title.to_owned(),
+        x: x.to_owned(),
+        y: y.to_owned(),
+    };
+    let charts = [
+        (
+            "autoplex-retransmission.svg",
+            chart(
+                "Retransmission ratio",
+                "retransmissions ÷ first transmissions, %",
+                "sessions, %",
+            ),
+            ratios,
+        ),
+        (
+            "autoplex-starved.svg",
+            chart("Held below the stream's own rate", "period", "sessions, %"),
+            starved,
+        ),
+        (
+            "autoplex-follows.svg",
+            chart("How bounds follow the paths", "period", "bound ÷ path's rate, median"),
+            follows,
+        ),
+    ];
+    // A day of few sessions decides nothing.
+    let drawn =
+        charts.into_iter().filter(|(_, _, series)| series.iter().any(|s| !s.points.is_empty()));
+    drawn.map(|(name, chart, series)| Ok((name, chart.svg(&series)?))).collect()
+}

@@ -1,0 +1,203 @@
+//! The ways to hold sessions that are compared, and what each learns from period to period.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use delivery::Capping;
+use groups::decide::{Rules, decide};
+use groups::select::{Policy, Sample, choose, group_id};
+use groups::{Arm, Limits, Mode, Parameters, Shares, Table, Times};
+use records::Record;
+use units::Rate;
+
+use super::world::{PERIOD_S, name};
+use crate::platform::session::Session;
+
+/// Unix time at which the day begins, for tables.
+const MIDNIGHT: u64 = 1_767_225_600;
+/// Periods that our own decision looks back over: sessions of explorers are few.
+const LOOK_BACK: usize = 6;
+/// Sessions with fewer packets say nothing about retransmission.
+const LEAST_PACKETS: i64 = 500;
+/// What the oracle leaves of a bottleneck's rate for headers below QUIC.
+const ORACLES_SHARE: f64 = 0.95;
+/// No sane bound of a window.
+const WIDE: u64 = 1 << 30;
+
+/// A way to hold sessions.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Way {
+    /// Not at all: BBR alone.
+    Free,
+    /// All to the same rate, in kbit/s, whatever their streams need: the best that one number can do.
+    Constant(u64),
+    /// Algorithm 1 and equation 1 with this policy; everybody is held and everybody teaches.
+    Paper(&'static str),
+    /// Ours.
+    Safe,
+    /// Each to its own bottleneck's rate, which nobody can know.
+    Oracle,
+}
+
+impl Way {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
+        let constant = text.strip_prefix("constant-").and_then(|mbps| mbps.parse::<f64>().ok());
+        match (text, constant) {
+            ("bbr", _) => Ok(Self::Free),
+            ("safe", _) => Ok(Self::Safe),
+            ("oracle", _) => Ok(Self::Oracle),
+            ("paper-retransmission", _) => Ok(Self::Paper(Policy::LOWER_RETRANSMISSION.name)),
+            ("paper-goodput", _) => Ok(Self::Paper(Policy::GOODPUT_PER_RTT.name)),
+            (_, Some(mbps)) if (0.1..=1_000.0).contains(&mbps) => {
+                Ok(Self::Constant((mbps * 1e3) as u64))
+            }
+            _ => Err(format!(
+                "`{text}` is no way to hold sessions; there are bbr, constant-MBPS, paper-retransmission, \
+                 paper-goodput, safe and oracle"
+            )),
+        }
+    }
+
+    fn policy(self) -> Option<Policy> {
+        match self {
+            Self::Paper(name) => Policy::ALL.into_iter().find(|policy| policy.name == name),
+            Self::Safe => Some(Policy::OPEN_RATE),
+            _ => None,
+        }
+    }
+}
+
+/// How ours decides.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Tuning {
+    pub rules: Rules,
+    pub limits: Limits,
+    pub shares: Shares,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        // Groups of forty have a handful of explorers in a period. Turns are for real operators, who cannot have the same
+        // sessions twice.
+        let rules = Rules { least: 20, lean: 20.0, ..Rules::default() };
+        let shares = Shares { control: 0.0, holdout: 0.0, ..Shares::default() };
+        Self { rules, limits: Limits::default(), shares }
+    }
+}
+
+/// What a way has learned by the end of a period.
+pub(super) struct Learner {
+    way: Way,
+    tuning: Tuning,
+    table: Option<Table>,
+    parameters: HashMap<String, Parameters>,
+    /// Of each period, newest last.
+    samples: Vec<Vec<Sample>>,
+    periods: u64,
+}
+
+impl Learner {
+    pub(super) fn new(way: Way, tuning: Tuning) -> Self {
+        let (table, parameters) = (None, HashMap::new());
+        Self { way, tuning, table, parameters, samples: vec![Vec::new()], periods: 0 }
+    }
+
+    /// The part that a session has.
+    pub(super) fn arm(&self, session: &Session) -> Arm {
+        match self.way {
+            Way::Free => Arm::Holdout,
+            Way::Safe => {
+                let group = name(session.viewer.group);
+                self.tuning.shares.arm("lab", session.viewer.unit, &group, self.periods)
+            }
+            _ => Arm::Treated,
+        }
+    }
+
+    /// What holds it.
+    pub(super) fn capping(&self, session: &Session, arm: Arm) -> Option<Capping> {
+        let known = |rate, in_flight| Parameters { rate, in_flight, sessions: 1, decided: 0 };
+        let group = || self.parameters.get(&name(session.viewer.group)).copied();
+        let limits = self.tuning.limits;
+        let (mode, limits, parameters) = match self.way {
+            _ if arm != Arm::Treated => return None,
+            Way::Free => return None,
+            // A bound without a floor.
+            Way::Constant(kbps) => {
+                let limits = Limits { floor: 0.0, floor_behind: 0.0 };
+                (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), WIDE)))
+            }
+            Way::Paper(_) => (Mode::Paper, limits, group()),
+            Way::Safe => (Mode::Safe, limits, group()),
+            Way::Oracle => {
+                let rate = Rate::from_kbps((session.rate_mbps * ORACLES_SHARE * 1e3) as u64);
+                (Mode::Safe, limits, Some(known(rate, WIDE)))
+            }
+        };
+        Some(Capping::new(mode, limits, parameters))
+    }
+
+    /// The session is over.
+    pub(super) fn learn(&mut self, session: &Session, arm: Arm, record: &Record) {
+        if let (Some(last), Some(sample)) = (self.samples.last_mut(), sample(session, arm, record))
+        {
+            last.push(sample);
+        }
+    }
+
+    /// The period is over: what holds the sessions of the next one.
+    pub(super) fn decide(&mut self) {
+        self.periods += 1;
+        if let Some(policy) = self.way.policy() {
+            self.renew(&policy);
+        }
+        let back = if self.way == Way::Safe { LOOK_BACK } else { 1 };
+        if self.samples.len() >= back {
+            self.samples.remove(0);
+        }
+        self.samples.push(Vec::new());
+    }
+
+    fn renew(&mut self, policy: &Policy) {
+        let chosen = choose(self.samples.iter().flatten().copied(), policy);
+        let names: HashMap<i64, String> =
+            (0..=u32::from(u8::MAX)).map(|n| (group_id(&name(n)), name(n))).collect();
+        let named = chosen.into_iter().filter_map(|c| Some((names.get(&c.group)?.clone(), c)));
+        let groups = policy.groups(named);
+        let times = Times {
+            issued: MIDNIGHT + self.periods * PERIOD_S,
+            lifetime: Duration::from_secs(7_200),
+        };
+        // The paper takes each group's own sessions, however few, and whatever the last decision was.
+        let literal = Rules { least: 1, lean: 0.0, steps: 0.0..=f64::INFINITY };
+        let rules = if self.way == Way::Safe { &self.tuning.rules } else { &literal };
+        let last = self.table.as_ref().filter(|_| self.way == Way::Safe);
+        let (building, _) = decide(&groups, last, rules, times);
+        if let Ok(table) = building.finish() {
+            let known = table.groups().iter();
+            let known = known.filter_map(|group| Some((group.name.to_string(), group.parameters?)));
+            self.parameters = known.collect();
+            self.table = Some(table);
+        }
+    }
+}
+
+/// A session as decisions see it; `None` if it was too short to say anything.
+fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
+    let kbps = |mbps: f64| (mbps * 1e3) as i64;
+    let sample = Sample {
+        group: group_id(&name(session.viewer.group)),
+        session: session.number.into(),
+        prefix: session.viewer.number.into(),
+        ended: record.started_ms? / 1_000,
+        explorer: (arm == Arm::Explorer).into(),
+        packets: record.first_transmissions?,
+        retransmitted: record.retransmissions?,
+        goodput_kbps: kbps(record.goodput_mbps?),
+        rtt_us: (record.rtt_ms? * 1e3) as i64,
+        in_flight: record.max_in_flight?,
+        window: record.max_window?,
+        open_kbps: record.open_rate_mbps.map_or(0, kbps),
+    };
+    Some(sample).filter(|sample| sample.packets >= LEAST_PACKETS)
+}
