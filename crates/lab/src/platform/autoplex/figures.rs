@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use qoe::stats::{Estimate, Sample, holm};
 
-use super::FREE;
 use super::row::Row;
+use super::way::FREE;
 use super::world::{PERIODS, STEP, step};
 
 /// The orders at which the paper gives quantiles.

@@ -22,15 +22,13 @@ use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
 use figures::Figures;
 use row::Row;
-use way::{Learner, Tuning, Way};
+use way::{FREE, Learner, Tuning, Way};
 use world::Day;
 
 /// The built-in population.
 const GROUPS: &str = include_str!("../../../../../experiments/populations/groups.toml");
 /// The ways that are compared if the command names none.
 pub const WAYS: &str = "bbr,constant-8,paper-retransmission,paper-goodput,safe,oracle";
-/// What all are compared with.
-const FREE: &str = "bbr";
 
 /// What a comparison of ways to hold groups is made of.
 #[derive(Clone, Debug)]

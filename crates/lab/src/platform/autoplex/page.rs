@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use qoe::stats::Estimate;
 
-use super::FREE;
 use super::figures::{Figures, Line, METRICS, ORDERS, OfWay};
+use super::way::FREE;
 use super::world::{PERIODS, STEP};
 use crate::plot::{Chart, Series};
 

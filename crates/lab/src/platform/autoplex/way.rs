@@ -24,6 +24,9 @@ const ORACLES_SHARE: f64 = 0.95;
 /// No sane bound of a window.
 const WIDE: u64 = 1 << 30;
 
+/// What all others are compared with: none.
+pub(super) const FREE: &str = "bbr";
+
 /// A way to hold sessions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Way {
@@ -43,7 +46,7 @@ impl Way {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let constant = text.strip_prefix("constant-").and_then(|mbps| mbps.parse::<f64>().ok());
         match (text, constant) {
-            ("bbr", _) => Ok(Self::Free),
+            (FREE, _) => Ok(Self::Free),
             ("safe", _) => Ok(Self::Safe),
             ("oracle", _) => Ok(Self::Oracle),
             ("paper-retransmission", _) => Ok(Self::Paper(Policy::LOWER_RETRANSMISSION.name)),
