@@ -47,6 +47,8 @@ pub struct Rules {
     pub least: u64,
     /// The wider group counts as this many sessions: at as many of its own a group is half itself.
     pub lean: f64,
+    /// What sessions may have of what was seen: less than 1 leaves room where a group's paths differ.
+    pub share: f64,
     /// By which factor parameters may change from one period to the next.
     pub steps: RangeInclusive<f64>,
 }
@@ -55,7 +57,7 @@ impl Default for Rules {
     /// 200 sessions, of which the band from the 5th to the 20th percentile has thirty; a rise to the double takes four
     /// periods.
     fn default() -> Self {
-        Self { least: 200, lean: 200.0, steps: 0.8..=1.25 }
+        Self { least: 200, lean: 200.0, share: 1.0, steps: 0.8..=1.25 }
     }
 }
 
@@ -102,6 +104,12 @@ pub fn decide(
         let own = group.seen.filter(Seen::is_sane);
         let estimate = estimate(own.as_ref(), wider, rules);
         let parameters = estimate.and_then(|estimate| {
+            let share = |value: f64| value * rules.share;
+            let estimate = Estimate {
+                rate: share(estimate.rate),
+                in_flight: share(estimate.in_flight),
+                ..estimate
+            };
             let bounded = bounded(estimate, last.get(&*group.name).copied(), rules, times.issued);
             Some(bounded).filter(Parameters::is_sane)
         });

@@ -36,18 +36,24 @@ pub(super) enum Way {
     Constant(u64),
     /// Algorithm 1 and equation 1 with this policy; everybody is held and everybody teaches.
     Paper(&'static str),
-    /// Ours.
-    Safe,
+    /// Ours, with this share of what the group's paths carry.
+    Safe(f64),
+    /// To what each stream needs, and nothing learned: the floor of ours alone.
+    Demand,
     /// Each to its own bottleneck's rate, which nobody can know.
     Oracle,
 }
 
 impl Way {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let constant = text.strip_prefix("constant-").and_then(|mbps| mbps.parse::<f64>().ok());
-        match (text, constant) {
+        let number = |kind: &str| text.strip_prefix(kind)?.parse::<f64>().ok();
+        if let Some(share) = number("safe-").filter(|share| (0.05..=5.0).contains(share)) {
+            return Ok(Self::Safe(share));
+        }
+        match (text, number("constant-")) {
             (FREE, _) => Ok(Self::Free),
-            ("safe", _) => Ok(Self::Safe),
+            ("safe", _) => Ok(Self::Safe(1.0)),
+            ("demand", _) => Ok(Self::Demand),
             ("oracle", _) => Ok(Self::Oracle),
             ("paper-retransmission", _) => Ok(Self::Paper(Policy::LOWER_RETRANSMISSION.name)),
             ("paper-goodput", _) => Ok(Self::Paper(Policy::GOODPUT_PER_RTT.name)),
@@ -55,8 +61,8 @@ impl Way {
                 Ok(Self::Constant((mbps * 1e3) as u64))
             }
             _ => Err(format!(
-                "`{text}` is no way to hold sessions; there are bbr, constant-MBPS, paper-retransmission, \
-                 paper-goodput, safe and oracle"
+                "`{text}` is no way to hold sessions; there are bbr, constant-MBPS, demand, \
+                 paper-retransmission, paper-goodput, safe, safe-SHARE and oracle"
             )),
         }
     }
@@ -64,7 +70,7 @@ impl Way {
     fn policy(self) -> Option<Policy> {
         match self {
             Self::Paper(name) => Policy::ALL.into_iter().find(|policy| policy.name == name),
-            Self::Safe => Some(Policy::OPEN_RATE),
+            Self::Safe(_) => Some(Policy::OPEN_RATE),
             _ => None,
         }
     }
@@ -105,11 +111,15 @@ impl Learner {
         Self { way, tuning, table, parameters, samples: vec![Vec::new()], periods: 0 }
     }
 
+    fn is_safe(&self) -> bool {
+        matches!(self.way, Way::Safe(_))
+    }
+
     /// The part that a session has.
     pub(super) fn arm(&self, session: &Session) -> Arm {
         match self.way {
             Way::Free => Arm::Holdout,
-            Way::Safe => {
+            Way::Safe(_) => {
                 let group = name(session.viewer.group);
                 self.tuning.shares.arm("lab", session.viewer.unit, &group, self.periods)
             }
@@ -131,7 +141,8 @@ impl Learner {
                 (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), WIDE)))
             }
             Way::Paper(_) => (Mode::Paper, limits, group()),
-            Way::Safe => (Mode::Safe, limits, group()),
+            Way::Safe(_) => (Mode::Safe, limits, group()),
+            Way::Demand => (Mode::Safe, limits, Some(known(Rate::from_kbps(8), 2_400))),
             Way::Oracle => {
                 let rate = Rate::from_kbps((session.rate_mbps * ORACLES_SHARE * 1e3) as u64);
                 (Mode::Safe, limits, Some(known(rate, WIDE)))
@@ -154,7 +165,7 @@ impl Learner {
         if let Some(policy) = self.way.policy() {
             self.renew(&policy);
         }
-        let back = if self.way == Way::Safe { LOOK_BACK } else { 1 };
+        let back = if self.is_safe() { LOOK_BACK } else { 1 };
         if self.samples.len() >= back {
             self.samples.remove(0);
         }
@@ -172,10 +183,12 @@ impl Learner {
             lifetime: Duration::from_secs(7_200),
         };
         // The paper takes each group's own sessions, however few, and whatever the last decision was.
-        let literal = Rules { least: 1, lean: 0.0, steps: 0.0..=f64::INFINITY };
-        let rules = if self.way == Way::Safe { &self.tuning.rules } else { &literal };
-        let last = self.table.as_ref().filter(|_| self.way == Way::Safe);
-        let (building, _) = decide(&groups, last, rules, times);
+        let literal = Rules { least: 1, lean: 0.0, share: 1.0, steps: 0.0..=f64::INFINITY };
+        let share = if let Way::Safe(share) = self.way { share } else { 1.0 };
+        let rules = if self.is_safe() { &self.tuning.rules } else { &literal };
+        let rules = Rules { share, ..rules.clone() };
+        let last = self.table.as_ref().filter(|_| self.is_safe());
+        let (building, _) = decide(&groups, last, &rules, times);
         if let Ok(table) = building.finish() {
             let known = table.groups().iter();
             let known = known.filter_map(|group| Some((group.name.to_string(), group.parameters?)));
