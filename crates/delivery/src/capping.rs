@@ -30,35 +30,44 @@ pub struct Playing {
 pub struct Capping {
     mode: Mode,
     limits: Limits,
-    parameters: Option<Parameters>,
+    is_capped: bool,
     begun: Option<Timestamp>,
     due: Timestamp,
     least: Option<Rate>,
 }
 
 impl Capping {
-    /// A viewer whose group has these parameters; without any there is no cap.
-    pub fn new(mode: Mode, limits: Limits, parameters: Option<Parameters>) -> Self {
-        Self { mode, limits, parameters, begun: None, due: Timestamp::ZERO, least: None }
+    /// A viewer whose connection is to be held in this way.
+    pub fn new(mode: Mode, limits: Limits) -> Self {
+        let (is_capped, begun, due, least) = (false, None, Timestamp::ZERO, None);
+        Self { mode, limits, is_capped, begun, due, least }
     }
 
     /// Whether [`Capping::look`] would do something now.
     pub fn is_due(&self, now: Timestamp) -> bool {
-        self.parameters.is_some() && self.mode != Mode::Off && now >= self.due
+        self.mode != Mode::Off && now >= self.due
     }
 
-    /// The group's parameters are these from now on: the viewer's address or the table has changed.
-    pub fn set_parameters(&mut self, connection: &mut Connection, parameters: Option<Parameters>) {
-        if self.parameters.is_some() && parameters.is_none() {
-            connection.cap(Cap::default());
+    /// The stream is served: to be called as often as that happens, with the parameters that the viewer's group has now.
+    /// Without any there is no cap.
+    pub fn look(
+        &mut self,
+        now: Timestamp,
+        connection: &mut Connection,
+        parameters: Option<Parameters>,
+        playing: Playing,
+    ) {
+        if !self.is_due(now) {
+            return;
         }
-        (self.parameters, self.due) = (parameters, Timestamp::ZERO);
-    }
-
-    /// The stream is served: to be called as often as that happens.
-    pub fn look(&mut self, now: Timestamp, connection: &mut Connection, playing: Playing) {
-        let Some(parameters) = self.parameters.filter(|_| self.is_due(now)) else { return };
         self.due = now + PERIOD;
+        let Some(parameters) = parameters else {
+            if core::mem::take(&mut self.is_capped) {
+                connection.cap(Cap::default());
+            }
+            return;
+        };
+        self.is_capped = true;
         let begun = *self.begun.get_or_insert(now);
         let is_behind = now.since(begun) < YOUNG || playing.lag.is_none_or(|lag| lag > BEHIND);
         let rtt = connection.rtt().smoothed();

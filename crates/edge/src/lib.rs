@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod autoplex;
 mod bans;
 mod beginnings;
 mod client;

@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::admin;
+use crate::autoplex;
 use crate::config::Config;
 use crate::entropy::random;
 use crate::fronts::{rtmp, threads};
@@ -121,6 +122,7 @@ impl Edge {
             fronts.spawn(rtmp::serve(listener, shared.clone()));
         }
         fronts.spawn(housekeeping(shared.clone()));
+        let follower = tokio::spawn(autoplex::follow(shared.clone()));
         let keeper = tokio::spawn(memory::keep_within(shared.state().live.clone()));
         let admin = match admin {
             Some(listener) => {
@@ -133,6 +135,7 @@ impl Edge {
         let attended = tokio::spawn(service::attend(shared.clone()));
         while fronts.join_next().await.is_some() {}
         keeper.abort();
+        follower.abort();
         for running in loops {
             // One that panicked has ended the process.
             let _ = tokio::task::spawn_blocking(move || running.join()).await;

@@ -10,6 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use crate::Error;
+use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
 use crate::beginnings::Beginnings;
 use crate::client::Clients;
@@ -48,6 +49,8 @@ pub struct State {
     pub bans: Arc<Bans>,
     /// What is known of paths and of who jumped.
     pub(crate) beginnings: Arc<Beginnings>,
+    /// User groups and what their sessions may send.
+    pub(crate) autoplex: Arc<AutoPlex>,
     /// What may be held of the server.
     pub(crate) limits: Arc<Limits>,
     /// The operator's servers that are asked and told.
@@ -104,6 +107,7 @@ impl State {
             || Arc::new(Beginnings::new(config.startup.networks as usize)),
             |state| state.beginnings.clone(),
         );
+        let autoplex = previous.map_or_else(Arc::default, |state| state.autoplex.clone());
         let (live, sessions, bans, hooks, runtime) = match previous {
             Some(Self { live, sessions, bans, hooks, runtime, .. }) => {
                 let (live, sessions) = (live.clone(), sessions.clone());
@@ -134,6 +138,7 @@ impl State {
             sessions,
             bans,
             beginnings,
+            autoplex,
             limits,
             hooks,
             clients,

@@ -103,14 +103,20 @@ pub fn decide(
         let wider = parent.and_then(|place| estimates[place]);
         let own = group.seen.filter(Seen::is_sane);
         let estimate = estimate(own.as_ref(), wider, rules);
-        let parameters = estimate.and_then(|estimate| {
+        let before = last.get(&*group.name).copied();
+        // Where nothing new is known, what was decided holds for as long as a table does.
+        let is_fresh = |last: &&Parameters| {
+            times.issued.saturating_sub(last.decided) <= times.lifetime.as_secs()
+        };
+        let kept = || before.filter(is_fresh).copied();
+        let parameters = estimate.map_or_else(kept, |estimate| {
             let share = |value: f64| value * rules.share;
             let estimate = Estimate {
                 rate: share(estimate.rate),
                 in_flight: share(estimate.in_flight),
                 ..estimate
             };
-            let bounded = bounded(estimate, last.get(&*group.name).copied(), rules, times.issued);
+            let bounded = bounded(estimate, before, rules, times.issued);
             Some(bounded).filter(Parameters::is_sane)
         });
         let name = group.name.clone();
@@ -219,6 +225,18 @@ mod tests {
         // One that the last decision does not know has nothing to be near to.
         let other = table(&[of("TR", None, 1_000, 40.0)], Some(&last));
         assert_eq!(mbps(&other), [Some(40.0)]);
+    }
+
+    #[test]
+    fn a_group_that_nobody_came_from_keeps_its_parameters_for_a_while() {
+        let last = table(&[of("BR", None, 1_000, 4.0)], None);
+        let later = |seconds| {
+            let times = Times { issued: times().issued + seconds, ..times() };
+            let groups = [of("BR", None, 0, 0.0)];
+            let (building, _) = decide(&groups, Some(&last), &Rules::default(), times);
+            mbps(&building.finish().expect("no ranges"))
+        };
+        assert_eq!((later(7_200), later(7_201)), (vec![Some(4.0)], vec![None]));
     }
 
     #[test]

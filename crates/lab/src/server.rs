@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use delivery::{Capping, Transport};
+use delivery::Transport;
 use http3::OverQuic;
 use links::Passage;
 use quic::crypto::{KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
@@ -27,7 +27,7 @@ use crate::event_log::EventLog;
 use crate::identity::{UNIX_ORIGIN, certificate, wall_clock};
 use crate::live::Broadcast;
 use crate::recovered::{Diary, Recovered};
-use crate::simulation::{Foresight, Scenario};
+use crate::simulation::{Foresight, Held, Scenario};
 use crate::traffic::{Frames, Traffic};
 
 /// Unsent bytes that the application keeps in the transport.
@@ -66,7 +66,7 @@ pub(crate) struct Server {
     /// How the connection of a live view starts.
     pub opening: Opening,
     /// What the connection of a live view is held to.
-    pub capping: Option<Capping>,
+    pub held: Option<Held>,
     pattern: Bytes,
     reply: Vec<u8>,
     batch: Vec<u8>,
@@ -118,7 +118,7 @@ impl Server {
                 _ => None,
             },
             opening: Opening::new(scenario.beginning),
-            capping: scenario.capping.clone(),
+            held: scenario.capping.clone(),
             pattern: pattern(),
             reply: Vec::new(),
             batch: vec![0; 65_507],
@@ -256,10 +256,11 @@ impl Server {
             if let Some(first_frame) = source.first_frame_ahead() {
                 self.opening.look(connection, first_frame);
             }
-            if let Some(capping) = self.capping.as_mut().filter(|capping| capping.is_due(now))
+            if let Some((capping, parameters)) = &mut self.held
+                && capping.is_due(now)
                 && let Some(playing) = source.playing()
             {
-                capping.look(now, connection, playing);
+                capping.look(now, connection, Some(*parameters), playing);
             }
             return source.fill(http, now, connection);
         }

@@ -12,11 +12,14 @@ pub(super) struct AutoPlex {
     /// Days of 48 periods, 1 to 1000, each with groups, viewers and paths of its own.
     #[arg(long, default_value_t = 20, value_name = "N")]
     seeds: u32,
+    /// The first of their seeds, up to 1000000.
+    #[arg(long, default_value_t = 1)]
+    seed: u32,
     /// Sessions of a day, 100 to 1000000, under each way.
     #[arg(long, default_value_t = 12_000, value_name = "N")]
     sessions: u32,
-    /// Ways to hold sessions, with `bbr` among them: bbr, constant-MBPS, paper-retransmission, paper-goodput, safe,
-    /// oracle.
+    /// Ways to hold sessions, with `bbr` among them: bbr, constant-MBPS, demand-TIMES, paper-retransmission,
+    /// paper-goodput, safe, safe-SHARE, oracle.
     #[arg(long, default_value = WAYS, value_delimiter = ',')]
     ways: Vec<String>,
     /// Who comes, over which paths: a specification (see experiments/populations/).
@@ -36,9 +39,10 @@ impl AutoPlex {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             jobs => jobs,
         };
-        let Self { seeds, sessions, ways, population, out, .. } = self;
+        let Self { seeds, seed, sessions, ways, population, out, .. } = self;
         let population = population.as_deref();
-        let options = AutoPlexOptions { seeds, sessions, ways: &ways, population, jobs, out: &out };
+        let options =
+            AutoPlexOptions { seeds, seed, sessions, ways: &ways, population, jobs, out: &out };
         platform::autoplex(&options)?;
         eprintln!("{}", out.join("autoplex.md").display());
         Ok(())

@@ -18,6 +18,7 @@ use relay::memory::{Event, Memory};
 
 use super::control::Calls;
 use super::process;
+use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
 use crate::beginnings::Beginnings;
 use crate::limits::{Limits, Place};
@@ -99,6 +100,7 @@ impl Collector for Edge {
         encode_pulses(&mut encoder, shared.pulses())?;
         encode_limits(&mut encoder, shared.limits())?;
         encode_beginnings(&mut encoder, &state.beginnings)?;
+        encode_autoplex(&mut encoder, &state.autoplex)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;
         encode_memory(&mut encoder, state.live.streams.memory())?;
         let help = "What happened to publishers and upstreams";
@@ -328,6 +330,24 @@ fn encode_beginnings(encoder: &mut DescriptorEncoder<'_>, all: &Beginnings) -> R
     let help = "Networks whose last connection is remembered";
     let mut gauge = encoder.encode_descriptor("known_networks", help, None, MetricType::Gauge)?;
     gauge.encode_gauge(&(all.networks() as f64))
+}
+
+fn encode_autoplex(encoder: &mut DescriptorEncoder<'_>, all: &AutoPlex) -> Result<(), Error> {
+    let help = "Sessions by their part in AutoPlex";
+    encode_family(encoder, "autoplex_sessions", help, "part", all.sessions())?;
+    let help = "Sessions that AutoPlex was to hold and did not, by the reason";
+    encode_family(encoder, "autoplex_absent", help, "reason", all.absent())?;
+    let help = "Tables of user groups that were put in force, and files that were none";
+    encode_family(encoder, "autoplex_tables", help, "outcome", all.tables())?;
+    let table = all.table();
+    let help = "User groups of the table in force";
+    let groups = table.as_ref().map_or(0, |table| table.groups().len());
+    let mut gauge = encoder.encode_descriptor("autoplex_groups", help, None, MetricType::Gauge)?;
+    gauge.encode_gauge(&(groups as f64))?;
+    let help = "When the table in force was decided, in Unix seconds; 0 without one";
+    let issued = table.map_or(0, |table| table.times().issued);
+    let mut gauge = encoder.encode_descriptor("autoplex_decided", help, None, MetricType::Gauge)?;
+    gauge.encode_gauge(&(issued as f64))
 }
 
 /// Counts that two labels tell apart.

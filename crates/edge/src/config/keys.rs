@@ -6,6 +6,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 
 use congestion::Algorithm;
+use groups::Mode as PlexMode;
 use recovery::catalog::Choice;
 use startup::decision::Mode;
 use toml::de::DeValue;
@@ -326,6 +327,30 @@ sections! {
         timeout: Duration = SECOND * 3, in MILLISECOND * 10..=MINUTE, effect AtOnce;
         /// What it means when there is none.
         on_failure: OnFailure = OnFailure::Refuse;
+    }
+
+    /// What sessions may send at most, learned from others of their user group (docs/autoplex.md). HTTP/3 alone.
+    [autoplex] AutoPlex {
+        /// "off"; "safe": no stream is held below what it needs; "paper": as published, which starves streams of a high
+        /// bit rate, for comparison.
+        mode: PlexMode = PlexMode::Off;
+        /// The table of groups and parameters that `mendcast autoplex decide` writes. It is looked at every 5 s; a damaged
+        /// one changes nothing, and without one nobody is held.
+        table: Option<PathBuf> = None, example "\"/var/lib/mendcast/table.groups\"", effect AtOnce;
+        /// Share of viewers who are never held, and whom the next tables are learned from.
+        explorers: f64 = 0.1, in 0.0..=1.0;
+        /// Share of viewers who are never held, to compare with.
+        holdout: f64 = 0.05, in 0.0..=1.0;
+        /// Share of a group's periods in which nobody of it is held, to compare with.
+        control: f64 = 0.1, in 0.0..=1.0;
+        /// Length of these periods: that between decisions.
+        period: Duration = MINUTE * 30, in SECOND..=DAY;
+        /// Another salt makes others explorers.
+        salt: String = String::new();
+        /// Safe: the least rate that a stream is held to, as a multiple of its own.
+        floor: f64 = 1.5, in 1.0..=100.0;
+        /// Safe: the same for viewers who are behind, have come less than 3 s ago, or fetch segments.
+        floor_behind: f64 = 2.0, in 1.0..=100.0;
     }
 
     /// Dashboard, metrics, health and control, in plain HTTP: for this machine or a private network.

@@ -281,6 +281,7 @@ named! {
     Choice: catalog::names(),
     startup::decision::Mode: Self::ALL.map(Self::name),
     congestion::Algorithm: Self::ALL.map(Self::name),
+    groups::Mode: Self::ALL.map(Self::name),
 }
 
 macro_rules! words {

@@ -4,11 +4,11 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use ::quic::Connection;
 use ::quic::streams::StreamEvent;
-use delivery::{Body as _, Delivery, Filled, FlvStream, Started};
+use delivery::{Body as _, Delivery, Filled, FlvStream, Playing, Started};
 use startup::Guided;
 use units::{StreamId, Timestamp};
 
@@ -17,6 +17,7 @@ use super::beginning::{self, Beginning, Handed};
 use super::h3::H3;
 use super::http09::Http09;
 use super::watch::Watch;
+use crate::autoplex::Hold;
 use crate::clock::unix_now;
 use crate::cohorts::{Chosen, Facts};
 use crate::entropy::random;
@@ -29,6 +30,9 @@ use crate::viewer::Unit;
 
 /// Viewers of one connection who are told how it does: one, as a rule.
 const MAX_WATCHES: usize = 32;
+
+/// How often sessions are told how fast their streams are.
+const RATES_EVERY: Duration = Duration::from_secs(1);
 
 /// For the unit of a viewer who is new; 0 where the system has no random numbers, and then the network's number alone decides.
 fn random_number() -> u64 {
@@ -61,6 +65,10 @@ pub(super) struct Requests {
     viewer: Option<Chosen>,
     /// Whether something was answered.
     was_asked: bool,
+    /// How AutoPlex holds the connection, from its first session on.
+    hold: Option<Hold>,
+    /// When the sessions are told next how fast their streams are.
+    rates_due: Timestamp,
     /// How the connection began, and what its client gets to know; `None` until the protocol is agreed.
     beginning: Option<Box<Beginning>>,
     pub alpn: Vec<u8>,
@@ -79,6 +87,8 @@ impl Requests {
             watches: Vec::new(),
             viewer: None,
             was_asked: false,
+            hold: None,
+            rates_due: Timestamp::ZERO,
             beginning: None,
             alpn: Vec::new(),
         }
@@ -239,6 +249,11 @@ impl Requests {
                 if !is_known && self.watches.len() < MAX_WATCHES {
                     self.watches.push(Watch::new(session, now, connection));
                 }
+                if let (None, Some(viewer)) = (&self.hold, &self.viewer) {
+                    let (all, config) = (&self.state.autoplex, &self.state.config.autoplex);
+                    let address = connection.addresses().remote.ip();
+                    self.hold = Hold::begin(all, config, address, viewer.unit, session);
+                }
             }
             self.responses.push(Delivery::new(id, body));
             self.wants_acks = true;
@@ -261,6 +276,32 @@ impl Requests {
             }
         } else if let Some(length) = body.remaining() {
             beginning.on_other(connection, length, all, config);
+        }
+    }
+
+    /// Holds the connection to what its user group may send, and tells sessions how fast their streams are.
+    fn follow_streams(&mut self, now: Timestamp, connection: &mut Connection) {
+        let are_rates_due = now >= self.rates_due;
+        let is_hold_due = self.hold.as_ref().is_some_and(|hold| hold.is_due(now));
+        if !are_rates_due && !is_hold_due {
+            return;
+        }
+        let media = |response: &Delivery<Responder>| {
+            let (body, streams) = (response.body(), &self.state.live.streams);
+            let session = body.session()?.clone();
+            let playing = body.live().map(FlvStream::playing).unwrap_or_else(|| Playing {
+                bitrate: streams.get(&session.opening().stream).and_then(|s| s.bitrate()),
+                lag: None,
+            });
+            Some((session, playing))
+        };
+        let Some((session, playing)) = self.responses.iter().find_map(media) else { return };
+        if let Some(rate) = playing.bitrate.filter(|_| are_rates_due) {
+            self.rates_due = now + RATES_EVERY;
+            session.on_bitrate(rate);
+        }
+        if let Some(hold) = self.hold.as_mut().filter(|_| is_hold_due) {
+            hold.look(now, connection, &self.state.autoplex, playing);
         }
     }
 
@@ -296,6 +337,7 @@ impl Requests {
         for watch in &mut self.watches {
             watch.look(now, connection, false);
         }
+        self.follow_streams(now, connection);
         let context = &mut Context::from_waker(&self.waker);
         let mut more = false;
         let mut expects = false;

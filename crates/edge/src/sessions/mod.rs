@@ -16,7 +16,9 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use delivery::Started;
+use groups::Arm;
 use records::{Record, RecordWriter};
+use units::Rate;
 
 use crate::io::SincePath;
 use crate::limits::Permit;
@@ -70,6 +72,11 @@ struct State {
     transport: Transport,
     first_frame: Option<Duration>,
     started: Option<Started>,
+    /// Its part in AutoPlex, and the smallest rate that it was held to.
+    arm: Option<Arm>,
+    cap: Option<Rate>,
+    /// The rate at which the stream was published.
+    bitrate: Option<Rate>,
     /// What the player last said, and what it had said before this session.
     player: Option<Beacon>,
     before: Option<Beacon>,
@@ -176,6 +183,21 @@ impl Session {
         self.state().started = Some(started);
     }
 
+    /// It has this part in AutoPlex.
+    pub fn on_autoplex(&self, arm: Arm) {
+        self.state().arm = Some(arm);
+    }
+
+    /// AutoPlex has held it to no less than this rate.
+    pub fn on_cap(&self, rate: Rate) {
+        self.state().cap = Some(rate);
+    }
+
+    /// The stream is published at this rate.
+    pub fn on_bitrate(&self, rate: Rate) {
+        self.state().bitrate = Some(rate);
+    }
+
     /// How the transport does.
     pub fn on_transport(&self, transport: Transport) {
         self.state().transport = transport;
@@ -213,6 +235,9 @@ impl Session {
             skipped_ms: Some(self.skipped_ms.load(Ordering::Relaxed) as i64),
             first_frame_ms: first_frame.map(|time| time.as_secs_f64() * 1e3),
             first_frame_bytes: (first_bytes > 0).then_some(first_bytes as i64),
+            autoplex: state.arm.map(|arm| arm.to_string()),
+            cap_mbps: state.cap.map(Rate::as_mbps_f64),
+            stream_mbps: state.bitrate.map(Rate::as_mbps_f64),
             ..Record::default()
         };
         if let Some(started) = &state.started {

@@ -4,7 +4,6 @@
 use core::net::Ipv4Addr;
 use core::time::Duration;
 
-use delivery::Capping;
 use qoe::Policy;
 use records::{Record, Unit, prefix};
 use serde::{Deserialize, Serialize};
@@ -15,7 +14,7 @@ use super::scenario::{frames, published, scenario, until};
 use super::session::{ACCESS, Session};
 use super::watching::{Watched, counted_until, leaves, watch};
 use crate::live::LiveOutcome;
-use crate::simulation::{Outcome, Scenario, run as simulate};
+use crate::simulation::{Held, Outcome, Scenario, run as simulate};
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +68,7 @@ pub(super) fn run(session: &Session, arm: &Arm) -> Result<(Row, Record), String>
 pub(super) fn run_held(
     session: &Session,
     arm: &Arm,
-    capping: Option<Capping>,
+    capping: Option<Held>,
 ) -> Result<(Row, Record), String> {
     let named = |e: String| format!("session {} under {}: {e}", session.number, arm.name);
     let scenario = scenario(session, arm).map_err(named)?;

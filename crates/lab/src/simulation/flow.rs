@@ -4,7 +4,6 @@ use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
-use delivery::Capping;
 use units::Timestamp;
 
 use super::outcome::{Outcome, Received};
@@ -219,7 +218,7 @@ impl Flow {
             smoothed_rtt,
             client_time,
             started: self.server.opening.started,
-            cap: self.server.capping.as_ref().and_then(Capping::least),
+            cap: self.server.held.as_ref().and_then(|(capping, _)| capping.least()),
             learned: self.server.learned(),
             live,
             rival: None,

@@ -10,7 +10,7 @@ mod world;
 pub(crate) use oracle::Foresight;
 pub use oracle::Oracle;
 pub use outcome::{Outcome, Received, Sample};
-pub use scenario::{Rival, Scenario, SchemeMaker};
+pub use scenario::{Held, Rival, Scenario, SchemeMaker};
 
 use world::World;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use congestion::Algorithm;
 use delivery::Capping;
+use groups::Parameters;
 use links::PathConfig;
 use quic::ControllerFactory;
 use quic::detection::Detection;
@@ -21,6 +22,9 @@ use crate::traffic::Traffic;
 /// this project.
 pub type SchemeMaker = Arc<dyn Fn(u64) -> Scheme + Send + Sync>;
 
+/// How a connection is held, and to which parameters of its user group.
+pub type Held = (Capping, Parameters);
+
 /// What is run.
 #[derive(Clone)]
 pub struct Scenario {
@@ -36,7 +40,7 @@ pub struct Scenario {
     /// How the server's connection starts, and what is known when it does.
     pub beginning: Beginning,
     /// What the server's connection is held to while it serves a live stream.
-    pub capping: Option<Capping>,
+    pub capping: Option<Held>,
     /// The server's rules of loss detection.
     pub detection: Detection,
     /// The server's recovery scheme.
@@ -89,7 +93,7 @@ pub struct Rival {
     /// How its connection starts.
     pub beginning: Beginning,
     /// What its connection is held to.
-    pub capping: Option<Capping>,
+    pub capping: Option<Held>,
     /// What its client asks for.
     pub traffic: Traffic,
     /// Virtual time at which its client's first packet leaves.

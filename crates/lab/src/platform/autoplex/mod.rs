@@ -35,6 +35,8 @@ pub const WAYS: &str = "bbr,constant-8,paper-retransmission,paper-goodput,safe,o
 pub struct AutoPlexOptions<'a> {
     /// Days, each with groups, viewers and paths of its own.
     pub seeds: u32,
+    /// The first of their seeds.
+    pub seed: u32,
     /// Sessions of a day.
     pub sessions: u32,
     /// Ways to hold them.
@@ -50,8 +52,9 @@ pub struct AutoPlexOptions<'a> {
 impl AutoPlexOptions<'_> {
     fn command(&self) -> String {
         let mut text = format!(
-            "mendcast lab autoplex --seeds {} --sessions {} --ways {}",
+            "mendcast lab autoplex --seeds {} --seed {} --sessions {} --ways {}",
             self.seeds,
+            self.seed,
             self.sessions,
             self.ways.join(",")
         );
@@ -72,7 +75,10 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<(), String> {
     if !options.ways.iter().any(|way| way == FREE) {
         return Err(format!("`{FREE}` is what the others are compared with: name it too"));
     }
-    if !(1..=1_000).contains(&options.seeds) || !(100..=1_000_000).contains(&options.sessions) {
+    if !(1..=1_000).contains(&options.seeds)
+        || options.seed > 1_000_000
+        || !(100..=1_000_000).contains(&options.sessions)
+    {
         return Err("there may be 1 to 1000 seeds and 100 to 1000000 sessions".to_owned());
     }
     let specification = match options.population {
@@ -80,8 +86,9 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<(), String> {
         None => Specification::parse(GROUPS)?,
     };
     let population = Population::new(specification, None);
-    let work: Vec<(u32, usize)> =
-        (1..=options.seeds).flat_map(|seed| (0..ways.len()).map(move |way| (seed, way))).collect();
+    let work: Vec<(u32, usize)> = (options.seed..options.seed + options.seeds)
+        .flat_map(|seed| (0..ways.len()).map(move |way| (seed, way)))
+        .collect();
     let mut all: BTreeMap<usize, Vec<Vec<Row>>> = BTreeMap::new();
     let mut faults = Vec::new();
     in_order(

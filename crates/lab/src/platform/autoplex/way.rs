@@ -12,11 +12,12 @@ use units::Rate;
 
 use super::world::{PERIOD_S, name};
 use crate::platform::session::Session;
+use crate::simulation::Held;
 
 /// Unix time at which the day begins, for tables.
 const MIDNIGHT: u64 = 1_767_225_600;
 /// Periods that our own decision looks back over: sessions of explorers are few.
-const LOOK_BACK: usize = 6;
+const LOOK_BACK: usize = 12;
 /// Sessions with fewer packets say nothing about retransmission.
 const LEAST_PACKETS: i64 = 500;
 /// What the oracle leaves of a bottleneck's rate for headers below QUIC.
@@ -38,8 +39,8 @@ pub(super) enum Way {
     Paper(&'static str),
     /// Ours, with this share of what the group's paths carry.
     Safe(f64),
-    /// To what each stream needs, and nothing learned: the floor of ours alone.
-    Demand,
+    /// To this many times what each stream needs, half as much more while it is behind, and nothing learned.
+    Demand(f64),
     /// Each to its own bottleneck's rate, which nobody can know.
     Oracle,
 }
@@ -50,10 +51,12 @@ impl Way {
         if let Some(share) = number("safe-").filter(|share| (0.05..=5.0).contains(share)) {
             return Ok(Self::Safe(share));
         }
+        if let Some(floor) = number("demand-").filter(|floor| (1.0..=100.0).contains(floor)) {
+            return Ok(Self::Demand(floor));
+        }
         match (text, number("constant-")) {
             (FREE, _) => Ok(Self::Free),
             ("safe", _) => Ok(Self::Safe(1.0)),
-            ("demand", _) => Ok(Self::Demand),
             ("oracle", _) => Ok(Self::Oracle),
             ("paper-retransmission", _) => Ok(Self::Paper(Policy::LOWER_RETRANSMISSION.name)),
             ("paper-goodput", _) => Ok(Self::Paper(Policy::GOODPUT_PER_RTT.name)),
@@ -61,7 +64,7 @@ impl Way {
                 Ok(Self::Constant((mbps * 1e3) as u64))
             }
             _ => Err(format!(
-                "`{text}` is no way to hold sessions; there are bbr, constant-MBPS, demand, \
+                "`{text}` is no way to hold sessions; there are bbr, constant-MBPS, demand-TIMES, \
                  paper-retransmission, paper-goodput, safe, safe-SHARE and oracle"
             )),
         }
@@ -88,7 +91,7 @@ impl Default for Tuning {
     fn default() -> Self {
         // Groups of forty have a handful of explorers in a period. Turns are for real operators, who cannot have the same
         // sessions twice.
-        let rules = Rules { least: 20, lean: 20.0, ..Rules::default() };
+        let rules = Rules { least: 10, lean: 10.0, ..Rules::default() };
         let shares = Shares { control: 0.0, holdout: 0.0, ..Shares::default() };
         Self { rules, limits: Limits::default(), shares }
     }
@@ -128,7 +131,7 @@ impl Learner {
     }
 
     /// What holds it.
-    pub(super) fn capping(&self, session: &Session, arm: Arm) -> Option<Capping> {
+    pub(super) fn capping(&self, session: &Session, arm: Arm) -> Option<Held> {
         let known = |rate, in_flight| Parameters { rate, in_flight, sessions: 1, decided: 0 };
         let group = || self.parameters.get(&name(session.viewer.group)).copied();
         let limits = self.tuning.limits;
@@ -142,13 +145,16 @@ impl Learner {
             }
             Way::Paper(_) => (Mode::Paper, limits, group()),
             Way::Safe(_) => (Mode::Safe, limits, group()),
-            Way::Demand => (Mode::Safe, limits, Some(known(Rate::from_kbps(8), 2_400))),
+            Way::Demand(floor) => {
+                let limits = Limits { floor, floor_behind: floor * 1.5 };
+                (Mode::Safe, limits, Some(known(Rate::from_kbps(8), 2_400)))
+            }
             Way::Oracle => {
                 let rate = Rate::from_kbps((session.rate_mbps * ORACLES_SHARE * 1e3) as u64);
                 (Mode::Safe, limits, Some(known(rate, WIDE)))
             }
         };
-        Some(Capping::new(mode, limits, parameters))
+        Some((Capping::new(mode, limits), parameters?))
     }
 
     /// The session is over.
