@@ -13,6 +13,10 @@
 #   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
 #                 a point (two hours of CPU time), and writes docs/results.md; then SESSIONS=2000 viewers under
 #                 every scheme (an hour), and writes docs/viewers.md, and viewers who come back (docs/first-frame.md)
+#   make autoplex builds the program that decides what user groups may send (mendcast autoplex decide), beside the
+#                 release build of mendcast; it brings a query engine: some minutes the first time
+#   make test-autoplex  tests it: the same decision by DataFusion and by our own code, and on Spark and ClickHouse where
+#                 they are installed
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
 #   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
@@ -21,7 +25,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-tracks interop bench bench-edge soak fuzz lab web conformance h3spec lint need-cargo need-cc pages
+.PHONY: demo test e2e e2e-tracks interop bench bench-edge soak fuzz lab autoplex test-autoplex web conformance h3spec lint need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -100,6 +104,13 @@ lab: need-cargo need-cc
 	cp out/viewers.md docs/viewers.md
 	$(TARGET)/release/mendcast lab visits --out out/visits
 	cp out/visits/first-frame.md docs/ && cp out/visits/first-frame.svg docs/pictures/
+
+autoplex: need-cargo need-cc
+	$(CARGO) build --release --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
+	mkdir -p $(TARGET)/release && cp $(TARGET)/autoplex/release/mendcast-autoplex $(TARGET)/release/
+
+test-autoplex: need-cargo need-cc
+	$(CARGO) test --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
 
 web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }

@@ -3,6 +3,8 @@
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "edge")]
+mod autoplex;
 #[cfg(all(feature = "edge", feature = "tools"))]
 mod demo;
 #[cfg(feature = "edge")]
@@ -36,6 +38,10 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Learn from session records what user groups' paths carry, and say what an address may send.
+    #[cfg(feature = "edge")]
+    #[command(name = "autoplex")]
+    AutoPlex(autoplex::Arguments),
     /// Show everything in one process: server, publisher, a lossy link, four viewers.
     #[cfg(all(feature = "edge", feature = "tools"))]
     Demo(demo::Arguments),
@@ -58,6 +64,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Arguments::parse().command {
+        #[cfg(feature = "edge")]
+        Command::AutoPlex(arguments) => arguments.run(),
         #[cfg(all(feature = "edge", feature = "tools"))]
         Command::Demo(arguments) => arguments.run(),
         #[cfg(feature = "edge")]
