@@ -49,7 +49,7 @@ impl Capping {
     }
 
     /// The stream is served: to be called as often as that happens, with the parameters that the viewer's group has now.
-    /// Without any there is no cap.
+    /// Without any there is no cap, but in [`Mode::Demand`], which needs none.
     pub fn look(
         &mut self,
         now: Timestamp,
@@ -61,24 +61,19 @@ impl Capping {
             return;
         }
         self.due = now + PERIOD;
-        let Some(parameters) = parameters else {
-            if core::mem::take(&mut self.is_capped) {
-                connection.cap(Cap::default());
-            }
-            return;
-        };
-        self.is_capped = true;
         let begun = *self.begun.get_or_insert(now);
         let is_behind = now.since(begun) < YOUNG || playing.lag.is_none_or(|lag| lag > BEHIND);
         let rtt = connection.rtt().smoothed();
-        let cap = self.limits.cap(
-            self.mode,
-            &parameters,
-            &Need { bitrate: playing.bitrate, is_behind, rtt },
-        );
+        let need = Need { bitrate: playing.bitrate, is_behind, rtt };
+        let cap = self.limits.cap(self.mode, parameters.as_ref(), &need);
+        let is_capped = cap != Cap::default();
+        // Nobody else sets caps: what was never set need not be lifted.
+        if is_capped || self.is_capped {
+            connection.cap(cap);
+        }
+        self.is_capped = is_capped;
         let rate = cap.rate.or(cap.halfway.rate);
         self.least = [self.least, rate].into_iter().flatten().min();
-        connection.cap(cap);
     }
 
     /// The smallest rate that the connection was held to; `None` if to none.

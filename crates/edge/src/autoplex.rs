@@ -7,24 +7,19 @@ use std::net::IpAddr;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use ::quic::Connection;
 use arc_swap::ArcSwapOption;
 use delivery::{Capping, Playing};
 use groups::{Absent, Arm, Limits, MAX_FILE, Mode, Parameters, Shares, Table};
-use tokio::time::sleep;
 use units::Timestamp;
 
 use crate::clock::unix_now;
 use crate::config;
 use crate::sessions::Session;
-use crate::state::Shared;
 use crate::sync::lock;
 use crate::viewer::Unit;
-
-/// How often it is looked whether the file of the table is another one.
-const LOOK: Duration = Duration::from_secs(5);
 
 /// What all event loops share.
 #[derive(Debug, Default)]
@@ -87,7 +82,7 @@ impl AutoPlex {
 
     /// Looks whether the file is another one, and puts it in force then. One that is damaged changes nothing; without a
     /// file there is no table.
-    fn look(&self, path: &Path) {
+    pub(crate) fn look(&self, path: &Path) {
         let seen = match fs::metadata(path) {
             Ok(found) => {
                 Seen::File(found.len(), found.modified().unwrap_or(SystemTime::UNIX_EPOCH))
@@ -128,30 +123,11 @@ impl AutoPlex {
     }
 
     /// There is no table to follow.
-    fn drop_table(&self) {
+    pub(crate) fn drop_table(&self) {
         let mut last = lock(&self.seen);
         if *last != Seen::Nothing {
             (*last, _) = (Seen::Nothing, self.table.store(None));
         }
-    }
-}
-
-/// Follows the table's file for as long as the process lives.
-pub(crate) async fn follow(shared: Arc<Shared>) {
-    loop {
-        let state = shared.state();
-        let all = state.autoplex.clone();
-        match &state.config.autoplex.table {
-            // Large files take their time to read, and nobody waits for them.
-            Some(path) => {
-                let path = path.clone();
-                // Fails only if the work panics, and then the old table stays.
-                let _ = tokio::task::spawn_blocking(move || all.look(&path)).await;
-            }
-            None => all.drop_table(),
-        }
-        drop(state);
-        sleep(LOOK).await;
     }
 }
 
@@ -188,9 +164,9 @@ impl Hold {
         let period = unix_now() / config.period.as_secs().max(1);
         let arm = shares.arm(&config.salt, unit.0, group.unwrap_or_default(), period);
         all.sessions[arm as usize].fetch_add(1, Ordering::Relaxed);
-        session.on_autoplex(arm);
+        session.on_held(|held| held.arm = Some(arm));
         let found = all.parameters(address);
-        if arm == Arm::Treated {
+        if arm == Arm::Treated && config.mode != Mode::Demand {
             match &found {
                 None => _ = all.without.fetch_add(1, Ordering::Relaxed),
                 Some(Err(why)) => {
@@ -199,7 +175,8 @@ impl Hold {
                 Some(Ok(_)) => {}
             }
         }
-        let limits = Limits { floor: config.floor, floor_behind: config.floor_behind };
+        let (floor, ceiling, behind) = (config.floor, config.ceiling, config.behind);
+        let limits = Limits { floor, ceiling, behind };
         let capping = Capping::new(config.mode, limits);
         Some(Self { arm, capping, session: Arc::downgrade(session) })
     }
@@ -221,7 +198,7 @@ impl Hold {
         let found = all.parameters(address).and_then(Result::ok);
         self.capping.look(now, connection, found, playing);
         if let (Some(session), Some(rate)) = (self.session.upgrade(), self.capping.least()) {
-            session.on_cap(rate);
+            session.on_held(|held| held.cap = Some(rate));
         }
     }
 }
@@ -229,6 +206,7 @@ impl Hold {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use core::time::Duration;
     use groups::{Building, Group, Times};
     use units::Rate;
 

@@ -12,7 +12,6 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::admin;
-use crate::autoplex;
 use crate::config::Config;
 use crate::entropy::random;
 use crate::fronts::{rtmp, threads};
@@ -25,7 +24,7 @@ use crate::loops::event_loop::{EventLoop, Plan};
 use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
 use crate::loops::supervisor::{self, End};
-use crate::reload::reload;
+use crate::reload::{follow_table, reload};
 use crate::service;
 use crate::state::{Shared, State};
 
@@ -122,7 +121,7 @@ impl Edge {
             fronts.spawn(rtmp::serve(listener, shared.clone()));
         }
         fronts.spawn(housekeeping(shared.clone()));
-        let follower = tokio::spawn(autoplex::follow(shared.clone()));
+        let follower = tokio::spawn(follow_table(shared.clone()));
         let keeper = tokio::spawn(memory::keep_within(shared.state().live.clone()));
         let admin = match admin {
             Some(listener) => {

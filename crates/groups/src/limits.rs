@@ -20,19 +20,22 @@ pub enum Mode {
     /// ask for, so that streams of a higher bit rate than their group's usual one are starved; and those who are
     /// bounded teach the next bound, which is lower. For comparison only.
     Paper,
-    /// A bound that leaves each stream what it needs: see [`Limits::safe`].
+    /// A multiple of what each stream needs, and nothing learned: see [`Limits::demand`].
+    Demand,
+    /// The group's bound, between what each stream needs and a multiple of that: see [`Limits::safe`].
     Safe,
 }
 
 impl Mode {
     /// All modes.
-    pub const ALL: [Self; 3] = [Self::Off, Self::Paper, Self::Safe];
+    pub const ALL: [Self; 4] = [Self::Off, Self::Paper, Self::Demand, Self::Safe];
 
     /// As configurations, metrics and records name it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
             Self::Paper => "paper",
+            Self::Demand => "demand",
             Self::Safe => "safe",
         }
     }
@@ -46,7 +49,7 @@ impl fmt::Display for Mode {
 
 /// There is no such mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there are the modes off, paper and safe")]
+#[error("there are the modes off, paper, demand and safe")]
 pub struct UnknownMode;
 
 impl FromStr for Mode {
@@ -69,20 +72,22 @@ pub struct Need {
     pub rtt: Duration,
 }
 
-/// How far below what a stream needs no parameters push it.
+/// Between what a stream is held, as multiples of its bit rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
-    /// The least pacing rate as a multiple of the stream's bit rate; at least 1.
+    /// The least pacing rate; at least 1.
     pub floor: f64,
-    /// The same for a session that is behind or has just begun.
-    pub floor_behind: f64,
+    /// The most: above it a sender only overruns queues, since the stream has no more to send.
+    pub ceiling: f64,
+    /// What both are multiplied by for a session that is behind or has just begun.
+    pub behind: f64,
 }
 
 impl Default for Limits {
-    /// 1.5 and 2: room for retransmissions under heavy loss and for key frames, and a buffer of a second that fills
-    /// in a second.
+    /// At least 1.5: room for retransmissions under heavy loss and for key frames. At most 3: `mendcast lab autoplex` finds
+    /// more late frames below that. Half as much more for those who are behind: a buffer of a second fills in a second.
     fn default() -> Self {
-        Self { floor: 1.5, floor_behind: 2.0 }
+        Self { floor: 1.5, ceiling: 3.0, behind: 1.5 }
     }
 }
 
@@ -93,26 +98,35 @@ const ROUNDS: u64 = 2;
 const LEAST_WINDOW: u64 = 16 * 1_500;
 
 impl Limits {
-    /// The cap of a session under `mode`.
-    pub fn cap(&self, mode: Mode, parameters: &Parameters, need: &Need) -> Cap {
-        match mode {
-            Mode::Off => Cap::default(),
-            Mode::Paper => {
+    /// The cap of a session under `mode`, whose group has these parameters.
+    pub fn cap(&self, mode: Mode, parameters: Option<&Parameters>, need: &Need) -> Cap {
+        match (mode, parameters) {
+            (Mode::Off, _) | (Mode::Paper | Mode::Safe, None) => Cap::default(),
+            (Mode::Demand, _) => self.demand(need),
+            (Mode::Safe, Some(parameters)) => self.safe(parameters, need),
+            (Mode::Paper, Some(parameters)) => {
                 let (rate, in_flight) = (Some(parameters.rate), Some(parameters.in_flight));
                 Cap { halfway: Halfway { rate, in_flight }, ..Cap::default() }
             }
-            Mode::Safe => self.safe(parameters, need),
         }
     }
 
-    /// The group's rate, but at least what this stream needs; and a window that carries that rate. No bound as long
-    /// as nobody knows what the stream needs.
+    /// The most that the stream can use. No bound as long as nobody knows what it needs.
+    pub fn demand(&self, need: &Need) -> Cap {
+        let wide = Parameters { rate: Rate::MAX, in_flight: 0, sessions: 0, decided: 0 };
+        self.safe(&wide, need)
+    }
+
+    /// The group's rate, but at least what this stream needs and at most what it can use; and a window that carries that
+    /// rate. No bound as long as nobody knows what the stream needs.
     pub fn safe(&self, parameters: &Parameters, need: &Need) -> Cap {
         let Some(bitrate) = need.bitrate.filter(|rate| *rate > Rate::ZERO) else {
             return Cap::default();
         };
-        let floor = if need.is_behind { self.floor_behind } else { self.floor };
-        let rate = parameters.rate.max(bitrate.scale(floor.max(1.0)));
+        let behind = if need.is_behind { self.behind.max(1.0) } else { 1.0 };
+        let floor = self.floor.max(1.0);
+        let [least, most] = [floor, self.ceiling.max(floor)].map(|n| bitrate.scale(n * behind));
+        let rate = parameters.rate.clamp(least, most);
         let carries = rate.bytes_in(need.rtt).saturating_mul(ROUNDS);
         let in_flight = parameters.in_flight.max(carries).max(LEAST_WINDOW);
         Cap { rate: Some(rate), in_flight: Some(in_flight), ..Cap::default() }
@@ -139,23 +153,31 @@ mod tests {
         let rate = |stream, is_behind| {
             limits.safe(&parameters(3_000, 50_000), &need(stream, is_behind)).rate
         };
-        assert_eq!(rate(1_000, false), Some(Rate::from_kbps(3_000)));
+        assert_eq!(rate(500, false), Some(Rate::from_kbps(1_500)), "it can use no more");
+        assert_eq!(rate(500, true), Some(Rate::from_kbps(2_250)));
+        assert_eq!(rate(1_500, false), Some(Rate::from_kbps(3_000)));
         assert_eq!(rate(2_000, false), Some(Rate::from_kbps(3_000)));
-        assert_eq!(rate(4_000, false), Some(Rate::from_kbps(6_000)));
-        assert_eq!(rate(2_000, true), Some(Rate::from_kbps(4_000)));
+        assert_eq!(rate(4_000, false), Some(Rate::from_kbps(6_000)), "it needs more");
+        assert_eq!(rate(2_000, true), Some(Rate::from_kbps(4_500)));
+        let demand = |stream| limits.demand(&need(stream, false)).rate;
+        assert_eq!((demand(1_000), demand(0)), (Some(Rate::from_kbps(3_000)), None));
         assert_eq!(rate(0, true), None, "nobody knows what it needs");
     }
 
     #[test]
     fn the_paper_draws_back_whatever_a_stream_needs() {
-        let cap =
-            Limits::default().cap(Mode::Paper, &parameters(3_000, 50_000), &need(6_000, true));
+        let cap = Limits::default().cap(
+            Mode::Paper,
+            Some(&parameters(3_000, 50_000)),
+            &need(6_000, true),
+        );
         assert_eq!((cap.rate, cap.in_flight), (None, None));
         // Equation 1.
         assert_eq!(cap.rate(Some(Rate::from_kbps(6_000)), 1_200), Some(Rate::from_kbps(4_500)));
         assert_eq!(cap.rate(Some(Rate::from_kbps(2_000)), 1_200), Some(Rate::from_kbps(2_000)));
         assert_eq!((cap.window(90_000, 0), cap.window(40_000, 0)), (70_000, 40_000));
-        let off = Limits::default().cap(Mode::Off, &parameters(3_000, 50_000), &need(1_000, false));
+        let off =
+            Limits::default().cap(Mode::Off, Some(&parameters(3_000, 50_000)), &need(1_000, false));
         assert_eq!(off, Cap::default());
     }
 

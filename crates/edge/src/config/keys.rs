@@ -331,8 +331,8 @@ sections! {
 
     /// What sessions may send at most, learned from others of their user group (docs/autoplex.md). HTTP/3 alone.
     [autoplex] AutoPlex {
-        /// "off"; "safe": no stream is held below what it needs; "paper": as published, which starves streams of a high
-        /// bit rate, for comparison.
+        /// "off"; "demand": to `ceiling` times each stream's own rate, without a table; "safe": to what the table says,
+        /// between `floor` and `ceiling`; "paper": as published, which starves streams of a high bit rate, for comparison.
         mode: PlexMode = PlexMode::Off;
         /// The table of groups and parameters that `mendcast autoplex decide` writes. It is looked at every 5 s; a damaged
         /// one changes nothing, and without one nobody is held.
@@ -347,10 +347,12 @@ sections! {
         period: Duration = MINUTE * 30, in SECOND..=DAY;
         /// Another salt makes others explorers.
         salt: String = String::new();
-        /// Safe: the least rate that a stream is held to, as a multiple of its own.
+        /// The least rate that a stream is held to, as a multiple of its own.
         floor: f64 = 1.5, in 1.0..=100.0;
-        /// Safe: the same for viewers who are behind, have come less than 3 s ago, or fetch segments.
-        floor_behind: f64 = 2.0, in 1.0..=100.0;
+        /// The most that a stream is held to, as a multiple of its own rate.
+        ceiling: f64 = 3.0, in 1.0..=1000.0;
+        /// What both are multiplied by for viewers who are behind, have come less than 3 s ago, or fetch segments.
+        behind: f64 = 1.5, in 1.0..=100.0;
     }
 
     /// Dashboard, metrics, health and control, in plain HTTP: for this machine or a private network.

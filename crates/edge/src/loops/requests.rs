@@ -298,7 +298,7 @@ impl Requests {
         let Some((session, playing)) = self.responses.iter().find_map(media) else { return };
         if let Some(rate) = playing.bitrate.filter(|_| are_rates_due) {
             self.rates_due = now + RATES_EVERY;
-            session.on_bitrate(rate);
+            session.on_held(|held| held.bitrate = Some(rate));
         }
         if let Some(hold) = self.hold.as_mut().filter(|_| is_hold_due) {
             hold.look(now, connection, &self.state.autoplex, playing);

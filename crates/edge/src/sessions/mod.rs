@@ -6,28 +6,28 @@
 //! viewers, the records by a queue in front of the writer.
 
 mod beacon;
+mod held;
+mod opening;
 mod stay;
 mod totals;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use delivery::Started;
-use groups::Arm;
 use records::{Record, RecordWriter};
-use units::Rate;
 
-use crate::io::SincePath;
 use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
-use crate::viewer::{Protocol, Unit, prefix};
+use crate::viewer::prefix;
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use delivery::Transport;
+pub use held::Held;
+pub use opening::Opening;
 pub use stay::Stay;
 pub use totals::{Key, Totals};
 
@@ -40,43 +40,12 @@ const LAST_WRITES: Duration = Duration::from_secs(10);
 /// Sessions that may wait so at the same time.
 const MAX_ENDED: usize = 10_000;
 
-/// What is known of a session when it begins.
-#[derive(Clone, Debug)]
-pub struct Opening {
-    /// The stream's name.
-    pub stream: String,
-    /// HTTP version, or RTMP.
-    pub protocol: Protocol,
-    /// How the stream is packed: "flv", "hls" or "rtmp".
-    pub format: &'static str,
-    /// Who watches.
-    pub remote: IpAddr,
-    /// The viewer, for the player's reports.
-    pub viewer: ViewerId,
-    /// When it was let in: for HLS when its pass was given out.
-    pub granted: SystemTime,
-    /// When the permission to play ends; `None` for as long as there is a stream.
-    pub until: Option<SystemTime>,
-    /// What divided this viewer into its cohort; absent where no scheme can act.
-    pub unit: Option<Unit>,
-    /// The cohort's name and the scheme in force; empty where none can act.
-    pub cohort: String,
-    /// The recovery scheme in force.
-    pub scheme: &'static str,
-    /// How the connection does from here on, if the kernel has it.
-    pub tcp: Option<SincePath>,
-}
-
 #[derive(Debug, Default)]
 struct State {
     transport: Transport,
     first_frame: Option<Duration>,
     started: Option<Started>,
-    /// Its part in AutoPlex, and the smallest rate that it was held to.
-    arm: Option<Arm>,
-    cap: Option<Rate>,
-    /// The rate at which the stream was published.
-    bitrate: Option<Rate>,
+    held: Held,
     /// What the player last said, and what it had said before this session.
     player: Option<Beacon>,
     before: Option<Beacon>,
@@ -183,19 +152,9 @@ impl Session {
         self.state().started = Some(started);
     }
 
-    /// It has this part in AutoPlex.
-    pub fn on_autoplex(&self, arm: Arm) {
-        self.state().arm = Some(arm);
-    }
-
-    /// AutoPlex has held it to no less than this rate.
-    pub fn on_cap(&self, rate: Rate) {
-        self.state().cap = Some(rate);
-    }
-
-    /// The stream is published at this rate.
-    pub fn on_bitrate(&self, rate: Rate) {
-        self.state().bitrate = Some(rate);
+    /// Something else is known of how it is held.
+    pub fn on_held(&self, note: impl FnOnce(&mut Held)) {
+        note(&mut self.state().held);
     }
 
     /// How the transport does.
@@ -235,14 +194,12 @@ impl Session {
             skipped_ms: Some(self.skipped_ms.load(Ordering::Relaxed) as i64),
             first_frame_ms: first_frame.map(|time| time.as_secs_f64() * 1e3),
             first_frame_bytes: (first_bytes > 0).then_some(first_bytes as i64),
-            autoplex: state.arm.map(|arm| arm.to_string()),
-            cap_mbps: state.cap.map(Rate::as_mbps_f64),
-            stream_mbps: state.bitrate.map(Rate::as_mbps_f64),
             ..Record::default()
         };
         if let Some(started) = &state.started {
             started.write_to(&mut record);
         }
+        state.held.write_to(&mut record);
         transport.write_to(age, &mut record);
         if let Some(tcp) = &self.opening.tcp {
             tcp.write_to(&mut record);

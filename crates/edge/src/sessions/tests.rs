@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 use super::*;
+use crate::viewer::{Protocol, Unit};
 use records::Retention;
 
 impl Sessions {

@@ -33,13 +33,13 @@ pub(super) const FREE: &str = "bbr";
 pub(super) enum Way {
     /// Not at all: BBR alone.
     Free,
-    /// All to the same rate, in kbit/s, whatever their streams need: the best that one number can do.
+    /// All to the same rate, in kbit/s, or to that of their stream where that is more: the best that one number can do.
     Constant(u64),
     /// Algorithm 1 and equation 1 with this policy; everybody is held and everybody teaches.
     Paper(&'static str),
     /// Ours, with this share of what the group's paths carry.
     Safe(f64),
-    /// To this many times what each stream needs, half as much more while it is behind, and nothing learned.
+    /// To this many times what each stream needs, and nothing learned.
     Demand(f64),
     /// Each to its own bottleneck's rate, which nobody can know.
     Oracle,
@@ -138,19 +138,19 @@ impl Learner {
         let (mode, limits, parameters) = match self.way {
             _ if arm != Arm::Treated => return None,
             Way::Free => return None,
-            // A bound without a floor.
             Way::Constant(kbps) => {
-                let limits = Limits { floor: 0.0, floor_behind: 0.0 };
+                let limits = Limits { floor: 1.0, ceiling: f64::INFINITY, behind: 1.0 };
                 (Mode::Safe, limits, Some(known(Rate::from_kbps(kbps), WIDE)))
             }
             Way::Paper(_) => (Mode::Paper, limits, group()),
             Way::Safe(_) => (Mode::Safe, limits, group()),
             Way::Demand(floor) => {
-                let limits = Limits { floor, floor_behind: floor * 1.5 };
-                (Mode::Safe, limits, Some(known(Rate::from_kbps(8), 2_400)))
+                let limits = Limits { ceiling: floor, ..limits };
+                (Mode::Demand, limits, Some(known(Rate::ZERO, 0)))
             }
             Way::Oracle => {
                 let rate = Rate::from_kbps((session.rate_mbps * ORACLES_SHARE * 1e3) as u64);
+                let limits = Limits { ceiling: f64::INFINITY, ..limits };
                 (Mode::Safe, limits, Some(known(rate, WIDE)))
             }
         };
