@@ -9,12 +9,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
 
 use records::Record;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::{Sleep, sleep};
 
 use crate::config::Config;
 use crate::sync::lock;
@@ -22,6 +23,9 @@ use counts::Counts;
 
 /// How often the kernel is asked while something is written.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// How long a peer may take to close after we have.
+const LINGER: Duration = Duration::from_secs(1);
+
 /// Sets what connections inherit from the socket that they are accepted from. What the kernel does not have is named
 /// in the log; viewers are served all the same.
 pub(super) fn configure(listener: &impl AsFd, config: &Config) {
@@ -110,13 +114,15 @@ pub(crate) struct Measured {
     stream: TcpStream,
     path: Arc<TcpPath>,
     asked: Option<Instant>,
+    /// Until when the peer's last words are awaited: all of ours was said.
+    lingers: Option<Pin<Box<Sleep>>>,
 }
 
 impl Measured {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let congestion = kernel::congestion(&stream);
         let path = Arc::new(TcpPath { congestion, counts: Mutex::default() });
-        Self { stream, path, asked: None }
+        Self { stream, path, asked: None, lingers: None }
     }
 
     /// What is known of its path.
@@ -176,7 +182,78 @@ impl AsyncWrite for Measured {
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
+    /// Says that we are done, and waits a moment until the peer is: a kernel that is given a connection to close while
+    /// there is something unread, or to which more comes, resets it, and what was still to be sent is lost. HTTP/2
+    /// clients always have something to say at the end, which nobody reads.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        let Self { stream, lingers, .. } = &mut *self;
+        let until = match lingers {
+            Some(until) => until,
+            None => {
+                ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
+                lingers.insert(Box::pin(sleep(LINGER)))
+            }
+        };
+        let mut unread = [0; 1_024];
+        while until.as_mut().poll(context).is_pending() {
+            let mut into = ReadBuf::new(&mut unread);
+            match ready!(Pin::new(&mut *stream).poll_read(context, &mut into)) {
+                Ok(()) if !into.filled().is_empty() => {}
+                _ => break,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    #[tokio::test]
+    async fn what_was_sent_last_arrives_though_the_peer_goes_on_talking() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let server = tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.expect("a client");
+            let mut stream = Measured::new(stream);
+            stream.write_all(&[7; 1_000_000]).await.expect("room");
+            stream.shutdown().await
+        });
+        let mut client = TcpStream::connect(address).await.expect("connected");
+        let (mut got, mut part) = (0, vec![0; 50_000]);
+        loop {
+            // As an HTTP/2 client that says what it has room for.
+            client.write_all(b"more").await.expect("open");
+            sleep(Duration::from_millis(2)).await;
+            match client.read(&mut part).await.expect("no reset") {
+                0 => break,
+                n => got += n,
+            }
+        }
+        assert_eq!(got, 1_000_000);
+        drop(client);
+        server.await.expect("no panic").expect("said good-bye");
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_never_closes_is_not_waited_for() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let address = listener.local_addr().expect("bound");
+        let mut client = TcpStream::connect(address).await.expect("connected");
+        let (stream, _) = listener.accept().await.expect("a client");
+        let talk = tokio::spawn(async move {
+            while client.write_all(&[0; 100]).await.is_ok() {
+                sleep(Duration::from_millis(1)).await;
+            }
+        });
+        let begun = Instant::now();
+        let mut stream = Measured::new(stream);
+        stream.shutdown().await.expect("said good-bye");
+        drop(stream);
+        assert!((LINGER..10 * LINGER).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        talk.await.expect("it is told");
     }
 }
