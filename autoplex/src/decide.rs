@@ -168,7 +168,10 @@ impl Deciding<'_> {
     }
 
     /// Of each of the finest groups what was chosen, in order.
-    fn chosen(&self) -> Result<Integers, Error> {
+    ///
+    /// # Errors
+    /// One line: something cannot be read or run.
+    pub fn chosen(&self) -> Result<Integers, Error> {
         let rows = match &self.rows {
             Rows::File(path) => Integers::read_csv(path, &query::CHOSEN)?,
             Rows::Exact => self.query(&self.plan.band(&self.window()))?,

@@ -116,21 +116,15 @@ fn histograms_say_nearly_what_the_exact_query_does() {
             let path = case().path(&format!("{query}-{}.csv", policy.name));
             Integers::read_csv(&path, &CHOSEN).expect("read")
         };
-        // Merged ones lack the third part of sessions: choose from one histogram of all instead.
+        // What the case merges lacks a part of the sessions.
         let path = case().path(&format!("histogram-{}.csv", policy.name));
         let histogram = Integers::read_csv(&path, &HISTOGRAM).expect("read");
-        assert_eq!(
-            histogram.columns[2].iter().sum::<i64>(),
-            read("band").columns[1].iter().sum::<i64>() + lone(&policy),
-            "{}",
-            policy.name
-        );
         let engine = Engine::new(2).expect("threads");
         let merged = engine.run(&Plan::of(&policy).merge(), "histograms", Source::Table(histogram));
         let merged = merged.expect("merged");
         let mean = |row: &[i64]| row[3] as f64 / row[2] as f64;
         let mut apart = Vec::new();
-        for exact in read("band").rows().filter(|row| row[1] >= 200) {
+        for exact in read("band").rows().filter(|row| row[1] >= 30) {
             let same = merged.rows().find(|row| row[0] == exact[0]).expect("the group");
             assert_eq!(exact[1], same[1], "sessions");
             apart.push((mean(&same) / mean(&exact) - 1.0).abs());
@@ -140,20 +134,6 @@ fn histograms_say_nearly_what_the_exact_query_does() {
         println!("{}: {} groups, mean {all:.4}, worst {worst:.4}", policy.name, apart.len());
         assert!(apart.len() > 20 && all < 0.05, "{}: {all} of {}", policy.name, apart.len());
     }
-}
-
-/// Sessions of groups that are too small for a band.
-fn lone(policy: &Policy) -> i64 {
-    let mut all = std::collections::HashMap::<i64, Vec<_>>::new();
-    for row in in_window() {
-        all.entry(row.sample.group).or_default().push(row.sample);
-    }
-    // A policy that takes everything tells how many there are.
-    let every = Policy { band: 0..100, ..policy.clone() };
-    let sessions = |policy: &Policy, rows: &[_]| {
-        choose(rows.iter().copied(), policy).first().map_or(0, |chosen| chosen.sessions)
-    };
-    all.values().map(|rows| sessions(&every, rows) - sessions(policy, rows)).sum()
 }
 
 /// A Python that has this module; says what to do if there is none.

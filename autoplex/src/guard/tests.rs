@@ -99,12 +99,12 @@ fn harm_is_found_and_the_more_the_sooner() {
     assert!(freezes.len() >= 390, "{}", freezes.len());
     assert!(slow.len() >= 390 && slower.len() == 400, "{} {}", slow.len(), slower.len());
     assert!(mean(&slower) < mean(&slow), "{} {}", mean(&slower), mean(&slow));
-    assert!(mean(&slower) < 12.0, "{}", mean(&slower));
+    assert!(mean(&slower) < 24.0, "{}", mean(&slower));
 }
 
 #[test]
 fn what_does_good_is_never_turned_off() {
-    assert_eq!(runs(20, 0.5, 0.7), []);
+    assert!(runs(20, 0.5, 0.7).is_empty());
 }
 
 #[test]

@@ -1,0 +1,59 @@
+//! What comes in and should not: damaged files, hostile values, runs that die, groups of nobody, and liars.
+
+#[path = "../made/mod.rs"]
+mod made;
+
+mod decide;
+mod geo;
+mod measure;
+
+use core::time::Duration;
+use std::path::{Path, PathBuf};
+
+use mendcast_autoplex::Error;
+use mendcast_autoplex::geo::Geo;
+use mendcast_autoplex::measure::{Measuring, Summary};
+use mendcast_autoplex::store::{Store, listed};
+use records::{Record, RecordWriter, Retention};
+
+/// The time in all tests: 2027-01-15 08:00 UTC.
+const NOW: u64 = 1_800_000_000;
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// A record like many: it ended some minutes ago.
+fn record(number: i64) -> Record {
+    Record {
+        session: Some(number),
+        prefix: Some(format!("10.0.{}.0/24", number % 200)),
+        group: Some("BR/AS1/SP/Campinas".into()),
+        started_ms: Some((NOW as i64 - 600) * 1_000),
+        duration_s: Some(60.0),
+        first_transmissions: Some(1_000),
+        retransmissions: Some(number % 50),
+        goodput_mbps: Some(3.0),
+        rtt_ms: Some(50.0),
+        max_in_flight: Some(60_000),
+        max_window: Some(90_000),
+        open_rate_mbps: Some(8.0),
+        autoplex: Some("explorer".into()),
+        ..Record::default()
+    }
+}
+
+/// Writes records as an edge does, to `folder/NAME.parquet`.
+fn write(folder: &Path, name: &str, records: impl IntoIterator<Item = Record>) -> PathBuf {
+    let own = tempfile::tempdir().expect("a folder");
+    let writer = RecordWriter::start(own.path(), DAY, Retention::default()).expect("started");
+    records.into_iter().for_each(|record| writer.write(record).expect("room"));
+    writer.close();
+    let files = listed(own.path()).expect("listed");
+    let file = files.iter().find(|path| path.extension().is_some_and(|form| form == "parquet"));
+    std::fs::create_dir_all(folder).expect("made");
+    let path = folder.join(name).with_extension("parquet");
+    std::fs::copy(file.expect("a file"), &path).expect("copied");
+    path
+}
+
+fn measured(records: &[PathBuf], store: &Store, geo: &Geo) -> Result<Summary, Error> {
+    Measuring { records, store, geo, now: NOW, keep: DAY }.run()
+}
