@@ -6,6 +6,7 @@
 #![cfg(all(feature = "edge", feature = "tools"))]
 
 mod access;
+mod autoplex;
 #[path = "../common/mod.rs"]
 mod common;
 mod control;
