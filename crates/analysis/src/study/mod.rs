@@ -4,16 +4,19 @@
 //! Records are added up one after the other. Only what has a distribution is kept, as `f32`, and 40 bytes of
 //! each session for the comparison with others: about 100 bytes per record in all.
 
+mod bands;
 mod loss;
 mod measure;
 mod overview;
 mod page;
+mod performance;
 mod recovery;
 mod row;
 mod section;
 mod similarity;
 mod sums;
 mod text;
+mod user_groups;
 mod viewing;
 
 use std::path::PathBuf;
@@ -43,7 +46,7 @@ pub struct Study {
 /// # Errors
 /// One line: a path does not exist, or no record is found.
 pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
-    let mut measures: [Box<dyn Measure>; 11] = [
+    let mut measures: [Box<dyn Measure>; 13] = [
         Box::<overview::Overview>::default(),
         Box::<loss::Loss>::default(),
         Box::<loss::Bursts>::default(),
@@ -54,6 +57,8 @@ pub fn read(files: &[PathBuf]) -> Result<Study, Error> {
         Box::<viewing::Freezes>::default(),
         Box::<viewing::FirstFrames>::default(),
         Box::<similarity::Similarity>::default(),
+        Box::<user_groups::UserGroups>::default(),
+        Box::<performance::Performance>::default(),
         Box::<loss::Hours>::default(),
     ];
     let mut reader = Reader::default();

@@ -40,6 +40,8 @@ macro_rules! columns {
             pub viewer: Option<u64>,
             pub prefix: Option<u64>,
             pub group: Option<u64>,
+            /// The user group as the record has it: text from outside, of any length.
+            pub group_name: Option<String>,
         }
 
         /// The columns with numbers, and what these can be.
@@ -57,11 +59,14 @@ columns! {
     started_ms: Amount,
     duration_s: Amount,
     bytes: Amount,
+    goodput_mbps: Amount,
     early_data: Ratio,
     first_frame_ms: Amount,
     first_frame_bytes: Amount,
     rtt_min_ms: Amount,
     rtt_ms: Amount,
+    max_window: Amount,
+    max_in_flight: Amount,
     max_bandwidth_mbps: Amount,
     loss_rate: Ratio,
     packets_settled: Amount,
@@ -184,10 +189,11 @@ impl Reader {
                 (*part.1, *all.1) = (None, None);
             }
         }
-        row.stream = self.text(record, "stream");
-        row.viewer = self.text(record, "viewer");
-        row.prefix = self.text(record, "prefix");
-        row.group = self.text(record, "group");
+        row.stream = self.text(record, "stream").map(number_of);
+        row.viewer = self.text(record, "viewer").map(number_of);
+        row.prefix = self.text(record, "prefix").map(number_of);
+        row.group_name = self.text(record, "group").map(str::to_owned);
+        row.group = row.group_name.as_deref().map(number_of);
         for ((name, _), cell) in NUMBERS.iter().zip(row.numbers()) {
             *self.present.entry(name).or_default() += u64::from(cell.is_some());
         }
@@ -210,13 +216,18 @@ impl Reader {
         number
     }
 
-    fn text(&mut self, record: &Map<String, Value>, name: &'static str) -> Option<u64> {
+    fn text<'a>(&mut self, record: &'a Map<String, Value>, name: &'static str) -> Option<&'a str> {
         let text = record.get(name).and_then(Value::as_str).filter(|text| !text.is_empty());
         *self.present.entry(name).or_default() += u64::from(text.is_some());
-        let mut hasher = DefaultHasher::new();
-        text?.hash(&mut hasher);
-        Some(hasher.finish())
+        text
     }
+}
+
+/// What a text is told apart from others by.
+pub(super) fn number_of(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl Row {

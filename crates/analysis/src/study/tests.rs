@@ -12,6 +12,8 @@ use records::{Record, RecordWriter, Retention};
 
 use super::*;
 
+mod user_groups;
+
 /// Twelve o'clock, in milliseconds since 1970.
 const NOON: i64 = 1_795_003_200_000;
 const SECOND: i64 = 1_000;
@@ -32,11 +34,14 @@ fn first() -> Record {
         started_ms: Some(NOON + MINUTE),
         duration_s: Some(100.0),
         bytes: Some(25_000_000),
+        goodput_mbps: Some(2.0),
         early_data: Some(1),
         first_frame_ms: Some(200.0),
         first_frame_bytes: Some(20_000),
         rtt_min_ms: Some(40.0),
         rtt_ms: Some(45.0),
+        max_window: Some(60_000),
+        max_in_flight: Some(40_000),
         max_bandwidth_mbps: Some(10.0),
         loss_rate: Some(0.02),
         packets_settled: Some(1_000),

@@ -1,0 +1,277 @@
+//! How sessions fare in the largest user groups (AutoPlex, 3.3, figure 1), and how much better some sessions of the
+//! largest one fare than others, and how steadily (3.4, figures 2 and 3): AutoPlex relies on the better ones' changing
+//! little from interval to interval.
+
+use std::collections::HashMap;
+
+use super::bands::{Band, Course, FEWEST, INTERVAL, Order, Quantity, Session};
+use super::measure::Measure;
+use super::row::Row;
+use super::section::{Cell, Section, Table};
+use super::sums::Values;
+use crate::plot::{Curve, Plot, Upwards};
+
+/// Sessions that were shorter, in seconds, say nothing about their path (as in `autoplex measure`).
+const SHORTEST: f64 = 10.0;
+/// Of fewer packets none need be lost on the worst path.
+const FEWEST_PACKETS: f64 = 500.0;
+/// The groups of figure 1.
+const LARGEST: [&str; 3] = ["UG 1", "UG 2", "UG 3"];
+/// So many groups' names are kept, and so many characters of each: names come from records.
+const NAMES: usize = 20_000;
+const CHARACTERS: usize = 48;
+
+/// All sessions that say something about their paths.
+#[derive(Debug, Default)]
+pub(super) struct Performance {
+    sessions: Vec<Session>,
+    /// Sessions with a group, those included that say nothing.
+    with_group: u64,
+    names: HashMap<u64, Box<str>>,
+}
+
+impl Performance {
+    /// The largest groups, the largest first, with their sessions. Of two that are equal the one with the larger
+    /// number is first.
+    fn largest(&self) -> Vec<(u64, Vec<Session>)> {
+        let mut counts: HashMap<u64, u64> = HashMap::new();
+        for session in &self.sessions {
+            *counts.entry(session.group).or_default() += 1;
+        }
+        let mut order: Vec<_> = counts.into_iter().map(|(group, count)| (count, group)).collect();
+        order.sort_unstable_by(|a, b| b.cmp(a));
+        let of = |group: u64| self.sessions.iter().filter(move |session| session.group == group);
+        let largest = order.iter().take(LARGEST.len());
+        largest.map(|(_, group)| (*group, of(*group).copied().collect())).collect()
+    }
+
+    fn name(&self, group: u64) -> String {
+        self.names
+            .get(&group)
+            .map_or_else(|| format!("number {group:016x}"), |name| name.to_string())
+    }
+}
+
+/// A name as it may stand in a terminal: letters and digits, and what ASCII has beside them.
+fn shown(name: &str) -> Box<str> {
+    let is_plain = |c: char| c.is_alphanumeric() || c.is_ascii_graphic() || c == ' ';
+    name.chars().take(CHARACTERS).map(|c| if is_plain(c) { c } else { '?' }).collect()
+}
+
+impl Measure for Performance {
+    fn columns(&self) -> &'static [&'static str] {
+        &[
+            "group",
+            "started_ms",
+            "duration_s",
+            "first_transmissions",
+            "retransmissions",
+            "goodput_mbps",
+            "rtt_ms",
+            "max_in_flight",
+            "max_window",
+        ]
+    }
+
+    fn add(&mut self, row: &Row) {
+        let Some(group) = row.group else { return };
+        self.with_group += 1;
+        let (Some(started), Some(duration), Some(packets)) =
+            (row.started_ms, row.duration_s, row.first_transmissions)
+        else {
+            return;
+        };
+        if duration < SHORTEST || packets < FEWEST_PACKETS {
+            return;
+        }
+        let float = |value: Option<f64>| value.map_or(f32::NAN, |value| value as f32);
+        self.sessions.push(Session {
+            group,
+            interval: ((started * 1e-3 + duration) / INTERVAL) as u32,
+            retransmission: float(row.retransmissions.map(|sent| sent / packets)),
+            goodput_mbps: float(row.goodput_mbps),
+            rtt_ms: float(row.rtt_ms),
+            in_flight: float(row.max_in_flight),
+            window: float(row.max_window),
+        });
+        if self.names.len() < NAMES && !self.names.contains_key(&group) {
+            self.names.extend(row.group_name.as_deref().map(|name| (group, shown(name))));
+        }
+    }
+
+    fn report(&self) -> Section {
+        let largest = self.largest();
+        let sessions = largest.first().map_or(&[][..], |(_, sessions)| sessions);
+        let courses = Order::ALL.map(|order| Course::new(sessions, order));
+        let n = self.with_group;
+        let share = (n > 0).then(|| 100.0 * self.sessions.len() as f64 / n as f64);
+        let figures = Table::of_figures().figure(
+            "sessions of 10 s and 500 packets or more, of those with a group (%)",
+            Cell { value: share, n, paper: None },
+        );
+        let mut section = Section::new("performance", "Performance within user groups")
+            .note(
+                "Sessions of 10 s and 500 packets or more; others say nothing about their paths. UG 1 is the group with \
+                 most of them. Retransmission ratio: retransmissions ÷ first transmissions.",
+            )
+            .note(
+                "Better-performed sessions are those from the 5th to the 20th percentile of the sessions of UG 1 that \
+                 ended in one interval of 15 min, in order of their retransmission ratio or of descending goodput ÷ \
+                 SRTT; worse-performed ones are those from the 75th to the 90th. A change is that of a band's mean from \
+                 one interval to the next, without its sign, ÷ what it was. The mean of few sessions changes by chance \
+                 as well, and the more so the more these differ.",
+            )
+            .table(figures);
+        section = with_groups(section, self, &largest);
+        section = with_bands(section, &courses);
+        with_changes(section, &courses)
+    }
+}
+
+/// Figure 1.
+fn with_groups(section: Section, all: &Performance, largest: &[(u64, Vec<Session>)]) -> Section {
+    let mut table =
+        Table::new("largest", &["mean", "median", "75th percentile", "90th percentile"]);
+    let mut plots = Vec::new();
+    for quantity in [Quantity::Retransmission, Quantity::Rtt, Quantity::Goodput] {
+        let mut lines = Vec::new();
+        for (colour, place) in LARGEST.iter().enumerate() {
+            let mut values = Values::default();
+            let mut label = format!("{}, {place}", quantity.title());
+            if let Some((group, sessions)) = largest.get(colour) {
+                label = format!("{label}: {}", all.name(*group));
+                sessions.iter().for_each(|session| values.add(quantity.of(session)));
+            }
+            let values = values.distribution();
+            let quantiles = [0.5, 0.75, 0.9].map(|order| values.quantile(order, 1.0));
+            let cells = [values.mean(1.0)].into_iter().chain(quantiles).collect();
+            table = table.line(label, cells).papers(&[], "AutoPlex 3.3, fig. 1");
+            lines.push(Curve { name: (*place).into(), colour, points: values.curve(1.0) });
+        }
+        plots.push(Plot {
+            title: format!("Share of sessions with at most that {}", quantity.title()),
+            x: quantity.title().into(),
+            y: Upwards::Share,
+            lines,
+        });
+    }
+    plots.into_iter().fold(section.table(table), Section::plot)
+}
+
+/// Both bands of each course, with what they are called and a colour of their own.
+fn lines(courses: &[Course; 2]) -> impl Iterator<Item = (&Course, Band, String, usize)> {
+    let all = courses.iter().flat_map(|course| Band::ALL.map(|band| (course, band)));
+    all.zip(0..).map(|((course, band), colour)| {
+        (course, band, format!("{} by {}", band.title(), course.order.title()), colour)
+    })
+}
+
+/// Figure 2.
+fn with_bands(section: Section, courses: &[Course; 2]) -> Section {
+    const QUANTITIES: [Quantity; 2] = [Quantity::Retransmission, Quantity::GoodputPerRtt];
+    let mut counts = Table::new("intervals", &Order::ALL.map(Order::title));
+    counts.counted = "sessions of UG 1";
+    let [first, second] = courses.each_ref().map(Course::counts);
+    let labels = [
+        "intervals of 15 min with sessions".to_owned(),
+        format!("left out: fewer than {FEWEST} sessions in a band"),
+        "pairs of neighbours".to_owned(),
+        "sessions of a band, mean".to_owned(),
+    ];
+    for (label, (first, second)) in labels.into_iter().zip(first.into_iter().zip(second)) {
+        counts = counts.line(label, vec![first, second]);
+    }
+    let mut table = Table::new("bands", &QUANTITIES.map(Quantity::title));
+    table.counted = "intervals of UG 1";
+    for (course, band, label, _) in lines(courses) {
+        let cells = QUANTITIES.map(|quantity| course.mean(band, quantity));
+        let papers = match (course.order, band) {
+            (Order::Retransmission, Band::Better) => [Some(0.03), None],
+            (Order::Retransmission, Band::Worse) => [Some(2.9), None],
+            (Order::GoodputPerRtt, Band::Better) => [None, Some(872.0)],
+            (Order::GoodputPerRtt, Band::Worse) => [None, Some(53.0)],
+        };
+        table = table.line(label, cells.to_vec()).papers(&papers, "AutoPlex 3.4, fig. 2");
+    }
+    let plots = courses.iter().map(|course| {
+        let quantity = course.order.quantity();
+        let line = |(band, colour): (Band, usize)| Curve {
+            name: band.title().into(),
+            colour,
+            points: course.points(band, quantity),
+        };
+        Plot {
+            title: format!("UG 1: {}, mean of better and worse sessions", quantity.title()),
+            x: "hours".into(),
+            y: Upwards::Number,
+            lines: Band::ALL.into_iter().zip(0..).map(line).collect(),
+        }
+    });
+    plots.fold(section.table(counts).table(table), Section::plot)
+}
+
+/// Figure 3.
+fn with_changes(section: Section, courses: &[Course; 2]) -> Section {
+    const QUANTITIES: [Quantity; 3] = [Quantity::Goodput, Quantity::InFlight, Quantity::Window];
+    let head = ["change of goodput", "of max_inflight", "of max_cwnd"];
+    let mut table = Table::new("changes", &head);
+    table.counted = "pairs of intervals of UG 1";
+    for (course, band, label, _) in lines(courses) {
+        let cells = QUANTITIES.map(|quantity| course.change(band, quantity));
+        table = table.line(format!("{label} (%)"), cells.to_vec());
+    }
+    for course in courses {
+        let cells = QUANTITIES.map(|quantity| {
+            let [better, worse] = Band::ALL.map(|band| course.change(band, quantity));
+            let by = better.value.zip(worse.value).filter(|(better, _)| *better > 0.0);
+            let n = better.n.min(worse.n);
+            Cell { value: by.map(|(better, worse)| worse / better), n, paper: None }
+        });
+        let source = "AutoPlex 3.4, fig. 3: goodput 3.3 to 4 (better ones 25 to 30 % of worse ones), max_inflight 1.3 to \
+                      3.0, max_cwnd 3.0 to 5.1";
+        let label = format!("worse ÷ better by {}", course.order.title());
+        table = table.line(label, cells.to_vec()).papers(&[], source);
+    }
+    let plots = QUANTITIES.map(|quantity| {
+        let line = |(course, band, name, colour): (&Course, Band, String, usize)| Curve {
+            name,
+            colour,
+            points: course.cumulative(band, quantity),
+        };
+        Plot {
+            title: format!("UG 1: sum of changes so far (%), {}", quantity.title()),
+            x: "hours".into(),
+            y: Upwards::Number,
+            lines: lines(courses).map(line).collect(),
+        }
+    });
+    plots.into_iter().fold(section.table(table), Section::plot)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_kept_up_to_a_bound() {
+        let mut all = Performance::default();
+        for group in 0..NAMES as u64 + 5 {
+            all.add(&Row {
+                group: Some(group),
+                group_name: Some("x".repeat(1_000)),
+                started_ms: Some(0.0),
+                duration_s: Some(60.0),
+                first_transmissions: Some(1_000.0),
+                ..Row::default()
+            });
+        }
+        assert_eq!((all.names.len(), all.sessions.len()), (NAMES, NAMES + 5));
+        assert_eq!(all.name(7), "x".repeat(CHARACTERS));
+        assert_eq!(all.name(NAMES as u64 + 1), "number 0000000000004e21");
+    }
+
+    #[test]
+    fn a_session_takes_32_bytes() {
+        assert_eq!(size_of::<Session>(), 32);
+    }
+}
