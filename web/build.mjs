@@ -11,9 +11,12 @@ const dist = join(web, 'dist');
 const pages = {
   dashboard: [
     'src/icon.svg', 'src/theme.css', 'src/dashboard.css', 'src/dashboard.js', 'src/charts.js', 'src/feed.js',
-    'src/format.js', 'src/history.js', 'src/tables.js', 'src/views.js',
+    'src/format.js', 'src/history.js', 'src/tables.js', 'src/tiles.js', 'src/views.js',
+    'src/groups.css', 'src/groups.js', 'src/group-views.js', 'src/steps.js',
     'node_modules/uplot/dist/uPlot.esm.js', 'node_modules/uplot/dist/uPlot.min.css',
   ],
+  // Served by the same listener, from the dashboard's folder.
+  groups: [],
   player: [
     'src/home.html', 'src/icon.svg', 'src/theme.css', 'src/player.css', 'src/player.js', 'src/engines.js', 'src/format.js',
     'src/freezes.js', 'src/playback.js', 'src/target.js',
@@ -26,8 +29,9 @@ const pages = {
 };
 
 rmSync(dist, { recursive: true, force: true });
+mkdirSync(dist);
 for (const [page, files] of Object.entries(pages)) {
-  mkdirSync(join(dist, page), { recursive: true });
+  if (files.length) mkdirSync(join(dist, page), { recursive: true });
   cpSync(join(web, 'src', `${page}.html`), join(dist, `${page}.html`));
   for (const file of files) {
     const text = readFileSync(join(web, file), 'utf8');

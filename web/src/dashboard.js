@@ -3,28 +3,17 @@ import { Chart } from './charts.js';
 import { Feed } from './feed.js';
 import { duration } from './format.js';
 import { Table } from './tables.js';
+import { Tiles } from './tiles.js';
 import { charts, cohortOrder, tables, tiles } from './views.js';
 
 const $ = (id) => document.getElementById(id);
 const drawn = charts.map((spec) => ({ spec, chart: new Chart($('charts'), spec) }));
 const shown = Object.entries(tables).map(([name, spec]) => ({ name, table: new Table($(name), spec) }));
 
-const boxes = tiles({}).map(({ title }) => {
-  const [box, dt, dd, value, note] = ['div', 'dt', 'dd', 'span', 'small'].map((tag) => document.createElement(tag));
-  dt.textContent = title;
-  dd.append(value, note);
-  box.append(dt, dd);
-  $('tiles').append(box);
-  return { value, note };
-});
+const headline = new Tiles($('tiles'), tiles({}));
 
 function show(event) {
-  tiles(event).forEach(({ value, note = '', tone = '' }, i) => {
-    boxes[i].value.textContent = value;
-    boxes[i].note.textContent = note;
-    boxes[i].value.dataset.tone = tone;
-    boxes[i].note.dataset.tone = tone;
-  });
+  headline.update(tiles(event));
   const order = cohortOrder(event);
   for (const { spec, chart } of drawn) {
     const values = spec.values(event);

@@ -39,12 +39,14 @@ export class Table {
   #spec;
   #rows = [];
   #sort = null;
+  #chosen = null;
   #trs = new Map();
   #nodes = {};
 
   /**
-   * `host` is an empty section. `spec`: `title`, `empty` (what to say without rows), `key(row)`,
-   * `tone(row)` (a row's data-tone), `limit` (most rows shown), `filter` (whether to offer one) and
+   * `host` is an empty section. `spec`: `title`, `note` (beside it), `empty` (what to say without rows), `key(row)`,
+   * `tone(row)` (a row's data-tone), `limit` (most rows shown), `filter` (whether to offer one), `choose(row)` (what
+   * to do when somebody chooses a row, by its first cell or anywhere) and
    * `columns` of `{ title, hint, right, wrap, mono, value(row), cell(row) }`, where `cell` gives
    * `{ text, tone, note, badge, badgeTone }` or a string; without it the value is the text.
    */
@@ -53,6 +55,7 @@ export class Table {
     const head = element('header');
     const count = element('span', 'muted');
     head.append(element('h2', '', spec.title), count);
+    if (spec.note) head.append(element('span', 'muted note', spec.note));
     const filter = element('input');
     if (spec.filter) {
       filter.type = 'search';
@@ -77,6 +80,15 @@ export class Table {
     const thead = element('thead');
     thead.append(row);
     const body = element('tbody');
+    if (spec.choose) {
+      body.classList.add('choice');
+      body.addEventListener('click', ({ target }) => {
+        const row = target.closest('tr')?.row;
+        if (!row) return;
+        this.choose(spec.key(row));
+        spec.choose(row);
+      });
+    }
     table.append(thead, body);
     const scroll = element('div', 'scroll');
     scroll.tabIndex = 0;
@@ -106,6 +118,12 @@ export class Table {
     this.#render();
   }
 
+  /** Marks the row with this key as the chosen one. */
+  choose(key) {
+    this.#chosen = key;
+    this.#render();
+  }
+
   /** First descending for numbers, ascending for text; then the other way; then the server's order. */
   #sortBy(index) {
     const first = Boolean(this.#spec.columns[index].right);
@@ -120,7 +138,7 @@ export class Table {
   }
 
   #render() {
-    const { columns, key, tone, limit = 200 } = this.#spec;
+    const { columns, key, tone, limit = 200, choose } = this.#spec;
     const { count, filter, body, scroll, empty } = this.#nodes;
     let rows = filterRows(this.#rows, filter.value, (row) => columns.map((column) => parts(column, row).text));
     const found = rows.length;
@@ -134,7 +152,9 @@ export class Table {
       const tr = this.#trs.get(id) ?? this.#newRow();
       trs.set(id, tr);
       tr.dataset.tone = tone?.(row) ?? '';
-      columns.forEach((column, i) => fill(tr.cells[i], parts(column, row)));
+      tr.row = row;
+      if (choose) tr.setAttribute('aria-current', String(key(row) === this.#chosen));
+      columns.forEach((column, i) => fill(tr.cells[i], parts(column, row), choose && i === 0 ? 'button' : 'span'));
       if (tr === place) place = place.nextElementSibling;
       else body.insertBefore(tr, place);
     });
@@ -160,11 +180,12 @@ function parts(column, row) {
 }
 
 /** Writes a cell, and touches nothing when it says the same as before. */
-function fill(td, { text, tone = '', note = '', badge = '', badgeTone = 'warn' }) {
+function fill(td, { text, tone = '', note = '', badge = '', badgeTone = 'warn' }, tag) {
   const said = [text, tone, note, badge, badgeTone].join('\u0000');
   if (td.said === said) return;
   td.said = said;
-  const main = element('span', '', text);
+  const main = element(tag, '', text);
+  if (tag === 'button') main.type = 'button';
   main.dataset.tone = tone;
   td.replaceChildren(main);
   if (badge) {

@@ -58,17 +58,45 @@ export function inventedEvent(t, start = t - 600) {
   };
 }
 
+/** The answer of `api/autoplex` at second `t`: 30 groups over 20 periods, one of which has been off for some hours. */
+export function inventedGroups(t) {
+  const period = 1800;
+  const end = Math.floor(t / period) * period - period;
+  const ends = Array.from({ length: 20 }, (_, i) => end - (19 - i) * period);
+  const noise = (seed) => (Math.abs(Math.sin(seed * 78.233) * 43758.5453) % 1) - 0.5;
+  const outcomes = (sessions, freezes, first) => ({ sessions, freezes_per_100_s: freezes, frozen_s_per_100_s: freezes * 0.6, first_frames: sessions, first_frame_ms: first });
+  const shown = Array.from({ length: 30 }, (_, i) => {
+    const name = i === 7 ? 'TR/<b>AS9121</b>/34/İstanbul' : i === 3 ? 'BR/AS28573/SP/Campinas' : `${['BR', 'TR', 'MX'][i % 3]}/AS${20_000 + 631 * i}/City ${i}`;
+    const base = 3e6 + 9e6 * Math.abs(noise(i + 1));
+    const off = i === 7 ? { since: ends[12], by: name, why: ['freezes'], treated: outcomes(2130, 1.93, 240), holdout: outcomes(144, 0.71, 236) } : null;
+    const rates = ends.map((_, k) => (i % 9 === 8 && k < 6 ? null : Math.round(base * (1 + 0.25 * Math.sin(k / 3 + i) + 0.06 * noise(i + k)))));
+    return {
+      name, sessions: Math.round(4200 / (i + 1)), rate: rates.at(-1), in_flight: Math.round(rates.at(-1) / 80), decided: end, off, counted: end - 86400,
+      treated: off ? off.treated : outcomes(Math.round(52_000 / (i + 1)), 0.7 + 0.3 * noise(i + 40), 230 + 60 * noise(i + 50)),
+      holdout: off ? off.holdout : outcomes(Math.round(3400 / (i + 1)), 0.74 + 0.4 * noise(i + 60), 240 + 80 * noise(i + 70)),
+      rates, offs: ends.map((_, k) => Number(i === 7 && k >= 12)),
+    };
+  });
+  return {
+    time_ms: t * 1000, mode: 'safe', shares: { explorers: 0.1, holdout: 0.05, control: 0.1 }, limits: { floor: 1.5, ceiling: 3, behind: 1.5 },
+    table: { decided: end, age_s: t - end, lifetime_s: 7200, groups: 412 },
+    sessions: { explorer: 1204, holdout: 611, control: 1010, treated: 9233 },
+    absent: { expired: 0, future: 0, unknown: 118, undecided: 41, off: 97, 'no table': 3 }, tables: { loaded: 20, refused: 1 }, report_fault: null,
+    report: { end, period_s: period, window_s: 2 * period, lifetime_s: 7200, policy: 'open-rate', groups: 412, decided: 398, off: 1, sessions: 31_877, left_out: 382, ends, shown },
+  };
+}
+
 const PICTURE = ['-hide_banner', '-loglevel', 'fatal', '-re', '-f', 'lavfi', '-i', 'testsrc2=size=640x360:rate=25', '-re', '-f', 'lavfi', '-i', 'sine=frequency=330',
   '-c:v', 'libx264', '-preset', 'ultrafast', '-tune', 'zerolatency', '-pix_fmt', 'yuv420p', '-g', '25', '-b:v', '600k', '-c:a', 'aac', '-b:a', '64k'];
 
-/** Starts the server on a loopback port (0 = any), with `pastS` seconds of events at once: `{ port, beacons, silence, close() }`. */
+/** Starts the server on a loopback port (0 = any), with `pastS` seconds of events at once: `{ port, beacons, silence, groups, close() }`. */
 export async function startMock(port = 0, pastS = 600) {
   const beacons = [];
   let viewers = 0;
   const children = new Set();
   const eventStreams = new Set();
   const hlsDir = mkdtempSync(join(tmpdir(), 'mendcast-mock-'));
-  const state = { silent: false };
+  const state = { silent: false, groups: {} };
 
   function ffmpeg(output, onError) {
     const child = spawn('ffmpeg', [...PICTURE, ...output], { stdio: ['ignore', 'pipe', 'inherit'] });
@@ -144,12 +172,16 @@ export async function startMock(port = 0, pastS = 600) {
       });
     } else if (path === '/viewer') response.writeHead(200, { 'content-type': 'text/plain' }).end(`viewer-${(viewers += 1)}`);
     else if (path === '/api/events') events(response);
+    else if (path === '/api/autoplex') {
+      if (state.silent) response.writeHead(500).end();
+      else response.writeHead(200, { 'content-type': 'application/json', 'cache-control': 'no-store' }).end(JSON.stringify({ ...inventedGroups(Math.floor(Date.now() / 1000)), ...state.groups }));
+    }
     else if (stream?.[1] === 'forbidden') response.writeHead(403).end();
     else if (stream && ['demo', 'freezy', 'short', 'broken', 'sorenson'].includes(stream[1])) {
       if (stream[2] === '.flv') flv(stream[1], request, response);
       else hlsFile(stream[3], response);
     } else if (path === '/') send(join(dist, 'dashboard.html'), response);
-    else if (/^\/(player\.html|side-by-side\.html|licenses\.txt|(player|dashboard|side-by-side)\/[\w.-]+)$/.test(path)) send(join(dist, path), response);
+    else if (/^\/(groups\.html|player\.html|side-by-side\.html|licenses\.txt|(player|dashboard|side-by-side)\/[\w.-]+)$/.test(path)) send(join(dist, path), response);
     else response.writeHead(404).end();
   });
   await new Promise((done) => server.listen(port, '127.0.0.1', done));
@@ -158,6 +190,8 @@ export async function startMock(port = 0, pastS = 600) {
     beacons,
     /** Stops or resumes the events, as a hung server would. */
     silence(silent) { state.silent = silent; },
+    /** Has `api/autoplex` say this instead of what it would. */
+    groups(instead) { state.groups = instead; },
     close() {
       for (const child of children) child.kill();
       server.closeAllConnections();

@@ -97,6 +97,46 @@ test('the dashboard sorts by keyboard and filters its sessions', { skip: browser
   await page.close();
 });
 
+test('the page of user groups shows an answer, as text, and the group that somebody chooses', { skip: browserMissing, ...TIMEOUT }, async () => {
+  for (const [width, dark] of [[1400, false], [390, true]]) {
+    const page = await open('groups.html', { width, dark });
+    await page.until("document.querySelectorAll('#groups tbody tr').length === 30");
+    assert.match(await page.evaluate(text('#group')), /TR\/<b>AS9121<\/b>\/34\/İstanbul\s+Off for [^\n]+ treated viewers froze more: 1\.93 against 0\.71/);
+    assert.match(await page.evaluate(text('#tiles')), /398 decided · 1 off/);
+    assert.match(await page.evaluate(text('.more')), /382 smaller groups/);
+    assert.equal(await page.evaluate("document.querySelector('#groups b, #group b')"), null);
+    assert.equal(await page.evaluate("document.querySelectorAll('.steps .ground').length > 0 && document.querySelector('.steps .held').getAttribute('d').length > 100"), true);
+    await page.evaluate("[...document.querySelectorAll('#groups tbody button')].find((b) => b.textContent.includes('Campinas')).click()");
+    assert.match(await page.evaluate(text('#group')), /Campinas\s+At most [\d.]+ Mbit\/s and \d+ kB in flight/);
+    assert.equal(await page.evaluate("document.querySelector('#groups tr[aria-current=true]').cells[0].textContent"), 'BR/AS28573/SP/Campinas');
+    await page.evaluate("(() => { const input = document.querySelector('#groups input'); input.value = 'off'; input.dispatchEvent(new Event('input')); })()");
+    assert.match(await page.evaluate(text('#groups header')), /1 of 30 \(1 match\)/);
+    assert.ok(await page.evaluate('document.documentElement.scrollWidth <= innerWidth'), `no sideways scrolling at ${width}`);
+    assert.deepEqual(page.complaints, []);
+    await page.close();
+  }
+});
+
+test('the page of user groups says in one line that AutoPlex is off, why there is no report, and that the server is gone', { skip: browserMissing, ...TIMEOUT }, async () => {
+  const ask = "document.dispatchEvent(new Event('visibilitychange'))";
+  mock.groups({ mode: 'off', table: null, report: null });
+  const page = await open('groups.html');
+  await page.until("document.querySelectorAll('#notices li').length === 1");
+  assert.equal((await page.evaluate(text('main'))).trim(), 'AutoPlex is off on this edge: no session is held. [autoplex] mode turns it on.');
+  mock.groups({ report: null, report_fault: 'report.json: it is damaged' });
+  await page.evaluate(ask);
+  await page.until("document.querySelector('#notices').innerText === 'report.json: it is damaged'");
+  assert.deepEqual(page.complaints, []);
+  mock.groups({});
+  mock.silence(true);
+  await page.evaluate(ask);
+  await page.until("!document.getElementById('banner').hidden");
+  mock.silence(false);
+  await page.evaluate(ask);
+  await page.until("document.getElementById('banner').hidden && document.querySelectorAll('#groups tbody tr').length === 30");
+  await page.close();
+});
+
 test('the dashboard says that the events stopped, and recovers', { skip: browserMissing, ...TIMEOUT }, async () => {
   const page = await open('');
   await page.until("document.getElementById('link').textContent === '● live'");
