@@ -1,8 +1,8 @@
 //! A study of session records: what they say about networks and viewers, in the tables and figures of the
 //! papers, with the papers' own values beside. Records may come from the server or from the testbed.
 //!
-//! Records are added up one after the other. Only what has a distribution is kept, as `f32`, and 40 bytes of
-//! each session for the comparison with others: about 100 bytes per record in all.
+//! Records are added up one after the other. Only what has a distribution is kept, as `f32`, and 40 and 32 bytes
+//! of each session for the comparison with others: about 130 bytes per record in all.
 
 mod bands;
 mod loss;
