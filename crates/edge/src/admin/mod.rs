@@ -2,7 +2,8 @@
 //! private network.
 //!
 //! `/` is the dashboard, `/api/events` what it shows (server-sent events, one a second), `/api/state`
-//! the same once. `/side-by-side.html` plays one stream several times, through the origins that its query names.
+//! the same once. `/groups.html` shows user groups, and `/api/autoplex` is what it shows. `/side-by-side.html` plays one
+//! stream several times, through the origins that its query names.
 //! `/metrics` is for Prometheus, `/healthz` says whether the process lives and `/readyz` whether viewers
 //! may come; what else is below `/api` is the control API.
 
@@ -11,6 +12,7 @@ mod control;
 mod metrics;
 mod process;
 mod snapshot;
+mod user_groups;
 
 use std::convert::Infallible;
 use std::io;
@@ -140,7 +142,20 @@ impl Desk {
             refused.headers_mut().insert("allow", const { header("GET, HEAD") });
             return refused;
         }
+        if path == "/api/autoplex" {
+            return self.user_groups().await;
+        }
         self.show(&request, remote)
+    }
+
+    /// What is known of user groups, of which a file is a part that takes its time to read.
+    async fn user_groups(&self) -> Response<Content> {
+        let state = self.shared.state();
+        let told = tokio::task::spawn_blocking(move || user_groups::describe(&state).to_string());
+        match told.await {
+            Ok(text) => with_type(text_response(200, text), "application/json"),
+            Err(_) => text_response(500, "500 Internal Server Error\n".into()),
+        }
     }
 
     /// What changes nothing.

@@ -216,3 +216,43 @@ async fn only_players_side_by_side_may_reach_other_origins_and_only_over_https()
     assert_eq!(players.replace(" connect-src https:;", ""), dashboard);
     assert!(players.contains(" connect-src https:;"), "{players}");
 }
+
+#[tokio::test]
+async fn what_is_known_of_user_groups_is_told_whatever_lies_beside_the_table() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (table, report) = (folder.path().join("table.groups"), folder.path().join("report.json"));
+    let config = format!("[autoplex]\nmode = \"safe\"\nholdout = 0.25\ntable = {table:?}\n");
+    let edge = Listening::at("0.0.0.0:0", &config).await;
+    let ask = async |edge: &Listening| {
+        let (status, head, content) = edge.ask("GET /api/autoplex", "", "").await;
+        assert!(status == 200 && head.contains("content-type: application/json"), "{head}");
+        assert!(head.contains("cache-control: no-store"), "{head}");
+        serde_json::from_str::<Value>(&content).expect("JSON")
+    };
+    let told = ask(&edge).await;
+    assert_eq!((&told["mode"], &told["shares"]["holdout"]), (&"safe".into(), &0.25.into()));
+    assert_eq!((&told["limits"]["floor"], &told["table"]), (&1.5.into(), &Value::Null));
+    assert_eq!((&told["sessions"]["treated"], &told["absent"]["no table"]), (&0.into(), &0.into()));
+    let fault = |told: &Value| told["report_fault"].as_str().unwrap_or_default().to_owned();
+    assert!(fault(&told).starts_with("report.json: there is none"), "{told}");
+    assert!(!told.to_string().contains(&*folder.path().to_string_lossy()), "no paths: {told}");
+    for (text, why) in [("{\"end\":", "damaged"), (&" ".repeat(5 << 20), "more than 4 MiB")] {
+        std::fs::write(&report, text).expect("written");
+        let told = ask(&edge).await;
+        assert!(fault(&told).contains(why) && told["report"].is_null(), "{told}");
+    }
+    std::fs::write(&report, r#"{"end":7,"shown":[]}"#).expect("written");
+    std::fs::write(&table, "no table").expect("written");
+    edge.shared.state().autoplex.look(&table);
+    let told = ask(&edge).await;
+    assert_eq!((&told["report"]["end"], &told["report_fault"]), (&7.into(), &Value::Null));
+    assert_eq!((&told["tables"]["loaded"], &told["tables"]["refused"]), (&0.into(), &1.into()));
+    let (status, head, content) = edge.ask("HEAD /api/autoplex", "", "").await;
+    assert!(status == 200 && content.is_empty(), "{head}");
+    assert_eq!(edge.status("POST /api/autoplex", OWN, "").await, 405);
+    assert_eq!(edge.status("GET /api/autoplex", "host: evil.example\r\n", "").await, 403);
+    // Without a table there is nothing to miss.
+    let off = Listening::at("127.0.0.1:0", "").await;
+    let told = ask(&off).await;
+    assert_eq!((&told["mode"], fault(&told)), (&"off".into(), String::new()));
+}

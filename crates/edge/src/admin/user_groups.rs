@@ -1,0 +1,120 @@
+//! `/api/autoplex`: what this edge knows of AutoPlex, and the report of the last decision, which lies beside the table. The
+//! report is made elsewhere and shown as it is: an edge that cannot read it says so and serves viewers all the same.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::path::Path;
+use std::time::SystemTime;
+
+use groups::Times;
+use serde_json::{Value, json};
+
+use crate::clock::unix_now;
+use crate::state::State;
+
+/// The report's name in the folder of the table.
+const REPORT: &str = "report.json";
+/// The most that is read of it: twice what the largest one has.
+const MAX_REPORT: u64 = 4 << 20;
+
+/// The whole answer. Reads a file: not for an event loop.
+pub(super) fn describe(state: &State) -> Value {
+    let (config, all) = (&state.config.autoplex, &state.autoplex);
+    let report = config.table.as_ref().map(|table| report(&table.with_file_name(REPORT)));
+    let (report, fault) = match report {
+        None => (None, None),
+        Some(Ok(report)) => (Some(report), None),
+        Some(Err(why)) => (None, Some(format!("{REPORT}: {why}"))),
+    };
+    let table = all.table().map(|table| {
+        let Times { issued, lifetime } = table.times();
+        json!({
+            "decided": issued,
+            "age_s": unix_now().saturating_sub(issued),
+            "lifetime_s": lifetime.as_secs(),
+            "groups": table.groups().len(),
+        })
+    });
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    json!({
+        "time_ms": now.as_millis() as u64,
+        "mode": config.mode.name(),
+        "shares": {
+            "explorers": config.explorers,
+            "holdout": config.holdout,
+            "control": config.control,
+        },
+        "limits": { "floor": config.floor, "ceiling": config.ceiling, "behind": config.behind },
+        "table": table,
+        "sessions": counts(all.sessions()),
+        "absent": counts(all.absent()),
+        "tables": counts(all.tables()),
+        "report": report,
+        "report_fault": fault,
+    })
+}
+
+fn counts(named: impl IntoIterator<Item = (&'static str, u64)>) -> Value {
+    json!(named.into_iter().collect::<BTreeMap<_, _>>())
+}
+
+/// The report, as it was written.
+///
+/// # Errors
+/// Why there is none, in words without the path: whoever sees the dashboard need not know it.
+fn report(path: &Path) -> Result<Value, String> {
+    let described = |e: io::Error| match e.kind() {
+        io::ErrorKind::NotFound => {
+            "there is none beside the table: decide writes it, and it travels with the table".into()
+        }
+        _ => e.to_string(),
+    };
+    // Nothing that could wait for somebody to write into it, such as a pipe.
+    if !fs::metadata(path).map_err(described)?.is_file() {
+        return Err("it is no file".into());
+    }
+    let mut text = Vec::new();
+    let file = File::open(path).map_err(described)?;
+    file.take(MAX_REPORT + 1).read_to_end(&mut text).map_err(described)?;
+    if text.len() as u64 > MAX_REPORT {
+        return Err(format!("it has more than {} MiB", MAX_REPORT >> 20));
+    }
+    match serde_json::from_slice(&text) {
+        Ok(report @ Value::Object(_)) => Ok(report),
+        Ok(_) => Err("it is damaged: no JSON object".into()),
+        Err(e) => Err(format!("it is damaged: {e}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_what_was_written_or_the_reason_why_there_is_none() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join(REPORT);
+        let fault = |text: &[u8]| {
+            fs::write(&path, text).expect("written");
+            report(&path).expect_err("no report")
+        };
+        assert!(report(&path).expect_err("missing").starts_with("there is none"));
+        assert!(report(folder.path()).expect_err("a folder").contains("no file"));
+        for bad in ["", "{", "{\"end\":1}}", "\u{0}", "{\"end\":01}"] {
+            let fault = fault(bad.as_bytes());
+            assert!(fault.starts_with("it is damaged: ") && !fault.contains('\n'), "{fault}");
+        }
+        assert!(fault(b"{\"name\":\"\xff\"}").starts_with("it is damaged: "));
+        assert_eq!(fault(b"[1]"), "it is damaged: no JSON object");
+        assert!(fault("[".repeat(100_000).as_bytes()).starts_with("it is damaged: "));
+        let long = vec![b' '; MAX_REPORT as usize + 1];
+        assert_eq!(fault(&long), "it has more than 4 MiB");
+        let whole = [&long[3..], b"{}"].concat();
+        fs::write(&path, whole).expect("written");
+        assert_eq!(report(&path), Ok(json!({})));
+        let good = json!({ "end": 1_800_000_000, "shown": [{ "name": "</script>\u{2028}" }] });
+        fs::write(&path, good.to_string()).expect("written");
+        assert_eq!(report(&path), Ok(good));
+    }
+}
