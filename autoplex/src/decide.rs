@@ -18,6 +18,7 @@ use crate::geo::{Geo, widening};
 use crate::guard::{self, Guard, Sums};
 use crate::integers::Integers;
 use crate::query::{self, Plan};
+use crate::report::Reporting;
 use crate::store::{Store, listed, replace_with};
 use crate::{Error, about, ranges, rows};
 
@@ -135,11 +136,26 @@ impl Deciding<'_> {
             )));
         }
         replace_with(&self.store.path("table.groups"), &bytes)?;
+        let sessions = rows.columns[1].iter().sum();
+        let reporting = Reporting {
+            store: self.store,
+            table: &table,
+            groups: &groups,
+            guard: &guard,
+            policy: self.plan.name(),
+            period: self.period,
+            window: self.window,
+            sessions,
+        };
+        // A decision is in force whether people see it or not.
+        if let Err(e) = reporting.write() {
+            odd.push(e.to_string());
+        }
         replace_with(&done, history(&table).as_bytes())?;
         let is_decided = |group: &&groups::Group| group.parameters.is_some();
         Ok(Some(Summary {
             end,
-            sessions: rows.columns[1].iter().sum(),
+            sessions,
             groups: table.groups().len(),
             decided: table.groups().iter().filter(is_decided).count(),
             off: table.groups().iter().filter(|group| group.is_off).count(),

@@ -102,12 +102,52 @@ struct State {
 }
 
 impl State {
-    fn is_harmed(&self) -> bool {
-        let freezes = self.treated[1].saturating_add(self.free[1]);
+    /// In what the treated fare worse, beyond chance.
+    fn harm(&self) -> Vec<Harm> {
         let [treated, free] = [&self.treated, &self.free];
-        (freezes >= FEWEST_FREEZES && Rate::of_freezes(treated).is_above(&Rate::of_freezes(free)))
-            || Rate::of_first_frames(treated).is_above(&Rate::of_first_frames(free))
+        let count = treated[1].saturating_add(free[1]);
+        let freezes =
+            count >= FEWEST_FREEZES && Rate::of_freezes(treated).is_above(&Rate::of_freezes(free));
+        let first = Rate::of_first_frames(treated).is_above(&Rate::of_first_frames(free));
+        [(freezes, Harm::Freezes), (first, Harm::FirstFrame)]
+            .into_iter()
+            .filter_map(|(is_worse, harm)| is_worse.then_some(harm))
+            .collect()
     }
+}
+
+/// What treatment makes worse.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Harm {
+    /// Freezes, by the time played.
+    Freezes,
+    /// The time to the first frame.
+    FirstFrame,
+}
+
+impl Harm {
+    /// As reports name it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Freezes => "freezes",
+            Self::FirstFrame => "first_frame",
+        }
+    }
+}
+
+/// What the guard has counted of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counted {
+    /// Since when, in Unix seconds.
+    pub since: u64,
+    /// Of viewers who were treated.
+    pub treated: Sums,
+    /// Of the hold-out.
+    pub holdout: Sums,
+    /// Since when the group is off, in Unix seconds. Both sums are then those that it was turned off for.
+    pub off: Option<u64>,
+    /// What it was turned off for.
+    pub harm: Vec<Harm>,
 }
 
 /// The guard of all groups.
@@ -177,6 +217,10 @@ impl Guard {
             Some(state) => state,
             None => self.groups.entry(name.to_owned()).or_default(),
         };
+        // What is counted while nobody is treated says nothing, and what stays says why the group was turned off.
+        if state.off > 0 {
+            return;
+        }
         for (sums, more) in [(&mut state.treated, treated), (&mut state.free, free)] {
             sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
         }
@@ -190,11 +234,8 @@ impl Guard {
             if state.since == 0 || end >= began {
                 let counted = if state.since == 0 { *state } else { State::default() };
                 *state = State { since: end, ..counted };
-            } else if state.off > 0 {
-                // What is counted while nobody is treated says nothing.
-                *state = State { since: state.since, off: state.off, ..State::default() };
             }
-            if state.off == 0 && state.is_harmed() {
+            if state.off == 0 && !state.harm().is_empty() {
                 state.off = end;
             }
         }
@@ -203,6 +244,15 @@ impl Guard {
     /// The groups that are off.
     pub fn off(&self) -> impl Iterator<Item = &str> {
         self.groups.iter().filter(|(_, state)| state.off > 0).map(|(name, _)| name.as_str())
+    }
+
+    /// What is known of a group, if anything.
+    pub fn counted(&self, name: &str) -> Option<Counted> {
+        let state = self.groups.get(name)?;
+        let off = Some(state.off).filter(|off| *off > 0);
+        let harm = off.map_or_else(Vec::new, |_| state.harm());
+        let State { since, treated, free: holdout, .. } = *state;
+        Some(Counted { since, treated, holdout, off, harm })
     }
 }
 

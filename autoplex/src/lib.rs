@@ -15,6 +15,7 @@ pub mod integers;
 pub mod measure;
 pub mod query;
 pub mod ranges;
+pub mod report;
 pub mod rows;
 pub mod store;
 

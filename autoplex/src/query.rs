@@ -44,6 +44,12 @@ impl Plan {
         }
     }
 
+    /// As people name it: by its policy, and whether it is a variant.
+    pub fn name(&self) -> String {
+        let is_built_in = *self == Self::of(&self.policy);
+        format!("{}{}", self.policy.name, if is_built_in { "" } else { " (variant)" })
+    }
+
     /// Chosen rows of a window in Unix seconds, from its sessions and exactly.
     pub fn band(&self, window: &Range<u64>) -> String {
         self.fill(include_str!("../sql/band.sql"), window)

@@ -10,6 +10,7 @@
 //! | `table.groups` | the decision in force |
 //! | `chosen.csv`, `decisions/END.csv` | what it was made from, and what was decided |
 //! | `guard.csv` | what the guard remembers |
+//! | `report.json` | what operators see of the decision; it travels with the table |
 //!
 //! Whatever is there is whole: files are written under another name and renamed.
 

@@ -119,11 +119,16 @@ fn a_group_is_off_for_a_day_and_begins_anew() {
     };
     let begin = 1_800_000_000;
     assert_eq!(judge(&mut guard, 5.0, begin), 1);
-    // Nobody is treated; whatever is counted meanwhile is forgotten.
+    let counted = guard.counted("BR").expect("known");
+    assert_eq!((counted.off, &counted.harm[..]), (Some(begin), &[Harm::Freezes][..]));
+    // Nobody is treated; whatever comes meanwhile is not counted, and it stays known why.
     assert_eq!(judge(&mut guard, 9.0, begin + 1_800), 1);
     assert_eq!(judge(&mut guard, 9.0, begin + OFF - 1), 1);
+    assert_eq!(guard.counted("BR"), Some(counted));
     guard.judge(begin + OFF);
     assert_eq!(guard.off().count(), 0);
+    let counted = guard.counted("BR").expect("known");
+    assert_eq!((counted.off, counted.treated), (None, [0; OUTCOMES]));
     assert_eq!(judge(&mut guard, 1.0, begin + OFF + 1_800), 0);
     assert_eq!(judge(&mut guard, 5.0, begin + OFF + 3_600), 1, "and is turned off again");
 }
