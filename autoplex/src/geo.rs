@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn names_end_where_knowledge_does() {
-        let parts = |all: [&str; 4]| Parts(all.map(|text| part(text)));
+        let parts = |all: [&str; 4]| Parts(all.map(part));
         let city = parts(["BR", "", "SP", "Campi\nnas/Sul"]);
         let asn = parts(["", "AS28573", "", ""]);
         let name = |all: &[Parts]| Parts::name(all.iter());
