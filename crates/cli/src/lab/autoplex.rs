@@ -22,6 +22,9 @@ pub(super) struct AutoPlex {
     /// paper-goodput, safe, safe-SHARE, oracle.
     #[arg(long, default_value = WAYS, value_delimiter = ',')]
     ways: Vec<String>,
+    /// Two sessions of a group at a time behind one bottleneck, of which neither, one and both are held: autoplex-shared.md.
+    #[arg(long)]
+    shared: bool,
     /// Who comes, over which paths: a specification (see experiments/populations/).
     #[arg(long, value_name = "FILE")]
     population: Option<PathBuf>,
@@ -39,12 +42,13 @@ impl AutoPlex {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             jobs => jobs,
         };
-        let Self { seeds, seed, sessions, ways, population, out, .. } = self;
+        let Self { seeds, seed, sessions, ways, shared, population, out, .. } = self;
         let population = population.as_deref();
+        let ways = &ways;
         let options =
-            AutoPlexOptions { seeds, seed, sessions, ways: &ways, population, jobs, out: &out };
-        platform::autoplex(&options)?;
-        eprintln!("{}", out.join("autoplex.md").display());
+            AutoPlexOptions { seeds, seed, sessions, ways, shared, population, jobs, out: &out };
+        let page = platform::autoplex(&options)?;
+        eprintln!("{}", page.display());
         Ok(())
     }
 }

@@ -5,7 +5,7 @@ mod check;
 mod claims;
 mod engine;
 mod figures;
-mod files;
+pub(crate) mod files;
 mod metrics;
 mod options;
 pub(crate) mod output;

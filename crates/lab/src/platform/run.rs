@@ -14,7 +14,10 @@ use super::scenario::{frames, published, scenario, until};
 use super::session::{ACCESS, Session};
 use super::watching::{Watched, counted_until, leaves, watch};
 use crate::live::LiveOutcome;
-use crate::simulation::{Held, Outcome, Scenario, run as simulate};
+use crate::simulation::{Held, Outcome, Rival, Scenario, run as simulate};
+
+/// A stream takes no more of a bottleneck's rate, as in the built-in population.
+pub(super) const FITS: f64 = 0.9;
 
 /// How a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -97,6 +100,58 @@ pub(super) fn run_held(
     Ok((row(end, watched, &outcome), record(session, arm, (time, watched), &outcome)))
 }
 
+/// Runs two sessions at once behind the first's bottleneck, which is wide enough for both streams. Both stay as long as the
+/// first means to, whatever they see: what one has depends on the other.
+pub(super) fn run_together(
+    sessions: [&Session; 2],
+    arm: &Arm,
+    [first_held, second_held]: [Option<Held>; 2],
+) -> Result<[Record; 2], String> {
+    let [first, second] = sessions;
+    let named = |e: String| {
+        format!("sessions {} and {} under {}: {e}", first.number, second.number, arm.name)
+    };
+    let needed = (first.bitrate_mbps + second.bitrate_mbps) / FITS;
+    let first = Session { rate_mbps: first.rate_mbps.max(needed), ..first.clone() };
+    let second = Session {
+        number: second.number,
+        viewer: second.viewer.clone(),
+        bitrate_mbps: second.bitrate_mbps,
+        fps: second.fps,
+        encoder: second.encoder.clone(),
+        joined_s: second.joined_s,
+        player: second.player,
+        seed: second.seed,
+        ..first.clone()
+    };
+    let of_second = scenario(&second, arm).map_err(named)?;
+    let rival = Rival {
+        congestion: of_second.congestion.clone(),
+        scheme: of_second.scheme.clone(),
+        beginning: of_second.beginning,
+        capping: second_held,
+        traffic: of_second.traffic.clone(),
+        begins: Duration::ZERO,
+    };
+    let of_first = scenario(&first, arm).map_err(named)?;
+    let of_first = Scenario { capping: first_held, rival: Some(rival), ..of_first };
+    let mut outcome = simulate(&of_first).map_err(named)?;
+    let rivals = outcome.rival.take().ok_or_else(|| named("the second did not run".to_owned()))?;
+    let stay = Duration::from_secs_f64(first.stay_s);
+    let records = [(&first, &of_first, &outcome), (&second, &of_second, &*rivals)].map(
+        |(session, scenario, outcome)| {
+            let policy = Policy::PRESETS[session.player].1;
+            let counted = published(scenario, stay);
+            let watched = watch(policy, &frames(scenario, outcome), counted, stay, false);
+            record(session, arm, (stay, watched), outcome)
+        },
+    );
+    if !(outcome.intact && rivals.intact) {
+        return Err(named("wrong bytes arrived".to_owned()));
+    }
+    Ok(records)
+}
+
 fn ms(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e3
 }
@@ -147,7 +202,7 @@ fn record(
         cohort: Some(arm.name.clone()),
         scheme: Some(arm.scheme().to_owned()),
         prefix: Some(prefix(address(session).into())),
-        group: Some(format!("g{}", session.viewer.group)),
+        group: Some(session.viewer.group_name()),
         access: Some(ACCESS[session.access].to_owned()),
         started_ms: Some(session.started_ms),
         duration_s: Some(seconds),

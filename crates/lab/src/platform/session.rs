@@ -32,6 +32,14 @@ pub(super) struct Viewer {
     pub unit: u64,
 }
 
+impl Viewer {
+    /// The name of its user group: three networks of a country, each in the same seven states.
+    pub(super) fn group_name(&self) -> String {
+        let group = self.group;
+        format!("XX/AS{}/S{}/c{group}", 64_512 + group % 3, group % 7)
+    }
+}
+
 /// What the stream's encoder makes.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Encoder {

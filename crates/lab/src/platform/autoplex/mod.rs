@@ -2,28 +2,28 @@
 //! period's may do, in each of several ways, and every way has the same sessions on the same paths.
 //!
 //! From the ground up: `world` (a day's sessions, and how paths change) · `way` (what holds sessions, and what it
-//! learns) · `row` (what is kept of each) · `figures` · `page`.
+//! learns) · `row` (what is kept of each) · `course` (a day under a way) · `figures` and `page`, or `shared` where two
+//! sessions have one bottleneck.
 
+mod course;
 mod figures;
 mod page;
 mod row;
+mod shared;
 mod way;
 mod world;
 
-use std::collections::BTreeMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::arm::{Arm, BASELINE};
 use super::population::Population;
-use super::run::run_held;
 use super::specification::Specification;
+use crate::experiments::files::Made;
 use crate::experiments::output::write_file;
 use crate::experiments::parallel::in_order;
+use course::{Bottleneck, Course};
 use figures::Figures;
 use row::Row;
-use way::{FREE, Learner, Tuning, Way};
-use world::Day;
+use way::{FREE, Way};
 
 /// The built-in population.
 const GROUPS: &str = include_str!("../../../../../experiments/populations/groups.toml");
@@ -41,6 +41,8 @@ pub struct AutoPlexOptions<'a> {
     pub sessions: u32,
     /// Ways to hold them.
     pub ways: &'a [String],
+    /// Two sessions of a group at a time behind one bottleneck, of which one is held or both are.
+    pub shared: bool,
     /// Who comes: a specification; the built-in one without.
     pub population: Option<&'a Path>,
     /// Threads; results are the same for any number.
@@ -58,6 +60,9 @@ impl AutoPlexOptions<'_> {
             self.sessions,
             self.ways.join(",")
         );
+        if self.shared {
+            text += " --shared";
+        }
         if let Some(path) = self.population {
             text += &format!(" --population {}", path.display());
         }
@@ -65,11 +70,11 @@ impl AutoPlexOptions<'_> {
     }
 }
 
-/// Days under every way; rows, `autoplex.md` and its plots go to `out`.
+/// Days under every way; rows, the page that is returned and its plots go to `out`.
 ///
 /// # Errors
 /// One line: an option makes no sense, results cannot be written, or sessions could not be run.
-pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<(), String> {
+pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<PathBuf, String> {
     let ways: Vec<Way> =
         options.ways.iter().map(|way| Way::parse(way)).collect::<Result<_, _>>()?;
     if !options.ways.iter().any(|way| way == FREE) {
@@ -86,83 +91,64 @@ pub fn autoplex(options: &AutoPlexOptions<'_>) -> Result<(), String> {
         None => Specification::parse(GROUPS)?,
     };
     let population = Population::new(specification, None);
-    let work: Vec<(u32, usize)> = (options.seed..options.seed + options.seeds)
-        .flat_map(|seed| (0..ways.len()).map(move |way| (seed, way)))
-        .collect();
-    let mut all: BTreeMap<usize, Vec<Vec<Row>>> = BTreeMap::new();
+    let courses = courses(options.ways, &ways, options.shared);
+    let seeds = options.seed..options.seed + options.seeds;
+    let work: Vec<(u32, usize)> =
+        seeds.flat_map(|seed| (0..courses.len()).map(move |place| (seed, place))).collect();
+    let mut all: Vec<Vec<Vec<Row>>> = vec![Vec::new(); courses.len()];
     let mut faults = Vec::new();
     in_order(
         &work,
         options.jobs,
-        |&(seed, way)| {
-            let path = file(options, seed, &options.ways[way]);
-            match read(&path, options.sessions) {
-                Some(rows) => Ok(rows),
-                None => {
-                    let rows = day(&population, seed.into(), options.sessions, ways[way])?;
-                    write(&path, &rows)?;
-                    Ok(rows)
-                }
-            }
-        },
-        |&(_, way), rows: Result<Vec<Row>, String>| match rows {
-            Ok(rows) => all.entry(way).or_default().push(rows),
+        |&(seed, place)| courses[place].day(&population, seed, options.sessions, options.out),
+        |&(_, place), rows: Result<Vec<Row>, String>| match rows {
+            Ok(rows) => all[place].push(rows),
             Err(fault) => faults.push(fault),
         },
     );
     if let Some(first) = faults.first() {
         return Err(format!("{} days could not be run: {first}", faults.len()));
     }
+    let few = "there are too few sessions for figures";
+    let write = |name: &str, text: &str| {
+        let path = options.out.join(name);
+        write_file(&path, text).map(|()| path)
+    };
+    if options.shared {
+        let days: Vec<(&Course, &[Vec<Row>])> =
+            courses.iter().zip(&all).map(|(course, days)| (course, &days[..])).collect();
+        let page = shared::page(&days, &options.command()).ok_or(few)?;
+        return write(shared::PAGE, &signed(page));
+    }
     let days: Vec<(&str, &[Vec<Row>])> =
-        all.iter().map(|(way, days)| (options.ways[*way].as_str(), &days[..])).collect();
-    let figures = Figures::of(&days).ok_or("there are too few sessions for figures")?;
+        courses.iter().zip(&all).map(|(course, days)| (&*course.name, &days[..])).collect();
+    let figures = Figures::of(&days).ok_or(few)?;
     for (name, svg) in page::plots(&figures)? {
-        write_file(&options.out.join(name), &svg)?;
+        write(name, &svg)?;
     }
-    write_file(&options.out.join(page::PAGE), &page::page(&figures, &options.command()))
+    write(page::PAGE, &signed(page::page(&figures, &options.command())))
 }
 
-/// A day's sessions in one way.
-fn day(population: &Population, seed: u64, sessions: u32, way: Way) -> Result<Vec<Row>, String> {
-    let day = Day::new(population, seed, sessions);
-    let arq = Arm::parse(BASELINE)?;
-    let mut learner = Learner::new(way, Tuning::default());
-    let mut rows = Vec::with_capacity(day.sessions.len());
-    for (period, places) in day.periods.iter().enumerate() {
-        for session in &day.sessions[places.clone()] {
-            let arm = learner.arm(session);
-            let (_, record) = run_held(session, &arq, learner.capping(session, arm))?;
-            learner.learn(session, arm, &record);
-            rows.push(Row::new(session, period as u32, arm, &record));
-        }
-        learner.decide();
-    }
-    Ok(rows)
+/// A page with what made it.
+fn signed(page: String) -> String {
+    let Made { commit, machine, .. } = Made::here();
+    format!("{page}\nCommit {commit}; {machine}.\n")
 }
 
-fn file(options: &AutoPlexOptions<'_>, seed: u32, way: &str) -> PathBuf {
-    options.out.join(format!("seed-{seed}")).join(format!("{way}-{}.csv", options.sessions))
-}
-
-/// The rows of a day that was run before; `None` if it was not, or not to its end.
-fn read(path: &Path, sessions: u32) -> Option<Vec<Row>> {
-    let text = fs::read_to_string(path).ok()?;
-    let mut lines = text.lines();
-    if lines.next() != Some(Row::HEADER.join(",").as_str()) {
-        return None;
-    }
-    let rows: Vec<Row> = lines.map(Row::parse).collect::<Option<_>>()?;
-    (rows.len() == sessions as usize).then_some(rows)
-}
-
-fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
-    let folder = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
-    let mut text = Row::HEADER.join(",");
-    for row in rows {
-        text.push('\n');
-        text += &row.line();
-    }
-    text.push('\n');
-    write_file(path, &text)
+/// What a day is run under: each way, and behind shared bottlenecks each with one of two held and with both.
+fn courses(names: &[String], ways: &[Way], shared: bool) -> Vec<Course> {
+    let of = |(name, way): (&String, &Way)| {
+        let held: &[usize] = if *way == Way::Free { &[0] } else { &[1, 2] };
+        let bottlenecks: Vec<Bottleneck> = match shared {
+            true => held.iter().map(|held| Bottleneck::Shared { held: *held }).collect(),
+            false => vec![Bottleneck::Own],
+        };
+        let (name, way) = (name.clone(), *way);
+        bottlenecks.into_iter().map(move |bottleneck| Course {
+            name: name.clone(),
+            way,
+            bottleneck,
+        })
+    };
+    names.iter().zip(ways).flat_map(of).collect()
 }

@@ -10,7 +10,7 @@ use groups::{Arm, Limits, Mode, Parameters, Shares, Table, Times};
 use records::Record;
 use units::Rate;
 
-use super::world::{PERIOD_S, name};
+use super::world::PERIOD_S;
 use crate::platform::session::Session;
 use crate::simulation::Held;
 
@@ -103,6 +103,8 @@ pub(super) struct Learner {
     tuning: Tuning,
     table: Option<Table>,
     parameters: HashMap<String, Parameters>,
+    /// The names of groups by their numbers.
+    names: HashMap<i64, String>,
     /// Of each period, newest last.
     samples: Vec<Vec<Sample>>,
     periods: u64,
@@ -110,8 +112,8 @@ pub(super) struct Learner {
 
 impl Learner {
     pub(super) fn new(way: Way, tuning: Tuning) -> Self {
-        let (table, parameters) = (None, HashMap::new());
-        Self { way, tuning, table, parameters, samples: vec![Vec::new()], periods: 0 }
+        let (table, parameters, names) = (None, HashMap::new(), HashMap::new());
+        Self { way, tuning, table, parameters, names, samples: vec![Vec::new()], periods: 0 }
     }
 
     fn is_safe(&self) -> bool {
@@ -123,7 +125,7 @@ impl Learner {
         match self.way {
             Way::Free => Arm::Holdout,
             Way::Safe(_) => {
-                let group = name(session.viewer.group);
+                let group = session.viewer.group_name();
                 self.tuning.shares.arm("lab", session.viewer.unit, &group, self.periods)
             }
             _ => Arm::Treated,
@@ -133,7 +135,7 @@ impl Learner {
     /// What holds it.
     pub(super) fn capping(&self, session: &Session, arm: Arm) -> Option<Held> {
         let known = |rate, in_flight| Parameters { rate, in_flight, sessions: 1, decided: 0 };
-        let group = || self.parameters.get(&name(session.viewer.group)).copied();
+        let group = || self.parameters.get(&session.viewer.group_name()).copied();
         let limits = self.tuning.limits;
         let (mode, limits, parameters) = match self.way {
             _ if arm != Arm::Treated => return None,
@@ -161,6 +163,7 @@ impl Learner {
     pub(super) fn learn(&mut self, session: &Session, arm: Arm, record: &Record) {
         if let (Some(last), Some(sample)) = (self.samples.last_mut(), sample(session, arm, record))
         {
+            self.names.entry(sample.group).or_insert_with(|| session.viewer.group_name());
             last.push(sample);
         }
     }
@@ -180,9 +183,7 @@ impl Learner {
 
     fn renew(&mut self, policy: &Policy) {
         let chosen = choose(self.samples.iter().flatten().copied(), policy);
-        let names: HashMap<i64, String> =
-            (0..=u32::from(u8::MAX)).map(|n| (group_id(&name(n)), name(n))).collect();
-        let named = chosen.into_iter().filter_map(|c| Some((names.get(&c.group)?.clone(), c)));
+        let named = chosen.into_iter().filter_map(|c| Some((self.names.get(&c.group)?.clone(), c)));
         let groups = policy.groups(named);
         let times = Times {
             issued: MIDNIGHT + self.periods * PERIOD_S,
@@ -208,7 +209,7 @@ impl Learner {
 fn sample(session: &Session, arm: Arm, record: &Record) -> Option<Sample> {
     let kbps = |mbps: f64| (mbps * 1e3) as i64;
     let sample = Sample {
-        group: group_id(&name(session.viewer.group)),
+        group: group_id(&session.viewer.group_name()),
         session: session.number.into(),
         prefix: session.viewer.number.into(),
         ended: record.started_ms? / 1_000,

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::platform::population::Population;
+use crate::platform::run::FITS;
 use crate::platform::session::Session;
 
 /// Periods of a day: of half an hour, as the paper has it (section 5).
@@ -12,8 +13,6 @@ pub(super) const PERIOD_S: u64 = 1_800;
 pub(super) const STEP: u32 = 24;
 /// How wide a group's paths are then: a third half as wide, a third twice as wide.
 const STEPS: [f64; 3] = [0.5, 2.0, 1.0];
-/// A viewer takes no more of a path's rate, as in the population.
-const FITS: f64 = 0.9;
 
 /// A seed's sessions in order, and which of them begin in each period.
 pub(super) struct Day {
@@ -24,11 +23,6 @@ pub(super) struct Day {
 /// The factor to the rate of a group's paths from [`STEP`] on.
 pub(super) fn step(group: u32) -> f64 {
     STEPS[group as usize % STEPS.len()]
-}
-
-/// The name of a group: three networks of a country, each in the same states.
-pub(super) fn name(group: u32) -> String {
-    format!("XX/AS{}/S{}/c{group}", 64_512 + group % 3, group % 7)
 }
 
 impl Day {

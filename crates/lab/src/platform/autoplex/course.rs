@@ -1,0 +1,180 @@
+//! A day under one way to hold sessions. Its rows go into a file, from which a run that was stopped goes on.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use groups::Arm;
+use groups::select::group_id;
+use records::Record;
+
+use super::row::Row;
+use super::way::{Learner, Tuning, Way};
+use super::world::Day;
+use crate::experiments::output::write_file;
+use crate::platform::arm::{self, BASELINE};
+use crate::platform::population::Population;
+use crate::platform::run::{run_held, run_together};
+use crate::platform::session::Session;
+
+/// Who shares a bottleneck.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Bottleneck {
+    /// Every session has its own.
+    Own,
+    /// Two sessions of a group and period, of which so many are held; whoever has no partner does not come.
+    Shared { held: usize },
+}
+
+/// What a day is run under.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Course {
+    /// The way as the command names it.
+    pub name: String,
+    pub way: Way,
+    pub bottleneck: Bottleneck,
+}
+
+impl Course {
+    /// The rows of a day: partners follow each other.
+    ///
+    /// # Errors
+    /// One line: a session could not be run, or the rows not be written.
+    pub(super) fn day(
+        &self,
+        population: &Population,
+        seed: u32,
+        sessions: u32,
+        out: &Path,
+    ) -> Result<Vec<Row>, String> {
+        let path = self.file(out, seed, sessions, population);
+        if let Some(rows) = read(&path) {
+            return Ok(rows);
+        }
+        let rows = self.run(&Day::new(population, seed.into(), sessions))?;
+        write(&path, &rows)?;
+        Ok(rows)
+    }
+
+    fn run(&self, day: &Day) -> Result<Vec<Row>, String> {
+        let arq = arm::Arm::parse(BASELINE)?;
+        let mut learner = Learner::new(self.way, Tuning::default());
+        let mut rows = Vec::with_capacity(day.sessions.len());
+        for (period, places) in day.periods.iter().enumerate() {
+            let mut keep = |learner: &mut Learner, session: &Session, arm: Arm, record: &Record| {
+                learner.learn(session, arm, record);
+                rows.push(Row::new(session, period as u32, arm, record));
+            };
+            let sessions = &day.sessions[places.clone()];
+            match self.bottleneck {
+                Bottleneck::Own => {
+                    for session in sessions {
+                        let arm = learner.arm(session);
+                        let held = learner.capping(session, arm);
+                        let (_, record) = run_held(session, &arq, held)?;
+                        keep(&mut learner, session, arm, &record);
+                    }
+                }
+                Bottleneck::Shared { held: count } => {
+                    for pair in partners(sessions) {
+                        let arms = [0, 1].map(|place| {
+                            if place < count { learner.arm(pair[place]) } else { Arm::Holdout }
+                        });
+                        let held = [0, 1].map(|place| learner.capping(pair[place], arms[place]));
+                        let records = run_together(pair, &arq, held)?;
+                        for place in [0, 1] {
+                            keep(&mut learner, pair[place], arms[place], &records[place]);
+                        }
+                    }
+                }
+            }
+            learner.decide();
+        }
+        Ok(rows)
+    }
+
+    /// Another population has other files.
+    fn file(&self, out: &Path, seed: u32, sessions: u32, population: &Population) -> PathBuf {
+        let bottleneck = match self.bottleneck {
+            Bottleneck::Own => String::new(),
+            Bottleneck::Shared { held } => format!("-{held}of2"),
+        };
+        let who = group_id(&format!("{population:?}")) as u32;
+        let name = format!("{}{bottleneck}-{sessions}-{who:08x}.csv", self.name);
+        out.join(format!("seed-{seed}")).join(name)
+    }
+}
+
+/// Each two sessions of a group.
+fn partners(sessions: &[Session]) -> Vec<[&Session; 2]> {
+    let mut sorted: Vec<&Session> = sessions.iter().collect();
+    sorted.sort_by_key(|session| session.viewer.group);
+    let groups = sorted.chunk_by(|a, b| a.viewer.group == b.viewer.group);
+    groups.flat_map(|group| group.chunks_exact(2).map(|pair| [pair[0], pair[1]])).collect()
+}
+
+/// The rows of a day that was run before; `None` if it was not.
+fn read(path: &Path) -> Option<Vec<Row>> {
+    let text = fs::read_to_string(path).ok()?;
+    let mut lines = text.lines();
+    if lines.next() != Some(Row::HEADER.join(",").as_str()) {
+        return None;
+    }
+    lines.map(Row::parse).collect()
+}
+
+fn write(path: &Path, rows: &[Row]) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let mut text = Row::HEADER.join(",");
+    for row in rows {
+        text.push('\n');
+        text += &row.line();
+    }
+    text.push('\n');
+    write_file(path, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::specification::Specification;
+
+    #[test]
+    fn partners_are_of_one_group_and_nobody_has_two() {
+        let groups = include_str!("../../../../../experiments/populations/groups.toml");
+        let population = Population::new(Specification::parse(groups).expect("valid"), None);
+        let sessions = population.sessions(3, 400);
+        let pairs = partners(&sessions);
+        assert!(pairs.iter().all(|[a, b]| a.viewer.group == b.viewer.group));
+        let mut numbers: Vec<u32> = pairs.iter().flatten().map(|session| session.number).collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        // At most one of each group is left over.
+        assert!(numbers.len() == 2 * pairs.len() && numbers.len() >= 400 - 40, "{}", pairs.len());
+    }
+
+    #[test]
+    fn who_is_held_spares_the_other_of_the_same_bottleneck() {
+        let groups = include_str!("../../../../../experiments/populations/groups.toml");
+        let population = Population::new(Specification::parse(groups).expect("valid"), None);
+        let day = Day::new(&population, 5, 400);
+        let total = |name: &str, held, of: fn(&Row) -> bool| {
+            let course = Course {
+                name: name.to_owned(),
+                way: Way::parse(name).expect("known"),
+                bottleneck: Bottleneck::Shared { held },
+            };
+            let rows = course.run(&day).expect("a day");
+            let lost = rows.iter().filter(|row| of(row)).map(|row| row.retransmissions);
+            (rows.len(), lost.sum::<i64>())
+        };
+        let all = |_: &Row| true;
+        let (free, one, both) =
+            (total("bbr", 0, all), total("demand-1.5", 1, all), total("demand-1.5", 2, all));
+        assert!(free.0 == both.0 && one.0 == both.0 && both.0 > 40, "{free:?} {one:?} {both:?}");
+        assert!(free.1 > one.1 && one.1 > both.1, "{free:?} {one:?} {both:?}");
+        let held = |row: &Row| row.arm == Arm::Treated as usize;
+        assert_eq!(total("demand-1.5", 1, held).0, one.0);
+        assert!(total("demand-1.5", 1, held).1 < one.1);
+    }
+}

@@ -1,0 +1,137 @@
+//! Two sessions behind one bottleneck: what those who are held do to those who are not. A comparison of held and free
+//! sessions at the same time does not see it, since both have something of it; the same sessions under three courses do
+//! (Spang et al., IMC '21).
+
+use std::fmt::Write as _;
+
+use qoe::stats::{Estimate, Sample};
+
+use super::course::{Bottleneck, Course};
+use super::row::Row;
+
+pub(super) const PAGE: &str = "autoplex-shared.md";
+
+type Days<'a> = &'a [Vec<Row>];
+
+/// What is compared.
+struct Measure {
+    name: &'static str,
+    /// Whether changes are shown relative to BBR without bounds, in per cent.
+    is_relative: bool,
+    of: fn(&[&Row]) -> Option<f64>,
+}
+
+fn mean(values: impl Iterator<Item = f64>) -> Option<f64> {
+    Some(Sample::new(values)?.mean())
+}
+
+fn per_100_s(rows: &[&Row], of: fn(&Row) -> f64) -> Option<f64> {
+    let played: f64 = rows.iter().map(|row| row.played_s + row.frozen_s).sum();
+    (played > 0.0).then(|| rows.iter().map(|row| of(row)).sum::<f64>() * 100.0 / played)
+}
+
+const MEASURES: [Measure; 5] = [
+    Measure {
+        name: "retransmission ratio",
+        is_relative: true,
+        of: |rows| mean(rows.iter().filter_map(|row| Some(row.retransmission()? * 100.0))),
+    },
+    Measure {
+        name: "freezes per 100 s",
+        is_relative: false,
+        of: |rows| per_100_s(rows, |row| row.freezes as f64),
+    },
+    Measure {
+        name: "frozen seconds per 100 s",
+        is_relative: false,
+        of: |rows| per_100_s(rows, |row| row.frozen_s),
+    },
+    Measure {
+        name: "frames later than 400 ms, %",
+        is_relative: false,
+        of: |rows| {
+            let frames: i64 = rows.iter().map(|row| row.frames).sum();
+            let late: i64 = rows.iter().map(|row| row.late_frames).sum();
+            (frames > 0).then(|| late as f64 * 100.0 / frames as f64)
+        },
+    },
+    Measure {
+        name: "first frame, ms",
+        is_relative: false,
+        of: |rows| mean(rows.iter().map(|row| row.first_frame_ms).filter(|time| time.is_finite())),
+    },
+];
+
+impl Measure {
+    /// What becomes of these of each two: absolute, or in per cent.
+    fn change(&self, own: &[Row], free: &[Row], places: &[usize]) -> Option<f64> {
+        let (own, free) = ((self.of)(&side(own, places))?, (self.of)(&side(free, places))?);
+        match self.is_relative {
+            true => (free > 0.0).then(|| (own / free - 1.0) * 100.0),
+            false => Some(own - free),
+        }
+    }
+}
+
+/// These of each two: the first ones are held if anybody is.
+fn side<'a>(day: &'a [Row], places: &[usize]) -> Vec<&'a Row> {
+    let of = |place: &usize| day.iter().skip(*place).step_by(2);
+    places.iter().flat_map(of).collect()
+}
+
+/// The page; `None` if there is nothing to compare.
+pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String> {
+    let of = |name: &str, held: usize| {
+        let is_it = |course: &Course| {
+            course.name == name && course.bottleneck == Bottleneck::Shared { held }
+        };
+        all.iter().find(|(course, _)| is_it(course)).map(|(_, days)| *days)
+    };
+    let (_, free) = all.iter().find(|(c, _)| c.bottleneck == Bottleneck::Shared { held: 0 })?;
+    let sessions: usize = free.iter().map(Vec::len).sum();
+    let mut out = String::new();
+    // Writing to a string does not fail.
+    let _ = write!(
+        out,
+        "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions, two of a group at a time behind one \
+         bottleneck: neither held, the first held, both held; the same sessions on the same paths each time. *Held*: those who are, \
+         beside somebody who is free. *Spared*: those who are free, beside somebody who is held. *An A/B test*: the difference of \
+         these two, which is what it sees. *All*: everybody, where all are held. Each against the same sessions where neither is held; ± \
+         is Student's 95 % interval over days.\n",
+        free.len()
+    );
+    for measure in &MEASURES {
+        let _ = write!(
+            out,
+            "\n## {}\n\n| way | neither held | held | spared | an A/B test | all |\n|---|---|---|---|---|---|\n",
+            measure.name
+        );
+        for (course, both) in all {
+            if course.bottleneck != (Bottleneck::Shared { held: 2 }) {
+                continue;
+            }
+            let one = of(&course.name, 1)?;
+            let changes = |days: Days<'_>, places: &[usize]| -> Option<Vec<f64>> {
+                days.iter()
+                    .zip(*free)
+                    .map(|(own, free)| measure.change(own, free, places))
+                    .collect()
+            };
+            let (held, spared) = (changes(one, &[0])?, changes(one, &[1])?);
+            let seen = held.iter().zip(&spared).map(|(held, spared)| held - spared).collect();
+            let base: Option<Vec<f64>> =
+                free.iter().map(|day| (measure.of)(&side(day, &[0, 1]))).collect();
+            let _ = write!(out, "| {} | {:.3} |", course.name, Estimate::of(base?)?.mean);
+            for values in [held, spared, seen, changes(both, &[0, 1])?] {
+                let unit = if measure.is_relative { " %" } else { "" };
+                let Estimate { mean, half } = Estimate::of(values)?;
+                let _ = match half {
+                    Some(half) => write!(out, " {mean:+.3} ± {half:.3}{unit} |"),
+                    None => write!(out, " {mean:+.3}{unit} |"),
+                };
+            }
+            out.push('\n');
+        }
+    }
+    Some(out)
+}
