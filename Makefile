@@ -12,11 +12,12 @@
 #   make fuzz     runs the random tests for longer (CASES=20000): frames, schedules, paths; fuzz/ has more
 #   make lab      runs every experiment of the testbed into out/, those on loss recovery with RUNS=100 runs
 #                 a point (two hours of CPU time), and writes docs/results.md; then SESSIONS=2000 viewers under
-#                 every scheme (an hour), and writes docs/viewers.md, and viewers who come back (docs/first-frame.md)
+#                 every scheme (an hour), and writes docs/viewers.md, viewers who come back (docs/first-frame.md), and days
+#                 of DAY=4000 viewers in user groups (four hours of CPU time: docs/autoplex-figures.md)
 #   make autoplex builds the program that decides what user groups may send (mendcast autoplex decide), beside the
 #                 release build of mendcast; it brings a query engine: some minutes the first time
 #   make test-autoplex  tests it: the same decision by DataFusion and by our own code, and on Spark and ClickHouse where
-#                 they are installed
+#                 they are installed; and edges that learn from each other's viewers, in four minutes
 #   make web      puts the dashboard and the player page, which the server embeds, into web/dist
 #   make conformance  holds what the RFCs ask of a server against tests and sources; LIST=9000 prints all of it
 #   make h3spec   runs the cases of h3spec and writes their tables into docs/conformance.md
@@ -90,6 +91,7 @@ fuzz: need-cargo need-cc
 
 RUNS ?= 100
 SESSIONS ?= 2000
+DAY ?= 4000
 
 # Claims of papers that do not hold here fail their experiment, and are told in docs/results.md.
 lab: need-cargo need-cc
@@ -104,6 +106,12 @@ lab: need-cargo need-cc
 	cp out/viewers.md docs/viewers.md
 	$(TARGET)/release/mendcast lab visits --out out/visits
 	cp out/visits/first-frame.md docs/ && cp out/visits/first-frame.svg docs/pictures/
+	$(TARGET)/release/mendcast lab autoplex --sessions $(DAY) --out out/autoplex \
+	  --ways bbr,constant-8,paper-retransmission,paper-goodput,demand-3,safe,oracle
+	$(TARGET)/release/mendcast lab autoplex --sessions $(DAY) --shared --seeds 5 --out out/autoplex \
+	  --ways bbr,paper-retransmission,demand-3,safe,oracle
+	cat out/autoplex/autoplex.md out/autoplex/autoplex-shared.md > docs/autoplex-figures.md
+	cp out/autoplex/*.svg docs/pictures/
 
 autoplex: need-cargo need-cc
 	$(CARGO) build --release --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
@@ -111,6 +119,8 @@ autoplex: need-cargo need-cc
 
 test-autoplex: need-cargo need-cc
 	$(CARGO) test --locked --manifest-path autoplex/Cargo.toml --target-dir $(TARGET)/autoplex
+	MENDCAST_AUTOPLEX=$(abspath $(TARGET))/autoplex/debug/mendcast-autoplex \
+	  $(CARGO) test --locked -p mendcast --test live what_a_group_taught
 
 web:
 	@command -v node >/dev/null && command -v npm >/dev/null || { echo "missing: Node.js 18 or newer with npm (Debian: apt-get install nodejs npm)"; exit 1; }

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
+use groups::decide::Rules;
 use groups::select::Policy;
 use groups::{Building, Group, Parameters, Table, Times};
 use made::Chance;
@@ -39,6 +40,7 @@ fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match &args[..] {
         [root, policy, exact] => decide(Path::new(root), policy, exact == "exact"),
+        [root, count] => make(Path::new(root), count.parse().expect("a number of sessions")),
         [count] => all(count.parse().expect("a number of sessions")),
         _ => all(10_000_000),
     }
@@ -104,6 +106,7 @@ fn decide(root: &Path, policy: &str, exact: bool) {
         engine: &engine,
         plan: Plan::of(&policy),
         rows: if exact { Rows::Exact } else { Rows::Sessions },
+        rules: Rules::default(),
         period: Duration::from_secs(1_800),
         window: Duration::from_secs(1_800),
         lifetime: Duration::from_secs(7_200),

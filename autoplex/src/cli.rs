@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::SystemTime;
 
 use clap::{Args, Parser, Subcommand};
+use groups::decide::Rules;
 use groups::select::Policy;
 use mendcast_autoplex::Error;
 use mendcast_autoplex::decide::{Deciding, Rows};
@@ -14,6 +15,7 @@ use mendcast_autoplex::geo::Geo;
 use mendcast_autoplex::measure::Measuring;
 use mendcast_autoplex::query::{self, Plan};
 use mendcast_autoplex::store::Store;
+use mendcast_autoplex::sync::{Place, Sync};
 
 /// Decides what the next sessions of each user group may send at most.
 #[derive(Debug, Parser)]
@@ -33,6 +35,8 @@ enum Command {
     Histogram(Histogram),
     /// Prints a query as any engine runs it.
     Sql(Sql),
+    /// Copies what is new from one folder or object store to another: records to where decisions are made, tables back.
+    Sync(Copying),
 }
 
 #[derive(Debug, Args)]
@@ -97,6 +101,9 @@ struct Decide {
     /// Take the rows that another engine chose
     #[arg(long, value_name = "FILE", conflicts_with_all = ["exact", "histograms"])]
     rows: Option<PathBuf>,
+    /// A country of fewer sessions that teach is left as it is; a group of so many is half itself, half the wider one
+    #[arg(long, default_value_t = Rules::default().least, value_parser = clap::value_parser!(u64).range(1..))]
+    least: u64,
     /// How long a decision holds
     #[arg(long, default_value = "2h", value_parser = duration)]
     lifetime: Duration,
@@ -139,6 +146,22 @@ struct Sql {
     end: u64,
 }
 
+#[derive(Debug, Args)]
+struct Copying {
+    /// A folder, or the URL of a place in an object store: s3, gs, az, http, https, file
+    #[arg(long, value_name = "PLACE")]
+    from: String,
+    /// The same
+    #[arg(long, value_name = "PLACE")]
+    to: String,
+    /// Keep this file as it is at the source: what is gone there is removed. Without any, all files are copied and none is removed
+    #[arg(long, value_name = "NAME")]
+    only: Vec<String>,
+    /// Stay, and look this often
+    #[arg(long, value_parser = duration)]
+    every: Option<Duration>,
+}
+
 impl Cli {
     /// Does what the command says.
     pub fn run(self) -> Result<(), Error> {
@@ -150,14 +173,14 @@ impl Cli {
                 print!("{}", sql.text());
                 Ok(())
             }
+            Command::Sync(copying) => copying.run(),
         }
     }
 }
 
 impl Measure {
     fn now(&self) -> u64 {
-        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-        self.now.unwrap_or(since.map_or(0, |since| since.as_secs()))
+        self.now.unwrap_or_else(unix_now)
     }
 
     fn geo(&self) -> Result<Geo, Error> {
@@ -175,8 +198,8 @@ impl Measure {
     /// Measures, and then does `then` with a decision to make.
     fn and<T>(
         &self,
-        (which, when, rows, lifetime): (&Which, &When, Rows, Duration),
-        then: impl FnOnce(&Deciding<'_>) -> Result<T, Error>,
+        (which, when, rows): (&Which, &When, Rows),
+        then: impl FnOnce(Deciding<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let window = when.window.unwrap_or(2 * when.period);
         if when.period.as_secs() == 0 || window < when.period || self.keep < window + when.period {
@@ -187,15 +210,16 @@ impl Measure {
         let (geo, now) = (self.geo()?, self.now());
         self.run(&geo)?;
         let (store, engine) = (Store::new(&self.out), Engine::new(0)?);
-        then(&Deciding {
+        then(Deciding {
             store: &store,
             geo: &geo,
             engine: &engine,
             plan: which.plan(),
             rows,
+            rules: Rules::default(),
             period: when.period,
             window,
-            lifetime,
+            lifetime: Duration::ZERO,
             now,
         })
     }
@@ -213,16 +237,43 @@ impl Which {
     }
 }
 
+/// Does it once; or again and again at multiples of `every`, whatever becomes of one of them.
+fn repeated(
+    every: Option<Duration>,
+    what_stays: &str,
+    mut once: impl FnMut() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let Some(every) = every else { return once() };
+    loop {
+        if let Err(e) = once() {
+            eprintln!("mendcast-autoplex: {e}; {what_stays}");
+        }
+        let every = every.as_secs().max(1);
+        std::thread::sleep(Duration::from_secs(every - unix_now() % every));
+    }
+}
+
+fn unix_now() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_secs())
+}
+
+impl Copying {
+    fn run(&self) -> Result<(), Error> {
+        let mut sync = Sync::new(Place::open(&self.from)?, Place::open(&self.to)?, &self.only)?;
+        repeated(self.every, "what was copied stays", || {
+            let summary = sync.run()?;
+            if self.every.is_none() || summary.copied + summary.removed > 0 {
+                eprintln!("mendcast-autoplex: {summary}");
+            }
+            Ok(())
+        })
+    }
+}
+
 impl Decide {
     fn run(&self) -> Result<(), Error> {
-        let Some(every) = self.every else { return self.once() };
-        loop {
-            if let Err(e) = self.once() {
-                eprintln!("mendcast-autoplex: {e}; the last decision stays in force");
-            }
-            let every = every.as_secs().max(1);
-            std::thread::sleep(Duration::from_secs(every - self.measure.now() % every));
-        }
+        repeated(self.every, "the last decision stays in force", || self.once())
     }
 
     fn once(&self) -> Result<(), Error> {
@@ -232,8 +283,9 @@ impl Decide {
             _ if self.exact => Rows::Exact,
             _ => Rows::Sessions,
         };
-        let decision = (&self.which, &self.when, rows, self.lifetime);
-        self.measure.and(decision, |deciding| {
+        self.measure.and((&self.which, &self.when, rows), |deciding| {
+            let rules = Rules { least: self.least, lean: self.least as f64, ..Rules::default() };
+            let deciding = Deciding { rules, lifetime: self.lifetime, ..deciding };
             match deciding.run()? {
                 Some(summary) => eprintln!("mendcast-autoplex: {summary}"),
                 None => eprintln!("mendcast-autoplex: decided until {} already", deciding.end()),
@@ -245,7 +297,7 @@ impl Decide {
 
 impl Histogram {
     fn run(&self) -> Result<(), Error> {
-        let decision = (&self.which, &self.when, Rows::Sessions, Duration::ZERO);
+        let decision = (&self.which, &self.when, Rows::Sessions);
         let rows = self.measure.and(decision, |deciding| deciding.write_histograms(&self.pop))?;
         eprintln!("mendcast-autoplex: a histogram of {rows} bins");
         Ok(())

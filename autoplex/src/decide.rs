@@ -48,6 +48,8 @@ pub struct Deciding<'a> {
     pub plan: Plan,
     /// Where the chosen rows come from.
     pub rows: Rows,
+    /// How much is made of how little.
+    pub rules: Rules,
     /// Decisions are made at multiples of this.
     pub period: Duration,
     /// Sessions that ended within this time before it teach.
@@ -119,7 +121,7 @@ impl Deciding<'_> {
         let groups = self.groups(named(&rows, &names, &mut odd), &guard);
         let times = Times { issued: end, lifetime: self.lifetime };
         let (mut building, ids) =
-            groups::decide::decide(&groups, last.as_ref(), &Rules::default(), times);
+            groups::decide::decide(&groups, last.as_ref(), &self.rules, times);
         let known: HashMap<&str, GroupId> =
             groups.iter().map(|group| &*group.name).zip(ids).collect();
         if self.geo.is_empty() {
@@ -240,7 +242,7 @@ impl Deciding<'_> {
         let is_treated = |sums: &Sums| sums.iter().any(|sum| *sum > 0);
         for (group, [treated, free]) in by_group(&all?) {
             let Some(name) = names.get(&group).filter(|_| is_treated(&treated)) else { continue };
-            widening(name).for_each(|name| guard.count(name, &treated, &free));
+            guard.count(name, &treated, &free);
         }
         guard.judge(self.end());
         guard.write(&path)?;

@@ -31,7 +31,7 @@ struct Named<'a> {
 
 impl Named<'_> {
     fn name(&self) -> Option<&str> {
-        self.iso_code.or(self.names.as_ref()?.en)
+        self.iso_code.or_else(|| self.names.as_ref()?.en)
     }
 }
 

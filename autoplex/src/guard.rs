@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use crate::geo::widening;
 use crate::store;
 use crate::{Error, about};
 
@@ -211,18 +212,22 @@ impl Guard {
         self.until < end
     }
 
-    /// Counts outcomes of a group in the period that is counted now: of those treated, and of the hold-out.
+    /// Counts outcomes in the period that is counted now: of those treated, and of the hold-out, for their group and the
+    /// wider ones. While one of these is off nobody of the group is treated: that says nothing, and what was counted of
+    /// a group that is off stays, because it says why.
     pub fn count(&mut self, name: &str, treated: &Sums, free: &Sums) {
-        let state = match self.groups.get_mut(name) {
-            Some(state) => state,
-            None => self.groups.entry(name.to_owned()).or_default(),
-        };
-        // What is counted while nobody is treated says nothing, and what stays says why the group was turned off.
-        if state.off > 0 {
+        let is_off = |name: &str| self.groups.get(name).is_some_and(|state| state.off > 0);
+        if widening(name).any(is_off) {
             return;
         }
-        for (sums, more) in [(&mut state.treated, treated), (&mut state.free, free)] {
-            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+        for name in widening(name) {
+            let state = match self.groups.get_mut(name) {
+                Some(state) => state,
+                None => self.groups.entry(name.to_owned()).or_default(),
+            };
+            for (sums, more) in [(&mut state.treated, treated), (&mut state.free, free)] {
+                sums.iter_mut().zip(more).for_each(|(sum, more)| *sum = sum.saturating_add(*more));
+            }
         }
     }
 

@@ -18,6 +18,7 @@ pub mod ranges;
 pub mod report;
 pub mod rows;
 pub mod store;
+pub mod sync;
 
 pub use records::Error;
 

@@ -134,6 +134,25 @@ fn a_group_is_off_for_a_day_and_begins_anew() {
 }
 
 #[test]
+fn a_group_that_is_off_says_nothing_of_the_wider_ones() {
+    let mut chance = Chance(1);
+    let mut guard = Guard::default();
+    let equal = sums(&mut chance, 5_000, 1.0, 1.0);
+    guard.count("BR/AS2", &sums(&mut chance, 5_000, 0.5, 1.0), &equal);
+    let treated = sums(&mut chance, 500, 5.0, 1.0);
+    guard.count("BR/AS1/SP", &treated, &sums(&mut chance, 500, 1.0, 1.0));
+    guard.judge(1_800_000_000);
+    // The country as a whole fares no worse.
+    assert_eq!(guard.off().collect::<Vec<_>>(), ["BR/AS1", "BR/AS1/SP"]);
+    let before = guard.counted("BR");
+    guard.count("BR/AS1/SP", &equal, &equal);
+    guard.count("BR/AS1/RJ", &equal, &equal);
+    assert_eq!((guard.counted("BR"), guard.counted("BR/AS1/RJ")), (before.clone(), None));
+    guard.count("BR/AS2", &equal, &equal);
+    assert_ne!(guard.counted("BR"), before);
+}
+
+#[test]
 fn nothing_is_concluded_from_little_or_from_nothing() {
     let mut chance = Chance(1);
     let mut guard = Guard::default();

@@ -6,11 +6,18 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use mendcast_autoplex::measure::Dropped;
 use mmdb_writer::Writer;
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::*;
 
-pub fn database(path: &Path, networks: &[(&str, Value)]) -> PathBuf {
+/// What such databases have as a number of 32 bits, and no other.
+#[derive(Serialize)]
+struct System {
+    autonomous_system_number: u32,
+}
+
+pub fn database(path: &Path, networks: &[(&str, impl Serialize)]) -> PathBuf {
     let mut writer = Writer::new("test");
     for (network, value) in networks {
         writer.insert(network.parse::<IpNet>().expect("a network"), value).expect("inserted");
@@ -29,7 +36,7 @@ pub fn databases(folder: &Path) -> [PathBuf; 2] {
             "location": {"latitude": 1.5},
         })
     };
-    let asn = |number: u32| json!({"autonomous_system_number": number});
+    let asn = |autonomous_system_number| System { autonomous_system_number };
     let cities = [
         ("10.0.0.0/17", city("Campinas", "SP")),
         ("10.0.128.0/17", city("a/b\u{7}c", "SP")),

@@ -47,11 +47,14 @@ pub fn session(chance: &mut Chance, group: i64, begin: i64, end: i64) -> Measure
     let in_flight = (chance.lognormal(60_000.0, 0.6) as i64).min(MAX_BYTES);
     let arm = [1, 2, 3, 4, 4, 4, 4, 4, 4, 4][chance.below(10) as usize];
     let plays = chance.below(3) > 0;
+    // Some networks come more often than others.
+    let network = 1 + chance.below(250);
+    let network = chance.below(network);
     Measured {
         sample: Sample {
             group: group_id(&name(group)),
             session: (chance.next() >> 1) as i64,
-            prefix: group_id(&format!("10.{}.{}.0/24", group % 250, chance.below(60))),
+            prefix: group_id(&format!("10.{}.{network}.0/24", group % 250)),
             ended: begin + chance.below(end - begin),
             explorer: i64::from(arm == 1),
             packets,
