@@ -38,6 +38,7 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
     for way in &figures.ways {
         row(out, way, &way.retransmission, " %")?;
     }
+    picture(out, "Retransmission ratio", "retransmission")?;
     writeln!(out, "\n## Goodput ÷ round-trip time, Mbps/s (AutoPlex, figure 7)\n")?;
     writeln!(out, "| way | mean | {orders} | mean | {orders} |\n|---|{}", "---|".repeat(8))?;
     paper(out, &PAPER_GOODPUT)?;
@@ -45,8 +46,15 @@ fn write_page(out: &mut String, figures: &Figures, command: &str) -> std::fmt::R
         row(out, way, &way.goodput, "")?;
     }
     viewers(out, figures)?;
+    picture(out, "Streams held below their own rate", "starved")?;
     groups(out, figures)?;
-    steps(out, figures)
+    steps(out, figures)?;
+    picture(out, "How bounds follow the paths", "follows")
+}
+
+/// One of [`plots`], where `make lab` puts it.
+fn picture(out: &mut String, title: &str, name: &str) -> std::fmt::Result {
+    writeln!(out, "\n![{title}](pictures/autoplex-{name}.svg)")
 }
 
 fn paper(out: &mut String, changes: &[&str; 4]) -> std::fmt::Result {
