@@ -77,7 +77,7 @@ struct Which {
 #[derive(Debug, Args)]
 struct When {
     /// Decisions are made at multiples of this
-    #[arg(long, default_value = "30min", value_parser = duration)]
+    #[arg(long, default_value = "30m", value_parser = duration)]
     period: Duration,
     /// Sessions that ended within this time before teach; twice the period, so that records which come late count
     #[arg(long, value_parser = duration)]
@@ -333,14 +333,14 @@ fn duration(text: &str) -> Result<Duration, String> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let unit = match &text[end..] {
         "s" => Some(1),
-        "min" => Some(60),
+        "m" => Some(60),
         "h" => Some(3_600),
         "d" => Some(86_400),
         _ => None,
     };
     let seconds =
         unit.and_then(|unit| text[..end].parse::<u32>().ok().map(|n| u64::from(n) * unit));
-    seconds.map(Duration::from_secs).ok_or_else(|| "a time, such as 30min or 2h".into())
+    seconds.map(Duration::from_secs).ok_or_else(|| "a time, such as 30m or 2h".into())
 }
 
 fn pop(name: &str) -> Result<String, String> {
@@ -355,9 +355,9 @@ mod tests {
 
     #[test]
     fn arguments_are_what_they_say() {
-        assert_eq!(duration("30min"), Ok(Duration::from_secs(1_800)));
+        assert_eq!(duration("30m"), Ok(Duration::from_secs(1_800)));
         assert_eq!(duration("2h"), Ok(Duration::from_secs(7_200)));
-        for bad in ["", "h", "30", "-1h", "1.5h", "99999999999h", "1 h"] {
+        for bad in ["", "h", "30", "30min", "-1h", "1.5h", "99999999999h", "1 h"] {
             assert!(duration(bad).is_err(), "{bad}");
         }
         assert_eq!(band("5..20"), Ok(5..20));

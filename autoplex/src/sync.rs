@@ -187,9 +187,10 @@ impl Sync {
                 }
                 let is_first = !known.contains_key(&path);
                 let there = if is_first { to.head(&path).await? } else { None };
-                // A copy is younger than what it was made of.
+                // A copy is younger than what it was made of; some stores know whole seconds only.
                 let is_copy = |there: &ObjectMeta| {
-                    there.size == meta.size && there.last_modified >= meta.last_modified
+                    let [there_at, at] = [there, &meta].map(|meta| meta.last_modified.timestamp());
+                    there.size == meta.size && there_at >= at
                 };
                 if !there.as_ref().is_some_and(is_copy) {
                     summary.bytes += copy(from, to, &path, meta.size).await?;
