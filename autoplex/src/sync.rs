@@ -3,6 +3,7 @@
 
 use core::fmt;
 use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsString;
 use std::sync::Arc;
 
 use futures_util::TryStreamExt as _;
@@ -47,11 +48,10 @@ impl Place {
         let failed = about(text);
         let store: Arc<dyn ObjectStore> = if text.contains("://") {
             let url: Url = text.parse().map_err(|e| failed(&e))?;
-            let variables = std::env::vars().map(|(key, value)| (key.to_ascii_lowercase(), value));
             // Who writes http:// means it.
             let plain =
                 (url.scheme() == "http").then(|| ("allow_http".to_owned(), "true".to_owned()));
-            let options = variables.chain(plain);
+            let options = settings(std::env::vars_os()).chain(plain);
             let (store, path) =
                 object_store::parse_url_opts(&url, options).map_err(|e| failed(&e))?;
             Arc::new(PrefixStore::new(store, path))
@@ -93,6 +93,19 @@ impl Place {
             Err(e) => Err(self.failed(path, &e)),
         }
     }
+}
+
+/// The variables of the environment that are meant for stores. Others may have names that settings of a store have as
+/// well, such as TOKEN or TIMEOUT.
+fn settings(
+    variables: impl Iterator<Item = (OsString, OsString)>,
+) -> impl Iterator<Item = (String, String)> {
+    variables.filter_map(|(key, value)| {
+        let (key, value) =
+            (key.into_string().ok()?.to_ascii_lowercase(), value.into_string().ok()?);
+        let is_meant = ["aws_", "azure_", "google_"].iter().any(|store| key.starts_with(store));
+        is_meant.then_some((key, value))
+    })
 }
 
 /// What tells a version of a file from another one.
@@ -292,6 +305,21 @@ mod tests {
         fs::remove_file(from.join("table.groups")).expect("there");
         assert_eq!((table.run().expect("run").removed, there()), (1, None));
         assert_eq!(table.run().expect("run").removed, 0);
+    }
+
+    #[test]
+    fn stores_are_told_what_is_meant_for_them_alone() {
+        use std::os::unix::ffi::OsStringExt as _;
+        let broken = OsString::from_vec(vec![b'A', 0xff]);
+        let all = [
+            ("AWS_REGION".into(), "x".into()),
+            ("TOKEN".into(), "secret".into()),
+            ("TIMEOUT".into(), "soon".into()),
+            (broken.clone(), "x".into()),
+            ("AWS_TOKEN".into(), broken),
+        ];
+        let told: Vec<_> = settings(all.into_iter()).collect();
+        assert_eq!(told, [("aws_region".to_owned(), "x".to_owned())]);
     }
 
     #[test]

@@ -36,23 +36,20 @@ fn rules() -> Rules {
     Rules { least: 20, lean: 20.0, ..Rules::default() }
 }
 
-fn decided(store: &Store, geo: &Geo, rows: Rows, now: u64) -> Result<Option<Summary>, Error> {
-    let engine = Engine::new(2)?;
+fn deciding<'a>(
+    store: &'a Store,
+    geo: &'a Geo,
+    engine: &'a Engine,
+    rows: Rows,
+    now: u64,
+) -> Deciding<'a> {
     let plan = Plan::of(&Policy::OPEN_RATE);
     let (period, window, lifetime) = (PERIOD, PERIOD, 4 * PERIOD);
-    Deciding {
-        store,
-        geo,
-        engine: &engine,
-        plan,
-        rows,
-        rules: rules(),
-        period,
-        window,
-        lifetime,
-        now,
-    }
-    .run()
+    Deciding { store, geo, engine, plan, rows, rules: rules(), period, window, lifetime, now }
+}
+
+fn decided(store: &Store, geo: &Geo, rows: Rows, now: u64) -> Result<Option<Summary>, Error> {
+    deciding(store, geo, &Engine::new(2)?, rows, now).run()
 }
 
 fn decide(store: &Store, geo: &Geo, rows: Rows, now: u64) -> Summary {
@@ -157,24 +154,9 @@ fn another_engine_and_other_places_decide_the_same() {
     let histograms = folder.path().join("histograms");
     for (store, sessions, pop) in [(a, here, "a"), (b, there, "b")] {
         put(store, "all", &sessions, &names);
-        let engine = Engine::new(1).expect("threads");
-        let plan = Plan::of(&Policy::OPEN_RATE);
-        let (geo, rows) = (&Geo::default(), Rows::Sessions);
-        let (period, window, lifetime, now) = (PERIOD, PERIOD, PERIOD, NOW);
-        Deciding {
-            store,
-            geo,
-            engine: &engine,
-            plan,
-            rows,
-            rules: rules(),
-            period,
-            window,
-            lifetime,
-            now,
-        }
-        .write_histograms(pop)
-        .expect("written");
+        let (engine, geo) = (Engine::new(1).expect("threads"), Geo::default());
+        let deciding = deciding(store, &geo, &engine, Rows::Sessions, NOW);
+        deciding.write_histograms(pop).expect("written");
         let to = histograms.join(NOW.to_string());
         fs::create_dir_all(&to).expect("made");
         for path in listed(&store.path(&format!("histograms/{NOW}"))).expect("listed") {

@@ -95,7 +95,7 @@ pub(super) fn page(all: &[(&Course, Days<'_>)], command: &str) -> Option<String>
         out,
         "# AutoPlex behind shared bottlenecks\n\n`{command}`: {} days, {sessions} sessions, two of a group at a time behind one \
          bottleneck: neither held, the first held, both held; the same sessions on the same paths each time. *Held*: those who are, \
-         beside somebody who is free. *Spared*: those who are free, beside somebody who is held. *An A/B test*: the difference of \
+         explorers among them, beside somebody who is free. *Spared*: those who are free, beside somebody who is held. *An A/B test*: the difference of \
          these two, which is what it sees. *All*: everybody, where all are held. Each against the same sessions where neither is held; ± \
          is Student's 95 % interval over days.\n",
         free.len()
