@@ -96,6 +96,8 @@ pub struct CongestionEvent {
     pub largest_lost: PacketNumber,
     /// Bytes in flight after the loss.
     pub in_flight: u64,
+    /// The latest round-trip time, the peer's delay included.
+    pub rtt: Duration,
     /// What was noticed.
     pub kind: CongestionKind,
 }

@@ -58,6 +58,7 @@ fn event(now: units::Timestamp, sent: units::Timestamp, kind: CongestionKind) ->
         largest_lost_sent_time: sent,
         largest_lost: units::PacketNumber(0),
         in_flight: 0,
+        rtt: core::time::Duration::from_millis(50),
         kind,
     }
 }

@@ -40,6 +40,7 @@ pub(crate) fn event(now: u64, in_flight: u64, kind: CongestionKind) -> Congestio
         largest_lost_sent_time: ms(now.saturating_sub(50)),
         largest_lost: PacketNumber(1),
         in_flight,
+        rtt: Duration::from_millis(50),
         kind,
     }
 }

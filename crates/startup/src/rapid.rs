@@ -260,6 +260,7 @@ mod tests {
             largest_lost_sent_time: ms(now - 50),
             largest_lost: PacketNumber(1),
             in_flight: 0,
+            rtt: Duration::from_millis(50),
             kind: CongestionKind::Loss,
         }
     }

@@ -192,6 +192,7 @@ fn report(sender: &mut Sender, now: Timestamp, gone: &[Timestamp], in_flight: u6
             largest_lost_sent_time: *latest,
             largest_lost: PacketNumber(0),
             in_flight,
+            rtt: RTT,
             kind: CongestionKind::Loss,
         });
     }

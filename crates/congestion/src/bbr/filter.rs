@@ -1,30 +1,62 @@
-//! The windowed maximum over rounds from which BBR takes the bottleneck bandwidth
-//! (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.1.1.5).
+//! The windowed maximum from which BBR takes the bottleneck bandwidth
+//! (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.1.1.5): over the last ten rounds, and for a sender that
+//! the application limits now and then also over the last four seconds.
 
-use units::Rate;
+use core::time::Duration;
+
+use units::{Rate, Timestamp};
 
 /// `BtlBwFilterLen`: packet-timed rounds for which a sample counts.
-pub(super) const ROUNDS: u64 = 10;
+pub(super) const ROUNDS: usize = 10;
+/// The time for which a sample counts beyond those, in slots: two cycles of ProbeBW as draft-ietf-ccwg-bbr has them
+/// (`MaxBwFilterLen`), whose filter goes by time too.
+pub(super) const TIME: Duration = Duration::from_secs(4);
+const SLOTS: usize = 8;
+const SLOT: Duration = Duration::from_millis(500);
 
-/// The largest sample of each of the last [`ROUNDS`] rounds that had one. Samples grow old only
-/// when a new one comes: an application-limited stretch, which gives none, forgets nothing.
+/// The largest sample of each of the last `N` places that had one. Samples grow old only when a new one comes: an
+/// application-limited stretch, which gives none, forgets nothing.
+#[derive(Clone, Debug)]
+struct Ring<const N: usize> {
+    best: [Rate; N],
+    last: u64,
+    max: Rate,
+}
+
+impl<const N: usize> Default for Ring<N> {
+    fn default() -> Self {
+        Self { best: [Rate::ZERO; N], last: 0, max: Rate::ZERO }
+    }
+}
+
+impl<const N: usize> Ring<N> {
+    /// Takes a sample of a place, which is at least that of the sample before.
+    fn update(&mut self, place: u64, sample: Rate) {
+        for skipped in (self.last + 1..=place).rev().take(N) {
+            self.best[(skipped % N as u64) as usize] = Rate::ZERO;
+        }
+        self.last = place;
+        let slot = &mut self.best[(place % N as u64) as usize];
+        *slot = sample.max(*slot);
+        self.max = self.best.into_iter().fold(Rate::ZERO, Rate::max);
+    }
+}
+
+/// The maximum.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MaxFilter {
-    best: [Rate; ROUNDS as usize],
-    last_round: u64,
+    rounds: Ring<ROUNDS>,
+    slots: Ring<SLOTS>,
     max: Rate,
 }
 
 impl MaxFilter {
-    /// Takes a sample of `round`, which is at least that of the sample before.
-    pub(super) fn update(&mut self, round: u64, sample: Rate) {
-        for skipped in (self.last_round + 1..=round).rev().take(self.best.len()) {
-            self.best[(skipped % ROUNDS) as usize] = Rate::ZERO;
-        }
-        self.last_round = round;
-        let slot = &mut self.best[(round % ROUNDS) as usize];
-        *slot = sample.max(*slot);
-        self.max = self.best.into_iter().fold(Rate::ZERO, Rate::max);
+    /// Takes a sample of `round`; neither it nor `now` is less than with the sample before. `keeps` is whether samples
+    /// of the last four seconds count that are more than ten rounds old.
+    pub(super) fn update(&mut self, round: u64, now: Timestamp, sample: Rate, keeps: bool) {
+        self.rounds.update(round, sample);
+        self.slots.update(now.as_nanos() / SLOT.as_nanos() as u64, sample);
+        self.max = if keeps { self.rounds.max.max(self.slots.max) } else { self.rounds.max };
     }
 
     /// The maximum; `None` before the first sample.
@@ -41,28 +73,56 @@ mod tests {
         Rate::from_mbps(n)
     }
 
+    /// Takes a sample of a round of 10 ms.
+    fn update(f: &mut MaxFilter, round: u64, sample: Rate) {
+        f.update(round, Timestamp::from_millis(10 * round), sample, false);
+    }
+
     #[test]
     fn a_maximum_counts_for_ten_rounds() {
         let mut f = MaxFilter::default();
         assert_eq!(f.get(), None);
-        f.update(3, mbps(20));
+        update(&mut f, 3, mbps(20));
         for round in 3..13 {
-            f.update(round, mbps(10));
+            update(&mut f, round, mbps(10));
             assert_eq!(f.get(), Some(mbps(20)), "round {round}");
         }
-        f.update(13, mbps(9));
+        update(&mut f, 13, mbps(9));
         assert_eq!(f.get(), Some(mbps(10)));
     }
 
     #[test]
     fn a_gap_without_samples_forgets_only_with_the_next_sample() {
         let mut f = MaxFilter::default();
-        f.update(0, mbps(20));
-        f.update(5, mbps(8));
+        update(&mut f, 0, mbps(20));
+        update(&mut f, 5, mbps(8));
         assert_eq!(f.get(), Some(mbps(20)));
-        f.update(14, mbps(7));
+        update(&mut f, 14, mbps(7));
         assert_eq!(f.get(), Some(mbps(8)));
-        f.update(u64::MAX - 1, mbps(1));
+        f.update(u64::MAX - 1, Timestamp::from_nanos(u64::MAX), mbps(1), true);
         assert_eq!(f.get(), Some(mbps(1)));
+    }
+
+    #[test]
+    fn where_it_is_kept_a_maximum_counts_for_four_seconds() {
+        let mut f = MaxFilter::default();
+        let at = Timestamp::from_millis;
+        f.update(0, at(600), mbps(20), true);
+        for round in 1..340 {
+            f.update(round, at(600 + 10 * round), mbps(10), true);
+            assert_eq!(f.get(), Some(mbps(20)), "round {round}");
+        }
+        // Without that it is forgotten at once.
+        f.update(340, at(4_000), mbps(10), false);
+        assert_eq!(f.get(), Some(mbps(10)));
+        f.update(341, at(4_010), mbps(10), true);
+        assert_eq!(f.get(), Some(mbps(20)));
+        f.update(342, at(4_600), mbps(10), true);
+        assert_eq!(f.get(), Some(mbps(10)));
+        // Ten rounds of 300 ms last for three seconds, ten of a second for longer than the time.
+        f.update(343, at(10_000), mbps(30), true);
+        f.update(352, at(19_000), mbps(10), true);
+        assert_eq!(f.get(), Some(mbps(30)));
+        assert_eq!(SLOT * SLOTS as u32, TIME);
     }
 }

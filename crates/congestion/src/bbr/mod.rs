@@ -25,6 +25,14 @@
 //!   flight (`BBRProbeRTTCwndGain` of draft-ietf-ccwg-bbr), not four packets. Without the first, a
 //!   path of 300 ms loses 4 % of its goodput, without the second one of 10 ms does
 //!   (`mendcast lab run transport`).
+//! - A sender that the application limits now and then, as that of a live stream is between frames, is not what
+//!   fills the path, and what losses leave of its packets in a bad time is not the path's rate. Ten rounds of 25 ms
+//!   are shorter than many bad times, behind each of which the backlog would leave at what came through in it. For
+//!   four seconds behind an application-limited sample, therefore, samples of the last four seconds count too, as in
+//!   the filter of draft-ietf-ccwg-bbr; and losses, persistent congestion (RFC 9002, section 7.6) among them, do
+//!   not cut the window where the round trip shows no queue: behind an outage all that was in flight is lost,
+//!   conservation would begin with nothing, and the pacing rate bounds what leaves anyway. A sender that always has
+//!   more to send goes by the draft: with these rules two of them would lose half as much again at a shallow queue.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation
 //!   (RFC 9002, section 7.1); the draft does not speak of ECN.
@@ -53,7 +61,7 @@ use crate::controller::{
     initial_window,
 };
 use crate::pacer::burst;
-use filter::MaxFilter;
+use filter::{MaxFilter, ROUNDS, TIME};
 use full_pipe::FullPipe;
 use recovery::Recovery;
 
@@ -66,6 +74,9 @@ const PROBE_RTT_CWND_GAIN: f64 = 0.5;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// `RTpropFilterLen`.
 const RTPROP_FILTER_LEN: Duration = Duration::from_secs(10);
+/// A round trip longer than `RTprop` by less than this, or by less than a quarter, shows no queue: as long do packets
+/// wait for the turns of a radio network.
+const NO_QUEUE: Duration = Duration::from_millis(10);
 /// Round trips up to `RTprop` and this fraction of it confirm it.
 const SIMILAR_RTT_DIVISOR: u32 = 8;
 /// `ProbeRTTDuration`.
@@ -107,6 +118,8 @@ pub struct Bbr {
     probe_rtt_limited: Range<u64>,
     /// Whether the newest sample is of a sender that had nothing more to send.
     is_app_limited: bool,
+    /// Until when the sender counts as one that the application limits now and then.
+    limited_until: Timestamp,
     /// Whether sending has restarted from idle since the last ACK.
     idle_restart: bool,
     recovery: Recovery,
@@ -140,6 +153,7 @@ impl Bbr {
             full_pipe: FullPipe::default(),
             probe_rtt_limited: 0..0,
             is_app_limited: false,
+            limited_until: Timestamp::ZERO,
             idle_restart: false,
             recovery: Recovery::NONE,
             window: initial_window(mtu),
@@ -194,6 +208,10 @@ impl Bbr {
         };
         self.delivered = sample.prior_delivered.saturating_add(sample.delivered);
         self.is_app_limited = sample.is_app_limited;
+        // The handshake is no sign of what is to come.
+        if sample.is_app_limited && self.round_count > ROUNDS as u64 {
+            self.limited_until = batch.now + TIME;
+        }
         if sample.prior_delivered >= self.next_round_delivered {
             self.next_round_delivered = self.delivered;
             self.round_count += 1;
@@ -202,8 +220,18 @@ impl Bbr {
         // Section 4.1.1.4: an application-limited sample is a lower bound.
         let raises = self.bandwidth.get().is_none_or(|max| sample.delivery_rate >= max);
         if raises || !self.is_limited(batch) {
-            self.bandwidth.update(self.round_count, sample.delivery_rate);
+            let keeps = batch.now < self.limited_until;
+            self.bandwidth.update(self.round_count, batch.now, sample.delivery_rate, keeps);
         }
+    }
+
+    /// Whether what was lost says nothing about the window: the application limits the sender, and there is no queue.
+    fn is_unfounded(&self, event: &CongestionEvent) -> bool {
+        let is_queue = |rtprop: Duration| event.rtt > rtprop + (rtprop / 4).max(NO_QUEUE);
+        event.kind != CongestionKind::Ecn
+            && event.now < self.limited_until
+            && !matches!(self.state, State::Startup)
+            && self.rtprop.is_some_and(|rtprop| !is_queue(rtprop))
     }
 
     /// Whether the sample of `batch` says less than what the path can do.
@@ -383,6 +411,9 @@ impl Controller for Bbr {
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
+        if self.is_unfounded(event) {
+            return;
+        }
         if event.kind == CongestionKind::Persistent {
             self.start_rate = StartRate::default();
             self.recovery.enter_growth();

@@ -42,6 +42,7 @@ fn event(now: Timestamp, in_flight: u64, kind: CongestionKind) -> CongestionEven
         largest_lost_sent_time: now - RTT,
         largest_lost: PacketNumber(0),
         in_flight,
+        rtt: RTT,
         kind,
     }
 }
@@ -93,6 +94,58 @@ fn the_first_rate_is_high_gain_times_the_initial_window_per_round_trip() {
     assert_eq!(b.pacing_rate(), Some(Rate::from_bytes_in(34_620, RTT)));
 }
 
+/// The sender, well behind its handshake, finds nothing to send; its sample is of the stream's rate.
+fn limited(b: &mut Bbr, now: Timestamp) {
+    b.round_count += 10;
+    let batch = ack(b, now, 1_200, 2, 12_000);
+    let sample = batch.rate.map(|sample| RateSample { is_app_limited: true, ..sample });
+    b.on_ack(&AckBatch { rate: sample, ..batch });
+}
+
+/// Rounds at 3 Mbps in which there is always something to send, until the estimate falls below 12.
+fn bad_rounds(b: &mut Bbr, mut now: Timestamp) -> u32 {
+    for rounds in 1..1_000 {
+        now += RTT;
+        let batch = ack(b, now, 18_750, 3, 18_750);
+        b.on_ack(&batch);
+        if b.snapshot().bandwidth < Some(Rate::from_mbps(12)) {
+            return rounds;
+        }
+    }
+    panic!("{:?} for ever", b.snapshot().bandwidth);
+}
+
+#[test]
+fn what_comes_through_in_a_bad_time_is_not_taken_for_the_rate_of_the_path() {
+    let (mut b, now) = cruising();
+    assert_eq!(bad_rounds(&mut b, now), 10, "a sender that fills the path goes by the draft");
+    let (mut b, now) = cruising();
+    limited(&mut b, now);
+    let rounds = bad_rounds(&mut b, now);
+    assert!((70..=80).contains(&rounds), "{rounds} rounds of 50 ms");
+}
+
+#[test]
+fn an_outage_without_a_queue_behind_it_leaves_the_window_to_a_sender_that_is_limited() {
+    let after = |is_limited: bool, rtt: Duration, kind: CongestionKind| {
+        let (mut b, now) = cruising();
+        let before = b.window();
+        if is_limited {
+            limited(&mut b, now);
+        }
+        b.on_packets_lost(now, 60_000, 0);
+        b.on_congestion_event(&CongestionEvent { rtt, lost_bytes: 60_000, ..event(now, 0, kind) });
+        b.window() >= before
+    };
+    let queue = RTT + Duration::from_millis(20);
+    for kind in [CongestionKind::Loss, CongestionKind::Persistent] {
+        assert!(after(true, RTT, kind), "{kind:?}");
+        assert!(!after(true, queue, kind), "{kind:?}");
+        assert!(!after(false, RTT, kind), "{kind:?}");
+    }
+    assert!(!after(true, RTT, CongestionKind::Ecn), "the network itself says it");
+}
+
 #[test]
 fn a_loss_conserves_packets_for_one_round_and_a_clean_round_restores_the_window() {
     let (mut b, mut now) = cruising();
@@ -123,6 +176,8 @@ fn a_loss_conserves_packets_for_one_round_and_a_clean_round_restores_the_window(
 
 #[test]
 fn a_sender_that_the_application_limits_is_not_held_to_its_flight() {
+    // There is a queue.
+    let rtt = RTT * 2;
     for is_app_limited in [false, true] {
         let (mut b, now) = cruising();
         let batch = ack(&b, now, 1_200, 4, 2_400);
@@ -130,7 +185,7 @@ fn a_sender_that_the_application_limits_is_not_held_to_its_flight() {
         b.on_ack(&AckBatch { rate: Some(sample), ..batch });
         let before = b.window();
         b.on_packets_lost(now, 1_200, 1_200);
-        b.on_congestion_event(&event(now, 1_200, CongestionKind::Loss));
+        b.on_congestion_event(&CongestionEvent { rtt, ..event(now, 1_200, CongestionKind::Loss) });
         let held = b.min_pipe_window();
         assert_eq!(b.window(), if is_app_limited { before - 1_200 } else { held });
     }

@@ -357,6 +357,7 @@ impl Sim {
                 largest_lost_sent_time: time,
                 largest_lost: PacketNumber(pn),
                 in_flight: self.in_flight,
+                rtt: rtt.latest,
                 kind: CongestionKind::Loss,
             });
         }

@@ -146,6 +146,7 @@ impl Connection {
             largest_lost_sent_time,
             largest_lost: PacketNumber(largest_lost),
             in_flight,
+            rtt: self.path.rtt.latest(),
             kind,
         });
     }
