@@ -48,7 +48,19 @@ pub struct Detection {
     /// an answer do not keep a network full that is congested: two packets in this time are a small part of what a
     /// live stream sends anyway.
     pub longest_probe: Option<Duration>,
+    /// Whether a PING follows the last packet of what there was to send, on a path that has lost something within
+    /// [`LOSSY`]: an eighth of a round trip behind it, or 4 ms if that is more.
+    ///
+    /// Nothing else would reveal the loss of that packet before the application writes again, or a probe time-out; of
+    /// a live stream that is the next frame. The acknowledgement of the PING comes when the time rule makes the packet
+    /// lost. It costs a packet of some 30 bytes per frame and the client's acknowledgement.
+    pub tail: bool,
 }
+
+/// How long a path counts as lossy behind a loss.
+pub const LOSSY: Duration = Duration::from_secs(10);
+/// The least time to the PING of [`Detection::tail`].
+pub(crate) const SHORTEST_TAIL: Duration = Duration::from_millis(4);
 
 /// How long probes come at most [`Detection::longest_probe`] apart.
 pub const STEADY: Duration = Duration::from_secs(10);
@@ -62,12 +74,13 @@ impl Detection {
         time: TimeRule::SinceSent { eighths: 9 },
         probe: ProbeRule::Pto,
         longest_probe: None,
+        tail: false,
     };
 
     /// For live streams: as RFC 9002, but for probes that stop doubling at 200 ms, when `mendcast lab run probes`
-    /// has the least frozen time; half of that gains nothing more.
+    /// has the least frozen time (half of that gains nothing more), and for the PING behind a frame.
     pub const LIVE: Self =
-        Self { longest_probe: Some(Duration::from_millis(200)), ..Self::RFC9002 };
+        Self { longest_probe: Some(Duration::from_millis(200)), tail: true, ..Self::RFC9002 };
 
     /// As LSQUIC detects losses.
     pub const LSQUIC: Self = Self {
@@ -75,6 +88,7 @@ impl Detection {
         time: TimeRule::BetweenSendings,
         probe: ProbeRule::TlpThenRto,
         longest_probe: None,
+        tail: false,
     };
 }
 

@@ -58,6 +58,7 @@ impl Connection {
         if !pass.any {
             return 0;
         }
+        self.last_loss = Some(now);
         let ty = id.packet_type();
         for &(number, sent) in &pass.lost {
             self.observe(now, &observer::Event::PacketLost { ty, number, sent });

@@ -103,6 +103,10 @@ pub struct Connection {
     new_tokens: NewTokens,
     ticket: Option<Box<PendingTicket>>,
     ping_due: bool,
+    /// When a PING is to follow the last packet of what there was to send ([`crate::Detection::tail`]).
+    tail: Option<Timestamp>,
+    /// When a packet was last declared lost.
+    last_loss: Option<Timestamp>,
     pto_count: u32,
     /// When the pacer lets the next packet go, if one waits for it.
     paced_until: Option<Timestamp>,
@@ -207,6 +211,8 @@ impl Connection {
             new_tokens: NewTokens::default(),
             ticket: None,
             ping_due: false,
+            tail: None,
+            last_loss: None,
             pto_count: 0,
             paced_until: None,
             idle_reference: now,

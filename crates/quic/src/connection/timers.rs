@@ -59,6 +59,7 @@ impl Connection {
             // acknowledgement, the pacer, the guard.
             soonest(self.recovery.next_timeout().filter(|&at| at > self.replicas_asked));
         }
+        soonest(self.tail);
         // RFC 9002, section 6.2.1: no probe time-out while the time threshold is waited for.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
         soonest(self.path.challenge.map(|challenge| challenge.deadline()));
@@ -93,6 +94,9 @@ impl Connection {
         }
         if self.keep_alive_deadline().is_some_and(|at| now >= at) {
             self.ping_due = true;
+        }
+        if self.tail.is_some_and(|at| now >= at) {
+            self.on_tail();
         }
         self.on_challenge_timeout(now);
         if let Some((at, space)) = self.loss_deadline() {
@@ -193,6 +197,13 @@ impl Connection {
                 (timeout, 1 << (self.pto_count - TAIL_LOSS_PROBES).min(MAX_BACKOFF))
             }
         }
+    }
+
+    /// Nothing has left since the packet that a PING was to follow.
+    fn on_tail(&mut self) {
+        self.tail = None;
+        let is_tail = !self.streams.has_sendable() && self.recovery.next_waiting().is_none();
+        self.ping_due |= is_tail && self.data.ledger.has_eliciting();
     }
 
     fn on_probe_timeout(&mut self, now: Timestamp, id: SpaceId) {

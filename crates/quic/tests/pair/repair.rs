@@ -2,6 +2,8 @@
 //! in which packets, and what ends them.
 
 use crate::common::{Dice, Pair, Setup, content};
+use mendcast_quic::TransportConfig;
+use mendcast_quic::detection::Detection;
 use mendcast_quic::observer::{Event, Observer, Purpose};
 use mendcast_quic::wire::{Frame, Frames, PacketType};
 use recovery::autorec::{self, FixedLife, Tolerances};
@@ -62,14 +64,26 @@ fn pair(
     seed: u64,
     scheme: impl Fn() -> Scheme + Send + Sync + 'static,
     guard: Option<Guard>,
+    loses: impl FnMut(&Sent) -> bool + 'static,
+) -> (Pair, Log) {
+    let set = |transport: &mut TransportConfig| {
+        transport.scheme = Arc::new(scheme);
+        transport.guard = guard;
+    };
+    pair_with(seed, set, loses)
+}
+
+/// The same, with other settings of the server.
+fn pair_with(
+    seed: u64,
+    set: impl FnOnce(&mut TransportConfig),
     mut loses: impl FnMut(&Sent) -> bool + 'static,
 ) -> (Pair, Log) {
     let log = Log::default();
     let mut setup = Setup::new(seed);
     let observed = log.clone();
     setup.transport(|transport| {
-        transport.scheme = Arc::new(scheme);
-        transport.guard = guard;
+        set(transport);
         transport.observer = Some(Arc::new(move |_, _, _| Some(Box::new(observed.clone()) as _)));
     });
     let mut pair = Pair::new(&setup);
@@ -247,4 +261,58 @@ fn a_loss_that_a_probe_repaired_is_a_signal_of_congestion() {
     let connection = pair.connection();
     assert_eq!((connection.stats().packets_lost, connection.recovery().totals.units), (1, 0));
     assert_eq!(connection.stats().congestion_events, 1);
+}
+
+/// How long after the last packet of an answer its data leaves again when that packet is lost, and the PINGs of the
+/// server, on a path that has lost something before, or not.
+fn tail(detection: Detection, is_lossy: bool) -> (Duration, usize) {
+    let (first, second) = (300_000, 30_000);
+    let last = second as u64 - 1;
+    let (mut lost, mut answers) = (0, 0);
+    let (mut pair, log) = pair_with(
+        5,
+        |transport| transport.detection = detection,
+        move |packet| {
+            let (at, len) = packet.bytes.expect("data");
+            let carries = |byte: u64| (at..at + len as u64).contains(&byte);
+            answers += u32::from(at == 0 && packet.purpose == Purpose::Original);
+            let loses = match (answers, lost) {
+                (1, 0) if is_lossy => carries(100_000),
+                (2, 0..=1) => carries(last),
+                _ => false,
+            };
+            // One of each.
+            let expected = u32::from(answers == 2 && is_lossy);
+            let loses = loses && lost == expected;
+            lost += u32::from(loses);
+            loses
+        },
+    );
+    download(&mut pair, first, "the first answer");
+    let before = log.all().len();
+    download(&mut pair, second, "the second answer");
+    let all = log.all().split_off(before);
+    let carries =
+        |sent: &&Sent| sent.bytes.is_some_and(|(at, len)| (at..at + len as u64).contains(&last));
+    let copies: Vec<&Sent> = all.iter().filter(carries).collect();
+    assert!(copies.len() >= 2, "{copies:?}");
+    let pings = all.iter().filter(|sent| sent.bytes.is_none() && sent.at > copies[0].at);
+    (copies[1].at.since(copies[0].at), pings.count())
+}
+
+#[test]
+fn on_a_lossy_path_a_ping_reveals_the_loss_of_the_last_packet() {
+    // 20 ms there and back, and no acknowledgement before 25 ms have passed but for what is out of order.
+    let (after, pings) = tail(Detection::LIVE, true);
+    assert_eq!(after, Duration::from_millis(24));
+    assert_eq!(
+        pings, 2,
+        "one behind the answer and one behind its last packet's copy, and no more in a second"
+    );
+    let (after, pings) = tail(Detection { tail: false, ..Detection::LIVE }, true);
+    assert!(after > Duration::from_millis(45), "{after:?} is a probe time-out");
+    assert_eq!(pings, 0);
+    let (after, pings) = tail(Detection::LIVE, false);
+    assert!(after > Duration::from_millis(45), "{after:?}: nothing was lost before");
+    assert!(pings <= 1, "{pings}");
 }

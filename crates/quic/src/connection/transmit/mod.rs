@@ -9,6 +9,7 @@ mod packet;
 use super::off_path::{NO_PATH, OffPath, OffPathFrame};
 use super::{Connection, Context, State};
 use crate::connection::timers::PROBES;
+use crate::detection::{LOSSY, SHORTEST_TAIL};
 use crate::ledger::PacketKind;
 use crate::mtud::BASE;
 use crate::path::{Addresses, MIN_BUDGET};
@@ -274,10 +275,23 @@ impl Connection {
         }
         if draft.built.eliciting {
             self.data.probes = self.data.probes.saturating_sub(1);
+            self.arm_tail(now, turn);
         }
         let alone = draft.alone;
         let built = draft.build();
         Some((self.end_packet(now, buf, &built, self.path.generation), alone))
+    }
+
+    /// A PING is to follow this packet if nothing else does.
+    fn arm_tail(&mut self, now: Timestamp, turn: Turn) {
+        let is_lossy = || self.last_loss.is_some_and(|at| now.since(at) < LOSSY);
+        let is_awaited = self.config.detection.tail
+            && !matches!(turn, Turn::Control | Turn::Ack { .. })
+            && self.handshake.is_none()
+            && self.pto_count == 0
+            && is_lossy();
+        let wait = (self.path.rtt.smoothed() / 8).max(SHORTEST_TAIL);
+        self.tail = is_awaited.then(|| now + wait);
     }
 
     /// The first probe is as large as what it repeats. All others are of a size that every path
