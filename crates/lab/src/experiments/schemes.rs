@@ -89,7 +89,7 @@ impl Settings {
             copies: self.copies,
             apart: Spread::Apart { least: ms(self.apart_ms), rtts: self.apart_rtts },
             deadline: deadline::Options {
-                price: self.price_percent / 100.0,
+                price: ms(self.price_ms),
                 patience: ms(self.patience_ms),
             },
             tolerances: Tolerances {

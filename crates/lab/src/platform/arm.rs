@@ -52,7 +52,7 @@ const KEYS: [&str; 26] = [
     "apart_ms",
     "apart_rtts",
     "longest_probe_ms",
-    "price_percent",
+    "price_ms",
     "patience_ms",
     "alpha_ms",
     "beta_percent",

@@ -18,6 +18,20 @@ const FAR: Duration = Duration::from_secs(2);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Curve(Chances);
 
+/// As many losses before a sending are told apart; more count as so many.
+const KNOWN: usize = 4;
+
+/// The chances that a sending is lost, by how many of the same data were lost before it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Losses([f64; KNOWN]);
+
+impl Losses {
+    /// With `losses` (1 or more) before it.
+    pub(super) fn given(self, losses: u32) -> f64 {
+        self.0[(losses.max(1) as usize).min(KNOWN) - 1]
+    }
+}
+
 impl Curve {
     /// What is known by now.
     pub(super) fn of(measured: Option<&LossCorrelation>) -> Self {
@@ -41,18 +55,19 @@ impl Curve {
         Self(chances)
     }
 
-    /// The chance that a packet is lost that leaves `lag` after the last of `losses` (1 or more) sendings of the same
-    /// data, all lost.
+    /// The chances that a packet is lost that leaves `lag` after the last of some sendings of the same data, all lost.
     ///
     /// Bad times are of many lengths, and who lost several sendings is mostly in a long one: how much of what losses
     /// have in common is left after `lag` goes by its root. Where losses are independent nothing changes.
-    pub(super) fn after(&self, lag: Duration, losses: u32) -> f64 {
+    pub(super) fn after(&self, lag: Duration) -> Losses {
         let (least, most, one) = (self.at(FAR), self.at(Duration::ZERO), self.at(lag));
-        if losses < 2 || most <= least {
-            return one;
+        if most <= least {
+            return Losses([one; KNOWN]);
         }
         let left = ((one - least) / (most - least)).clamp(0.0, 1.0);
-        least + (most - least) * left.powf(1.0 / f64::from(losses))
+        let second = left.sqrt();
+        let chance = |left: f64| least + (most - least) * left;
+        Losses([one, chance(second), chance(left.cbrt()), chance(second.sqrt())])
     }
 
     /// The chance that a packet is lost that leaves `lag` after a lost one.
@@ -104,10 +119,10 @@ mod tests {
     #[test]
     fn who_lost_several_times_is_in_a_long_bad_time_unless_losses_are_independent() {
         let calls = Curve::of(None);
-        let of = |losses| calls.after(ms(100), losses);
+        let of = |losses| calls.after(ms(100)).given(losses);
         assert!(of(1) < of(2) && of(2) < of(4) && of(4) < 0.45, "{} {} {}", of(1), of(2), of(4));
         let independent = measured(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
-        assert!(independent.after(ms(100), 4) < 0.06);
+        assert!(independent.after(ms(100)).given(4) < 0.06);
     }
 
     #[test]

@@ -3,8 +3,8 @@
 //! Whether a lost unit needs copies is decided by its deadline: who has several rounds of retransmission left gets none.
 //! When they leave is decided by how losses come together on this path, as measured ([`LossCorrelation`]): where losses
 //! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
-//! each takes off the chance to miss the deadline (`plan`). Copies leave only when nothing else waits, and the loss of
-//! each copy is answered, not only that of the last one.
+//! each takes off the time by which the data is expected to be late (`plan`). Copies leave only when nothing else
+//! waits, and the loss of each copy is answered, not only that of the last one.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -20,20 +20,24 @@ use crate::fixed::{Fixed, Reading};
 use crate::range::OutOfRange;
 use crate::{LostUnit, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View};
 use curve::Curve;
-use plan::{MAX, Situation};
+use plan::{MAX, Plan, Situation};
+
+/// The highest price of a copy.
+pub const DEAREST: Duration = Duration::from_secs(1);
 
 /// What the scheme goes by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// The chance of a missed deadline that a copy has to take away, 0 to 1: 0 sends as many as help at all.
-    pub price: f64,
+    /// The time that a copy has to take off how late the data is expected to be, at most [`DEAREST`]: 0 sends as many
+    /// as help at all.
+    pub price: Duration,
     /// How long after its first sending data is of use, where the application says nothing of that.
     pub patience: Duration,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { price: 0.02, patience: Duration::from_millis(400) }
+        Self { price: Duration::from_millis(2), patience: Duration::from_millis(400) }
     }
 }
 
@@ -41,11 +45,11 @@ impl Options {
     /// The same if it makes sense.
     ///
     /// # Errors
-    /// When `price` is no number from 0 to 1.
+    /// When `price` is more than [`DEAREST`].
     pub fn checked(self) -> Result<Self, OutOfRange> {
-        match (0.0..=1.0).contains(&self.price) {
+        match self.price <= DEAREST {
             true => Ok(self),
-            false => Err(OutOfRange { key: "price", allowed: "0 to 1" }),
+            false => Err(OutOfRange { key: "price", allowed: "0 to 1 s" }),
         }
     }
 }
@@ -67,9 +71,7 @@ pub fn scheme(options: Options) -> Result<Scheme, OutOfRange> {
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
     slack: Duration,
-    miss_without: f64,
-    miss: f64,
-    copies: usize,
+    plan: Plan,
 }
 
 /// Plans copies by deadline and correlation.
@@ -92,8 +94,8 @@ impl ReplicaScheduler for Copies {
         let deadline = unit.mark.and_then(|mark| mark.deadline);
         let deadline = deadline.unwrap_or(unit.first_sent + self.options.patience);
         let rtt = view.path.smoothed_rtt;
-        // What leaves in the last moment comes a little late as often as not.
-        let slack = deadline.since(now).saturating_sub(rtt / 16);
+        // A copy needs half a round trip, and comes a little late as often as not.
+        let slack = deadline.since(now).saturating_sub(rtt / 2 + rtt / 16);
         let curve = Curve::of(view.correlation);
         let round = rtt + rtt / 8 + Duration::from_millis(10);
         let situation = Situation {
@@ -101,18 +103,11 @@ impl ReplicaScheduler for Copies {
             losses: unit.round,
             slack,
             round,
-            least: Duration::from_millis(1),
             curve: &curve,
         };
-        let plan = situation.best(self.options.price);
-        let times = &plan.times()[..plan.times().len().min(level as usize)];
-        self.last = Last {
-            slack,
-            miss_without: situation.miss(&plan::Plan::default()),
-            miss: situation.miss(&plan),
-            copies: times.len(),
-        };
-        self.replicas.plan(now, key, times.iter().copied());
+        let plan = situation.plan(self.options.price, level as usize);
+        self.replicas.plan(now, key, plan.times());
+        self.last = Last { slack, plan };
     }
 
     fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
@@ -138,9 +133,10 @@ impl ReplicaScheduler for Copies {
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
         tell("slack_ms", self.last.slack.as_secs_f64() * 1e3);
-        tell("miss_without_copies", self.last.miss_without);
-        tell("miss", self.last.miss);
-        tell("copies", self.last.copies as f64);
+        let Plan { without, with, .. } = self.last.plan;
+        tell("late_without_copies_ms", without.as_secs_f64() * 1e3);
+        tell("late_ms", with.as_secs_f64() * 1e3);
+        tell("copies", self.last.plan.times().len() as f64);
     }
 }
 

@@ -2,22 +2,26 @@
 //! apart by how losses come together, how many by what they bring).
 //!
 //! The retransmission leaves now and is lost with the chance that a packet is lost so long after the one that was lost.
-//! Each further copy is lost with the chance that goes with its distance from the copy before it. A round trip later
-//! retransmission alone has another try, for nothing. Of all ways to place up to [`MAX`] copies on a grid, the best is
-//! that whose chance to miss the deadline plus the price of its copies is least.
+//! Each further copy is lost with the chance that goes with its distance from the sending before it, and each sending
+//! that is lost is followed by another a round later, for nothing. What copies are worth is the *lateness* that they
+//! take away: the time by which the data is expected to miss its deadline, which is the integral over all times behind
+//! the deadline of the chance that nothing has arrived. It is worth as much to make data that is late already less so as
+//! to make it be in time, since others wait behind it.
+//!
+//! Copies are placed one by one, each where it takes most off the lateness, for as long as that is worth its price.
 
 use core::time::Duration;
 
-use super::curve::Curve;
+use super::curve::{Curve, Losses};
 
 /// The most copies of a round beyond the retransmission.
-pub(super) const MAX: usize = 3;
-/// Places at which copies may leave.
-const GRID: usize = 4;
-/// Rounds of retransmission that are looked ahead.
-const ROUNDS: u32 = 4;
-/// What a copy at the end of the window costs more than one at once: what is early is good for much that no model
-/// knows.
+pub(super) const MAX: usize = 2;
+/// Places in a round at which copies may leave.
+const GRID: usize = 8;
+/// Rounds of retransmission that are looked ahead. What has not arrived by their end counts as late until then; whose
+/// deadline is later gets no copies.
+const ROUNDS: usize = 4;
+/// What a copy at the end of a round costs more than one at once: what is early is good for much that no model knows.
 const LATE: f64 = 0.25;
 
 /// What is known of a unit at its retransmission.
@@ -31,84 +35,114 @@ pub(super) struct Situation<'a> {
     pub slack: Duration,
     /// From a sending to the moment at which its loss would be answered.
     pub round: Duration,
-    /// The least distance of two copies that is worth a packet of its own.
-    pub least: Duration,
     /// Chances of loss.
     pub curve: &'a Curve,
 }
 
-/// Times of copies after the retransmission.
+/// Places of a round at which copies leave, in order; the retransmission leaves at place 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Plan {
-    times: [Duration; MAX],
+pub(super) struct Places {
+    all: [usize; MAX],
     len: usize,
 }
 
-impl Plan {
-    /// The times, in order.
-    pub(super) fn times(&self) -> &[Duration] {
-        &self.times[..self.len]
+impl Places {
+    fn all(&self) -> &[usize] {
+        &self.all[..self.len]
     }
 
-    fn with(mut self, time: Duration) -> Self {
-        if let Some(place) = self.times.get_mut(self.len) {
-            *place = time;
-            self.len += 1;
-        }
+    fn with(mut self, place: usize) -> Self {
+        self.all[self.len] = place;
+        self.len += 1;
+        self.all[..self.len].sort_unstable();
         self
     }
 }
 
-impl Situation<'_> {
-    /// The chance that nothing arrives in time, given these copies.
-    pub(super) fn miss(&self, plan: &Plan) -> f64 {
-        let mut losses = self.losses;
-        let mut miss = self.curve.after(self.gap, losses);
-        let mut last = Duration::ZERO;
-        for &time in plan.times() {
-            losses += 1;
-            miss *= self.curve.after(time - last, losses);
-            last = time;
+/// What was planned, and what it is expected to bring.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Plan {
+    places: Places,
+    step: Duration,
+    /// Expected lateness without copies, and with these.
+    pub without: Duration,
+    pub with: Duration,
+}
+
+impl Plan {
+    /// When copies leave after the retransmission, in order.
+    pub(super) fn times(&self) -> impl ExactSizeIterator<Item = Duration> + '_ {
+        self.places.all().iter().map(|&place| self.step * place as u32)
+    }
+}
+
+/// A situation in steps of the grid, with the chances of loss that it asks for.
+struct Grid {
+    /// That the retransmission is lost.
+    first: f64,
+    /// By the distance to the sending before: that a sending is lost, given how many were lost before it.
+    chances: [Losses; GRID + 1],
+    losses: u32,
+    slack: f64,
+}
+
+impl Grid {
+    fn of(situation: &Situation<'_>) -> Self {
+        let Situation { gap, losses, slack, round, curve } = *situation;
+        let step = round / GRID as u32;
+        Self {
+            first: curve.after(gap).given(losses),
+            chances: core::array::from_fn(|place| curve.after(step * place as u32)),
+            losses,
+            slack: slack.as_secs_f64() / step.as_secs_f64(),
         }
-        // What retransmission brings besides: a round after each copy, of which the retransmission's own counts here.
-        let mut at = self.round;
-        for _ in 0..ROUNDS {
-            if at > self.slack {
-                break;
-            }
-            losses += 1;
-            miss *= self.curve.after(at.saturating_sub(last).max(self.least), losses);
-            last = last.max(at);
-            at += self.round;
-        }
-        miss
     }
 
-    /// The best plan, if a copy costs `price` (the chance of a miss that it has to take away).
-    pub(super) fn best(&self, price: f64) -> Plan {
-        let window = self.slack.min(self.round);
-        let mut best = Plan::default();
-        let mut least = self.miss(&best);
-        if self.slack.is_zero() || least <= price || window < self.least {
-            return best;
-        }
-        // Every subset of the grid with up to MAX places, in order of time.
-        for places in 1u32..1 << GRID {
-            let count = places.count_ones();
-            if count as usize > MAX {
-                continue;
+    /// Expected lateness, in steps.
+    fn lateness(&self, copies: &Places) -> f64 {
+        let end = (ROUNDS * GRID) as f64;
+        let (mut missing, mut losses, mut last) = (self.first, self.losses + 1, 0);
+        let (mut late, mut counted) = (0.0, self.slack);
+        let later = (1..ROUNDS).map(|round| round * GRID);
+        let starts = core::iter::once(0).chain(later);
+        let sendings = starts.flat_map(|start| {
+            let again = (start > 0).then_some(start);
+            again.into_iter().chain(copies.all().iter().map(move |place| start + place))
+        });
+        for sending in sendings {
+            let at = sending as f64;
+            if at > counted {
+                late += missing * (at - counted);
+                counted = at;
             }
-            let at = |place: usize| window * place as u32 / GRID as u32;
-            let chosen = (0..GRID).filter(|place| places & (1 << place) != 0);
-            let plan = chosen.fold(Plan::default(), |plan, place| plan.with(at(place)));
-            let late: f64 = (0..GRID).filter(|p| places & (1 << p) != 0).map(|p| p as f64).sum();
-            let copies = f64::from(count) + LATE * late / GRID as f64;
-            let cost = self.miss(&plan) + price * copies;
-            if cost < least {
-                (best, least) = (plan, cost);
-            }
+            missing *= self.chances[sending - last].given(losses);
+            losses += 1;
+            last = sending;
         }
-        best
+        late + missing * (end - counted).max(0.0)
+    }
+}
+
+impl Situation<'_> {
+    /// The plan in which each copy takes more than `price` off the lateness, and at most `most` copies leave.
+    pub(super) fn plan(&self, price: Duration, most: usize) -> Plan {
+        let step = self.round / GRID as u32;
+        let grid = Grid::of(self);
+        let price = price.as_secs_f64() / step.as_secs_f64();
+        let mut places = Places::default();
+        let without = grid.lateness(&places);
+        let mut late = without;
+        while places.len < most.min(MAX) && late > price {
+            let each = (0..GRID).map(|place| {
+                let with = places.with(place);
+                let late = grid.lateness(&with);
+                (late + price * (1.0 + LATE * place as f64 / GRID as f64), late, with)
+            });
+            let best = each.min_by(|a, b| a.0.total_cmp(&b.0));
+            let Some((_, least, with)) = best.filter(|(cost, ..)| *cost < late) else { break };
+            (places, late) = (with, least);
+        }
+        Plan { places, step, without: step.mul_f64(without), with: step.mul_f64(late) }
     }
 }
 
@@ -118,7 +152,7 @@ mod tests {
     use crate::correlation::LossCorrelation;
     use units::Timestamp;
 
-    const PRICE: f64 = 0.02;
+    const PRICE: Duration = Duration::from_millis(2);
 
     const fn ms(ms: u64) -> Duration {
         Duration::from_millis(ms)
@@ -133,38 +167,77 @@ mod tests {
         Curve::of(Some(&all))
     }
 
+    fn independent() -> Curve {
+        curve(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0)
+    }
+
     fn situation(curve: &Curve, slack: u64) -> Situation<'_> {
-        Situation { gap: ms(170), losses: 1, slack: ms(slack), round: ms(170), least: ms(1), curve }
+        Situation { gap: ms(170), losses: 1, slack: ms(slack), round: ms(170), curve }
+    }
+
+    fn times(situation: &Situation<'_>, price: Duration) -> Vec<Duration> {
+        situation.plan(price, MAX).times().collect()
+    }
+
+    #[test]
+    fn lateness_is_the_time_for_which_the_data_is_missed() {
+        // One in 32: the next try is 120 ms late, that behind it 170 ms more with a 32nd of that.
+        let independent = independent();
+        let plan = situation(&independent, 50).plan(PRICE, 0);
+        let expected = ms(120) / 32 + ms(170) / 1_024;
+        let off = plan.without.as_secs_f64() / expected.as_secs_f64();
+        assert!((0.9..1.1).contains(&off), "{:?} {expected:?}", plan.without);
+        assert_eq!((plan.with, plan.times().len()), (plan.without, 0));
     }
 
     #[test]
     fn who_has_rounds_left_gets_nothing() {
         let calls = Curve::of(None);
-        assert_eq!(situation(&calls, 2_000).best(PRICE).times(), []);
-        assert!(!situation(&calls, 120).best(PRICE).times().is_empty());
-        assert_eq!(situation(&calls, 0).best(PRICE).times(), [], "it is late already");
+        assert_eq!(times(&situation(&calls, 2_000), PRICE), []);
+        assert!(!times(&situation(&calls, 120), PRICE).is_empty());
+    }
+
+    #[test]
+    fn who_is_late_already_is_helped_to_be_less_so() {
+        let calls = Curve::of(None);
+        assert!(!times(&situation(&calls, 0), PRICE).is_empty());
     }
 
     #[test]
     fn independent_losses_are_met_at_once_and_outages_later() {
-        let independent = curve(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
-        let plan = situation(&independent, 120).best(PRICE);
-        assert_eq!(plan.times(), [ms(0)]);
-        let mut outages = crate::deadline::outages();
+        let (independent, mut outages) = (independent(), crate::deadline::outages());
+        assert_eq!(times(&situation(&independent, 0), PRICE).first(), Some(&ms(0)));
         let outages = curve(|_| outages());
-        let plan = situation(&outages, 120).best(PRICE);
-        assert!(plan.times().iter().all(|&time| time >= ms(20)), "{plan:?}");
-        assert!(!plan.times().is_empty());
+        // The retransmission is a round behind the outage; what takes it takes what follows at once.
+        let planned = times(&situation(&outages, 120), ms(1));
+        assert!(planned.iter().all(|&time| time >= ms(20)), "{planned:?}");
+        assert!(!planned.is_empty());
     }
 
     #[test]
     fn a_dearer_copy_is_bought_less_often() {
         let calls = Curve::of(None);
-        let of = |price| situation(&calls, 150).best(price).times().len();
-        let bought: Vec<usize> = [0.001, 0.01, 0.05, 0.3].map(of).to_vec();
+        let of = |price| times(&situation(&calls, 150), ms(price)).len();
+        let bought: Vec<usize> = [1, 3, 10, 100].map(of).to_vec();
         assert!(
             bought.is_sorted_by(|a, b| a >= b) && bought[0] > 0 && bought[3] == 0,
             "{bought:?}"
         );
+    }
+
+    #[test]
+    fn no_situation_takes_it_out_of_bounds() {
+        let curve = Curve::of(None);
+        for round in [ms(1), ms(40), Duration::from_secs(600)] {
+            for slack in [ms(0), ms(39), Duration::from_secs(3_600), Duration::MAX / 2] {
+                for losses in [1, 2, 5, u32::MAX - 40] {
+                    let situation =
+                        Situation { gap: Duration::MAX / 4, losses, slack, round, curve: &curve };
+                    let plan = situation.plan(PRICE, usize::MAX);
+                    assert!(plan.with <= plan.without, "{situation:?} {plan:?}");
+                    assert!(plan.times().all(|time| time < round), "{situation:?} {plan:?}");
+                }
+            }
+        }
     }
 }
