@@ -8,20 +8,23 @@ use crate::controller::Controller;
 use crate::copa::Copa;
 use crate::cubic::Cubic;
 
-/// The algorithms by name: `cubic`, `bbr`, `copa`.
+/// The algorithms by name: `cubic`, `bbr`, `bbr-draft`, `copa`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// RFC 9438 with RFC 9406.
     Cubic,
-    /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00.
+    /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00, with a rule of our own for senders that the
+    /// application limits now and then.
     Bbr,
+    /// The same without that rule: for comparison.
+    BbrDraft,
     /// Copa, NSDI 2018.
     Copa,
 }
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 3] = [Self::Cubic, Self::Bbr, Self::Copa];
+    pub const ALL: [Self; 4] = [Self::Cubic, Self::Bbr, Self::BbrDraft, Self::Copa];
 
     /// A controller for a path with datagrams of `mtu` bytes. `seed` decides what the algorithm
     /// leaves to chance (BBR: the first phase of its gain cycle).
@@ -29,6 +32,7 @@ impl Algorithm {
         match self {
             Self::Cubic => Box::new(Cubic::new(mtu)),
             Self::Bbr => Box::new(Bbr::new(mtu, seed)),
+            Self::BbrDraft => Box::new(Bbr::by_the_draft(mtu, seed)),
             Self::Copa => Box::new(Copa::new(mtu)),
         }
     }
@@ -38,6 +42,7 @@ impl Algorithm {
         match self {
             Self::Cubic => "cubic",
             Self::Bbr => "bbr",
+            Self::BbrDraft => "bbr-draft",
             Self::Copa => "copa",
         }
     }
@@ -74,7 +79,7 @@ mod tests {
             assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());
         }
         let error = "reno".parse::<Algorithm>().expect_err("no such algorithm");
-        assert!(error.to_string().ends_with("cubic bbr copa"), "{error}");
+        assert!(error.to_string().ends_with("cubic bbr bbr-draft copa"), "{error}");
     }
 
     #[test]

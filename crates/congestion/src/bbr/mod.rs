@@ -33,6 +33,7 @@
 //!   not cut the window where the round trip shows no queue: behind an outage all that was in flight is lost,
 //!   conservation would begin with nothing, and the pacing rate bounds what leaves anyway. A sender that always has
 //!   more to send goes by the draft: with these rules two of them would lose half as much again at a shallow queue.
+//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) has none of this.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation
 //!   (RFC 9002, section 7.1); the draft does not speak of ECN.
@@ -100,6 +101,8 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Bbr {
     mtu: u16,
+    /// Whether there is no rule for senders that the application limits now and then.
+    is_draft: bool,
     /// State of the generator for the first phase of a gain cycle; never 0.
     random: u64,
     state: State,
@@ -141,6 +144,7 @@ impl Bbr {
     pub fn new(mtu: u16, seed: u64) -> Self {
         Self {
             mtu,
+            is_draft: false,
             random: seed | 1,
             state: State::Startup,
             bandwidth: MaxFilter::default(),
@@ -164,6 +168,11 @@ impl Bbr {
             start_rate: StartRate::default(),
             cap: Cap::default(),
         }
+    }
+
+    /// The same without the rule for senders that the application limits now and then: to compare it with.
+    pub fn by_the_draft(mtu: u16, seed: u64) -> Self {
+        Self { is_draft: true, ..Self::new(mtu, seed) }
     }
 
     /// `BBRMinPipeCwnd`: four packets.
@@ -209,7 +218,7 @@ impl Bbr {
         self.delivered = sample.prior_delivered.saturating_add(sample.delivered);
         self.is_app_limited = sample.is_app_limited;
         // The handshake is no sign of what is to come.
-        if sample.is_app_limited && self.round_count > ROUNDS as u64 {
+        if sample.is_app_limited && !self.is_draft && self.round_count > ROUNDS as u64 {
             self.limited_until = batch.now + TIME;
         }
         if sample.prior_delivered >= self.next_round_delivered {
@@ -499,7 +508,7 @@ impl Controller for Bbr {
     }
 
     fn name(&self) -> &'static str {
-        "bbr"
+        if self.is_draft { "bbr-draft" } else { "bbr" }
     }
 
     fn snapshot(&self) -> Snapshot {

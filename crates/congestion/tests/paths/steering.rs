@@ -41,7 +41,7 @@ impl History {
 
     /// The algorithm's smallest window.
     fn minimum(&self) -> u64 {
-        SIZE * if self.algorithm == Algorithm::Bbr { 4 } else { 2 }
+        SIZE * if matches!(self.algorithm, Algorithm::Bbr | Algorithm::BbrDraft) { 4 } else { 2 }
     }
 }
 

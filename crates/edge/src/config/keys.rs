@@ -185,7 +185,8 @@ sections! {
     /// The QUIC transport.
     [quic] Quic {
         /// Congestion controller of every connection: CUBIC with HyStart++ (RFC 9438, RFC 9406),
-        /// BBR version 1, or Copa (NSDI 2018).
+        /// BBR version 1 (`bbr`; `bbr-draft` is as its draft has it, which lets a live stream's rate fall in times in
+        /// which most packets are lost), or Copa (NSDI 2018).
         congestion: Algorithm = Algorithm::Bbr;
         /// When clients must prove their address before the handshake, at the price of a round
         /// trip.

@@ -199,6 +199,7 @@ impl Settings {
         if self.longest_probe_ms > 0.0 {
             detection.longest_probe = Some(Duration::from_secs_f64(self.longest_probe_ms / 1e3));
         }
+        detection.tail &= self.tail;
         let traffic = self.traffic(seed)?;
         self.player()?;
         if self.same_connection && self.source != Source::Download {

@@ -108,6 +108,8 @@ settings! {
     detection: String = "lsquic".to_owned();
     /// The longest that probes are apart while nothing is heard; 0 leaves that to `detection`.
     longest_probe_ms: f64 = 0.0, in 0.0 => 60_000.0;
+    /// Whether a PING reveals the loss of a frame's last packet, where `detection` has that (`live`).
+    tail: bool = true;
     /// The client's library: `quinn` or `noq`.
     client: ClientKind = ClientKind::Quinn;
     /// Protection of packets at both ends: `null`, which costs no time, or `real`, which `noq` needs.

@@ -45,9 +45,11 @@ pub(super) const COMPARED: &str =
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=spare:50"];
 
 /// The keys that a scheme may set: none that the path or the stream follows from.
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 28] = [
     "start",
     "detection",
+    "congestion",
+    "tail",
     "copies",
     "apart_ms",
     "apart_rtts",
