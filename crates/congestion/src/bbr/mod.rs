@@ -25,31 +25,15 @@
 //!   flight (`BBRProbeRTTCwndGain` of draft-ietf-ccwg-bbr), not four packets. Without the first, a
 //!   path of 300 ms loses 4 % of its goodput, without the second one of 10 ms does
 //!   (`mendcast lab run transport`).
-//! - A sender that the application limits now and then, as that of a live stream is between frames, is not what
-//!   fills the path, and what losses leave of its packets in a bad time is not the path's rate. Ten rounds of 25 ms
-//!   are shorter than many bad times, behind each of which the backlog would leave at what came through in it. For
-//!   four seconds behind an application-limited sample, therefore, samples of the last four seconds count too, as in
-//!   the filter of draft-ietf-ccwg-bbr; and losses, persistent congestion (RFC 9002, section 7.6) among them, do
-//!   not cut the window where the round trip shows no queue: behind an outage all that was in flight is lost,
-//!   conservation would begin with nothing, and the pacing rate bounds what leaves anyway. A sender that always has
-//!   more to send goes by the draft: with these rules two of them would lose half as much again at a shallow queue.
-//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) has none of this.
+//! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`);
+//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does not.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation
 //!   (RFC 9002, section 7.1); the draft does not speak of ECN.
-//!
-//! Random loss. Before the bottleneck it costs nothing but the lost packets: goodput is 1.01 to
-//! 1.04 times (1 − p) × capacity at p = 5 and 10 %, since what is lost takes no capacity. Behind
-//! the bottleneck it is 0.96 to 0.99 of that at 5 % and 0.91 to 1.00 at 10 %. The cause is the
-//! model, not the window: the samples of a full bottleneck show (1 − p) × capacity, six phases of
-//! eight send no faster, and then the bottleneck passes only that. The maximum over ten rounds
-//! and the queue which the probe at 1.25 leaves bring back a part. It is the same to a thousandth
-//! with recovery switched off, and without ProbeRTT (but for rates where 200 ms are many rounds).
-//! Nothing within the draft's rules cures it; to count losses as delivered would take the loss of
-//! an overflowing queue for bandwidth.
 
 mod filter;
 mod full_pipe;
+mod limited;
 mod recovery;
 
 use core::ops::Range;
@@ -62,8 +46,9 @@ use crate::controller::{
     initial_window,
 };
 use crate::pacer::burst;
-use filter::{MaxFilter, ROUNDS, TIME};
+use filter::MaxFilter;
 use full_pipe::FullPipe;
+use limited::Limited;
 use recovery::Recovery;
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
@@ -75,9 +60,6 @@ const PROBE_RTT_CWND_GAIN: f64 = 0.5;
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// `RTpropFilterLen`.
 const RTPROP_FILTER_LEN: Duration = Duration::from_secs(10);
-/// A round trip longer than `RTprop` by less than this, or by less than a quarter, shows no queue: as long do packets
-/// wait for the turns of a radio network.
-const NO_QUEUE: Duration = Duration::from_millis(10);
 /// Round trips up to `RTprop` and this fraction of it confirm it.
 const SIMILAR_RTT_DIVISOR: u32 = 8;
 /// `ProbeRTTDuration`.
@@ -101,8 +83,6 @@ enum State {
 #[derive(Clone, Debug)]
 pub struct Bbr {
     mtu: u16,
-    /// Whether there is no rule for senders that the application limits now and then.
-    is_draft: bool,
     /// State of the generator for the first phase of a gain cycle; never 0.
     random: u64,
     state: State,
@@ -121,8 +101,7 @@ pub struct Bbr {
     probe_rtt_limited: Range<u64>,
     /// Whether the newest sample is of a sender that had nothing more to send.
     is_app_limited: bool,
-    /// Until when the sender counts as one that the application limits now and then.
-    limited_until: Timestamp,
+    limited: Limited,
     /// Whether sending has restarted from idle since the last ACK.
     idle_restart: bool,
     recovery: Recovery,
@@ -144,7 +123,6 @@ impl Bbr {
     pub fn new(mtu: u16, seed: u64) -> Self {
         Self {
             mtu,
-            is_draft: false,
             random: seed | 1,
             state: State::Startup,
             bandwidth: MaxFilter::default(),
@@ -157,7 +135,7 @@ impl Bbr {
             full_pipe: FullPipe::default(),
             probe_rtt_limited: 0..0,
             is_app_limited: false,
-            limited_until: Timestamp::ZERO,
+            limited: Limited::Until(Timestamp::ZERO),
             idle_restart: false,
             recovery: Recovery::NONE,
             window: initial_window(mtu),
@@ -172,7 +150,7 @@ impl Bbr {
 
     /// The same without the rule for senders that the application limits now and then: to compare it with.
     pub fn by_the_draft(mtu: u16, seed: u64) -> Self {
-        Self { is_draft: true, ..Self::new(mtu, seed) }
+        Self { limited: Limited::Never, ..Self::new(mtu, seed) }
     }
 
     /// `BBRMinPipeCwnd`: four packets.
@@ -217,10 +195,7 @@ impl Bbr {
         };
         self.delivered = sample.prior_delivered.saturating_add(sample.delivered);
         self.is_app_limited = sample.is_app_limited;
-        // The handshake is no sign of what is to come.
-        if sample.is_app_limited && !self.is_draft && self.round_count > ROUNDS as u64 {
-            self.limited_until = batch.now + TIME;
-        }
+        self.limited.on_sample(batch.now, self.round_count, &sample);
         if sample.prior_delivered >= self.next_round_delivered {
             self.next_round_delivered = self.delivered;
             self.round_count += 1;
@@ -229,18 +204,9 @@ impl Bbr {
         // Section 4.1.1.4: an application-limited sample is a lower bound.
         let raises = self.bandwidth.get().is_none_or(|max| sample.delivery_rate >= max);
         if raises || !self.is_limited(batch) {
-            let keeps = batch.now < self.limited_until;
+            let keeps = self.limited.holds(batch.now);
             self.bandwidth.update(self.round_count, batch.now, sample.delivery_rate, keeps);
         }
-    }
-
-    /// Whether what was lost says nothing about the window: the application limits the sender, and there is no queue.
-    fn is_unfounded(&self, event: &CongestionEvent) -> bool {
-        let is_queue = |rtprop: Duration| event.rtt > rtprop + (rtprop / 4).max(NO_QUEUE);
-        event.kind != CongestionKind::Ecn
-            && event.now < self.limited_until
-            && !matches!(self.state, State::Startup)
-            && self.rtprop.is_some_and(|rtprop| !is_queue(rtprop))
     }
 
     /// Whether the sample of `batch` says less than what the path can do.
@@ -420,7 +386,7 @@ impl Controller for Bbr {
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        if self.is_unfounded(event) {
+        if self.limited.excuses(event, self.rtprop) && !matches!(self.state, State::Startup) {
             return;
         }
         if event.kind == CongestionKind::Persistent {
@@ -508,7 +474,10 @@ impl Controller for Bbr {
     }
 
     fn name(&self) -> &'static str {
-        if self.is_draft { "bbr-draft" } else { "bbr" }
+        match self.limited {
+            Limited::Until(_) => "bbr",
+            Limited::Never => "bbr-draft",
+        }
     }
 
     fn snapshot(&self) -> Snapshot {

@@ -8,6 +8,16 @@
 //! last for many rounds, but conserves only during its first; from the second round on the window
 //! gains (1 − 2p) of what the flight carries per round and soon is at its target again, where the
 //! pacing rate, not the window, decides.
+//!
+//! Random loss. Before the bottleneck it costs nothing but the lost packets: goodput is 1.01 to
+//! 1.04 times (1 − p) × capacity at p = 5 and 10 %, since what is lost takes no capacity. Behind
+//! the bottleneck it is 0.96 to 0.99 of that at 5 % and 0.91 to 1.00 at 10 %. The cause is the
+//! model, not the window: the samples of a full bottleneck show (1 − p) × capacity, six phases of
+//! eight send no faster, and then the bottleneck passes only that. The maximum over ten rounds
+//! and the queue which the probe at 1.25 leaves bring back a part. It is the same to a thousandth
+//! with recovery switched off, and without ProbeRTT (but for rates where 200 ms are many rounds).
+//! Nothing within the draft's rules cures it; to count losses as delivered would take the loss of
+//! an overflowing queue for bandwidth.
 
 /// Where in a recovery the sender is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

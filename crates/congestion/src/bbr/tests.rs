@@ -124,7 +124,7 @@ fn what_comes_through_in_a_bad_time_is_not_taken_for_the_rate_of_the_path() {
     let rounds = bad_rounds(&mut b, now);
     assert!((70..=80).contains(&rounds), "{rounds} rounds of 50 ms");
     let (b, now) = cruising();
-    let mut draft = Bbr { is_draft: true, ..b };
+    let mut draft = Bbr { limited: Limited::Never, ..b };
     limited(&mut draft, now);
     assert!(bad_rounds(&mut draft, now) <= 10);
 }

@@ -1,0 +1,57 @@
+//! Our rule for senders that the application limits now and then, as it does that of a live stream between frames.
+//!
+//! Such a sender is not what fills the path, and what losses leave of its packets in a bad time is not the path's rate.
+//! Ten rounds of 25 ms are shorter than many bad times, behind each of which the backlog would leave at what came
+//! through in it. For four seconds behind an application-limited sample, therefore, samples of the last four seconds
+//! count too, as in the filter of draft-ietf-ccwg-bbr; and losses, persistent congestion (RFC 9002, section 7.6) among
+//! them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is lost,
+//! conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
+//!
+//! A sender that always has more to send goes by the draft: with this rule two of them would lose half as much again at
+//! a shallow queue.
+
+use core::time::Duration;
+
+use units::Timestamp;
+
+use super::filter::{ROUNDS, TIME};
+use crate::controller::{CongestionEvent, CongestionKind};
+use crate::rate::RateSample;
+
+/// A round trip longer than `RTprop` by less than this, or by less than a quarter, shows no queue: as long do packets
+/// wait for the turns of a radio network.
+const NO_QUEUE: Duration = Duration::from_millis(10);
+
+/// Whether the sender counts as one that the application limits now and then.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Limited {
+    /// Until then.
+    Until(Timestamp),
+    /// There is no such rule.
+    Never,
+}
+
+impl Limited {
+    /// A sample of this round. The handshake is no sign of what is to come.
+    pub(super) fn on_sample(&mut self, now: Timestamp, round: u64, sample: &RateSample) {
+        if let Self::Until(until) = self
+            && sample.is_app_limited
+            && round > ROUNDS as u64
+        {
+            *until = now + TIME;
+        }
+    }
+
+    /// Whether it does.
+    pub(super) fn holds(self, now: Timestamp) -> bool {
+        matches!(self, Self::Until(until) if now < until)
+    }
+
+    /// Whether what was lost says nothing about the window.
+    pub(super) fn excuses(self, event: &CongestionEvent, rtprop: Option<Duration>) -> bool {
+        let is_queue = |rtprop: Duration| event.rtt > rtprop + (rtprop / 4).max(NO_QUEUE);
+        event.kind != CongestionKind::Ecn
+            && self.holds(event.now)
+            && rtprop.is_some_and(|rtprop| !is_queue(rtprop))
+    }
+}
