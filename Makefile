@@ -107,7 +107,7 @@ lab: need-cargo need-cc
 	$(TARGET)/release/mendcast lab visits --out out/visits
 	cp out/visits/first-frame.md docs/ && cp out/visits/first-frame.svg docs/pictures/
 	$(TARGET)/release/mendcast lab autoplex --sessions $(DAY) --out out/autoplex \
-	  --ways bbr,constant-8,paper-retransmission,paper-goodput,demand-3,safe,oracle
+	  --ways bbr,constant-6,paper-retransmission,paper-goodput,demand-3,safe,oracle
 	$(TARGET)/release/mendcast lab autoplex --sessions $(DAY) --shared --seeds 5 --out out/autoplex \
 	  --ways bbr,paper-retransmission,demand-3,safe,oracle
 	cat out/autoplex/autoplex.md out/autoplex/autoplex-shared.md > docs/autoplex-figures.md
