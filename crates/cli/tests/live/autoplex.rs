@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use groups::{Building, Group, Parameters, Table, Times};
 use nix::sys::signal::Signal;
@@ -16,8 +16,8 @@ use crate::common::mendcast;
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
 use crate::support::programs::Program;
-use crate::support::until;
 use crate::support::viewer::Viewer;
+use crate::support::{until, within};
 
 /// All of loopback is one group that may send next to nothing.
 fn table() -> Table {
@@ -271,16 +271,4 @@ fn what_a_group_taught_holds_its_next_viewers_until_the_table_is_deleted() {
     }
     let last = watch(&[before, after].concat(), "treated", 3);
     assert!(last.iter().all(|row| row["cap_mbps"].is_null()), "{last:?}");
-}
-
-/// What `look` finds within this time.
-fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + limit;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "not within {limit:?}: {what}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
 }

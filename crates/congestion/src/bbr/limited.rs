@@ -7,8 +7,8 @@
 //! them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is lost,
 //! conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
 //!
-//! A sender that always has more to send goes by the draft: with this rule two of them would lose half as much again at
-//! a shallow queue.
+//! A sender that always has more to send goes by the draft: it fills the queue itself, and would overrun a shallow one
+//! for seconds where ten rounds are less.
 
 use core::time::Duration;
 

@@ -17,13 +17,18 @@ use crate::common::publisher::clip;
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What `look` finds, as soon as it finds something.
-pub fn eventually<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
+pub fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    within(PATIENCE, what, look)
+}
+
+/// The same within this time.
+pub fn within<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "not within {PATIENCE:?}: {what}");
+        assert!(Instant::now() < end, "not within {limit:?}: {what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
