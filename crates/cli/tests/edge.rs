@@ -41,8 +41,8 @@ fn what_keeps_the_server_from_starting_is_one_line_and_exit_code_1() {
     let cases = [
         (
             "\n[quic]\ncongestion = \"fast\"".to_owned(),
-            "mendcast: edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\" or \
-             \"copa\", got \"fast\""
+            "mendcast: edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\", \
+             \"bbr-draft\" or \"copa\", got \"fast\""
                 .to_owned(),
         ),
         (

@@ -40,7 +40,9 @@ fn every_key_is_documented_once_with_what_it_expects() {
     let keys = text.lines().filter(|l| l.trim_start_matches("# ").contains(" = ")).count();
     assert_eq!(keys, text.matches("# Expected: ").count());
     assert!(
-        text.contains("# Expected: \"cubic\", \"bbr\" or \"copa\".\ncongestion = \"bbr\"\n"),
+        text.contains(
+            "# Expected: \"cubic\", \"bbr\", \"bbr-draft\" or \"copa\".\ncongestion = \"bbr\"\n"
+        ),
         "{text}"
     );
     assert!(text.contains("# Expected: 1200 to 9000.\nmax_mtu = 1452\n"), "{text}");
@@ -112,7 +114,7 @@ fn each_error_names_line_key_and_what_was_expected() {
     let cases = [
         (
             "# a comment\n[quic]\ncongestion = \"fast\"",
-            "edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\" or \"copa\", got \"fast\"",
+            "edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\", \"bbr-draft\" or \"copa\", got \"fast\"",
         ),
         (
             "[[publish]]\nstream = \"a\"\nkey = \"b\"\n[[publish]]\nstream = \"a\"",
