@@ -55,7 +55,10 @@ impl Engine {
         table: &str,
         source: Source,
     ) -> Result<Integers, Box<dyn core::error::Error>> {
-        let config = SessionConfig::new().with_target_partitions(self.threads);
+        let mut config = SessionConfig::new().with_target_partitions(self.threads);
+        // Columns of sessions that do not count stay as they are in the file: a query reads its sessions several times
+        // over at once, and where few count that took more than half of its memory.
+        config.options_mut().execution.parquet.pushdown_filters = true;
         let context = SessionContext::new_with_config(config);
         let rows = match source {
             Source::Files(files, columns) if files.is_empty() => {
