@@ -293,10 +293,10 @@ impl<'a> Reading<'a> {
             self.groups.insert(key.to_owned(), group);
         }
         let (id, name) = self.groups.get(key)?.as_ref()?;
-        if let Some(prefix) = prefix.filter(|prefix| geo.is_empty() && is_network(prefix)) {
-            if self.prefixes.get(prefix) != Some(name) {
-                self.prefixes.insert(prefix.to_owned(), name.clone());
-            }
+        if let Some(prefix) = prefix.filter(|prefix| geo.is_empty() && is_network(prefix))
+            && self.prefixes.get(prefix) != Some(name)
+        {
+            self.prefixes.insert(prefix.to_owned(), name.clone());
         }
         Some(*id)
     }

@@ -54,7 +54,7 @@ fn a_run_that_died_is_made_good() {
     let root = tempfile::tempdir().expect("a folder");
     let (edges, store) = (root.path().join("records"), Store::new(&root.path().join("out")));
     write(&edges, "sessions-1", (0..30).map(record));
-    measured(&[edges.clone()], &store, &Geo::default()).expect("measured");
+    measured(core::slice::from_ref(&edges), &store, &Geo::default()).expect("measured");
     let file = store.sessions_between(NOW - 600, NOW).expect("listed").remove(0);
     let whole = fs::read(&file).expect("there");
     // It died with one hour written, another half, and no mark.
