@@ -105,7 +105,10 @@ impl ReplicaScheduler for Copies {
             round,
             curve: &curve,
         };
-        let plan = situation.plan(self.options.price, level as usize);
+        // The answer to a copy's loss is one more copy, while others of the unit are in flight: if each answer brought
+        // copies of its own, they would multiply just where most of them are lost.
+        let most = if unit.outstanding > 1 { 0 } else { level as usize };
+        let plan = situation.plan(self.options.price, most);
         self.replicas.plan(now, key, plan.times());
         self.last = Last { slack, plan };
     }

@@ -129,6 +129,26 @@ fn the_loss_of_each_copy_is_answered() {
 }
 
 #[test]
+fn answers_do_not_bring_copies_of_their_own_while_others_are_in_flight() {
+    let mut r = outages();
+    let key = retransmitted(&mut r, 250);
+    let copies = leaving(&mut r).len();
+    assert!(copies > 0);
+    let answer = |r: &mut Recovery<()>| {
+        r.copy_lost(at(50_200), key, CopyKind::Retransmission);
+        assert_eq!(r.next_waiting(), Some(key));
+        r.copy_sent(at(50_200), key, CopyKind::Retransmission);
+        leaving(r).len()
+    };
+    assert_eq!(answer(&mut r), 0);
+    // Once all are lost it begins anew.
+    for _ in 0..copies {
+        r.copy_lost(at(50_200), key, CopyKind::Replica);
+    }
+    assert!(answer(&mut r) > 0);
+}
+
+#[test]
 fn it_says_why() {
     let mut r = outages();
     retransmitted(&mut r, 250);
