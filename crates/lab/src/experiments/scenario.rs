@@ -48,12 +48,15 @@ impl Settings {
         let (trace, trace_up) = (load("trace", &self.trace)?, load("trace_up", &self.trace_up)?);
         let link = |is_limited: bool, trace: Option<Trace>| LinkConfig {
             rate: (is_limited && trace.is_none()).then_some(self.rate()),
-            queue: Queue::drop_tail(self.queue()),
+            queue: self.queue_discipline(),
             delay: Some(Duration::from_secs_f64(self.rtt_ms / 2e3)),
             trace,
             ..LinkConfig::default()
         };
-        let down = LinkConfig { loss, loss_place: LossPlace::AfterQueue, ..link(true, trace) };
+        let reorder = (!self.reorder.is_empty()).then(|| self.reorder.parse());
+        let reorder = reorder.transpose().map_err(|e| format!("`reorder`: {e}"))?;
+        let down =
+            LinkConfig { loss, loss_place: LossPlace::AfterQueue, reorder, ..link(true, trace) };
         Ok(PathConfig { down, up: link(self.symmetric, trace_up) })
     }
 
@@ -70,6 +73,14 @@ impl Settings {
         match self.queue_bdp {
             0.0 => self.queue_bytes,
             products => ((self.bdp() as f64 * products) as u64).max(2 * PACKET),
+        }
+    }
+
+    fn queue_discipline(&self) -> Queue {
+        let limit = self.queue();
+        match self.codel {
+            true => Queue::codel(limit),
+            false => Queue::drop_tail(limit),
         }
     }
 

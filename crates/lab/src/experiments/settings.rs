@@ -72,10 +72,14 @@ settings! {
     loss_percent: f64 = 5.0, in 0.0 => 99.0;
     /// `independent`, or a loss model of `links` in which `{}` stands for `loss_percent`.
     loss_model: String = "independent".to_owned();
-    /// Drop-tail queue at the bottleneck.
+    /// What the queue at the bottleneck holds: drop-tail, unless `codel` says otherwise.
     queue_bytes: u64 = 500_000, in 1_500.0 => 1e12;
     /// The same in bandwidth-delay products, at least two packets; 0 leaves it to `queue_bytes`.
     queue_bdp: f64 = 0.0, in 0.0 => 1_000.0;
+    /// Whether the queue is managed by CoDel (RFC 8289, 5 ms and 100 ms).
+    codel: bool = false;
+    /// Packets that come later than those behind them, and how much later: `1%,20ms`; none if empty.
+    reorder: String = String::new();
     /// Whether the way back has the same rate and queue; otherwise it only takes its time.
     symmetric: bool = false;
     /// A file with recorded conditions, in place of `rate_mbps`; none if empty. Where it has loss rates of its own,

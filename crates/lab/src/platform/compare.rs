@@ -6,7 +6,7 @@
 use recovery::Random;
 use serde::{Deserialize, Serialize};
 
-use super::metrics::{Estimate, METRICS};
+use super::metrics::{Estimate, FROZEN, LATE_400, LATE_FOR_PLAYER, METRICS};
 use super::run::{End, Row};
 
 /// Metrics of a scheme.
@@ -146,15 +146,16 @@ pub(super) fn compare(
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Dominance {
     pub name: String,
-    /// Shares of sessions: frames later than 400 ms, seconds frozen, both.
-    pub not_worse: [f64; 3],
+    /// Shares of sessions, by [`JUDGED`], and the share by all of them.
+    pub not_worse: [f64; JUDGED.len() + 1],
     /// Shares of sessions with more, and with fewer, frames later than 400 ms than the baseline has.
     pub worse_than_baseline: f64,
     pub better_than_baseline: f64,
 }
 
-/// What counts as not worse: frames later than 400 ms in per cent of frames, and seconds frozen in 100 s.
-pub(super) const TOLERANCES: [f64; 2] = [0.1, 0.1];
+/// What sessions are judged by, and what counts as not worse: per cent of frames, and seconds frozen in 100 s.
+pub(super) const JUDGED: [(usize, f64); 3] =
+    [(LATE_400, 0.1), (LATE_FOR_PLAYER, 0.1), (FROZEN, 0.1)];
 
 /// Dominance over sessions that every scheme served. `is_real` says which schemes a product can have.
 pub(super) fn dominance(
@@ -163,24 +164,25 @@ pub(super) fn dominance(
     is_real: &[bool],
     baseline: usize,
 ) -> Vec<Dominance> {
-    let mut sessions = std::collections::BTreeMap::<u32, Vec<[f64; 2]>>::new();
+    type Judged = [f64; JUDGED.len()];
+    let mut sessions = std::collections::BTreeMap::<u32, Vec<Judged>>::new();
     for trial in trials {
         let of = |metric: usize| (METRICS[metric].of)(&trial.row).and_then(mean).unwrap_or(0.0);
         let values = sessions.entry(trial.session);
-        let values = values.or_insert_with(|| vec![[f64::NAN; 2]; names.len()]);
-        values[trial.arm] = [of(super::metrics::LATE_400), of(super::metrics::FROZEN)];
+        let values = values.or_insert_with(|| vec![[f64::NAN; JUDGED.len()]; names.len()]);
+        values[trial.arm] = JUDGED.map(|(metric, _)| of(metric));
     }
-    let whole = |values: &&Vec<[f64; 2]>| values.iter().flatten().all(|value| value.is_finite());
-    let sessions: Vec<&Vec<[f64; 2]>> = sessions.values().filter(whole).collect();
-    let best = |values: &[[f64; 2]], of: usize| {
+    let whole = |values: &&Vec<Judged>| values.iter().flatten().all(|value| value.is_finite());
+    let sessions: Vec<&Vec<Judged>> = sessions.values().filter(whole).collect();
+    let best = |values: &[Judged], of: usize| {
         let real = values.iter().zip(is_real).filter(|(_, is_real)| **is_real);
         real.map(|(value, _)| value[of]).fold(f64::INFINITY, f64::min)
     };
     let share = |count: usize| count as f64 / sessions.len().max(1) as f64;
     let of = |(arm, name): (usize, &String)| {
         let not_worse =
-            |values: &[[f64; 2]], of: usize| values[arm][of] <= best(values, of) + TOLERANCES[of];
-        let count = |test: &dyn Fn(&[[f64; 2]]) -> bool| {
+            |values: &[Judged], of: usize| values[arm][of] <= best(values, of) + JUDGED[of].1;
+        let count = |test: &dyn Fn(&[Judged]) -> bool| {
             share(sessions.iter().filter(|values| test(values)).count())
         };
         Dominance {
@@ -188,10 +190,11 @@ pub(super) fn dominance(
             not_worse: [
                 count(&|values| not_worse(values, 0)),
                 count(&|values| not_worse(values, 1)),
-                count(&|values| not_worse(values, 0) && not_worse(values, 1)),
+                count(&|values| not_worse(values, 2)),
+                count(&|values| (0..JUDGED.len()).all(|of| not_worse(values, of))),
             ],
-            worse_than_baseline: count(&|v| v[arm][0] > v[baseline][0] + TOLERANCES[0]),
-            better_than_baseline: count(&|v| v[arm][0] < v[baseline][0] - TOLERANCES[0]),
+            worse_than_baseline: count(&|v| v[arm][0] > v[baseline][0] + JUDGED[0].1),
+            better_than_baseline: count(&|v| v[arm][0] < v[baseline][0] - JUDGED[0].1),
         }
     };
     names.iter().enumerate().map(of).collect()
@@ -199,7 +202,7 @@ pub(super) fn dominance(
 
 #[cfg(test)]
 pub(super) mod tests {
-    use super::super::metrics::{FREEZES, LATE_400};
+    use super::super::metrics::FREEZES;
     use super::super::watching::Watched;
     use super::*;
 
@@ -210,6 +213,7 @@ pub(super) mod tests {
             watched: Watched {
                 frames: 1_000,
                 late: [late; 5],
+                late_for_player: late,
                 delay_ms: [50.0, 80.0, 90.0],
                 first_frame_ms: Some(200.0),
                 freezes,
@@ -300,12 +304,12 @@ pub(super) mod tests {
     fn a_scheme_dominates_where_no_real_one_is_better_by_more_than_the_tolerance() {
         let mut trials = paired(10);
         let all = dominance(&trials, &names(), &[true, true, false], 0);
-        assert_eq!((all[1].not_worse, all[0].not_worse[0]), ([1.0; 3], 0.0));
+        assert_eq!((all[1].not_worse, all[0].not_worse[0]), ([1.0; 4], 0.0));
         assert_eq!((all[1].better_than_baseline, all[1].worse_than_baseline), (1.0, 0.0));
         // In one session it is far worse.
         trials[1].row = row(900, 50);
         let all = dominance(&trials, &names(), &[true, true, false], 0);
-        assert_eq!((all[1].not_worse, all[0].not_worse), ([0.9; 3], [0.1, 1.0, 0.1]));
+        assert_eq!((all[1].not_worse, all[0].not_worse), ([0.9; 4], [0.1, 0.1, 1.0, 0.1]));
         assert_eq!(all[1].worse_than_baseline, 0.1);
     }
 }

@@ -32,15 +32,16 @@ fn percent(is: bool) -> Option<(f64, f64)> {
 
 /// Places in [`METRICS`] that others look at.
 pub(super) const LATE_400: usize = 1;
-pub(super) const FREEZES: usize = 2;
-pub(super) const FROZEN: usize = 3;
-pub(super) const FIRST_FRAME: usize = 4;
-pub(super) const COST: usize = 7;
-pub(super) const RECOVERY: usize = 8;
-pub(super) const DETERIORATION: usize = 9;
+pub(super) const LATE_FOR_PLAYER: usize = 2;
+pub(super) const FREEZES: usize = 3;
+pub(super) const FROZEN: usize = 4;
+pub(super) const FIRST_FRAME: usize = 5;
+pub(super) const COST: usize = 8;
+pub(super) const RECOVERY: usize = 9;
+pub(super) const DETERIORATION: usize = 10;
 
 /// All of them, in the order of tables.
-pub(super) const METRICS: [Metric; 12] = [
+pub(super) const METRICS: [Metric; 13] = [
     Metric {
         key: "late_200ms",
         title: "> 200 ms, %",
@@ -54,6 +55,17 @@ pub(super) const METRICS: [Metric; 12] = [
         meaning: "the same for 400 ms",
         digits: 2,
         of: |row| late(row, 2),
+    },
+    Metric {
+        key: "late_for_player",
+        title: "> buffer, %",
+        meaning: "frames later against the earliest one than the buffer that the session's player keeps, or never there",
+        digits: 2,
+        of: |row| {
+            let watched = &row.watched;
+            let late = 100.0 * watched.late_for_player as f64;
+            (watched.frames > 0).then_some((late, watched.frames as f64))
+        },
     },
     Metric {
         key: "freezes_per_100s",
@@ -156,6 +168,7 @@ mod tests {
     fn the_places_of_metrics_are_theirs() {
         for (place, key) in [
             (LATE_400, "late_400ms"),
+            (LATE_FOR_PLAYER, "late_for_player"),
             (FREEZES, "freezes_per_100s"),
             (FROZEN, "frozen_s_per_100s"),
             (FIRST_FRAME, "first_frame_ms"),

@@ -1,7 +1,7 @@
 //! What a virtual A/B test found, in Markdown: the page for people, and the report with every number.
 
 use super::classes::DIMENSIONS;
-use super::compare::{OfArm, TOLERANCES};
+use super::compare::{JUDGED, OfArm};
 use super::metrics::{Estimate, FIRST_FRAME, FREEZES, FROZEN, LATE_400, METRICS};
 use super::predictions::Prediction;
 use super::summary::{Part, Summary};
@@ -196,9 +196,10 @@ fn dominance(summary: &Summary) -> String {
     }
     let mut rows = vec![cells([
         "",
-        "late frames",
+        "> 400 ms",
+        "> buffer",
         "time frozen",
-        "both",
+        "all",
         "more late frames than the baseline",
         "fewer",
     ])];
@@ -211,10 +212,10 @@ fn dominance(summary: &Summary) -> String {
     }
     format!(
         "## In which share of sessions is a scheme not worse than the best?\n\nThe best of those that a product can \
-         have, session by session; not worse is up to {} % of the frames later than 400 ms, and up to {} s frozen in \
+         have, session by session; not worse is up to {} % of the frames later (than 400 ms; than the player's buffer), and up to {} s frozen in \
          100 s. What a packet more or less shifts is chance, so that no scheme reaches 100 %.\n\n{}",
-        TOLERANCES[0],
-        TOLERANCES[1],
+        JUDGED[0].1,
+        JUDGED[2].1,
         table(&rows)
     )
 }

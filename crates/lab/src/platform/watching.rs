@@ -23,6 +23,8 @@ pub(super) struct Watched {
     pub frames: u64,
     /// Those of them that came later than each of [`BOUNDS`], or never.
     pub late: [u64; BOUNDS.len()],
+    /// Those that came later than the buffer that the player keeps, or never.
+    pub late_for_player: u64,
     /// Percentiles of their delays, in milliseconds.
     pub delay_ms: [f64; 3],
     /// From the request to the picture; absent if there never was one.
@@ -88,6 +90,7 @@ pub(super) fn watch(
     let counted = frames.iter().filter(|(frame, counts)| *counts && frame.due <= last);
     let mut delays: Vec<f64> = counted.map(|(frame, _)| ms(frame.delay)).collect();
     delays.sort_by(f64::total_cmp);
+    let never = published.saturating_sub(delays.len() as u64);
     let late = BOUNDS.map(|bound| {
         let in_time = delays.partition_point(|delay| *delay <= bound as f64) as u64;
         published.saturating_sub(in_time)
@@ -99,6 +102,7 @@ pub(super) fn watch(
     Watched {
         frames: published,
         late,
+        late_for_player: (report.late + never).min(published),
         delay_ms: if published > 0 { [0.5, 0.95, 0.99].map(delay) } else { [0.0; 3] },
         first_frame_ms: report.first_frame.map(ms),
         freezes: report.freezes[0].count,
