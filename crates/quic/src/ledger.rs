@@ -76,6 +76,9 @@ pub(crate) struct Ledger {
     records: VecDeque<SentPacket>,
     /// Records below this number are settled: loss detection starts here.
     settled: u64,
+    /// Of records below this number no acknowledgement is expected that would say something of new content, or it is
+    /// overdue.
+    expected: u64,
     /// Packets declared lost that the deque has moved on from.
     lost: Lost,
     lists: Lists,
@@ -145,6 +148,40 @@ impl Ledger {
         self.records.iter().find(|r| r.fate == Fate::Outstanding && r.ack_eliciting)
     }
 
+    /// When the first packet left whose acknowledgement is expected and that [`Ledger::pass_expected`] did not pass:
+    /// one in flight with stream data that was sent for the first time. And when the second packet behind it left.
+    pub(crate) fn first_expected(&self) -> Option<(Timestamp, Option<Timestamp>)> {
+        let mut records = self.records.iter().skip(self.place_expected());
+        let first = records.find(|record| record.is_expected())?.time_sent;
+        let second = records.filter(|record| record.ack_eliciting).nth(1);
+        Some((first, second.map(|record| record.time_sent)))
+    }
+
+    /// Passes that packet. `overdue` says which unit its data became.
+    pub(crate) fn pass_expected(
+        &mut self,
+        overdue: impl FnOnce(u64, &SentPacket, &[SentFrame]) -> Option<UnitKey>,
+    ) {
+        self.skip_unexpected();
+        let place = self.place_expected();
+        let Some(record) = self.records.get_mut(place) else { return };
+        record.unit = overdue(self.expected, record, self.lists.get(record.content));
+        self.expected += 1;
+    }
+
+    fn place_expected(&self) -> usize {
+        self.expected.saturating_sub(self.base) as usize
+    }
+
+    /// Of what is not expected now nothing will be: it is not looked at again.
+    fn skip_unexpected(&mut self) {
+        let first = self.place_expected();
+        let mut rest = self.records.iter().skip(first);
+        let place = rest.position(|record| record.is_expected());
+        let skipped = place.unwrap_or_else(|| self.records.len().saturating_sub(first));
+        self.expected = self.base + (first + skipped) as u64;
+    }
+
     /// Whether an ack-eliciting packet is in flight.
     #[inline]
     pub(crate) fn has_eliciting(&self) -> bool {
@@ -202,6 +239,7 @@ impl Ledger {
             }
         }
         self.eliciting_in_flight -= outcome.eliciting;
+        self.skip_unexpected();
         if outcome.newly_acked > 0 {
             self.unanswered = 0;
         }

@@ -11,6 +11,8 @@ pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
     latest: Duration,
+    /// The newest sample without the peer's delay.
+    adjusted: Duration,
     smoothed: Duration,
     variance: Duration,
     min: Duration,
@@ -21,7 +23,14 @@ impl Rtt {
     /// No sample yet; `initial` stands in until the first one.
     pub(crate) fn new(initial: Duration) -> Self {
         let min = Duration::MAX;
-        Self { latest: initial, smoothed: initial, variance: initial / 2, min, first_sample: None }
+        Self {
+            latest: initial,
+            adjusted: initial,
+            smoothed: initial,
+            variance: initial / 2,
+            min,
+            first_sample: None,
+        }
     }
 
     /// Takes a sample. `ack_delay` is what the peer says it waited, already capped to its
@@ -31,6 +40,7 @@ impl Rtt {
         if self.first_sample.is_none() {
             self.first_sample = Some(now);
             self.min = latest;
+            self.adjusted = latest;
             self.smoothed = latest;
             self.variance = latest / 2;
             return;
@@ -41,6 +51,7 @@ impl Rtt {
         // Section 5.3: "MUST NOT subtract the acknowledgment delay from the RTT sample if the
         // resulting value is smaller than the min_rtt".
         let adjusted = if latest >= self.min + ack_delay { latest - ack_delay } else { latest };
+        self.adjusted = adjusted;
         let difference = self.smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
@@ -49,6 +60,11 @@ impl Rtt {
     /// The newest sample.
     pub fn latest(&self) -> Duration {
         self.latest
+    }
+
+    /// The newest sample without the peer's delay: what the network took.
+    pub(crate) fn adjusted(&self) -> Duration {
+        self.adjusted
     }
 
     /// Exponentially weighted mean.

@@ -14,7 +14,8 @@ pub struct Packet {
     pub bytes: u16,
     /// What it was to its unit's round, if it was a copy.
     pub copy: Option<CopyKind>,
-    /// The unit that it is a copy of; or, once it was declared lost, the one that its data became.
+    /// The unit that it is a copy of; or, once it was overdue or declared lost, the one that its data
+    /// became.
     pub unit: Option<UnitKey>,
 }
 

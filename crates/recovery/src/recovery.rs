@@ -145,6 +145,13 @@ impl<C: Content> Recovery<C> {
     ) -> Loss {
         self.count_loss(now, packet);
         let Some(kind) = packet.copy else {
+            if packet.unit.is_some() {
+                // It was overdue, and that was no mistake.
+                if let Some(guard) = &mut self.guard {
+                    guard.give_back(packet.bytes.into());
+                }
+                return Loss { opened: None, round_lost: None, signals: true };
+            }
             let opened = self.open(now, packet.sent, pieces, content);
             return Loss { opened, round_lost: None, signals: true };
         };
@@ -166,6 +173,37 @@ impl<C: Content> Recovery<C> {
             LossSignal::WhollyLost => round_lost.is_some() || self.recent.is_heavy(),
         };
         Loss { opened: None, round_lost, signals }
+    }
+
+    /// Whether [`Recovery::overdue`] is to be told.
+    #[inline]
+    pub fn takes_overdue(&self) -> bool {
+        self.scheme.overdue
+    }
+
+    /// The acknowledgement of a packet in flight is overdue that carried `pieces`, all of them for the first time. What of
+    /// them is missing becomes a unit, as if the packet were lost, if the guard allows a replica: that is what its first
+    /// copy is, until the packet is declared lost.
+    pub fn overdue(
+        &mut self,
+        now: Timestamp,
+        packet: &Packet,
+        pieces: impl IntoIterator<Item = C::Piece>,
+        content: &mut C,
+    ) -> Option<UnitKey> {
+        let view = view(now, self.path, &self.table, &mut self.statistics);
+        if !self.scheme.scheduler.wants_overdue(now.since(packet.sent), &view) {
+            return None;
+        }
+        let size = self.path.packet;
+        if !self.guard.as_mut().is_none_or(|guard| guard.allows(size)) {
+            return None;
+        }
+        let key = self.open(now, packet.sent, pieces, content)?;
+        if let Some(guard) = &mut self.guard {
+            guard.on_replica(packet.bytes.into());
+        }
+        Some(key)
     }
 
     pub(crate) fn count_loss(&mut self, now: Timestamp, packet: &Packet) {
@@ -219,6 +257,12 @@ impl<C: Content> Recovery<C> {
         statistics.totals.acked += 1;
         if packet.copy.is_none() {
             statistics.totals.goodput_bytes += u64::from(packet.bytes);
+        }
+        if let (None, Acked::InTime, Some(key)) = (packet.copy, acked, packet.unit)
+            && self.table.get(key).is_none_or(|unit| unit.copies > 0)
+        {
+            // It was overdue and came: what left in its place was a replica.
+            statistics.totals.replica_bytes += u64::from(packet.bytes);
         }
         if acked == Acked::AfterLoss {
             statistics.totals.lost = statistics.totals.lost.saturating_sub(1);

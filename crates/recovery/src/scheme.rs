@@ -65,6 +65,12 @@ pub trait ReplicaScheduler: Debug {
         view: &View<'_>,
     );
 
+    /// The acknowledgement of data that was sent for the first time `age` ago is overdue: whether it leaves once more now.
+    /// Asked where [`Scheme::overdue`] says so.
+    fn wants_overdue(&mut self, _age: Duration, _view: &View<'_>) -> bool {
+        false
+    }
+
     /// The replica that `poll` asked for was sent.
     fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit);
 
@@ -277,6 +283,8 @@ pub struct Scheme {
     /// Whether the loss of each copy begins a new round, also while others are in flight: their fates may be known
     /// late. Otherwise a round lasts until all its copies are lost.
     pub answers_each: bool,
+    /// Whether data whose acknowledgement is overdue leaves once more before it is known to be lost.
+    pub overdue: bool,
 }
 
 impl Scheme {
@@ -296,6 +304,7 @@ impl Scheme {
             when_idle: false,
             correlation: false,
             answers_each: false,
+            overdue: false,
         }
     }
     /// The same scheme with replicas that leave only when nothing else waits.

@@ -91,6 +91,7 @@ impl Settings {
             deadline: deadline::Options {
                 price: ms(self.price_ms),
                 patience: ms(self.patience_ms),
+                overdue: self.overdue,
             },
             tolerances: Tolerances {
                 latency: ms(self.alpha_ms),

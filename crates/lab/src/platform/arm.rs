@@ -25,7 +25,7 @@ pub(super) const FLEET_AUTOREC: &str = "autorec-fleet";
 pub(super) const FLEET_MM24: &str = "mm24";
 
 /// Names for schemes with parameters. The papers' schemes have the room for copies that they want; the product's own
-/// guard is 10 %.
+/// guard is 20 %.
 const PRESETS: &[(&str, &str)] = &[
     (FLEET_AUTOREC, "autorec+alpha_ms=200+beta_percent=50+gamma_percent=50+guard_percent=50"),
     ("autorec", "autorec+guard_percent=50"),
@@ -45,7 +45,7 @@ pub(super) const COMPARED: &str =
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=spare:50"];
 
 /// The keys that a scheme may set: none that the path or the stream follows from.
-const KEYS: [&str; 28] = [
+const KEYS: [&str; 29] = [
     "start",
     "detection",
     "congestion",
@@ -56,6 +56,7 @@ const KEYS: [&str; 28] = [
     "longest_probe_ms",
     "price_ms",
     "patience_ms",
+    "overdue",
     "alpha_ms",
     "beta_percent",
     "gamma_percent",

@@ -13,7 +13,7 @@ use crate::simulation::{Outcome, Scenario};
 use crate::traffic::Traffic;
 
 /// The product's guard: replicas may have this share of the bytes that are sent first, in per cent.
-const GUARD: f64 = 10.0;
+const GUARD: f64 = 20.0;
 /// The ends of the loss rates of the chain that was fitted to calls, in per cent.
 const LEAST_CALLS: f64 = 1.0;
 const MOST_CALLS: f64 = 19.999;

@@ -12,6 +12,7 @@ mod migration;
 mod new_tokens;
 mod off_path;
 mod opening;
+mod overdue;
 mod owners;
 mod receive;
 mod spaces;

@@ -81,16 +81,18 @@ impl Owners<'_> {
         record: &SentPacket,
         frames: &[SentFrame],
     ) -> Loss {
-        let own = match record.content.get() {
-            Carried::Stream(range) => Some(range),
-            Carried::List(_) | Carried::Nothing => None,
-        };
-        let listed = frames.iter().filter_map(|frame| match frame {
-            SentFrame::Stream(range) => Some(*range),
-            _ => None,
-        });
-        let pieces = own.into_iter().chain(listed);
-        self.recovery.lost(now, &packet(number, record), pieces, self.streams)
+        self.recovery.lost(now, &packet(number, record), pieces(record, frames), self.streams)
+    }
+
+    /// The acknowledgement of a packet is overdue. Returns the unit that its data became.
+    pub(super) fn packet_overdue(
+        &mut self,
+        now: Timestamp,
+        number: u64,
+        record: &SentPacket,
+        frames: &[SentFrame],
+    ) -> Option<UnitKey> {
+        self.recovery.overdue(now, &packet(number, record), pieces(record, frames), self.streams)
     }
 
     /// Whether the peer acknowledges everything but this unit, whose round was lost again.
@@ -99,6 +101,19 @@ impl Owners<'_> {
             .unit(key)
             .is_some_and(|unit| unit.round > MAX_ROUNDS && now.since(unit.detected) > MAX_UNIT_AGE)
     }
+}
+
+/// The stream data of a packet.
+fn pieces(record: &SentPacket, frames: &[SentFrame]) -> impl Iterator<Item = StreamRange> {
+    let own = match record.content.get() {
+        Carried::Stream(range) => Some(range),
+        Carried::List(_) | Carried::Nothing => None,
+    };
+    let listed = frames.iter().filter_map(|frame| match frame {
+        SentFrame::Stream(range) => Some(*range),
+        _ => None,
+    });
+    own.into_iter().chain(listed)
 }
 
 /// A packet as loss recovery sees it.

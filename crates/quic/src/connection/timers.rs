@@ -60,6 +60,7 @@ impl Connection {
             soonest(self.recovery.next_timeout().filter(|&at| at > self.replicas_asked));
         }
         soonest(self.tail);
+        soonest(self.next_overdue());
         // RFC 9002, section 6.2.1: no probe time-out while the time threshold is waited for.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
         soonest(self.path.challenge.map(|challenge| challenge.deadline()));
@@ -98,6 +99,7 @@ impl Connection {
         if self.tail.is_some_and(|at| now >= at) {
             self.on_tail();
         }
+        self.find_overdue(now);
         self.on_challenge_timeout(now);
         if let Some((at, space)) = self.loss_deadline() {
             // RFC 9002, appendix A.9: time-threshold loss detection comes before probing.

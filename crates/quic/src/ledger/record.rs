@@ -131,3 +131,12 @@ pub(crate) struct SentPacket {
     pub ect: bool,
     pub fate: Fate,
 }
+
+impl SentPacket {
+    /// Whether an acknowledgement is expected that would say something of new content.
+    pub(super) fn is_expected(&self) -> bool {
+        self.fate == Fate::Outstanding
+            && self.kind == PacketKind::Original
+            && !self.content.is_nothing()
+    }
+}

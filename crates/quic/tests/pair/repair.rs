@@ -7,7 +7,7 @@ use mendcast_quic::detection::Detection;
 use mendcast_quic::observer::{Event, Observer, Purpose};
 use mendcast_quic::wire::{Frame, Frames, PacketType};
 use recovery::autorec::{self, FixedLife, Tolerances};
-use recovery::{Arq, Guard, Scheme};
+use recovery::{Arq, Guard, Scheme, deadline};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use units::{Mark, Timestamp};
@@ -315,4 +315,54 @@ fn on_a_lossy_path_a_ping_reveals_the_loss_of_the_last_packet() {
     let (after, pings) = tail(Detection::LIVE, false);
     assert!(after > Duration::from_millis(45), "{after:?}: nothing was lost before");
     assert!(pings <= 1, "{pings}");
+}
+
+/// When the first packet of a third answer leaves again if what was sent within `outage` of it is lost, and how often.
+fn overdue(
+    outage: Duration,
+    scheme: impl Fn() -> Scheme + Send + Sync + 'static,
+) -> (Duration, usize) {
+    let mut answers = 0;
+    let mut begun = None;
+    let mut lost = 0;
+    let guard = Some(Guard::new(0.2, None));
+    let set = |transport: &mut TransportConfig| {
+        transport.scheme = Arc::new(scheme);
+        transport.guard = guard;
+        transport.detection = Detection { tail: false, ..Detection::LIVE };
+    };
+    let (mut pair, log) = pair_with(6, set, move |packet| {
+        let (at, len) = packet.bytes.expect("data");
+        answers += u32::from(at == 0 && packet.purpose == Purpose::Original);
+        if answers == 1 {
+            let loses = lost == 0 && (at..at + len as u64).contains(&100_000);
+            lost += u32::from(loses);
+            return loses;
+        }
+        answers == 3 && packet.at.since(*begun.get_or_insert(packet.at)) < outage
+    });
+    download(&mut pair, 300_000, "the first answer");
+    // By now it is known what became of what followed the loss.
+    download(&mut pair, 300_000, "the second answer");
+    let before = log.all().len();
+    download(&mut pair, 6_000, "the third answer");
+    let all = log.all().split_off(before);
+    let first = |sent: &&Sent| sent.bytes.is_some_and(|(at, _)| at == 0);
+    let copies: Vec<&Sent> = all.iter().filter(first).collect();
+    (copies[1].at.since(copies[0].at), copies.len())
+}
+
+#[test]
+fn what_is_overdue_leaves_again_before_a_probe_would() {
+    let deadline = || deadline::scheme(deadline::Options::default()).expect("in range");
+    // 20 ms there and back; the answer to the last packet may take 25 ms more.
+    let outage = Duration::from_millis(15);
+    let (after, copies) = overdue(outage, deadline);
+    assert!((20..40).contains(&after.as_millis()), "{after:?}");
+    assert_eq!(copies, 2);
+    let (after, _) = overdue(outage, Arq::scheme);
+    assert!(after > Duration::from_millis(45), "{after:?} is a probe time-out");
+    // An outage that goes on takes one copy by this, and then probes.
+    let (_, copies) = overdue(Duration::from_millis(100), deadline);
+    assert!((3..=6).contains(&copies), "{copies}");
 }

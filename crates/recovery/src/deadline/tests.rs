@@ -1,7 +1,7 @@
 //! Who gets copies, when they leave, and that the loss of each is answered.
 
 use super::*;
-use crate::{Acked, CopyKind, PathState, Recovery};
+use crate::{Acked, CopyKind, Guard, Packet, PathState, Recovery};
 use units::Mark;
 
 const OFF: SendOpportunity = SendOpportunity { off_mode: true };
@@ -14,7 +14,7 @@ fn at(ms: u64) -> Timestamp {
 /// A connection with a packet each 2 ms.
 fn connection(mut is_lost: impl FnMut(u64) -> bool) -> Recovery<()> {
     let scheme = scheme(Options::default()).expect("in range");
-    let mut r = Recovery::<()>::new(scheme, None, Timestamp::ZERO);
+    let mut r = Recovery::<()>::new(scheme, Some(Guard::new(0.2, None)), Timestamp::ZERO);
     let path = PathState { smoothed_rtt: RTT, packet: 1_200, ..PathState::default() };
     for number in 0..20_000 {
         let sent = at(2 * number);
@@ -155,6 +155,57 @@ fn it_says_why() {
     let mut said = Vec::new();
     r.explain(&mut |name, value| said.push((name, value)));
     let of = |name: &str| said.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    assert!(of("slack_ms").is_some_and(|slack| (40.0..80.0).contains(&slack)), "{said:?}");
+    assert!(of("slack_ms").is_some_and(|slack| slack == 0.0), "{said:?}");
     assert!(of("late_ms") < of("late_without_copies_ms"), "{said:?}");
+}
+
+fn packet(unit: Option<UnitKey>) -> Packet {
+    Packet { number: 7, sent: at(49_900), bytes: 1_200, copy: None, unit }
+}
+
+/// What becomes of a packet that is overdue after 100 ms.
+fn overdue(r: &mut Recovery<()>) -> Option<UnitKey> {
+    r.overdue(at(50_000), &packet(None), [1_200], &mut ())
+}
+
+#[test]
+fn what_is_overdue_leaves_again_and_is_one_unit_with_what_is_then_lost() {
+    let mut r = outages();
+    assert!(r.takes_overdue());
+    let key = overdue(&mut r).expect("the outage is over by now");
+    assert_eq!(r.next_waiting(), Some(key));
+    r.copy_sent(at(50_000), key, CopyKind::Retransmission);
+    let loss = r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
+    assert_eq!((loss.opened, loss.signals, r.len()), (None, true, 1));
+    assert_eq!(r.next_waiting(), None, "the copy is under way");
+    assert_eq!(r.statistics().totals.replica_bytes, 0);
+}
+
+#[test]
+fn what_was_overdue_and_comes_was_copied_at_the_guards_expense() {
+    let mut r = outages();
+    let budget = |r: &Recovery<()>| r.guard().expect("given").budget();
+    overdue(&mut r);
+    let before = budget(&r);
+    let key = overdue(&mut r).expect("allowed");
+    assert_eq!(before - budget(&r), 1_200);
+    r.copy_sent(at(50_000), key, CopyKind::Retransmission);
+    r.acked(at(50_010), &packet(Some(key)), Acked::InTime, &());
+    assert_eq!((before - budget(&r), r.statistics().totals.replica_bytes), (1_200, 1_200));
+    // That of a loss is given back: its copy was none beyond the retransmission.
+    let key = overdue(&mut r).expect("allowed");
+    r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
+    assert_eq!(before - budget(&r), 1_200);
+    // Who never confirms a loss gets no more than the guard has.
+    let more = core::iter::from_fn(|| overdue(&mut r)).take(1_000).count();
+    assert!(more < 40, "{more}");
+}
+
+#[test]
+fn what_is_overdue_in_a_bad_time_that_lasts_waits_for_its_end() {
+    // Half a second of each five, with a packet each 2 ms.
+    let mut r = connection(|n| n % 2_500 < 250);
+    assert_eq!(overdue(&mut r), None);
+    let options = Options { overdue: false, ..Options::default() };
+    assert!(!scheme(options).expect("in range").overdue);
 }
