@@ -21,10 +21,12 @@ export async function freePort() {
 
 const children = new Set();
 
-/** Starts a program: `{ said, says(pattern, ms), gone, … }` beside what a child process has. */
+/** Starts a program: `{ said, printed, says(pattern, ms), gone, … }` beside what a child process has. */
 export function start(program, args) {
-  const child = spawn(program, args, { stdio: ['ignore', 'ignore', 'pipe'] });
+  const child = spawn(program, args, { stdio: ['ignore', 'pipe', 'pipe'] });
   child.said = '';
+  child.printed = '';
+  child.stdout.setEncoding('utf8').on('data', (text) => { child.printed = (child.printed + text).slice(-20_000); });
   child.stderr.setEncoding('utf8').on('data', (text) => { child.said = (child.said + text).slice(-20_000); });
   children.add(child);
   child.gone = new Promise((done) => child.once('exit', (code) => { children.delete(child); done(code); }));
