@@ -4,6 +4,9 @@
 #   make test     builds everything and runs every test (a few minutes)
 #   make e2e      a real Chromium plays through a lossy link: needs Node, Chromium, ffmpeg
 #   make e2e-tracks  Chromium while a stream's tracks change: sound ahead, camera off, other encoders; CAMERA_OFF=60
+#   make e2e-cohorts  Chromium behind a link that loses as calls do, a minute under each recovery scheme, ten times: who
+#                 freezes, and what it costs (35 minutes); RUNS=2 SECONDS=30 LOSS=calls:rate=12% BUFFER=800 (ms), and
+#                 MENDCAST=FILE for a binary that is there already
 #   make interop  drives real clients against the real server; QUICK=1 for the short set
 #   make bench    compares CPU and memory with other stacks side by side; QUICK=1 for a look
 #   make bench-edge  what a live viewer costs, beside quinn and nginx; QUICK=1 for a look
@@ -26,7 +29,7 @@
 CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 
-.PHONY: demo test e2e e2e-tracks interop bench bench-edge soak fuzz lab autoplex test-autoplex web conformance h3spec lint need-cargo need-cc pages
+.PHONY: demo test e2e e2e-tracks e2e-cohorts interop bench bench-edge soak fuzz lab autoplex test-autoplex web conformance h3spec lint need-cargo need-cc pages
 
 need-cargo:
 	@command -v $(CARGO) >/dev/null || { echo "missing: Rust with cargo 1.90 or newer (https://rustup.rs)"; exit 1; }
@@ -60,6 +63,13 @@ e2e: need-cargo need-cc web
 e2e-tracks: need-cargo need-cc web
 	$(CARGO) build --locked --bin mendcast
 	cd web && MENDCAST=$(abspath $(TARGET))/debug/mendcast node --test test/tracks.test.mjs
+
+# `make lab` has another RUNS: only what is asked for counts here. The priority keeps the machine useful for others.
+e2e-cohorts: $(if $(MENDCAST),,need-cargo need-cc) web
+	$(if $(MENDCAST),,$(CARGO) build --release --locked --bin mendcast)
+	cd web && MENDCAST=$(abspath $(or $(MENDCAST),$(TARGET)/release/mendcast)) nice node test/cohorts.mjs \
+	  --runs $(if $(filter file,$(origin RUNS)),10,$(RUNS)) --seconds $(or $(SECONDS),60) --loss '$(or $(LOSS),calls:rate=8%)' \
+	  $(if $(BUFFER),--buffer $(BUFFER)) $(COHORTS)
 
 interop: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast

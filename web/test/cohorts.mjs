@@ -3,11 +3,12 @@
 // seed. Freezes are counted by the page, copies by the server, losses by the link.
 //
 // MENDCAST names the binary (`make e2e-cohorts`); `node cohorts.mjs --help` prints the options.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync, appendFileSync, existsSync } from 'node:fs';
 import { once } from 'node:events';
+import { appendFileSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:http';
 import { cpus, tmpdir } from 'node:os';
 import { basename, extname, join, normalize } from 'node:path';
+import { monitorEventLoopDelay } from 'node:perf_hooks';
 import { fileURLToPath } from 'node:url';
 import { parseArgs } from 'node:util';
 import { closeBrowsers, has, hasBrowser, startBrowser } from './browser.mjs';
@@ -17,7 +18,7 @@ import { freePort, start, stopAll, wait } from './programs.mjs';
 const BINARY = process.env.MENDCAST;
 const CLIP = fileURLToPath(new URL('../../assets/demo.flv', import.meta.url));
 const DIST = fileURLToPath(new URL('../dist/', import.meta.url));
-/** The page waits this long for its first picture, in milliseconds, and all else takes no longer either. */
+/** The longest wait for the first picture, and for anything else that should be quick, in milliseconds. */
 const PATIENCE_MS = 30_000;
 /** Media that the stream has before somebody comes: its group of pictures at least. */
 const HEAD_START_MS = 3_000;
@@ -29,7 +30,8 @@ const OPTIONS = {
   loss: { type: 'string', default: 'calls:rate=8%' },
   rtt: { type: 'string', default: '100ms' },
   rate: { type: 'string', default: '20mbps' },
-  buffer: { type: 'string', default: '800' },
+  // The player page has 800: with that hardly anything but long outages is a freeze.
+  buffer: { type: 'string', default: '400' },
   schemes: { type: 'string', default: 'arq,autorec,deadline' },
   redundancy: { type: 'string', default: '0.5' },
   seed: { type: 'string', default: '1' },
@@ -41,7 +43,7 @@ const HELP = `node cohorts.mjs [OPTIONS]
   --seconds N      how long each viewer watches, from the first picture on (${OPTIONS.seconds.default})
   --loss LOSS      of \`mendcast link\`, both ways (${OPTIONS.loss.default})
   --rtt, --rate    of the link (${OPTIONS.rtt.default}, ${OPTIONS.rate.default})
-  --buffer MS      how far the player is to be behind live (${OPTIONS.buffer.default}, as on the player page)
+  --buffer MS      how far the player is to be behind live (${OPTIONS.buffer.default}; the player page has 800)
   --schemes A,B    values of [recovery] scheme; the others are compared with the first (${OPTIONS.schemes.default})
   --redundancy R   [recovery] max_redundancy of all of them (${OPTIONS.redundancy.default})
   --seed N         of the first run's link; further runs count on (${OPTIONS.seed.default})
@@ -72,10 +74,14 @@ function coresTime() {
 
 const meanOf = (values) => interval(values.filter(Number.isFinite)).mean;
 
-/** Watches for so many seconds from the first picture on: what the page counted, and what was seen of it once a second. */
-async function watch(page, seconds) {
+/** Opens the page and watches for so many seconds from the first picture on: what the page counted, and what was seen of it once a second. */
+async function watch(browser, url, seconds) {
+  const page = await browser.open(url, { width: 640, height: 700 });
   await page.until('window.mendcast?.[0].first_frame_ms > 0', PATIENCE_MS);
   const [end, cores] = [Date.now() + 1000 * seconds, coresTime()];
+  // This process has the priority of the server and the link: where it waits for a core, so do they.
+  const delay = monitorEventLoopDelay({ resolution: 5 });
+  delay.enable();
   const [buffers, behinds] = [[], []];
   while (Date.now() < end) {
     await wait(Math.min(1_000, Math.max(0, end - Date.now())));
@@ -85,12 +91,19 @@ async function watch(page, seconds) {
   }
   const seen = await page.evaluate('window.mendcast[0]');
   const now = coresTime();
-  return { ...seen, buffer_s: meanOf(buffers) / 1000, behind_s: meanOf(behinds), busy: (now.busy - cores.busy) / (now.all - cores.all) };
+  delay.disable();
+  const waited_ms = { p99: delay.percentile(99) / 1e6, most: delay.max / 1e6 };
+  return { ...seen, waited_ms, buffer_s: meanOf(buffers) / 1000, behind_s: meanOf(behinds), busy: (now.busy - cores.busy) / (now.all - cores.all) };
+}
+
+async function within(ms, work) {
+  let timer;
+  const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`not done within ${ms / 1000} s`)), ms); });
+  return Promise.race([work, late]).finally(() => clearTimeout(timer));
 }
 
 /** A server, a publisher, a link and a browser that nobody has used before, and a viewer among them. */
-async function run(scheme, seed, options, pages) {
-  const folder = mkdtempSync(join(tmpdir(), 'mendcast-cohorts-'));
+async function run(scheme, seed, options, { pages, folder }) {
   try {
     const [port, rtmp, admin] = [await freePort(), await freePort(), await freePort()];
     const config = join(folder, 'edge.toml');
@@ -109,18 +122,18 @@ async function run(scheme, seed, options, pages) {
       '--host-resolver-rules=MAP mendcast.test 127.0.0.1',
       `--ignore-certificate-errors-spki-list=${hash}`,
     ]);
-    const page = await browser.open(`http://127.0.0.1:${pages.address().port}/side-by-side.html?stream=live/demo&buffer_ms=${options.buffer}&player=${scheme}=https://mendcast.test:${door}`, { width: 640, height: 700 });
-    const seen = await watch(page, options.seconds);
-    const metrics = await (await fetch(`http://127.0.0.1:${admin}/metrics`)).text();
+    const url = `http://127.0.0.1:${pages.address().port}/side-by-side.html?stream=live/demo&buffer_ms=${options.buffer}&player=${scheme}=https://mendcast.test:${door}`;
+    // All else has its own bounds; a browser that hangs never answers.
+    const seen = await within(1000 * options.seconds + 2 * PATIENCE_MS, watch(browser, url, options.seconds));
+    const metrics = await (await fetch(`http://127.0.0.1:${admin}/metrics`, { signal: AbortSignal.timeout(PATIENCE_MS) })).text();
     await browser.close();
-    const closed = once(link, 'close');
+    const closed = once(link, 'close', { signal: AbortSignal.timeout(PATIENCE_MS) });
     link.kill();
     await closed;
-    return outcome(seen, metrics, JSON.parse(link.printed), { scheme, seed, watched_s: options.seconds });
+    return outcome(seen, metrics, JSON.parse(link.printed), { scheme, seed, loss: options.loss, watched_s: options.seconds });
   } finally {
     await closeBrowsers();
     await stopAll();
-    rmSync(folder, { recursive: true, force: true });
   }
 }
 
@@ -130,15 +143,18 @@ function outcome(seen, metrics, { down, up }, about) {
   const sessions = of('sessions_total');
   const others = sumOf(metrics, 'mendcast_sessions_total') - sessions;
   if (sessions < 1 || others > 0) throw new Error(`${sessions} sessions over HTTP/3 and ${others} over something else`);
+  if (about.loss !== 'none' && down.lost.packets === 0) throw new Error('the link lost nothing');
   const lossOf = ({ sent, lost }) => lost.packets / sent.packets;
   const first = of('first_transmissions_total');
   const watched = seen.played_s + seen.freeze_s;
   return {
     ...about, sessions, freezes: seen.freezes, freeze_s: seen.freeze_s, played_s: seen.played_s,
     freezes_per_minute: 60 * seen.freezes / watched, frozen: seen.freeze_s / watched,
+    // What the player reported, which "deadline" goes by: some seconds behind.
+    told_freezes: of('freezes_total'), told_played_s: of('played_seconds_total'),
     // Neither playing nor frozen: the page was without a stream.
     away_s: Math.max(0, about.watched_s - watched),
-    first_frame_ms: seen.first_frame_ms, frames: seen.frames, dropped: seen.dropped, buffer_s: seen.buffer_s, behind_s: seen.behind_s, busy: seen.busy,
+    first_frame_ms: seen.first_frame_ms, frames: seen.frames, dropped: seen.dropped, buffer_s: seen.buffer_s, behind_s: seen.behind_s, busy: seen.busy, waited_ms: seen.waited_ms,
     lost_down: lossOf(down), lost_up: lossOf(up), queue_dropped: down.queue_dropped.packets,
     first, retransmissions: of('retransmissions_total'), replicas: of('replicas_total'),
     cost: of('replicas_total') / first, sent_per_media_byte: down.sent.bytes / of('media_bytes_total'),
@@ -152,7 +168,8 @@ function line(number, one) {
     `run ${String(number).padStart(2)}  ${one.scheme.padEnd(9)} seed ${one.seed}: ${String(one.freezes).padStart(2)} freezes, ${one.freeze_s.toFixed(2).padStart(5)} s frozen, ${one.played_s.toFixed(1)} s played`,
     `${one.behind_s.toFixed(2)} s behind live`, `${one.buffer_s.toFixed(2)} s buffered`, `first frame ${one.first_frame_ms} ms`,
     `lost ${percent(one.lost_down)} down, ${percent(one.lost_up)} up`, `replicas ${one.replicas} of ${one.first}: ${percent(one.cost)}`,
-    `${one.sent_per_media_byte.toFixed(2)} bytes sent per media byte`, `CPU ${percent(one.busy)}`,
+    `${one.sent_per_media_byte.toFixed(2)} bytes sent per media byte`, `CPU ${percent(one.busy)}, late by ${one.waited_ms.p99.toFixed(0)} ms (99 %), ${one.waited_ms.most.toFixed(0)} ms at most`,
+    ...(one.told_played_s === 0 ? ['the server heard nothing of the player'] : []),
     ...(one.away_s > 1 ? [`without a stream for ${one.away_s.toFixed(1)} s`] : []),
     ...(one.dropped > one.frames / 20 ? [`${one.dropped} of ${one.frames} frames dropped`] : []),
     ...(one.sessions > 1 ? [`${one.sessions} sessions`] : []),
@@ -183,12 +200,6 @@ function table(done, schemes) {
   return lines.join('\n');
 }
 
-async function within(ms, work) {
-  let timer;
-  const late = new Promise((_, reject) => { timer = setTimeout(() => reject(new Error(`not done within ${ms / 1000} s`)), ms); });
-  return Promise.race([work, late]).finally(() => clearTimeout(timer));
-}
-
 async function main() {
   const { values } = parseArgs({ options: OPTIONS });
   if (values.help) return console.log(HELP);
@@ -199,7 +210,15 @@ async function main() {
   if (!(options.runs >= 1 && options.seconds >= 1 && Number.isInteger(options.seed))) throw new Error(HELP);
   const schemes = options.schemes.split(',');
   console.log(`${basename(BINARY)}, ${options.runs} runs of ${options.seconds} s for each of ${schemes.join(', ')}: ${options.loss}, ${options.rtt}, ${options.rate}, ${options.buffer} ms behind live, at most ${options.redundancy} replicas per packet`);
+  const folder = mkdtempSync(join(tmpdir(), 'mendcast-cohorts-'));
   const pages = await servePages();
+  const leave = async () => {
+    pages.close();
+    await closeBrowsers();
+    await stopAll();
+    rmSync(folder, { recursive: true, force: true });
+  };
+  for (const signal of ['SIGINT', 'SIGTERM']) process.once(signal, () => leave().finally(() => process.exit(1)));
   const done = [];
   for (let number = 1; number <= options.runs; number += 1) {
     // Each scheme is first in its turn, so that none has the machine at another time than the others.
@@ -207,7 +226,7 @@ async function main() {
     for (const scheme of turn) {
       const seed = options.seed + number - 1;
       try {
-        const one = await within(1000 * options.seconds + 3 * PATIENCE_MS, run(scheme, seed, options, pages));
+        const one = await run(scheme, seed, options, { pages, folder });
         done.push(one);
         console.log(line(number, one));
         if (options.out) appendFileSync(options.out, `${JSON.stringify(one)}\n`);
@@ -215,20 +234,11 @@ async function main() {
         // A run that failed is no run without freezes: it is left out, and said.
         console.log(`run ${String(number).padStart(2)}  ${scheme.padEnd(9)} seed ${seed}: failed: ${error.message}`);
         process.exitCode = 1;
-        await closeBrowsers();
-        await stopAll();
       }
     }
   }
-  pages.close();
+  await leave();
   console.log(`\n${table(done, schemes)}\n\nMeans with 95 % intervals (Student's t) over runs; differences seed by seed.`);
 }
 
-for (const signal of ['SIGINT', 'SIGTERM']) {
-  process.once(signal, async () => {
-    await closeBrowsers();
-    await stopAll();
-    process.exit(1);
-  });
-}
 await main();
