@@ -3,9 +3,8 @@
 use core::task::{Context, Poll};
 use std::io;
 
-use units::{Mark, Timestamp};
-
 use crate::flv::{FlvStream, Piece};
+use crate::playhead::Buffered;
 
 /// A body that is handed out as the transport has room for it.
 pub trait Body {
@@ -23,8 +22,10 @@ pub trait Body {
         false
     }
 
-    /// What loss recovery gets to know of the piece that was handed out last.
-    fn mark(&self, now: Timestamp) -> Option<Mark>;
+    /// What the player of a live stream said last that it has buffered; `None` if it says nothing.
+    fn buffered(&self) -> Option<Buffered> {
+        None
+    }
 
     /// The viewer has acknowledged all of a live stream's first frame.
     fn on_first_frame(&mut self);

@@ -5,9 +5,9 @@ use core::task::{Context, Poll};
 use http3::OverQuic;
 use quic::Connection;
 use quic::streams::SendProgress;
-use units::{StreamId, Timestamp};
+use units::{Mark, StreamId, Timestamp};
 
-use crate::{Body, Framing, Piece};
+use crate::{Body, FlvStream, Framing, Piece, Playhead};
 
 /// Bytes of a stream that may be unsent before its body has to wait; a live one waits earlier.
 const HIGH_WATER: u64 = 128 * 1024;
@@ -18,6 +18,7 @@ pub struct Delivery<B> {
     id: StreamId,
     body: B,
     first_frame: FirstFrame,
+    playhead: Playhead,
 }
 
 /// The first frame of a live stream on its way.
@@ -54,7 +55,7 @@ enum Step {
 impl<B: Body> Delivery<B> {
     /// The body of the response on this stream, behind the head that was sent.
     pub fn new(id: StreamId, body: B) -> Self {
-        Self { id, body, first_frame: FirstFrame::Ahead }
+        Self { id, body, first_frame: FirstFrame::Ahead, playhead: Playhead::default() }
     }
 
     /// The stream.
@@ -65,6 +66,16 @@ impl<B: Body> Delivery<B> {
     /// What is delivered.
     pub fn body(&self) -> &B {
         &self.body
+    }
+
+    /// The same, to change it.
+    pub fn body_mut(&mut self) -> &mut B {
+        &mut self.body
+    }
+
+    /// The player, as far as it is known.
+    pub fn playhead(&self) -> &Playhead {
+        &self.playhead
     }
 
     /// Whether the acknowledgement of the first frame is still to come.
@@ -88,12 +99,13 @@ impl<B: Body> Delivery<B> {
         };
         loop {
             let Some(progress) = connection.send_progress(id) else { return Filled::Over };
+            self.look(now, connection, progress);
             let step = self.step(progress, enough, context);
             let mut t = OverQuic::new(connection, now);
             match step {
                 Step::Stop(filled) => return filled,
                 Step::Send(piece) => {
-                    if framing.send(&mut t.marked(self.body.mark(now)), id, piece) {
+                    if framing.send(&mut t.marked(self.mark(now)), id, piece) {
                         continue;
                     }
                 }
@@ -102,6 +114,24 @@ impl<B: Body> Delivery<B> {
             }
             return Filled::Over;
         }
+    }
+
+    /// Notes what the viewer has and what its player said.
+    fn look(&mut self, now: Timestamp, connection: &Connection, progress: SendProgress) {
+        let Some(media) = self.body.live().and_then(FlvStream::media_time) else { return };
+        self.playhead.handed(progress.written, media);
+        self.playhead.acked(progress.acked);
+        if let Some(buffered) = self.body.buffered() {
+            // What was said and what was acknowledged both left half a round trip ago.
+            self.playhead.heard(now - connection.rtt().smoothed() / 2, buffered);
+        }
+    }
+
+    /// What loss recovery gets to know of the piece that was handed out last: its place on the time line, and when the
+    /// player comes to it.
+    fn mark(&self, now: Timestamp) -> Option<Mark> {
+        let media_time = self.body.live()?.media_time()?;
+        Some(Mark { media_time, deadline: self.playhead.deadline(now, media_time) })
     }
 
     /// What comes next for a stream that has come so far, and may hold less than `enough` unsent.

@@ -14,8 +14,7 @@ use std::task::{Context, Poll, ready};
 use std::time::SystemTime;
 
 use bytes::{Buf as _, Bytes};
-use delivery::{FlvStream, Piece};
-use units::{Mark, Timestamp};
+use delivery::{Buffered, FlvStream, Piece};
 
 use crate::cohorts::Cohort;
 use crate::files::FileBody;
@@ -208,8 +207,8 @@ impl delivery::Body for Responder {
         self.session().is_some_and(|session| session.stay().is_over())
     }
 
-    fn mark(&self, now: Timestamp) -> Option<Mark> {
-        self.flv()?.mark(now)
+    fn buffered(&self) -> Option<Buffered> {
+        self.flv()?.session().buffered()
     }
 
     fn on_first_frame(&mut self) {

@@ -5,6 +5,7 @@ mod broadcast;
 mod encoder;
 mod reception;
 mod recording;
+mod reporter;
 mod source;
 mod view;
 
@@ -12,6 +13,7 @@ pub(crate) use broadcast::Broadcast;
 pub use encoder::Encoder;
 pub(crate) use reception::Reception;
 pub use recording::Recording;
+pub(crate) use reporter::Reporter;
 pub use source::Source;
 pub use view::{Arrival, Live, LiveOutcome, Skips};
 

@@ -7,10 +7,8 @@ use std::io;
 use bytes::{Buf as _, Bytes};
 use media::{Kind, Tag};
 use relay::{Publisher, Registry, Settings, Start, Viewer};
-use units::Mark;
 
 use super::*;
-use crate::FlvStream;
 
 /// A body that has what it is told.
 #[derive(Debug, Default)]
@@ -32,10 +30,6 @@ impl Body for Scripted {
         self.is_over
     }
 
-    fn mark(&self, _: Timestamp) -> Option<Mark> {
-        None
-    }
-
     fn on_first_frame(&mut self) {
         panic!("it has no frames");
     }
@@ -51,10 +45,6 @@ impl Body for Live {
 
     fn live(&self) -> Option<&FlvStream> {
         Some(&self.0)
-    }
-
-    fn mark(&self, _: Timestamp) -> Option<Mark> {
-        None
     }
 
     fn on_first_frame(&mut self) {

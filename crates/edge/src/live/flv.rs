@@ -5,7 +5,6 @@ use std::task::{Context, Poll, ready};
 
 use delivery::{FlvStream, Piece};
 use relay::Viewer;
-use units::{Mark, Timestamp};
 
 use crate::sessions::Session;
 
@@ -36,13 +35,6 @@ impl FlvBody {
             self.session.on_first_frame_bytes(bytes);
         }
         Poll::Ready(piece)
-    }
-
-    /// What loss recovery gets to know of the data that was handed out last: its place on the time line,
-    /// and until when it is of use, which is known from players that report their buffer.
-    pub fn mark(&self, now: Timestamp) -> Option<Mark> {
-        let deadline = self.session.slack().map(|slack| now + slack);
-        self.stream.media_time().map(|media_time| Mark { media_time, deadline })
     }
 
     /// The stream.

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use delivery::Started;
+use delivery::{Buffered, Started};
 use records::{Record, RecordWriter};
 
 use crate::limits::Permit;
@@ -69,9 +69,9 @@ pub struct Session {
     skipped_ms: AtomicU64,
     /// 0 before the first frame.
     first_frame_bytes: AtomicU64,
-    /// What the player had buffered when it last reported, in milliseconds and one more; 0 if it never
+    /// What the player had buffered when it last reported, in milliseconds, below the number of the report; 0 if it never
     /// said so. Its connection reads this on another thread.
-    slack_ms: AtomicU64,
+    buffered: AtomicU64,
     stay: Stay,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
@@ -121,17 +121,21 @@ impl Session {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What the player has buffered: how late data may arrive without a freeze. `None` if it does not
+    /// What the player said last that it has buffered: how late data may arrive without a freeze. `None` if it does not
     /// report that. A player may claim anything; more than 60 s is not believed.
-    pub fn slack(&self) -> Option<Duration> {
-        let known = self.slack_ms.load(Ordering::Relaxed).checked_sub(1)?;
-        Some(Duration::from_millis(known))
+    pub fn buffered(&self) -> Option<Buffered> {
+        let known = self.buffered.load(Ordering::Relaxed);
+        let report = (known >> 32) as u32;
+        let media = Duration::from_millis(known & u64::from(u32::MAX));
+        (report > 0).then_some(Buffered { report, media })
     }
 
     fn on_report(&self, beacon: Beacon) {
         if let Some(ms) = beacon.buffer_ms {
-            let known = Duration::from_secs_f64(ms * 1e-3).min(MAX_SLACK).as_millis() as u64;
-            self.slack_ms.store(known + 1, Ordering::Relaxed);
+            let ms = Duration::from_secs_f64(ms * 1e-3).min(MAX_SLACK).as_millis() as u64;
+            let reports = self.buffered.load(Ordering::Relaxed) >> 32;
+            let next = (reports as u32).checked_add(1).unwrap_or(1);
+            self.buffered.store(u64::from(next) << 32 | ms, Ordering::Relaxed);
         }
         self.state().player = Some(beacon);
     }
@@ -315,7 +319,7 @@ impl Sessions {
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
             first_frame_bytes: AtomicU64::new(0),
-            slack_ms: AtomicU64::new(0),
+            buffered: AtomicU64::new(0),
             stay: Stay::new(until),
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),

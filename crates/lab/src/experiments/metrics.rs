@@ -183,6 +183,13 @@ metrics! {
     // Share of all frames that came later than the quickest one before them by more than the buffer that the
     // player keeps: what empties it.
     "late_for_player", "1", None, |m, _| ratio(m.viewing.player.late, m.viewing.player.frames);
+    // How far ahead the server thought the player to be when that reported: by the reports before, with the mean size of
+    // the error, and by acknowledgements alone.
+    "playhead_off_ms", "ms", None, |m, _| mean(&m.viewing.playhead_off[0]);
+    "playhead_error_ms", "ms", None, |m, _| {
+        mean(&m.viewing.playhead_off[0].iter().map(|off| off.abs()).collect::<Vec<_>>())
+    };
+    "playhead_off_unheard_ms", "ms", None, |m, _| mean(&m.viewing.playhead_off[1]);
     "goodput_mbps", "Mbps", None, |m, _| mbps(m.received);
     "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
     "loss_rate", "1", None, |m, _| loss_rate(m);

@@ -212,7 +212,7 @@ impl Settings {
         }
         detection.tail &= self.tail;
         let traffic = self.traffic(seed)?;
-        self.player()?;
+        let player = self.player()?;
         if self.same_connection && self.source != Source::Download {
             return Err("`same_connection` is for downloads only".to_owned());
         }
@@ -258,6 +258,7 @@ impl Settings {
                 _ => Duration::from_secs_f64(self.seconds),
             },
             traffic,
+            reports: self.reports.then_some(player),
             times: if self.same_connection { self.requests } else { 1 },
             oracle: word("oracle", &self.oracle, &Oracle::NAMES)?,
             rival,

@@ -157,6 +157,8 @@ settings! {
     /// The viewer's player of a stream: a preset of `qoe`, `low-latency`, `mobile` or `cautious`, or one that aims at a
     /// buffer, `buffer:300ms` (100 ms to 10 s).
     player: String = "low-latency".to_owned();
+    /// Whether that player tells the server each 5 s what it has buffered.
+    reports: bool = false;
     /// Size of a download.
     bytes: u64 = 1_000_000, in 1.0 => 1e12;
     /// A download is at least as large as what `rate_mbps` carries in this time.

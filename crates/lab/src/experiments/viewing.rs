@@ -48,6 +48,8 @@ pub(crate) struct Viewing {
     pub behind: Vec<f64>,
     /// Skips to a newer key frame.
     pub skips: u64,
+    /// How far the server was off about the player, at each report, in milliseconds: by the reports before, and without.
+    pub playhead_off: [Vec<f64>; 2],
 }
 
 impl Watched {
@@ -94,6 +96,8 @@ impl Viewing {
         self.delays.extend(counted.map(|arrival| arrival.delay.as_secs_f64() * 1e3));
         self.frames += (0..live.source.len()).filter(|&n| is_counted(n)).count() as u64;
         self.skips += seen.skips.count;
+        self.playhead_off[0].extend(&seen.playhead_off_ms);
+        self.playhead_off[1].extend(&seen.playhead_off_unheard_ms);
     }
 
     /// Mean time from the request to the picture with this number, in milliseconds: with the request's own way.

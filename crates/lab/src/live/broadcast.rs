@@ -1,12 +1,13 @@
 //! The server's side of a view: the publisher, the product's relay, and the viewer's end of it.
 
 use core::task::{Context, Poll, Waker};
+use core::time::Duration;
 use std::io;
 
-use delivery::{Body, Delivery, Filled, FlvStream, Piece, Playing};
+use delivery::{Body, Buffered, Delivery, Filled, FlvStream, Piece, Playing};
 use quic::Connection;
 use relay::{Publisher, Registry, Start, Viewer};
-use units::{Mark, StreamId, Timestamp};
+use units::{StreamId, Timestamp};
 
 use super::view::{Live, LiveOutcome, Skips};
 
@@ -15,6 +16,8 @@ struct LiveBody {
     stream: FlvStream,
     /// The viewer has acknowledged all of the first frame.
     is_first_frame_there: bool,
+    /// What the player said last.
+    buffered: Option<Buffered>,
 }
 
 impl Body for LiveBody {
@@ -26,8 +29,8 @@ impl Body for LiveBody {
         Some(&self.stream)
     }
 
-    fn mark(&self, _: Timestamp) -> Option<Mark> {
-        self.stream.media_time().map(|media_time| Mark { media_time, deadline: None })
+    fn buffered(&self) -> Option<Buffered> {
+        self.buffered
     }
 
     fn on_first_frame(&mut self) {
@@ -42,6 +45,8 @@ pub(crate) struct Broadcast {
     publisher: Publisher,
     next: u32,
     viewer: Option<Delivery<LiveBody>>,
+    /// When the viewer first had media, and of which time.
+    first: Option<(Timestamp, Duration)>,
     /// What was served, without what arrived of it.
     pub served: LiveOutcome,
 }
@@ -53,7 +58,15 @@ impl Broadcast {
         for header in live.source.opening() {
             publisher.push(header.clone());
         }
-        Self { live, registry, publisher, next: 0, viewer: None, served: LiveOutcome::default() }
+        Self {
+            live,
+            registry,
+            publisher,
+            next: 0,
+            viewer: None,
+            first: None,
+            served: LiveOutcome::default(),
+        }
     }
 
     /// When the next tag is due; `None` at the end.
@@ -78,8 +91,29 @@ impl Broadcast {
         self.served.asked_at = Some(now);
         let viewer = Viewer::new(self.publisher.stream().clone(), Start::LatestGop)
             .expect("the first viewer");
-        let body = LiveBody { stream: FlvStream::new(viewer), is_first_frame_there: false };
+        let body = LiveBody {
+            stream: FlvStream::new(viewer),
+            is_first_frame_there: false,
+            buffered: None,
+        };
         self.viewer = Some(Delivery::new(id, body));
+    }
+
+    /// The player says what it had buffered at `at`, when it sent what the server has now.
+    pub(crate) fn heard(&mut self, at: Timestamp, media: Duration) {
+        let Some(delivery) = &mut self.viewer else { return };
+        let playhead = delivery.playhead();
+        if let Some(has) = playhead.has() {
+            let ms = |time: Duration| time.as_secs_f64() * 1e3;
+            let shown = ms(has.saturating_sub(media));
+            let off = |foreseen: Option<Duration>| Some(ms(foreseen?) - shown);
+            self.served.playhead_off_ms.extend(off(playhead.shown_at(at)));
+            let first = self.first.map(|(since, media)| media + at.since(since));
+            self.served.playhead_off_unheard_ms.extend(off(first));
+        }
+        let body = delivery.body_mut();
+        let report = body.buffered.map_or(1, |last| last.report + 1);
+        body.buffered = Some(Buffered { report, media });
     }
 
     /// While somebody watches: bytes up to the end of the first frame, if that is there.
@@ -102,8 +136,11 @@ impl Broadcast {
         let Some(delivery) = &mut self.viewer else { return };
         let context = &mut Context::from_waker(Waker::noop());
         let filled = delivery.fill(http, now, connection, context);
+        if let (None, Some(has)) = (self.first, delivery.playhead().has()) {
+            self.first = Some((now - connection.rtt().smoothed() / 2, has));
+        }
         let unsent = connection.unsent(delivery.id()).unwrap_or(0);
-        let LiveBody { stream, is_first_frame_there } = delivery.body();
+        let LiveBody { stream, is_first_frame_there, .. } = delivery.body();
         let (progress, served) = (stream.progress(), &mut self.served);
         served.most_unsent = served.most_unsent.max(unsent);
         served.bytes = progress.bytes;

@@ -99,6 +99,11 @@ pub struct LiveOutcome {
     pub skips: Skips,
     /// The most bytes that waited unsent inside the transport.
     pub most_unsent: u64,
+    /// At each of the player's reports, how far ahead of where it is the server had thought it to be, by the report
+    /// before: in milliseconds.
+    pub playhead_off_ms: Vec<f64>,
+    /// The same if it had never said anything: by its first acknowledgement alone.
+    pub playhead_off_unheard_ms: Vec<f64>,
 }
 
 impl LiveOutcome {

@@ -45,7 +45,7 @@ pub(super) const COMPARED: &str =
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=spare:50"];
 
 /// The keys that a scheme may set: none that the path or the stream follows from.
-const KEYS: [&str; 29] = [
+const KEYS: [&str; 30] = [
     "start",
     "detection",
     "congestion",
@@ -57,6 +57,7 @@ const KEYS: [&str; 29] = [
     "price_ms",
     "patience_ms",
     "overdue",
+    "reports",
     "alpha_ms",
     "beta_percent",
     "gamma_percent",

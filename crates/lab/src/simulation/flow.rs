@@ -11,7 +11,7 @@ use super::scenario::Scenario;
 use super::wire::Wire;
 use crate::client::{self, Request, Viewer};
 use crate::event_log::EventLog;
-use crate::live::LiveOutcome;
+use crate::live::{LiveOutcome, Reporter};
 use crate::recovered::Recovered;
 use crate::server::Server;
 use crate::traffic::Traffic;
@@ -61,6 +61,8 @@ pub(super) struct Flow {
     pub client_at: Option<Timestamp>,
     /// When the server's next timer fires.
     pub server_at: Option<Timestamp>,
+    /// The player, if it tells the server how it does.
+    reporter: Option<Reporter>,
     /// Where measuring began.
     mark: Option<Mark>,
 }
@@ -91,6 +93,7 @@ impl Flow {
         })?;
         Ok(Self {
             server: Server::new(&scenario, log),
+            reporter: scenario.reports.map(|policy| Reporter::new(policy, begins)),
             client,
             scenario,
             address: SocketAddrV4::new(address, FIRST_PORT),
@@ -139,6 +142,15 @@ impl Flow {
         }
         if self.is_server_due {
             let server = &mut self.server;
+            // A report takes the way of acknowledgements: it says how it was half a round trip ago.
+            let then = now - self.scenario.path.up.delay.unwrap_or_default();
+            let arrivals = self.client.download().arrivals();
+            if let Some(reporter) = &mut self.reporter
+                && let Some((source, _)) = &mut server.live
+                && let Some(media) = reporter.report(then, arrivals)
+            {
+                source.heard(then, media);
+            }
             server.drive(now, |remote, sent| {
                 // What came by IPv4 is answered by it.
                 if let SocketAddr::V4(remote) = remote {

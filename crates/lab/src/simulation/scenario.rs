@@ -7,6 +7,7 @@ use congestion::Algorithm;
 use delivery::Capping;
 use groups::Parameters;
 use links::PathConfig;
+use qoe::Policy;
 use quic::ControllerFactory;
 use quic::detection::Detection;
 use recovery::{Arq, Guard, Scheme};
@@ -49,6 +50,8 @@ pub struct Scenario {
     pub guard: Option<Guard>,
     /// What the client asks for.
     pub traffic: Traffic,
+    /// The player of a live stream, if it tells the server what it has buffered.
+    pub reports: Option<Policy>,
     /// Virtual time at which the client's first packet leaves.
     pub begins: Duration,
     /// How often the client asks for it, one after the other on the same connection: from 1, and more
@@ -114,6 +117,7 @@ impl Default for Scenario {
             scheme: Arc::new(|_| Arq::scheme()),
             guard: None,
             traffic: Traffic::Download { bytes: 1_000_000 },
+            reports: None,
             begins: Duration::ZERO,
             times: 1,
             rival: None,
