@@ -25,6 +25,9 @@ use plan::{MAX, Plan, Situation};
 /// The highest price of a copy.
 pub const DEAREST: Duration = Duration::from_secs(1);
 
+/// Data is to be there so long before the player comes to it: what a player says is some tens of milliseconds off when it
+/// is used, and what comes at the last moment leaves the next frame none.
+const MARGIN: Duration = Duration::from_millis(150);
 /// Overdue data leaves once more where a copy is lost with less than this chance.
 const AGAIN: f64 = 0.4;
 
@@ -101,7 +104,10 @@ impl ReplicaScheduler for Copies {
         view: &View<'_>,
     ) {
         let deadline = unit.mark.and_then(|mark| mark.deadline);
-        let deadline = deadline.unwrap_or(unit.first_sent + self.options.patience);
+        let deadline = match deadline {
+            Some(deadline) => deadline - MARGIN,
+            None => unit.first_sent + self.options.patience,
+        };
         let rtt = view.path.smoothed_rtt;
         // A copy needs half a round trip, and comes a little late as often as not.
         let slack = deadline.since(now).saturating_sub(rtt / 2 + rtt / 16);
