@@ -31,6 +31,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "formula-limits",
     "guard-ablation",
     "live-default",
+    "deadline-harm",
     "live-calls",
     "live-check",
     "demo",

@@ -317,6 +317,7 @@ metrics! {
         ratio(lost, settled)
     };
     // The same of the rival.
+    "rival_freezes_per_100s", "1", None, |m, _| freezes(&m.rival_viewing.player);
     "rival_frame_1_ms", "ms", None, |m, s| m.rival_viewing.completion(0, s);
     "rival_first_frame_loss", "1", None, |m, _| {
         let (lost, settled) = m.rival_viewing.first_loss;
