@@ -182,6 +182,8 @@ impl Scene {
             path: PathState {
                 smoothed_rtt: Duration::from_millis(41),
                 min_rtt: Duration::from_millis(40),
+                latest_rtt: Duration::from_millis(41),
+                peak_rtt: Duration::from_millis(60),
                 pacing_rate: Some(Rate::from_mbps(20)),
                 window: 150_000,
                 in_flight: 100_000,

@@ -7,12 +7,17 @@ use units::Timestamp;
 /// Timer granularity (RFC 9002, section 6.1.2: kGranularity).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
+/// In so many samples the peak falls to a third of what it is above the others.
+const PEAK: u32 = 256;
+
 /// Estimates of one path.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
     latest: Duration,
     /// The newest sample without the peer's delay.
     adjusted: Duration,
+    /// The longest of these lately.
+    peak: Duration,
     smoothed: Duration,
     variance: Duration,
     min: Duration,
@@ -26,6 +31,7 @@ impl Rtt {
         Self {
             latest: initial,
             adjusted: initial,
+            peak: initial,
             smoothed: initial,
             variance: initial / 2,
             min,
@@ -41,6 +47,7 @@ impl Rtt {
             self.first_sample = Some(now);
             self.min = latest;
             self.adjusted = latest;
+            self.peak = latest;
             self.smoothed = latest;
             self.variance = latest / 2;
             return;
@@ -52,6 +59,7 @@ impl Rtt {
         // resulting value is smaller than the min_rtt".
         let adjusted = if latest >= self.min + ack_delay { latest - ack_delay } else { latest };
         self.adjusted = adjusted;
+        self.peak = adjusted.max(self.peak - self.peak.saturating_sub(adjusted) / PEAK);
         let difference = self.smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
@@ -65,6 +73,11 @@ impl Rtt {
     /// The newest sample without the peer's delay: what the network took.
     pub(crate) fn adjusted(&self) -> Duration {
         self.adjusted
+    }
+
+    /// The longest time that the network took lately.
+    pub(crate) fn peak(&self) -> Duration {
+        self.peak
     }
 
     /// Exponentially weighted mean.

@@ -110,6 +110,10 @@ pub struct PathState {
     pub smoothed_rtt: Duration,
     /// Smallest round-trip time; zero before the first sample.
     pub min_rtt: Duration,
+    /// The newest round-trip time without the peer's delay.
+    pub latest_rtt: Duration,
+    /// The longest of these lately.
+    pub peak_rtt: Duration,
     /// Rate at which packets leave, if it is limited.
     pub pacing_rate: Option<Rate>,
     /// Congestion window, in bytes.

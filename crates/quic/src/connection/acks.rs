@@ -133,6 +133,8 @@ impl Connection {
         let state = PathState {
             smoothed_rtt: path.rtt.smoothed(),
             min_rtt: path.rtt.min(),
+            latest_rtt: path.rtt.adjusted(),
+            peak_rtt: path.rtt.peak(),
             pacing_rate: path.controller.pacing_rate(),
             window: path.controller.window(),
             in_flight: path.in_flight,

@@ -4,7 +4,8 @@
 //! When they leave is decided by how losses come together on this path, as measured ([`LossCorrelation`]): where losses
 //! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
 //! each takes off the time by which the data is expected to be late (`plan`). Copies leave only when nothing else
-//! waits, and the loss of each copy is answered, not only that of the last one.
+//! waits and no queue grows, and the loss of each copy is answered, not only that of the last one. Data whose
+//! acknowledgement is overdue leaves once more before it is known to be lost.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -18,7 +19,9 @@ use units::Timestamp;
 use crate::art::{Replicas, Spread};
 use crate::fixed::{Fixed, Reading};
 use crate::range::OutOfRange;
-use crate::{LostUnit, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View};
+use crate::{
+    LostUnit, PathState, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View,
+};
 use curve::Curve;
 use plan::{MAX, Plan, Situation};
 
@@ -28,6 +31,8 @@ pub const DEAREST: Duration = Duration::from_secs(1);
 /// Data is to be there so long before the player comes to it: what a player says is some tens of milliseconds off when it
 /// is used, and what comes at the last moment leaves the next frame none.
 const MARGIN: Duration = Duration::from_millis(150);
+/// A queue shorter than this is what a key frame makes.
+const QUEUE: Duration = Duration::from_millis(25);
 /// Overdue data leaves once more where a copy is lost with less than this chance.
 const AGAIN: f64 = 0.4;
 
@@ -79,6 +84,13 @@ pub fn scheme(options: Options) -> Result<Scheme, OutOfRange> {
     Ok(Scheme { correlation: true, answers_each: true, overdue: options.overdue, ..scheme })
 }
 
+/// Whether the queue of the bottleneck is what loses packets, as far as round-trip times tell (the rule of Spike: Cen,
+/// Cosman and Voelker, IEEE/ACM Transactions on Networking 11(5), 2003): copies would make it longer.
+fn is_full(path: &PathState) -> bool {
+    let above = path.latest_rtt.saturating_sub(path.min_rtt);
+    above > QUEUE && above * 3 > path.peak_rtt.saturating_sub(path.min_rtt)
+}
+
 /// What the last decision followed from.
 #[derive(Clone, Copy, Debug, Default)]
 struct Last {
@@ -122,7 +134,8 @@ impl ReplicaScheduler for Copies {
         };
         // The answer to a copy's loss is one more copy, while others of the unit are in flight: if each answer brought
         // copies of its own, they would multiply just where most of them are lost.
-        let most = if unit.outstanding > 1 { 0 } else { level as usize };
+        let is_answer = unit.outstanding > 1;
+        let most = if is_answer || is_full(&view.path) { 0 } else { level as usize };
         let plan = situation.plan(self.options.price, most);
         self.replicas.plan(now, key, plan.times());
         self.last = Last { slack, plan };

@@ -15,7 +15,7 @@ fn at(ms: u64) -> Timestamp {
 fn connection(mut is_lost: impl FnMut(u64) -> bool) -> Recovery<()> {
     let scheme = scheme(Options::default()).expect("in range");
     let mut r = Recovery::<()>::new(scheme, Some(Guard::new(0.2, None)), Timestamp::ZERO);
-    let path = PathState { smoothed_rtt: RTT, packet: 1_200, ..PathState::default() };
+    let path = PathState { smoothed_rtt: RTT, min_rtt: RTT, packet: 1_200, ..PathState::default() };
     for number in 0..20_000 {
         let sent = at(2 * number);
         if is_lost(number) {
@@ -208,4 +208,28 @@ fn what_is_overdue_in_a_bad_time_that_lasts_waits_for_its_end() {
     assert_eq!(overdue(&mut r), None);
     let options = Options { overdue: false, ..Options::default() };
     assert!(!scheme(options).expect("in range").overdue);
+}
+
+#[test]
+fn where_the_queue_is_what_loses_packets_there_are_no_copies() {
+    let copies = |latest: u64, peak: u64| {
+        let mut r = outages();
+        let ms = Duration::from_millis;
+        let (latest_rtt, peak_rtt) = (RTT + ms(latest), RTT + ms(peak));
+        let path = PathState {
+            smoothed_rtt: RTT,
+            min_rtt: RTT,
+            latest_rtt,
+            peak_rtt,
+            packet: 1_200,
+            ..PathState::default()
+        };
+        let _ = r.ack_done(at(45_000), path, |_, _| {});
+        retransmitted(&mut r, 250);
+        leaving(&mut r).len()
+    };
+    assert!(copies(0, 0) > 0);
+    assert!(copies(20, 20) > 0, "a key frame");
+    assert!(copies(30, 100) > 0, "others waited much longer, and were not lost");
+    assert_eq!(copies(60, 100), 0);
 }
