@@ -14,6 +14,8 @@ fn path(rtt: u64) -> PathState {
     PathState {
         smoothed_rtt: Duration::from_millis(rtt),
         min_rtt: Duration::from_millis(rtt),
+        latest_rtt: Duration::from_millis(rtt),
+        peak_rtt: Duration::from_millis(rtt),
         packet: 1_200,
         in_flight: 12_000,
         ..PathState::default()

@@ -13,6 +13,8 @@ fn path() -> PathState {
     PathState {
         smoothed_rtt: RTT,
         min_rtt: Duration::from_millis(50),
+        latest_rtt: Duration::from_millis(50),
+        peak_rtt: Duration::from_millis(50),
         pacing_rate: Some(Rate::from_mbps(12)),
         window: 150_000,
         in_flight: 0,
