@@ -48,7 +48,8 @@ impl Playhead {
 
     /// The viewer has all bytes up to this one.
     pub(crate) fn acked(&mut self, end: u64) {
-        while let Some((_, media)) = self.pieces.pop_front_if(|(piece, _)| *piece <= end) {
+        while let Some(&(_, media)) = self.pieces.front().filter(|(piece, _)| *piece <= end) {
+            self.pieces.pop_front();
             // Sound and pictures take turns.
             self.acked = self.acked.max(Some(media));
         }
