@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 /// Replicas that may leave before anything filled a connection's bucket, in packets. Losses come in outages, and a
 /// quarter of a second of a stream is about so many.
-const BURST_PACKETS: u64 = 32;
+const BURST_PACKETS: u32 = 32;
 
 /// The bucket that all connections of a process share.
 #[derive(Debug)]
@@ -50,6 +50,8 @@ fn thousandths(share: f64) -> u32 {
 pub struct Guard {
     share: u32,
     shared: Option<Arc<SharedBudget>>,
+    /// Packets.
+    burst: u32,
     /// Thousandths of bytes.
     tokens: i64,
     /// First transmissions that the shared bucket has not been told of yet, in bytes.
@@ -63,17 +65,24 @@ pub struct Guard {
 const STEP: u64 = 16_384;
 
 impl Guard {
-    /// Replicas may be `share` (0 and above) of the bytes that this connection sends first, plus 8
+    /// Replicas may be `share` (0 and above) of the bytes that this connection sends first, plus 32
     /// packets; and no more than the shared bucket has.
     pub fn new(share: f64, shared: Option<Arc<SharedBudget>>) -> Self {
         let share = thousandths(share);
-        Self { share, shared, tokens: i64::MAX, untold: 0, refusing: false, refusals: 0 }
+        let burst = BURST_PACKETS;
+        Self { share, shared, burst, tokens: i64::MAX, untold: 0, refusing: false, refusals: 0 }
+    }
+
+    /// The same with another burst, in packets.
+    #[must_use]
+    pub fn with_burst(self, packets: u32) -> Self {
+        Self { burst: packets, ..self }
     }
 
     /// Bytes left for the first time.
     #[inline]
     pub(crate) fn on_first_transmission(&mut self, bytes: u64, packet: u16) {
-        let burst = Self::burst(packet);
+        let burst = self.burst_of(packet);
         self.tokens = self.tokens.saturating_add(bytes as i64 * i64::from(self.share)).min(burst);
         if let Some(shared) = &self.shared {
             self.untold += bytes;
@@ -83,14 +92,14 @@ impl Guard {
         }
     }
 
-    fn burst(packet: u16) -> i64 {
-        (BURST_PACKETS * u64::from(packet) * 1_000) as i64
+    fn burst_of(&self, packet: u16) -> i64 {
+        i64::from(self.burst) * i64::from(packet) * 1_000
     }
 
     /// Whether a replica may leave.
     pub(crate) fn allows(&mut self, packet: u16) -> bool {
         let cost = i64::from(packet) * 1_000;
-        self.tokens = self.tokens.min(Self::burst(packet));
+        self.tokens = self.tokens.min(self.burst_of(packet));
         let shared = self.shared.as_ref().map_or(i64::MAX, |s| s.tokens.load(Ordering::Relaxed));
         let allowed = self.tokens >= cost && shared >= cost;
         self.refusals += u64::from(!allowed && !self.refusing);
@@ -153,6 +162,7 @@ mod tests {
         // The first one finds the bucket full.
         assert_eq!(replicas(&mut [Guard::new(0.2, None)], 1_000), 231);
         assert_eq!(replicas(&mut [Guard::new(0.0, None)], 1_000), 32);
+        assert_eq!(replicas(&mut [Guard::new(0.0, None).with_burst(8)], 1_000), 8);
         assert_eq!(replicas(&mut [Guard::new(f64::NAN, None)], 10), 32);
     }
 
