@@ -39,8 +39,7 @@ const PRESETS: &[(&str, &str)] = &[
 ];
 
 /// What is compared if the command names nothing.
-pub(super) const COMPARED: &str =
-    "arq,autorec-fleet,mm24,art,or3-idle,spare,deadline,clairvoyant,clairvoyant-from-start";
+pub(super) const COMPARED: &str = "arq,autorec-fleet,mm24,art,or3-idle,spare,deadline,deadline+reports=true,clairvoyant,clairvoyant-from-start";
 /// The cohorts if the command names none.
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=spare:50"];
 
