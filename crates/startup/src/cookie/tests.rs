@@ -243,10 +243,10 @@ proptest! {
 #[test]
 fn what_losses_had_in_common_is_known_for_all_lags_once_it_was_measured_at_one() {
     assert_eq!(Correlation::default().chances(), None);
-    let same = Correlation { burst: Some(0.45), near: Some(0.43), far: Some(0.24) };
+    let same = Correlation { burst: Some(CALLS[2]), near: Some(CALLS[4]), far: Some(CALLS[6]) };
     let chances = same.chances().expect("measured");
     assert!(chances.iter().zip(CALLS).all(|(ours, calls)| (ours - calls).abs() < 0.02));
-    let half = Correlation { near: Some(0.215), ..Correlation::default() };
+    let half = Correlation { near: Some(CALLS[4] / 2.0), ..Correlation::default() };
     let chances = half.chances().expect("measured");
     assert!(chances.iter().zip(CALLS).all(|(ours, calls)| (ours - calls / 2.0).abs() < 1e-9));
     let sure = Correlation { far: Some(1.0), ..Correlation::default() };
