@@ -2,7 +2,8 @@
 //!
 //! A [`FlvStream`] turns what a viewer gets of a stream into the bytes of an FLV file. A [`Delivery`] hands the
 //! pieces of a body to a QUIC stream as there is room, a live one with as little ahead as [`relay::send_ahead`]
-//! says, and knows when the first frame was acknowledged and where the player is ([`Playhead`]). A [`Framing`] frames the pieces: HTTP/3 does, here.
+//! says, and knows when the first frame was acknowledged and where the player is ([`Playhead`]). A [`Framing`] frames the
+//! pieces: HTTP/3 does, here.
 //! [`start`] begins a connection in the way of `startup`, and [`learned`] is what the next one gets of it. [`Capping`]
 //! holds it to what its user group may send. [`Transport`] is how the connection under a session does, and fills the session's record with it.
 //!

@@ -315,3 +315,25 @@ fn a_newcomer_starts_at_the_newest_key_frame_and_until_then_nobody_notices() {
     assert_eq!(before(&alone), before(&beside));
     assert_ne!(alone.arrivals, beside.arrivals, "the key frames of both share the bottleneck");
 }
+
+#[test]
+fn what_a_player_reports_is_what_its_data_has_time_for() {
+    let watched = |reports| {
+        let deadline = recovery::deadline::Options::default();
+        let mut scenario = scenario(Rate::from_mbps(20), "8%");
+        scenario.scheme =
+            std::sync::Arc::new(move |_| recovery::deadline::scheme(deadline).expect("in range"));
+        // A round trip of which two are longer than what data is of use for without reports.
+        scenario.path.up.delay = Some(Duration::from_millis(75));
+        scenario.path.down.delay = scenario.path.up.delay;
+        let outcome = run(&Scenario { reports, ..scenario }).expect("it runs");
+        let replicas = outcome.recovery.totals.replica_bytes;
+        (outcome.live.expect("a live view").playhead_off_ms, replicas)
+    };
+    let (off, unheard) = watched(None);
+    assert!(off.is_empty() && unheard > 0, "{unheard}");
+    let (off, heard) = watched(Some(Policy::CAUTIOUS));
+    // The first report has none before it that would say something.
+    assert!(off.len() >= 2 && off.iter().all(|off| off.abs() < 150.0), "{off:?}");
+    assert!(heard < unheard * 2 / 3, "{heard} of {unheard}");
+}

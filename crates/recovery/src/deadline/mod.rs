@@ -141,7 +141,7 @@ impl ReplicaScheduler for Copies {
         self.last = Last { slack, plan };
     }
 
-    fn wants_overdue(&mut self, age: Duration, view: &View<'_>) -> bool {
+    fn wants_overdue(&self, age: Duration, view: &View<'_>) -> bool {
         // What was lost in a bad time that is not over would be lost again, and its loss be known late.
         Curve::of(view.correlation).after(age).given(1) < AGAIN
     }
