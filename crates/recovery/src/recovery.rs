@@ -116,6 +116,7 @@ impl<C: Content> Recovery<C> {
         self.scheme.scheduler.explain(tell);
         if let Some(guard) = &self.guard {
             tell("guard_budget_bytes", guard.budget() as f64);
+            tell("guard_refusals", guard.refusals() as f64);
         }
     }
 

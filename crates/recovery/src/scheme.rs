@@ -67,7 +67,7 @@ pub trait ReplicaScheduler: Debug {
 
     /// The acknowledgement of data that was sent for the first time `age` ago is overdue: whether it leaves once more now.
     /// Asked where [`Scheme::overdue`] says so.
-    fn wants_overdue(&self, _age: Duration, _view: &View<'_>) -> bool {
+    fn wants_overdue(&mut self, _age: Duration, _view: &View<'_>) -> bool {
         false
     }
 

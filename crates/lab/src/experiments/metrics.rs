@@ -190,6 +190,11 @@ metrics! {
         mean(&m.viewing.playhead_off[0].iter().map(|off| off.abs()).collect::<Vec<_>>())
     };
     "playhead_off_unheard_ms", "ms", None, |m, _| mean(&m.viewing.playhead_off[1]);
+    // Share of the packets that were declared lost and came.
+    "spurious_losses", "1", None, |m, _| {
+        let totals = &m.recovery.totals;
+        ratio(totals.spurious, totals.acked + totals.lost)
+    };
     "goodput_mbps", "Mbps", None, |m, _| mbps(m.received);
     "t_unit_ms", "ms", None, |m, _| t_unit(m).map(ms);
     "loss_rate", "1", None, |m, _| loss_rate(m);

@@ -8,7 +8,7 @@ use recovery::art::dqn::train::{self, Learner, Phase};
 use recovery::art::{self, Penalty, SharedArms, Spread};
 use recovery::autorec::{Occasions, Options as UtilityOptions, Tolerances};
 use recovery::catalog::{Choice, Parameters, SchemeSpec, Takes};
-use recovery::deadline;
+use recovery::deadline::{self, Together};
 use recovery::fixed::Reading;
 
 use super::settings::{Settings, word};
@@ -78,6 +78,15 @@ impl Settings {
         word("spread", &self.spread, &known)
     }
 
+    fn together(&self) -> Result<Together, String> {
+        let known = [
+            ("measured", Together::Measured),
+            ("expected", Together::Expected),
+            ("nothing", Together::Nothing),
+        ];
+        word("together", &self.together, &known)
+    }
+
     fn penalty(&self, factor: f64) -> Result<Penalty, String> {
         let (quotient, product) = (Penalty::Quotient(factor), Penalty::Product(factor));
         word("penalty", &self.penalty, &[("quotient", quotient), ("product", product)])
@@ -92,6 +101,7 @@ impl Settings {
                 price: ms(self.price_ms),
                 patience: ms(self.patience_ms),
                 overdue: self.overdue,
+                together: self.together()?,
             },
             tolerances: Tolerances {
                 latency: ms(self.alpha_ms),

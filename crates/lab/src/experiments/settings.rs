@@ -207,6 +207,9 @@ settings! {
     patience_ms: f64 = 200.0, in 0.0 => 1e6, for Deadline;
     /// `deadline`: whether data leaves once more when its acknowledgement is overdue.
     overdue: bool = true, for Deadline;
+    /// `deadline`: what says how losses come together: `measured`, `expected` (only what is known at the beginning), or
+    /// `nothing` (each packet is lost as any other).
+    together: String = "measured".to_owned(), for Deadline;
     /// AutoRec's α.
     alpha_ms: f64 = 30.0, in 0.0 => 1e6, for Tolerances;
     /// AutoRec's β.

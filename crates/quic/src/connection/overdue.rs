@@ -10,15 +10,11 @@ use super::Connection;
 use super::spaces::SpaceId;
 use crate::detection::LOSSY;
 use crate::rtt::GRANULARITY;
-use core::time::Duration;
 use units::Timestamp;
 
 /// What is late by so many variances of the round-trip time is overdue. The probe time-out waits for four: what that does
 /// is dearer.
 const VARIANCES: u32 = 3;
-/// Where the newest round trip took longer than the shortest by more than a quarter of that and this, a queue grows, and
-/// what is late waits there.
-const QUEUE: Duration = Duration::from_millis(2);
 
 impl Connection {
     /// When the first packet in flight is overdue of which that was not told yet; `None` where it would say nothing.
@@ -27,9 +23,6 @@ impl Connection {
             return None;
         }
         let rtt = &self.path.rtt;
-        if rtt.adjusted() > rtt.min() + rtt.min() / 4 + QUEUE {
-            return None;
-        }
         let (sent, second) = self.data.ledger.first_expected()?;
         // The peer answers a packet at once when another one comes, and one of those behind it may be lost.
         let delayed = sent + self.peer.max_ack_delay;

@@ -64,6 +64,16 @@ impl Curve {
         Self(chances)
     }
 
+    /// What was known when the connection began.
+    pub(super) fn expected(measured: Option<&LossCorrelation>) -> Self {
+        Self(measured.map_or(CALLS, LossCorrelation::expected))
+    }
+
+    /// The same for packets that have nothing in common with one that was lost.
+    pub(super) fn flat(&self) -> Self {
+        Self([self.at(FAR); LAGS.len()])
+    }
+
     /// The chances that a packet is lost that leaves `lag` after the last of some sendings of the same data, all lost.
     ///
     /// Bad times are of many lengths, and who lost several sendings is mostly in a long one: how much of what losses

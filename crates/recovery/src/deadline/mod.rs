@@ -36,6 +36,18 @@ const QUEUE: Duration = Duration::from_millis(25);
 /// Overdue data leaves once more where a copy is lost with less than this chance.
 const AGAIN: f64 = 0.4;
 
+/// What says how losses come together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Together {
+    /// What was measured on this connection, and before it the last visit or what is usual.
+    #[default]
+    Measured,
+    /// Only what was known at the connection's beginning.
+    Expected,
+    /// Nothing: each packet is lost as any other, whatever was lost before it.
+    Nothing,
+}
+
 /// What the scheme goes by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
@@ -46,6 +58,8 @@ pub struct Options {
     pub patience: Duration,
     /// Whether data leaves once more when its acknowledgement is overdue, before it is known to be lost.
     pub overdue: bool,
+    /// What says how losses come together.
+    pub together: Together,
 }
 
 impl Default for Options {
@@ -54,6 +68,7 @@ impl Default for Options {
             price: Duration::from_millis(2),
             patience: Duration::from_millis(200),
             overdue: true,
+            together: Together::Measured,
         }
     }
 }
@@ -78,8 +93,7 @@ impl Options {
 pub fn scheme(options: Options) -> Result<Scheme, OutOfRange> {
     let options = options.checked()?;
     let most = Fixed { slope: 0, offset: MAX as i32, reading: Reading::Extra };
-    let copies =
-        Copies { options, replicas: Replicas::new(Spread::AtOnce, 0), last: Last::default() };
+    let copies = Copies::new(options);
     let scheme = Scheme::new("deadline", most, copies).when_idle();
     Ok(Scheme { correlation: true, answers_each: true, overdue: options.overdue, ..scheme })
 }
@@ -91,11 +105,42 @@ fn is_full(path: &PathState) -> bool {
     above > QUEUE && above * 3 > path.peak_rtt.saturating_sub(path.min_rtt)
 }
 
-/// What the last decision followed from.
+/// Why a retransmission got copies or none.
+#[derive(Clone, Copy, Debug)]
+enum Verdict {
+    Copied,
+    /// Retransmissions are expected to be in time.
+    InTime,
+    /// No copy would take its price off the lateness.
+    Dear,
+    /// The queue of the bottleneck is what loses packets.
+    QueueFull,
+    /// Other copies of the unit are in flight.
+    Answer,
+}
+
+impl Verdict {
+    const NAMES: [&str; 5] = [
+        "retransmitted_with_copies",
+        "had_time",
+        "copies_too_dear",
+        "queue_was_full",
+        "was_answer",
+    ];
+}
+
+/// What the last decision followed from, and how all were made.
 #[derive(Clone, Copy, Debug, Default)]
-struct Last {
+struct Told {
     slack: Duration,
+    /// The chance that the retransmission is lost.
+    lost_again: f64,
+    queue_full: bool,
     plan: Plan,
+    /// By [`Verdict`].
+    verdicts: [u64; Verdict::NAMES.len()],
+    overdue_sent: u64,
+    overdue_declined: u64,
 }
 
 /// Plans copies by deadline and correlation.
@@ -103,7 +148,31 @@ struct Last {
 struct Copies {
     options: Options,
     replicas: Replicas,
-    last: Last,
+    told: Told,
+}
+
+impl Copies {
+    fn new(options: Options) -> Self {
+        Self { options, replicas: Replicas::new(Spread::AtOnce, 0), told: Told::default() }
+    }
+
+    fn curve(&self, view: &View<'_>) -> Curve {
+        match self.options.together {
+            Together::Measured => Curve::of(view.correlation),
+            Together::Expected => Curve::expected(view.correlation),
+            Together::Nothing => Curve::of(view.correlation).flat(),
+        }
+    }
+
+    /// How long a copy of the unit that leaves now or later can wait.
+    fn slack(&self, now: Timestamp, unit: &LostUnit, rtt: Duration) -> Duration {
+        let deadline = match unit.mark.and_then(|mark| mark.deadline) {
+            Some(deadline) => deadline - MARGIN,
+            None => unit.first_sent + self.options.patience,
+        };
+        // A copy needs half a round trip, and comes a little late as often as not.
+        deadline.since(now).saturating_sub(rtt / 2 + rtt / 16)
+    }
 }
 
 impl ReplicaScheduler for Copies {
@@ -115,35 +184,39 @@ impl ReplicaScheduler for Copies {
         level: u32,
         view: &View<'_>,
     ) {
-        let deadline = unit.mark.and_then(|mark| mark.deadline);
-        let deadline = match deadline {
-            Some(deadline) => deadline - MARGIN,
-            None => unit.first_sent + self.options.patience,
-        };
         let rtt = view.path.smoothed_rtt;
-        // A copy needs half a round trip, and comes a little late as often as not.
-        let slack = deadline.since(now).saturating_sub(rtt / 2 + rtt / 16);
-        let curve = Curve::of(view.correlation);
+        let curve = self.curve(view);
         let round = rtt + rtt / 8 + Duration::from_millis(10);
-        let situation = Situation {
-            gap: if unit.round > 1 { round } else { now.since(unit.first_sent) },
-            losses: unit.round,
-            slack,
-            round,
-            curve: &curve,
-        };
+        let gap = if unit.round > 1 { round } else { now.since(unit.first_sent) };
+        let slack = self.slack(now, unit, rtt);
+        let situation = Situation { gap, losses: unit.round, slack, round, curve: &curve };
         // The answer to a copy's loss is one more copy, while others of the unit are in flight: if each answer brought
         // copies of its own, they would multiply just where most of them are lost.
         let is_answer = unit.outstanding > 1;
-        let most = if is_answer || is_full(&view.path) { 0 } else { level as usize };
-        let plan = situation.plan(self.options.price, most);
+        let queue_full = is_full(&view.path);
+        let most = if is_answer || queue_full { 0 } else { level as usize };
+        let price = self.options.price;
+        let plan = situation.plan(price, most);
         self.replicas.plan(now, key, plan.times());
-        self.last = Last { slack, plan };
+        let verdict = match plan.times().len() {
+            1.. => Verdict::Copied,
+            0 if plan.without <= price => Verdict::InTime,
+            0 if is_answer => Verdict::Answer,
+            0 if queue_full => Verdict::QueueFull,
+            0 => Verdict::Dear,
+        };
+        self.told.verdicts[verdict as usize] += 1;
+        let lost_again = curve.after(gap).given(unit.round);
+        self.told = Told { slack, lost_again, queue_full, plan, ..self.told };
     }
 
-    fn wants_overdue(&self, age: Duration, view: &View<'_>) -> bool {
-        // What was lost in a bad time that is not over would be lost again, and its loss be known late.
-        Curve::of(view.correlation).after(age).given(1) < AGAIN
+    fn wants_overdue(&mut self, age: Duration, view: &View<'_>) -> bool {
+        // What waits in a queue is not lost; and what was lost in a bad time that is not over would be lost again, and
+        // its loss be known late.
+        let wants = !is_full(&view.path) && self.curve(view).after(age).given(1) < AGAIN;
+        self.told.overdue_sent += u64::from(wants);
+        self.told.overdue_declined += u64::from(!wants);
+        wants
     }
 
     fn on_replica_sent(&mut self, now: Timestamp, key: UnitKey, unit: &LostUnit) {
@@ -168,11 +241,24 @@ impl ReplicaScheduler for Copies {
     }
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
-        tell("slack_ms", self.last.slack.as_secs_f64() * 1e3);
-        let Plan { without, with, .. } = self.last.plan;
-        tell("late_without_copies_ms", without.as_secs_f64() * 1e3);
-        tell("late_ms", with.as_secs_f64() * 1e3);
-        tell("copies", self.last.plan.times().len() as f64);
+        let Told { slack, lost_again, queue_full, plan, .. } = self.told;
+        let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        tell("slack_ms", ms(slack));
+        tell("lost_again_percent", lost_again * 100.0);
+        tell("late_without_copies_ms", ms(plan.without));
+        tell("late_ms", ms(plan.with));
+        tell("copies", plan.times().len() as f64);
+        for (name, time) in
+            ["first_copy_after_ms", "second_copy_after_ms"].into_iter().zip(plan.times())
+        {
+            tell(name, ms(time));
+        }
+        tell("queue_is_full", f64::from(u8::from(queue_full)));
+        for (name, count) in Verdict::NAMES.into_iter().zip(self.told.verdicts) {
+            tell(name, count as f64);
+        }
+        tell("overdue_sent", self.told.overdue_sent as f64);
+        tell("overdue_declined", self.told.overdue_declined as f64);
     }
 }
 

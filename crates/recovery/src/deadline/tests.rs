@@ -6,6 +6,16 @@ use units::Mark;
 
 const OFF: SendOpportunity = SendOpportunity { off_mode: true };
 const RTT: Duration = Duration::from_millis(160);
+const PATH: PathState = PathState {
+    smoothed_rtt: RTT,
+    min_rtt: RTT,
+    latest_rtt: RTT,
+    peak_rtt: RTT,
+    pacing_rate: None,
+    window: 0,
+    in_flight: 0,
+    packet: 1_200,
+};
 
 fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -15,7 +25,6 @@ fn at(ms: u64) -> Timestamp {
 fn connection(mut is_lost: impl FnMut(u64) -> bool) -> Recovery<()> {
     let scheme = scheme(Options::default()).expect("in range");
     let mut r = Recovery::<()>::new(scheme, Some(Guard::new(0.2, None)), Timestamp::ZERO);
-    let path = PathState { smoothed_rtt: RTT, min_rtt: RTT, packet: 1_200, ..PathState::default() };
     for number in 0..20_000 {
         let sent = at(2 * number);
         if is_lost(number) {
@@ -23,7 +32,7 @@ fn connection(mut is_lost: impl FnMut(u64) -> bool) -> Recovery<()> {
         } else {
             r.packet_acked(sent + RTT, sent, 1_200, false, Acked::InTime);
         }
-        let _ = r.ack_done(sent + RTT, path, |_, _| {});
+        let _ = r.ack_done(sent + RTT, PATH, |_, _| {});
     }
     r
 }
@@ -97,17 +106,13 @@ fn what_the_application_says_takes_the_place_of_patience() {
     let planned = |deadline| {
         let mut r = outages();
         let key = r.opened(at(50_000), at(49_750), 1_000);
-        let mut copies = Copies {
-            options: Options::default(),
-            replicas: Replicas::new(Spread::AtOnce, 0),
-            last: Last::default(),
-        };
+        let mut copies = Copies::new(Options::default());
         let units = UnitTable::default();
         let path = PathState { smoothed_rtt: RTT, ..PathState::default() };
         let correlation = r.statistics().correlation.as_ref();
         let view = View { path, units: &units, longest_burst: 0, correlation };
         copies.on_retransmitted(at(50_000), key, &unit(deadline), 3, &view);
-        copies.last.plan.times().len()
+        copies.told.plan.times().len()
     };
     assert!(planned(None) > 0);
     assert!(planned(Some(at(50_100))) > 0);
@@ -157,6 +162,58 @@ fn it_says_why() {
     let of = |name: &str| said.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
     assert!(of("slack_ms").is_some_and(|slack| slack == 0.0), "{said:?}");
     assert!(of("late_ms") < of("late_without_copies_ms"), "{said:?}");
+    assert_eq!((of("retransmitted_with_copies"), of("had_time")), (Some(1.0), Some(0.0)));
+    assert_eq!(of("copies"), Some(1.0));
+    assert!(of("first_copy_after_ms").is_some_and(|ms| ms >= 20.0), "{said:?}");
+}
+
+/// What is said of one name when a unit was retransmitted at 50 s.
+fn said(mut r: Recovery<()>, age: u64, name: &str) -> Option<f64> {
+    retransmitted(&mut r, age);
+    overdue(&mut r);
+    let mut value = None;
+    r.explain(&mut |known, is| value = (known == name).then_some(is).or(value));
+    value
+}
+
+#[test]
+fn it_counts_what_it_declines() {
+    let with = |options| {
+        let mut r = outages();
+        r.set_scheme(scheme(options).expect("in range"));
+        r
+    };
+    let seconds = Duration::from_secs(3);
+    let patient = with(Options { patience: seconds, ..Options::default() });
+    assert_eq!(said(patient, 250, "had_time"), Some(1.0));
+    // No copy takes nearly all of it off.
+    let late = said(outages(), 250, "late_without_copies_ms").expect("said");
+    let dear =
+        with(Options { price: Duration::from_secs_f64(late * 0.98e-3), ..Options::default() });
+    assert_eq!(said(dear, 250, "copies_too_dear"), Some(1.0));
+    assert_eq!(said(outages(), 250, "overdue_sent"), Some(1.0));
+    let full = || {
+        let mut r = outages();
+        let long = RTT + Duration::from_millis(60);
+        let path = PathState { latest_rtt: long, peak_rtt: long, ..PATH };
+        let _ = r.ack_done(at(45_000), path, |_, _| {});
+        r
+    };
+    assert_eq!(said(full(), 250, "queue_was_full"), Some(1.0));
+    assert_eq!(said(full(), 250, "overdue_declined"), Some(1.0));
+}
+
+#[test]
+fn what_says_how_losses_come_together_can_be_chosen() {
+    let of = |together| {
+        let mut r = outages();
+        r.set_scheme(scheme(Options { together, ..Options::default() }).expect("in range"));
+        said(r, 160, "lost_again_percent").expect("said")
+    };
+    // 160 ms behind an outage of 20 ms, and behind a call's loss.
+    assert!(of(Together::Measured) < 8.0, "{}", of(Together::Measured));
+    assert!((15.0..25.0).contains(&of(Together::Expected)), "{}", of(Together::Expected));
+    assert!(of(Together::Nothing) < of(Together::Measured) + 1.0, "{}", of(Together::Nothing));
 }
 
 fn packet(unit: Option<UnitKey>) -> Packet {
@@ -215,15 +272,7 @@ fn where_the_queue_is_what_loses_packets_there_are_no_copies() {
     let copies = |latest: u64, peak: u64| {
         let mut r = outages();
         let ms = Duration::from_millis;
-        let (latest_rtt, peak_rtt) = (RTT + ms(latest), RTT + ms(peak));
-        let path = PathState {
-            smoothed_rtt: RTT,
-            min_rtt: RTT,
-            latest_rtt,
-            peak_rtt,
-            packet: 1_200,
-            ..PathState::default()
-        };
+        let path = PathState { latest_rtt: RTT + ms(latest), peak_rtt: RTT + ms(peak), ..PATH };
         let _ = r.ack_done(at(45_000), path, |_, _| {});
         retransmitted(&mut r, 250);
         leaving(&mut r).len()
