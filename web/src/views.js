@@ -104,6 +104,7 @@ export const tables = {
       figure('GOP', 'gop_ms', milliseconds, { hint: 'Length of the last whole group of pictures' }),
       figure('Key frame age', 'key_frame_age_ms', milliseconds, { cell: (row) => mark(row.gop_ms > 0 && row.key_frame_age_ms > 2 * row.gop_ms, milliseconds(row.key_frame_age_ms)) }),
       figure('Skips', 'skips', number, { hint: 'Times that a viewer fell behind and jumped to a key frame' }),
+      figure('Thinned', 'thinned', number, { hint: 'Pictures that no other needs and that viewers who were behind did not get' }),
       text('Codecs', 'codecs'),
       { title: 'Error', wrap: true, value: (row) => row.error, cell: (row) => ({ text: row.error ?? ABSENT, tone: row.error ? 'bad' : 'muted' }) },
     ],

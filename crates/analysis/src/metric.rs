@@ -30,7 +30,7 @@ const fn column(name: &'static str, unit: &'static str, meaning: &'static str) -
 }
 
 /// What is compared unless the operator names something else.
-pub(super) const METRICS: [Metric; 14] = [
+pub(super) const METRICS: [Metric; 15] = [
     column("first_frame_ms", "ms", "from the request to the acknowledgement of the first frame"),
     column("player_first_frame_ms", "ms", "the player's own first-frame time"),
     Metric {
@@ -63,6 +63,11 @@ pub(super) const METRICS: [Metric; 14] = [
     column("recovery_max_ms", "ms", "the same: maximum of the session"),
     column("redundancy_cost", "", "replicas ÷ first transmissions"),
     column("skips", "", "times that a viewer too slow skipped to a key frame"),
+    column(
+        "thinned",
+        "",
+        "pictures that no other needs and that a viewer who was behind did not get",
+    ),
     column("off_mode_ms_per_s", "ms/s", "time with nothing to send but replicas"),
 ];
 

@@ -8,6 +8,7 @@
 
 pub mod amf0;
 pub mod codec;
+pub mod disposable;
 pub mod flv;
 pub mod fmp4;
 pub mod gop_cache;
@@ -18,6 +19,7 @@ pub mod tracks;
 pub mod ts;
 
 pub use codec::{Codec, Role};
+pub use disposable::Marks;
 pub use flv::{Kind, Tag};
 pub use gop_cache::{GopCache, Limits};
 pub use timeline::Timeline;

@@ -80,6 +80,8 @@ record! {
     skips: i64,
     /// Milliseconds of media that it skipped.
     skipped_ms: i64,
+    /// Pictures that no other needs and that the viewer did not get because it was behind.
+    thinned: i64,
     /// 1 if the TLS session was resumed.
     resumed: i64,
     /// 1 if 0-RTT data was accepted.

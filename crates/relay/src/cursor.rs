@@ -1,10 +1,16 @@
-//! Where a viewer is in a stream: where it starts, what it gets next, when it skips.
+//! Where a viewer is in a stream: where it starts, what it gets next, what it leaves out.
+//!
+//! Who is behind and does not catch up gets no pictures that no other needs ([`Marks`]) until it is half as far behind;
+//! if that is not enough, it skips to the newest key frame. Whether it catches up is looked at once in a second of media:
+//! a burst of the publisher's, or the group that a viewer begins with, puts it behind too, but not for long.
 
 use media::gop_cache::{Group, Headers};
-use media::{GopCache, Tag};
+use media::{GopCache, Kind, Marks, Role, Tag};
 
 /// Tags that are looked at for the earliest time of a group.
 const LOOK_AHEAD: u64 = 64;
+/// Milliseconds of media between two looks at whether a viewer catches up.
+const LOOK: u32 = 1_000;
 
 /// Where a new viewer starts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,11 +34,36 @@ pub enum Next {
     Wait,
 }
 
+/// How many milliseconds of media may be before a viewer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Lags {
+    /// With more than this, and no fewer than a second of media before, it gets no pictures that no other needs.
+    pub thin: u32,
+    /// With more than this it skips.
+    pub most: u32,
+}
+
+impl Lags {
+    /// For who wants all that is kept.
+    pub const ANY: Self = Self { thin: u32::MAX, most: u32::MAX };
+}
+
+/// Whether a viewer gets all pictures.
+#[derive(Clone, Copy, Debug)]
+enum Thinning {
+    /// It does; of one that is behind, the time and the lag when that was looked at last.
+    Off(Option<(u32, u32)>),
+    On,
+}
+
 /// A place in a stream.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     start: Start,
-    max_lag: u32,
+    lags: Lags,
+    thinning: Thinning,
+    /// How the pictures are marked that no other needs; `None` where that is not known.
+    marks: Option<Marks>,
     place: Place,
     /// Headers to send, in reverse order.
     headers: Vec<Tag>,
@@ -44,6 +75,7 @@ pub struct Cursor {
     origin: Option<u32>,
     skips: u64,
     skipped_ms: u64,
+    thinned: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -57,12 +89,13 @@ enum Place {
 }
 
 impl Cursor {
-    /// A cursor that has not joined yet; with more than `max_lag` milliseconds of media before it,
-    /// it skips.
-    pub fn new(start: Start, max_lag: u32) -> Self {
+    /// A cursor that has not joined yet.
+    pub fn new(start: Start, lags: Lags) -> Self {
         Self {
             start,
-            max_lag,
+            lags,
+            thinning: Thinning::Off(None),
+            marks: None,
             place: Place::New,
             headers: Vec::new(),
             sent: Headers::default(),
@@ -70,6 +103,7 @@ impl Cursor {
             origin: None,
             skips: 0,
             skipped_ms: 0,
+            thinned: 0,
         }
     }
 
@@ -136,7 +170,8 @@ impl Cursor {
             return Next::Wait;
         }
         let lost = at < cache.base();
-        if lost || self.lag_ms(cache) > self.max_lag {
+        let lag = self.lag_ms(cache);
+        if lost || lag > self.lags.most {
             let group = cache.groups().next_back().filter(|group| group.start > at).cloned();
             match group {
                 Some(group) => {
@@ -153,6 +188,9 @@ impl Cursor {
                 None => {}
             }
         }
+        self.look(lag);
+        let at = self.leave_out(cache, at);
+        self.place = Place::At(at);
         match cache.get(at) {
             Some(tag) => {
                 self.place = Place::At(at + 1);
@@ -160,6 +198,35 @@ impl Cursor {
             }
             None => Next::Wait,
         }
+    }
+
+    /// Looks whether the viewer, who is so far behind, catches up.
+    fn look(&mut self, lag: u32) {
+        match self.thinning {
+            Thinning::On if lag <= self.lags.thin / 2 => self.thinning = Thinning::Off(None),
+            Thinning::On => {}
+            Thinning::Off(_) if lag <= self.lags.thin => self.thinning = Thinning::Off(None),
+            Thinning::Off(looked) => {
+                let time = self.time.unwrap_or_default();
+                self.thinning = match looked {
+                    Some((at, _)) if ms_between(at, time) < LOOK => return,
+                    Some((_, before)) if lag >= before => Thinning::On,
+                    _ => Thinning::Off(Some((time, lag))),
+                };
+            }
+        }
+    }
+
+    /// The first tag from `at` on that the viewer gets: of one who is thinned out, the first that others need.
+    fn leave_out(&mut self, cache: &GopCache, mut at: u64) -> u64 {
+        let (Thinning::On, Some(marks)) = (self.thinning, self.marks) else { return at };
+        // It ends where the stream does.
+        while let Some(tag) = cache.get(at).filter(|tag| marks.is_disposable(tag)) {
+            self.time = Some(tag.timestamp());
+            self.thinned += 1;
+            at += 1;
+        }
+        at
     }
 
     fn jump(&mut self, cache: &GopCache, group: &Group) -> Next {
@@ -191,6 +258,9 @@ impl Cursor {
     fn give(&mut self, tag: Tag) -> Next {
         if tag.role().is_header() {
             self.sent.take(&tag);
+            if (tag.role(), tag.kind()) == (Role::SequenceHeader, Kind::Video) {
+                self.marks = Marks::of(&tag);
+            }
         } else {
             self.time = Some(tag.timestamp());
         }
@@ -206,6 +276,11 @@ impl Cursor {
     /// before to the first one after.
     pub fn skips(&self) -> (u64, u64) {
         (self.skips, self.skipped_ms)
+    }
+
+    /// Pictures that it left out because no other needs them.
+    pub fn thinned(&self) -> u64 {
+        self.thinned
     }
 
     /// Milliseconds of media between the frame that it gave last and the newest tag: how long ago that

@@ -17,7 +17,7 @@ mod send_ahead;
 mod stream;
 mod viewer;
 
-pub use cursor::{Cursor, Next, Start};
+pub use cursor::{Cursor, Lags, Next, Start};
 pub use memory::Memory;
 pub use registry::{Publisher, Refusal, Registry};
 pub use send_ahead::send_ahead;

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, Rw
 use media::{GopCache, Kind, Limits, Tag, Timeline, default_track, flv};
 use units::Rate;
 
+use crate::cursor::Lags;
 use crate::memory::{Account, Share, Surplus};
 
 /// The times over which a stream's rate is taken: no longer than caches are, unless its clock has jumped.
@@ -19,8 +20,8 @@ const RATE_OVER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::f
 pub struct Settings {
     /// What is kept for viewers to come and for slow ones.
     pub cache: Limits,
-    /// A viewer with more than this many milliseconds of media before it skips.
-    pub max_lag_ms: u32,
+    /// How far behind a viewer may be.
+    pub lags: Lags,
     /// Sound waits this many milliseconds for the next picture, so that both leave together: half of
     /// the packets of a stream with sound would carry nothing else.
     pub merge_ms: u32,
@@ -30,7 +31,12 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { cache: Limits::default(), max_lag_ms: 5_000, merge_ms: 40, max_viewers: 100_000 }
+        Self {
+            cache: Limits::default(),
+            lags: Lags { thin: 500, most: 5_000 },
+            merge_ms: 40,
+            max_viewers: 100_000,
+        }
     }
 }
 
@@ -58,6 +64,8 @@ pub struct Stats {
     pub skips: u64,
     /// Milliseconds of media that viewers skipped.
     pub skipped_ms: u64,
+    /// Pictures that no other needs and that viewers did not get who were behind.
+    pub thinned: u64,
     /// Tags and bytes that came in.
     pub tags: u64,
     /// Bytes of tags that came in.
@@ -79,6 +87,7 @@ impl Stats {
         self.refused += other.refused;
         self.skips += other.skips;
         self.skipped_ms += other.skipped_ms;
+        self.thinned += other.thinned;
         self.tags += other.tags;
         self.bytes += other.bytes;
         self.other_tracks += other.other_tracks;
@@ -138,6 +147,7 @@ pub struct Stream {
     refused: AtomicU64,
     skips: AtomicU64,
     skipped_ms: AtomicU64,
+    thinned: AtomicU64,
 }
 
 impl Stream {
@@ -164,6 +174,7 @@ impl Stream {
             refused: AtomicU64::new(0),
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
+            thinned: AtomicU64::new(0),
         }
     }
 
@@ -212,6 +223,7 @@ impl Stream {
             refused: self.refused.load(Ordering::Relaxed),
             skips: self.skips.load(Ordering::Relaxed),
             skipped_ms: self.skipped_ms.load(Ordering::Relaxed),
+            thinned: self.thinned.load(Ordering::Relaxed),
             tags: live.tags,
             bytes: live.bytes,
             other_tracks: live.other_tracks,
@@ -344,8 +356,10 @@ impl Stream {
         self.viewers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn skipped(&self, skips: u64, ms: u64) {
+    /// Counts what a viewer left out.
+    pub(crate) fn left_out(&self, skips: u64, skipped_ms: u64, thinned: u64) {
         self.skips.fetch_add(skips, Ordering::Relaxed);
-        self.skipped_ms.fetch_add(ms, Ordering::Relaxed);
+        self.skipped_ms.fetch_add(skipped_ms, Ordering::Relaxed);
+        self.thinned.fetch_add(thinned, Ordering::Relaxed);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use media::{Role, Tag};
 
-use crate::cursor::{Cursor, Next, Start};
+use crate::cursor::{Cursor, Lags, Next, Start};
 use crate::stream::{Live, Status, Stream};
 
 /// Tags that are looked at for the first frame: headers and the sound before it.
@@ -37,13 +37,15 @@ pub struct Progress {
     pub skips: u64,
     /// Milliseconds of media that it skipped.
     pub skipped_ms: u64,
+    /// Pictures that no other needs and that it did not get because it was behind.
+    pub thinned: u64,
 }
 
 impl Viewer {
     /// A viewer of `stream` who is to begin at `start`; `None` if there are too many.
     pub fn new(stream: Arc<Stream>, start: Start) -> Option<Self> {
         stream.enter().then(|| {
-            let cursor = Cursor::new(start, stream.settings().max_lag_ms);
+            let cursor = Cursor::new(start, stream.settings().lags);
             Self::with(stream, cursor)
         })
     }
@@ -51,7 +53,7 @@ impl Viewer {
     /// One that packs the stream for others: it begins with the oldest group of pictures, and only
     /// skips what is no longer kept. `None` if there are too many viewers.
     pub fn packager(stream: Arc<Stream>) -> Option<Self> {
-        stream.enter().then(|| Self::with(stream, Cursor::new(Start::Oldest, u32::MAX)))
+        stream.enter().then(|| Self::with(stream, Cursor::new(Start::Oldest, Lags::ANY)))
     }
 
     fn with(stream: Arc<Stream>, cursor: Cursor) -> Self {
@@ -70,11 +72,12 @@ impl Viewer {
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Tag>> {
         let live = self.stream.read();
         let next = self.cursor.next(&live.cache);
-        let (skips, skipped_ms) = self.cursor.skips();
-        if (skips, skipped_ms) != (self.progress.skips, self.progress.skipped_ms) {
-            let new = (skips - self.progress.skips, skipped_ms - self.progress.skipped_ms);
-            self.stream.skipped(new.0, new.1);
-            (self.progress.skips, self.progress.skipped_ms) = (skips, skipped_ms);
+        let ((skips, skipped_ms), thinned) = (self.cursor.skips(), self.cursor.thinned());
+        let before = self.progress;
+        if (skips, thinned) != (before.skips, before.thinned) {
+            let ms = skipped_ms - before.skipped_ms;
+            self.stream.left_out(skips - before.skips, ms, thinned - before.thinned);
+            self.progress = Progress { skips, skipped_ms, thinned, ..before };
         }
         match next {
             Next::Tag(tag) => {

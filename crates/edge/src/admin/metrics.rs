@@ -60,11 +60,16 @@ type Distribution = fn(&Totals) -> &Latencies;
 type BySession = BTreeMap<Key, Totals>;
 
 /// Sums over sessions: name, help and value.
-const COUNTERS: [(&str, &str, Count); 15] = [
+const COUNTERS: [(&str, &str, Count); 16] = [
     ("sessions", "Viewer sessions", |t| t.sessions as f64),
     ("media_bytes", "Media handed to transports", |t| t.bytes as f64),
     ("skips", "Skips of viewers who were too slow", |t| t.skips as f64),
     ("skipped_seconds", "Media that they skipped", |t| t.skipped.as_secs_f64()),
+    (
+        "thinned_pictures",
+        "Pictures that no other needs and that viewers who were behind did not get",
+        |t| t.thinned as f64,
+    ),
     ("resumed_sessions", "Sessions with TLS resumption", |t| t.resumed as f64),
     ("early_data_sessions", "Sessions with 0-RTT data", |t| t.early_data as f64),
     ("packets_settled", "Packets acknowledged or lost", |t| t.recovery.settled() as f64),

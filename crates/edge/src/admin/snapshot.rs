@@ -164,6 +164,7 @@ pub(super) fn describe_stream(state: &State, stream: &Arc<Stream>, viewers: u64)
         "gop_ms": gop,
         "key_frame_age_ms": age,
         "skips": stream.stats().skips,
+        "thinned": stream.stats().thinned,
         "codecs": codecs,
         "error": pull.and_then(|pull| pull.error),
     })
@@ -222,6 +223,7 @@ fn describe_session(session: &Arc<Session>) -> Value {
         player_freezes,
         player_freeze_s,
         skips,
+        thinned,
         duration_s,
         ..
     } = session.record();
@@ -239,6 +241,7 @@ fn describe_session(session: &Arc<Session>) -> Value {
         "freezes": player_freezes,
         "freeze_s": player_freeze_s,
         "skips": skips,
+        "thinned": thinned,
         "age_s": duration_s,
         "repair": session
             .reasons()

@@ -74,6 +74,10 @@ sections! {
         /// equal shares: groups lose their start, and new viewers wait for the next. 0B: half of the machine's memory, or of the
         /// control group's if that is less.
         max_memory: Size = Size(0), in Size(0)..=Size(1 << 50), effect AtOnce;
+        /// A viewer who is this far behind, and was no less a second of media before, gets no pictures that no other picture
+        /// needs until it is half as far behind: H.264 and H.265 mark them, other codecs' are never dropped. With as much
+        /// as `max_lag` nothing is.
+        thin_lag: Duration = MILLISECOND * 500, in MILLISECOND * 100..=MINUTE;
         /// A viewer this far behind skips to the newest key frame.
         max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
         /// How long sound waits for the next picture, so that both leave in one packet; 0s: not at

@@ -29,7 +29,7 @@ impl FlvBody {
         let piece = ready!(self.stream.poll_next(context));
         let progress = self.stream.progress();
         if progress.tags > 0 {
-            self.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
+            self.session.on_media(&progress);
         }
         if let Some(bytes) = self.stream.first_frame_bytes() {
             self.session.on_first_frame_bytes(bytes);

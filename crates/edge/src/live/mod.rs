@@ -11,7 +11,7 @@ mod pulls;
 use std::time::Duration;
 
 use media::Limits;
-use relay::{Registry, Settings, Start};
+use relay::{Lags, Registry, Settings, Start};
 
 use crate::config::{self, Config};
 
@@ -54,7 +54,7 @@ pub fn settings(config: &config::Live) -> Settings {
     let cache = Limits { groups: config.groups.into(), bytes: config.cache.as_usize() };
     Settings {
         cache,
-        max_lag_ms: millis(config.max_lag),
+        lags: Lags { thin: millis(config.thin_lag), most: millis(config.max_lag) },
         merge_ms: millis(config.merge),
         max_viewers: config.max_viewers.into(),
     }

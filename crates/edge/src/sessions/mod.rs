@@ -18,6 +18,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use delivery::{Buffered, Started};
 use records::{Record, RecordWriter};
+use relay::Progress;
 
 use crate::limits::Permit;
 use crate::passes::ViewerId;
@@ -67,6 +68,7 @@ pub struct Session {
     bytes: AtomicU64,
     skips: AtomicU64,
     skipped_ms: AtomicU64,
+    thinned: AtomicU64,
     /// 0 before the first frame.
     first_frame_bytes: AtomicU64,
     /// What the player had buffered when it last reported, in milliseconds, below the number of the report; 0 if it never
@@ -104,11 +106,12 @@ impl Session {
         self.began.0.elapsed()
     }
 
-    /// Sets how many bytes of media were handed to the transport, and how much the viewer skipped.
-    pub fn on_media(&self, bytes: u64, skips: u64, skipped_ms: u64) {
-        self.bytes.store(bytes, Ordering::Relaxed);
-        self.skips.store(skips, Ordering::Relaxed);
-        self.skipped_ms.store(skipped_ms, Ordering::Relaxed);
+    /// Sets how much of the stream was handed to the transport, and what the viewer left out.
+    pub fn on_media(&self, progress: &Progress) {
+        self.bytes.store(progress.bytes, Ordering::Relaxed);
+        self.skips.store(progress.skips, Ordering::Relaxed);
+        self.skipped_ms.store(progress.skipped_ms, Ordering::Relaxed);
+        self.thinned.store(progress.thinned, Ordering::Relaxed);
     }
 
     /// Adds bytes of media that were handed to the transport.
@@ -196,6 +199,7 @@ impl Session {
             goodput_mbps: (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds),
             skips: Some(self.skips.load(Ordering::Relaxed) as i64),
             skipped_ms: Some(self.skipped_ms.load(Ordering::Relaxed) as i64),
+            thinned: Some(self.thinned.load(Ordering::Relaxed) as i64),
             first_frame_ms: first_frame.map(|time| time.as_secs_f64() * 1e3),
             first_frame_bytes: (first_bytes > 0).then_some(first_bytes as i64),
             ..Record::default()
@@ -318,6 +322,7 @@ impl Sessions {
             bytes: AtomicU64::new(0),
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
+            thinned: AtomicU64::new(0),
             first_frame_bytes: AtomicU64::new(0),
             buffered: AtomicU64::new(0),
             stay: Stay::new(until),

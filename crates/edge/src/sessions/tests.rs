@@ -42,7 +42,14 @@ fn beacon(freezes: u64) -> Beacon {
 fn a_record_joins_transport_media_and_player() {
     let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
     let session = sessions.open(opening(x));
-    session.on_media(1_000_000, 2, 3_000);
+    let seen = Progress {
+        bytes: 1_000_000,
+        skips: 2,
+        skipped_ms: 3_000,
+        thinned: 40,
+        ..Progress::default()
+    };
+    session.on_media(&seen);
     session.on_first_frame();
     session.on_first_frame_bytes(43_100);
     session.on_transport(Transport {

@@ -44,6 +44,8 @@ pub struct Totals {
     pub bytes: u64,
     /// Skips of viewers who were too slow.
     pub skips: u64,
+    /// Pictures that no other needs and that viewers did not get who were behind.
+    pub thinned: u64,
     /// Media skipped.
     pub skipped: Duration,
     /// From request to acknowledgement of the first frame.
@@ -70,6 +72,7 @@ impl Totals {
         self.sessions += 1;
         self.bytes += session.bytes.load(Ordering::Relaxed);
         self.skips += session.skips.load(Ordering::Relaxed);
+        self.thinned += session.thinned.load(Ordering::Relaxed);
         self.skipped += Duration::from_millis(session.skipped_ms.load(Ordering::Relaxed));
         let state = session.state();
         let t = &state.transport;
@@ -89,6 +92,7 @@ impl Totals {
         self.early_data += other.early_data;
         self.bytes += other.bytes;
         self.skips += other.skips;
+        self.thinned += other.thinned;
         self.skipped += other.skipped;
         self.first_frames.merge(&other.first_frames);
         self.recovery.add(&other.recovery);

@@ -35,6 +35,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "deadline-ablation",
     "deadline-sessions",
     "live-calls",
+    "live-thinning",
     "live-check",
     "demo",
     "probes",

@@ -311,6 +311,11 @@ metrics! {
         let seconds = m.viewing.player.time.as_secs_f64();
         (seconds > 0.0).then(|| m.viewing.skips as f64 * 100.0 / seconds)
     };
+    // Pictures that no other needs and that were not sent because the viewer was behind.
+    "thinned_per_100s", "1", None, |m, _| {
+        let seconds = m.viewing.player.time.as_secs_f64();
+        (seconds > 0.0).then(|| m.viewing.thinned as f64 * 100.0 / seconds)
+    };
     // From the request, without the handshake, until the first to fourth picture was complete at the client.
     "frame_1_ms", "ms", None, |m, s| m.viewing.completion(0, s);
     "frame_2_ms", "ms", None, |m, s| m.viewing.completion(1, s);

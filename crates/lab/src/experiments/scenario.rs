@@ -116,15 +116,18 @@ impl Settings {
             let begin = Duration::from_secs_f64(self.cached_seconds);
             let length = begin + Duration::from_secs_f64(self.seconds);
             let source = Arc::new(Stream::recorded(&recording, length));
-            return Ok(Live { source, begin, settings: relay::Settings::default() });
+            return Ok(Live { source, begin, settings: self.relay() });
         }
         let encoder = self.encoder()?;
-        Ok(Live::encoded(
-            &encoder,
-            seed,
-            self.pictures(self.cached_seconds),
-            self.pictures(self.seconds),
-        ))
+        let before = self.pictures(self.cached_seconds);
+        let live = Live::encoded(&encoder, seed, before, self.pictures(self.seconds));
+        Ok(Live { settings: self.relay(), ..live })
+    }
+
+    fn relay(&self) -> relay::Settings {
+        let settings = relay::Settings::default();
+        let lags = relay::Lags { thin: self.thin_lag_ms.round() as u32, ..settings.lags };
+        relay::Settings { lags, ..settings }
     }
 
     /// Pictures of this time.

@@ -48,6 +48,8 @@ pub(crate) struct Viewing {
     pub behind: Vec<f64>,
     /// Skips to a newer key frame.
     pub skips: u64,
+    /// Pictures that were not sent because no other needs them.
+    pub thinned: u64,
     /// How far the server was off about the player, at each report, in milliseconds: by the reports before, and without.
     pub playhead_off: [Vec<f64>; 2],
 }
@@ -96,6 +98,7 @@ impl Viewing {
         self.delays.extend(counted.map(|arrival| arrival.delay.as_secs_f64() * 1e3));
         self.frames += (0..live.source.len()).filter(|&n| is_counted(n)).count() as u64;
         self.skips += seen.skips.count;
+        self.thinned += seen.skips.thinned;
         self.playhead_off[0].extend(&seen.playhead_off_ms);
         self.playhead_off[1].extend(&seen.playhead_off_unheard_ms);
     }
@@ -154,7 +157,7 @@ mod tests {
         };
         LiveOutcome {
             arrivals: came.map(arrival).collect(),
-            skips: Skips { count: 1, ms: 0 },
+            skips: Skips { count: 1, ms: 0, thinned: 0 },
             ..LiveOutcome::default()
         }
     }

@@ -144,7 +144,8 @@ impl Broadcast {
         let (progress, served) = (stream.progress(), &mut self.served);
         served.most_unsent = served.most_unsent.max(unsent);
         served.bytes = progress.bytes;
-        served.skips = Skips { count: progress.skips, ms: progress.skipped_ms };
+        served.skips =
+            Skips { count: progress.skips, ms: progress.skipped_ms, thinned: progress.thinned };
         served.first_frame_bytes = stream.first_frame_bytes();
         if *is_first_frame_there && served.first_frame_at.is_none() {
             served.first_frame_at = Some(now);

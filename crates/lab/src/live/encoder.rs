@@ -20,8 +20,8 @@ const B_RATIO: f64 = 0.5;
 /// Samples of an AAC frame, and samples a second.
 const SOUND_SAMPLES: u64 = 1_024;
 const SOUND_RATE: u64 = 48_000;
-/// The least payload of a frame: what the codec says of it in up to five bytes, and its number in four.
-const LEAST_SIZE: u32 = 9;
+/// The least payload of a frame: what the codec says of it in up to ten bytes, and its number in four.
+const LEAST_SIZE: u32 = 14;
 /// Keeps this stream of random numbers apart from others of a run.
 const ROLE: u64 = 0x656e_636f_6465_7200;
 
@@ -70,7 +70,11 @@ impl Default for Encoder {
 /// What a frame belongs to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Track {
-    Picture { is_key: bool },
+    Key,
+    /// A picture that others refer to.
+    Needed,
+    /// One that none refers to.
+    Disposable,
     Sound,
 }
 
@@ -106,7 +110,11 @@ impl Encoder {
                 let picture = self.picture(place);
                 let later = (picture.shown + 1 - place) * self.reordering();
                 let composition = self.interval * later;
-                let track = Track::Picture { is_key: place == 0 };
+                let track = match picture.is_b {
+                    _ if place == 0 => Track::Key,
+                    false => Track::Needed,
+                    true => Track::Disposable,
+                };
                 frames.push(Frame {
                     track,
                     published: self.interval * (first + place),

@@ -38,7 +38,7 @@ struct Entry {
 #[derive(Clone, Copy, Debug)]
 enum Content {
     /// A payload of this many bytes.
-    Made { size: u32, composition_ms: u32 },
+    Made { size: u32, composition_ms: u32, is_needed: bool },
     /// The payload of the tag with this place in the recording.
     Recorded(u32),
 }
@@ -51,21 +51,24 @@ impl Source {
             captured: frame.published.saturating_sub(frame.encoding),
             time_ms: frame.published.as_millis() as u32,
             kind: match frame.track {
-                Track::Picture { .. } => Kind::Video,
                 Track::Sound => Kind::Audio,
+                _ => Kind::Video,
             },
             role: match frame.track {
-                Track::Picture { is_key: true } => Role::KeyFrame,
-                Track::Picture { is_key: false } => Role::InterFrame,
+                Track::Key => Role::KeyFrame,
+                Track::Needed | Track::Disposable => Role::InterFrame,
                 Track::Sound => Role::AudioFrame,
             },
             content: Content::Made {
                 size: frame.size,
                 composition_ms: frame.composition.as_millis() as u32,
+                is_needed: frame.track != Track::Disposable,
             },
         };
         let header = |kind, payload: &[u8]| Tag::new(kind, 0, payload).expect("a few bytes");
-        let mut opening = vec![header(Kind::Video, &[0x17, 0, 0, 0, 0, 1])];
+        // AVCDecoderConfigurationRecord: High 3.1, lengths of four bytes; the parameter sets are nobody's concern.
+        let mut opening =
+            vec![header(Kind::Video, &[0x17, 0, 0, 0, 0, 1, 100, 0, 31, 0xff, 0xe0, 0])];
         if encoder.audio.as_bps() > 0 {
             // AudioSpecificConfig: AAC-LC, 48 kHz, two channels.
             opening.push(header(Kind::Audio, &[0xaf, 0, 0x11, 0x90]));
@@ -166,17 +169,20 @@ impl Source {
     /// The tag, at the stream's time.
     pub(crate) fn tag(&self, number: u32) -> Tag {
         let Entry { time_ms, kind, role, content, .. } = self.entries[number as usize];
-        let (size, composition_ms) = match content {
+        let (size, composition_ms, is_needed) = match content {
             Content::Recorded(place) => {
                 return self.recorded[place as usize].clone().with_timestamp(time_ms);
             }
-            Content::Made { size, composition_ms } => (size, composition_ms),
+            Content::Made { size, composition_ms, is_needed } => (size, composition_ms, is_needed),
         };
         let [_, c1, c2, c3] = composition_ms.to_be_bytes();
-        // FrameType and codec, AVCPacketType and composition time; format and AACPacketType.
+        let [l0, l1, l2, l3] = size.saturating_sub(9).to_be_bytes();
+        // FrameType and codec, AVCPacketType and composition time, then length and head of a slice; format and
+        // AACPacketType.
         let head = match role {
-            Role::KeyFrame => &[0x17, 1, c1, c2, c3][..],
-            Role::InterFrame => &[0x27, 1, c1, c2, c3],
+            Role::KeyFrame => &[0x17, 1, c1, c2, c3, l0, l1, l2, l3, 0x65][..],
+            Role::InterFrame if is_needed => &[0x27, 1, c1, c2, c3, l0, l1, l2, l3, 0x41],
+            Role::InterFrame => &[0x27, 1, c1, c2, c3, l0, l1, l2, l3, 0x01],
             _ => &[0xaf, 1],
         };
         let mut buffer = Tag::buffer(size as usize);

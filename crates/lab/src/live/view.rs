@@ -71,13 +71,15 @@ pub struct Arrival {
     pub at: Timestamp,
 }
 
-/// How often a viewer skipped to a key frame.
+/// What a viewer did not get who was behind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Skips {
-    /// Times.
+    /// Times that it skipped to a key frame.
     pub count: u64,
-    /// Milliseconds of media that were left out.
+    /// Milliseconds of media that were left out by that.
     pub ms: u64,
+    /// Pictures that it did not get besides, since no other needs them.
+    pub thinned: u64,
 }
 
 /// What a client saw of a live stream.

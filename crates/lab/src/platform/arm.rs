@@ -44,7 +44,7 @@ pub(super) const COMPARED: &str = "arq,autorec-fleet,mm24,art,or3-idle,spare,dea
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=spare:50"];
 
 /// The keys that a scheme may set: none that the path or the stream follows from.
-const KEYS: [&str; 31] = [
+const KEYS: [&str; 32] = [
     "start",
     "detection",
     "congestion",
@@ -57,6 +57,7 @@ const KEYS: [&str; 31] = [
     "patience_ms",
     "overdue",
     "together",
+    "thin_lag_ms",
     "reports",
     "alpha_ms",
     "beta_percent",

@@ -212,6 +212,7 @@ fn record(
         cap_mbps: outcome.cap.map(Rate::as_mbps_f64),
         skips: Some(served.skips.count as i64),
         skipped_ms: Some(served.skips.ms as i64),
+        thinned: Some(served.skips.thinned as i64),
         first_frame_ms: first_frame.map(|(at, asked)| ms(at.since(asked))),
         first_frame_bytes: served.first_frame_bytes.map(|bytes| bytes as i64),
         player_first_frame_ms: watched.first_frame_ms,

@@ -29,7 +29,7 @@ pub(crate) fn header(version: u8) -> Tag {
 }
 
 pub(crate) fn settings() -> Settings {
-    Settings { max_lag_ms: 3_000, ..Settings::default() }
+    Settings { lags: Lags { thin: 1_000, most: 3_000 }, ..Settings::default() }
 }
 
 pub(crate) struct Setup {

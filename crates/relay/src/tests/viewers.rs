@@ -110,6 +110,105 @@ fn a_viewer_that_falls_behind_skips_to_the_newest_key_frame() {
     assert_eq!(setup.publisher.stream().stats().skips, 1);
 }
 
+/// A stream of frames of 40 ms in groups of a second, every other of which no other needs.
+struct Marked {
+    publisher: Publisher,
+    frames: u32,
+    _registry: Registry,
+}
+
+impl Marked {
+    fn new(codec_is_known: bool) -> Self {
+        let registry = Registry::new(10);
+        let lags = Lags { thin: 1_000, most: 20_000 };
+        let settings =
+            Settings { lags, cache: Limits { groups: 64, ..Limits::default() }, ..settings() };
+        let publisher = registry.publish("live/demo", settings).expect("free");
+        let config = &[0x17, 0, 0, 0, 0, 1, 100, 0, 31, 0xff, 0xe0, 0];
+        publisher.push(tag(Kind::Video, 0, if codec_is_known { config } else { &config[..6] }));
+        Self { publisher, frames: 0, _registry: registry }
+    }
+
+    fn publish(&mut self, frames: u32) {
+        for number in self.frames..self.frames + frames {
+            let [kind, slice] = match number % FRAMES {
+                0 => [0x17, 0x65],
+                place if place % 2 == 1 => [0x27, 0x41],
+                _ => [0x27, 0x01],
+            };
+            self.publisher.push(tag(
+                Kind::Video,
+                number * 40,
+                &[kind, 1, 0, 0, 0, 0, 0, 0, 2, slice, 9],
+            ));
+        }
+        self.frames += frames;
+    }
+
+    fn viewer(&self) -> Viewer {
+        Viewer::new(self.publisher.stream().clone(), Start::LatestGop).expect("room")
+    }
+}
+
+/// What a viewer gets who takes so many tags of ten that are published, ten times a second more or less.
+fn takes(stream: &mut Marked, viewer: &mut Viewer, tens: u32, taken: usize) -> Vec<u32> {
+    let mut context = Context::from_waker(Waker::noop());
+    let mut got = Vec::new();
+    for _ in 0..tens {
+        stream.publish(10);
+        for _ in 0..taken {
+            if let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
+                got.push(tag.timestamp());
+            }
+        }
+    }
+    got
+}
+
+#[test]
+fn who_falls_behind_gets_what_others_need_and_keeps_up_by_that() {
+    let mut stream = Marked::new(true);
+    stream.publish(1);
+    let mut viewer = stream.viewer();
+    // It falls behind by 80 ms in 400.
+    takes(&mut stream, &mut viewer, 12, 8);
+    assert_eq!(viewer.progress().thinned, 0);
+    let got = takes(&mut stream, &mut viewer, 200, 8);
+    let progress = viewer.progress();
+    assert_eq!(progress.skips, 0);
+    assert!(viewer.lag_ms() < 2_500, "{}", viewer.lag_ms());
+    // As many as it could not take, and some more for what it was behind.
+    assert!((350..500).contains(&progress.thinned), "{}", progress.thinned);
+    assert_eq!(stream.publisher.stream().stats().thinned, progress.thinned);
+    // Key frames and those that others need are all there.
+    let needed = |time: u32| time / 40 % FRAMES == 0 || time / 40 % FRAMES % 2 == 1;
+    let all = (got[0]..got[got.len() - 1]).step_by(40).filter(|&time| needed(time));
+    assert!(all.clone().count() > 900 && all.clone().all(|time| got.contains(&time)));
+
+    let mut unknown = Marked::new(false);
+    unknown.publish(1);
+    let mut viewer = unknown.viewer();
+    takes(&mut unknown, &mut viewer, 200, 8);
+    let progress = viewer.progress();
+    assert!(
+        (progress.thinned, progress.skips) == (0, 0) && viewer.lag_ms() > 15_000,
+        "{progress:?}"
+    );
+}
+
+#[test]
+fn who_catches_up_gets_all_pictures_however_far_behind_it_is() {
+    let mut stream = Marked::new(true);
+    // The publisher was away, and sends eight seconds at once.
+    stream.publish(1);
+    let mut viewer = stream.viewer();
+    pull(&mut viewer);
+    stream.publish(200);
+    let got = takes(&mut stream, &mut viewer, 100, 13);
+    assert_eq!((viewer.progress().thinned, viewer.lag_ms()), (0, 0));
+    assert_eq!(got.len(), 1_200);
+}
+
 #[test]
 fn what_is_no_longer_kept_is_skipped() {
     let cache = Limits { groups: 1, bytes: 1 << 20 };

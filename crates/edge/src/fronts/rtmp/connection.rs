@@ -473,7 +473,7 @@ impl Connection {
                 }
                 self.server.send_tag_at(&tag, time);
                 let progress = player.viewer.progress();
-                player.session.on_media(progress.bytes, progress.skips, progress.skipped_ms);
+                player.session.on_media(&progress);
                 self.role = Role::Plays(player);
             }
             _ => {
