@@ -14,6 +14,7 @@ use std::sync::Arc;
 use recovery::art::dqn::Network;
 use recovery::autorec::Tolerances;
 use recovery::catalog::{Parameters, SchemeSpec};
+use recovery::deadline;
 use startup::decision::Mode;
 
 use crate::Error;
@@ -46,6 +47,11 @@ fn scheme_of(
     let choice = own.scheme.unwrap_or(all.scheme);
     let parameters = Parameters {
         copies: own.copies.unwrap_or(all.copies),
+        deadline: deadline::Options {
+            price: own.price.unwrap_or(all.price),
+            patience: own.patience.unwrap_or(all.patience),
+            ..deadline::Options::default()
+        },
         tolerances: Tolerances {
             latency: own.latency.unwrap_or(all.latency),
             cost: own.cost.unwrap_or(all.cost),
@@ -227,15 +233,23 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_in_the_file_everybody_gets_one_spare_copy_and_a_cohort_may_ask_for_more() {
+    fn without_a_word_in_the_file_everybody_gets_what_the_deadline_asks_for() {
         let scheme = |text: &str| cohorts(text).all()[0].scheme.clone();
+        assert_eq!((scheme("").name(), scheme("").build(1).name), ("deadline", "deadline"));
+        let options = |text: &str| scheme(text).parameters().deadline;
+        assert_eq!(options(""), deadline::Options::default());
+        let ms = Duration::from_millis;
+        assert_eq!(options("recovery.price = \"5ms\"").price, ms(5));
+        let own = options("recovery.patience = \"1s\"\n[[cohort]]\nname = \"a\"\nprice = \"0s\"");
+        assert_eq!((own.price, own.patience), (ms(0), ms(1_000)));
         let copies = |text: &str| scheme(text).parameters().copies;
-        assert_eq!((scheme("").name(), scheme("").build(1).name), ("spare", "spare"));
         assert_eq!((copies(""), copies("recovery.copies = 2")), (1, 2));
         assert_eq!(copies("[[cohort]]\nname = \"more\"\ncopies = 3"), 3);
-        for bad in ["recovery.copies = 11", "recovery.copies = -1"] {
-            let line = Config::parse("edge.toml", bad).expect_err("refused").to_string();
-            assert!(line.contains("copies"), "{line}");
+        for bad in ["copies = 11", "copies = -1", "price = \"2s\"", "patience = \"0s\""] {
+            let line = Config::parse("edge.toml", &format!("recovery.{bad}"))
+                .expect_err("refused")
+                .to_string();
+            assert!(line.contains(bad.split(' ').next().expect("a key")), "{line}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The table of lost units: a slab with generations, and the queue of units whose round waits for
-//! its first copy.
+//! its first copy. What was sent first leaves first: in a stream it is what the player needs first, and what all
+//! that came since waits behind.
 
 use core::num::NonZeroU32;
 use std::collections::VecDeque;
@@ -54,6 +55,8 @@ pub struct LostUnit {
     /// What the application said about the first piece when it wrote it.
     pub mark: Option<Mark>,
     waiting: bool,
+    /// Counts units; the rest of a packet has its first part's.
+    number: u64,
     /// The packet that it is a part of, if that was split.
     pub(crate) whole: Option<u32>,
 }
@@ -87,6 +90,7 @@ impl LostUnit {
             last_copy: detected,
             mark,
             waiting: true,
+            number: 0,
             whole: None,
         }
     }
@@ -105,8 +109,10 @@ pub struct UnitTable {
     free: Vec<u32>,
     /// Units by time of detection; keys of finished units are skipped and dropped at the front.
     by_age: VecDeque<UnitKey>,
-    waiting: VecDeque<UnitKey>,
+    /// By when the unit was first sent, and its number.
+    waiting: VecDeque<((Timestamp, u64), UnitKey)>,
     len: usize,
+    opened: u64,
     wholes: Vec<Whole>,
     free_wholes: Vec<u32>,
 }
@@ -133,8 +139,12 @@ impl UnitTable {
         if slot.generation == key.generation { slot.unit.as_mut() } else { None }
     }
 
-    pub(crate) fn insert(&mut self, unit: LostUnit) -> UnitKey {
-        let (waiting, is_rest) = (unit.waiting, unit.whole.is_some());
+    pub(crate) fn insert(&mut self, mut unit: LostUnit) -> UnitKey {
+        let waiting = unit.waiting;
+        if unit.whole.is_none() {
+            self.opened += 1;
+            unit.number = self.opened;
+        }
         self.len += 1;
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { generation: NonZeroU32::MIN, unit: None });
@@ -145,14 +155,19 @@ impl UnitTable {
         let key = UnitKey { index, generation: slot.generation };
         self.tidy();
         self.by_age.push_back(key);
-        if waiting && is_rest {
-            // The rest of a packet goes right behind its first part: a peer keeps a limited number of
-            // gaps.
-            self.waiting.insert(1.min(self.waiting.len()), key);
-        } else if waiting {
-            self.waiting.push_back(key);
+        if waiting {
+            self.enqueue(key);
         }
         key
+    }
+
+    /// The unit waits. The rest of a packet goes right behind its first part: a peer keeps a limited number of gaps.
+    fn enqueue(&mut self, key: UnitKey) {
+        let Some(unit) = self.get_mut(key) else { return };
+        unit.waiting = true;
+        let place = (unit.first_sent, unit.number);
+        let at = self.waiting.partition_point(|(other, _)| *other <= place);
+        self.waiting.insert(at, (place, key));
     }
 
     /// Keys of finished units go when they are most of a queue: one unit that stays must not keep the
@@ -165,9 +180,9 @@ impl UnitTable {
             self.by_age = keys;
         }
         if self.waiting.len() > most {
-            let mut keys = core::mem::take(&mut self.waiting);
-            keys.retain(|&key| self.get(key).is_some_and(|unit| unit.waiting));
-            self.waiting = keys;
+            let mut all = core::mem::take(&mut self.waiting);
+            all.retain(|&(_, key)| self.get(key).is_some_and(|unit| unit.waiting));
+            self.waiting = all;
         }
     }
 
@@ -193,7 +208,7 @@ impl UnitTable {
     }
 
     pub(crate) fn next_waiting(&mut self) -> Option<UnitKey> {
-        while let Some(&key) = self.waiting.front() {
+        while let Some(&(_, key)) = self.waiting.front() {
             if self.get(key).is_some_and(|unit| unit.waiting) {
                 return Some(key);
             }
@@ -233,8 +248,7 @@ impl UnitTable {
             return Some((round, false));
         }
         unit.round += 1;
-        unit.waiting = true;
-        self.waiting.push_back(key);
+        self.enqueue(key);
         Some((round, true))
     }
 
@@ -242,8 +256,7 @@ impl UnitTable {
         let Some(unit) = self.get_mut(key) else { return };
         unit.outstanding = unit.outstanding.saturating_sub(1);
         if unit.outstanding == 0 && !unit.waiting {
-            unit.waiting = true;
-            self.waiting.push_back(key);
+            self.enqueue(key);
         }
     }
 

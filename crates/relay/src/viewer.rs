@@ -74,10 +74,11 @@ impl Viewer {
         let next = self.cursor.next(&live.cache);
         let ((skips, skipped_ms), thinned) = (self.cursor.skips(), self.cursor.thinned());
         let before = self.progress;
-        if (skips, thinned) != (before.skips, before.thinned) {
+        let now = Progress { skips, skipped_ms, thinned, ..before };
+        if now != before {
             let ms = skipped_ms - before.skipped_ms;
             self.stream.left_out(skips - before.skips, ms, thinned - before.thinned);
-            self.progress = Progress { skips, skipped_ms, thinned, ..before };
+            self.progress = now;
         }
         match next {
             Next::Tag(tag) => {

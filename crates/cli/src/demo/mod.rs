@@ -77,9 +77,9 @@ pub(crate) struct Arguments {
 
 /// The cohorts, and the schemes that they are to have: plain retransmission, the default, and the papers'.
 const COHORTS: [(&str, &str); 4] =
-    [(PLAIN, "arq"), (DEFAULT, "spare"), ("autorec", "autorec"), ("art", "art-paper")];
+    [(PLAIN, "arq"), (DEFAULT, "deadline"), ("autorec", "autorec"), ("art", "art-paper")];
 const PLAIN: &str = "arq";
-const DEFAULT: &str = "spare";
+const DEFAULT: &str = "deadline";
 
 /// A viewer of one cohort behind its link.
 struct Viewer {

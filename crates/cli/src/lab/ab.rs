@@ -21,7 +21,7 @@ pub(super) struct Ab {
     /// autorec-fleet, autorec-idle, mm24, art, or3, or3-idle, clairvoyant, clairvoyant-from-start.
     #[arg(long, value_delimiter = ',', value_name = "SCHEME,…")]
     schemes: Vec<String>,
-    /// A cohort of viewers, its scheme and its share; may be repeated. arq and spare, half each, by default.
+    /// A cohort of viewers, its scheme and its share; may be repeated. arq and deadline, half each, by default.
     #[arg(long, value_name = "NAME=SCHEME:WEIGHT")]
     cohort: Vec<String>,
     /// Run each session under every scheme, with the same draws of path and stream, which no production can do:

@@ -22,7 +22,7 @@ fn the_demo_ends_with_what_its_viewers_saw() {
     assert!((8.0..9.0).contains(&seconds), "{seen}");
     let viewers = seen["viewers"].as_array().expect("viewers");
     let cohorts: Vec<_> = viewers.iter().map(|viewer| viewer["cohort"].as_str()).collect();
-    assert_eq!(cohorts, [Some("arq"), Some("spare"), Some("autorec"), Some("art")]);
+    assert_eq!(cohorts, [Some("arq"), Some("deadline"), Some("autorec"), Some("art")]);
     for viewer in viewers {
         assert_eq!(
             keys(viewer),
@@ -46,7 +46,7 @@ fn the_demo_ends_with_what_its_viewers_saw() {
         match viewer["scheme"].as_str() {
             Some("arq") => assert_eq!(cost, 0.0),
             // 5 % loss; one replica for each, hardly any for what is lost twice.
-            Some("spare") => assert!((0.005..0.12).contains(&cost), "{viewer}"),
+            Some("deadline") => assert!((0.005..0.12).contains(&cost), "{viewer}"),
             // At most ten replicas for each, and the guard's half.
             Some("autorec" | "art-paper") => assert!((0.005..0.55).contains(&cost), "{viewer}"),
             other => panic!("{other:?}"),
@@ -70,7 +70,7 @@ fn without_loss_the_demo_says_that_the_difference_is_small_and_how_to_see_it_in_
     let origins: Vec<&str> = origins.split(' ').next().expect("a list").split(',').collect();
     assert_eq!(origins.len(), 4, "{command}");
     let page = command.split_once("/side-by-side.html?").expect("the page").1;
-    for (name, origin) in ["arq", "spare", "autorec", "art"].into_iter().zip(origins) {
+    for (name, origin) in ["arq", "deadline", "autorec", "art"].into_iter().zip(origins) {
         assert!(page.contains(&format!("&player={name}=https://{origin}")), "{command}");
     }
     assert!(page.contains("stream=live/demo&buffer_ms=500&"), "{command}");

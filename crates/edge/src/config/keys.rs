@@ -18,8 +18,8 @@ use super::words::{Cipher, Container, Level, OnFailure, Retry, Start, TakeOver};
 use super::{Changes, Cors, Effect, Network, Problem, Section, assign, describe_key};
 
 /// The scheme that a server begins with.
-fn spare() -> Choice {
-    "spare".parse().expect("a scheme of the catalogue")
+fn deadline() -> Choice {
+    "deadline".parse().expect("a scheme of the catalogue")
 }
 
 const MILLISECOND: Duration = Duration::from_millis(1);
@@ -259,9 +259,10 @@ sections! {
 
     /// Repair of lost data: replicas beyond the retransmission, for all viewers or by cohort.
     [recovery] Recovery {
-        /// How lost data is repaired. "arq": retransmission alone. "spare": besides, `copies` of what
-        /// was lost, a little later and only when nothing else waits. It helps against independent loss
-        /// and short bursts wherever there is room, and is of no use in outages longer than that.
+        /// How lost data is repaired. "arq": retransmission alone. "deadline": besides, copies for viewers whom
+        /// retransmissions would reach too late, as far apart as losses come together on their path, only when nothing
+        /// else waits, and none where a queue is what loses packets (docs/deadline.md). "spare": `copies` of all that
+        /// was lost, a little later and only when nothing else waits: nearly as good, at the same price whoever watches.
         /// The others are the papers' schemes; their copies do not wait for room. "autorec" (AutoRec,
         /// journal): the fewest late frames under independent loss on a network at least twice as wide
         /// as the stream, for the most copies; on a narrow one it freezes the stream many times as
@@ -270,9 +271,16 @@ sections! {
         /// length; harmful too where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its
         /// network "art-dqn" learn how many. "or3-copies": 2n-2 copies in round n, so none before a
         /// retransmission is lost too: cheap, and little gained. The rest ("art-code", "or3", ...) is for
-        /// comparison. `mendcast lab run live-default` measures "arq", "spare", "autorec", "art-paper",
-        /// "or3-copies".
-        scheme: Choice = spare();
+        /// comparison. `mendcast lab run live-default` measures "arq", "spare", "deadline", "autorec",
+        /// "art-paper", "or3-copies".
+        scheme: Choice = deadline();
+        /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent. More: fewer
+        /// copies; 0s: all that help at all, within `max_redundancy`.
+        price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::DEAREST;
+        /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
+        /// have buffered (docs/operate.md, beacons). 200ms suits buffers of 200 to 400 ms; players with more need no
+        /// more copies than with less patience, but get them.
+        patience: Duration = MILLISECOND * 200, in MILLISECOND * 10..=MINUTE;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
         /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
@@ -422,6 +430,10 @@ sections! {
         weight: u32 = 1, in 1..=1_000_000;
         /// How lost data is repaired.
         scheme: Option<Choice> = None, example "\"arq\"";
+        /// Deadline: how much sooner a copy has to make late data come.
+        price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(recovery::deadline::DEAREST), example "\"2ms\"";
+        /// Deadline: how long after its first sending data is of use, where the player does not report.
+        patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE), example "\"200ms\"";
         /// Spare: replicas of lost data.
         copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";
         /// AutoRec: recovery latency that is tolerated.

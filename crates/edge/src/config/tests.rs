@@ -303,5 +303,7 @@ fn the_printed_defaults_mark_what_waits_for_the_next_start_and_what_holds_at_onc
         assert!(text.contains(&format!("{start}{key}")), "{key}: {text}");
     }
     assert!(text.contains("# New values hold at once.\ntimeout = \"30s\"\n"), "{text}");
-    assert!(text.contains(".\nscheme = \"spare\"\n") && !text.contains(&format!("{start}scheme")));
+    assert!(
+        text.contains(".\nscheme = \"deadline\"\n") && !text.contains(&format!("{start}scheme"))
+    );
 }

@@ -41,7 +41,7 @@ const PRESETS: &[(&str, &str)] = &[
 /// What is compared if the command names nothing.
 pub(super) const COMPARED: &str = "arq,autorec-fleet,mm24,art,or3-idle,spare,deadline,deadline+reports=true,clairvoyant,clairvoyant-from-start";
 /// The cohorts if the command names none.
-pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=spare:50"];
+pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=deadline:50"];
 
 /// The keys that a scheme may set: none that the path or the stream follows from.
 const KEYS: [&str; 32] = [

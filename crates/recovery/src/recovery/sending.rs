@@ -18,7 +18,7 @@ impl<C: Content> Recovery<C> {
         SendOpportunity { off_mode }
     }
 
-    /// The unit that has waited longest for the first copy of its round.
+    /// Of the units that wait for the first copy of their round, the one that was sent first.
     #[inline]
     pub fn next_waiting(&mut self) -> Option<UnitKey> {
         self.table.next_waiting()

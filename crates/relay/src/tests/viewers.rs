@@ -181,7 +181,10 @@ fn who_falls_behind_gets_what_others_need_and_keeps_up_by_that() {
     assert!((350..500).contains(&progress.thinned), "{}", progress.thinned);
     assert_eq!(stream.publisher.stream().stats().thinned, progress.thinned);
     // Key frames and those that others need are all there.
-    let needed = |time: u32| time / 40 % FRAMES == 0 || time / 40 % FRAMES % 2 == 1;
+    let needed = |time: u32| {
+        let place = time / 40 % FRAMES;
+        place == 0 || place % 2 == 1
+    };
     let all = (got[0]..got[got.len() - 1]).step_by(40).filter(|&time| needed(time));
     assert!(all.clone().count() > 900 && all.clone().all(|time| got.contains(&time)));
 
