@@ -31,6 +31,11 @@ pub(super) enum Limited {
     Never,
 }
 
+/// Whether a round trip shows a queue.
+pub(super) fn is_queue(rtt: Duration, rtprop: Duration) -> bool {
+    rtt > rtprop + (rtprop / 4).max(NO_QUEUE)
+}
+
 impl Limited {
     /// A sample of this round. The handshake is no sign of what is to come.
     pub(super) fn on_sample(&mut self, now: Timestamp, round: u64, sample: &RateSample) {
@@ -49,9 +54,8 @@ impl Limited {
 
     /// Whether what was lost says nothing about the window.
     pub(super) fn excuses(self, event: &CongestionEvent, rtprop: Option<Duration>) -> bool {
-        let is_queue = |rtprop: Duration| event.rtt > rtprop + (rtprop / 4).max(NO_QUEUE);
         event.kind != CongestionKind::Ecn
             && self.holds(event.now)
-            && rtprop.is_some_and(|rtprop| !is_queue(rtprop))
+            && rtprop.is_some_and(|rtprop| !is_queue(event.rtt, rtprop))
     }
 }

@@ -25,8 +25,9 @@
 //!   flight (`BBRProbeRTTCwndGain` of draft-ietf-ccwg-bbr), not four packets. Without the first, a
 //!   path of 300 ms loses 4 % of its goodput, without the second one of 10 ms does
 //!   (`mendcast lab run transport`).
-//! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`);
-//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does not.
+//! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`), and
+//!   leaves Startup after a round in which all packets met a queue (`full_pipe`);
+//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does neither.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation
 //!   (RFC 9002, section 7.1); the draft does not speak of ECN.
@@ -372,6 +373,8 @@ impl Controller for Bbr {
         if self.round_start && !self.is_limited(batch) {
             self.full_pipe.on_round(self.bandwidth.get());
         }
+        let is_limited = self.limited.holds(batch.now);
+        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, is_limited);
         self.check_drain(batch);
         self.update_rtprop_and_check_probe_rtt(batch);
         self.set_pacing_rate(self.pacing_gain(), batch.rtt.smoothed);

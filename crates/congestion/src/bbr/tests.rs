@@ -86,6 +86,31 @@ fn startup_ends_after_three_rounds_without_growth() {
 }
 
 #[test]
+fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
+    let stays = |round_trips: [u64; 3], draft: bool, is_limited: bool| {
+        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        let mut now = at(50);
+        for (mbps, rtt) in [4, 8, 12].into_iter().zip(round_trips) {
+            let batch = ack(&b, now, 12_000, mbps, 90_000);
+            let sent = now - Duration::from_millis(rtt);
+            b.on_ack(&AckBatch { largest_sent_time: sent, ..batch });
+            now += RTT;
+        }
+        if is_limited {
+            limited(&mut b, now);
+        } else {
+            b.on_ack(&ack(&b, now, 12_000, 16, 90_000));
+        }
+        b.snapshot().state == "startup"
+    };
+    assert!(!stays([50, 50, 80], false, true));
+    assert!(!stays([50, 80, 50], false, true), "it has shown what the path can do");
+    assert!(stays([50, 50, 60], false, true), "a turn of the radio network");
+    assert!(stays([50, 50, 80], false, false), "the bandwidth grows");
+    assert!(stays([50, 50, 80], true, true));
+}
+
+#[test]
 fn the_first_rate_is_high_gain_times_the_initial_window_per_round_trip() {
     let mut b = Bbr::new(MTU, 1);
     assert_eq!(b.pacing_rate(), None);

@@ -34,7 +34,7 @@ const MARGIN: Duration = Duration::from_millis(150);
 /// A queue shorter than this is what a key frame makes.
 const QUEUE: Duration = Duration::from_millis(25);
 /// Overdue data leaves once more where a copy is lost with less than this chance.
-const AGAIN: f64 = 0.4;
+const AGAIN: f64 = 0.3;
 
 /// What says how losses come together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -36,6 +36,25 @@ fn a_lost_round_makes_the_unit_wait_again_with_the_next_round() {
 }
 
 #[test]
+fn what_was_sent_first_leaves_first_however_often_it_was_lost() {
+    let mut r = arq();
+    let [old, next] = [40, 41].map(|sent| r.opened(at(100), at(sent), 1_200));
+    for key in [old, next] {
+        r.copy_sent(at(100), key, CopyKind::Retransmission);
+    }
+    // An outage later all is lost, and what was sent in it is found first.
+    let new = r.opened(at(200), at(140), 1_200);
+    for key in [next, old] {
+        assert!(r.copy_lost(at(200), key, CopyKind::Retransmission));
+    }
+    for key in [old, next, new] {
+        assert_eq!(r.next_waiting(), Some(key));
+        r.copy_sent(at(200), key, CopyKind::Retransmission);
+    }
+    assert_eq!(r.next_waiting(), None);
+}
+
+#[test]
 fn recovery_latency_is_that_of_data_whose_retransmission_was_lost() {
     let mut r = arq();
     let once = r.opened(at(100), at(40), 1_200);
