@@ -1,36 +1,33 @@
-//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path (bottleneck
-//! bandwidth, round trip without queue) from delivery-rate samples, and a pacing rate and window
-//! from the model. Section numbers below are the draft's; names are too, in Rust's spelling.
+//! BBR version 1 (draft-cardwell-iccrg-bbr-congestion-control-00): a model of the path (bottleneck bandwidth, round
+//! trip without queue) from delivery-rate samples, and a pacing rate and window from the model. Section numbers below
+//! are the draft's; names are too, in Rust's spelling.
 //!
 //! Where this differs from the draft, and why:
-//! - The application-limited mark of ProbeRTT (section 4.3.5) belongs to the sampler, which the
-//!   connection owns; here the range of delivery counts is kept in which samples are to be taken
-//!   as application-limited. The effect is the same.
-//! - Startup takes no round of packet conservation: what is lost leaves the window, what is
-//!   delivered enters it. Held to conservation, a flight of ten packets that meets a random loss
-//!   cannot grow for three rounds, which Startup takes for a full pipe (at a twentieth of the
-//!   bandwidth, and ProbeBW then needs half a minute to repair it).
-//! - Nor does a sender that the application limits: what it has in flight is what was written, not
-//!   what the path holds. Held to it, the next frame of a live stream leaves at the pace of the
-//!   last one's acknowledgements, in samples that count as the path's, and the estimate falls
-//!   towards the stream's own rate (off-mode of `mendcast lab run autorec-fig17` shows it).
-//! - The minimum window, four packets, also bounds recovery, and persistent congestion (RFC 9002,
-//!   section 7.6.2) goes to it instead of to one packet, without restoring the window afterwards.
-//! - Startup's window is twice the bandwidth-delay product (`startup_cwnd_gain` of
-//!   draft-ietf-ccwg-bbr), not 2.885 times: enough to double each round, and a queue of one
-//!   bandwidth-delay product holds what it overshoots. Alternating drops of a whole window exceed
-//!   what clients keep of gaps in a stream.
-//! - ProbeRTT is skipped while round trips within an eighth of `RTprop` were seen in the filter's
-//!   time (Chromium's and LSQUIC's tolerance), and it keeps half a bandwidth-delay product in
-//!   flight (`BBRProbeRTTCwndGain` of draft-ietf-ccwg-bbr), not four packets. Without the first, a
-//!   path of 300 ms loses 4 % of its goodput, without the second one of 10 ms does
-//!   (`mendcast lab run transport`).
-//! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`), and
-//!   leaves Startup after a round in which all packets met a queue (`full_pipe`);
+//! - The application-limited mark of ProbeRTT (section 4.3.5) belongs to the sampler, which the connection owns; here
+//!   the range of delivery counts is kept in which samples are to be taken as application-limited. The effect is the
+//!   same.
+//! - Startup takes no round of packet conservation: what is lost leaves the window, what is delivered enters it. Held
+//!   to conservation, a flight of ten packets that meets a random loss cannot grow for three rounds, which Startup
+//!   takes for a full pipe (at a twentieth of the bandwidth, and ProbeBW then needs half a minute to repair it).
+//! - Nor does a sender that the application limits: what it has in flight is what was written, not what the path
+//!   holds. Held to it, the next frame of a live stream leaves at the pace of the last one's acknowledgements, in
+//!   samples that count as the path's, and the estimate falls towards the stream's own rate (off-mode of `mendcast
+//!   lab run autorec-fig17` shows it).
+//! - The minimum window, four packets, also bounds recovery, and persistent congestion (RFC 9002, section 7.6.2) goes
+//!   to it instead of to one packet, without restoring the window afterwards.
+//! - Startup's window is twice the bandwidth-delay product (`startup_cwnd_gain` of draft-ietf-ccwg-bbr), not 2.885
+//!   times: enough to double each round, and a queue of one bandwidth-delay product holds what it overshoots.
+//!   Alternating drops of a whole window exceed what clients keep of gaps in a stream.
+//! - ProbeRTT is skipped while round trips within an eighth of `RTprop` were seen in the filter's time (Chromium's
+//!   and LSQUIC's tolerance), and it keeps half a bandwidth-delay product in flight (`BBRProbeRTTCwndGain` of
+//!   draft-ietf-ccwg-bbr), not four packets. Without the first, a path of 300 ms loses 4 % of its goodput, without
+//!   the second one of 10 ms does (`mendcast lab run transport`).
+//! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`),
+//!   and leaves Startup after a round in which all packets met a queue (`full_pipe`);
 //!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does neither.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
-//! - ECN-CE and loss signals are answered alike, by one round of packet conservation
-//!   (RFC 9002, section 7.1); the draft does not speak of ECN.
+//! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the
+//!   draft does not speak of ECN.
 
 mod filter;
 mod full_pipe;
