@@ -9,9 +9,9 @@ const protocolName = (protocol) => PROTOCOL_NAMES[protocol] ?? protocol;
 
 const total = (viewers) => PROTOCOLS.reduce((sum, protocol) => sum + (viewers?.[protocol] ?? 0), 0);
 
-/** Why a session's scheme sends as many replicas as it does: `k_alpha 4 · loss_rate 0.05 · …`. */
+/** Why a session's scheme sends as many replicas as it does: `k_alpha 4 · loss_rate 0.05 · …`; zeros say nothing. */
 export const reasons = (repair) => Object.entries(repair ?? {})
-  .filter(([name, value]) => name !== 'level' && Number.isFinite(value))
+  .filter(([name, value]) => name !== 'level' && Number.isFinite(value) && value !== 0)
   .map(([name, value]) => `${name.replaceAll('_', ' ')} ${number(value, Number.isInteger(value) ? 0 : 3)}`)
   .join(' · ');
 

@@ -49,7 +49,7 @@ export function inventedEvent(t, start = t - 600) {
       id: (0x9e3779b1 * (i + 1) >>> 0).toString(16).padStart(8, '0'), stream: i % 3 ? 'live/demo' : 'live/concert', cohort: ['control', 'autorec', 'trial'][i % 3],
       protocol: i % 7 ? 'h3' : 'h2', prefix: i % 5 ? `192.0.2.${i}/24` : '2001:db8:77::/48', rtt_ms: 12.5 + 7 * (i % 11) + noise(i), goodput_mbps: 1.5 + 0.2 * noise(i),
       loss_rate: 0.01 * (i % 6), first_frame_ms: i % 9 ? 150 + 11 * i : null, freezes: i % 8 === 0 ? 2 : 0, freeze_s: i % 8 === 0 ? 1.75 : 0, skips: i % 13 === 0 ? 1 : 0, age_s: 33 + 97 * i + (t - start),
-      repair: i % 3 ? { level: i % 4, loss_rate: 0.05, t_unit_ms: 78.25, k_alpha: 2, k_beta: 6, k_gamma: 4, guard_budget_bytes: 9600 } : { level: 0 },
+      repair: i % 3 === 2 ? { level: i % 3, slack_ms: 84.2, lost_again_percent: 17.3, late_without_copies_ms: 21.4, late_ms: 4.9, first_copy_after_ms: 42.5, queue_is_full: 0, retransmitted_with_copies: 31, had_time: 7, copies_too_dear: 2, queue_was_full: 0, was_answer: 4, overdue_sent: 12, overdue_declined: 3, guard_budget_bytes: 31200, guard_refusals: 0 } : i % 3 ? { level: i % 4, loss_rate: 0.05, t_unit_ms: 78.25, k_alpha: 2, k_beta: 6, k_gamma: 4, guard_budget_bytes: 9600 } : { level: 0 },
     })),
     hooks: [
       { event: 'on_publish', url: 'http://127.0.0.1:9000/hooks/publish', ok: 3, failed: 0, last_error: null },

@@ -17,10 +17,10 @@ use core::time::Duration;
 use units::Timestamp;
 
 use crate::art::{Replicas, Spread};
-use crate::fixed::{Fixed, Reading};
 use crate::range::OutOfRange;
 use crate::{
-    LostUnit, PathState, ReplicaScheduler, Scheme, SendOpportunity, UnitKey, UnitTable, View,
+    LostUnit, PathState, RedundancyAdapter, ReplicaScheduler, Scheme, SendOpportunity, UnitKey,
+    UnitTable, View,
 };
 use curve::Curve;
 use plan::{MAX, Plan, Situation};
@@ -92,10 +92,19 @@ impl Options {
 /// When an option is out of range.
 pub fn scheme(options: Options) -> Result<Scheme, OutOfRange> {
     let options = options.checked()?;
-    let most = Fixed { slope: 0, offset: MAX as i32, reading: Reading::Extra };
-    let copies = Copies::new(options);
-    let scheme = Scheme::new("deadline", most, copies).when_idle();
+    let scheme = Scheme::new("deadline", Most, Copies::new(options)).when_idle();
     Ok(Scheme { correlation: true, answers_each: true, overdue: options.overdue, ..scheme })
+}
+
+/// As many copies as a plan may have: the scheduler decides how many of them leave, and says why.
+#[derive(Debug)]
+struct Most;
+
+impl RedundancyAdapter for Most {
+    fn level(&mut self, _: UnitKey, _: u32, _: &View<'_>) -> u32 {
+        MAX as u32
+    }
+    fn explain(&self, _: &mut dyn FnMut(&'static str, f64)) {}
 }
 
 /// Whether the queue of the bottleneck is what loses packets, as far as round-trip times tell (the rule of Spike: Cen,
@@ -243,11 +252,11 @@ impl ReplicaScheduler for Copies {
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
         let Told { slack, lost_again, queue_full, plan, .. } = self.told;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
+        tell("level", plan.times().len() as f64);
         tell("slack_ms", ms(slack));
         tell("lost_again_percent", lost_again * 100.0);
         tell("late_without_copies_ms", ms(plan.without));
         tell("late_ms", ms(plan.with));
-        tell("copies", plan.times().len() as f64);
         for (name, time) in
             ["first_copy_after_ms", "second_copy_after_ms"].into_iter().zip(plan.times())
         {

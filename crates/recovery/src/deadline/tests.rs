@@ -163,7 +163,7 @@ fn it_says_why() {
     assert!(of("slack_ms").is_some_and(|slack| slack == 0.0), "{said:?}");
     assert!(of("late_ms") < of("late_without_copies_ms"), "{said:?}");
     assert_eq!((of("retransmitted_with_copies"), of("had_time")), (Some(1.0), Some(0.0)));
-    assert_eq!(of("copies"), Some(1.0));
+    assert_eq!(of("level"), Some(1.0));
     assert!(of("first_copy_after_ms").is_some_and(|ms| ms >= 20.0), "{said:?}");
 }
 
