@@ -107,9 +107,12 @@ DAY ?= 4000
 lab: need-cargo need-cc
 	$(CARGO) build --release --locked --bin mendcast
 	-$(TARGET)/release/mendcast lab run transport speed --out out
-	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
+	-$(TARGET)/release/mendcast lab run 'autorec*' 'art*' 'formula*' 'guard*' 'live*' 'deadline*' 'probes' 'wira*' 'congestion*' --runs $(RUNS) --out out
 	$(TARGET)/release/mendcast lab results out > out/results.md
 	cp out/results.md docs/results.md
+	cp out/deadline-rtt/1-freezes_per_100s.svg docs/pictures/deadline-freezes.svg
+	cp out/deadline-rtt/1-redundancy_cost_bytes.svg docs/pictures/deadline-cost.svg
+	cp out/live-thinning/1-freeze_ms_per_100s.svg docs/pictures/deadline-thinning.svg
 	rm -rf out/ab
 	$(TARGET)/release/mendcast lab ab --paired --sessions $(SESSIONS) --out out/ab
 	$(TARGET)/release/mendcast lab viewers out/ab > out/viewers.md
