@@ -46,8 +46,18 @@ struct Scale {
 fn schemes() -> Result<Vec<(&'static str, SchemeFactory)>, String> {
     let network = Network::untrained(&[32, 32], SEED).map_err(|e| e.to_string())?;
     let parameters = Parameters { network: Some(Arc::new(network)), ..Parameters::default() };
-    let names =
-        ["arq", "autorec", "autorec-mm24", "art-paper", "art-code", "or3", "art-ucb", "art-dqn"];
+    let names = [
+        "arq",
+        "spare",
+        "deadline",
+        "autorec",
+        "autorec-mm24",
+        "art-paper",
+        "art-code",
+        "or3",
+        "art-ucb",
+        "art-dqn",
+    ];
     let named = names.map(|name| {
         let choice = name.parse().map_err(|e: UnknownScheme| e.to_string())?;
         let spec = SchemeSpec::new(choice, parameters.clone()).map_err(|e| e.to_string())?;

@@ -149,12 +149,10 @@ impl Ledger {
     }
 
     /// When the first packet left whose acknowledgement is expected and that [`Ledger::pass_expected`] did not pass:
-    /// one in flight with stream data that was sent for the first time. And when the second packet behind it left.
-    pub(crate) fn first_expected(&self) -> Option<(Timestamp, Option<Timestamp>)> {
+    /// one in flight with stream data that was sent for the first time.
+    pub(crate) fn first_expected(&self) -> Option<Timestamp> {
         let mut records = self.records.iter().skip(self.place_expected());
-        let first = records.find(|record| record.is_expected())?.time_sent;
-        let second = records.filter(|record| record.ack_eliciting).nth(1);
-        Some((first, second.map(|record| record.time_sent)))
+        Some(records.find(|record| record.is_expected())?.time_sent)
     }
 
     /// Passes that packet. `overdue` says which unit its data became.

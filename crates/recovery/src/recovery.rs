@@ -263,6 +263,7 @@ impl<C: Content> Recovery<C> {
             && self.table.get(key).is_none_or(|unit| unit.copies > 0)
         {
             // It was overdue and came: what left in its place was a replica.
+            statistics.totals.replicas += 1;
             statistics.totals.replica_bytes += u64::from(packet.bytes);
         }
         if acked == Acked::AfterLoss {

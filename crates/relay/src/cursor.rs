@@ -51,7 +51,7 @@ impl Lags {
 /// Whether a viewer gets all pictures.
 #[derive(Clone, Copy, Debug)]
 enum Thinning {
-    /// It does; of one that is behind, the time and the lag when that was looked at last.
+    /// It does; of one that is behind, the tag's time and the lag when that was looked at last.
     Off(Option<(u32, u32)>),
     On,
 }
@@ -170,8 +170,7 @@ impl Cursor {
             return Next::Wait;
         }
         let lost = at < cache.base();
-        let lag = self.lag_ms(cache);
-        if lost || lag > self.lags.most {
+        if lost || self.lag_ms(cache) > self.lags.most {
             let group = cache.groups().next_back().filter(|group| group.start > at).cloned();
             match group {
                 Some(group) => {
@@ -188,7 +187,7 @@ impl Cursor {
                 None => {}
             }
         }
-        self.look(lag);
+        self.look(cache, at);
         let at = self.leave_out(cache, at);
         self.place = Place::At(at);
         match cache.get(at) {
@@ -200,21 +199,21 @@ impl Cursor {
         }
     }
 
-    /// Looks whether the viewer, who is so far behind, catches up.
-    fn look(&mut self, lag: u32) {
-        match self.thinning {
-            Thinning::On if lag <= self.lags.thin / 2 => self.thinning = Thinning::Off(None),
-            Thinning::On => {}
-            Thinning::Off(_) if lag <= self.lags.thin => self.thinning = Thinning::Off(None),
-            Thinning::Off(looked) => {
-                let time = self.time.unwrap_or_default();
-                self.thinning = match looked {
-                    Some((at, _)) if ms_between(at, time) < LOOK => return,
-                    Some((_, before)) if lag >= before => Thinning::On,
-                    _ => Thinning::Off(Some((time, lag))),
-                };
-            }
-        }
+    /// Looks whether the viewer, who gets the tag `at` next, is behind and catches up. Who only waits for the next frame
+    /// is not behind, however long that takes.
+    fn look(&mut self, cache: &GopCache, at: u64) {
+        let next = cache.get(at).filter(|tag| !tag.role().is_header());
+        let (Some(next), Some(newest)) = (next.map(Tag::timestamp), cache.newest()) else { return };
+        let lag = ms_between(next, newest.timestamp());
+        self.thinning = match self.thinning {
+            Thinning::On if lag > self.lags.thin / 2 => Thinning::On,
+            Thinning::Off(looked) if lag > self.lags.thin => match looked {
+                Some((at, _)) if ms_between(at, next) < LOOK => return,
+                Some((_, before)) if lag >= before => Thinning::On,
+                _ => Thinning::Off(Some((next, lag))),
+            },
+            _ => Thinning::Off(None),
+        };
     }
 
     /// The first tag from `at` on that the viewer gets: of one who is thinned out, the first that others need.

@@ -23,10 +23,8 @@ impl Connection {
             return None;
         }
         let rtt = &self.path.rtt;
-        let (sent, second) = self.data.ledger.first_expected()?;
-        // The peer answers a packet at once when another one comes, and one of those behind it may be lost.
-        let delayed = sent + self.peer.max_ack_delay;
-        let answered = second.map_or(delayed, |second| second.min(delayed));
+        // The peer is to answer every second packet at once (RFC 9000, section 13.2.2), and browsers do not.
+        let answered = self.data.ledger.first_expected()? + self.peer.max_ack_delay;
         let due = answered + rtt.smoothed() + (rtt.variance() * VARIANCES).max(GRANULARITY);
         self.last_loss.is_some_and(|at| due.since(at) < LOSSY).then_some(due)
     }

@@ -317,11 +317,12 @@ fn on_a_lossy_path_a_ping_reveals_the_loss_of_the_last_packet() {
     assert!(pings <= 1, "{pings}");
 }
 
-/// When the first packet of a third answer leaves again if what was sent within `outage` of it is lost, and how often.
+/// When the first packet of a third answer leaves again if what was sent within `outage` of it is lost, as what, and how
+/// often.
 fn overdue(
     outage: Duration,
     scheme: impl Fn() -> Scheme + Send + Sync + 'static,
-) -> (Duration, usize) {
+) -> (Duration, Purpose, usize) {
     let mut answers = 0;
     let mut begun = None;
     let mut lost = 0;
@@ -345,24 +346,24 @@ fn overdue(
     // By now it is known what became of what followed the loss.
     download(&mut pair, 300_000, "the second answer");
     let before = log.all().len();
-    download(&mut pair, 6_000, "the third answer");
+    download(&mut pair, 60_000, "the third answer");
     let all = log.all().split_off(before);
     let first = |sent: &&Sent| sent.bytes.is_some_and(|(at, _)| at == 0);
     let copies: Vec<&Sent> = all.iter().filter(first).collect();
-    (copies[1].at.since(copies[0].at), copies.len())
+    (copies[1].at.since(copies[0].at), copies[1].purpose, copies.len())
 }
 
 #[test]
 fn what_is_overdue_leaves_again_before_a_probe_would() {
     let deadline = || deadline::scheme(deadline::Options::default()).expect("in range");
-    // 20 ms there and back; the answer to the last packet may take 25 ms more.
-    let outage = Duration::from_millis(15);
-    let (after, copies) = overdue(outage, deadline);
-    assert!((20..40).contains(&after.as_millis()), "{after:?}");
-    assert_eq!(copies, 2);
-    let (after, _) = overdue(outage, Arq::scheme);
-    assert!(after > Duration::from_millis(45), "{after:?} is a probe time-out");
+    // 20 ms there and back, and the peer may take 25 ms to answer.
+    let outage = Duration::from_millis(40);
+    let (after, purpose, copies) = overdue(outage, deadline);
+    assert!((45..48).contains(&after.as_millis()), "{after:?}");
+    assert_eq!((purpose, copies), (Purpose::Retransmission, 2));
+    let (probe, purpose, _) = overdue(outage, Arq::scheme);
+    assert!(purpose == Purpose::Probe && probe > after, "{probe:?}");
     // An outage that goes on takes one copy by this, and then probes.
-    let (_, copies) = overdue(Duration::from_millis(100), deadline);
+    let (_, _, copies) = overdue(Duration::from_millis(100), deadline);
     assert!((3..=6).contains(&copies), "{copies}");
 }

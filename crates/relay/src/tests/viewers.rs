@@ -213,6 +213,21 @@ fn who_catches_up_gets_all_pictures_however_far_behind_it_is() {
 }
 
 #[test]
+fn who_waits_for_the_next_picture_is_not_behind_however_few_there_are() {
+    // A picture each two seconds, and the viewer takes each at once.
+    let stream = Marked::new(true);
+    let mut viewer = stream.viewer();
+    let mut got = 0;
+    for number in 0..100 {
+        let [kind, slice] = if number == 0 { [0x17, 0x65] } else { [0x27, 0x01] };
+        let payload = [kind, 1, 0, 0, 0, 0, 0, 0, 2, slice, 9];
+        stream.publisher.push(tag(Kind::Video, number * 2_000, &payload));
+        got += pull(&mut viewer).len();
+    }
+    assert_eq!((got, viewer.progress().thinned), (101, 0));
+}
+
+#[test]
 fn what_is_no_longer_kept_is_skipped() {
     let cache = Limits { groups: 1, bytes: 1 << 20 };
     let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
