@@ -45,7 +45,7 @@ fn the_demo_ends_with_what_its_viewers_saw() {
         let cost = number("redundancy_cost");
         match viewer["scheme"].as_str() {
             Some("arq") => assert_eq!(cost, 0.0),
-            // 5 % loss; one replica for each, hardly any for what is lost twice.
+            // 5 % loss; two replicas for each at most, and the guard.
             Some("deadline") => assert!((0.005..0.12).contains(&cost), "{viewer}"),
             // At most ten replicas for each, and the guard's half.
             Some("autorec" | "art-paper") => assert!((0.005..0.55).contains(&cost), "{viewer}"),

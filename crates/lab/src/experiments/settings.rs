@@ -155,7 +155,7 @@ settings! {
     /// What a server with frames or a stream holds already when it is asked, in seconds of the stream.
     cached_seconds: f64 = 0.0, in 0.0 => 3_600.0;
     /// `live`: how far behind a viewer gets no pictures any more that no other needs: `[live] thin_lag` of the edge.
-    thin_lag_ms: f64 = 500.0, in 100.0 => 60_000.0;
+    thin_lag_ms: f64 = relay::Settings::default().lags.thin.into(), in 100.0 => 60_000.0;
     /// The viewer's player of a stream: a preset of `qoe`, `low-latency`, `mobile` or `cautious`, or one that aims at a
     /// buffer, `buffer:300ms` (100 ms to 10 s).
     player: String = "low-latency".to_owned();

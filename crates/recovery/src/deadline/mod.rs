@@ -148,7 +148,7 @@ struct Told {
     plan: Plan,
     /// By [`Verdict`].
     verdicts: [u64; Verdict::NAMES.len()],
-    overdue_sent: u64,
+    overdue_wanted: u64,
     overdue_declined: u64,
 }
 
@@ -223,7 +223,7 @@ impl ReplicaScheduler for Copies {
         // What waits in a queue is not lost; and what was lost in a bad time that is not over would be lost again, and
         // its loss be known late.
         let wants = !is_full(&view.path) && self.curve(view).after(age).given(1) < AGAIN;
-        self.told.overdue_sent += u64::from(wants);
+        self.told.overdue_wanted += u64::from(wants);
         self.told.overdue_declined += u64::from(!wants);
         wants
     }
@@ -266,7 +266,7 @@ impl ReplicaScheduler for Copies {
         for (name, count) in Verdict::NAMES.into_iter().zip(self.told.verdicts) {
             tell(name, count as f64);
         }
-        tell("overdue_sent", self.told.overdue_sent as f64);
+        tell("overdue_wanted", self.told.overdue_wanted as f64);
         tell("overdue_declined", self.told.overdue_declined as f64);
     }
 }

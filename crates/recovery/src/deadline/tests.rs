@@ -191,7 +191,7 @@ fn it_counts_what_it_declines() {
     let dear =
         with(Options { price: Duration::from_secs_f64(late * 0.98e-3), ..Options::default() });
     assert_eq!(said(dear, 250, "copies_too_dear"), Some(1.0));
-    assert_eq!(said(outages(), 250, "overdue_sent"), Some(1.0));
+    assert_eq!(said(outages(), 250, "overdue_wanted"), Some(1.0));
     let full = || {
         let mut r = outages();
         let long = RTT + Duration::from_millis(60);
@@ -248,7 +248,8 @@ fn what_was_overdue_and_comes_was_copied_at_the_guards_expense() {
     assert_eq!(before - budget(&r), 1_200);
     r.copy_sent(at(50_000), key, CopyKind::Retransmission);
     r.acked(at(50_010), &packet(Some(key)), Acked::InTime, &());
-    assert_eq!((before - budget(&r), r.statistics().totals.replica_bytes), (1_200, 1_200));
+    let totals = &r.statistics().totals;
+    assert_eq!((before - budget(&r), totals.replicas, totals.replica_bytes), (1_200, 1, 1_200));
     // That of a loss is given back: its copy was none beyond the retransmission.
     let key = overdue(&mut r).expect("allowed");
     r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
