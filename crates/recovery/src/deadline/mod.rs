@@ -142,8 +142,6 @@ impl Verdict {
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
     slack: Duration,
-    /// The chance that the retransmission is lost.
-    lost_again: f64,
     queue_full: bool,
     plan: Plan,
     /// By [`Verdict`].
@@ -215,8 +213,7 @@ impl ReplicaScheduler for Copies {
             0 => Verdict::Dear,
         };
         self.told.verdicts[verdict as usize] += 1;
-        let lost_again = curve.after(gap).given(unit.round);
-        self.told = Told { slack, lost_again, queue_full, plan, ..self.told };
+        self.told = Told { slack, queue_full, plan, ..self.told };
     }
 
     fn wants_overdue(&mut self, age: Duration, view: &View<'_>) -> bool {
@@ -250,11 +247,11 @@ impl ReplicaScheduler for Copies {
     }
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
-        let Told { slack, lost_again, queue_full, plan, .. } = self.told;
+        let Told { slack, queue_full, plan, .. } = self.told;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         tell("level", plan.times().len() as f64);
         tell("slack_ms", ms(slack));
-        tell("lost_again_percent", lost_again * 100.0);
+        tell("lost_again_percent", plan.lost_again * 100.0);
         tell("late_without_copies_ms", ms(plan.without));
         tell("late_ms", ms(plan.with));
         for (name, time) in

@@ -64,6 +64,8 @@ impl Places {
 pub(super) struct Plan {
     places: Places,
     step: Duration,
+    /// The chance that the retransmission is lost.
+    pub lost_again: f64,
     /// Expected lateness without copies, and with these.
     pub without: Duration,
     pub with: Duration,
@@ -142,7 +144,8 @@ impl Situation<'_> {
             let Some((_, least, with)) = best.filter(|(cost, ..)| *cost < late) else { break };
             (places, late) = (with, least);
         }
-        Plan { places, step, without: step.mul_f64(without), with: step.mul_f64(late) }
+        let (lost_again, without, with) = (grid.first, step.mul_f64(without), step.mul_f64(late));
+        Plan { places, step, lost_again, without, with }
     }
 }
 

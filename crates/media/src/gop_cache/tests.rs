@@ -1,0 +1,316 @@
+//! What the cache keeps, and what it gives up.
+
+use super::*;
+
+const VIDEO_HEADER: [u8; 6] = [0x17, 0, 0, 0, 0, 1];
+const AUDIO_HEADER: [u8; 4] = [0xaf, 0, 0x12, 0x10];
+
+fn tag(kind: Kind, timestamp: u32, payload: &[u8]) -> Tag {
+    Tag::new(kind, timestamp, payload).expect("short enough")
+}
+
+fn key(timestamp: u32) -> Tag {
+    tag(Kind::Video, timestamp, &[0x17, 1, 0, 0, 0, 9])
+}
+
+fn inter(timestamp: u32) -> Tag {
+    tag(Kind::Video, timestamp, &[0x27, 1, 0, 0, 0, 9])
+}
+
+fn cache(groups: usize, bytes: usize) -> GopCache {
+    let mut cache = GopCache::new(Limits { groups, bytes });
+    cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+    cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+    cache
+}
+
+fn starts(cache: &GopCache) -> Vec<u64> {
+    cache.groups().map(|group| group.start).collect()
+}
+
+#[test]
+fn the_newest_groups_stay() {
+    let mut cache = cache(2, 1 << 20);
+    for gop in 0..5 {
+        cache.push(key(gop * 100));
+        (1..10).for_each(|frame| assert!(cache.push(inter(gop * 100 + frame))));
+    }
+    assert_eq!(starts(&cache), [32, 42]);
+    assert_eq!((cache.base(), cache.head()), (32, 52));
+    assert_eq!(cache.get(31), None);
+    assert_eq!(cache.get(42).map(Tag::timestamp), Some(400));
+    assert_eq!(cache.newest().map(Tag::timestamp), Some(409));
+    let headers = cache.groups().next().expect("a group").headers.clone();
+    assert_eq!(headers.tags().count(), 2);
+}
+
+#[test]
+fn publishers_who_give_no_frame_leave_nothing_behind() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    cache.push(inter(40));
+    for n in 1..1_000 {
+        cache.on_publisher();
+        assert_eq!(starts(&cache) == [2], n < 2, "the last pictures stay until one has failed");
+        cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+        cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+        assert!(cache.head() - cache.base() <= 8, "{n}: {} to {}", cache.base(), cache.head());
+    }
+    assert!(cache.push(key(80)));
+    assert_eq!(starts(&cache).len(), 1);
+}
+
+#[test]
+fn bytes_are_a_hard_limit() {
+    let size = key(0).bytes().len();
+    let mut cache = cache(2, 10 * size);
+    cache.push(key(0));
+    (1..100).for_each(|time| assert!(cache.push(inter(time))));
+    assert_eq!((cache.bytes(), starts(&cache)), (10 * size, vec![]));
+    assert_eq!(cache.overflows(), 1);
+    cache.push(key(100));
+    assert_eq!(starts(&cache), [cache.head() - 1], "the next key frame is a start again");
+    // A single tag may be larger than all of it.
+    cache.push(tag(Kind::Video, 101, &vec![0x27; 20 * size]));
+    assert_eq!(cache.head() - cache.base(), 1);
+}
+
+#[test]
+fn what_is_shed_ends_before_the_newest_group() {
+    let mut cache = cache(4, 1 << 20);
+    for gop in 0..4 {
+        cache.push(key(gop * 100));
+        (1..10).for_each(|frame| assert!(cache.push(inter(gop * 100 + frame))));
+    }
+    let held = cache.held();
+    assert!(held > cache.bytes());
+    cache.shed(0);
+    assert_eq!((cache.held(), starts(&cache).len()), (held, 4));
+    cache.shed(1);
+    assert_eq!((starts(&cache).len(), cache.base()), (4, 2), "headers stand before them");
+    cache.shed(1);
+    assert_eq!(starts(&cache).len(), 3, "whole groups");
+    cache.shed(usize::MAX);
+    assert_eq!(starts(&cache), [cache.base()], "the newest one stays");
+    assert_eq!(cache.head() - cache.base(), 10);
+    // What is before the only start is of no use to anybody who comes.
+    let size = key(0).bytes().len();
+    let mut cache = self::cache(2, 10 * size);
+    cache.push(key(0));
+    (1..20).for_each(|time| assert!(cache.push(inter(time))));
+    cache.push(key(100));
+    cache.shed(1);
+    assert_eq!((starts(&cache), cache.head() - cache.base()), (vec![cache.base()], 1));
+    assert_eq!(cache.overflows(), 1, "nothing that was shed counts as one");
+}
+
+#[test]
+fn a_cut_costs_a_group_its_start_and_leaves_the_newest_tag() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    (1..100).for_each(|time| assert!(cache.push(inter(time))));
+    let half = cache.held() / 2;
+    cache.cut(half);
+    assert!(cache.held() <= half && cache.held() > half - 200);
+    assert_eq!((starts(&cache), cache.overflows()), (vec![], 1));
+    cache.cut(0);
+    assert_eq!(cache.newest().map(Tag::timestamp), Some(99));
+    assert_eq!(cache.head() - cache.base(), 1);
+}
+
+#[test]
+fn headers_and_the_cost_of_small_tags_count_as_held() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(tag(Kind::Script, 0, &[&b"\x02\x00\x0aonMetaData"[..], &[0; 4_000]].concat()));
+    assert!(cache.headers().metadata.is_some());
+    (0..3).for_each(|time| assert!(cache.push(key(time))));
+    assert!(cache.bytes() < 1_000, "its tag is gone");
+    assert!(cache.held() > 4_000, "and it is kept as a header");
+    let small = |number| tag(Kind::Audio, number, &[0xaf, 1]);
+    let before = cache.held();
+    (0..1_000).for_each(|number| assert!(cache.push(small(number))));
+    assert!(cache.held() - before > 1_000 * size_of::<Tag>());
+}
+
+#[test]
+fn a_group_keeps_the_headers_of_its_start() {
+    let mut cache = cache(3, 1 << 20);
+    cache.push(key(0));
+    let new = tag(Kind::Video, 10, &[0x17, 0, 0, 0, 0, 2]);
+    cache.push(new.clone());
+    cache.push(key(20));
+    let videos: Vec<_> = cache.groups().filter_map(|group| group.headers.video.clone()).collect();
+    assert_eq!(videos, [tag(Kind::Video, 0, &VIDEO_HEADER), new]);
+}
+
+#[test]
+fn a_repeated_header_is_left_out() {
+    let mut cache = cache(2, 1 << 20);
+    assert!(!cache.push(tag(Kind::Video, 50, &VIDEO_HEADER)));
+    assert_eq!(cache.head(), 2);
+}
+
+#[test]
+fn a_stream_of_audio_alone_has_starts_too() {
+    let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+    cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+    assert_eq!(cache.kinds(), None);
+    for frame in 0..200 {
+        cache.push(tag(Kind::Audio, frame * 20, &[0xaf, 1, 7]));
+    }
+    let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
+    assert_eq!(times, [2_000, 3_000]);
+    assert_eq!(cache.kinds(), Some((true, false)));
+}
+
+fn sound(timestamp: u32) -> Tag {
+    tag(Kind::Audio, timestamp, &[0xaf, 1, 7])
+}
+
+/// The tags from this number on.
+fn since(cache: &GopCache, number: u64) -> Vec<&Tag> {
+    (number..cache.head()).map_while(|number| cache.get(number)).collect()
+}
+
+#[test]
+fn the_last_key_frame_of_video_that_stops_is_repeated_until_the_next_one() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    (1..50).for_each(|frame| assert!(cache.push(inter(frame * 40))));
+    // Half a second ahead of its video.
+    let sound = |frame: u32| sound(2_460 + frame * 20);
+    (0..250).for_each(|frame| assert!(cache.push(sound(frame))));
+    assert_eq!(starts(&cache), [2]);
+    let head = cache.head();
+    (250..600).for_each(|frame| assert!(cache.push(sound(frame))));
+    assert_eq!(cache.kinds(), Some((true, true)));
+    let video = |tag: &&&Tag| tag.kind() == Kind::Video;
+    let tags = since(&cache, head);
+    let stills: Vec<_> = tags.iter().filter(video).collect();
+    assert!(stills.iter().all(|still| still.payload() == key(0).payload()));
+    let times: Vec<_> = stills.iter().map(|still| still.timestamp()).collect();
+    let expected: Vec<_> = (0..24).map(|number| 6_960 + number * STILL_MS).collect();
+    assert_eq!(times[..], expected[expected.len() - times.len()..], "in the video's time");
+    let groups: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
+    assert_eq!(groups, [11_760, 12_960], "who comes begins with new sound");
+    // What comes back in the middle cannot be decoded.
+    assert!(!cache.push(inter(13_700)));
+    let head = cache.head();
+    assert!(cache.push(key(13_840)) && cache.push(inter(13_880)));
+    let times: Vec<_> = since(&cache, head).iter().map(|tag| tag.timestamp()).collect();
+    assert_eq!(times, [13_860, 13_880], "not before the last still");
+    let at = cache.groups().count();
+    (600..640).for_each(|frame| assert!(cache.push(sound(frame))));
+    assert_eq!(cache.groups().count(), at, "sound starts no group");
+    assert!(since(&cache, head + 2).iter().all(|tag| tag.kind() == Kind::Audio));
+}
+
+#[test]
+fn a_large_key_frame_is_repeated_as_often_as_the_sound_pays_for() {
+    let mut cache = cache(2, 8 << 20);
+    let large = tag(Kind::Video, 0, &[&[0x17, 1, 0, 0, 0][..], &vec![7; 100_000]].concat());
+    cache.push(large.clone());
+    let (mut stills, mut sounds, mut head) = (0, 0, cache.head());
+    // Whatever their times are.
+    for frame in 0..10_000 {
+        cache.push(sound(frame * 1_000));
+        sounds += sound(0).bytes().len();
+        let new = since(&cache, head).iter().filter(|tag| tag.kind() == Kind::Video).count();
+        (stills, head) = (stills + new * large.bytes().len(), cache.head());
+    }
+    assert!((STILL_PER_SOUND / 2..=STILL_PER_SOUND).contains(&(stills / sounds)), "{stills}");
+}
+
+#[test]
+fn video_without_a_key_frame_is_gone_until_it_has_one() {
+    let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+    cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+    cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+    (0..250).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+    assert_eq!((cache.kinds(), starts(&cache)), (Some((true, true)), vec![]));
+    (250..600).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+    assert_eq!(cache.kinds(), Some((true, false)));
+    let newest = cache.groups().next_back().expect("a group").headers.clone();
+    assert_eq!((newest.video.is_some(), newest.audio.is_some()), (false, true));
+    let head = cache.head();
+    assert!(cache.push(key(12_040)) && cache.push(inter(12_080)));
+    let header = cache.get(head).expect("a header for those who came meanwhile");
+    assert_eq!((header.role(), header.timestamp()), (Role::SequenceHeader, 12_040));
+    let newest = cache.groups().next_back().expect("a group").clone();
+    assert_eq!((newest.start, newest.timestamp), (head + 1, 12_040));
+    assert!(newest.headers.video.is_some());
+}
+
+#[test]
+fn a_repeated_header_of_video_that_is_gone_does_not_bring_it_back() {
+    let mut cache = GopCache::new(Limits { groups: 2, bytes: 1 << 20 });
+    cache.push(tag(Kind::Video, 0, &VIDEO_HEADER));
+    cache.push(tag(Kind::Audio, 0, &AUDIO_HEADER));
+    (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+    assert!(!cache.push(tag(Kind::Video, 8_000, &VIDEO_HEADER)));
+    assert_eq!(cache.kinds(), Some((true, false)));
+    // Another one is news, and the frames behind it are its own.
+    assert!(cache.push(tag(Kind::Video, 8_000, &[0x17, 0, 0, 0, 0, 3])));
+    assert!(cache.push(key(8_040)));
+    let headers = cache.groups().next_back().expect("a group").headers.clone();
+    assert_eq!(headers.video.as_ref().map(|tag| tag.payload()[5]), Some(3));
+}
+
+#[test]
+fn a_key_frame_is_not_repeated_behind_another_header_or_by_another_publisher() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    assert!(cache.push(tag(Kind::Video, 40, &[0x17, 0, 0, 0, 0, 3])));
+    (0..400).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+    assert_eq!(cache.kinds(), Some((true, false)));
+    assert!(cache.push(key(8_040)));
+    cache.on_publisher();
+    let head = cache.head();
+    cache.push(tag(Kind::Audio, 8_080, &AUDIO_HEADER));
+    (0..400).for_each(|frame| assert!(cache.push(sound(8_100 + frame * 20))));
+    assert_eq!(cache.kinds(), Some((true, false)));
+    assert!(since(&cache, head).iter().all(|tag| tag.kind() == Kind::Audio));
+}
+
+#[test]
+fn audio_that_is_far_from_its_video_does_not_end_it() {
+    for ahead in [0, 20_000] {
+        let mut cache = cache(2, 1 << 20);
+        for at in (0..20_000).step_by(40) {
+            cache.push(if at == 0 { key(10_000) } else { inter(10_000 + at) });
+            cache.push(sound(at + ahead));
+        }
+        assert_eq!((cache.kinds(), starts(&cache)), (Some((true, true)), vec![2]));
+    }
+}
+
+#[test]
+fn a_new_publisher_begins_with_headers_and_a_key_frame_of_its_own() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    cache.on_publisher();
+    assert_eq!((cache.kinds(), cache.headers().tags().count()), (None, 0));
+    // The same header is needed again: nobody knows what was between.
+    assert!(cache.push(tag(Kind::Video, 40, &VIDEO_HEADER)));
+    assert!(!cache.push(inter(40)));
+    assert!(cache.push(key(80)) && cache.push(inter(120)));
+    let headers = cache.groups().next_back().expect("a group").headers.clone();
+    assert_eq!(headers.tags().count(), 1, "no sound so far");
+    assert_eq!(cache.kinds(), Some((false, true)));
+    // One that goes on with the stream of the last one.
+    cache.on_publisher();
+    cache.resume();
+    assert!(cache.push(inter(160)));
+}
+
+#[test]
+fn a_new_publisher_without_video_is_joined_at_its_sound() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    cache.on_publisher();
+    cache.push(tag(Kind::Audio, 40, &AUDIO_HEADER));
+    (2..200).for_each(|frame| assert!(cache.push(sound(frame * 20))));
+    assert_eq!(cache.kinds(), Some((true, false)));
+    let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
+    assert_eq!(times, [2_000, 3_000]);
+}
