@@ -42,6 +42,7 @@ fn what_was_sent_first_leaves_first_however_often_it_was_lost() {
     for key in [old, next] {
         r.copy_sent(at(100), key, CopyKind::Retransmission);
     }
+    assert_eq!(r.next_waiting(), None);
     // An outage later all is lost, and what was sent in it is found first.
     let new = r.opened(at(200), at(140), 1_200);
     for key in [next, old] {
