@@ -202,6 +202,7 @@ impl Scene {
             units: &self.units,
             longest_burst: 3,
             correlation: None,
+            overdue_lost: 0.5,
         }
     }
 }

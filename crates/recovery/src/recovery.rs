@@ -8,6 +8,7 @@ use crate::contents::{Content, Contents};
 use crate::correlation::LossCorrelation;
 use crate::guard::Guard;
 use crate::interval::Interval;
+use crate::overdue::{Fates, Overdue};
 use crate::packet::{Acked, Arrival, Loss, Packet};
 use crate::recent::RecentLoss;
 use crate::scheme::{
@@ -39,6 +40,7 @@ pub struct Recovery<C: Content> {
     statistics: Statistics,
     interval: Interval,
     recent: RecentLoss,
+    overdue: Fates,
     finished: Vec<Finished>,
 }
 
@@ -48,12 +50,14 @@ fn view<'a>(
     path: PathState,
     units: &'a UnitTable,
     statistics: &'a mut Statistics,
+    fates: &Fates,
 ) -> View<'a> {
     View {
         path,
         units,
         longest_burst: statistics.bursts.recent(now, path.smoothed_rtt),
         correlation: statistics.correlation.as_ref(),
+        overdue_lost: fates.lost(),
     }
 }
 
@@ -71,6 +75,7 @@ impl<C: Content> Recovery<C> {
             statistics: Statistics { correlation, ..Statistics::default() },
             interval: Interval::new(now),
             recent: RecentLoss::new(now),
+            overdue: Fates::default(),
             finished: Vec::new(),
         }
     }
@@ -146,6 +151,7 @@ impl<C: Content> Recovery<C> {
     ) -> Loss {
         self.count_loss(now, packet);
         let Some(kind) = packet.copy else {
+            self.overdue.on_settled(packet.number, true);
             if packet.unit.is_some() {
                 // It was overdue, and that was no mistake.
                 if let Some(guard) = &mut self.guard {
@@ -192,8 +198,14 @@ impl<C: Content> Recovery<C> {
         pieces: impl IntoIterator<Item = C::Piece>,
         content: &mut C,
     ) -> Option<UnitKey> {
-        let view = view(now, self.path, &self.table, &mut self.statistics);
-        if !self.scheme.scheduler.wants_overdue(now.since(packet.sent), &view) {
+        let mut pieces = pieces.into_iter().peekable();
+        let data = Overdue {
+            first_sent: packet.sent,
+            mark: pieces.peek().and_then(|piece| content.mark(piece)),
+        };
+        self.overdue.on_overdue(packet.number);
+        let view = view(now, self.path, &self.table, &mut self.statistics, &self.overdue);
+        if !self.scheme.scheduler.wants_overdue(now, &data, &view) {
             return None;
         }
         let size = self.path.packet;
@@ -257,6 +269,9 @@ impl<C: Content> Recovery<C> {
         let statistics = &mut self.statistics;
         statistics.totals.acked += 1;
         if packet.copy.is_none() {
+            if acked == Acked::InTime {
+                self.overdue.on_settled(packet.number, false);
+            }
             statistics.totals.goodput_bytes += u64::from(packet.bytes);
         }
         if let (None, Acked::InTime, Some(key)) = (packet.copy, acked, packet.unit)
@@ -363,7 +378,7 @@ impl<C: Content> Recovery<C> {
         self.path = path;
         let length = path.smoothed_rtt * self.scheme.adapter.interval_rtts();
         let metrics = self.interval.close(now, length, &self.statistics)?;
-        let view = view(now, path, &self.table, &mut self.statistics);
+        let view = view(now, path, &self.table, &mut self.statistics, &self.overdue);
         self.scheme.adapter.on_interval(&metrics, &view);
         self.scheme.scheduler.on_interval(&metrics, self.scheme.adapter.ceiling());
         Some(metrics)

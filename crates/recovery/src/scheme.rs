@@ -5,6 +5,7 @@
 //! decision intervals. It is never called for a packet that was not lost.
 
 use crate::correlation::{Chances, LossCorrelation};
+use crate::overdue::Overdue;
 use crate::table::{CopyKind, LostUnit, UnitKey, UnitTable};
 use core::fmt::Debug;
 use core::time::Duration;
@@ -65,9 +66,8 @@ pub trait ReplicaScheduler: Debug {
         view: &View<'_>,
     );
 
-    /// The acknowledgement of data that was sent for the first time `age` ago is overdue: whether it leaves once more now.
-    /// Asked where [`Scheme::overdue`] says so.
-    fn wants_overdue(&mut self, _age: Duration, _view: &View<'_>) -> bool {
+    /// The acknowledgement of data is overdue: whether it leaves once more now. Asked where [`Scheme::overdue`] says so.
+    fn wants_overdue(&mut self, _now: Timestamp, _data: &Overdue, _view: &View<'_>) -> bool {
         false
     }
 
@@ -147,6 +147,8 @@ pub struct View<'a> {
     /// How the loss of one packet goes with that of another some time later, if
     /// [`Scheme::correlation`] asks for it.
     pub correlation: Option<&'a LossCorrelation>,
+    /// The share of overdue data that was lost, lately: the rest came, and its acknowledgement was late or lost.
+    pub overdue_lost: f64,
 }
 
 /// What happened to a unit or a copy.

@@ -57,7 +57,10 @@ impl Settings {
         let reorder = reorder.transpose().map_err(|e| format!("`reorder`: {e}"))?;
         let down =
             LinkConfig { loss, loss_place: LossPlace::AfterQueue, reorder, ..link(true, trace) };
-        Ok(PathConfig { down, up: link(self.symmetric, trace_up) })
+        let loss_up = (!self.loss_up.is_empty()).then(|| self.loss_up.parse());
+        let loss = loss_up.transpose().map_err(|e| format!("`loss_up`: {e}"))?;
+        let up = link(self.symmetric, trace_up);
+        Ok(PathConfig { down, up: LinkConfig { loss, ..up } })
     }
 
     fn rate(&self) -> Rate {
@@ -262,6 +265,7 @@ impl Settings {
                 _ => Duration::from_secs_f64(self.seconds),
             },
             traffic,
+            sparse_acks: self.sparse_acks,
             reports: self.reports.then_some(player),
             times: if self.same_connection { self.requests } else { 1 },
             oracle: word("oracle", &self.oracle, &Oracle::NAMES)?,

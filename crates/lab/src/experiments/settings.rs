@@ -68,10 +68,12 @@ settings! {
     rate_mbps: f64 = 12.0, in 0.01 => 100_000.0;
     /// Round-trip time without queues; half of it in each direction.
     rtt_ms: f64 = 60.0, in 0.0 => 60_000.0;
-    /// Mean loss towards the client, in per cent. Nothing is lost on the way back.
+    /// Mean loss towards the client, in per cent. What is lost on the way back `loss_up` says.
     loss_percent: f64 = 5.0, in 0.0 => 99.0;
     /// `independent`, or a loss model of `links` in which `{}` stands for `loss_percent`.
     loss_model: String = "independent".to_owned();
+    /// What is lost on the way back: a loss model of `links` (`5%`); nothing if empty.
+    loss_up: String = String::new();
     /// What the queue at the bottleneck holds: drop-tail, unless `codel` says otherwise.
     queue_bytes: u64 = 500_000, in 1_500.0 => 1e12;
     /// The same in bandwidth-delay products, at least two packets; 0 leaves it to `queue_bytes`.
@@ -116,6 +118,8 @@ settings! {
     tail: bool = true;
     /// The client's library: `quinn` or `noq`.
     client: ClientKind = ClientKind::Quinn;
+    /// Whether the client acknowledges as seldom as Chromium does, each tenth packet or each 25 ms, and not each second one.
+    sparse_acks: bool = false;
     /// Protection of packets at both ends: `null`, which costs no time, or `real`, which `noq` needs.
     cipher: Cipher = Cipher::Null;
     /// The client's flow-control window, as far as its library bears it. 0: four bandwidth-delay

@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use units::Timestamp;
 
+use super::acks::SparseAcks;
 use super::outcome::{Outcome, Received};
 use super::scenario::Scenario;
 use super::wire::Wire;
@@ -61,6 +62,8 @@ pub(super) struct Flow {
     pub client_at: Option<Timestamp>,
     /// When the server's next timer fires.
     pub server_at: Option<Timestamp>,
+    /// What holds the client's acknowledgements back, if something does.
+    acks: Option<SparseAcks>,
     /// The player, if it tells the server how it does.
     reporter: Option<Reporter>,
     /// Where measuring began.
@@ -93,6 +96,7 @@ impl Flow {
         })?;
         Ok(Self {
             server: Server::new(&scenario, log),
+            acks: scenario.sparse_acks.then(|| SparseAcks::new(scenario.round_trip())),
             reporter: scenario.reports.map(|policy| Reporter::new(policy, begins)),
             client,
             scenario,
@@ -133,12 +137,21 @@ impl Flow {
         let granularity = self.scenario.timer_granularity;
         self.rebind(now);
         if self.is_client_due {
-            let Self { client, address, .. } = self;
+            let Self { client, address, acks, .. } = self;
+            let mut send = |ecn, data: &[u8]| wire.queue_up(*address, ecn, data);
             stopwatch.time(|| {
-                client.drive(now, &mut |ecn, data| wire.queue_up(*address, ecn, data));
+                client.drive(now, &mut |ecn, data| match acks {
+                    Some(acks) => acks.take(now, ecn, data, &mut send),
+                    None => send(ecn, data),
+                });
+            });
+            let held = acks.as_mut().and_then(|acks| {
+                acks.release_due(now, &mut send);
+                acks.until()
             });
             wire.flush(now);
-            self.client_at = client.deadline().map(|at| round_up(at, granularity));
+            let next = client.deadline().into_iter().chain(held).min();
+            self.client_at = next.map(|at| round_up(at, granularity));
         }
         if self.is_server_due {
             let server = &mut self.server;

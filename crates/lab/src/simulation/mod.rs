@@ -1,5 +1,6 @@
 //! One run: server, path and client on one virtual clock.
 
+mod acks;
 mod flow;
 mod oracle;
 mod outcome;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use congestion::Algorithm;
 use delivery::Capping;
 use groups::Parameters;
-use links::PathConfig;
+use links::{LinkConfig, PathConfig};
 use qoe::Policy;
 use quic::ControllerFactory;
 use quic::detection::Detection;
@@ -50,6 +50,8 @@ pub struct Scenario {
     pub guard: Option<Guard>,
     /// What the client asks for.
     pub traffic: Traffic,
+    /// Whether the client acknowledges as seldom as browsers do.
+    pub sparse_acks: bool,
     /// The player of a live stream, if it tells the server what it has buffered.
     pub reports: Option<Policy>,
     /// Virtual time at which the client's first packet leaves.
@@ -117,6 +119,7 @@ impl Default for Scenario {
             scheme: Arc::new(|_| Arq::scheme()),
             guard: None,
             traffic: Traffic::Download { bytes: 1_000_000 },
+            sparse_acks: false,
             reports: None,
             begins: Duration::ZERO,
             times: 1,
@@ -153,5 +156,11 @@ impl Scenario {
             rival: None,
             ..self.clone()
         })
+    }
+
+    /// The path's round-trip time without queues.
+    pub(super) fn round_trip(&self) -> Duration {
+        let delay = |link: &LinkConfig| link.delay.unwrap_or_default();
+        delay(&self.path.down) + delay(&self.path.up)
     }
 }

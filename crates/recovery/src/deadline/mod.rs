@@ -19,8 +19,8 @@ use units::Timestamp;
 use crate::art::{Replicas, Spread};
 use crate::range::OutOfRange;
 use crate::{
-    LostUnit, PathState, RedundancyAdapter, ReplicaScheduler, Scheme, SendOpportunity, UnitKey,
-    UnitTable, View,
+    LostUnit, Overdue, PathState, RedundancyAdapter, ReplicaScheduler, Scheme, SendOpportunity,
+    UnitKey, UnitTable, View,
 };
 use curve::Curve;
 use plan::{MAX, Plan, Situation};
@@ -35,6 +35,8 @@ const MARGIN: Duration = Duration::from_millis(150);
 const QUEUE: Duration = Duration::from_millis(25);
 /// Overdue data leaves once more where a copy is lost with less than this chance.
 const AGAIN: f64 = 0.3;
+/// And where more than this share of what was overdue had been lost: two copies are in vain for one that is needed.
+const OFTEN: f64 = 1.0 / 3.0;
 
 /// What says how losses come together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -114,6 +116,11 @@ fn is_full(path: &PathState) -> bool {
     above > QUEUE && above * 3 > path.peak_rtt.saturating_sub(path.min_rtt)
 }
 
+/// From a sending to the moment at which its loss would be answered.
+fn round(rtt: Duration) -> Duration {
+    rtt + rtt / 8 + Duration::from_millis(10)
+}
+
 /// Why a retransmission got copies or none.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
@@ -148,6 +155,7 @@ struct Told {
     verdicts: [u64; Verdict::NAMES.len()],
     overdue_wanted: u64,
     overdue_declined: u64,
+    overdue_lost: f64,
 }
 
 /// Plans copies by deadline and correlation.
@@ -171,11 +179,11 @@ impl Copies {
         }
     }
 
-    /// How long a copy of the unit that leaves now or later can wait.
-    fn slack(&self, now: Timestamp, unit: &LostUnit, rtt: Duration) -> Duration {
-        let deadline = match unit.mark.and_then(|mark| mark.deadline) {
+    /// How long a copy of the data that leaves now or later can wait.
+    fn slack(&self, now: Timestamp, data: &Overdue, rtt: Duration) -> Duration {
+        let deadline = match data.mark.and_then(|mark| mark.deadline) {
             Some(deadline) => deadline - MARGIN,
-            None => unit.first_sent + self.options.patience,
+            None => data.first_sent + self.options.patience,
         };
         // A copy needs half a round trip, and comes a little late as often as not.
         deadline.since(now).saturating_sub(rtt / 2 + rtt / 16)
@@ -193,9 +201,10 @@ impl ReplicaScheduler for Copies {
     ) {
         let rtt = view.path.smoothed_rtt;
         let curve = self.curve(view);
-        let round = rtt + rtt / 8 + Duration::from_millis(10);
+        let round = round(rtt);
         let gap = if unit.round > 1 { round } else { now.since(unit.first_sent) };
-        let slack = self.slack(now, unit, rtt);
+        let data = Overdue { first_sent: unit.first_sent, mark: unit.mark };
+        let slack = self.slack(now, &data, rtt);
         let situation = Situation { gap, losses: unit.round, slack, round, curve: &curve };
         // The answer to a copy's loss is one more copy, while others of the unit are in flight: if each answer brought
         // copies of its own, they would multiply just where most of them are lost.
@@ -216,10 +225,18 @@ impl ReplicaScheduler for Copies {
         self.told = Told { slack, queue_full, plan, ..self.told };
     }
 
-    fn wants_overdue(&mut self, age: Duration, view: &View<'_>) -> bool {
-        // What waits in a queue is not lost; and what was lost in a bad time that is not over would be lost again, and
-        // its loss be known late.
-        let wants = !is_full(&view.path) && self.curve(view).after(age).given(1) < AGAIN;
+    fn wants_overdue(&mut self, now: Timestamp, data: &Overdue, view: &View<'_>) -> bool {
+        let rtt = view.path.smoothed_rtt;
+        let curve = self.curve(view);
+        let (gap, slack) = (now.since(data.first_sent), self.slack(now, data, rtt));
+        let now = Situation { gap, losses: 1, slack, round: round(rtt), curve: &curve };
+        // What waits in a queue is not lost; what was lost in a bad time that is not over would be lost again, and its
+        // loss be known late; and without this the loss would be known a round later.
+        let wants = !is_full(&view.path)
+            && curve.after(gap).given(1) < AGAIN
+            && view.overdue_lost > OFTEN
+            && now.gain(now.round) > self.options.price;
+        self.told.overdue_lost = view.overdue_lost;
         self.told.overdue_wanted += u64::from(wants);
         self.told.overdue_declined += u64::from(!wants);
         wants
@@ -263,6 +280,7 @@ impl ReplicaScheduler for Copies {
         for (name, count) in Verdict::NAMES.into_iter().zip(self.told.verdicts) {
             tell(name, count as f64);
         }
+        tell("overdue_lost_percent", self.told.overdue_lost * 100.0);
         tell("overdue_wanted", self.told.overdue_wanted as f64);
         tell("overdue_declined", self.told.overdue_declined as f64);
     }

@@ -126,6 +126,18 @@ impl Grid {
 }
 
 impl Situation<'_> {
+    /// What the retransmission takes off the lateness if it leaves now and not after `wait`.
+    pub(super) fn gain(&self, wait: Duration) -> Duration {
+        let lateness = |situation: &Self| {
+            let late = Grid::of(situation).lateness(&Places::default());
+            (situation.round / GRID as u32).mul_f64(late)
+        };
+        let (gap, slack) = (self.gap + wait, self.slack.saturating_sub(wait));
+        let later = Self { gap, slack, ..*self };
+        // Who is late already is so for as long as it waits.
+        (lateness(&later) + wait.saturating_sub(self.slack)).saturating_sub(lateness(self))
+    }
+
     /// The plan in which each copy takes more than `price` off the lateness, and at most `most` copies leave.
     pub(super) fn plan(&self, price: Duration, most: usize) -> Plan {
         let step = self.round / GRID as u32;
@@ -217,6 +229,16 @@ mod tests {
         let planned = times(&situation(&outages, 120), ms(1));
         assert!(planned.iter().all(|&time| time >= ms(20)), "{planned:?}");
         assert!(!planned.is_empty());
+    }
+
+    #[test]
+    fn to_wait_costs_the_late_its_time_and_those_with_time_nothing() {
+        let independent = independent();
+        let gain = |slack| situation(&independent, slack).gain(ms(100));
+        assert!((ms(98)..ms(102)).contains(&gain(0)), "{:?}", gain(0));
+        assert!((ms(60)..ms(66)).contains(&gain(40)), "{:?}", gain(40));
+        assert!(gain(300) < ms(5), "{:?}", gain(300));
+        assert_eq!(gain(5_000), ms(0));
     }
 
     #[test]

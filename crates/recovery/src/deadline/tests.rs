@@ -110,7 +110,7 @@ fn what_the_application_says_takes_the_place_of_patience() {
         let units = UnitTable::default();
         let path = PathState { smoothed_rtt: RTT, ..PathState::default() };
         let correlation = r.statistics().correlation.as_ref();
-        let view = View { path, units: &units, longest_burst: 0, correlation };
+        let view = View { path, units: &units, longest_burst: 0, correlation, overdue_lost: 0.5 };
         copies.on_retransmitted(at(50_000), key, &unit(deadline), 3, &view);
         copies.told.plan.times().len()
     };
@@ -171,6 +171,10 @@ fn it_says_why() {
 fn said(mut r: Recovery<()>, age: u64, name: &str) -> Option<f64> {
     retransmitted(&mut r, age);
     overdue(&mut r);
+    value(&r, name)
+}
+
+fn value(r: &Recovery<()>, name: &str) -> Option<f64> {
     let mut value = None;
     r.explain(&mut |known, is| value = (known == name).then_some(is).or(value));
     value
@@ -266,6 +270,30 @@ fn what_is_overdue_in_a_bad_time_that_lasts_waits_for_its_end() {
     assert_eq!(overdue(&mut r), None);
     let options = Options { overdue: false, ..Options::default() };
     assert!(!scheme(options).expect("in range").overdue);
+}
+
+#[test]
+fn what_is_overdue_leaves_again_only_if_it_would_be_late_otherwise() {
+    let leaves = |patience| {
+        let mut r = outages();
+        r.set_scheme(scheme(Options { patience, ..Options::default() }).expect("in range"));
+        overdue(&mut r).is_some()
+    };
+    assert!(leaves(Duration::from_millis(200)));
+    assert!(!leaves(Duration::from_secs(1)));
+}
+
+#[test]
+fn where_acknowledgements_are_lost_and_not_data_nothing_leaves_again() {
+    let mut r = outages();
+    for number in 10..210 {
+        let packet = Packet { number, ..packet(None) };
+        let unit = r.overdue(at(50_000), &packet, [1_200], &mut ());
+        r.acked(at(50_010), &Packet { unit, ..packet }, Acked::InTime, &());
+    }
+    // Each takes a 128th off what is expected, which falls from a half below a third.
+    assert_eq!(value(&r, "overdue_wanted"), Some(52.0));
+    assert!(value(&r, "overdue_lost_percent").is_some_and(|percent| percent < 15.0));
 }
 
 #[test]

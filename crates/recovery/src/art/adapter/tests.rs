@@ -67,8 +67,13 @@ fn converged(queue: usize, loss: f64) -> (f64, u32, u32) {
     let options = Options { queue, ..Options::paper(Reading::Extra) };
     let (mut adapter, mut random) = (TestAndVerify::new(options), Random::new(11));
     let units = UnitTable::default();
-    let view =
-        View { path: PathState::default(), units: &units, longest_burst: 0, correlation: None };
+    let view = View {
+        path: PathState::default(),
+        units: &units,
+        longest_burst: 0,
+        correlation: None,
+        overdue_lost: 0.5,
+    };
     let mut source = Recovery::<()>::new(Arq::scheme(), None, NOW);
     let unit = source.opened(NOW, NOW, 1);
     let (mut sum, mut least, mut most) = (0, u32::MAX, 0);

@@ -25,7 +25,7 @@ fn path() -> PathState {
 /// Gives `see` a view of this path with a longest burst of so many packets.
 fn viewing<T>(path: PathState, longest_burst: u32, see: impl FnOnce(&View<'_>) -> T) -> T {
     let units = UnitTable::default();
-    see(&View { path, units: &units, longest_burst, correlation: None })
+    see(&View { path, units: &units, longest_burst, correlation: None, overdue_lost: 0.5 })
 }
 
 fn keys(count: usize) -> Vec<UnitKey> {
