@@ -14,8 +14,8 @@ use quic::SchemeFactory;
 use recovery::art::dqn::Network;
 use recovery::catalog::{Parameters, SchemeSpec, UnknownScheme};
 use recovery::{
-    Arq, CopyKind, Guard, IntervalMetrics, Packet, PathState, Recovery, RecoveryEvent, Scheme,
-    SharedBudget, UnitKey, UnitTable, View,
+    Arq, CopyKind, Guard, IntervalMetrics, LossCorrelation, Packet, PathState, Recovery,
+    RecoveryEvent, Scheme, SharedBudget, UnitKey, UnitTable, View,
 };
 use units::{Rate, Timestamp};
 
@@ -91,6 +91,7 @@ pub(crate) fn measure(
     cpu(report, (CALM, 1.02), &of("recovery_cpu_idle"), &arq, &scale)?;
     cpu(report, (LOSSY, 1.03), &of("recovery_cpu_loss"), &arq, &scale)?;
     decisions(report, &of("level_decision_ns"), &scale);
+    plans(report, &of("copies_plan_ns"), &scale);
     allocations(report, &of("lossy_allocations"), &scale)?;
     idle_heap(report, &of("recovery_idle_heap"), &arq, &scale)
 }
@@ -194,6 +195,7 @@ impl Scene {
                 min_rtt: Duration::from_millis(40),
                 latest_rtt: Duration::from_millis(41),
                 peak_rtt: Duration::from_millis(60),
+                trough_rtt: Duration::from_millis(40),
                 pacing_rate: Some(Rate::from_mbps(20)),
                 window: 150_000,
                 in_flight: 100_000,
@@ -247,6 +249,45 @@ fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
             let view = scene.view();
             scheme.adapter.on_interval(black_box(metrics), &view);
             black_box(scheme.adapter.level(key, 1, &view));
+        }
+        start.elapsed().as_nanos() as f64 / f64::from(scale.decisions)
+    };
+    for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
+        let rounds = (0..scale.rounds).map(|_| (measure((entrant.factory)()), calibration()));
+        let rounds: Vec<_> = rounds.collect();
+        let target = Target::RatioAtMost(SEALED_PER_DECISION);
+        report.add_pairs((&entrant.name, "ns"), "sealing a packet", &rounds, target);
+    }
+}
+
+/// Losses as a path has them that is away for 20 ms now and then.
+fn outages() -> LossCorrelation {
+    let mut all = LossCorrelation::default();
+    for number in 0..10_000 {
+        all.on_settled(Timestamp::from_millis(2 * number), number % 200 < 10);
+        all.on_all_settled();
+    }
+    all
+}
+
+/// What a scheme decides at a retransmission, the level and when copies leave, beside sealing a packet.
+fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
+    let (scene, correlation) = (Scene::new(), outages());
+    let mut recovery = Recovery::new(Arq::scheme(), None, Timestamp::ZERO);
+    let lost = Packet { number: 1, sent: Timestamp::ZERO, bytes: 1_200, copy: None, unit: None };
+    let opened = recovery.lost(Timestamp::ZERO, &lost, [1_000], &mut ()).opened;
+    let key = opened.expect("all of it is missing");
+    let unit = recovery.unit(key).expect("it is missing");
+    let measure = |mut scheme: Scheme| {
+        teach(&mut scheme, key, &recovery, &scene);
+        let view = View { correlation: Some(&correlation), ..scene.view() };
+        let start = ThreadTime::now();
+        for n in 0..scale.decisions {
+            // From a retransmission in time to one that is late.
+            let now = Timestamp::from_millis(50 + u64::from(n % 200));
+            let level = scheme.adapter.level(key, 1, &view);
+            scheme.scheduler.on_retransmitted(now, key, black_box(unit), level, &view);
+            scheme.scheduler.on_finished(key);
         }
         start.elapsed().as_nanos() as f64 / f64::from(scale.decisions)
     };

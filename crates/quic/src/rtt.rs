@@ -9,6 +9,9 @@ pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
 /// In so many samples the peak falls to a third of what it is above the others.
 const PEAK: u32 = 256;
+/// In so many the trough rises to them: a live stream's of a minute or so. A longer path looks like a queue until then,
+/// and a queue that does not drain for so long looks like the path.
+const TROUGH: u32 = 4_096;
 
 /// Estimates of one path.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +21,8 @@ pub struct Rtt {
     adjusted: Duration,
     /// The longest of these lately.
     peak: Duration,
+    /// And the shortest.
+    trough: Duration,
     smoothed: Duration,
     variance: Duration,
     min: Duration,
@@ -32,6 +37,7 @@ impl Rtt {
             latest: initial,
             adjusted: initial,
             peak: initial,
+            trough: initial,
             smoothed: initial,
             variance: initial / 2,
             min,
@@ -48,6 +54,7 @@ impl Rtt {
             self.min = latest;
             self.adjusted = latest;
             self.peak = latest;
+            self.trough = latest;
             self.smoothed = latest;
             self.variance = latest / 2;
             return;
@@ -60,6 +67,7 @@ impl Rtt {
         let adjusted = if latest >= self.min + ack_delay { latest - ack_delay } else { latest };
         self.adjusted = adjusted;
         self.peak = adjusted.max(self.peak - self.peak.saturating_sub(adjusted) / PEAK);
+        self.trough = adjusted.min(self.trough + adjusted.saturating_sub(self.trough) / TROUGH);
         let difference = self.smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
@@ -78,6 +86,11 @@ impl Rtt {
     /// The longest time that the network took lately.
     pub(crate) fn peak(&self) -> Duration {
         self.peak
+    }
+
+    /// The shortest time that it took lately.
+    pub(crate) fn trough(&self) -> Duration {
+        self.trough
     }
 
     /// Exponentially weighted mean.
@@ -123,6 +136,21 @@ mod tests {
         assert_eq!(rtt.pto_base(), MS * 999);
         rtt.update(Timestamp::ZERO, MS * 100, MS * 25);
         assert_eq!((rtt.smoothed(), rtt.variance(), rtt.min()), (MS * 100, MS * 50, MS * 100));
+    }
+
+    #[test]
+    fn a_longer_path_is_the_path_after_a_while_and_a_queue_is_not() {
+        let mut rtt = Rtt::new(MS * 333);
+        let mut update = |samples, ms| {
+            (0..samples).for_each(|_| rtt.update(Timestamp::ZERO, MS * ms, Duration::ZERO));
+            rtt.trough()
+        };
+        assert_eq!(update(100, 50), MS * 50);
+        // Half of the time in a queue of 60 ms, for long.
+        assert!((0..100).all(|_| update(100, 110) < MS * 52 && update(100, 50) == MS * 50));
+        let detour = update(20_000, 150);
+        assert!((MS * 149..=MS * 150).contains(&detour), "{detour:?}");
+        assert_eq!(update(1, 40), MS * 40);
     }
 
     #[test]

@@ -114,6 +114,8 @@ pub struct PathState {
     pub latest_rtt: Duration,
     /// The longest of these lately.
     pub peak_rtt: Duration,
+    /// The shortest of these lately: a path may become longer.
+    pub trough_rtt: Duration,
     /// Rate at which packets leave, if it is limited.
     pub pacing_rate: Option<Rate>,
     /// Congestion window, in bytes.

@@ -33,6 +33,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "live-default",
     "deadline-harm",
     "deadline-ablation",
+    "deadline-acks",
     "deadline-rtt",
     "deadline-sessions",
     "live-calls",

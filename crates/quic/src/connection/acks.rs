@@ -135,6 +135,7 @@ impl Connection {
             min_rtt: path.rtt.min(),
             latest_rtt: path.rtt.adjusted(),
             peak_rtt: path.rtt.peak(),
+            trough_rtt: path.rtt.trough(),
             pacing_rate: path.controller.pacing_rate(),
             window: path.controller.window(),
             in_flight: path.in_flight,

@@ -112,8 +112,9 @@ impl RedundancyAdapter for Most {
 /// Whether the queue of the bottleneck is what loses packets, as far as round-trip times tell (the rule of Spike: Cen,
 /// Cosman and Voelker, IEEE/ACM Transactions on Networking 11(5), 2003): copies would make it longer.
 fn is_full(path: &PathState) -> bool {
-    let above = path.latest_rtt.saturating_sub(path.min_rtt);
-    above > QUEUE && above * 3 > path.peak_rtt.saturating_sub(path.min_rtt)
+    let above = |rtt: Duration| rtt.saturating_sub(path.trough_rtt);
+    let queued = above(path.latest_rtt);
+    queued > QUEUE && queued * 3 > above(path.peak_rtt)
 }
 
 /// From a sending to the moment at which its loss would be answered.

@@ -11,6 +11,7 @@ const PATH: PathState = PathState {
     min_rtt: RTT,
     latest_rtt: RTT,
     peak_rtt: RTT,
+    trough_rtt: RTT,
     pacing_rate: None,
     window: 0,
     in_flight: 0,
@@ -298,16 +299,22 @@ fn where_acknowledgements_are_lost_and_not_data_nothing_leaves_again() {
 
 #[test]
 fn where_the_queue_is_what_loses_packets_there_are_no_copies() {
-    let copies = |latest: u64, peak: u64| {
+    let ms = Duration::from_millis;
+    let copies_on = |path| {
         let mut r = outages();
-        let ms = Duration::from_millis;
-        let path = PathState { latest_rtt: RTT + ms(latest), peak_rtt: RTT + ms(peak), ..PATH };
         let _ = r.ack_done(at(45_000), path, |_, _| {});
         retransmitted(&mut r, 250);
         leaving(&mut r).len()
+    };
+    let copies = |latest: u64, peak: u64| {
+        let path = PathState { latest_rtt: RTT + ms(latest), peak_rtt: RTT + ms(peak), ..PATH };
+        copies_on(path)
     };
     assert!(copies(0, 0) > 0);
     assert!(copies(20, 20) > 0, "a key frame");
     assert!(copies(30, 100) > 0, "others waited much longer, and were not lost");
     assert_eq!(copies(60, 100), 0);
+    let long = RTT + ms(60);
+    let path = PathState { latest_rtt: long, peak_rtt: long, trough_rtt: long, ..PATH };
+    assert!(copies_on(path) > 0, "the path is longer, and the first round trip was of another");
 }

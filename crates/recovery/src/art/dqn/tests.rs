@@ -16,6 +16,7 @@ fn path(rtt: u64) -> PathState {
         min_rtt: Duration::from_millis(rtt),
         latest_rtt: Duration::from_millis(rtt),
         peak_rtt: Duration::from_millis(rtt),
+        trough_rtt: Duration::from_millis(rtt),
         packet: 1_200,
         in_flight: 12_000,
         ..PathState::default()

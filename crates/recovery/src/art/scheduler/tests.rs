@@ -15,6 +15,7 @@ fn path() -> PathState {
         min_rtt: Duration::from_millis(50),
         latest_rtt: Duration::from_millis(50),
         peak_rtt: Duration::from_millis(50),
+        trough_rtt: Duration::from_millis(50),
         pacing_rate: Some(Rate::from_mbps(12)),
         window: 150_000,
         in_flight: 0,
