@@ -8,8 +8,16 @@ use crate::correlation::{CALLS, Chances, LAGS, LossCorrelation};
 /// Episodes of loss that the prior weighs, and the fewest packets of a class.
 const EPISODES: f64 = 4.0;
 const LEAST: f64 = 16.0;
-/// What a class says of the one beside it.
-const NEIGHBOUR: f64 = 0.25;
+/// What a class says of those so far from it: a quarter of the one before.
+const NEIGHBOURS: [f64; LAGS.len()] = {
+    let mut shares = [1.0; LAGS.len()];
+    let mut distance = 1;
+    while distance < shares.len() {
+        shares[distance] = shares[distance - 1] / 4.0;
+        distance += 1;
+    }
+    shares
+};
 /// Beyond the last class: the time in which what is above the floor halves, and the floor as a share of the last
 /// class's chance.
 const HALVES: f64 = 0.2;
@@ -48,7 +56,7 @@ impl Curve {
             // Few packets leave at some lags: a class without any follows its neighbours by way of its prior.
             let (mut seen, mut foreseen) = (LEAST * *chance, LEAST * *chance);
             for (other, ((sent, lost), prior)) in counts.iter().zip(expected).enumerate() {
-                let near = NEIGHBOUR.powi(class.abs_diff(other) as i32);
+                let near = NEIGHBOURS[class.abs_diff(other)];
                 let expected = *sent as f64 * prior;
                 seen += near * (*lost as f64 + share * expected);
                 foreseen += near * (1.0 + share) * expected;

@@ -10,6 +10,7 @@
 //! [`LossCorrelation`]: crate::LossCorrelation
 
 mod curve;
+mod memo;
 mod plan;
 
 use core::time::Duration;
@@ -23,6 +24,7 @@ use crate::{
     UnitKey, UnitTable, View,
 };
 use curve::Curve;
+use memo::Memo;
 use plan::{MAX, Plan, Situation};
 
 /// The highest price of a copy.
@@ -164,20 +166,22 @@ struct Told {
 struct Copies {
     options: Options,
     replicas: Replicas,
+    memo: Memo,
     told: Told,
 }
 
 impl Copies {
     fn new(options: Options) -> Self {
-        Self { options, replicas: Replicas::new(Spread::AtOnce, 0), told: Told::default() }
+        let replicas = Replicas::new(Spread::AtOnce, 0);
+        Self { options, replicas, memo: Memo::default(), told: Told::default() }
     }
 
-    fn curve(&self, view: &View<'_>) -> Curve {
-        match self.options.together {
+    fn curve(&mut self, now: Timestamp, view: &View<'_>) -> Curve {
+        self.memo.curve(now, view.path.smoothed_rtt, || match self.options.together {
             Together::Measured => Curve::of(view.correlation),
             Together::Expected => Curve::expected(view.correlation),
             Together::Nothing => Curve::of(view.correlation).flat(),
-        }
+        })
     }
 
     /// How long a copy of the data that leaves now or later can wait.
@@ -201,7 +205,7 @@ impl ReplicaScheduler for Copies {
         view: &View<'_>,
     ) {
         let rtt = view.path.smoothed_rtt;
-        let curve = self.curve(view);
+        let curve = self.curve(now, view);
         let round = round(rtt);
         let gap = if unit.round > 1 { round } else { now.since(unit.first_sent) };
         let data = Overdue { first_sent: unit.first_sent, mark: unit.mark };
@@ -213,7 +217,7 @@ impl ReplicaScheduler for Copies {
         let queue_full = is_full(&view.path);
         let most = if is_answer || queue_full { 0 } else { level as usize };
         let price = self.options.price;
-        let plan = situation.plan(price, most);
+        let plan = self.memo.plan(&situation, price, most);
         self.replicas.plan(now, key, plan.times());
         let verdict = match plan.times().len() {
             1.. => Verdict::Copied,
@@ -228,14 +232,14 @@ impl ReplicaScheduler for Copies {
 
     fn wants_overdue(&mut self, now: Timestamp, data: &Overdue, view: &View<'_>) -> bool {
         let rtt = view.path.smoothed_rtt;
-        let curve = self.curve(view);
+        let curve = self.curve(now, view);
         let (gap, slack) = (now.since(data.first_sent), self.slack(now, data, rtt));
         let now = Situation { gap, losses: 1, slack, round: round(rtt), curve: &curve };
         // What waits in a queue is not lost; what was lost in a bad time that is not over would be lost again, and its
         // loss be known late; and without this the loss would be known a round later.
-        let wants = !is_full(&view.path)
+        let wants = view.overdue_lost > OFTEN
+            && !is_full(&view.path)
             && curve.after(gap).given(1) < AGAIN
-            && view.overdue_lost > OFTEN
             && now.gain(now.round) > self.options.price;
         self.told.overdue_lost = view.overdue_lost;
         self.told.overdue_wanted += u64::from(wants);
