@@ -358,6 +358,7 @@ mod tests {
         };
         assert!(refused(&dqn).contains("`dqn`: /nowhere"));
         assert!(refused(&|s| s.trace_up = "/nowhere".to_owned()).contains("`trace_up`"));
+        assert!(refused(&|s| s.loss_up = "x:1%".to_owned()).contains("`loss_up`"));
         assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
     }
 }

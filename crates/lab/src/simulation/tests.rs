@@ -53,6 +53,18 @@ fn the_null_cipher_gives_the_packets_of_the_real_one() {
 }
 
 #[test]
+fn whoever_acknowledges_seldom_sends_a_fifth_and_gets_all_the_same() {
+    let mut often = scenario(3);
+    often.path.up.loss = Some("5%".parse().expect("a loss"));
+    let seldom = Scenario { sparse_acks: true, ..often.clone() };
+    let (often, seldom) = (run(&often).expect("it runs"), run(&seldom).expect("it runs"));
+    assert!(seldom.completed && seldom.intact, "{seldom:?}");
+    // Some 430 packets came down: half as many go up, or a fifth of these behind the first 50.
+    let fewer = often.packets.saturating_sub(seldom.packets);
+    assert!((80..200).contains(&fewer), "{} and {}", often.packets, seldom.packets);
+}
+
+#[test]
 fn coarse_timers_slow_a_paced_sender_down() {
     let exact = scenario(2);
     let coarse = Scenario { timer_granularity: Duration::from_millis(20), ..exact.clone() };
