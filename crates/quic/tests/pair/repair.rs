@@ -355,7 +355,9 @@ fn overdue(
 
 #[test]
 fn what_is_overdue_leaves_again_before_a_probe_would() {
-    let deadline = || deadline::scheme(deadline::Options::default()).expect("in range");
+    let of = |patience| deadline::Options { patience, ..deadline::Options::default() };
+    // Who has no time for another round.
+    let deadline = move || deadline::scheme(of(Duration::from_millis(50))).expect("in range");
     // 20 ms there and back, and the peer may take 25 ms to answer.
     let outage = Duration::from_millis(40);
     let (after, purpose, copies) = overdue(outage, deadline);
@@ -363,6 +365,8 @@ fn what_is_overdue_leaves_again_before_a_probe_would() {
     assert_eq!((purpose, copies), (Purpose::Retransmission, 2));
     let (probe, purpose, _) = overdue(outage, Arq::scheme);
     assert!(purpose == Purpose::Probe && probe > after, "{probe:?}");
+    let patient = move || deadline::scheme(of(Duration::from_millis(200))).expect("in range");
+    assert_eq!(overdue(outage, patient).1, Purpose::Probe, "a round later is in time");
     // An outage that goes on takes one copy by this, and then probes.
     let (_, _, copies) = overdue(Duration::from_millis(100), deadline);
     assert!((3..=6).contains(&copies), "{copies}");
