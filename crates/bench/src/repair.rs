@@ -252,6 +252,16 @@ fn decisions(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
         }
         start.elapsed().as_nanos() as f64 / f64::from(scale.decisions)
     };
+    beside_sealing(report, entrants, scale, measure);
+}
+
+/// What `measure` says of each scheme, in nanoseconds, beside sealing a packet.
+fn beside_sealing(
+    report: &mut Report,
+    entrants: &[Entrant],
+    scale: &Scale,
+    measure: impl Fn(Scheme) -> f64,
+) {
     for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
         let rounds = (0..scale.rounds).map(|_| (measure((entrant.factory)()), calibration()));
         let rounds: Vec<_> = rounds.collect();
@@ -291,12 +301,7 @@ fn plans(report: &mut Report, entrants: &[Entrant], scale: &Scale) {
         }
         start.elapsed().as_nanos() as f64 / f64::from(scale.decisions)
     };
-    for entrant in entrants.iter().filter(|entrant| entrant.scheme != "arq") {
-        let rounds = (0..scale.rounds).map(|_| (measure((entrant.factory)()), calibration()));
-        let rounds: Vec<_> = rounds.collect();
-        let target = Target::RatioAtMost(SEALED_PER_DECISION);
-        report.add_pairs((&entrant.name, "ns"), "sealing a packet", &rounds, target);
-    }
+    beside_sealing(report, entrants, scale, measure);
 }
 
 /// Allocations of a lossy download beside those of `quinn-proto`; they are counted, so that one round
