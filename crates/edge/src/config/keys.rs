@@ -278,9 +278,9 @@ sections! {
         /// copies; 0s: all that help at all, within `max_redundancy`.
         price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::DEAREST;
         /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
-        /// have buffered (docs/operate.md, beacons). 200ms suits buffers of 200 to 400 ms; players with more need no
-        /// more copies than with less patience, but get them.
-        patience: Duration = MILLISECOND * 200, in MILLISECOND * 10..=MINUTE;
+        /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
+        /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
+        patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
         /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
@@ -433,7 +433,7 @@ sections! {
         /// Deadline: how much sooner a copy has to make late data come.
         price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(recovery::deadline::DEAREST), example "\"2ms\"";
         /// Deadline: how long after its first sending data is of use, where the player does not report.
-        patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE), example "\"200ms\"";
+        patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE), example "\"350ms\"";
         /// Spare: replicas of lost data.
         copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";
         /// AutoRec: recovery latency that is tolerated.

@@ -210,7 +210,7 @@ settings! {
     /// `deadline`: the time that a copy has to take off how late data is expected to be.
     price_ms: f64 = 2.0, in 0.0 => 1_000.0, for Deadline;
     /// `deadline`: how long after its first sending data is of use to the player.
-    patience_ms: f64 = 200.0, in 0.0 => 1e6, for Deadline;
+    patience_ms: f64 = 350.0, in 0.0 => 1e6, for Deadline;
     /// `deadline`: whether data leaves once more when its acknowledgement is overdue.
     overdue: bool = true, for Deadline;
     /// `deadline`: what says how losses come together: `measured`, `expected` (only what is known at the beginning), or

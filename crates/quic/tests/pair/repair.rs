@@ -365,7 +365,7 @@ fn what_is_overdue_leaves_again_before_a_probe_would() {
     assert_eq!((purpose, copies), (Purpose::Retransmission, 2));
     let (probe, purpose, _) = overdue(outage, Arq::scheme);
     assert!(purpose == Purpose::Probe && probe > after, "{probe:?}");
-    let patient = move || deadline::scheme(of(Duration::from_millis(200))).expect("in range");
+    let patient = move || deadline::scheme(of(Duration::from_millis(500))).expect("in range");
     assert_eq!(overdue(outage, patient).1, Purpose::Probe, "a round later is in time");
     // An outage that goes on takes one copy by this, and then probes.
     let (_, _, copies) = overdue(Duration::from_millis(100), deadline);

@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use super::curve::Curve;
-use super::plan::{Plan, Situation};
+use super::plan::{Plan, Situation, Slack};
 use units::Timestamp;
 
 /// The curve holds for this part of a round-trip time: what is measured within it tells of one outage at most.
@@ -24,7 +24,7 @@ pub(super) struct Memo {
 struct Planned {
     gap: Duration,
     losses: u32,
-    slack: Duration,
+    slack: Slack,
     round: Duration,
     most: usize,
     plan: Plan,
@@ -36,7 +36,8 @@ impl Planned {
         self.most == most
             && self.losses == situation.losses
             && alike(self.gap, situation.gap)
-            && alike(self.slack, situation.slack)
+            && self.slack.unsure == situation.slack.unsure
+            && (self.slack.left - situation.slack.left).abs() <= (self.round / ALIKE).as_secs_f64()
             && alike(self.round, situation.round)
     }
 }
@@ -85,17 +86,14 @@ mod tests {
         assert_eq!(at(0, flat), flat);
         assert_eq!(at(24, calls), flat);
         assert_eq!(at(25, calls), calls);
-        let of = |gap, slack| Situation {
-            gap: MS * gap,
-            losses: 1,
-            slack: MS * slack,
-            round: MS * 128,
-            curve: &calls,
+        let of = |gap, left| {
+            let slack = Slack { left: f64::from(left) / 1e3, unsure: MS * 10 };
+            Situation { gap: MS * gap, losses: 1, slack, round: MS * 128, curve: &calls }
         };
         let (price, first) = (MS * 2, of(150, 40));
         let plan = first.plan(price, 2);
         assert_eq!(memo.plan(&first, price, 2), plan);
-        assert_eq!(memo.plan(&of(154, 36), price, 2), plan, "alike");
+        assert_eq!(memo.plan(&of(154, 37), price, 2), plan, "alike");
         for (other, most) in [(of(150, 0), 2), (of(20, 40), 2), (of(150, 40), 0)] {
             let planned = memo.plan(&other, price, most);
             assert_eq!(planned, other.plan(price, most));

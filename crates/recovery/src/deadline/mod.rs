@@ -25,14 +25,18 @@ use crate::{
 };
 use curve::Curve;
 use memo::Memo;
-use plan::{MAX, Plan, Situation};
+use plan::{MAX, Plan, Situation, Slack};
 
 /// The highest price of a copy.
 pub const DEAREST: Duration = Duration::from_secs(1);
 
-/// Data is to be there so long before the player comes to it: what a player says is some tens of milliseconds off when it
-/// is used, and what comes at the last moment leaves the next frame none.
-const MARGIN: Duration = Duration::from_millis(150);
+/// Data is to be there so long before the player comes to it: a frame has to be whole and decoded, and a player stops
+/// when it has shown the one before.
+const MARGIN: Duration = Duration::from_millis(60);
+/// What a player says of itself is so much off when it is used.
+const HEARD: Duration = Duration::from_millis(75);
+/// And so much may players that say nothing differ from `patience`.
+const GUESSED: Duration = Duration::from_millis(200);
 /// A queue shorter than this is what a key frame makes.
 const QUEUE: Duration = Duration::from_millis(25);
 /// Overdue data leaves once more where a copy is lost with less than this chance.
@@ -70,7 +74,7 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             price: Duration::from_millis(2),
-            patience: Duration::from_millis(200),
+            patience: Duration::from_millis(350),
             overdue: true,
             together: Together::Measured,
         }
@@ -151,7 +155,8 @@ impl Verdict {
 /// What the last decision followed from, and how all were made.
 #[derive(Clone, Copy, Debug, Default)]
 struct Told {
-    slack: Duration,
+    /// In seconds.
+    slack: f64,
     queue_full: bool,
     plan: Plan,
     /// By [`Verdict`].
@@ -184,14 +189,16 @@ impl Copies {
         })
     }
 
-    /// How long a copy of the data that leaves now or later can wait.
-    fn slack(&self, now: Timestamp, data: &Overdue, rtt: Duration) -> Duration {
-        let deadline = match data.mark.and_then(|mark| mark.deadline) {
-            Some(deadline) => deadline - MARGIN,
-            None => data.first_sent + self.options.patience,
+    /// How long a copy of the data can still wait.
+    fn slack(&self, now: Timestamp, data: &Overdue, rtt: Duration) -> Slack {
+        let (deadline, unsure) = match data.mark.and_then(|mark| mark.deadline) {
+            Some(deadline) => (deadline - MARGIN, HEARD),
+            None => (data.first_sent + self.options.patience, GUESSED),
         };
         // A copy needs half a round trip, and comes a little late as often as not.
-        deadline.since(now).saturating_sub(rtt / 2 + rtt / 16)
+        let now = now + rtt / 2 + rtt / 16;
+        let left = deadline.since(now).as_secs_f64() - now.since(deadline).as_secs_f64();
+        Slack { left, unsure }
     }
 }
 
@@ -227,7 +234,7 @@ impl ReplicaScheduler for Copies {
             0 => Verdict::Dear,
         };
         self.told.verdicts[verdict as usize] += 1;
-        self.told = Told { slack, queue_full, plan, ..self.told };
+        self.told = Told { slack: slack.left, queue_full, plan, ..self.told };
     }
 
     fn wants_overdue(&mut self, now: Timestamp, data: &Overdue, view: &View<'_>) -> bool {
@@ -272,7 +279,7 @@ impl ReplicaScheduler for Copies {
         let Told { slack, queue_full, plan, .. } = self.told;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         tell("level", plan.times().len() as f64);
-        tell("slack_ms", ms(slack));
+        tell("slack_ms", slack * 1e3);
         tell("lost_again_percent", plan.lost_again * 100.0);
         tell("late_without_copies_ms", ms(plan.without));
         tell("late_ms", ms(plan.with));

@@ -22,12 +22,12 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-/// A connection with a packet each 2 ms.
+/// A connection with two packets each 4 ms.
 fn connection(mut is_lost: impl FnMut(u64) -> bool) -> Recovery<()> {
     let scheme = scheme(Options::default()).expect("in range");
     let mut r = Recovery::<()>::new(scheme, Some(Guard::new(0.2, None)), Timestamp::ZERO);
     for number in 0..20_000 {
-        let sent = at(2 * number);
+        let sent = at(number / 2 * 4);
         if is_lost(number) {
             r.packet_lost(sent + RTT, number, sent);
         } else {
@@ -161,7 +161,8 @@ fn it_says_why() {
     let mut said = Vec::new();
     r.explain(&mut |name, value| said.push((name, value)));
     let of = |name: &str| said.iter().find(|(known, _)| *known == name).map(|(_, value)| *value);
-    assert!(of("slack_ms").is_some_and(|slack| slack == 0.0), "{said:?}");
+    // Of 350 ms 250 are over, and half a round trip and a little are under way.
+    assert_eq!(of("slack_ms"), Some(10.0), "{said:?}");
     assert!(of("late_ms") < of("late_without_copies_ms"), "{said:?}");
     assert_eq!((of("retransmitted_with_copies"), of("had_time")), (Some(1.0), Some(0.0)));
     assert_eq!(of("level"), Some(1.0));
