@@ -77,7 +77,7 @@ impl Explain {
         let table = Table::decode(&bytes).map_err(|e| named(&e))?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_secs());
         let told = Told::of(&table, self.address, now);
-        print!("{}", if self.json { told.json() } else { told.text() });
+        crate::say::text(if self.json { told.json() } else { told.text() });
         Ok(())
     }
 }

@@ -103,7 +103,7 @@ impl Keygen {
             }
             (None, Some(path)) => keyfile::create(&path, now),
             (None, None) => {
-                print!("{}", keyfile::generate(now)?);
+                crate::say::text(keyfile::generate(now)?);
                 Ok(())
             }
         }
@@ -132,7 +132,7 @@ impl Sign {
         })?;
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         let expires = now.map_or(0, |now| now.as_secs()).saturating_add(self.lifetime.as_secs());
-        println!("{}", signing::sign(&rule.key, stream, expires));
+        say!("{}", signing::sign(&rule.key, stream, expires));
         Ok(())
     }
 }
@@ -154,9 +154,9 @@ impl Ab {
                 .map_err(|e| Error::new(format!("{}: {e}", path.display())))?;
         }
         if self.json {
-            println!("{}", report.json());
+            say!("{}", report.json());
         } else {
-            print!("{}", report.text());
+            crate::say::text(report.text());
         }
         Ok(())
     }
@@ -182,14 +182,14 @@ impl Arguments {
             None => {}
         }
         let Some(path) = self.config else {
-            print!("{}", Config::documented());
+            crate::say::text(Config::documented());
             return Ok(());
         };
         let config = Config::load(&path)?;
         if self.check {
             let state = State::new(config, None)?;
-            println!("{}: ok", path.display());
-            edge::advice(&state).iter().for_each(|line| println!("{line}"));
+            say!("{}: ok", path.display());
+            edge::advice(&state).iter().for_each(|line| say!("{line}"));
             return Ok(());
         }
         tracing_subscriber::fmt()

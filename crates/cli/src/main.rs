@@ -1,7 +1,11 @@
 //! The `mendcast` command: one subcommand per module. What goes wrong is one line on stderr,
-//! `mendcast: …`, and exit code 1; wrong arguments are clap's, with exit code 2.
+//! `mendcast: …`, and exit code 1; wrong arguments are clap's, with exit code 2; who reads standard output and goes away
+//! ends it with 141.
 
 #![forbid(unsafe_code)]
+
+#[macro_use]
+mod say;
 
 #[cfg(feature = "edge")]
 mod autoplex;

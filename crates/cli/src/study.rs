@@ -25,9 +25,9 @@ impl Arguments {
             std::fs::write(&path, study.html()).map_err(|e| format!("{}: {e}", path.display()))?;
         }
         if self.json {
-            println!("{}", study.json());
+            say!("{}", study.json());
         } else {
-            print!("{}", study.text());
+            crate::say::text(study.text());
         }
         Ok(())
     }

@@ -80,3 +80,13 @@ fn paired_results_become_a_page_with_pictures_and_wrong_arguments_one_line() {
         assert_eq!(line.lines().count(), 1, "{line}");
     }
 }
+
+#[test]
+fn whose_reader_went_away_ends_and_says_nothing() {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let mut command = Command::new(env!("CARGO_BIN_EXE_mendcast"));
+    let output = command.args(["lab", "list"]).stdout(writer).output().expect("run");
+    assert_eq!(output.status.code(), Some(141));
+    assert_eq!(text(&output.stderr), "");
+}

@@ -165,11 +165,11 @@ impl Arguments {
         let seconds = begun.elapsed().as_secs_f64();
         let difference = Difference::between(PLAIN, DEFAULT, &outcomes, seconds);
         if self.json {
-            println!("{}", self.result(seconds, &outcomes, difference));
+            say!("{}", self.result(seconds, &outcomes, difference));
         } else {
             table.end(begun.elapsed(), &outcomes);
             if let Some(difference) = difference {
-                println!("\n{difference}");
+                say!("\n{difference}");
             }
         }
         publishing.abort();
@@ -220,26 +220,29 @@ impl Arguments {
         admin: Option<SocketAddr>,
         viewers: &[Viewer],
     ) {
-        println!(
+        say!(
             "A publisher sends the built-in clip to rtmp://{rtmp}/{STREAM}; unmodified QUIC clients"
         );
-        println!(
+        say!(
             "watch it over HTTP/3, each through {}, {:?} RTT and {} loss, with the player {}.",
-            self.rate, self.rtt, self.loss, self.player
+            self.rate,
+            self.rtt,
+            self.loss,
+            self.player
         );
-        println!("{}", choice::explain(&self.loss, self.rtt, self.rate, self.player));
-        println!();
-        println!("directly      https://{server}/{STREAM}.flv");
+        say!("{}", choice::explain(&self.loss, self.rtt, self.rate, self.player));
+        say!();
+        say!("directly      https://{server}/{STREAM}.flv");
         if let Some(admin) = admin {
-            println!("dashboard     http://{admin}/");
-            println!("side by side, each player through a link of the same kind, in Chromium:");
+            say!("dashboard     http://{admin}/");
+            say!("side by side, each player through a link of the same kind, in Chromium:");
             let origins: Vec<String> = viewers.iter().map(|v| v.page.to_string()).collect();
             let chromium = shared.state().identity.chromium(&origins);
             if let Some(chromium) = chromium {
-                println!("  {chromium} \"{}\"", self.side_by_side(admin, viewers));
+                say!("  {chromium} \"{}\"", self.side_by_side(admin, viewers));
             }
         }
-        println!();
+        say!();
     }
 
     /// The page with a player for each viewer.

@@ -1,7 +1,7 @@
 //! The demo's table: drawn over itself on a terminal, line after line elsewhere. What viewers notice comes first,
 //! and stands out on a terminal.
 
-use std::io::{IsTerminal as _, Write as _, stdout};
+use std::io::{IsTerminal as _, stdout};
 use std::time::Duration;
 
 use super::outcome::Outcome;
@@ -46,17 +46,13 @@ impl Table {
     /// Shows how they did.
     pub(super) fn end(&mut self, elapsed: Duration, outcomes: &[Outcome]) {
         let lines = lines(elapsed, outcomes, self.is_terminal);
-        let mut out = stdout().lock();
-        if self.is_terminal && self.drawn > 0 {
-            // Cursor up, erase to the end of the screen (ECMA-48: CUU, ED).
-            let _ = write!(out, "\x1b[{}A\x1b[J", self.drawn);
-        }
+        // Cursor up, erase to the end of the screen (ECMA-48: CUU, ED).
+        let above = match self.is_terminal && self.drawn > 0 {
+            true => format!("\x1b[{}A\x1b[J", self.drawn),
+            false => String::new(),
+        };
         self.drawn = lines.len();
-        for line in lines {
-            // Nobody may be reading any more.
-            let _ = writeln!(out, "{line}");
-        }
-        let _ = out.flush();
+        say!("{above}{}", lines.join("\n"));
     }
 }
 

@@ -74,7 +74,7 @@ pub(super) struct Viewers {
 impl Viewers {
     pub(super) fn run(self) -> Result<(), String> {
         let name = self.pictures.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        print!("{}", platform::viewers(&self.dir, &self.pictures, &format!("{name}/"))?);
+        crate::say::text(platform::viewers(&self.dir, &self.pictures, &format!("{name}/"))?);
         Ok(())
     }
 }

@@ -103,7 +103,7 @@ impl Train {
         let Self { weights, out, seed, gamma, product, copies, record, steps, online, compare } =
             self;
         let options = Training { seed, gamma, product, copies, record, steps, online, compare };
-        training::run(&options, &weights, &out, &mut |line| println!("{line}"))
+        training::run(&options, &weights, &out, &mut |line| say!("{line}"))
     }
 }
 
@@ -112,7 +112,7 @@ impl Arguments {
         match self.command {
             Command::List => {
                 for (name, title) in experiments::list() {
-                    println!("{name:20} {title}");
+                    say!("{name:20} {title}");
                 }
                 Ok(())
             }
@@ -124,7 +124,7 @@ impl Arguments {
             Command::Report { dir } => experiments::report(&dir),
             Command::Results { dirs } => {
                 let dirs: Vec<&Path> = dirs.iter().map(PathBuf::as_path).collect();
-                print!("{}", experiments::results(&dirs)?);
+                crate::say::text(experiments::results(&dirs)?);
                 Ok(())
             }
             Command::Run { names, runs, jobs, seed, out, spec, set } => {

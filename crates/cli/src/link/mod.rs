@@ -352,7 +352,7 @@ impl Relay {
                 "up": self.path.up.counters(),
                 "down": self.path.down.counters(),
             });
-            println!("{report}");
+            say!("{report}");
         }
         Ok(())
     }

@@ -98,14 +98,14 @@ impl Arguments {
             failure = failure.or(report.failure());
             match self.json {
                 true => runs.push(report.json()),
-                false => println!("{report}"),
+                false => say!("{report}"),
             }
         }
         match (self.json, self.repeat) {
             (true, Some(_)) => {
-                println!("{}", serde_json::json!({ "url": self.url, "runs": runs }));
+                say!("{}", serde_json::json!({ "url": self.url, "runs": runs }));
             }
-            (true, None) => runs.iter().for_each(|run| println!("{run}")),
+            (true, None) => runs.iter().for_each(|run| say!("{run}")),
             (false, _) => {}
         }
         failure.map_or(Ok(()), Err)

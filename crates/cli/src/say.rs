@@ -1,0 +1,27 @@
+//! What commands say on standard output. A reader that goes away (`mendcast demo | head`) ends the command: nobody would
+//! see the rest.
+
+use std::fmt::Display;
+use std::io::{ErrorKind, Write, stdout};
+use std::process::exit;
+
+/// What a shell reports of a command that wrote to a closed pipe: 128 and the number of SIGPIPE.
+const CLOSED_PIPE: i32 = 141;
+
+/// Says it, and at once.
+pub(crate) fn text(said: impl Display) {
+    let mut out = stdout().lock();
+    if let Err(error) = write!(out, "{said}").and_then(|()| out.flush()) {
+        if error.kind() == ErrorKind::BrokenPipe {
+            exit(CLOSED_PIPE);
+        }
+        eprintln!("mendcast: standard output: {error}");
+        exit(1);
+    }
+}
+
+/// A line, written as for `println!`.
+macro_rules! say {
+    () => { $crate::say::text(format_args!("\n")) };
+    ($($said:tt)*) => { $crate::say::text(format_args!("{}\n", format_args!($($said)*))) };
+}
