@@ -139,9 +139,9 @@ test('the page of user groups says in one line that AutoPlex is off, why there i
 
 test('the dashboard says that the events stopped, and recovers', { skip: browserMissing, ...TIMEOUT }, async () => {
   const page = await open('');
-  await page.until("document.getElementById('link').textContent === '● live'");
+  await page.until("document.getElementById('link').textContent === '● live'", 20_000);
   mock.silence(true);
-  await page.until("!document.getElementById('banner').hidden");
+  await page.until("!document.getElementById('banner').hidden", 20_000);
   mock.silence(false);
   await page.until("document.getElementById('banner').hidden", 20_000);
   await page.close();
