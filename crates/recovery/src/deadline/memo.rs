@@ -100,6 +100,10 @@ mod tests {
             assert_ne!(planned, plan);
             memo.plan(&first, price, 2);
         }
+        let unsure = Situation { slack: Slack { unsure: MS * 200, ..first.slack }, ..first };
+        assert_eq!(memo.plan(&unsure, price, 2), unsure.plan(price, 2));
+        assert_ne!(unsure.plan(price, 2), plan);
+        memo.plan(&first, price, 2);
         // The plan goes with its curve.
         memo.curve(Timestamp::from_millis(60), MS * 100, || flat);
         let independent = Situation { curve: &flat, ..first };

@@ -113,12 +113,17 @@ fn what_the_application_says_takes_the_place_of_patience() {
         let correlation = r.statistics().correlation.as_ref();
         let view = View { path, units: &units, longest_burst: 0, correlation, overdue_lost: 0.5 };
         copies.on_retransmitted(at(50_000), key, &unit(deadline), 3, &view);
-        copies.told.plan.times().len()
+        (copies.told.slack, copies.told.plan)
     };
-    assert!(planned(None) > 0);
-    assert!(planned(Some(at(50_100))) > 0);
-    assert_eq!(planned(Some(at(52_000))), 0, "it has seconds");
-    assert!(planned(Some(at(49_000))) > 0, "others wait behind it");
+    let copies = |deadline| planned(deadline).1.times().len();
+    assert!(copies(None) > 0);
+    assert!(copies(Some(at(50_100))) > 0);
+    assert_eq!(copies(Some(at(52_000))), 0, "it has seconds");
+    assert!(copies(Some(at(49_000))) > 0, "others wait behind it");
+    // At the same time what a player says is surer than what is guessed.
+    let (guessed, said) = (planned(None), planned(Some(at(50_100) + MARGIN)));
+    assert_eq!(guessed.0, said.0);
+    assert_ne!(guessed.1, said.1);
 }
 
 #[test]
