@@ -274,8 +274,8 @@ sections! {
         /// comparison. `mendcast lab run live-default` measures "arq", "spare", "deadline", "autorec",
         /// "art-paper", "or3-copies".
         scheme: Choice = deadline();
-        /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent. More: fewer
-        /// copies; 0s: all that help at all, within `max_redundancy`.
+        /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent; to be in time
+        /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
         price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::DEAREST;
         /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
         /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to

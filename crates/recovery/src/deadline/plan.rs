@@ -31,7 +31,7 @@ const LATE: f64 = 0.05;
 pub(super) struct Slack {
     /// In seconds; below 0 for what is late already.
     pub left: f64,
-    /// The deadline is up to so much earlier or later, alike likely.
+    /// The deadline is up to so much earlier or later, alike likely; more than 0.
     pub unsure: Duration,
 }
 
