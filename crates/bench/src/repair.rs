@@ -197,6 +197,7 @@ impl Scene {
                 peak_rtt: Duration::from_millis(60),
                 trough_rtt: Duration::from_millis(40),
                 pacing_rate: Some(Rate::from_mbps(20)),
+                delivery_rate: Rate::from_mbps(20),
                 window: 150_000,
                 in_flight: 100_000,
                 packet: 1_200,

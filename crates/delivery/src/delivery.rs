@@ -19,6 +19,8 @@ pub struct Delivery<B> {
     body: B,
     first_frame: FirstFrame,
     playhead: Playhead,
+    /// The viewer did not get all yet that was kept for those who come.
+    catches_up: bool,
 }
 
 /// The first frame of a live stream on its way.
@@ -55,7 +57,8 @@ enum Step {
 impl<B: Body> Delivery<B> {
     /// The body of the response on this stream, behind the head that was sent.
     pub fn new(id: StreamId, body: B) -> Self {
-        Self { id, body, first_frame: FirstFrame::Ahead, playhead: Playhead::default() }
+        let (first_frame, playhead) = (FirstFrame::Ahead, Playhead::default());
+        Self { id, body, first_frame, playhead, catches_up: true }
     }
 
     /// The stream.
@@ -130,8 +133,11 @@ impl<B: Body> Delivery<B> {
     /// What loss recovery gets to know of the piece that was handed out last: its place on the time line, and when the
     /// player comes to it.
     fn mark(&self, now: Timestamp) -> Option<Mark> {
-        let media_time = self.body.live()?.media_time()?;
-        Some(Mark { media_time, deadline: self.playhead.deadline(now, media_time) })
+        let live = self.body.live()?;
+        let media_time = live.media_time()?;
+        let deadline = self.playhead.deadline(now, media_time);
+        let catching_up = self.catches_up.then(|| live.playing().bitrate).flatten();
+        Some(Mark { media_time, deadline, catching_up })
     }
 
     /// What comes next for a stream that has come so far, and may hold less than `enough` unsent.
@@ -153,7 +159,10 @@ impl<B: Body> Delivery<B> {
             return Step::Stop(Filled::Enough);
         }
         match self.body.poll_fill(context) {
-            Poll::Pending => Step::Stop(Filled::Waits),
+            Poll::Pending => {
+                self.catches_up &= self.body.live().is_some_and(|live| !live.has_frame());
+                Step::Stop(Filled::Waits)
+            }
             Poll::Ready(Ok(Some(piece))) => Step::Send(piece),
             Poll::Ready(Ok(None)) => Step::Finish,
             Poll::Ready(Err(_)) => Step::Abort,

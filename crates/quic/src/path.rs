@@ -7,7 +7,7 @@ use crate::ecn::EcnState;
 use crate::mtud::Mtud;
 use crate::reordering::Reordering;
 use crate::rtt::Rtt;
-use congestion::{Cap, Controller, Pacer, RateSampler, RttSnapshot, burst};
+use congestion::{Cap, Controller, Pacer, RateSample, RateSampler, RttSnapshot, burst};
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use units::{Rate, Timestamp};
@@ -78,6 +78,7 @@ pub(crate) struct Path {
     pub rtt: Rtt,
     pub controller: Box<dyn Controller>,
     pub sampler: RateSampler,
+    pub rate_peak: RatePeak,
     pub pacer: Pacer,
     pub in_flight: u64,
     /// The last opportunity to send ended for want of window or pacer credit.
@@ -86,6 +87,25 @@ pub(crate) struct Path {
     pub ecn: EcnState,
     pub reordering: Reordering,
     pub challenge: Option<Challenge>,
+}
+
+/// The highest rate at which packets were delivered lately.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct RatePeak(Rate);
+
+impl RatePeak {
+    /// By so much of itself it falls with a sample that is lower: to a third in 64 acknowledgements.
+    const FALL: f64 = 1.0 / 64.0;
+
+    /// What a sender delivered that had too little to send says nothing against more.
+    pub(crate) fn update(&mut self, sample: &RateSample) {
+        let fallen = if sample.is_app_limited { self.0 } else { self.0.scale(1.0 - Self::FALL) };
+        self.0 = sample.delivery_rate.max(fallen);
+    }
+
+    pub(crate) fn get(self) -> Rate {
+        self.0
+    }
 }
 
 impl Path {
@@ -107,6 +127,7 @@ impl Path {
             rtt: Rtt::new(config.initial_rtt),
             controller,
             sampler: RateSampler::new(),
+            rate_peak: RatePeak::default(),
             pacer: Pacer::new(),
             in_flight: 0,
             limited: false,
@@ -160,5 +181,29 @@ impl Path {
             min: self.rtt.min(),
             variance: self.rtt.variance(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lower_rate_counts_in_time_and_that_of_a_limited_sender_never() {
+        let mut peak = RatePeak::default();
+        let mut after = |samples, mbps, is_app_limited| {
+            let delivery_rate = Rate::from_mbps(mbps);
+            let (interval, delivered, prior_delivered) = (Duration::from_secs(1), 0, 0);
+            let sample =
+                RateSample { delivery_rate, interval, delivered, prior_delivered, is_app_limited };
+            (0..samples).for_each(|_| peak.update(&sample));
+            peak.get().as_mbps_f64()
+        };
+        assert_eq!(after(1, 10, true), 10.0);
+        assert_eq!(after(1_000, 2, true), 10.0);
+        let fallen = after(64, 2, false);
+        assert!((3.5..4.0).contains(&fallen), "{fallen}");
+        assert_eq!(after(1_000, 2, false), 2.0);
+        assert_eq!(after(1, 3, false), 3.0);
     }
 }

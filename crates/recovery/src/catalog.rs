@@ -50,7 +50,7 @@ pub struct Parameters {
     pub arms: SharedArms,
     /// The trained network of "art-dqn".
     pub network: Option<Arc<Network>>,
-    /// Whether replicas leave only when nothing else waits, whatever the scheme.
+    /// Whether replicas leave only when nothing else waits ([`Scheme::when_idle()`]), whatever the scheme.
     pub when_idle: bool,
 }
 

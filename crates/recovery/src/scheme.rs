@@ -118,6 +118,8 @@ pub struct PathState {
     pub trough_rtt: Duration,
     /// Rate at which packets leave, if it is limited.
     pub pacing_rate: Option<Rate>,
+    /// The highest rate at which packets were delivered lately; 0 before the first were.
+    pub delivery_rate: Rate,
     /// Congestion window, in bytes.
     pub window: u64,
     /// Bytes in flight.
@@ -283,7 +285,8 @@ pub struct Scheme {
     /// Whether replicas may pass the congestion window a little (ART's opportunism).
     pub opportunism: bool,
     /// Whether replicas leave only in off-mode: when no first copy of a round waits and no stream has new
-    /// bytes that flow control lets go. What is due at another time waits for that.
+    /// bytes that flow control lets go. What is due at another time waits for that, unless its viewer is
+    /// [catching up](units::Mark::catching_up) with a stream that the path is wide enough for.
     pub when_idle: bool,
     /// Whether [`View::correlation`] is measured. It takes 6 KB per connection after the first loss, and
     /// a few nanoseconds per packet.
@@ -315,7 +318,7 @@ impl Scheme {
             overdue: false,
         }
     }
-    /// The same scheme with replicas that leave only when nothing else waits.
+    /// The same scheme with replicas that leave only when nothing else waits, as the field of this name says.
     pub fn when_idle(self) -> Self {
         Self { when_idle: true, ..self }
     }

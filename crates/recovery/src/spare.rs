@@ -2,7 +2,7 @@
 //!
 //! A copy that leaves while new data waits takes that data's place. Where the network is hardly wider
 //! than the stream, that costs more freezes than the copy prevents. [`Scheme::when_idle()`] makes any scheme
-//! one whose replicas leave only when nothing else waits.
+//! one whose replicas leave only when nothing else waits, or while a viewer catches up on a path wider than the stream.
 //!
 //! Real losses come in bursts: what is sent at the moment of the retransmission shares its fate. The
 //! replicas of this scheme are due [`APART`]: each 20 ms after the copy before it, and later on long
@@ -22,7 +22,7 @@ pub const MAX_COPIES: u32 = 10;
 pub const APART: Spread = Spread::Apart { least: Duration::from_millis(20), rtts: 0.25 };
 
 /// "spare": `copies` replicas of each round, 0 to [`MAX_COPIES`], spread like this, for example [`APART`],
-/// and only when nothing else waits. With 0 copies it is plain retransmission.
+/// and only [when nothing else waits](Scheme::when_idle()). With 0 copies it is plain retransmission.
 ///
 /// # Errors
 /// When `copies` is out of range.

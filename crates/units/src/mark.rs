@@ -1,4 +1,4 @@
-use crate::Timestamp;
+use crate::{Rate, Timestamp};
 use core::time::Duration;
 
 /// What an application says about a piece of data when it writes it. The mark stays with the data while
@@ -10,4 +10,7 @@ pub struct Mark {
     /// When the data stops being useful to the player; `None` while the server knows nothing of the
     /// player's buffer.
     pub deadline: Option<Timestamp>,
+    /// The rate at which the stream is published that the data is of, while a viewer who has just come gets what is kept
+    /// of it; `None` later, and while nobody knows.
+    pub catching_up: Option<Rate>,
 }

@@ -96,6 +96,30 @@ fn a_body_that_cannot_be_completed_is_cut_off() {
     assert!(matches!(step(&mut delivery, 1, 1, 1), Step::Abort));
 }
 
+#[test]
+fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
+    let registry = Registry::new(1);
+    let publisher = registry.publish("live/a", Settings::default()).expect("room");
+    publish(&publisher, 0, &[0x17, 0, 0, 0, 0, 1]);
+    let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut delivery = Delivery::new(StreamId(0), Live(FlvStream::new(viewer), 0));
+    let mark = |delivery: &Delivery<Live>| delivery.mark(Timestamp::ZERO).map(|m| m.catching_up);
+    for frame in 0..50 {
+        let kind = if frame == 0 { 0x17 } else { 0x27 };
+        publish(&publisher, 40 * frame, &[kind, 1, 0, 0, 0, 7, 7, 7]);
+    }
+    let rate = publisher.stream().bitrate();
+    assert!(rate.is_some());
+    let mut marks = Vec::new();
+    while let Step::Send(_) = step(&mut delivery, 0, 0, 0) {
+        marks.extend(mark(&delivery));
+    }
+    assert!(marks.len() >= 50 && marks.iter().all(|mark| *mark == rate), "{marks:?}");
+    publish(&publisher, 2_000, &[0x27, 1, 0, 0, 0, 7, 7, 7]);
+    assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
+    assert_eq!(mark(&delivery), Some(None));
+}
+
 fn publish(publisher: &Publisher, time: u32, payload: &[u8]) {
     publisher.push(Tag::new(Kind::Video, time, payload).expect("short"));
 }

@@ -98,6 +98,7 @@ impl Connection {
                 ecn_ce: ce,
             };
             path.controller.on_ack(&batch);
+            rate.iter().for_each(|sample| path.rate_peak.update(sample));
             self.stats.max_window = self.stats.max_window.max(path.controller.window());
             self.stats.max_in_flight = self.stats.max_in_flight.max(in_flight_before);
             let delivered = rate.map(|sample| sample.delivery_rate);
@@ -137,6 +138,7 @@ impl Connection {
             peak_rtt: path.rtt.peak(),
             trough_rtt: path.rtt.trough(),
             pacing_rate: path.controller.pacing_rate(),
+            delivery_rate: path.rate_peak.get(),
             window: path.controller.window(),
             in_flight: path.in_flight,
             packet: path.mtud.current(),

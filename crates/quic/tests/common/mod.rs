@@ -245,7 +245,7 @@ impl Pair {
                         for (number, chunk) in (0..).zip(self.answer.chunks(self.marked)) {
                             let chunk = self.answer.slice_ref(chunk);
                             let media_time = Duration::from_millis(number);
-                            let mark = Some(Mark { media_time, deadline: None });
+                            let mark = Some(Mark { media_time, deadline: None, catching_up: None });
                             connection.write_marked(*id, chunk, mark).expect("a writable stream");
                         }
                         connection.finish(*id).expect("a writable stream");

@@ -149,7 +149,11 @@ fn a_mark_travels_with_written_data_to_the_lost_unit() {
     pair.marked = 7_000;
     download(&mut pair, 1_000_000, "one loss");
     let (first, _) = log.with_byte(lost_byte)[0].bytes.expect("data");
-    let mark = Mark { media_time: Duration::from_millis(first / 7_000), deadline: None };
+    let mark = Mark {
+        media_time: Duration::from_millis(first / 7_000),
+        deadline: None,
+        catching_up: None,
+    };
     assert_eq!(*log.1.lock().expect("one thread"), [Some(mark)]);
 }
 

@@ -1,4 +1,4 @@
-//! When the copies of a lost unit leave (real-loss.md's rule: who needs copies is decided by the deadline, how far
+//! When the copies of a lost unit leave (docs/deadline.md: who needs copies is decided by the deadline, how far
 //! apart by how losses come together, how many by what they bring).
 //!
 //! The retransmission leaves now and is lost with the chance that a packet is lost so long after the one that was lost.

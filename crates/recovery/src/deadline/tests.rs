@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{Acked, CopyKind, Guard, Packet, PathState, Recovery};
-use units::Mark;
+use units::{Mark, Rate};
 
 const OFF: SendOpportunity = SendOpportunity { off_mode: true };
 const RTT: Duration = Duration::from_millis(160);
@@ -13,6 +13,7 @@ const PATH: PathState = PathState {
     peak_rtt: RTT,
     trough_rtt: RTT,
     pacing_rate: None,
+    delivery_rate: Rate::ZERO,
     window: 0,
     in_flight: 0,
     packet: 1_200,
@@ -101,7 +102,7 @@ fn what_the_application_says_takes_the_place_of_patience() {
             at(49_750),
             at(50_000),
             1_000,
-            Some(Mark { media_time: Duration::ZERO, deadline }),
+            Some(Mark { media_time: Duration::ZERO, deadline, catching_up: None }),
         )
     };
     let planned = |deadline| {

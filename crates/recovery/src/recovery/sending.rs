@@ -7,6 +7,9 @@ use crate::scheme::{RecoveryEvent, SendOpportunity};
 use crate::table::{CopyKind, UnitKey};
 use units::Timestamp;
 
+/// A path at least this many times as wide as the stream has room for replicas while data waits.
+const ROOM: f64 = 1.5;
+
 impl<C: Content> Recovery<C> {
     /// The state of the sender at a transmit opportunity: whether new data may leave (`fresh`), and
     /// whether flow control holds it back (`blocked`). With neither first copies nor new data to
@@ -33,12 +36,25 @@ impl<C: Content> Recovery<C> {
     /// guard allows it. The answer stays the same until another call changes it.
     #[inline]
     pub fn next_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
-        if self.table.is_empty() || (self.scheme.when_idle && !at.off_mode) {
+        if self.table.is_empty() {
             return None;
         }
         let key = self.scheme.scheduler.poll(now, at, &self.table)?;
+        if self.scheme.when_idle && !at.off_mode && !self.has_room_for(key) {
+            return None;
+        }
         let packet = self.path.packet;
         self.guard.as_mut().is_none_or(|guard| guard.allows(packet)).then_some(key)
+    }
+
+    /// Whether what waits may wait for a replica of this unit: on a wide path, of what a viewer gets to begin with. Seconds
+    /// of media wait then, which a second loss stops for a round trip. The time that replicas take adds up for as long as
+    /// anything waits, which is long where the path is hardly wider than the stream. Later on, behind an outage, what
+    /// waits is gone soon or the path is full.
+    fn has_room_for(&self, key: UnitKey) -> bool {
+        let mark = self.table.get(key).and_then(|unit| unit.mark);
+        let stream = mark.and_then(|mark| mark.catching_up);
+        stream.is_some_and(|rate| self.path.delivery_rate >= rate.scale(ROOM))
     }
 
     /// When [`Recovery::next_replica`] wants to be asked again.

@@ -3,7 +3,7 @@ use crate::{Arq, Fit, RedundancyAdapter, ReplicaScheduler, SendOpportunity, Writ
 use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
-use units::Mark;
+use units::{Mark, Rate};
 
 const fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
@@ -354,6 +354,8 @@ fn losses_of_copies_signal_congestion_as_the_scheme_has_it_unless_loss_is_heavy(
 struct Data {
     acked: Vec<u32>,
     is_reset: bool,
+    /// What the viewer catches up with.
+    catching_up: Option<Rate>,
     detached: Vec<core::ops::RangeInclusive<u32>>,
 }
 
@@ -378,7 +380,11 @@ impl Content for Data {
     }
 
     fn mark(&self, (first, _): &(u32, u32)) -> Option<Mark> {
-        Some(Mark { media_time: Duration::from_secs(u64::from(*first)), deadline: None })
+        Some(Mark {
+            media_time: Duration::from_secs(u64::from(*first)),
+            deadline: None,
+            catching_up: self.catching_up,
+        })
     }
 
     fn detach(&mut self, &(first, last): &(u32, u32)) {
@@ -415,6 +421,25 @@ fn written(
         }
     });
     (result, all)
+}
+
+#[test]
+fn replicas_leave_before_what_waits_while_a_viewer_catches_up_on_a_wide_path() {
+    let (stream, waiting) = (Rate::from_mbps(4), SendOpportunity { off_mode: false });
+    for (catching_up, kbps, leaves) in
+        [(Some(stream), 6_000, true), (Some(stream), 5_999, false), (None, 100_000, false)]
+    {
+        let scheme = crate::fixed::or3_code(crate::fixed::Reading::Extra).when_idle();
+        let (mut r, mut data) = (Recovery::new(scheme, None, at(0)), Data::default());
+        let delivery_rate = Rate::from_kbps(kbps);
+        let path = PathState { delivery_rate, packet: 1_200, ..PathState::default() };
+        r.ack_done(at(1), path, |_, _| {});
+        data.catching_up = catching_up;
+        let key = lose_all(&mut r, &mut data);
+        written(&mut r, key, &data, 100);
+        assert_eq!(r.next_replica(at(102), &waiting), leaves.then_some(key), "{kbps}");
+        assert_eq!(r.next_replica(at(102), &SendOpportunity { off_mode: true }), Some(key));
+    }
 }
 
 #[test]

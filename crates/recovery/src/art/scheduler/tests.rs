@@ -17,6 +17,7 @@ fn path() -> PathState {
         peak_rtt: Duration::from_millis(50),
         trough_rtt: Duration::from_millis(50),
         pacing_rate: Some(Rate::from_mbps(12)),
+        delivery_rate: Rate::from_mbps(12),
         window: 150_000,
         in_flight: 0,
         packet: 1_200,
