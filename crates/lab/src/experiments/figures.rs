@@ -36,6 +36,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "deadline-acks",
     "deadline-rtt",
     "deadline-sessions",
+    "deadline-start",
     "live-calls",
     "live-thinning",
     "live-check",
