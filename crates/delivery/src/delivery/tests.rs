@@ -96,14 +96,20 @@ fn a_body_that_cannot_be_completed_is_cut_off() {
     assert!(matches!(step(&mut delivery, 1, 1, 1), Step::Abort));
 }
 
-#[test]
-fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
-    let registry = Registry::new(1);
-    let publisher = registry.publish("live/a", Settings::default()).expect("room");
+/// A stream of which only the decoder's parameters were published, and a viewer of it.
+fn live() -> (Publisher, Delivery<Live>) {
+    let publisher = Registry::new(1).publish("live/a", Settings::default()).expect("room");
     publish(&publisher, 0, &[0x17, 0, 0, 0, 0, 1]);
     let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
-    let mut delivery = Delivery::new(StreamId(0), Live(FlvStream::new(viewer), 0));
+    (publisher, Delivery::new(StreamId(0), Live(FlvStream::new(viewer), 0)))
+}
+
+#[test]
+fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
+    let (publisher, mut delivery) = live();
     let mark = |delivery: &Delivery<Live>| delivery.mark(Timestamp::ZERO).map(|m| m.catching_up);
+    // Who waits for the first frame has caught up with nothing.
+    while let Step::Send(_) = step(&mut delivery, 0, 0, 0) {}
     for frame in 0..50 {
         let kind = if frame == 0 { 0x17 } else { 0x27 };
         publish(&publisher, 40 * frame, &[kind, 1, 0, 0, 0, 7, 7, 7]);
@@ -126,11 +132,7 @@ fn publish(publisher: &Publisher, time: u32, payload: &[u8]) {
 
 #[test]
 fn the_first_frame_is_acknowledged_once_with_its_last_byte() {
-    let registry = Registry::new(1);
-    let publisher = registry.publish("live/a", Settings::default()).expect("room");
-    publish(&publisher, 0, &[0x17, 0, 0, 0, 0, 1]);
-    let viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
-    let mut delivery = Delivery::new(StreamId(0), Live(FlvStream::new(viewer), 0));
+    let (publisher, mut delivery) = live();
     publish(&publisher, 0, &[0x17, 1, 0, 0, 0, 7, 7, 7]);
     let mut written = 0;
     while let Step::Send(piece) = step(&mut delivery, written, written, 0) {

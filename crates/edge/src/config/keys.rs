@@ -261,8 +261,9 @@ sections! {
     [recovery] Recovery {
         /// How lost data is repaired. "arq": retransmission alone. "deadline": besides, copies for viewers whom
         /// retransmissions would reach too late, as far apart as losses come together on their path, only when nothing
-        /// else waits or a viewer on a wide path gets what is kept of the stream to begin with, and none where a queue is what loses packets (docs/deadline.md). "spare": `copies` of all that
-        /// was lost, a little later and only at the same times: nearly as good, at the same price whoever watches.
+        /// else waits or a viewer on a wide path gets what is kept of the stream to begin with, and none where a queue is
+        /// what loses packets (docs/deadline.md). "spare": `copies` of all that was lost, a little later and with the
+        /// same regard for what waits: nearly as good, at the same price whoever watches.
         /// The others are the papers' schemes; their copies do not wait for room. "autorec" (AutoRec,
         /// journal): the fewest late frames under independent loss on a network at least twice as wide
         /// as the stream, for the most copies; on a narrow one it freezes the stream many times as

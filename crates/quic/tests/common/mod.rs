@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use units::{Ecn, Mark, Timestamp};
+use units::{Ecn, Mark, Rate, Timestamp};
 
 use mendcast_quic as quic;
 
@@ -85,6 +85,8 @@ pub struct Pair {
     pub answer: Bytes,
     /// Bytes of each chunk in which it writes them; a chunk's mark is its number, in milliseconds.
     pub marked: usize,
+    /// The rate of the stream that the marks say.
+    pub catching_up: Option<Rate>,
     pub on_connected: Option<OnConnected>,
     /// Marks of the datagrams that went to the client.
     pub ecn_to_client: Vec<Ecn>,
@@ -141,6 +143,7 @@ impl Pair {
             client_events: Vec::new(),
             answer: Bytes::new(),
             marked: usize::MAX,
+            catching_up: None,
             on_connected: None,
             ecn_to_client: Vec::new(),
         };
@@ -245,7 +248,11 @@ impl Pair {
                         for (number, chunk) in (0..).zip(self.answer.chunks(self.marked)) {
                             let chunk = self.answer.slice_ref(chunk);
                             let media_time = Duration::from_millis(number);
-                            let mark = Some(Mark { media_time, deadline: None, catching_up: None });
+                            let mark = Some(Mark {
+                                media_time,
+                                deadline: None,
+                                catching_up: self.catching_up,
+                            });
                             connection.write_marked(*id, chunk, mark).expect("a writable stream");
                         }
                         connection.finish(*id).expect("a writable stream");

@@ -10,7 +10,7 @@ use recovery::autorec::{self, FixedLife, Tolerances};
 use recovery::{Arq, Guard, Scheme, deadline};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use units::{Mark, Timestamp};
+use units::{Mark, Rate, Timestamp};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -155,6 +155,24 @@ fn a_mark_travels_with_written_data_to_the_lost_unit() {
         catching_up: None,
     };
     assert_eq!(*log.1.lock().expect("one thread"), [Some(mark)]);
+}
+
+#[test]
+fn copies_that_wait_go_first_where_the_path_delivers_more_than_a_viewer_catches_up_with() {
+    let replicas = |catching_up| {
+        let scheme = || fixed(2)().when_idle();
+        let (mut pair, _) = pair(3, scheme, None, |packet| {
+            let (at, len) = packet.bytes.expect("data");
+            (at..at + len as u64).contains(&200_000) && packet.purpose == Purpose::Original
+        });
+        (pair.marked, pair.catching_up) = (7_000, catching_up);
+        download(&mut pair, 1_000_000, "one loss");
+        pair.connection().recovery().totals.replicas
+    };
+    // The retransmission is acknowledged long before nothing else waits.
+    assert_eq!(replicas(None), 0);
+    assert_eq!(replicas(Some(Rate::from_mbps(1_000_000))), 0);
+    assert!(replicas(Some(Rate::from_kbps(100))) > 0);
 }
 
 #[test]

@@ -4,8 +4,8 @@
 //! When they leave is decided by how losses come together on this path, as measured ([`LossCorrelation`]): where losses
 //! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
 //! each takes off the time by which the data is expected to be late (`plan`). Copies leave only when nothing else
-//! waits or a viewer catches up on a wide path, and no queue grows; and the loss of each copy is answered, not only that of the last one. Data whose
-//! acknowledgement is overdue leaves once more before it is known to be lost.
+//! waits or a viewer catches up on a wide path, and no queue grows; and the loss of each copy is answered, not only that
+//! of the last one. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
