@@ -1,6 +1,7 @@
 //! The windowed maximum from which BBR takes the bottleneck bandwidth
 //! (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.1.1.5): over the last ten rounds, and for a sender that
-//! the application limits now and then also over the last four seconds.
+//! the application limits now and then also over the last four seconds, and over the last ten rounds that had a sample:
+//! one poor sample behind an outage does not make half a minute without any forgotten.
 
 use core::time::Duration;
 
@@ -46,15 +47,19 @@ impl<const N: usize> Ring<N> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MaxFilter {
     rounds: Ring<ROUNDS>,
+    /// The round of the last sample.
+    round: u64,
     slots: Ring<SLOTS>,
     max: Rate,
 }
 
 impl MaxFilter {
     /// Takes a sample of `round`; neither it nor `now` is less than with the sample before. `keeps` is whether samples
-    /// of the last four seconds count that are more than ten rounds old.
+    /// of the last four seconds count that are more than ten rounds old, and rounds without a sample do not.
     pub(super) fn update(&mut self, round: u64, now: Timestamp, sample: Rate, keeps: bool) {
-        self.rounds.update(round, sample);
+        let rounds = round - self.round;
+        self.round = round;
+        self.rounds.update(self.rounds.last + if keeps { rounds.min(1) } else { rounds }, sample);
         self.slots.update(now.as_nanos() / SLOT.as_nanos() as u64, sample);
         self.max = if keeps { self.rounds.max.max(self.slots.max) } else { self.rounds.max };
     }
@@ -99,7 +104,7 @@ mod tests {
         assert_eq!(f.get(), Some(mbps(20)));
         update(&mut f, 14, mbps(7));
         assert_eq!(f.get(), Some(mbps(8)));
-        f.update(u64::MAX - 1, Timestamp::from_nanos(u64::MAX), mbps(1), true);
+        f.update(u64::MAX - 1, Timestamp::from_nanos(u64::MAX), mbps(1), false);
         assert_eq!(f.get(), Some(mbps(1)));
     }
 
@@ -124,5 +129,20 @@ mod tests {
         f.update(352, at(19_000), mbps(10), true);
         assert_eq!(f.get(), Some(mbps(30)));
         assert_eq!(SLOT * SLOTS as u32, TIME);
+    }
+
+    #[test]
+    fn where_it_is_kept_a_maximum_counts_for_ten_rounds_with_a_sample() {
+        for keeps in [true, false] {
+            let mut f = MaxFilter::default();
+            f.update(1, Timestamp::from_millis(100), mbps(20), keeps);
+            // Half a minute of application-limited samples, which do not get here.
+            for (n, round) in (300..309).enumerate() {
+                f.update(round, Timestamp::from_millis(30_000 + 100 * n as u64), mbps(1), keeps);
+                assert_eq!(f.get(), Some(if keeps { mbps(20) } else { mbps(1) }), "{round}");
+            }
+            f.update(309, Timestamp::from_millis(31_000), mbps(1), keeps);
+            assert_eq!(f.get(), Some(mbps(1)));
+        }
     }
 }

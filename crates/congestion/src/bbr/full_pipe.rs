@@ -4,6 +4,10 @@
 //! A sender that the application limits seldom has the three rounds that show it, and would stay in Startup for good: each
 //! frame, and the backlog behind each outage, would leave at 2.9 times the bandwidth and overrun a shallow queue. For it,
 //! the pipe has been full if all packets of a round met a queue.
+//!
+//! An outage keeps the bandwidth from growing too, in the round that it falls into and in the next one, which sends what
+//! the first has left. Where Startup ends by it, ProbeBW needs seconds to find the path's rate. So rounds behind a loss do
+//! not count in which no packet met a queue, but three at most: a policer drops what is too much without a queue.
 
 use core::time::Duration;
 
@@ -14,38 +18,62 @@ use super::limited::is_queue;
 /// The pipe is full after this many rounds that did not raise the bandwidth by a quarter.
 const ROUNDS: u8 = 3;
 const GROWTH: f64 = 1.25;
+/// So many of them do not count.
+const EXCUSED: u8 = 3;
+
+/// What the packets of a round met.
+#[derive(Clone, Copy, Debug, Default)]
+struct Round {
+    /// The shortest round trip.
+    rtt: Option<Duration>,
+    /// Whether any of them met a queue.
+    met_queue: bool,
+    lost: bool,
+}
 
 /// The growth of the bandwidth from round to round, until the pipe is full.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     bandwidth: Rate,
     rounds: u8,
+    excused: u8,
     is_filled: bool,
-    /// The shortest round trip of this round.
-    rtt: Option<Duration>,
+    round: Round,
+    /// Whether the round before this one has lost something.
+    lost_before: bool,
     /// Whether all packets of a round met a queue.
     met_queue: bool,
 }
 
 impl FullPipe {
     /// Somebody else has filled it.
-    pub(super) const FILLED: Self =
-        Self { bandwidth: Rate::ZERO, rounds: 0, is_filled: true, rtt: None, met_queue: false };
+    pub(super) fn filled() -> Self {
+        Self { is_filled: true, ..Self::default() }
+    }
 
     pub(super) fn is_filled(self) -> bool {
         self.is_filled
     }
 
-    /// `BBRCheckFullPipe`: a round has begun with a sample that shows what the path can do;
-    /// `bandwidth` is the maximum so far.
-    pub(super) fn on_round(&mut self, bandwidth: Option<Rate>) {
+    /// Packets were lost.
+    pub(super) fn on_loss(&mut self) {
+        self.round.lost = true;
+    }
+
+    /// `BBRCheckFullPipe`: a round has begun with a sample that shows what the path can do; `bandwidth` is the maximum
+    /// so far. `excuses` is whether an outage may be why it does not grow.
+    pub(super) fn on_round(&mut self, bandwidth: Option<Rate>, excuses: bool) {
         if self.is_filled {
             return;
         }
         let bandwidth = bandwidth.unwrap_or(Rate::ZERO);
+        let is_outage = (self.round.lost || self.lost_before) && !self.round.met_queue;
         if bandwidth >= self.bandwidth.scale(GROWTH) {
             self.bandwidth = bandwidth;
             self.rounds = 0;
+            self.excused = 0;
+        } else if excuses && is_outage && self.excused < EXCUSED {
+            self.excused += 1;
         } else {
             self.rounds += 1;
             self.is_filled = self.rounds >= ROUNDS;
@@ -60,10 +88,14 @@ impl FullPipe {
         rtprop: Option<Duration>,
         is_limited: bool,
     ) {
-        if starts && let (Some(shortest), Some(rtprop)) = (self.rtt.take(), rtprop) {
-            self.met_queue |= is_queue(shortest, rtprop);
+        let is_queue = |rtt| rtprop.is_some_and(|rtprop| is_queue(rtt, rtprop));
+        if starts {
+            let ended = core::mem::take(&mut self.round);
+            self.lost_before = ended.lost;
+            self.met_queue |= ended.rtt.is_some_and(is_queue);
         }
-        self.rtt = Some(self.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
+        self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
+        self.round.met_queue |= is_queue(rtt);
         self.is_filled |= self.met_queue && is_limited;
     }
 }

@@ -1,14 +1,18 @@
-//! Our rule for senders that the application limits now and then, as it does that of a live stream between frames.
+//! Our rules for what is not the path's rate, and not its window.
 //!
-//! Such a sender is not what fills the path, and what losses leave of its packets in a bad time is not the path's rate.
-//! Ten rounds of 25 ms are shorter than many bad times, behind each of which the backlog would leave at what came
-//! through in it. For four seconds behind an application-limited sample, therefore, samples of the last four seconds
-//! count too, as in the filter of draft-ietf-ccwg-bbr; and losses, persistent congestion (RFC 9002, section 7.6) among
-//! them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is lost,
-//! conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
+//! A sender that the application limits now and then, as it does that of a live stream between frames, is not what fills
+//! the path, and what losses leave of its packets in a bad time is not the path's rate. Ten rounds of 25 ms are shorter
+//! than many bad times, behind each of which the backlog would leave at what came through in it. For four seconds behind
+//! an application-limited sample, therefore, samples of the last four seconds count too, as in the filter of
+//! draft-ietf-ccwg-bbr, and rounds without a sample do not count; and losses, persistent congestion (RFC 9002, section
+//! 7.6) among them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is
+//! lost, conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
 //!
-//! A sender that always has more to send goes by the draft: it fills the queue itself, and would overrun a shallow one
-//! for seconds where ten rounds are less.
+//! Nor does a loss in Startup where the round trip shows no queue, whoever sends. An outage would take the flight back to
+//! a few packets, on long paths just when a viewer waits for its first seconds. Persistent congestion is answered.
+//!
+//! Behind Startup a sender that always has more to send goes by the draft: it fills the queue itself, and would overrun a
+//! shallow one for seconds where ten rounds are less.
 
 use core::time::Duration;
 
@@ -27,7 +31,7 @@ const NO_QUEUE: Duration = Duration::from_millis(10);
 pub(super) enum Limited {
     /// Until then.
     Until(Timestamp),
-    /// There is no such rule.
+    /// There are no such rules.
     Never,
 }
 
@@ -52,10 +56,21 @@ impl Limited {
         matches!(self, Self::Until(until) if now < until)
     }
 
-    /// Whether what was lost says nothing about the window.
-    pub(super) fn excuses(self, event: &CongestionEvent, rtprop: Option<Duration>) -> bool {
+    /// Whether Startup takes losses for overflow only where it sees a queue.
+    pub(super) fn excuses_startup(self) -> bool {
+        matches!(self, Self::Until(_))
+    }
+
+    /// Whether what was lost says nothing about the window, of a sender that `starts` or not.
+    pub(super) fn excuses(
+        self,
+        event: &CongestionEvent,
+        rtprop: Option<Duration>,
+        starts: bool,
+    ) -> bool {
+        let starts = starts && self.excuses_startup() && event.kind == CongestionKind::Loss;
         event.kind != CongestionKind::Ecn
-            && self.holds(event.now)
+            && (starts || self.holds(event.now))
             && rtprop.is_some_and(|rtprop| !is_queue(event.rtt, rtprop))
     }
 }

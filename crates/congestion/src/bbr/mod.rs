@@ -23,8 +23,9 @@
 //!   draft-ietf-ccwg-bbr), not four packets. Without the first, a path of 300 ms loses 4 % of its goodput, without
 //!   the second one of 10 ms does (`mendcast lab run transport`).
 //! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`),
-//!   and leaves Startup after a round in which all packets met a queue (`full_pipe`);
-//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does neither.
+//!   and leaves Startup after a round in which all packets met a queue (`full_pipe`). In Startup, losses without a
+//!   queue neither cut the window nor, in three rounds, tell that the pipe is full.
+//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) has none of this.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the
 //!   draft does not speak of ECN.
@@ -146,7 +147,7 @@ impl Bbr {
         }
     }
 
-    /// The same without the rule for senders that the application limits now and then: to compare it with.
+    /// The same without our rules of `limited` and `full_pipe`: to compare them with.
     pub fn by_the_draft(mtu: u16, seed: u64) -> Self {
         Self { limited: Limited::Never, ..Self::new(mtu, seed) }
     }
@@ -368,7 +369,8 @@ impl Controller for Bbr {
         self.update_bandwidth(batch);
         self.check_cycle_phase(batch);
         if self.round_start && !self.is_limited(batch) {
-            self.full_pipe.on_round(self.bandwidth.get());
+            let excuses = self.limited.excuses_startup();
+            self.full_pipe.on_round(self.bandwidth.get(), excuses);
         }
         let is_limited = self.limited.holds(batch.now);
         self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, is_limited);
@@ -380,13 +382,14 @@ impl Controller for Bbr {
 
     fn on_packets_lost(&mut self, _now: Timestamp, bytes: u64, _in_flight: u64) {
         self.recovery.on_loss();
+        self.full_pipe.on_loss();
         if self.recovery.is_active() {
             self.window = self.window.saturating_sub(bytes).max(self.min_pipe_window());
         }
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        if self.limited.excuses(event, self.rtprop) && !matches!(self.state, State::Startup) {
+        if self.limited.excuses(event, self.rtprop, matches!(self.state, State::Startup)) {
             return;
         }
         if event.kind == CongestionKind::Persistent {
@@ -453,7 +456,7 @@ impl Controller for Bbr {
     /// The bandwidth is what was measured meanwhile. The queue that this has made goes first, as after Startup.
     fn resume(&mut self, window: u64, _threshold: u64) {
         self.state = State::Drain;
-        self.full_pipe = FullPipe::FILLED;
+        self.full_pipe = FullPipe::filled();
         self.recovery = Recovery::NONE;
         self.window = window.max(self.min_pipe_window());
         self.start_rate = StartRate::default();

@@ -111,6 +111,64 @@ fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
 }
 
 #[test]
+fn startup_goes_on_behind_an_outage() {
+    // Rounds without growth until Startup ends.
+    let rounds = |draft: bool, lossy: bool, rtt: Duration| {
+        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        for round in 1..20 {
+            let now = at(50) + RTT * round;
+            if lossy {
+                b.on_packets_lost(now, 12_000, 90_000);
+            }
+            let sent = now - if round == 1 { RTT } else { rtt };
+            let batch = AckBatch { largest_sent_time: sent, ..ack(&b, now, 12_000, 9, 90_000) };
+            b.on_ack(&batch);
+            if b.snapshot().state != "startup" {
+                return round - 1;
+            }
+        }
+        panic!("Startup does not end");
+    };
+    assert_eq!(rounds(false, false, RTT), 3);
+    assert_eq!(rounds(false, true, RTT), 6, "a policer loses in each round");
+    assert_eq!(rounds(false, true, RTT * 2), 4, "there is a queue from the second round on");
+    assert_eq!(rounds(true, true, RTT), 3);
+}
+
+#[test]
+fn a_loss_in_startup_cuts_the_window_only_where_there_is_a_queue() {
+    let window = |draft: bool, rtt: Duration, kind: CongestionKind| {
+        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        b.on_ack(&ack(&b, at(50), 90_000, 9, 90_000));
+        b.on_packets_lost(at(60), 60_000, 30_000);
+        let lost_bytes = if kind == CongestionKind::Ecn { 0 } else { 60_000 };
+        b.on_congestion_event(&CongestionEvent { lost_bytes, rtt, ..event(at(60), 30_000, kind) });
+        b.window()
+    };
+    let before = 102_000;
+    assert_eq!(window(false, RTT, CongestionKind::Loss), before);
+    assert_eq!(window(false, RTT * 2, CongestionKind::Loss), before - 60_000);
+    assert_eq!(window(false, RTT, CongestionKind::Persistent), 4_800);
+    assert_eq!(window(true, RTT, CongestionKind::Loss), before - 60_000);
+}
+
+#[test]
+fn one_poor_sample_behind_a_limited_stretch_is_not_the_rate() {
+    for draft in [false, true] {
+        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        b.on_ack(&ack(&b, at(50), 90_000, 9, 90_000));
+        for round in 0..600 {
+            let batch = ack(&b, at(100) + RTT * round, 1_200, 2, 12_000);
+            let rate = batch.rate.map(|rate| RateSample { is_app_limited: true, ..rate });
+            b.on_ack(&AckBatch { rate, ..batch });
+        }
+        b.on_ack(&ack(&b, at(30_100), 1_200, 1, 1_200));
+        let rate = b.snapshot().bandwidth.expect("a bandwidth").as_mbps_f64();
+        assert_eq!(rate, if draft { 1.0 } else { 9.0 });
+    }
+}
+
+#[test]
 fn the_first_rate_is_high_gain_times_the_initial_window_per_round_trip() {
     let mut b = Bbr::new(MTU, 1);
     assert_eq!(b.pacing_rate(), None);
