@@ -3,7 +3,8 @@
 //!
 //! A sender that the application limits seldom has the three rounds that show it, and would stay in Startup for good: each
 //! frame, and the backlog behind each outage, would leave at 2.9 times the bandwidth and overrun a shallow queue. For it,
-//! the pipe has been full if all packets of a round met a queue.
+//! the pipe has been full if all packets of a round met a queue, or if four rounds in a row have lost something: a queue
+//! of a few packets, or a policer, overflows at each frame and shows in no round trip.
 //!
 //! An outage keeps the bandwidth from growing too, in the round that it falls into and in the next one, which sends what
 //! the first has left. Where Startup ends by it, ProbeBW needs seconds to find the path's rate. So rounds behind a loss do
@@ -20,6 +21,8 @@ const ROUNDS: u8 = 3;
 const GROWTH: f64 = 1.25;
 /// So many of them do not count.
 const EXCUSED: u8 = 3;
+/// Rounds in a row that have lost something, for a limited sender.
+const LOSSY: u8 = 4;
 
 /// What the packets of a round met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -39,8 +42,8 @@ pub(super) struct FullPipe {
     excused: u8,
     is_filled: bool,
     round: Round,
-    /// Whether the round before this one has lost something.
-    lost_before: bool,
+    /// Rounds in a row before this one that have lost something.
+    lossy: u8,
     /// Whether all packets of a round met a queue.
     met_queue: bool,
 }
@@ -67,7 +70,7 @@ impl FullPipe {
             return;
         }
         let bandwidth = bandwidth.unwrap_or(Rate::ZERO);
-        let is_outage = (self.round.lost || self.lost_before) && !self.round.met_queue;
+        let is_outage = (self.round.lost || self.lossy > 0) && !self.round.met_queue;
         if bandwidth >= self.bandwidth.scale(GROWTH) {
             self.bandwidth = bandwidth;
             self.rounds = 0;
@@ -91,11 +94,11 @@ impl FullPipe {
         let is_queue = |rtt| rtprop.is_some_and(|rtprop| is_queue(rtt, rtprop));
         if starts {
             let ended = core::mem::take(&mut self.round);
-            self.lost_before = ended.lost;
+            self.lossy = if ended.lost { self.lossy.saturating_add(1) } else { 0 };
             self.met_queue |= ended.rtt.is_some_and(is_queue);
         }
         self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
         self.round.met_queue |= is_queue(rtt);
-        self.is_filled |= self.met_queue && is_limited;
+        self.is_filled |= is_limited && (self.met_queue || self.lossy >= LOSSY);
     }
 }

@@ -23,8 +23,8 @@
 //!   draft-ietf-ccwg-bbr), not four packets. Without the first, a path of 300 ms loses 4 % of its goodput, without
 //!   the second one of 10 ms does (`mendcast lab run transport`).
 //! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`),
-//!   and leaves Startup after a round in which all packets met a queue (`full_pipe`). In Startup, losses without a
-//!   queue neither cut the window nor, in three rounds, tell that the pipe is full.
+//!   and leaves Startup after a round in which all packets met a queue, or four in a row with losses (`full_pipe`). In
+//!   Startup, losses without a queue neither cut the window nor, in three rounds, tell that the pipe is full.
 //!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) has none of this.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the

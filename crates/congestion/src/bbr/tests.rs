@@ -136,6 +136,34 @@ fn startup_goes_on_behind_an_outage() {
 }
 
 #[test]
+fn startup_of_a_limited_sender_ends_after_four_rounds_in_a_row_that_lost_something() {
+    let rounds = |draft: bool, loses: fn(u32) -> bool| {
+        let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        b.round_count += 10;
+        for round in 1..50 {
+            let now = at(50) + RTT * round;
+            if loses(round) {
+                b.on_packets_lost(now, 1_200, 12_000);
+            }
+            let batch = ack(&b, now, 12_000, 2, 12_000);
+            let rate = batch.rate.map(|rate| RateSample { is_app_limited: true, ..rate });
+            b.on_ack(&AckBatch { rate, ..batch });
+            if b.snapshot().state != "startup" {
+                return Some(round);
+            }
+        }
+        None
+    };
+    assert_eq!(
+        rounds(false, |_| true),
+        Some(4),
+        "a queue of a few packets overflows at each frame"
+    );
+    assert_eq!(rounds(false, |round| round % 4 > 0), None, "outages");
+    assert_eq!(rounds(true, |_| true), None);
+}
+
+#[test]
 fn a_loss_in_startup_cuts_the_window_only_where_there_is_a_queue() {
     let window = |draft: bool, rtt: Duration, kind: CongestionKind| {
         let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
