@@ -7,8 +7,8 @@
 //! of a few packets, or a policer, overflows at each frame and shows in no round trip.
 //!
 //! An outage keeps the bandwidth from growing too, in the round that it falls into and in the next one, which sends what
-//! the first has left. Where Startup ends by it, ProbeBW needs seconds to find the path's rate. So rounds behind a loss do
-//! not count in which no packet met a queue, but three at most: a policer drops what is too much without a queue.
+//! the first has left. Where Startup ends by it, ProbeBW needs seconds to find the path's rate. So these rounds do not
+//! count if no packet in them met a queue. A policer drops what is too much without a queue, but in each round.
 
 use core::time::Duration;
 
@@ -19,7 +19,7 @@ use super::limited::is_queue;
 /// The pipe is full after this many rounds that did not raise the bandwidth by a quarter.
 const ROUNDS: u8 = 3;
 const GROWTH: f64 = 1.25;
-/// So many of them do not count.
+/// So many of them do not count at most.
 const EXCUSED: u8 = 3;
 /// Rounds in a row that have lost something, for a limited sender.
 const LOSSY: u8 = 4;
@@ -58,6 +58,11 @@ impl FullPipe {
         self.is_filled
     }
 
+    /// Whether the round before this one has lost something.
+    pub(super) fn was_lossy(&self) -> bool {
+        self.lossy > 0
+    }
+
     /// Packets were lost.
     pub(super) fn on_loss(&mut self) {
         self.round.lost = true;
@@ -70,7 +75,8 @@ impl FullPipe {
             return;
         }
         let bandwidth = bandwidth.unwrap_or(Rate::ZERO);
-        let is_outage = (self.round.lost || self.lossy > 0) && !self.round.met_queue;
+        // Of two rounds, one.
+        let is_outage = self.round.lost != self.was_lossy() && !self.round.met_queue;
         if bandwidth >= self.bandwidth.scale(GROWTH) {
             self.bandwidth = bandwidth;
             self.rounds = 0;

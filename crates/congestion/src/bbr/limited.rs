@@ -8,8 +8,9 @@
 //! 7.6) among them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is
 //! lost, conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
 //!
-//! Nor does a loss in Startup where the round trip shows no queue, whoever sends. An outage would take the flight back to
-//! a few packets, on long paths just when a viewer waits for its first seconds. Persistent congestion is answered.
+//! Nor does a loss in Startup where the round trip shows no queue and the round before lost nothing, whoever sends. An
+//! outage would take the flight back to a few packets, on long paths just when a viewer waits for its first seconds. A
+//! queue of a few packets loses in each round, and persistent congestion is answered.
 //!
 //! Behind Startup a sender that always has more to send goes by the draft: it fills the queue itself, and would overrun a
 //! shallow one for seconds where ten rounds are less.
@@ -56,19 +57,19 @@ impl Limited {
         matches!(self, Self::Until(until) if now < until)
     }
 
-    /// Whether Startup takes losses for overflow only where it sees a queue.
-    pub(super) fn excuses_startup(self) -> bool {
+    /// Whether there are such rules.
+    pub(super) fn is_on(self) -> bool {
         matches!(self, Self::Until(_))
     }
 
-    /// Whether what was lost says nothing about the window, of a sender that `starts` or not.
+    /// Whether what was lost says nothing about the window; `starts` in Startup, behind a round without loss.
     pub(super) fn excuses(
         self,
         event: &CongestionEvent,
         rtprop: Option<Duration>,
         starts: bool,
     ) -> bool {
-        let starts = starts && self.excuses_startup() && event.kind == CongestionKind::Loss;
+        let starts = starts && self.is_on() && event.kind == CongestionKind::Loss;
         event.kind != CongestionKind::Ecn
             && (starts || self.holds(event.now))
             && rtprop.is_some_and(|rtprop| !is_queue(event.rtt, rtprop))

@@ -22,10 +22,8 @@
 //!   and LSQUIC's tolerance), and it keeps half a bandwidth-delay product in flight (`BBRProbeRTTCwndGain` of
 //!   draft-ietf-ccwg-bbr), not four packets. Without the first, a path of 300 ms loses 4 % of its goodput, without
 //!   the second one of 10 ms does (`mendcast lab run transport`).
-//! - A sender that the application limits now and then keeps its estimate and its window in bad times (`limited`),
-//!   and leaves Startup after a round in which all packets met a queue, or four in a row with losses (`full_pipe`). In
-//!   Startup, losses without a queue neither cut the window nor, in three rounds, tell that the pipe is full.
-//!   [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) has none of this.
+//! - Outages, and senders that the application limits now and then, have rules of their own (`limited`, `full_pipe`),
+//!   which [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does without.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the
 //!   draft does not speak of ECN.
@@ -369,8 +367,7 @@ impl Controller for Bbr {
         self.update_bandwidth(batch);
         self.check_cycle_phase(batch);
         if self.round_start && !self.is_limited(batch) {
-            let excuses = self.limited.excuses_startup();
-            self.full_pipe.on_round(self.bandwidth.get(), excuses);
+            self.full_pipe.on_round(self.bandwidth.get(), self.limited.is_on());
         }
         let is_limited = self.limited.holds(batch.now);
         self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, is_limited);
@@ -389,7 +386,8 @@ impl Controller for Bbr {
     }
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
-        if self.limited.excuses(event, self.rtprop, matches!(self.state, State::Startup)) {
+        let starts = matches!(self.state, State::Startup) && !self.full_pipe.was_lossy();
+        if self.limited.excuses(event, self.rtprop, starts) {
             return;
         }
         if event.kind == CongestionKind::Persistent {

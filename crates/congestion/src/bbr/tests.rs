@@ -112,27 +112,26 @@ fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
 
 #[test]
 fn startup_goes_on_behind_an_outage() {
-    // Rounds without growth until Startup ends.
-    let rounds = |draft: bool, lossy: bool, rtt: Duration| {
+    // The round without growth in which Startup ends.
+    let ends = |draft: bool, loses: fn(u32) -> bool, rtt: Duration| {
         let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
-        for round in 1..20 {
-            let now = at(50) + RTT * round;
-            if lossy {
+        (0..20).find(|&round| {
+            let now = at(100) + RTT * round;
+            let batch = ack(&b, now, 12_000, 9, 90_000);
+            let sent = now - if round == 0 { RTT } else { rtt };
+            b.on_ack(&AckBatch { largest_sent_time: sent, ..batch });
+            if loses(round) {
                 b.on_packets_lost(now, 12_000, 90_000);
             }
-            let sent = now - if round == 1 { RTT } else { rtt };
-            let batch = AckBatch { largest_sent_time: sent, ..ack(&b, now, 12_000, 9, 90_000) };
-            b.on_ack(&batch);
-            if b.snapshot().state != "startup" {
-                return round - 1;
-            }
-        }
-        panic!("Startup does not end");
+            b.snapshot().state != "startup"
+        })
     };
-    assert_eq!(rounds(false, false, RTT), 3);
-    assert_eq!(rounds(false, true, RTT), 6, "a policer loses in each round");
-    assert_eq!(rounds(false, true, RTT * 2), 4, "there is a queue from the second round on");
-    assert_eq!(rounds(true, true, RTT), 3);
+    assert_eq!(ends(false, |_| false, RTT), Some(3));
+    assert_eq!(ends(false, |round| round == 1, RTT), Some(5), "neither of two rounds counts");
+    assert_eq!(ends(false, |round| round == 1, RTT * 2), Some(3), "there is a queue");
+    assert_eq!(ends(false, |_| true, RTT), Some(4), "a policer loses in each round");
+    assert_eq!(ends(false, |round| round % 2 == 1, RTT), Some(6), "three at most");
+    assert_eq!(ends(true, |round| round == 1, RTT), Some(3));
 }
 
 #[test]
@@ -164,20 +163,24 @@ fn startup_of_a_limited_sender_ends_after_four_rounds_in_a_row_that_lost_somethi
 }
 
 #[test]
-fn a_loss_in_startup_cuts_the_window_only_where_there_is_a_queue() {
-    let window = |draft: bool, rtt: Duration, kind: CongestionKind| {
+fn an_outage_in_startup_does_not_cut_the_window() {
+    let window = |draft: bool, rtt: Duration, kind: CongestionKind, before: bool| {
         let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
+        if before {
+            b.on_packets_lost(at(40), 1_200, 90_000);
+        }
         b.on_ack(&ack(&b, at(50), 90_000, 9, 90_000));
         b.on_packets_lost(at(60), 60_000, 30_000);
         let lost_bytes = if kind == CongestionKind::Ecn { 0 } else { 60_000 };
         b.on_congestion_event(&CongestionEvent { lost_bytes, rtt, ..event(at(60), 30_000, kind) });
         b.window()
     };
-    let before = 102_000;
-    assert_eq!(window(false, RTT, CongestionKind::Loss), before);
-    assert_eq!(window(false, RTT * 2, CongestionKind::Loss), before - 60_000);
-    assert_eq!(window(false, RTT, CongestionKind::Persistent), 4_800);
-    assert_eq!(window(true, RTT, CongestionKind::Loss), before - 60_000);
+    let all = 102_000;
+    assert_eq!(window(false, RTT, CongestionKind::Loss, false), all);
+    assert_eq!(window(false, RTT, CongestionKind::Loss, true), all - 60_000, "round after round");
+    assert_eq!(window(false, RTT * 2, CongestionKind::Loss, false), all - 60_000, "a queue");
+    assert_eq!(window(false, RTT, CongestionKind::Persistent, false), 4_800);
+    assert_eq!(window(true, RTT, CongestionKind::Loss, false), all - 60_000);
 }
 
 #[test]
