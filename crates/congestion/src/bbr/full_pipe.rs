@@ -3,8 +3,8 @@
 //!
 //! A sender that the application limits seldom has the three rounds that show it, and would stay in Startup for good: each
 //! frame, and the backlog behind each outage, would leave at 2.9 times the bandwidth and overrun a shallow queue. For it,
-//! the pipe has been full if all packets of a round met a queue, or if four rounds in a row have lost something: a queue
-//! of a few packets, or a policer, overflows at each frame and shows in no round trip.
+//! the pipe has been full if all packets of a round met a queue, if some did and others were lost, or if four rounds in a
+//! row have lost something: a queue of a few packets, or a policer, overflows at each frame and shows in no round trip.
 //!
 //! An outage keeps the bandwidth from growing too, in the round that it falls into and in the next one, which sends what
 //! the first has left. Where Startup ends by it, ProbeBW needs seconds to find the path's rate. So these rounds do not
@@ -98,13 +98,15 @@ impl FullPipe {
         is_limited: bool,
     ) {
         let is_queue = |rtt| rtprop.is_some_and(|rtprop| is_queue(rtt, rtprop));
+        let mut overflows = false;
         if starts {
             let ended = core::mem::take(&mut self.round);
+            overflows = ended.lost && ended.met_queue;
             self.lossy = if ended.lost { self.lossy.saturating_add(1) } else { 0 };
             self.met_queue |= ended.rtt.is_some_and(is_queue);
         }
         self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
         self.round.met_queue |= is_queue(rtt);
-        self.is_filled |= is_limited && (self.met_queue || self.lossy >= LOSSY);
+        self.is_filled |= is_limited && (self.met_queue || overflows || self.lossy >= LOSSY);
     }
 }

@@ -163,6 +163,36 @@ fn startup_of_a_limited_sender_ends_after_four_rounds_in_a_row_that_lost_somethi
 }
 
 #[test]
+fn startup_of_a_limited_sender_ends_with_a_round_that_met_a_queue_and_lost_something() {
+    let ends = |rtt: Duration, loses: bool| {
+        let mut b = Bbr::new(MTU, 1);
+        b.round_count += 10;
+        // In each round one packet meets a queue or not.
+        for round in 1..8 {
+            for (now, is_new, rtt) in [(at(50), true, RTT), (at(60), false, rtt)] {
+                let now = now + RTT * round;
+                let batch = ack(&b, now, 6_000, 2, 12_000);
+                let prior = if is_new { b.delivered } else { 0 };
+                let rate = batch.rate.map(|rate| RateSample {
+                    is_app_limited: true,
+                    prior_delivered: prior,
+                    delivered: b.delivered - prior + 6_000,
+                    ..rate
+                });
+                b.on_ack(&AckBatch { rate, largest_sent_time: now - rtt, ..batch });
+            }
+            if loses && round == 2 {
+                b.on_packets_lost(at(70) + RTT * round, 1_200, 12_000);
+            }
+        }
+        b.snapshot().state != "startup"
+    };
+    assert!(ends(RTT * 2, true));
+    assert!(!ends(RTT, true), "an outage");
+    assert!(!ends(RTT * 2, false), "one packet");
+}
+
+#[test]
 fn an_outage_in_startup_does_not_cut_the_window() {
     let window = |draft: bool, rtt: Duration, kind: CongestionKind, before: bool| {
         let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
