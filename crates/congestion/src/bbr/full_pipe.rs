@@ -75,7 +75,7 @@ impl FullPipe {
             return;
         }
         let bandwidth = bandwidth.unwrap_or(Rate::ZERO);
-        // Of two rounds, one.
+        // Lost in this round or in the one before, but not in both, as a policer does.
         let is_outage = self.round.lost != self.was_lossy() && !self.round.met_queue;
         if bandwidth >= self.bandwidth.scale(GROWTH) {
             self.bandwidth = bandwidth;

@@ -214,6 +214,20 @@ fn an_outage_in_startup_does_not_cut_the_window() {
 }
 
 #[test]
+fn a_limited_sender_keeps_its_window_in_startup_too() {
+    let mut b = Bbr::new(MTU, 1);
+    b.on_ack(&ack(&b, at(50), 90_000, 9, 90_000));
+    limited(&mut b, at(100));
+    assert_eq!(b.snapshot().state, "startup");
+    let before = b.window();
+    for kind in [CongestionKind::Loss, CongestionKind::Persistent] {
+        b.on_packets_lost(at(160), 60_000, 0);
+        b.on_congestion_event(&event(at(160), 0, kind));
+        assert_eq!(b.window(), before, "{kind:?}");
+    }
+}
+
+#[test]
 fn one_poor_sample_behind_a_limited_stretch_is_not_the_rate() {
     for draft in [false, true] {
         let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
