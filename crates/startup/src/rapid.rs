@@ -248,6 +248,7 @@ mod tests {
             },
             rate: None,
             cwnd_limited: true,
+            live: false,
             lost_bytes: 0,
             ecn_ce: 0,
         }

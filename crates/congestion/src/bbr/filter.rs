@@ -1,6 +1,6 @@
 //! The windowed maximum from which BBR takes the bottleneck bandwidth
 //! (draft-cardwell-iccrg-bbr-congestion-control-00, section 4.1.1.5): over the last ten rounds, and for a sender that
-//! the application limits now and then also over the last four seconds, and over the last ten rounds that had a sample:
+//! the application limits also over the last four seconds, and over the last ten rounds that had a sample:
 //! one poor sample behind an outage does not make half a minute without any forgotten.
 
 use core::time::Duration;

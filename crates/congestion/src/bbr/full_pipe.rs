@@ -89,13 +89,13 @@ impl FullPipe {
         }
     }
 
-    /// A round trip of a sender that the application `is_limited` by now and then, or not; `starts` a round.
+    /// A round trip; `starts` a round. `was_idle` is whether the sender lately had nothing to send.
     pub(super) fn on_rtt(
         &mut self,
         starts: bool,
         rtt: Duration,
         rtprop: Option<Duration>,
-        is_limited: bool,
+        was_idle: bool,
     ) {
         let is_queue = |rtt| rtprop.is_some_and(|rtprop| is_queue(rtt, rtprop));
         let mut overflows = false;
@@ -107,6 +107,6 @@ impl FullPipe {
         }
         self.round.rtt = Some(self.round.rtt.map_or(rtt, |shortest| shortest.min(rtt)));
         self.round.met_queue |= is_queue(rtt);
-        self.is_filled |= is_limited && (self.met_queue || overflows || self.lossy >= LOSSY);
+        self.is_filled |= was_idle && (self.met_queue || overflows || self.lossy >= LOSSY);
     }
 }

@@ -1,37 +1,46 @@
 //! Our rules for what is not the path's rate, and not its window.
 //!
-//! A sender that the application limits now and then, as it does that of a live stream between frames, is not what fills
-//! the path, and what losses leave of its packets in a bad time is not the path's rate. Ten rounds of 25 ms are shorter
-//! than many bad times, behind each of which the backlog would leave at what came through in it. For four seconds behind
-//! an application-limited sample, therefore, samples of the last four seconds count too, as in the filter of
+//! A sender that the application limits, as it does that of a live stream between frames, is not what fills the path, and
+//! what losses leave of its packets in a bad time is not the path's rate. Ten rounds of 25 ms are shorter than many bad
+//! times, behind each of which the backlog would leave at what came through in it. For four seconds behind an
+//! application-limited sample, therefore, samples of the last four seconds count too, as in the filter of
 //! draft-ietf-ccwg-bbr, and rounds without a sample do not count; and losses, persistent congestion (RFC 9002, section
 //! 7.6) among them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is
 //! lost, conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
+//!
+//! The same holds for four seconds behind each piece of a live stream. A viewer who is behind always has something to
+//! get, so that no sample is application-limited: one bad time among its first seconds, or one that lasts for four, would
+//! leave it to the draft's rules at less than the stream's rate, and above a fifth of loss these do not find more. It
+//! would stay behind, and frozen, for as long as the bad times last.
 //!
 //! Nor does a loss in Startup where the round trip shows no queue and the round before lost nothing, whoever sends. An
 //! outage would take the flight back to a few packets, on long paths just when a viewer waits for its first seconds. A
 //! queue of a few packets loses in each round, and persistent congestion is answered.
 //!
-//! Behind Startup a sender that always has more to send goes by the draft: it fills the queue itself, and would overrun a
-//! shallow one for seconds where ten rounds are less.
+//! Behind Startup a sender that always has more to send, and no live stream, goes by the draft: it fills the queue itself,
+//! and would overrun a shallow one for seconds where ten rounds are less.
 
 use core::time::Duration;
 
 use units::Timestamp;
 
 use super::filter::{ROUNDS, TIME};
-use crate::controller::{CongestionEvent, CongestionKind};
-use crate::rate::RateSample;
+use crate::controller::{AckBatch, CongestionEvent, CongestionKind};
 
 /// A round trip longer than `RTprop` by less than this, or by less than a quarter, shows no queue: as long do packets
 /// wait for the turns of a radio network.
 const NO_QUEUE: Duration = Duration::from_millis(10);
 
-/// Whether the sender counts as one that the application limits now and then.
+/// Whether the application limits the sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Limited {
-    /// Until then.
-    Until(Timestamp),
+    /// It does until the later of both.
+    Until {
+        /// It had nothing to send.
+        idle: Timestamp,
+        /// It sent media of a live stream.
+        live: Timestamp,
+    },
     /// There are no such rules.
     Never,
 }
@@ -42,24 +51,35 @@ pub(super) fn is_queue(rtt: Duration, rtprop: Duration) -> bool {
 }
 
 impl Limited {
-    /// A sample of this round. The handshake is no sign of what is to come.
-    pub(super) fn on_sample(&mut self, now: Timestamp, round: u64, sample: &RateSample) {
-        if let Self::Until(until) = self
-            && sample.is_app_limited
-            && round > ROUNDS as u64
-        {
-            *until = now + TIME;
+    /// The rules, and nothing known.
+    pub(super) const ON: Self = Self::Until { idle: Timestamp::ZERO, live: Timestamp::ZERO };
+
+    /// An acknowledgement in this round. That the handshake is limited is no sign of what is to come.
+    pub(super) fn on_ack(&mut self, batch: &AckBatch, round: u64) {
+        let Self::Until { idle, live } = self else { return };
+        let is_idle = batch.rate.is_some_and(|sample| sample.is_app_limited);
+        if is_idle && round > ROUNDS as u64 {
+            *idle = batch.now + TIME;
+        }
+        if batch.live {
+            *live = batch.now + TIME;
         }
     }
 
     /// Whether it does.
     pub(super) fn holds(self, now: Timestamp) -> bool {
-        matches!(self, Self::Until(until) if now < until)
+        matches!(self, Self::Until { idle, live } if now < idle.max(live))
+    }
+
+    /// Whether it had nothing to send lately, so that rounds which show what the path can do are few. Who gets what was
+    /// kept of a live stream has enough of them.
+    pub(super) fn was_idle(self, now: Timestamp) -> bool {
+        matches!(self, Self::Until { idle, .. } if now < idle)
     }
 
     /// Whether there are such rules.
     pub(super) fn is_on(self) -> bool {
-        matches!(self, Self::Until(_))
+        matches!(self, Self::Until { .. })
     }
 
     /// Whether what was lost says nothing about the window; `starts` in Startup, behind a round without loss.

@@ -22,7 +22,7 @@
 //!   and LSQUIC's tolerance), and it keeps half a bandwidth-delay product in flight (`BBRProbeRTTCwndGain` of
 //!   draft-ietf-ccwg-bbr), not four packets. Without the first, a path of 300 ms loses 4 % of its goodput, without
 //!   the second one of 10 ms does (`mendcast lab run transport`).
-//! - Outages, and senders that the application limits now and then, have rules of their own (`limited`, `full_pipe`),
+//! - Outages, and senders that the application limits, have rules of their own (`limited`, `full_pipe`),
 //!   which [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does without.
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the
@@ -132,7 +132,7 @@ impl Bbr {
             full_pipe: FullPipe::default(),
             probe_rtt_limited: 0..0,
             is_app_limited: false,
-            limited: Limited::Until(Timestamp::ZERO),
+            limited: Limited::ON,
             idle_restart: false,
             recovery: Recovery::NONE,
             window: initial_window(mtu),
@@ -186,13 +186,13 @@ impl Bbr {
     /// Section 4.1.1: rounds, and the bandwidth from a sample.
     fn update_bandwidth(&mut self, batch: &AckBatch) {
         self.round_start = false;
+        self.limited.on_ack(batch, self.round_count);
         let Some(sample) = batch.rate else {
             self.delivered = self.delivered.saturating_add(batch.acked_bytes);
             return;
         };
         self.delivered = sample.prior_delivered.saturating_add(sample.delivered);
         self.is_app_limited = sample.is_app_limited;
-        self.limited.on_sample(batch.now, self.round_count, &sample);
         if sample.prior_delivered >= self.next_round_delivered {
             self.next_round_delivered = self.delivered;
             self.round_count += 1;
@@ -369,8 +369,8 @@ impl Controller for Bbr {
         if self.round_start && !self.is_limited(batch) {
             self.full_pipe.on_round(self.bandwidth.get(), self.limited.is_on());
         }
-        let is_limited = self.limited.holds(batch.now);
-        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, is_limited);
+        let was_idle = self.limited.was_idle(batch.now);
+        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, was_idle);
         self.check_drain(batch);
         self.update_rtprop_and_check_probe_rtt(batch);
         self.set_pacing_rate(self.pacing_gain(), batch.rtt.smoothed);
@@ -476,7 +476,7 @@ impl Controller for Bbr {
 
     fn name(&self) -> &'static str {
         match self.limited {
-            Limited::Until(_) => "bbr",
+            Limited::Until { .. } => "bbr",
             Limited::Never => "bbr-draft",
         }
     }

@@ -30,6 +30,7 @@ fn ack(b: &Bbr, now: Timestamp, bytes: u64, mbps: u64, in_flight: u64) -> AckBat
             is_app_limited: false,
         }),
         cwnd_limited: true,
+        live: false,
         lost_bytes: 0,
         ecn_ce: 0,
     }
@@ -87,7 +88,8 @@ fn startup_ends_after_three_rounds_without_growth() {
 
 #[test]
 fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
-    let stays = |round_trips: [u64; 3], draft: bool, is_limited: bool| {
+    let more = |b: &mut Bbr, now| b.on_ack(&ack(b, now, 12_000, 16, 90_000));
+    let stays = |round_trips: [u64; 3], draft: bool, application: fn(&mut Bbr, Timestamp)| {
         let mut b = if draft { Bbr::by_the_draft(MTU, 1) } else { Bbr::new(MTU, 1) };
         let mut now = at(50);
         for (mbps, rtt) in [4, 8, 12].into_iter().zip(round_trips) {
@@ -96,18 +98,15 @@ fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
             b.on_ack(&AckBatch { largest_sent_time: sent, ..batch });
             now += RTT;
         }
-        if is_limited {
-            limited(&mut b, now);
-        } else {
-            b.on_ack(&ack(&b, now, 12_000, 16, 90_000));
-        }
+        application(&mut b, now);
         b.snapshot().state == "startup"
     };
-    assert!(!stays([50, 50, 80], false, true));
-    assert!(!stays([50, 80, 50], false, true), "it has shown what the path can do");
-    assert!(stays([50, 50, 60], false, true), "a turn of the radio network");
-    assert!(stays([50, 50, 80], false, false), "the bandwidth grows");
-    assert!(stays([50, 50, 80], true, true));
+    assert!(!stays([50, 50, 80], false, limited));
+    assert!(!stays([50, 80, 50], false, limited), "it has shown what the path can do");
+    assert!(stays([50, 50, 60], false, limited), "a turn of the radio network");
+    assert!(stays([50, 50, 80], false, more), "the bandwidth grows");
+    assert!(stays([50, 50, 80], false, live), "what was kept of a stream fills the path");
+    assert!(stays([50, 50, 80], true, limited));
 }
 
 #[test]
@@ -260,6 +259,12 @@ fn limited(b: &mut Bbr, now: Timestamp) {
     b.on_ack(&AckBatch { rate: sample, ..batch });
 }
 
+/// The sender has something to send, and media of a live stream is among it.
+fn live(b: &mut Bbr, now: Timestamp) {
+    let batch = ack(b, now, 18_750, 3, 18_750);
+    b.on_ack(&AckBatch { live: true, ..batch });
+}
+
 /// Rounds at 3 Mbps in which there is always something to send, until the estimate falls below 12.
 fn bad_rounds(b: &mut Bbr, mut now: Timestamp) -> u32 {
     for rounds in 1..1_000 {
@@ -277,10 +282,12 @@ fn bad_rounds(b: &mut Bbr, mut now: Timestamp) -> u32 {
 fn what_comes_through_in_a_bad_time_is_not_taken_for_the_rate_of_the_path() {
     let (mut b, now) = cruising();
     assert_eq!(bad_rounds(&mut b, now), 10, "a sender that fills the path goes by the draft");
-    let (mut b, now) = cruising();
-    limited(&mut b, now);
-    let rounds = bad_rounds(&mut b, now);
-    assert!((70..=80).contains(&rounds), "{rounds} rounds of 50 ms");
+    for application in [limited, live] {
+        let (mut b, now) = cruising();
+        application(&mut b, now);
+        let rounds = bad_rounds(&mut b, now);
+        assert!((70..=80).contains(&rounds), "{rounds} rounds of 50 ms");
+    }
     let (b, now) = cruising();
     let mut draft = Bbr { limited: Limited::Never, ..b };
     limited(&mut draft, now);
@@ -289,23 +296,23 @@ fn what_comes_through_in_a_bad_time_is_not_taken_for_the_rate_of_the_path() {
 
 #[test]
 fn an_outage_without_a_queue_behind_it_leaves_the_window_to_a_sender_that_is_limited() {
-    let after = |is_limited: bool, rtt: Duration, kind: CongestionKind| {
+    let after = |application: fn(&mut Bbr, Timestamp), rtt: Duration, kind: CongestionKind| {
         let (mut b, now) = cruising();
         let before = b.window();
-        if is_limited {
-            limited(&mut b, now);
-        }
+        application(&mut b, now);
         b.on_packets_lost(now, 60_000, 0);
         b.on_congestion_event(&CongestionEvent { rtt, lost_bytes: 60_000, ..event(now, 0, kind) });
         b.window() >= before
     };
     let queue = RTT + Duration::from_millis(20);
     for kind in [CongestionKind::Loss, CongestionKind::Persistent] {
-        assert!(after(true, RTT, kind), "{kind:?}");
-        assert!(!after(true, queue, kind), "{kind:?}");
-        assert!(!after(false, RTT, kind), "{kind:?}");
+        for application in [limited, live] {
+            assert!(after(application, RTT, kind), "{kind:?}");
+            assert!(!after(application, queue, kind), "{kind:?}");
+        }
+        assert!(!after(|_, _| {}, RTT, kind), "{kind:?}");
     }
-    assert!(!after(true, RTT, CongestionKind::Ecn), "the network itself says it");
+    assert!(!after(limited, RTT, CongestionKind::Ecn), "the network itself says it");
 }
 
 #[test]

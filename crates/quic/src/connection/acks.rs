@@ -94,6 +94,7 @@ impl Connection {
                 rtt: path.rtt_snapshot(),
                 rate,
                 cwnd_limited: path.limited,
+                live: core::mem::take(&mut path.live),
                 lost_bytes: lost,
                 ecn_ce: ce,
             };

@@ -2,6 +2,7 @@
 //! in which packets, and what ends them.
 
 use crate::common::{Dice, Pair, Setup, content};
+use congestion::{AckBatch, Cap, CongestionEvent, Controller, Snapshot, Start};
 use mendcast_quic::TransportConfig;
 use mendcast_quic::detection::Detection;
 use mendcast_quic::observer::{Event, Observer, Purpose};
@@ -10,7 +11,7 @@ use recovery::autorec::{self, FixedLife, Tolerances};
 use recovery::{Arq, Guard, Scheme, deadline};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-use units::{Mark, Rate, Timestamp};
+use units::{Mark, PacketNumber, Rate, Timestamp};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -173,6 +174,54 @@ fn copies_that_wait_go_first_where_the_path_delivers_more_than_a_viewer_catches_
     assert_eq!(replicas(None), 0);
     assert_eq!(replicas(Some(Rate::from_mbps(1_000_000))), 0);
     assert!(replicas(Some(Rate::from_kbps(100))) > 0);
+}
+
+/// A window of 100 kB; notes of each ACK whether media was written before it.
+#[derive(Debug)]
+struct Noting(Arc<Mutex<Vec<bool>>>);
+
+impl Controller for Noting {
+    fn on_sent(&mut self, _: Timestamp, _: PacketNumber, _: u64, _: u64) {}
+    fn on_ack(&mut self, batch: &AckBatch) {
+        self.0.lock().expect("one thread").push(batch.live);
+    }
+    fn on_packets_lost(&mut self, _: Timestamp, _: u64, _: u64) {}
+    fn on_congestion_event(&mut self, _: &CongestionEvent) {}
+    fn window(&self) -> u64 {
+        100_000
+    }
+    fn pacing_rate(&self) -> Option<Rate> {
+        None
+    }
+    fn send_quantum(&self) -> u64 {
+        12_000
+    }
+    fn start(&mut self, _: Start) {}
+    fn resume(&mut self, _: u64, _: u64) {}
+    fn cap(&mut self, _: Cap) {}
+    fn on_mtu(&mut self, _: u16) {}
+    fn name(&self) -> &'static str {
+        "noting"
+    }
+    fn snapshot(&self) -> Snapshot {
+        Snapshot::default()
+    }
+}
+
+#[test]
+fn the_controller_learns_with_the_next_acknowledgement_that_media_was_written() {
+    let noted = Arc::new(Mutex::new(Vec::new()));
+    let notes = noted.clone();
+    let set = move |transport: &mut TransportConfig| {
+        transport.congestion = Arc::new(move |_, _| Box::new(Noting(notes.clone())) as _);
+    };
+    let (mut pair, _) = pair_with(3, set, |_| false);
+    assert!(!noted.lock().expect("one thread").contains(&true), "a handshake");
+    pair.marked = 7_000;
+    download(&mut pair, 1_000_000, "all written at once");
+    let noted = noted.lock().expect("one thread");
+    assert_eq!(noted.iter().filter(|live| **live).count(), 1, "{noted:?}");
+    assert!(noted.len() > 10, "{noted:?}");
 }
 
 #[test]
