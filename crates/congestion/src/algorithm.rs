@@ -14,7 +14,7 @@ pub enum Algorithm {
     /// RFC 9438 with RFC 9406.
     Cubic,
     /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00, with rules of our own for outages, and for senders
-    /// that the application limits now and then.
+    /// that the application limits.
     Bbr,
     /// The same without those rules: for comparison.
     BbrDraft,

@@ -57,9 +57,9 @@ pub struct AckBatch {
     /// Whether the sender used its window: its last opportunity to send ended for want of window
     /// or pacer credit, not for want of data (RFC 9002, section 7.8; replicas do not count).
     pub cwnd_limited: bool,
-    /// Whether media of a live stream was written since the ACK before. Such a sender sends no more than the stream's rate
-    /// for long, even if it is behind and always has something to send.
-    pub live: bool,
+    /// Whether data was written since the ACK before that comes at a rate of its own ([`units::Mark`]). The sender of such
+    /// data does not exceed that rate for long, even if it is behind and always has something to send.
+    pub source_paced: bool,
     /// Bytes declared lost by this ACK; [`Controller::on_packets_lost`] has reported them already.
     pub lost_bytes: u64,
     /// Packets newly reported as marked CE; a [`CongestionEvent`] has reported them already.

@@ -83,8 +83,8 @@ pub(crate) struct Path {
     pub in_flight: u64,
     /// The last opportunity to send ended for want of window or pacer credit.
     pub limited: bool,
-    /// Media of a live stream was written since the last ACK.
-    pub live: bool,
+    /// Data with a mark was written since the last ACK.
+    pub source_paced: bool,
     pub mtud: Mtud,
     pub ecn: EcnState,
     pub reordering: Reordering,
@@ -133,7 +133,7 @@ impl Path {
             pacer: Pacer::new(),
             in_flight: 0,
             limited: false,
-            live: false,
+            source_paced: false,
             mtud: Mtud::new(config.initial_mtu, config.max_mtu),
             ecn: EcnState::new(config.ecn),
             reordering: Reordering::default(),

@@ -27,7 +27,7 @@ pub(crate) fn ack(now: u64, sent: u64, acked_bytes: u64, in_flight: u64) -> AckB
         rtt: RttSnapshot { latest: rtt, smoothed: rtt, min: rtt, variance: Duration::ZERO },
         rate: None,
         cwnd_limited: true,
-        live: false,
+        source_paced: false,
         lost_bytes: 0,
         ecn_ce: 0,
     }

@@ -248,7 +248,7 @@ mod tests {
             },
             rate: None,
             cwnd_limited: true,
-            live: false,
+            source_paced: false,
             lost_bytes: 0,
             ecn_ce: 0,
         }

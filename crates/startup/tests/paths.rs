@@ -159,7 +159,7 @@ fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
             rtt: RttSnapshot { latest: rtt, smoothed: rtt, min: min_rtt, variance: rtt / 8 },
             rate: None,
             cwnd_limited: limited,
-            live: false,
+            source_paced: false,
             lost_bytes: gone.len() as u64 * MTU,
             ecn_ce: 0,
         });

@@ -8,16 +8,16 @@
 //! 7.6) among them, do not cut the window where the round trip shows no queue: behind an outage all that was in flight is
 //! lost, conservation would begin with nothing, and the pacing rate bounds what leaves anyway.
 //!
-//! The same holds for four seconds behind each piece of a live stream. A viewer who is behind always has something to
-//! get, so that no sample is application-limited: one bad time among its first seconds, or one that lasts for four, would
-//! leave it to the draft's rules at less than the stream's rate, and above a fifth of loss these do not find more. It
-//! would stay behind, and frozen, for as long as the bad times last.
+//! The same holds for four seconds behind each piece of data that comes at a rate of its own, as a live stream's does.
+//! While it is behind there is always something to send, so that no sample is application-limited: one bad time among its
+//! first seconds, or one that lasts for four, would leave it to the draft's rules at less than its rate, and above a fifth
+//! of loss these do not find more. It would stay behind for as long as the bad times last.
 //!
 //! Nor does a loss in Startup where the round trip shows no queue and the round before lost nothing, whoever sends. An
 //! outage would take the flight back to a few packets, on long paths just when a viewer waits for its first seconds. A
 //! queue of a few packets loses in each round, and persistent congestion is answered.
 //!
-//! Behind Startup a sender that always has more to send, and no live stream, goes by the draft: it fills the queue itself,
+//! Behind Startup a sender that always has more to send, at whatever rate, goes by the draft: it fills the queue itself,
 //! and would overrun a shallow one for seconds where ten rounds are less.
 
 use core::time::Duration;
@@ -38,8 +38,8 @@ pub(super) enum Limited {
     Until {
         /// It had nothing to send.
         idle: Timestamp,
-        /// It sent media of a live stream.
-        live: Timestamp,
+        /// It sent data that comes at a rate of its own.
+        paced: Timestamp,
     },
     /// There are no such rules.
     Never,
@@ -52,27 +52,27 @@ pub(super) fn is_queue(rtt: Duration, rtprop: Duration) -> bool {
 
 impl Limited {
     /// The rules, and nothing known.
-    pub(super) const ON: Self = Self::Until { idle: Timestamp::ZERO, live: Timestamp::ZERO };
+    pub(super) const ON: Self = Self::Until { idle: Timestamp::ZERO, paced: Timestamp::ZERO };
 
     /// An acknowledgement in this round. That the handshake is limited is no sign of what is to come.
     pub(super) fn on_ack(&mut self, batch: &AckBatch, round: u64) {
-        let Self::Until { idle, live } = self else { return };
+        let Self::Until { idle, paced } = self else { return };
         let is_idle = batch.rate.is_some_and(|sample| sample.is_app_limited);
         if is_idle && round > ROUNDS as u64 {
             *idle = batch.now + TIME;
         }
-        if batch.live {
-            *live = batch.now + TIME;
+        if batch.source_paced {
+            *paced = batch.now + TIME;
         }
     }
 
     /// Whether it does.
     pub(super) fn holds(self, now: Timestamp) -> bool {
-        matches!(self, Self::Until { idle, live } if now < idle.max(live))
+        matches!(self, Self::Until { idle, paced } if now < idle.max(paced))
     }
 
-    /// Whether it had nothing to send lately, so that rounds which show what the path can do are few. Who gets what was
-    /// kept of a live stream has enough of them.
+    /// Whether it had nothing to send lately, so that rounds which show what the path can do are few. Who catches up
+    /// with what was kept for it has enough of them.
     pub(super) fn was_idle(self, now: Timestamp) -> bool {
         matches!(self, Self::Until { idle, .. } if now < idle)
     }

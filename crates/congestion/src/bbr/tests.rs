@@ -30,7 +30,7 @@ fn ack(b: &Bbr, now: Timestamp, bytes: u64, mbps: u64, in_flight: u64) -> AckBat
             is_app_limited: false,
         }),
         cwnd_limited: true,
-        live: false,
+        source_paced: false,
         lost_bytes: 0,
         ecn_ce: 0,
     }
@@ -105,7 +105,7 @@ fn startup_of_a_limited_sender_ends_after_a_round_in_which_all_met_a_queue() {
     assert!(!stays([50, 80, 50], false, limited), "it has shown what the path can do");
     assert!(stays([50, 50, 60], false, limited), "a turn of the radio network");
     assert!(stays([50, 50, 80], false, more), "the bandwidth grows");
-    assert!(stays([50, 50, 80], false, live), "what was kept of a stream fills the path");
+    assert!(stays([50, 50, 80], false, source_paced), "what was kept fills the path");
     assert!(stays([50, 50, 80], true, limited));
 }
 
@@ -259,10 +259,10 @@ fn limited(b: &mut Bbr, now: Timestamp) {
     b.on_ack(&AckBatch { rate: sample, ..batch });
 }
 
-/// The sender has something to send, and media of a live stream is among it.
-fn live(b: &mut Bbr, now: Timestamp) {
+/// The sender has something to send, and data that comes at a rate of its own is among it.
+fn source_paced(b: &mut Bbr, now: Timestamp) {
     let batch = ack(b, now, 18_750, 3, 18_750);
-    b.on_ack(&AckBatch { live: true, ..batch });
+    b.on_ack(&AckBatch { source_paced: true, ..batch });
 }
 
 /// Rounds at 3 Mbps in which there is always something to send, until the estimate falls below 12.
@@ -282,7 +282,7 @@ fn bad_rounds(b: &mut Bbr, mut now: Timestamp) -> u32 {
 fn what_comes_through_in_a_bad_time_is_not_taken_for_the_rate_of_the_path() {
     let (mut b, now) = cruising();
     assert_eq!(bad_rounds(&mut b, now), 10, "a sender that fills the path goes by the draft");
-    for application in [limited, live] {
+    for application in [limited, source_paced] {
         let (mut b, now) = cruising();
         application(&mut b, now);
         let rounds = bad_rounds(&mut b, now);
@@ -306,7 +306,7 @@ fn an_outage_without_a_queue_behind_it_leaves_the_window_to_a_sender_that_is_lim
     };
     let queue = RTT + Duration::from_millis(20);
     for kind in [CongestionKind::Loss, CongestionKind::Persistent] {
-        for application in [limited, live] {
+        for application in [limited, source_paced] {
             assert!(after(application, RTT, kind), "{kind:?}");
             assert!(!after(application, queue, kind), "{kind:?}");
         }

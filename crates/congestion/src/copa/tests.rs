@@ -28,7 +28,7 @@ fn ack(now: Timestamp, rtt: Duration, acked_bytes: u64) -> AckBatch {
         rtt: RttSnapshot { latest: rtt, smoothed: RTT, min: RTT, variance: Duration::ZERO },
         rate: None,
         cwnd_limited: true,
-        live: false,
+        source_paced: false,
         lost_bytes: 0,
         ecn_ce: 0,
     }

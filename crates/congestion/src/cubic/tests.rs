@@ -20,7 +20,7 @@ fn ack(now: Timestamp, acked_bytes: u64, cwnd_limited: bool) -> AckBatch {
         rtt: crate::RttSnapshot { latest: RTT, smoothed: RTT, min: RTT, variance: Duration::ZERO },
         rate: None,
         cwnd_limited,
-        live: false,
+        source_paced: false,
         lost_bytes: 0,
         ecn_ce: 0,
     }

@@ -298,7 +298,7 @@ impl Sim {
             rtt,
             rate: self.sampler.finish_batch(self.now, rtt.min),
             cwnd_limited: self.cwnd_limited,
-            live: false,
+            source_paced: false,
             lost_bytes,
             ecn_ce: 0,
         };

@@ -94,7 +94,7 @@ impl Connection {
                 rtt: path.rtt_snapshot(),
                 rate,
                 cwnd_limited: path.limited,
-                live: core::mem::take(&mut path.live),
+                source_paced: core::mem::take(&mut path.source_paced),
                 lost_bytes: lost,
                 ecn_ce: ce,
             };

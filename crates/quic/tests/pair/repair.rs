@@ -176,14 +176,14 @@ fn copies_that_wait_go_first_where_the_path_delivers_more_than_a_viewer_catches_
     assert!(replicas(Some(Rate::from_kbps(100))) > 0);
 }
 
-/// A window of 100 kB; notes of each ACK whether media was written before it.
+/// A window of 100 kB; notes of each ACK whether marked data was written before it.
 #[derive(Debug)]
 struct Noting(Arc<Mutex<Vec<bool>>>);
 
 impl Controller for Noting {
     fn on_sent(&mut self, _: Timestamp, _: PacketNumber, _: u64, _: u64) {}
     fn on_ack(&mut self, batch: &AckBatch) {
-        self.0.lock().expect("one thread").push(batch.live);
+        self.0.lock().expect("one thread").push(batch.source_paced);
     }
     fn on_packets_lost(&mut self, _: Timestamp, _: u64, _: u64) {}
     fn on_congestion_event(&mut self, _: &CongestionEvent) {}
@@ -209,7 +209,7 @@ impl Controller for Noting {
 }
 
 #[test]
-fn the_controller_learns_with_the_next_acknowledgement_that_media_was_written() {
+fn the_controller_learns_with_the_next_acknowledgement_that_marked_data_was_written() {
     let noted = Arc::new(Mutex::new(Vec::new()));
     let notes = noted.clone();
     let set = move |transport: &mut TransportConfig| {
@@ -220,7 +220,7 @@ fn the_controller_learns_with_the_next_acknowledgement_that_media_was_written() 
     pair.marked = 7_000;
     download(&mut pair, 1_000_000, "all written at once");
     let noted = noted.lock().expect("one thread");
-    assert_eq!(noted.iter().filter(|live| **live).count(), 1, "{noted:?}");
+    assert_eq!(noted.iter().filter(|paced| **paced).count(), 1, "{noted:?}");
     assert!(noted.len() > 10, "{noted:?}");
 }
 
