@@ -22,17 +22,22 @@ pub type Chances = [f64; LAGS.len()];
 /// is expected of a path of which nothing is known. Closer than 20 ms they are between that and 1; a value between is
 /// taken, since copies that leave a little too far apart lose little.
 pub const CALLS: Chances = [0.8, 0.77, 0.7, 0.6, 0.43, 0.33, 0.24, 0.17];
-/// What is sent so much later than a loss and its last lag is settled after all that the lags ask about: packets just
-/// before an acknowledged one may still be declared lost.
-const SETTLING: Duration = Duration::from_millis(50);
+/// When what is sent so long after a loss is settled, so is all that the lags ask about: 50 ms behind the last of them,
+/// since packets just before an acknowledged one may still be declared lost.
+const OLD: Duration = Duration::from_millis(250);
 /// A loss so long after the one before it says something new: those of one outage tell of one outage, however many packets
 /// fell into it.
 const EPISODE: Duration = Duration::from_millis(50);
-/// Packets that are remembered.
+/// Packets that are remembered. Where more than these are sent within [`OLD`], one in two, four, ... is remembered,
+/// whatever its fate.
 const RING: usize = 256;
+/// Where fewer than these are remembered within it, twice as many are from then on.
+const FEW: usize = RING / 4;
 /// The first losses are all looked at, later ones one in four: to look at one takes a pass over the
 /// ring.
 const ALL: u64 = 64;
+/// Multiples of the golden ratio fall alike into each half, quarter, ..., whatever the rhythm of what they count.
+const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// Of each class of lag: packets, and lost ones.
 type Counts = [(u64, u64); LAGS.len()];
@@ -54,12 +59,19 @@ struct Ring {
     len: usize,
     /// When the newest of them was sent.
     newest: Timestamp,
+    /// Packets so far.
+    packets: u64,
+    /// One in two to the power of this is remembered.
+    thinned: u32,
+    /// Packets that were remembered since that changed.
+    alike: usize,
+    /// Losses that were remembered.
     losses: u64,
     /// Losses that were looked at and did not follow another one closely, and the last loss that was.
     episodes: u64,
     looked: Timestamp,
-    /// Losses that are not yet old enough to be looked at.
-    young: std::collections::VecDeque<Timestamp>,
+    /// The places of losses that are not yet old enough to be looked at.
+    young: std::collections::VecDeque<usize>,
 }
 
 impl LossCorrelation {
@@ -80,28 +92,36 @@ impl LossCorrelation {
                 next: 0,
                 len: 0,
                 newest: Timestamp::ZERO,
+                packets: 0,
+                thinned: 0,
+                alike: 0,
                 losses: 0,
                 episodes: 0,
                 looked: Timestamp::ZERO,
                 young: std::collections::VecDeque::new(),
             })
         });
+        ring.newest = ring.newest.max(sent);
+        let is_left_out = ring.packets.wrapping_mul(GOLDEN).leading_zeros() < ring.thinned;
+        ring.packets += 1;
+        if is_left_out {
+            return;
+        }
         // A loss about to fall out of what is remembered is looked at with what there is.
-        if ring.young.len() > RING / 4 {
+        if ring.young.front() == Some(&ring.next) {
             ring.look_at_first();
         }
-        ring.newest = ring.newest.max(sent);
+        if lost {
+            ring.losses += 1;
+            if ring.losses <= ALL || ring.losses.wrapping_mul(GOLDEN) >> 62 == 0 {
+                ring.young.push_back(ring.next);
+            }
+        }
         ring.settled[ring.next] = (sent, lost);
         ring.next = (ring.next + 1) % RING;
         ring.len = (ring.len + 1).min(RING);
-        if lost {
-            ring.losses += 1;
-            // Multiples of the golden ratio fall alike into each quarter, whatever the rhythm of losses.
-            let quarter = ring.losses.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62;
-            if ring.losses <= ALL || quarter == 0 {
-                ring.young.push_back(sent);
-            }
-        }
+        ring.alike += 1;
+        ring.adapt();
     }
 
     /// All that an acknowledgement reveals was told: first what arrived, then what is lost. Looks at losses that are old
@@ -109,8 +129,9 @@ impl LossCorrelation {
     #[inline]
     pub fn on_all_settled(&mut self) {
         let Some(ring) = &mut self.ring else { return };
-        let old_enough = LAGS[LAGS.len() - 1] + SETTLING;
-        while ring.young.front().is_some_and(|&at| ring.newest.since(at) > old_enough) {
+        while let Some(&place) = ring.young.front()
+            && ring.age(place) > OLD
+        {
             ring.look_at_first();
         }
     }
@@ -147,11 +168,33 @@ impl LossCorrelation {
 
 impl Ring {
     fn look_at_first(&mut self) {
-        if let Some(at) = self.young.pop_front() {
+        if let Some(place) = self.young.pop_front() {
+            let (at, _) = self.settled[place];
             self.episodes += u64::from(self.episodes == 0 || at.since(self.looked) > EPISODE);
             self.looked = at;
             self.count(at);
         }
+    }
+
+    /// From the sending of the packet at this place to that of the newest.
+    fn age(&self, place: usize) -> Duration {
+        self.newest.since(self.settled[place].0)
+    }
+
+    /// Remembers half of the packets from now on where all that are remembered are younger than [`OLD`], and twice as
+    /// many where a few reach beyond it.
+    fn adapt(&mut self) {
+        if self.alike >= RING && self.age(self.next) < OLD {
+            self.thinned += 1;
+        } else if self.thinned > 0
+            && self.alike >= FEW
+            && self.age((self.next + RING - FEW) % RING) > OLD
+        {
+            self.thinned -= 1;
+        } else {
+            return;
+        }
+        self.alike = 0;
     }
 
     fn count(&mut self, at: Timestamp) {
@@ -204,6 +247,40 @@ mod tests {
         assert!(far < 0.01, "{far}");
         let again = all.chance(Duration::from_millis(200)).expect("seen");
         assert!((again - 0.05).abs() < 0.01, "100 to 200 ms later the next run comes: {again}");
+    }
+
+    #[test]
+    fn at_any_rate_short_lags_are_seen_and_long_ones() {
+        // 20 ms of 500 are lost, after one packet that shows nothing but how fast they come.
+        for packets_in_ms in [1, 2, 4, 16, 64] {
+            let mut all = LossCorrelation::default();
+            for number in 0..60_000 * packets_in_ms {
+                let sent = Timestamp::from_nanos(number * 1_000_000 / packets_in_ms);
+                let place = number / packets_in_ms;
+                all.on_settled(sent, number == 0 || place > 1_000 && place % 500 < 20);
+                all.on_all_settled();
+            }
+            let chance = |ms| all.chance(Duration::from_millis(ms)).expect("seen");
+            assert!((chance(5) - 0.83).abs() < 0.06, "{packets_in_ms}: {}", chance(5));
+            assert!((chance(10) - 0.63).abs() < 0.06, "{packets_in_ms}: {}", chance(10));
+            assert!(chance(50) < 0.01 && chance(200) < 0.01, "{packets_in_ms}");
+        }
+    }
+
+    #[test]
+    fn behind_a_fast_stretch_more_packets_are_remembered_again() {
+        let (mut all, mut now) = (LossCorrelation::default(), 0);
+        let mut send = |micros, packets| {
+            for number in 0..packets {
+                now += micros;
+                all.on_settled(Timestamp::from_nanos(now * 1_000), number % 20 == 0);
+                all.on_all_settled();
+            }
+            all.ring.as_ref().expect("lost").thinned
+        };
+        assert_eq!(send(2_000, 1_000), 0);
+        assert_eq!(send(100, 10_000), 4);
+        assert_eq!(send(2_000, 1_000), 0);
     }
 
     #[test]

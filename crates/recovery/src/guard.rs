@@ -2,13 +2,20 @@
 //! Tokens are bytes. First transmissions fill a bucket by their share, replicas drain it, so that on
 //! any horizon replicas are at most that share of the first transmissions, plus one burst, whatever
 //! a scheme wants and whatever losses a peer pretends.
+//!
+//! Losses come in outages, and an outage takes more packets the faster the stream is: what a second has filled may
+//! leave at once.
 
 use core::sync::atomic::{AtomicI64, Ordering};
+use core::time::Duration;
 use std::sync::Arc;
 
-/// Replicas that may leave before anything filled a connection's bucket, in packets. Losses come in outages, and a
-/// quarter of a second of a stream is about so many.
-const BURST_PACKETS: u32 = 32;
+use units::Timestamp;
+
+/// Replicas that may always leave at once, in packets: those of a second at 1.5 Mbps and a share of a fifth.
+const LEAST_BURST: u32 = 32;
+/// A connection's bucket holds what the first transmissions of about this time have filled.
+const HELD: Duration = Duration::from_secs(1);
 
 /// The bucket that all connections of a process share.
 #[derive(Debug)]
@@ -50,8 +57,7 @@ fn thousandths(share: f64) -> u32 {
 pub struct Guard {
     share: u32,
     shared: Option<Arc<SharedBudget>>,
-    /// Packets.
-    burst: u32,
+    burst: Burst,
     /// Thousandths of bytes.
     tokens: i64,
     /// First transmissions that the shared bucket has not been told of yet, in bytes.
@@ -61,27 +67,40 @@ pub struct Guard {
     refusals: u64,
 }
 
+/// What a connection's bucket holds.
+#[derive(Clone, Copy, Debug)]
+enum Burst {
+    Packets(u32),
+    /// The share of these bytes, the first transmissions of about [`HELD`] until then.
+    Lately(f64, Timestamp),
+}
+
 /// First transmissions are told to the shared bucket in steps of this many bytes.
 const STEP: u64 = 16_384;
 
 impl Guard {
-    /// Replicas may be `share` (0 and above) of the bytes that this connection sends first, plus 32
-    /// packets; and no more than the shared bucket has.
+    /// Replicas may be `share` (0 and above) of the bytes that this connection sends first, plus 32 packets; what they
+    /// leave of it is kept for about a second, or 32 packets of it for ever; and no more than the shared bucket has.
     pub fn new(share: f64, shared: Option<Arc<SharedBudget>>) -> Self {
         let share = thousandths(share);
-        let burst = BURST_PACKETS;
+        let burst = Burst::Lately(0.0, Timestamp::ZERO);
         Self { share, shared, burst, tokens: i64::MAX, untold: 0, refusing: false, refusals: 0 }
     }
 
-    /// The same with another burst, in packets.
+    /// The same with a burst of so many packets at any rate.
     #[must_use]
     pub fn with_burst(self, packets: u32) -> Self {
-        Self { burst: packets, ..self }
+        Self { burst: Burst::Packets(packets), ..self }
     }
 
     /// Bytes left for the first time.
     #[inline]
-    pub(crate) fn on_first_transmission(&mut self, bytes: u64, packet: u16) {
+    pub(crate) fn on_first_transmission(&mut self, now: Timestamp, bytes: u64, packet: u16) {
+        if let Burst::Lately(lately, at) = &mut self.burst {
+            let left = 1.0 - now.since(*at).as_secs_f64() / HELD.as_secs_f64();
+            *lately = *lately * left.max(0.0) + bytes as f64;
+            *at = now;
+        }
         let burst = self.burst_of(packet);
         self.tokens = self.tokens.saturating_add(bytes as i64 * i64::from(self.share)).min(burst);
         if let Some(shared) = &self.shared {
@@ -92,8 +111,13 @@ impl Guard {
         }
     }
 
+    /// In thousandths of bytes.
     fn burst_of(&self, packet: u16) -> i64 {
-        i64::from(self.burst) * i64::from(packet) * 1_000
+        let of = |packets: u32| i64::from(packets) * i64::from(packet) * 1_000;
+        match self.burst {
+            Burst::Packets(packets) => of(packets),
+            Burst::Lately(bytes, _) => of(LEAST_BURST).max((bytes * f64::from(self.share)) as i64),
+        }
     }
 
     /// Whether a replica may leave.
@@ -142,12 +166,13 @@ mod tests {
 
     const PACKET: u16 = 1_200;
 
-    /// Replicas that leave while `first` packets are sent first, as many as the guards let go.
-    fn replicas(guards: &mut [Guard], first: u32) -> u32 {
+    /// Replicas that leave while `first` packets are sent first, one each 8 ms, as many as the guards let go.
+    fn replicas(guards: &mut [Guard], first: u64) -> u32 {
         let mut sent = 0;
-        for _ in 0..first {
+        for number in 0..first {
             for guard in &mut *guards {
-                guard.on_first_transmission(PACKET.into(), PACKET);
+                let now = Timestamp::from_millis(8 * number);
+                guard.on_first_transmission(now, PACKET.into(), PACKET);
                 while guard.allows(PACKET) {
                     guard.on_replica(PACKET.into());
                     sent += 1;
@@ -167,11 +192,23 @@ mod tests {
     }
 
     #[test]
-    fn idleness_saves_one_burst_only() {
-        let mut guard = Guard::new(1.0, None);
-        (0..1_000).for_each(|_| guard.on_first_transmission(PACKET.into(), PACKET));
-        assert_eq!(guard.budget(), 38_400);
-        assert_eq!(replicas(&mut [guard], 1), 32);
+    fn what_a_second_has_filled_is_kept_at_any_rate() {
+        // By the second of this stream: packets, and replicas of a fifth of them that may leave at its end.
+        for (seconds, rate, burst) in
+            [(1, 1_000, 126), (60, 1_000, 200), (60, 10_000, 2_000), (60, 10, 32)]
+        {
+            let mut guard = Guard::new(0.2, None);
+            for number in 0..seconds * rate {
+                let now = Timestamp::from_nanos(number * 1_000_000_000 / rate);
+                guard.on_first_transmission(now, PACKET.into(), PACKET);
+            }
+            let kept = guard.budget() / u64::from(PACKET);
+            assert!(kept.abs_diff(burst) <= 1, "{seconds} s, {rate} a second: {kept}");
+            // Behind a pause of a second the next packet finds the least.
+            let later = Timestamp::from_nanos((seconds + 1) * 1_000_000_000);
+            guard.on_first_transmission(later, PACKET.into(), PACKET);
+            assert_eq!(guard.budget() / u64::from(PACKET), 32);
+        }
     }
 
     #[test]

@@ -296,7 +296,8 @@ sections! {
         /// experiments/weights/art-dqn.mdqn in the sources is one.
         dqn: Option<PathBuf> = None, example "\"/etc/mendcast/art-dqn.mdqn\"";
         /// What bounds the replicas of each connection, whatever the scheme and the losses: their
-        /// bytes for each byte that is sent first, plus 32 packets. "autorec" and "art-paper" as in their papers need 0.5.
+        /// bytes for each byte that is sent first, plus 32 packets. What they leave of that is kept for about a second,
+        /// for outages. "autorec" and "art-paper" as in their papers need 0.5.
         max_redundancy: f64 = 0.2, in 0.0..=10.0;
         /// The same for all connections of the process together.
         max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;

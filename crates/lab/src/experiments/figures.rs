@@ -34,6 +34,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "deadline-harm",
     "deadline-ablation",
     "deadline-acks",
+    "deadline-fast",
     "deadline-rtt",
     "deadline-sessions",
     "deadline-start",

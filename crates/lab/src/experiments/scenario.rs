@@ -257,8 +257,10 @@ impl Settings {
             beginning: self.beginning("start", &self.start)?,
             detection,
             scheme: self.maker(&self.scheme, learnt)?,
-            guard: (self.guard_percent > 0.0)
-                .then(|| Guard::new(self.guard_percent / 100.0, None).with_burst(self.guard_burst)),
+            guard: (self.guard_percent > 0.0).then(|| {
+                let guard = Guard::new(self.guard_percent / 100.0, None);
+                if self.guard_burst > 0 { guard.with_burst(self.guard_burst) } else { guard }
+            }),
             limit: match traffic {
                 // It ends by itself, and what is on its way then still arrives.
                 Traffic::Live(_) => Duration::from_secs_f64(self.seconds + LAST_BYTES),

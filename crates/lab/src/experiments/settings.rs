@@ -205,8 +205,8 @@ settings! {
     /// The share of first transmissions' bytes that replicas may have, in per cent: the guard of the
     /// edge. None if 0.
     guard_percent: f64 = 0.0, in 0.0 => 10_000.0;
-    /// Packets that replicas may have beyond that.
-    guard_burst: u32 = 32;
+    /// Packets that replicas may have beyond that; 0 for as many as at the edge.
+    guard_burst: u32 = 0;
     /// `deadline`: the time that a copy has to take off how late data is expected to be.
     price_ms: f64 = 2.0, in 0.0 => 1_000.0, for Deadline;
     /// `deadline`: how long after its first sending data is of use to the player.

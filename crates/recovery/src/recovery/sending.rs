@@ -170,14 +170,14 @@ impl<C: Content> Recovery<C> {
 
     /// A packet of `bytes` left; `copy` says what it was to its round, if it was a copy.
     #[inline]
-    pub fn sent(&mut self, bytes: u16, copy: Option<CopyKind>) {
+    pub fn sent(&mut self, now: Timestamp, bytes: u16, copy: Option<CopyKind>) {
         let (size, totals) = (u64::from(bytes), &mut self.statistics.totals);
         match copy {
             None => {
                 totals.first_transmissions += 1;
                 totals.first_bytes += size;
                 if let Some(guard) = &mut self.guard {
-                    guard.on_first_transmission(size, self.path.packet);
+                    guard.on_first_transmission(now, size, self.path.packet);
                 }
             }
             Some(kind) => {

@@ -210,7 +210,7 @@ impl Connection {
             }
         }
         if built.eliciting && id == SpaceId::Data {
-            self.recovery.sent(size as u16, built.kind.copy());
+            self.recovery.sent(now, size as u16, built.kind.copy());
         }
         if built.eliciting && !self.eliciting_since_received {
             self.eliciting_since_received = true;

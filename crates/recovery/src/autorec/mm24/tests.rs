@@ -235,7 +235,7 @@ fn interval_with(again: usize) -> f64 {
     let mut r = Recovery::<()>::new(scheme, None, at(0));
     r.decided(at(0), path());
     for n in 0..10 {
-        r.sent(1_000, None);
+        r.sent(at(0), 1_000, None);
         let key = r.opened(at(60), at(0), 1_000);
         r.copy_sent(at(60), key, CopyKind::Retransmission);
         let mut sent = at(60);
