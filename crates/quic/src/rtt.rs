@@ -7,11 +7,11 @@ use units::Timestamp;
 /// Timer granularity (RFC 9002, section 6.1.2: kGranularity).
 pub(crate) const GRANULARITY: Duration = Duration::from_millis(1);
 
-/// In so many samples the peak falls to a third of what it is above the others.
-const PEAK: u32 = 256;
-/// In so many the trough rises to them: a live stream's of a minute or so. A longer path looks like a queue until then,
-/// and a queue that does not drain for so long looks like the path.
-const TROUGH: u32 = 4_096;
+/// In so long the peak falls to a third of what it is above the samples, however many these are.
+const PEAK: Duration = Duration::from_secs(4);
+/// In so long the trough rises to two thirds of what they are above it. A longer path looks like a queue until then, and
+/// a queue that does not drain for so long looks like the path.
+const TROUGH: Duration = Duration::from_secs(60);
 
 /// Estimates of one path.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +27,7 @@ pub struct Rtt {
     variance: Duration,
     min: Duration,
     first_sample: Option<Timestamp>,
+    last_sample: Timestamp,
 }
 
 impl Rtt {
@@ -42,6 +43,7 @@ impl Rtt {
             variance: initial / 2,
             min,
             first_sample: None,
+            last_sample: Timestamp::ZERO,
         }
     }
 
@@ -49,6 +51,7 @@ impl Rtt {
     /// `max_ack_delay` where RFC 9002, section 5.3 says so.
     pub(crate) fn update(&mut self, now: Timestamp, latest: Duration, ack_delay: Duration) {
         self.latest = latest;
+        let since = now.since(core::mem::replace(&mut self.last_sample, now));
         if self.first_sample.is_none() {
             self.first_sample = Some(now);
             self.min = latest;
@@ -66,8 +69,12 @@ impl Rtt {
         // resulting value is smaller than the min_rtt".
         let adjusted = if latest >= self.min + ack_delay { latest - ack_delay } else { latest };
         self.adjusted = adjusted;
-        self.peak = adjusted.max(self.peak - self.peak.saturating_sub(adjusted) / PEAK);
-        self.trough = adjusted.min(self.trough + adjusted.saturating_sub(self.trough) / TROUGH);
+        let part = |of: Duration, time: Duration| {
+            of.mul_f64((since.as_secs_f64() / time.as_secs_f64()).min(1.0))
+        };
+        self.peak = adjusted.max(self.peak - part(self.peak.saturating_sub(adjusted), PEAK));
+        self.trough =
+            adjusted.min(self.trough + part(adjusted.saturating_sub(self.trough), TROUGH));
         let difference = self.smoothed.abs_diff(adjusted);
         self.variance = (self.variance * 3 + difference) / 4;
         self.smoothed = (self.smoothed * 7 + adjusted) / 8;
@@ -140,17 +147,29 @@ mod tests {
 
     #[test]
     fn a_longer_path_is_the_path_after_a_while_and_a_queue_is_not() {
-        let mut rtt = Rtt::new(MS * 333);
-        let mut update = |samples, ms| {
-            (0..samples).for_each(|_| rtt.update(Timestamp::ZERO, MS * ms, Duration::ZERO));
-            rtt.trough()
-        };
-        assert_eq!(update(100, 50), MS * 50);
-        // Half of the time in a queue of 60 ms, for long.
-        assert!((0..100).all(|_| update(100, 110) < MS * 52 && update(100, 50) == MS * 50));
-        let detour = update(20_000, 150);
-        assert!((MS * 149..=MS * 150).contains(&detour), "{detour:?}");
-        assert_eq!(update(1, 40), MS * 40);
+        // With a sample each millisecond, or one each quarter of a second.
+        for gap in [1, 250] {
+            let (mut rtt, mut now) = (Rtt::new(MS * 333), Timestamp::ZERO);
+            let mut update = |millis: u32, ms| {
+                for _ in 0..(millis / gap).max(1) {
+                    now += MS * gap;
+                    rtt.update(now, MS * ms, Duration::ZERO);
+                }
+                (rtt.trough(), rtt.peak())
+            };
+            assert_eq!(update(1_000, 50).0, MS * 50);
+            // Half of the time in a queue of 60 ms, for long.
+            assert!((0..100).all(|_| {
+                update(1_000, 110).0 < MS * 52 && update(1_000, 50) >= (MS * 50, MS * 90)
+            }));
+            let (trough, _) = update(60_000, 150);
+            assert!((MS * 110..MS * 115).contains(&trough), "{gap} ms: {trough:?}");
+            assert_eq!(update(1, 40).0, MS * 40);
+            // A second later most of the peak is left, and half a minute later nothing.
+            let (_, peak) = update(1_000, 40);
+            assert!((MS * 115..MS * 130).contains(&peak), "{gap} ms: {peak:?}");
+            assert!(update(30_000, 40).1 < MS * 41);
+        }
     }
 
     #[test]
