@@ -37,9 +37,9 @@ pub(super) fn explain(loss: &str, rtt: Duration, rate: Rate, player: Policy) -> 
 /// With half the 95 % interval of each mean, of freezes in 100 s.
 const WHY: &str = "\
 Why these: losses often come together, paths are long, and low delay means a small buffer. There, in 100 s of virtual
-time, retransmission alone froze 8.4 ± 1.5 times for 200 ms or more (2.5 s), the default 3.0 ± 1.3 (1.0 s), AutoRec 3.1,
-ART 5.6. With losses as in calls (--loss calls:rate=5%) it was 8.3 and 5.4; if all of a slot has one fate (add
-,reading=slots) 6.4 and 4.8; with --player low-latency, which keeps 800 ms, or --rtt 60ms there is next to nothing to
+time, retransmission alone froze 8.6 ± 1.5 times for 200 ms or more (2.6 s), the default 3.0 ± 1.4 (0.9 s), AutoRec 4.2,
+ART 5.4. With losses as in calls (--loss calls:rate=5%) it was 8.0 and 4.9; if all of a slot has one fate (add
+,reading=slots) 6.3 and 4.4; with --player low-latency, which keeps 800 ms, or --rtt 60ms there is next to nothing to
 gain. `mendcast lab run demo --runs 20` measured it, with all other candidates.";
 
 #[cfg(test)]
