@@ -168,10 +168,15 @@ mod tests {
 
     /// Replicas that leave while `first` packets are sent first, one each 8 ms, as many as the guards let go.
     fn replicas(guards: &mut [Guard], first: u64) -> u32 {
+        replicas_each(8, guards, first)
+    }
+
+    /// The same with one each `gap` milliseconds.
+    fn replicas_each(gap: u64, guards: &mut [Guard], first: u64) -> u32 {
         let mut sent = 0;
         for number in 0..first {
             for guard in &mut *guards {
-                let now = Timestamp::from_millis(8 * number);
+                let now = Timestamp::from_millis(gap * number);
                 guard.on_first_transmission(now, PACKET.into(), PACKET);
                 while guard.allows(PACKET) {
                     guard.on_replica(PACKET.into());
@@ -186,6 +191,14 @@ mod tests {
     fn replicas_are_a_share_of_first_transmissions_and_one_burst() {
         // The first one finds the bucket full.
         assert_eq!(replicas(&mut [Guard::new(0.2, None)], 1_000), 231);
+        // Nor are they more on a faster stream, with or without a second in which none was wanted.
+        assert_eq!(replicas_each(1, &mut [Guard::new(0.2, None)], 1_000), 231);
+        let mut guard = Guard::new(0.2, None);
+        for number in 0..1_000 {
+            guard.on_first_transmission(Timestamp::from_millis(number), PACKET.into(), PACKET);
+        }
+        let late = replicas_each(1, &mut [guard], 1_000);
+        assert!((300..=2_000 / 5 + 32).contains(&late), "{late}");
         assert_eq!(replicas(&mut [Guard::new(0.0, None)], 1_000), 32);
         assert_eq!(replicas(&mut [Guard::new(0.0, None).with_burst(8)], 1_000), 8);
         assert_eq!(replicas(&mut [Guard::new(f64::NAN, None)], 10), 32);
