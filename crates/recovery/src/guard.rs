@@ -3,10 +3,10 @@
 //! any horizon replicas are at most that share of the first transmissions, plus one burst, whatever
 //! a scheme wants and whatever losses a peer pretends.
 //!
-//! Losses come in outages, and an outage takes more packets the faster the stream is: what a second has filled may
-//! leave at once.
+//! Losses come in outages, and an outage takes more packets the faster the stream is, and from more viewers the more
+//! share what fails: what a second has filled may leave at once.
 
-use core::sync::atomic::{AtomicI64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -14,25 +14,40 @@ use units::Timestamp;
 
 /// Replicas that may always leave at once, in packets: those of a second at 1.5 Mbps and a share of a fifth.
 const LEAST_BURST: u32 = 32;
-/// A connection's bucket holds what the first transmissions of about this time have filled.
+/// A bucket holds what the first transmissions of about this time have filled.
 const HELD: Duration = Duration::from_secs(1);
+
+/// What remains after `gap` of the bytes of about [`HELD`].
+fn after(gap: Duration, bytes: f64) -> f64 {
+    bytes * (1.0 - gap.as_secs_f64() / HELD.as_secs_f64()).max(0.0)
+}
 
 /// The bucket that all connections of a process share.
 #[derive(Debug)]
 pub struct SharedBudget {
     /// Thousandths of the first transmissions' bytes.
     share: u32,
-    burst: i64,
+    least_burst: i64,
     /// Thousandths of bytes.
     tokens: AtomicI64,
+    /// First transmissions of about [`HELD`] until `at`, in bytes.
+    lately: AtomicU64,
+    /// In nanoseconds.
+    at: AtomicU64,
 }
 
 impl SharedBudget {
-    /// Replicas may be `share` (0 and above) of the bytes that all connections send first, plus
-    /// `burst` bytes.
-    pub fn new(share: f64, burst: u64) -> Self {
-        let burst = i64::try_from(burst.saturating_mul(1_000)).unwrap_or(i64::MAX);
-        Self { share: thousandths(share), burst, tokens: AtomicI64::new(burst) }
+    /// Replicas may be `share` (0 and above) of the bytes that all connections send first, plus `least_burst` bytes;
+    /// what they leave of it is kept for about a second, or `least_burst` of it for ever.
+    pub fn new(share: f64, least_burst: u64) -> Self {
+        let least_burst = i64::try_from(least_burst.saturating_mul(1_000)).unwrap_or(i64::MAX);
+        Self {
+            share: thousandths(share),
+            least_burst,
+            tokens: AtomicI64::new(least_burst),
+            lately: AtomicU64::new(0),
+            at: AtomicU64::new(0),
+        }
     }
 
     /// The share, to three digits after the point.
@@ -40,9 +55,21 @@ impl SharedBudget {
         f64::from(self.share) / 1_000.0
     }
 
-    fn fill(&self, bytes: u64) {
+    fn fill(&self, now: Timestamp, bytes: u64) {
+        // Each loop's clock began at its own start, milliseconds apart: the first of them counts, while it runs. Between
+        // clocks that are further apart nothing is kept but the least.
+        let at = Timestamp::from_nanos(self.at.fetch_max(now.as_nanos(), Ordering::Relaxed));
+        if at.since(now) > HELD {
+            self.at.store(now.as_nanos(), Ordering::Relaxed);
+        }
+        let gap = now.since(at);
+        let lately = |lately: u64| after(gap, lately as f64) as u64 + bytes;
+        let before =
+            self.lately.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |l| Some(lately(l)));
+        let lately = lately(before.unwrap_or_else(|before| before));
+        let burst = self.least_burst.max((lately as f64 * f64::from(self.share)) as i64);
         let more = bytes as i64 * i64::from(self.share);
-        let filled = |tokens: i64| Some(tokens.saturating_add(more).min(self.burst));
+        let filled = |tokens: i64| Some(tokens.saturating_add(more).min(burst));
         // The closure never refuses.
         let _ = self.tokens.fetch_update(Ordering::Relaxed, Ordering::Relaxed, filled);
     }
@@ -97,8 +124,7 @@ impl Guard {
     #[inline]
     pub(crate) fn on_first_transmission(&mut self, now: Timestamp, bytes: u64, packet: u16) {
         if let Burst::Lately(lately, at) = &mut self.burst {
-            let left = 1.0 - now.since(*at).as_secs_f64() / HELD.as_secs_f64();
-            *lately = *lately * left.max(0.0) + bytes as f64;
+            *lately = after(now.since(*at), *lately) + bytes as f64;
             *at = now;
         }
         let burst = self.burst_of(packet);
@@ -106,7 +132,7 @@ impl Guard {
         if let Some(shared) = &self.shared {
             self.untold += bytes;
             if self.untold >= STEP {
-                shared.fill(core::mem::take(&mut self.untold));
+                shared.fill(now, core::mem::take(&mut self.untold));
             }
         }
     }
@@ -231,5 +257,43 @@ mod tests {
         let sent = replicas(&mut guards, 1_000);
         assert!((500..=520).contains(&sent), "5 % of 10,000 and 20: {sent}");
         assert!(guards.iter().all(|guard| guard.refusals() > 0));
+    }
+
+    #[test]
+    fn an_outage_of_many_viewers_may_take_what_a_second_of_all_has_filled() {
+        let least = 20 * u64::from(PACKET);
+        // By viewers of 125 packets a second: a tenth of what all send in one.
+        for (viewers, least_kept) in [(1, 20), (10, 125), (1_000, 12_500)] {
+            let shared = Arc::new(SharedBudget::new(0.1, least));
+            let mut guards = vec![Guard::new(1.0, Some(shared.clone())); viewers];
+            let mut first = |from: u64, packets: u64| {
+                for number in from..from + packets {
+                    let now = Timestamp::from_millis(8 * number);
+                    guards
+                        .iter_mut()
+                        .for_each(|g| g.on_first_transmission(now, PACKET.into(), PACKET));
+                }
+            };
+            let kept = || shared.tokens.load(Ordering::Relaxed) as u64 / 1_000 / u64::from(PACKET);
+            first(0, 1_250);
+            assert!(kept().abs_diff(least_kept) <= least_kept / 20, "{viewers}: {}", kept());
+            // Behind a pause of a second nothing is kept but the least; one step of 16 KiB shows it.
+            shared.fill(Timestamp::from_millis(8 * 1_250 + 1_000), STEP);
+            assert_eq!(kept(), 20, "{viewers}");
+        }
+    }
+
+    #[test]
+    fn clocks_that_are_apart_keep_a_second_or_the_least() {
+        // Two loops tell of 16 KiB a millisecond each: 2,000 of it in a second.
+        for (apart, kept) in [(0, 200 * STEP), (5, 200 * STEP), (30 * 86_400_000, 20_000)] {
+            let shared = SharedBudget::new(0.1, 20_000);
+            for number in 0..10_000 {
+                shared.fill(Timestamp::from_millis(number), STEP);
+                shared.fill(Timestamp::from_millis(number + apart), STEP);
+            }
+            let tokens = shared.tokens.load(Ordering::Relaxed) as u64 / 1_000;
+            assert!(tokens.abs_diff(kept) <= kept / 20, "{apart} ms: {tokens} of {kept}");
+        }
     }
 }

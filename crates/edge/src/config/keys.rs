@@ -299,7 +299,8 @@ sections! {
         /// bytes for each byte that is sent first, plus 32 packets. What they leave of that is kept for about a second,
         /// for outages. "autorec" and "art-paper" as in their papers need 0.5.
         max_redundancy: f64 = 0.2, in 0.0..=10.0;
-        /// The same for all connections of the process together.
+        /// The same for all connections of the process together; what they leave of it is kept for about a second,
+        /// or 256 KiB of it for ever.
         max_redundancy_of_all: f64 = 0.1, in 0.0..=10.0;
     }
 

@@ -21,8 +21,9 @@ use crate::identity::{Identity, TICKET_LIFETIME};
 const RETRY_ABOVE: u32 = 256;
 /// Uses of session tickets that are remembered.
 const TICKET_LOG: usize = 65_536;
-/// Bytes of replicas that all connections together may send in one burst.
-const BURST: u64 = 256 << 10;
+/// Bytes of replicas that all connections together may always send in one burst; more where they send more than this
+/// allows in a second.
+const LEAST_BURST: u64 = 256 << 10;
 
 /// What the event loops take from a configuration.
 #[derive(Clone)]
@@ -72,7 +73,8 @@ impl QuicState {
         // Running connections go on drawing from the budget that they know: it is kept while it may be.
         let share = config.recovery.max_redundancy_of_all;
         let known = previous.map(|previous| &previous.budget).filter(|b| b.share() == share);
-        let budget = known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, BURST)));
+        let budget =
+            known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, LEAST_BURST)));
         let tls = TlsConfig::new(tls(&config.quic, identity, &keys, &single_use));
         Ok(Self {
             tls: Arc::new(tls.map_err(|e| Error::new(e.to_string()))?),
