@@ -21,8 +21,8 @@ use crate::identity::{Identity, TICKET_LIFETIME};
 const RETRY_ABOVE: u32 = 256;
 /// Uses of session tickets that are remembered.
 const TICKET_LOG: usize = 65_536;
-/// Bytes of replicas that all connections together may always send in one burst; more where they send more than this
-/// allows in a second.
+/// Bytes of replicas that all connections together may always send in one burst. More may leave where what a second
+/// fills is more.
 const LEAST_BURST: u64 = 256 << 10;
 
 /// What the event loops take from a configuration.
