@@ -51,6 +51,7 @@ fn view<'a>(
     units: &'a UnitTable,
     statistics: &'a mut Statistics,
     fates: &Fates,
+    recent: &RecentLoss,
 ) -> View<'a> {
     View {
         path,
@@ -58,6 +59,7 @@ fn view<'a>(
         longest_burst: statistics.bursts.recent(now, path.smoothed_rtt),
         correlation: statistics.correlation.as_ref(),
         overdue_lost: fates.lost(),
+        loss_rate: recent.rate(now),
     }
 }
 
@@ -204,7 +206,8 @@ impl<C: Content> Recovery<C> {
             mark: pieces.peek().and_then(|piece| content.mark(piece)),
         };
         self.overdue.on_overdue(packet.number);
-        let view = view(now, self.path, &self.table, &mut self.statistics, &self.overdue);
+        let view =
+            view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
         if !self.scheme.scheduler.wants_overdue(now, &data, &view) {
             return None;
         }
@@ -378,7 +381,7 @@ impl<C: Content> Recovery<C> {
         self.path = path;
         let length = path.smoothed_rtt * self.scheme.adapter.interval_rtts();
         let metrics = self.interval.close(now, length, &self.statistics)?;
-        let view = view(now, path, &self.table, &mut self.statistics, &self.overdue);
+        let view = view(now, path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
         self.scheme.adapter.on_interval(&metrics, &view);
         self.scheme.scheduler.on_interval(&metrics, self.scheme.adapter.ceiling());
         Some(metrics)

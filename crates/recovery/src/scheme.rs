@@ -153,6 +153,8 @@ pub struct View<'a> {
     pub correlation: Option<&'a LossCorrelation>,
     /// The share of overdue data that was lost, lately: the rest came, and its acknowledgement was late or lost.
     pub overdue_lost: f64,
+    /// The share of packets that was lost within the last 32 to 64 seconds.
+    pub loss_rate: f64,
 }
 
 /// What happened to a unit or a copy.

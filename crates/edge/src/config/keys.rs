@@ -276,7 +276,8 @@ sections! {
         /// "art-paper", "or3-copies".
         scheme: Choice = deadline();
         /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent; to be in time
-        /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
+        /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`. Where
+        /// the path loses more than 5 % it doubles with each 2.5 % more, up to 1 s, for viewers whose players do not report.
         price: Duration = MILLISECOND * 2, in Duration::ZERO..=recovery::deadline::DEAREST;
         /// Deadline: how long after its first sending data is of use, for viewers whose players do not report what they
         /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to

@@ -44,7 +44,7 @@ pub(super) const COMPARED: &str = "arq,autorec-fleet,mm24,art,or3-idle,spare,dea
 pub(super) const COHORTS: [&str; 2] = ["control=arq:50", "treatment=deadline:50"];
 
 /// The keys that a scheme may set: none that the path or the stream follows from.
-const KEYS: [&str; 32] = [
+const KEYS: [&str; 33] = [
     "start",
     "detection",
     "congestion",
@@ -57,6 +57,7 @@ const KEYS: [&str; 32] = [
     "patience_ms",
     "overdue",
     "together",
+    "dear_above_percent",
     "thin_lag_ms",
     "reports",
     "alpha_ms",

@@ -7,15 +7,25 @@ use super::curve::Curve;
 use super::plan::{Plan, Situation, Slack};
 use units::Timestamp;
 
-/// The curve holds for this part of a round-trip time: what is measured within it tells of one outage at most.
+/// What is known of the path holds for this part of a round-trip time: what is measured within it tells of one outage at
+/// most.
 const HOLDS: u32 = 4;
 /// Situations whose times differ by no more than this part of a round are one: a quarter of a place for copies.
 const ALIKE: u32 = 32;
 
-/// The curve, and the plan that was made by it last.
+/// What is known of the path, and what copies cost there.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Known {
+    pub curve: Curve,
+    pub price: Duration,
+    /// Where the player is not known.
+    pub price_if_guessed: Duration,
+}
+
+/// What is known of the path, and the plan that was made by it last.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    curve: Option<(Timestamp, Curve)>,
+    known: Option<(Timestamp, Known)>,
     plan: Option<Planned>,
 }
 
@@ -26,14 +36,15 @@ struct Planned {
     losses: u32,
     slack: Slack,
     round: Duration,
+    price: Duration,
     most: usize,
     plan: Plan,
 }
 
 impl Planned {
-    fn answers(&self, situation: &Situation<'_>, most: usize) -> bool {
+    fn answers(&self, situation: &Situation<'_>, price: Duration, most: usize) -> bool {
         let alike = |a: Duration, b: Duration| a.abs_diff(b) <= self.round / ALIKE;
-        self.most == most
+        (self.price, self.most) == (price, most)
             && self.losses == situation.losses
             && alike(self.gap, situation.gap)
             && self.slack.unsure == situation.slack.unsure
@@ -43,31 +54,33 @@ impl Planned {
 }
 
 impl Memo {
-    /// The curve by now; `find` is asked if the last one does not hold any more.
-    pub(super) fn curve(
+    /// What is known by now; `find` is asked if that does not hold any more.
+    pub(super) fn known(
         &mut self,
         now: Timestamp,
         rtt: Duration,
-        find: impl FnOnce() -> Curve,
-    ) -> Curve {
-        if let Some((at, curve)) = self.curve
+        find: impl FnOnce() -> Known,
+    ) -> Known {
+        if let Some((at, known)) = self.known
             && now.since(at) < rtt / HOLDS
         {
-            return curve;
+            return known;
         }
-        let curve = find();
-        *self = Self { curve: Some((now, curve)), plan: None };
-        curve
+        let known = find();
+        *self = Self { known: Some((now, known)), plan: None };
+        known
     }
 
-    /// The plan by that curve.
+    /// The plan by that.
     pub(super) fn plan(&mut self, situation: &Situation<'_>, price: Duration, most: usize) -> Plan {
-        if let Some(planned) = self.plan.as_ref().filter(|last| last.answers(situation, most)) {
+        if let Some(planned) =
+            self.plan.as_ref().filter(|last| last.answers(situation, price, most))
+        {
             return planned.plan;
         }
         let plan = situation.plan(price, most);
         let Situation { gap, losses, slack, round, .. } = *situation;
-        self.plan = Some(Planned { gap, losses, slack, round, most, plan });
+        self.plan = Some(Planned { gap, losses, slack, round, price, most, plan });
         plan
     }
 }
@@ -80,9 +93,11 @@ mod tests {
 
     #[test]
     fn a_curve_holds_for_a_quarter_of_a_round_trip_and_a_plan_no_longer() {
+        let known = |curve| Known { curve, price: MS * 2, price_if_guessed: MS * 2 };
         let (flat, calls) = (Curve::of(None).flat(), Curve::of(None));
         let mut memo = Memo::default();
-        let mut at = |ms, found| memo.curve(Timestamp::from_millis(ms), MS * 100, || found);
+        let mut at =
+            |ms, found| memo.known(Timestamp::from_millis(ms), MS * 100, || known(found)).curve;
         assert_eq!(at(0, flat), flat);
         assert_eq!(at(24, calls), flat);
         assert_eq!(at(25, calls), calls);
@@ -105,7 +120,7 @@ mod tests {
         assert_ne!(unsure.plan(price, 2), plan);
         memo.plan(&first, price, 2);
         // The plan goes with its curve.
-        memo.curve(Timestamp::from_millis(60), MS * 100, || flat);
+        memo.known(Timestamp::from_millis(60), MS * 100, || known(flat));
         let independent = Situation { curve: &flat, ..first };
         assert_eq!(memo.plan(&independent, price, 2), independent.plan(price, 2));
     }

@@ -5,7 +5,8 @@
 //! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
 //! each takes off the time by which the data is expected to be late (`plan`). Copies leave only when nothing else
 //! waits or a viewer catches up on a wide path, and no queue grows; and the loss of each copy is answered, not only that
-//! of the last one. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
+//! of the last one. Of players that are not known only some need copies: the more a path loses, and copies cost, the more
+//! each has to bring there. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -24,7 +25,7 @@ use crate::{
     UnitKey, UnitTable, View,
 };
 use curve::Curve;
-use memo::Memo;
+use memo::{Known, Memo};
 use plan::{MAX, Plan, Situation, Slack};
 
 /// The highest price of a copy.
@@ -43,6 +44,8 @@ const QUEUE: Duration = Duration::from_millis(25);
 const AGAIN: f64 = 0.3;
 /// And where more than this share of what was overdue had been lost: two copies are in vain for one that is needed.
 const OFTEN: f64 = 1.0 / 3.0;
+/// The price doubles with each such share of loss above [`Options::dear_above`].
+const DOUBLES: f64 = 0.025;
 
 /// What says how losses come together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -68,6 +71,9 @@ pub struct Options {
     pub overdue: bool,
     /// What says how losses come together.
     pub together: Together,
+    /// The share of loss, 0.01 to 1, above which copies get dearer for viewers whose players are not known: a path that
+    /// loses much wants the most copies, and what freezes most players there is longer than copies reach.
+    pub dear_above: f64,
 }
 
 impl Default for Options {
@@ -77,6 +83,7 @@ impl Default for Options {
             patience: Duration::from_millis(350),
             overdue: true,
             together: Together::Measured,
+            dear_above: 0.05,
         }
     }
 }
@@ -85,12 +92,15 @@ impl Options {
     /// The same if it makes sense.
     ///
     /// # Errors
-    /// When `price` is more than [`DEAREST`].
+    /// When `price` is more than [`DEAREST`], or `dear_above` not 0.01 to 1.
     pub fn checked(self) -> Result<Self, OutOfRange> {
-        match self.price <= DEAREST {
-            true => Ok(self),
-            false => Err(OutOfRange { key: "price", allowed: "0 to 1 s" }),
+        if self.price > DEAREST {
+            return Err(OutOfRange { key: "price", allowed: "0 to 1 s" });
         }
+        if !(0.01..=1.0).contains(&self.dear_above) {
+            return Err(OutOfRange { key: "dear_above", allowed: "0.01 to 1" });
+        }
+        Ok(self)
     }
 }
 
@@ -157,6 +167,7 @@ impl Verdict {
 struct Told {
     /// In seconds.
     slack: f64,
+    price: Duration,
     queue_full: bool,
     plan: Plan,
     /// By [`Verdict`].
@@ -181,24 +192,36 @@ impl Copies {
         Self { options, replicas, memo: Memo::default(), told: Told::default() }
     }
 
-    fn curve(&mut self, now: Timestamp, view: &View<'_>) -> Curve {
-        self.memo.curve(now, view.path.smoothed_rtt, || match self.options.together {
-            Together::Measured => Curve::of(view.correlation),
-            Together::Expected => Curve::expected(view.correlation),
-            Together::Nothing => Curve::of(view.correlation).flat(),
+    fn known(&mut self, now: Timestamp, view: &View<'_>) -> Known {
+        let Options { price, together, dear_above, .. } = self.options;
+        self.memo.known(now, view.path.smoothed_rtt, || {
+            let curve = match together {
+                Together::Measured => Curve::of(view.correlation),
+                Together::Expected => Curve::expected(view.correlation),
+                Together::Nothing => Curve::of(view.correlation).flat(),
+            };
+            let doublings = ((view.loss_rate - dear_above) / DOUBLES).max(0.0);
+            let guessed = (price.as_secs_f64() * doublings.exp2()).min(DEAREST.as_secs_f64());
+            Known { curve, price, price_if_guessed: Duration::from_secs_f64(guessed) }
         })
     }
 
-    /// How long a copy of the data can still wait.
-    fn slack(&self, now: Timestamp, data: &Overdue, rtt: Duration) -> Slack {
-        let (deadline, unsure) = match data.mark.and_then(|mark| mark.deadline) {
-            Some(deadline) => (deadline - MARGIN, HEARD),
-            None => (data.first_sent + self.options.patience, GUESSED),
+    /// How long a copy of the data can still wait, and its price.
+    fn slack(
+        &self,
+        now: Timestamp,
+        data: &Overdue,
+        rtt: Duration,
+        known: &Known,
+    ) -> (Slack, Duration) {
+        let (deadline, unsure, price) = match data.mark.and_then(|mark| mark.deadline) {
+            Some(deadline) => (deadline - MARGIN, HEARD, known.price),
+            None => (data.first_sent + self.options.patience, GUESSED, known.price_if_guessed),
         };
         // A copy needs half a round trip, and comes a little late as often as not.
         let now = now + rtt / 2 + rtt / 16;
         let left = deadline.since(now).as_secs_f64() - now.since(deadline).as_secs_f64();
-        Slack { left, unsure }
+        (Slack { left, unsure }, price)
     }
 }
 
@@ -212,42 +235,42 @@ impl ReplicaScheduler for Copies {
         view: &View<'_>,
     ) {
         let rtt = view.path.smoothed_rtt;
-        let curve = self.curve(now, view);
+        let known = self.known(now, view);
         let round = round(rtt);
         let gap = if unit.round > 1 { round } else { now.since(unit.first_sent) };
         let data = Overdue { first_sent: unit.first_sent, mark: unit.mark };
-        let slack = self.slack(now, &data, rtt);
-        let situation = Situation { gap, losses: unit.round, slack, round, curve: &curve };
+        let (slack, price) = self.slack(now, &data, rtt, &known);
+        let situation = Situation { gap, losses: unit.round, slack, round, curve: &known.curve };
         // The answer to a copy's loss is one more copy, while others of the unit are in flight: if each answer brought
         // copies of its own, they would multiply just where most of them are lost.
         let is_answer = unit.outstanding > 1;
         let queue_full = is_full(&view.path);
         let most = if is_answer || queue_full { 0 } else { level as usize };
-        let price = self.options.price;
         let plan = self.memo.plan(&situation, price, most);
         self.replicas.plan(now, key, plan.times());
         let verdict = match plan.times().len() {
             1.. => Verdict::Copied,
-            0 if plan.without <= price => Verdict::InTime,
+            0 if plan.without <= self.options.price => Verdict::InTime,
             0 if is_answer => Verdict::Answer,
             0 if queue_full => Verdict::QueueFull,
             0 => Verdict::Dear,
         };
         self.told.verdicts[verdict as usize] += 1;
-        self.told = Told { slack: slack.left, queue_full, plan, ..self.told };
+        self.told = Told { slack: slack.left, price, queue_full, plan, ..self.told };
     }
 
     fn wants_overdue(&mut self, now: Timestamp, data: &Overdue, view: &View<'_>) -> bool {
         let rtt = view.path.smoothed_rtt;
-        let curve = self.curve(now, view);
-        let (gap, slack) = (now.since(data.first_sent), self.slack(now, data, rtt));
-        let now = Situation { gap, losses: 1, slack, round: round(rtt), curve: &curve };
+        let known = self.known(now, view);
+        let gap = now.since(data.first_sent);
+        let (slack, price) = self.slack(now, data, rtt, &known);
+        let now = Situation { gap, losses: 1, slack, round: round(rtt), curve: &known.curve };
         // What waits in a queue is not lost; what was lost in a bad time that is not over would be lost again, and its
         // loss be known late; and without this the loss would be known a round later.
         let wants = view.overdue_lost > OFTEN
             && !is_full(&view.path)
-            && curve.after(gap).given(1) < AGAIN
-            && now.gain(now.round) > self.options.price;
+            && known.curve.after(gap).given(1) < AGAIN
+            && now.gain(now.round) > price;
         self.told.overdue_lost = view.overdue_lost;
         self.told.overdue_wanted += u64::from(wants);
         self.told.overdue_declined += u64::from(!wants);
@@ -276,10 +299,11 @@ impl ReplicaScheduler for Copies {
     }
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
-        let Told { slack, queue_full, plan, .. } = self.told;
+        let Told { slack, price, queue_full, plan, .. } = self.told;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         tell("level", plan.times().len() as f64);
         tell("slack_ms", slack * 1e3);
+        tell("price_ms", ms(price));
         tell("lost_again_percent", plan.lost_again * 100.0);
         tell("late_without_copies_ms", ms(plan.without));
         tell("late_ms", ms(plan.with));

@@ -109,11 +109,7 @@ fn what_the_application_says_takes_the_place_of_patience() {
         let mut r = outages();
         let key = r.opened(at(50_000), at(49_750), 1_000);
         let mut copies = Copies::new(Options::default());
-        let units = UnitTable::default();
-        let path = PathState { smoothed_rtt: RTT, ..PathState::default() };
-        let correlation = r.statistics().correlation.as_ref();
-        let view = View { path, units: &units, longest_burst: 0, correlation, overdue_lost: 0.5 };
-        copies.on_retransmitted(at(50_000), key, &unit(deadline), 3, &view);
+        copies.on_retransmitted(at(50_000), key, &unit(deadline), 3, &r.view(at(50_000)));
         (copies.told.slack, copies.told.plan)
     };
     let copies = |deadline| planned(deadline).1.times().len();
@@ -125,6 +121,37 @@ fn what_the_application_says_takes_the_place_of_patience() {
     let (guessed, said) = (planned(None), planned(Some(at(50_100) + MARGIN)));
     assert_eq!(guessed.0, said.0);
     assert_ne!(guessed.1, said.1);
+}
+
+#[test]
+fn on_a_path_that_loses_much_only_known_players_get_copies_as_cheaply() {
+    let independent = |of_1000: u64| {
+        move |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < (of_1000 << 32) / 1_000
+    };
+    let price = |of_1000, deadline: Option<u64>| {
+        let mut r = connection(independent(of_1000));
+        let mark = deadline.map(|ms| Mark {
+            media_time: Duration::ZERO,
+            deadline: Some(at(ms)),
+            catching_up: None,
+        });
+        let data = Overdue { first_sent: at(49_750), mark };
+        let mut copies = Copies::new(Options::default());
+        let view = r.view(at(50_000));
+        let known = copies.known(at(50_000), &view);
+        copies.slack(at(50_000), &data, RTT, &known).1
+    };
+    let is = |price: Duration, ms: f64| (price.as_secs_f64() * 1e3 / ms - 1.0).abs() < 0.25;
+    assert_eq!(price(40, None), Duration::from_millis(2));
+    for (of_1000, ms) in [(100, 8.0), (200, 128.0)] {
+        let dear = price(of_1000, None);
+        assert!(is(dear, ms), "{of_1000}: {dear:?}");
+        assert_eq!(price(of_1000, Some(50_100)), Duration::from_millis(2));
+    }
+    assert_eq!(price(900, None), DEAREST);
+    for dear_above in [0.0, 1.1, f64::NAN] {
+        assert!(Options { dear_above, ..Options::default() }.checked().is_err());
+    }
 }
 
 #[test]
@@ -203,6 +230,9 @@ fn it_counts_what_it_declines() {
     let dear =
         with(Options { price: Duration::from_secs_f64(late * 0.98e-3), ..Options::default() });
     assert_eq!(said(dear, 250, "copies_too_dear"), Some(1.0));
+    let lossy = || connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0);
+    assert_eq!(said(lossy(), 250, "copies_too_dear"), Some(1.0), "not that it had time");
+    assert!(said(lossy(), 250, "price_ms") > Some(100.0));
     assert_eq!(said(outages(), 250, "overdue_wanted"), Some(1.0));
     let full = || {
         let mut r = outages();

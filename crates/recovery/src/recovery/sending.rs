@@ -145,7 +145,14 @@ impl<C: Content> Recovery<C> {
             CopyKind::Retransmission => {
                 totals.retransmissions += 1;
                 totals.repeated += u64::from(round > 1);
-                let view = view(now, self.path, &self.table, &mut self.statistics, &self.overdue);
+                let view = view(
+                    now,
+                    self.path,
+                    &self.table,
+                    &mut self.statistics,
+                    &self.overdue,
+                    &self.recent,
+                );
                 let level = self.scheme.adapter.level(key, round, &view);
                 if let Some(unit) = self.table.get(key) {
                     self.scheme.scheduler.on_retransmitted(now, key, unit, level, &view);

@@ -1,7 +1,7 @@
 //! Steps of a unit's life, for tests of schemes: without packets around them.
 
-use super::{Acked, Arrival, Packet, Recovery};
-use crate::scheme::PathState;
+use super::{Acked, Arrival, Packet, Recovery, view};
+use crate::scheme::{PathState, View};
 use crate::table::{CopyKind, UnitKey};
 use units::Timestamp;
 
@@ -23,6 +23,10 @@ impl Recovery<()> {
         let part = self.table.split(key, bytes)?;
         *self.contents.slot(part) = vec![bytes];
         Some(part)
+    }
+
+    pub(crate) fn view(&mut self, now: Timestamp) -> View<'_> {
+        view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent)
     }
 
     pub(crate) fn packet_lost(&mut self, now: Timestamp, number: u64, sent: Timestamp) {

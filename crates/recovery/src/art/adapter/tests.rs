@@ -73,6 +73,7 @@ fn converged(queue: usize, loss: f64) -> (f64, u32, u32) {
         longest_burst: 0,
         correlation: None,
         overdue_lost: 0.5,
+        loss_rate: 0.05,
     };
     let mut source = Recovery::<()>::new(Arq::scheme(), None, NOW);
     let unit = source.opened(NOW, NOW, 1);

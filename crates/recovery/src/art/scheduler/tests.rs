@@ -27,7 +27,14 @@ fn path() -> PathState {
 /// Gives `see` a view of this path with a longest burst of so many packets.
 fn viewing<T>(path: PathState, longest_burst: u32, see: impl FnOnce(&View<'_>) -> T) -> T {
     let units = UnitTable::default();
-    see(&View { path, units: &units, longest_burst, correlation: None, overdue_lost: 0.5 })
+    see(&View {
+        path,
+        units: &units,
+        longest_burst,
+        correlation: None,
+        overdue_lost: 0.5,
+        loss_rate: 0.05,
+    })
 }
 
 fn keys(count: usize) -> Vec<UnitKey> {

@@ -35,7 +35,14 @@ pub(super) fn interval(lost: u64, packets: u64) -> IntervalMetrics {
 
 pub(super) fn with_view<T>(path: PathState, look: impl FnOnce(&View<'_>) -> T) -> T {
     let units = UnitTable::default();
-    look(&View { path, units: &units, longest_burst: 0, correlation: None, overdue_lost: 0.5 })
+    look(&View {
+        path,
+        units: &units,
+        longest_burst: 0,
+        correlation: None,
+        overdue_lost: 0.5,
+        loss_rate: 0.05,
+    })
 }
 
 /// What the adapter explains under this name.
