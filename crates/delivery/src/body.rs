@@ -1,6 +1,7 @@
 //! What is delivered.
 
 use core::task::{Context, Poll};
+use core::time::Duration;
 use std::io;
 
 use crate::flv::{FlvStream, Piece};
@@ -20,6 +21,11 @@ pub trait Body {
     /// Whether nothing more of it is to be sent, also where the transport has no room: its next piece is the end.
     fn is_over(&self) -> bool {
         false
+    }
+
+    /// How long from its request on the player can do without what is fetched; `None` if that is not known.
+    fn slack(&self) -> Option<Duration> {
+        None
     }
 
     /// What the player of a live stream said last that it has buffered; `None` if it says nothing.

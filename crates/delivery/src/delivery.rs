@@ -19,6 +19,8 @@ pub struct Delivery<B> {
     body: B,
     first_frame: FirstFrame,
     playhead: Playhead,
+    /// When the body was first asked for more.
+    began: Option<Timestamp>,
     /// The viewer did not get all yet that was kept for those who come.
     catches_up: bool,
 }
@@ -58,7 +60,7 @@ impl<B: Body> Delivery<B> {
     /// The body of the response on this stream, behind the head that was sent.
     pub fn new(id: StreamId, body: B) -> Self {
         let (first_frame, playhead) = (FirstFrame::Ahead, Playhead::default());
-        Self { id, body, first_frame, playhead, catches_up: true }
+        Self { id, body, first_frame, playhead, began: None, catches_up: true }
     }
 
     /// The stream.
@@ -100,6 +102,7 @@ impl<B: Body> Delivery<B> {
             (Some(rate), Some(_)) => relay::send_ahead(rate).min(HIGH_WATER),
             _ => HIGH_WATER,
         };
+        let began = *self.began.get_or_insert(now);
         loop {
             let Some(progress) = connection.send_progress(id) else { return Filled::Over };
             self.look(now, connection, progress);
@@ -108,7 +111,7 @@ impl<B: Body> Delivery<B> {
             match step {
                 Step::Stop(filled) => return filled,
                 Step::Send(piece) => {
-                    if framing.send(&mut t.marked(self.mark(now)), id, piece) {
+                    if framing.send(&mut t.marked(self.mark(began, now)), id, piece) {
                         continue;
                     }
                 }
@@ -132,12 +135,15 @@ impl<B: Body> Delivery<B> {
 
     /// What loss recovery gets to know of the piece that was handed out last: its place on the time line, and when the
     /// player comes to it.
-    fn mark(&self, now: Timestamp) -> Option<Mark> {
-        let live = self.body.live()?;
+    fn mark(&self, began: Timestamp, now: Timestamp) -> Option<Mark> {
+        let Some(live) = self.body.live() else {
+            let deadline = Some(began + self.body.slack()?);
+            return Some(Mark { media_time: None, deadline, catching_up: None });
+        };
         let media_time = live.media_time()?;
         let deadline = self.playhead.deadline(now, media_time);
         let catching_up = self.catches_up.then(|| live.playing().bitrate).flatten();
-        Some(Mark { media_time, deadline, catching_up })
+        Some(Mark { media_time: Some(media_time), deadline, catching_up })
     }
 
     /// What comes next for a stream that has come so far, and may hold less than `enough` unsent.

@@ -11,7 +11,7 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::{Buf as _, Bytes};
 use delivery::{Buffered, FlvStream, Piece};
@@ -163,6 +163,8 @@ pub enum Body {
         parts: VecDeque<Bytes>,
         /// Who gets them, if that is known.
         session: Option<Arc<Session>>,
+        /// How long the player can do without them, by the playlist.
+        slack: Option<Duration>,
     },
     /// A live stream as FLV.
     Flv(Box<FlvBody>),
@@ -186,7 +188,7 @@ impl delivery::Body for Responder {
             Body::Empty => None,
             Body::Bytes(bytes) => Some(core::mem::take(bytes)).filter(|bytes| !bytes.is_empty()),
             Body::File(body) => ready!(body.poll_next(context))?,
-            Body::Parts { parts, session } => {
+            Body::Parts { parts, session, .. } => {
                 let stay = session.as_ref().map(|session| session.stay());
                 if stay.is_some_and(|stay| stay.poll_over(context).is_ready()) {
                     // Its length was announced: it can only be cut off.
@@ -201,6 +203,12 @@ impl delivery::Body for Responder {
 
     fn live(&self) -> Option<&FlvStream> {
         self.flv().map(FlvBody::stream)
+    }
+
+    fn slack(&self) -> Option<Duration> {
+        let Body::Parts { session, slack, .. } = &self.0 else { return None };
+        let buffered = session.as_ref().and_then(|session| session.buffered());
+        slack.map(|slack| buffered.map_or(slack, |has| slack.min(has.media)))
     }
 
     fn is_over(&self) -> bool {

@@ -83,7 +83,7 @@ pub(crate) struct Path {
     pub in_flight: u64,
     /// The last opportunity to send ended for want of window or pacer credit.
     pub limited: bool,
-    /// Data with a mark was written since the last ACK.
+    /// Data of a live stream was written since the last ACK, as marks say.
     pub source_paced: bool,
     pub mtud: Mtud,
     pub ecn: EcnState,

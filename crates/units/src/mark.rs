@@ -5,8 +5,9 @@ use core::time::Duration;
 /// it waits, is sent, is lost and is sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Mark {
-    /// Where the data stands on the media's time line.
-    pub media_time: Duration,
+    /// Where live data stands on the media's time line: its source sets the pace at which it is written. `None` for
+    /// what is fetched as fast as the path allows.
+    pub media_time: Option<Duration>,
     /// When the data stops being useful to the player; `None` while the server knows nothing of the
     /// player's buffer.
     pub deadline: Option<Timestamp>,

@@ -1,6 +1,7 @@
 //! What a delivery does for a stream of which all is said: how far it has come, and what its body has.
 
 use core::task::Waker;
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::io;
 
@@ -15,6 +16,7 @@ use super::*;
 struct Scripted {
     next: VecDeque<Poll<io::Result<Option<Piece>>>>,
     is_over: bool,
+    slack: Option<Duration>,
 }
 
 impl Body for Scripted {
@@ -28,6 +30,10 @@ impl Body for Scripted {
 
     fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    fn slack(&self) -> Option<Duration> {
+        self.slack
     }
 
     fn on_first_frame(&mut self) {
@@ -58,7 +64,7 @@ fn piece(text: &'static str) -> Poll<io::Result<Option<Piece>>> {
 }
 
 fn scripted(next: impl IntoIterator<Item = Poll<io::Result<Option<Piece>>>>) -> Delivery<Scripted> {
-    let body = Scripted { next: next.into_iter().collect(), is_over: false };
+    let body = Scripted { next: next.into_iter().collect(), ..Scripted::default() };
     Delivery::new(StreamId(0), body)
 }
 
@@ -107,7 +113,9 @@ fn live() -> (Publisher, Delivery<Live>) {
 #[test]
 fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
     let (publisher, mut delivery) = live();
-    let mark = |delivery: &Delivery<Live>| delivery.mark(Timestamp::ZERO).map(|m| m.catching_up);
+    let mark = |delivery: &Delivery<Live>| {
+        delivery.mark(Timestamp::ZERO, Timestamp::ZERO).map(|m| m.catching_up)
+    };
     // Who waits for the first frame has caught up with nothing.
     while let Step::Send(_) = step(&mut delivery, 0, 0, 0) {}
     for frame in 0..50 {
@@ -124,6 +132,17 @@ fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
     publish(&publisher, 2_000, &[0x27, 1, 0, 0, 0, 7, 7, 7]);
     assert!(matches!(step(&mut delivery, 0, 0, 0), Step::Send(_)));
     assert_eq!(mark(&delivery), Some(None));
+}
+
+#[test]
+fn what_is_fetched_has_the_slack_that_its_body_says_from_the_request_on() {
+    let mut delivery = scripted([]);
+    let at = Timestamp::from_millis;
+    let mark = |delivery: &Delivery<Scripted>| delivery.mark(at(5_000), at(5_200));
+    assert_eq!(mark(&delivery), None);
+    delivery.body.slack = Some(Duration::from_millis(700));
+    let (deadline, catching_up) = (Some(at(5_700)), None);
+    assert_eq!(mark(&delivery), Some(Mark { media_time: None, deadline, catching_up }));
 }
 
 fn publish(publisher: &Publisher, time: u32, payload: &[u8]) {

@@ -6,7 +6,7 @@
 //! rfc8216bis, section 6.2.5.2).
 
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use media::hls::segmenter::MEDIA_PLAYLIST;
@@ -222,14 +222,16 @@ impl Request {
             }
             Resource::Init(id) => {
                 let init = outlet.look(|s| s.init(id));
-                self.media(init.map(|bytes| vec![bytes]), state, outlet, opening)
+                self.media(init.map(|bytes| vec![bytes]), None, state, outlet, opening)
             }
             Resource::Segment(name) => {
                 let parts = outlet.wait(|s| match s.when_named(name, None) {
                     When::Next => None,
                     _ => Some(s.segment(name)),
                 });
-                self.media(parts.await.flatten(), state, outlet, opening)
+                let parts = parts.await.flatten();
+                let slack = outlet.look(|s| s.slack(name, None));
+                self.media(parts, slack, state, outlet, opening)
             }
             Resource::Part(name, part) => {
                 let bytes = outlet.wait(|s| match s.when_named(name, Some(part)) {
@@ -237,7 +239,8 @@ impl Request {
                     _ => Some(s.part(name, part)),
                 });
                 let parts = bytes.await.flatten().map(|bytes| vec![bytes]);
-                self.media(parts, state, outlet, opening)
+                let slack = outlet.look(|s| s.slack(name, Some(part)));
+                self.media(parts, slack, state, outlet, opening)
             }
         }
     }
@@ -293,6 +296,7 @@ impl Request {
     fn media(
         &self,
         parts: Option<Vec<Bytes>>,
+        slack: Option<Duration>,
         state: &State,
         outlet: &Outlet,
         opening: Option<Opening>,
@@ -320,7 +324,7 @@ impl Request {
             return Response { status: 200, headers, body: Body::Empty };
         }
         session.iter().for_each(|session| session.add_media(length as u64));
-        let body = Body::Parts { parts: parts.into(), session };
+        let body = Body::Parts { parts: parts.into(), session, slack };
         Response { status: 200, headers, body }
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! URIs are relative to the media playlist; [`super::name`] has their form.
 
+use core::time::Duration;
+
 use bytes::Bytes;
 
+use super::kept::Segment;
 use super::name::Name;
 use super::segmenter::Segmenter;
 
@@ -60,6 +63,23 @@ impl Segmenter {
     pub fn part(&self, name: Name, part: usize) -> Option<Bytes> {
         let segment = self.kept.find(name.msn).filter(|segment| segment.name == name)?;
         Some(segment.parts.get(part)?.bytes.clone())
+    }
+
+    /// How long a player can do without a segment (without `part`, whole) or a part that is there: it plays at least
+    /// PART-HOLD-BACK behind the end of the playlist, and three target durations if it asks for whole segments
+    /// (rfc8216bis, section 4.4.3.8). `None` for what is further from the end: who asks for that begins, or is behind.
+    pub fn slack(&self, name: Name, part: Option<usize>) -> Option<Duration> {
+        let pace = self.pace?;
+        let newer = self.kept.segments.iter().filter(|segment| segment.name.msn > name.msn);
+        let own = self.kept.find(name.msn).filter(|segment| segment.name == name)?;
+        let own_ms: i64 = own.parts.iter().skip(part.unwrap_or(0)).map(|p| p.duration_ms).sum();
+        let from_end_ms = own_ms + newer.map(Segment::duration_ms).sum::<i64>();
+        let hold_back_ms = match part {
+            Some(_) => pace.part_hold_back_ms(),
+            None => 3_000 * pace.target_s,
+        };
+        let slack = u64::try_from(hold_back_ms - from_end_ms).ok().filter(|slack| *slack > 0);
+        slack.map(Duration::from_millis)
     }
 
     /// Where a segment (without `part`, whole) or a part of this name is: as [`Segmenter::when`], but

@@ -79,6 +79,11 @@ impl Pace {
         self.target_s * 1_000 + 499
     }
 
+    /// PART-HOLD-BACK: the least that the draft allows (section 4.4.3.8).
+    pub(super) fn part_hold_back_ms(&self) -> i64 {
+        3 * self.part_ms
+    }
+
     /// Whether a segment of this length may end although its number is ahead of the slots.
     pub(super) fn is_whole(&self, length_ms: i64) -> bool {
         length_ms >= self.slot_ms * 9 / 10

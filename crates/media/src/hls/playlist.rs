@@ -46,7 +46,7 @@ impl Segmenter {
         let _ = writeln!(
             text,
             "#EXT-X-SERVER-CONTROL:CAN-BLOCK-RELOAD=YES,PART-HOLD-BACK={},CAN-SKIP-UNTIL={}",
-            seconds(3 * part_target),
+            seconds(pace.part_hold_back_ms()),
             seconds(skip_until)
         );
         let _ = writeln!(text, "#EXT-X-PART-INF:PART-TARGET={}", seconds(part_target));

@@ -186,7 +186,7 @@ impl Connection {
         data: Bytes,
         mark: Option<Mark>,
     ) -> Result<(), WriteError> {
-        self.path.source_paced |= mark.is_some();
+        self.path.source_paced |= mark.is_some_and(|mark| mark.media_time.is_some());
         self.streams.write_marked(id, data, mark)
     }
 

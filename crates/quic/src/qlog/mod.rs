@@ -159,8 +159,8 @@ fn recovered(line: &mut String, now: Timestamp, unit: &LostUnit) {
     let (bytes, rounds, copies) = (unit.bytes, unit.round, unit.copies);
     let _ = write!(line, "\"bytes\":{bytes},\"rounds\":{rounds},\"copies\":{copies}");
     let _ = write!(line, ",\"after\":{}", millis(now.since(unit.first_sent)));
-    if let Some(mark) = unit.mark {
-        let _ = write!(line, ",\"media_time\":{}", millis(mark.media_time));
+    if let Some(media_time) = unit.mark.and_then(|mark| mark.media_time) {
+        let _ = write!(line, ",\"media_time\":{}", millis(media_time));
     }
 }
 

@@ -85,6 +85,8 @@ pub struct Pair {
     pub answer: Bytes,
     /// Bytes of each chunk in which it writes them; a chunk's mark is its number, in milliseconds.
     pub marked: usize,
+    /// Whether the marks are those of a live stream.
+    pub is_live: bool,
     /// The rate of the stream that the marks say.
     pub catching_up: Option<Rate>,
     pub on_connected: Option<OnConnected>,
@@ -143,6 +145,7 @@ impl Pair {
             client_events: Vec::new(),
             answer: Bytes::new(),
             marked: usize::MAX,
+            is_live: true,
             catching_up: None,
             on_connected: None,
             ecn_to_client: Vec::new(),
@@ -247,7 +250,7 @@ impl Pair {
                     if id.direction() == units::Direction::Bidirectional {
                         for (number, chunk) in (0..).zip(self.answer.chunks(self.marked)) {
                             let chunk = self.answer.slice_ref(chunk);
-                            let media_time = Duration::from_millis(number);
+                            let media_time = self.is_live.then(|| Duration::from_millis(number));
                             let mark = Some(Mark {
                                 media_time,
                                 deadline: None,

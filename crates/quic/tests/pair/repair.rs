@@ -151,7 +151,7 @@ fn a_mark_travels_with_written_data_to_the_lost_unit() {
     download(&mut pair, 1_000_000, "one loss");
     let (first, _) = log.with_byte(lost_byte)[0].bytes.expect("data");
     let mark = Mark {
-        media_time: Duration::from_millis(first / 7_000),
+        media_time: Some(Duration::from_millis(first / 7_000)),
         deadline: None,
         catching_up: None,
     };
@@ -209,19 +209,23 @@ impl Controller for Noting {
 }
 
 #[test]
-fn the_controller_learns_with_the_next_acknowledgement_that_marked_data_was_written() {
-    let noted = Arc::new(Mutex::new(Vec::new()));
-    let notes = noted.clone();
-    let set = move |transport: &mut TransportConfig| {
-        transport.congestion = Arc::new(move |_, _| Box::new(Noting(notes.clone())) as _);
+fn the_controller_learns_with_the_next_acknowledgement_that_live_data_was_written() {
+    let paced = |is_live| {
+        let noted = Arc::new(Mutex::new(Vec::new()));
+        let notes = noted.clone();
+        let set = move |transport: &mut TransportConfig| {
+            transport.congestion = Arc::new(move |_, _| Box::new(Noting(notes.clone())) as _);
+        };
+        let (mut pair, _) = pair_with(3, set, |_| false);
+        assert!(!noted.lock().expect("one thread").contains(&true), "a handshake");
+        (pair.marked, pair.is_live) = (7_000, is_live);
+        download(&mut pair, 1_000_000, "all written at once");
+        let noted = noted.lock().expect("one thread");
+        assert!(noted.len() > 10, "{noted:?}");
+        noted.iter().filter(|paced| **paced).count()
     };
-    let (mut pair, _) = pair_with(3, set, |_| false);
-    assert!(!noted.lock().expect("one thread").contains(&true), "a handshake");
-    pair.marked = 7_000;
-    download(&mut pair, 1_000_000, "all written at once");
-    let noted = noted.lock().expect("one thread");
-    assert_eq!(noted.iter().filter(|paced| **paced).count(), 1, "{noted:?}");
-    assert!(noted.len() > 10, "{noted:?}");
+    assert_eq!(paced(true), 1);
+    assert_eq!(paced(false), 0, "it is fetched");
 }
 
 #[test]

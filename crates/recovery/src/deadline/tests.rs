@@ -102,7 +102,7 @@ fn what_the_application_says_takes_the_place_of_patience() {
             at(49_750),
             at(50_000),
             1_000,
-            Some(Mark { media_time: Duration::ZERO, deadline, catching_up: None }),
+            Some(Mark { media_time: Some(Duration::ZERO), deadline, catching_up: None }),
         )
     };
     let planned = |deadline| {
@@ -131,7 +131,7 @@ fn on_a_path_that_loses_much_only_known_players_get_copies_as_cheaply() {
     let price = |of_1000, deadline: Option<u64>| {
         let mut r = connection(independent(of_1000));
         let mark = deadline.map(|ms| Mark {
-            media_time: Duration::ZERO,
+            media_time: Some(Duration::ZERO),
             deadline: Some(at(ms)),
             catching_up: None,
         });

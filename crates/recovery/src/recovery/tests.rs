@@ -381,7 +381,7 @@ impl Content for Data {
 
     fn mark(&self, (first, _): &(u32, u32)) -> Option<Mark> {
         Some(Mark {
-            media_time: Duration::from_secs(u64::from(*first)),
+            media_time: Some(Duration::from_secs(u64::from(*first))),
             deadline: None,
             catching_up: self.catching_up,
         })
@@ -448,7 +448,10 @@ fn a_unit_is_what_is_missing_of_a_packet_and_ends_with_its_last_byte() {
     data.acked.extend(10..20);
     let key = lose_all(&mut r, &mut data);
     let unit = r.unit(key).expect("unfinished");
-    assert_eq!((unit.bytes, unit.mark.map(|mark| mark.media_time)), (90, Some(Duration::ZERO)));
+    assert_eq!(
+        (unit.bytes, unit.mark.and_then(|mark| mark.media_time)),
+        (90, Some(Duration::ZERO))
+    );
     data.acked.extend(0..10);
     assert_eq!(written(&mut r, key, &data, 100), (Written::Copy, vec![(20, 99)]));
     // The packet arrives after all, but something else had brought a part of it.

@@ -181,6 +181,29 @@ fn requests_are_told_from_the_past_to_the_too_far() {
 }
 
 #[test]
+fn a_player_can_do_without_what_is_nearer_to_the_end_than_it_plays() {
+    let mut segmenter = segmenter(Config::default());
+    push(&mut segmenter, 0..20_401, 50, true);
+    let lengths = |number: usize| -> Vec<u128> {
+        let segment = segmenter.kept.find(name(number).msn).expect("kept");
+        segment.parts.iter().map(|part| part.duration_ms as u128).collect()
+    };
+    let slack = |number, part| segmenter.slack(name(number), part).map(|slack| slack.as_millis());
+    let list = text(&segmenter, false);
+    assert!(list.contains("PART-HOLD-BACK=0.966") && list.contains("TARGETDURATION:2"), "{list}");
+    let (growing, last) = (lengths(0), lengths(1));
+    assert_eq!((growing.len(), last.iter().sum::<u128>()), (1, 2_000));
+    assert_eq!(slack(0, Some(0)), Some(966 - growing[0]));
+    assert_eq!(slack(1, Some(6)), Some(966 - growing[0] - last[6]));
+    assert_eq!(slack(1, Some(4)), None, "it begins there, or is behind");
+    let whole = [1, 2, 3].map(|number| slack(number, None));
+    assert_eq!(whole, [Some(4_000 - growing[0]), Some(2_000 - growing[0]), None]);
+    let other = Name { id: 1, ..name(1) };
+    assert_eq!(segmenter.slack(other, None), None);
+    assert_eq!(Segmenter::new(Config::default()).slack(other, None), None);
+}
+
+#[test]
 fn other_headers_and_jumps_are_discontinuities() {
     let mut segmenter = segmenter(Config { window: 20, ..Config::default() });
     push(&mut segmenter, 0..4_000, 50, true);
