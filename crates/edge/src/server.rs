@@ -150,6 +150,7 @@ impl Edge {
             let _ = admin.await;
         }
         let state = shared.state();
+        state.live.outlets.close();
         tell_ends(&state, true);
         state.hooks.told(LAST_HOOKS).await;
         Ok(())

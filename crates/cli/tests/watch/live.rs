@@ -134,6 +134,35 @@ fn a_viewer_comes_back_through_a_lossy_link_by_0_rtt_and_reports_each_view() {
 }
 
 #[test]
+fn an_hls_player_can_do_without_copies_and_one_that_is_not_known_cannot() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let mut edge = live_edge(dir.path(), "[records]\ndirectory = \"records\"\n");
+    let _publisher = Publisher::start(edge.rtmp(), "live/demo", None);
+    let link = ["link", "--listen", "127.0.0.1:0", "--rtt", "100ms", "--loss", "4%", "--seed", "3"];
+    let link = Relay::start(mendcast(&link).arg("--to").arg(edge.address.to_string()));
+    let port = edge.address.port();
+    let watched = |path: &str| {
+        let url = format!("https://mendcast.test:{port}/live/{path}");
+        seen(&url, &["--seconds", "12", "--connect", &link.address]);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| watched("demo/index.m3u8"));
+        scope.spawn(|| watched("demo.flv"));
+    });
+    // Who watches HLS may come back for a while.
+    edge.terminate();
+    let records = records(&dir.path().join("records"), 2);
+    let copies = |format: &str| {
+        let record = records.iter().find(|record| record["format"] == format).expect("watched");
+        let lost = number(&record["retransmissions"]);
+        assert!(lost >= 10.0, "{record}");
+        number(&record["replicas"]) / lost
+    };
+    let (hls, flv) = (copies("hls"), copies("flv"));
+    assert!(hls < 0.25 && flv > 0.4, "of retransmissions: HLS {hls}, FLV {flv}");
+}
+
+#[test]
 fn a_viewer_who_comes_back_starts_with_what_its_last_connection_measured() {
     let dir = tempfile::tempdir().expect("a directory");
     let more = "[startup]\nmode = \"wira\"\nnetworks = 0\n[records]\ndirectory = \"records\"\n";
@@ -184,7 +213,7 @@ fn records(dir: &Path, count: usize) -> Vec<Value> {
             records.sort_by_key(|record: &Value| record["session"].as_i64());
             return records;
         }
-        assert!(Instant::now() < end, "{} records, not {count}", records.len());
+        assert!(Instant::now() < end, "{} records, not {count}: {records:?}", records.len());
         std::thread::sleep(Duration::from_millis(50));
     }
 }

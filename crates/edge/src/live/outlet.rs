@@ -235,6 +235,11 @@ impl Outlets {
         self.drop_idle(SESSION_IDLE, memory);
     }
 
+    /// The process ends: forgets all streams, and the sessions of their viewers end.
+    pub(crate) fn close(&self) {
+        self.drop_idle(Duration::ZERO, |_| ());
+    }
+
     fn drop_idle(&self, idle: Duration, note: impl Fn(&Outlet)) {
         // What they held ends after the lock.
         let mut dropped = Vec::new();
