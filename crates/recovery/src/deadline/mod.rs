@@ -14,6 +14,7 @@ mod curve;
 mod memo;
 mod plan;
 
+use core::ops::RangeInclusive;
 use core::time::Duration;
 
 use units::Timestamp;
@@ -30,6 +31,9 @@ use plan::{MAX, Plan, Situation, Slack};
 
 /// The highest price of a copy.
 pub const DEAREST: Duration = Duration::from_secs(1);
+
+/// The values that [`Options::dear_above`] may have.
+pub const DEAR_ABOVE: RangeInclusive<f64> = 0.01..=1.0;
 
 /// Data is to be there so long before the player comes to it: a frame has to be whole and decoded, and a player stops
 /// when it has shown the one before.
@@ -71,7 +75,7 @@ pub struct Options {
     pub overdue: bool,
     /// What says how losses come together.
     pub together: Together,
-    /// The share of loss, 0.01 to 1, above which copies get dearer for viewers whose players are not known: a path that
+    /// The share of loss, of [`DEAR_ABOVE`], above which copies get dearer for viewers whose players are not known: a path that
     /// loses much wants the most copies, and what freezes most players there is longer than copies reach.
     pub dear_above: f64,
 }
@@ -92,12 +96,12 @@ impl Options {
     /// The same if it makes sense.
     ///
     /// # Errors
-    /// When `price` is more than [`DEAREST`], or `dear_above` not 0.01 to 1.
+    /// When `price` is more than [`DEAREST`], or `dear_above` is not of [`DEAR_ABOVE`].
     pub fn checked(self) -> Result<Self, OutOfRange> {
         if self.price > DEAREST {
             return Err(OutOfRange { key: "price", allowed: "0 to 1 s" });
         }
-        if !(0.01..=1.0).contains(&self.dear_above) {
+        if !DEAR_ABOVE.contains(&self.dear_above) {
             return Err(OutOfRange { key: "dear_above", allowed: "0.01 to 1" });
         }
         Ok(self)
