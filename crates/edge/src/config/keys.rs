@@ -272,8 +272,7 @@ sections! {
         /// length; harmful too where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its
         /// network "art-dqn" learn how many. "or3-copies": 2n-2 copies in round n, so none before a
         /// retransmission is lost too: cheap, and little gained. The rest ("art-code", "or3", ...) is for
-        /// comparison. `mendcast lab run live-default` measures "arq", "spare", "deadline", "autorec",
-        /// "art-paper", "or3-copies".
+        /// comparison. `mendcast lab run live-default` measures most of the others.
         scheme: Choice = deadline();
         /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent; to be in time
         /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
@@ -282,9 +281,8 @@ sections! {
         /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
         /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
         patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
-        /// Deadline: the share that a path has lost within the last minute above which, for viewers whose players do not
-        /// report, copies get dearer: `price` doubles with each 0.025 more, up to 1 s. Less: fewer copies where many are
-        /// wanted and few players need them. 1.0, never, suits players that keep 250 to 500 ms and cannot report.
+        /// Deadline: the loss of the last minute from which on `price` doubles with each 0.025 more, up to 1 s, for viewers
+        /// whose players do not report: few of them need copies. 1.0, never, if all keep 250 to 500 ms.
         dear_above: f64 = 0.05, in recovery::deadline::DEAR_ABOVE;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
@@ -441,7 +439,7 @@ sections! {
         price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(recovery::deadline::DEAREST), example "\"2ms\"";
         /// Deadline: how long after its first sending data is of use, where the player does not report.
         patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE), example "\"350ms\"";
-        /// Deadline: the loss above which copies get dearer, where the player does not report.
+        /// Deadline: from which loss on copies get dearer.
         dear_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05";
         /// Spare: replicas of lost data.
         copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";

@@ -184,6 +184,10 @@ fn requests_are_told_from_the_past_to_the_too_far() {
 fn a_player_can_do_without_what_is_nearer_to_the_end_than_it_plays() {
     let mut segmenter = segmenter(Config::default());
     push(&mut segmenter, 0..20_401, 50, true);
+    let name = |back: usize| {
+        let segments = &segmenter.kept.segments;
+        segments[segments.len() - 1 - back].name
+    };
     let lengths = |number: usize| -> Vec<u128> {
         let segment = segmenter.kept.find(name(number).msn).expect("kept");
         segment.parts.iter().map(|part| part.duration_ms as u128).collect()
