@@ -13,20 +13,22 @@ const HOLDS: u32 = 4;
 /// Situations whose times differ by no more than this part of a round are one: a quarter of a place for copies.
 const ALIKE: u32 = 32;
 
-/// What is known of the path, and what copies cost there.
+/// What is known of the path.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Known {
     pub curve: Curve,
-    pub price: Duration,
-    /// Where the player is not known.
-    pub price_if_guessed: Duration,
+    /// How much longer data is supposed to be of use to players that are not known than it is without loss.
+    pub longer: Duration,
+    /// The price of copies for those of them to which it is not.
+    pub dear: Duration,
 }
 
-/// What is known of the path, and the plan that was made by it last.
+/// What is known of the path, and the plans that were made by it last.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
     known: Option<(Timestamp, Known)>,
-    plan: Option<Planned>,
+    /// By what is supposed of the player.
+    plans: [Option<Planned>; 2],
 }
 
 /// A plan and what it answers.
@@ -67,20 +69,25 @@ impl Memo {
             return known;
         }
         let known = find();
-        *self = Self { known: Some((now, known)), plan: None };
+        *self = Self { known: Some((now, known)), plans: [None, None] };
         known
     }
 
-    /// The plan by that.
-    pub(super) fn plan(&mut self, situation: &Situation<'_>, price: Duration, most: usize) -> Plan {
-        if let Some(planned) =
-            self.plan.as_ref().filter(|last| last.answers(situation, price, most))
-        {
+    /// The plan by that, for the supposition of this number.
+    pub(super) fn plan(
+        &mut self,
+        number: usize,
+        situation: &Situation<'_>,
+        price: Duration,
+        most: usize,
+    ) -> Plan {
+        let last = &mut self.plans[number];
+        if let Some(planned) = last.as_ref().filter(|last| last.answers(situation, price, most)) {
             return planned.plan;
         }
         let plan = situation.plan(price, most);
         let Situation { gap, losses, slack, round, .. } = *situation;
-        self.plan = Some(Planned { gap, losses, slack, round, price, most, plan });
+        *last = Some(Planned { gap, losses, slack, round, price, most, plan });
         plan
     }
 }
@@ -93,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_curve_holds_for_a_quarter_of_a_round_trip_and_a_plan_no_longer() {
-        let known = |curve| Known { curve, price: MS * 2, price_if_guessed: MS * 2 };
+        let known = |curve| Known { curve, longer: MS * 0, dear: MS * 2 };
         let (flat, calls) = (Curve::of(None).flat(), Curve::of(None));
         let mut memo = Memo::default();
         let mut at =
@@ -107,21 +114,21 @@ mod tests {
         };
         let (price, first) = (MS * 2, of(150, 40));
         let plan = first.plan(price, 2);
-        assert_eq!(memo.plan(&first, price, 2), plan);
-        assert_eq!(memo.plan(&of(154, 37), price, 2), plan, "alike");
+        assert_eq!(memo.plan(0, &first, price, 2), plan);
+        assert_eq!(memo.plan(0, &of(154, 37), price, 2), plan, "alike");
         for (other, most) in [(of(150, 0), 2), (of(20, 40), 2), (of(150, 40), 0)] {
-            let planned = memo.plan(&other, price, most);
+            let planned = memo.plan(0, &other, price, most);
             assert_eq!(planned, other.plan(price, most));
             assert_ne!(planned, plan);
-            memo.plan(&first, price, 2);
+            memo.plan(0, &first, price, 2);
         }
         let unsure = Situation { slack: Slack { unsure: MS * 200, ..first.slack }, ..first };
-        assert_eq!(memo.plan(&unsure, price, 2), unsure.plan(price, 2));
+        assert_eq!(memo.plan(0, &unsure, price, 2), unsure.plan(price, 2));
         assert_ne!(unsure.plan(price, 2), plan);
-        memo.plan(&first, price, 2);
+        memo.plan(0, &first, price, 2);
         // The plan goes with its curve.
         memo.known(Timestamp::from_millis(60), MS * 100, || known(flat));
         let independent = Situation { curve: &flat, ..first };
-        assert_eq!(memo.plan(&independent, price, 2), independent.plan(price, 2));
+        assert_eq!(memo.plan(0, &independent, price, 2), independent.plan(price, 2));
     }
 }

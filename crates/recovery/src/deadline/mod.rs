@@ -5,8 +5,8 @@
 //! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
 //! each takes off the time by which the data is expected to be late (`plan`). Copies leave only when nothing else
 //! waits or a viewer catches up on a wide path, and no queue grows; and the loss of each copy is answered, not only that
-//! of the last one. Of players that are not known only some need copies: the more a path loses, and copies cost, the more
-//! each has to bring there. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
+//! of the last one. Where a path loses much, and copies cost most, players that are not known are supposed to keep more, as
+//! most of them do. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -48,8 +48,11 @@ const QUEUE: Duration = Duration::from_millis(25);
 const AGAIN: f64 = 0.3;
 /// And where more than this share of what was overdue had been lost: two copies are in vain for one that is needed.
 const OFTEN: f64 = 1.0 / 3.0;
-/// The price doubles with each such share of loss above [`Options::dear_above`].
-const DOUBLES: f64 = 0.025;
+/// Where a path loses more than [`Options::dear_above`], data is supposed to be of use for so much longer by that share:
+/// 50 ms with each hundredth.
+const LONGER: Duration = Duration::from_secs(5);
+/// And if it is not, the price doubles with each such share.
+const DOUBLES: f64 = 0.02;
 
 /// What says how losses come together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -75,8 +78,8 @@ pub struct Options {
     pub overdue: bool,
     /// What says how losses come together.
     pub together: Together,
-    /// The share of loss, of [`DEAR_ABOVE`], above which copies get dearer for viewers whose players are not known: a path that
-    /// loses much wants the most copies, and what freezes most players there is longer than copies reach.
+    /// The share of loss, of [`DEAR_ABOVE`], above which players that are not known are supposed to have more patience: a
+    /// path that loses much wants the most copies, and most players keep more than those who need them all.
     pub dear_above: f64,
 }
 
@@ -171,7 +174,6 @@ impl Verdict {
 struct Told {
     /// In seconds.
     slack: f64,
-    price: Duration,
     queue_full: bool,
     plan: Plan,
     /// By [`Verdict`].
@@ -179,6 +181,13 @@ struct Told {
     overdue_wanted: u64,
     overdue_declined: u64,
     overdue_lost: f64,
+}
+
+/// What may be so of a player: how long a copy can still wait, and what it has to bring then.
+#[derive(Clone, Copy, Debug)]
+struct Supposed {
+    slack: Slack,
+    price: Duration,
 }
 
 /// Plans copies by deadline and correlation.
@@ -204,28 +213,42 @@ impl Copies {
                 Together::Expected => Curve::expected(view.correlation),
                 Together::Nothing => Curve::of(view.correlation).flat(),
             };
-            let doublings = ((view.loss_rate - dear_above) / DOUBLES).max(0.0);
-            let guessed = (price.as_secs_f64() * doublings.exp2()).min(DEAREST.as_secs_f64());
-            Known { curve, price, price_if_guessed: Duration::from_secs_f64(guessed) }
+            let above = (view.loss_rate - dear_above).max(0.0);
+            let dear = price.as_secs_f64() * (above / DOUBLES).exp2();
+            Known {
+                curve,
+                longer: LONGER.mul_f64(above),
+                dear: Duration::from_secs_f64(dear.min(DEAREST.as_secs_f64())),
+            }
         })
     }
 
-    /// How long a copy of the data can still wait, and its price.
-    fn slack(
+    /// What is supposed of the player, the likeliest first.
+    fn supposed(
         &self,
         now: Timestamp,
         data: &Overdue,
         rtt: Duration,
         known: &Known,
-    ) -> (Slack, Duration) {
-        let (deadline, unsure, price) = match data.mark.and_then(|mark| mark.deadline) {
-            Some(deadline) => (deadline - MARGIN, HEARD, known.price),
-            None => (data.first_sent + self.options.patience, GUESSED, known.price_if_guessed),
-        };
+    ) -> impl Iterator<Item = Supposed> + use<> {
+        let Options { price, patience, .. } = self.options;
         // A copy needs half a round trip, and comes a little late as often as not.
         let now = now + rtt / 2 + rtt / 16;
-        let left = deadline.since(now).as_secs_f64() - now.since(deadline).as_secs_f64();
-        (Slack { left, unsure }, price)
+        let until = |deadline: Timestamp, unsure| {
+            let left = deadline.since(now).as_secs_f64() - now.since(deadline).as_secs_f64();
+            Slack { left, unsure }
+        };
+        let (first, second) = match data.mark.and_then(|mark| mark.deadline) {
+            Some(deadline) => (Supposed { slack: until(deadline - MARGIN, HEARD), price }, None),
+            None => {
+                let most = until(data.first_sent + patience + known.longer, GUESSED);
+                let few = until(data.first_sent + patience, GUESSED);
+                let is_lossy = known.longer > Duration::ZERO;
+                let second = is_lossy.then_some(Supposed { slack: few, price: known.dear });
+                (Supposed { slack: most, price }, second)
+            }
+        };
+        core::iter::once(first).chain(second)
     }
 }
 
@@ -243,14 +266,22 @@ impl ReplicaScheduler for Copies {
         let round = round(rtt);
         let gap = if unit.round > 1 { round } else { now.since(unit.first_sent) };
         let data = Overdue { first_sent: unit.first_sent, mark: unit.mark };
-        let (slack, price) = self.slack(now, &data, rtt, &known);
-        let situation = Situation { gap, losses: unit.round, slack, round, curve: &known.curve };
         // The answer to a copy's loss is one more copy, while others of the unit are in flight: if each answer brought
         // copies of its own, they would multiply just where most of them are lost.
         let is_answer = unit.outstanding > 1;
         let queue_full = is_full(&view.path);
         let most = if is_answer || queue_full { 0 } else { level as usize };
-        let plan = self.memo.plan(&situation, price, most);
+        let (mut plan, mut slack) = (Plan::default(), 0.0);
+        for (number, supposed) in self.supposed(now, &data, rtt, &known).enumerate() {
+            let Supposed { slack: of, price } = supposed;
+            let losses = unit.round;
+            let situation = Situation { gap, losses, slack: of, round, curve: &known.curve };
+            plan = self.memo.plan(number, &situation, price, most);
+            slack = of.left;
+            if plan.times().len() > 0 {
+                break;
+            }
+        }
         self.replicas.plan(now, key, plan.times());
         let verdict = match plan.times().len() {
             1.. => Verdict::Copied,
@@ -260,21 +291,24 @@ impl ReplicaScheduler for Copies {
             0 => Verdict::Dear,
         };
         self.told.verdicts[verdict as usize] += 1;
-        self.told = Told { slack: slack.left, price, queue_full, plan, ..self.told };
+        self.told = Told { slack, queue_full, plan, ..self.told };
     }
 
     fn wants_overdue(&mut self, now: Timestamp, data: &Overdue, view: &View<'_>) -> bool {
         let rtt = view.path.smoothed_rtt;
         let known = self.known(now, view);
         let gap = now.since(data.first_sent);
-        let (slack, price) = self.slack(now, data, rtt, &known);
-        let now = Situation { gap, losses: 1, slack, round: round(rtt), curve: &known.curve };
+        let likeliest = self.supposed(now, data, rtt, &known).next();
+        let now = likeliest.map(|Supposed { slack, price }| {
+            let of = Situation { gap, losses: 1, slack, round: round(rtt), curve: &known.curve };
+            of.gain(of.round) > price
+        });
         // What waits in a queue is not lost; what was lost in a bad time that is not over would be lost again, and its
         // loss be known late; and without this the loss would be known a round later.
         let wants = view.overdue_lost > OFTEN
             && !is_full(&view.path)
             && known.curve.after(gap).given(1) < AGAIN
-            && now.gain(now.round) > price;
+            && now == Some(true);
         self.told.overdue_lost = view.overdue_lost;
         self.told.overdue_wanted += u64::from(wants);
         self.told.overdue_declined += u64::from(!wants);
@@ -303,11 +337,10 @@ impl ReplicaScheduler for Copies {
     }
 
     fn explain(&self, tell: &mut dyn FnMut(&'static str, f64)) {
-        let Told { slack, price, queue_full, plan, .. } = self.told;
+        let Told { slack, queue_full, plan, .. } = self.told;
         let ms = |time: Duration| time.as_secs_f64() * 1e3;
         tell("level", plan.times().len() as f64);
         tell("slack_ms", slack * 1e3);
-        tell("price_ms", ms(price));
         tell("lost_again_percent", plan.lost_again * 100.0);
         tell("late_without_copies_ms", ms(plan.without));
         tell("late_ms", ms(plan.with));
