@@ -100,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_curve_holds_for_a_quarter_of_a_round_trip_and_a_plan_no_longer() {
-        let known = |curve| Known { curve, longer: MS * 0, dear: MS * 2 };
+        let known = |curve| Known { curve, longer: Duration::ZERO, dear: MS * 2 };
         let (flat, calls) = (Curve::of(None).flat(), Curve::of(None));
         let mut memo = Memo::default();
         let mut at =
