@@ -298,17 +298,19 @@ impl ReplicaScheduler for Copies {
         let rtt = view.path.smoothed_rtt;
         let known = self.known(now, view);
         let gap = now.since(data.first_sent);
-        let likeliest = self.supposed(now, data, rtt, &known).next();
-        let now = likeliest.map(|Supposed { slack, price }| {
-            let of = Situation { gap, losses: 1, slack, round: round(rtt), curve: &known.curve };
-            of.gain(of.round) > price
-        });
+        let mut supposed = self.supposed(now, data, rtt, &known);
+        let mut gains = || {
+            supposed.next().is_some_and(|Supposed { slack, price }| {
+                let round = round(rtt);
+                Situation { gap, losses: 1, slack, round, curve: &known.curve }.gain(round) > price
+            })
+        };
         // What waits in a queue is not lost; what was lost in a bad time that is not over would be lost again, and its
         // loss be known late; and without this the loss would be known a round later.
         let wants = view.overdue_lost > OFTEN
             && !is_full(&view.path)
             && known.curve.after(gap).given(1) < AGAIN
-            && now == Some(true);
+            && gains();
         self.told.overdue_lost = view.overdue_lost;
         self.told.overdue_wanted += u64::from(wants);
         self.told.overdue_declined += u64::from(!wants);
