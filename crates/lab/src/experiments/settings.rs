@@ -216,7 +216,7 @@ settings! {
     /// `deadline`: what says how losses come together: `measured`, `expected` (only what is known at the beginning), or
     /// `nothing` (each packet is lost as any other).
     together: String = "measured".to_owned(), for Deadline;
-    /// `deadline`: the loss above which copies get dearer where players do not report; 100 for none.
+    /// `deadline`: the loss above which players that do not report are taken to keep more; 100 for none.
     dear_above_percent: f64 = 5.0, in 1.0 => 100.0, for Deadline;
     /// AutoRec's α.
     alpha_ms: f64 = 30.0, in 0.0 => 1e6, for Tolerances;
