@@ -50,7 +50,7 @@ fn scheme_of(
         deadline: deadline::Options {
             price: own.price.unwrap_or(all.price),
             patience: own.patience.unwrap_or(all.patience),
-            dear_above: own.dear_above.unwrap_or(all.dear_above),
+            patient_above: own.patient_above.unwrap_or(all.patient_above),
             ..deadline::Options::default()
         },
         tolerances: Tolerances {
@@ -243,9 +243,9 @@ mod tests {
         assert_eq!(options("recovery.price = \"5ms\"").price, ms(5));
         let own = options("recovery.patience = \"1s\"\n[[cohort]]\nname = \"a\"\nprice = \"0s\"");
         assert_eq!((own.price, own.patience), (ms(0), ms(1_000)));
-        let dear = "recovery.dear_above = 0.1\n[[cohort]]\nname = \"a\"\n";
-        assert_eq!(options(dear).dear_above, 0.1);
-        assert_eq!(options(&format!("{dear}dear_above = 1.0")).dear_above, 1.0);
+        let patient = "recovery.patient_above = 0.1\n[[cohort]]\nname = \"a\"\n";
+        assert_eq!(options(patient).patient_above, 0.1);
+        assert_eq!(options(&format!("{patient}patient_above = 1.0")).patient_above, 1.0);
         let copies = |text: &str| scheme(text).parameters().copies;
         assert_eq!((copies(""), copies("recovery.copies = 2")), (1, 2));
         assert_eq!(copies("[[cohort]]\nname = \"more\"\ncopies = 3"), 3);
@@ -254,7 +254,7 @@ mod tests {
             "copies = -1",
             "price = \"2s\"",
             "patience = \"0s\"",
-            "dear_above = 0.0",
+            "patient_above = 0.0",
         ] {
             let line = Config::parse("edge.toml", &format!("recovery.{bad}"))
                 .expect_err("refused")

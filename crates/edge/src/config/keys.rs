@@ -281,9 +281,9 @@ sections! {
         /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
         /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
         patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
-        /// Deadline: with each 0.01 more loss within the last minute than this `patience` is 50 ms longer: most players keep
-        /// more, and copies for the others get dear (docs/deadline.md). 1.0, never, if all keep 250 to 500 ms.
-        dear_above: f64 = 0.05, in recovery::deadline::DEAR_ABOVE;
+        /// Deadline: a path that loses more than this within a minute has `patience` 50 ms longer with each 0.01: most players
+        /// keep more, and copies for the others get dear (docs/deadline.md). 1.0, never, if all keep 250 to 500 ms.
+        patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;
         /// AutoRec: mean recovery latency that is tolerated, of data whose first retransmission was
@@ -439,8 +439,8 @@ sections! {
         price: Option<Duration> = None, in Some(Duration::ZERO)..=Some(recovery::deadline::DEAREST), example "\"2ms\"";
         /// Deadline: how long after its first sending data is of use, where the player does not report.
         patience: Option<Duration> = None, in Some(MILLISECOND * 10)..=Some(MINUTE), example "\"350ms\"";
-        /// Deadline: from which loss on `patience` gets longer.
-        dear_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05";
+        /// Deadline: the loss above which `patience` gets longer.
+        patient_above: Option<f64> = None, in Some(0.01)..=Some(1.0), example "0.05";
         /// Spare: replicas of lost data.
         copies: Option<u32> = None, in Some(0)..=Some(recovery::spare::MAX_COPIES), example "1";
         /// AutoRec: recovery latency that is tolerated.

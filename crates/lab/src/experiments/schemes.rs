@@ -102,7 +102,7 @@ impl Settings {
                 patience: ms(self.patience_ms),
                 overdue: self.overdue,
                 together: self.together()?,
-                dear_above: self.dear_above_percent / 100.0,
+                patient_above: self.patient_above_percent / 100.0,
             },
             tolerances: Tolerances {
                 latency: ms(self.alpha_ms),

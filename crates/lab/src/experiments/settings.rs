@@ -217,7 +217,7 @@ settings! {
     /// `nothing` (each packet is lost as any other).
     together: String = "measured".to_owned(), for Deadline;
     /// `deadline`: the loss above which players that do not report are taken to keep more; 100 for none.
-    dear_above_percent: f64 = 5.0, in 1.0 => 100.0, for Deadline;
+    patient_above_percent: f64 = 5.0, in 1.0 => 100.0, for Deadline;
     /// AutoRec's α.
     alpha_ms: f64 = 30.0, in 0.0 => 1e6, for Tolerances;
     /// AutoRec's β.

@@ -57,7 +57,7 @@ const KEYS: [&str; 33] = [
     "patience_ms",
     "overdue",
     "together",
-    "dear_above_percent",
+    "patient_above_percent",
     "thin_lag_ms",
     "reports",
     "alpha_ms",

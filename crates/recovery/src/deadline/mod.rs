@@ -5,8 +5,8 @@
 //! are independent at once, where they come in outages so far apart as the deadline allows. How many is decided by what
 //! each takes off the time by which the data is expected to be late (`plan`). Copies leave only when nothing else
 //! waits or a viewer catches up on a wide path, and no queue grows; and the loss of each copy is answered, not only that
-//! of the last one. Where a path loses much, and copies cost most, players that are not known are supposed to keep more, as
-//! most of them do. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
+//! of the last one. Where a path loses much, and copies cost most, players that are not known are supposed to keep
+//! more, as most of them do. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -32,8 +32,8 @@ use plan::{MAX, Plan, Situation, Slack};
 /// The highest price of a copy.
 pub const DEAREST: Duration = Duration::from_secs(1);
 
-/// The values that [`Options::dear_above`] may have.
-pub const DEAR_ABOVE: RangeInclusive<f64> = 0.01..=1.0;
+/// The values that [`Options::patient_above`] may have.
+pub const PATIENT_ABOVE: RangeInclusive<f64> = 0.01..=1.0;
 
 /// Data is to be there so long before the player comes to it: a frame has to be whole and decoded, and a player stops
 /// when it has shown the one before.
@@ -48,8 +48,8 @@ const QUEUE: Duration = Duration::from_millis(25);
 const AGAIN: f64 = 0.3;
 /// And where more than this share of what was overdue had been lost: two copies are in vain for one that is needed.
 const OFTEN: f64 = 1.0 / 3.0;
-/// Where a path loses more than [`Options::dear_above`], data is supposed to be of use for so much longer by that share:
-/// 50 ms with each hundredth.
+/// Where a path loses more than [`Options::patient_above`], data is supposed to be of use for so much longer by that
+/// share: 50 ms with each hundredth.
 const LONGER: Duration = Duration::from_secs(5);
 /// And if it is not, the price doubles with each such share.
 const DOUBLES: f64 = 0.02;
@@ -78,9 +78,9 @@ pub struct Options {
     pub overdue: bool,
     /// What says how losses come together.
     pub together: Together,
-    /// The share of loss, of [`DEAR_ABOVE`], above which players that are not known are supposed to have more patience: a
-    /// path that loses much wants the most copies, and most players keep more than those who need them all.
-    pub dear_above: f64,
+    /// The share of loss, of [`PATIENT_ABOVE`], above which players that are not known are supposed to have more
+    /// patience: a path that loses much wants the most copies, and most players keep more than those who need them all.
+    pub patient_above: f64,
 }
 
 impl Default for Options {
@@ -90,7 +90,7 @@ impl Default for Options {
             patience: Duration::from_millis(350),
             overdue: true,
             together: Together::Measured,
-            dear_above: 0.05,
+            patient_above: 0.05,
         }
     }
 }
@@ -99,13 +99,13 @@ impl Options {
     /// The same if it makes sense.
     ///
     /// # Errors
-    /// When `price` is more than [`DEAREST`], or `dear_above` is not of [`DEAR_ABOVE`].
+    /// When `price` is more than [`DEAREST`], or `patient_above` is not of [`PATIENT_ABOVE`].
     pub fn checked(self) -> Result<Self, OutOfRange> {
         if self.price > DEAREST {
             return Err(OutOfRange { key: "price", allowed: "0 to 1 s" });
         }
-        if !DEAR_ABOVE.contains(&self.dear_above) {
-            return Err(OutOfRange { key: "dear_above", allowed: "0.01 to 1" });
+        if !PATIENT_ABOVE.contains(&self.patient_above) {
+            return Err(OutOfRange { key: "patient_above", allowed: "0.01 to 1" });
         }
         Ok(self)
     }
@@ -206,14 +206,14 @@ impl Copies {
     }
 
     fn known(&mut self, now: Timestamp, view: &View<'_>) -> Known {
-        let Options { price, together, dear_above, .. } = self.options;
+        let Options { price, together, patient_above, .. } = self.options;
         self.memo.known(now, view.path.smoothed_rtt, || {
             let curve = match together {
                 Together::Measured => Curve::of(view.correlation),
                 Together::Expected => Curve::expected(view.correlation),
                 Together::Nothing => Curve::of(view.correlation).flat(),
             };
-            let above = (view.loss_rate - dear_above).max(0.0);
+            let above = (view.loss_rate - patient_above).max(0.0);
             let dear = price.as_secs_f64() * (above / DOUBLES).exp2();
             Known {
                 curve,

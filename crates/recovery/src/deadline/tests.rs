@@ -149,8 +149,8 @@ fn on_a_path_that_loses_much_most_players_are_supposed_to_keep_more() {
         assert_eq!(supposed(of_1000, Some(50_000)).len(), 1, "it is known");
     }
     assert_eq!(supposed(900, None)[1].1, DEAREST.as_secs_f64() * 1e3);
-    for dear_above in [0.0, 1.1, f64::NAN] {
-        assert!(Options { dear_above, ..Options::default() }.checked().is_err());
+    for patient_above in [0.0, 1.1, f64::NAN] {
+        assert!(Options { patient_above, ..Options::default() }.checked().is_err());
     }
 }
 
