@@ -33,6 +33,8 @@ const EPISODE: Duration = Duration::from_millis(50);
 const RING: usize = 256;
 /// Where fewer than these are remembered within it, twice as many are from then on.
 const FEW: usize = RING / 4;
+/// Behind so many episodes half of what was counted is forgotten: a path becomes another within hours.
+const LONG: u64 = 2_048;
 /// The first losses are all looked at, later ones one in four: to look at one takes a pass over the
 /// ring.
 const ALL: u64 = 64;
@@ -152,7 +154,7 @@ impl LossCorrelation {
         self.ring.as_ref().map_or_else(Counts::default, |ring| ring.counts)
     }
 
-    /// How many times something was lost that the counts are of, losses close to each other once.
+    /// How many times something was lost that the counts are of, losses close to each other once. At most 2,048.
     pub fn episodes(&self) -> u64 {
         self.ring.as_ref().map_or(0, |ring| ring.episodes)
     }
@@ -172,6 +174,10 @@ impl Ring {
             let (at, _) = self.settled[place];
             self.episodes += u64::from(self.episodes == 0 || at.since(self.looked) > EPISODE);
             self.looked = at;
+            if self.episodes > LONG {
+                self.episodes /= 2;
+                self.counts = self.counts.map(|(packets, lost)| (packets / 2, lost / 2));
+            }
             self.count(at);
         }
     }
@@ -323,6 +329,21 @@ mod tests {
         (16..=20).for_each(|number| all.on_settled(ms(number * 10), true));
         all.on_all_settled();
         assert_eq!(all.counts()[7], (10, 5));
+    }
+
+    #[test]
+    fn what_was_hours_ago_is_forgotten() {
+        // An hour of 2 % independent loss at 125 packets a second, then three with outages of 40 ms.
+        let is_lost = |n: u64| match n {
+            0..450_000 => n.wrapping_mul(GOLDEN) >> 32 & 0xffff < 1_311,
+            _ => n % 125 < 5,
+        };
+        let chance = |all: LossCorrelation| all.chance(Duration::from_millis(10)).expect("seen");
+        assert!(chance(measured(8, 450_000, is_lost)) < 0.03);
+        let all = measured(8, 1_800_000, is_lost);
+        assert!(all.episodes() <= LONG);
+        let after = chance(all);
+        assert!((after - 0.8).abs() < 0.05, "{after}");
     }
 
     #[test]

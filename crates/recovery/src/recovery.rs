@@ -39,6 +39,8 @@ pub struct Recovery<C: Content> {
     path: PathState,
     statistics: Statistics,
     interval: Interval,
+    /// What was sent before this says nothing of the path.
+    path_began: Timestamp,
     recent: RecentLoss,
     overdue: Fates,
     finished: Vec<Finished>,
@@ -76,6 +78,7 @@ impl<C: Content> Recovery<C> {
             path: PathState::default(),
             statistics: Statistics { correlation, ..Statistics::default() },
             interval: Interval::new(now),
+            path_began: now,
             recent: RecentLoss::new(now),
             overdue: Fates::default(),
             finished: Vec::new(),
@@ -153,12 +156,9 @@ impl<C: Content> Recovery<C> {
     ) -> Loss {
         self.count_loss(now, packet);
         let Some(kind) = packet.copy else {
-            self.overdue.on_settled(packet.number, true);
             if packet.unit.is_some() {
                 // It was overdue, and that was no mistake.
-                if let Some(guard) = &mut self.guard {
-                    guard.give_back(packet.bytes.into());
-                }
+                self.was_no_replica(packet);
                 return Loss { opened: None, round_lost: None, signals: true };
             }
             let opened = self.open(now, packet.sent, pieces, content);
@@ -226,10 +226,23 @@ impl<C: Content> Recovery<C> {
         let statistics = &mut self.statistics;
         statistics.totals.lost += 1;
         statistics.bursts.on_lost(now, self.path.smoothed_rtt, packet.number);
+        if packet.sent < self.path_began {
+            return;
+        }
         if let Some(correlation) = &mut statistics.correlation {
             correlation.on_settled(packet.sent, true);
         }
-        self.recent.count(now, 0, 1);
+        if packet.copy.is_none() {
+            self.overdue.on_settled(packet.number, true);
+        }
+        self.recent.count(now, packet.copy, true);
+    }
+
+    /// The packet was overdue, and what the guard took for its data's first copy was no replica, or did not leave.
+    fn was_no_replica(&mut self, packet: &Packet) {
+        if let Some(guard) = &mut self.guard {
+            guard.give_back(packet.bytes.into());
+        }
     }
 
     fn open(
@@ -272,25 +285,38 @@ impl<C: Content> Recovery<C> {
         let statistics = &mut self.statistics;
         statistics.totals.acked += 1;
         if packet.copy.is_none() {
-            if acked == Acked::InTime {
-                self.overdue.on_settled(packet.number, false);
-            }
             statistics.totals.goodput_bytes += u64::from(packet.bytes);
         }
-        if let (None, Acked::InTime, Some(key)) = (packet.copy, acked, packet.unit)
-            && self.table.get(key).is_none_or(|unit| unit.copies > 0)
-        {
-            // It was overdue and came: what left in its place was a replica.
-            statistics.totals.replicas += 1;
-            statistics.totals.replica_bytes += u64::from(packet.bytes);
+        let is_here = packet.sent >= self.path_began;
+        match acked {
+            Acked::AfterLoss => {
+                statistics.totals.lost = statistics.totals.lost.saturating_sub(1);
+                statistics.totals.spurious += 1;
+                if is_here {
+                    self.recent.take_back(now, packet.copy);
+                }
+            }
+            Acked::InTime if is_here => {
+                if let Some(correlation) = &mut statistics.correlation {
+                    correlation.on_settled(packet.sent, false);
+                }
+                if packet.copy.is_none() {
+                    self.overdue.on_settled(packet.number, false);
+                }
+                self.recent.count(now, packet.copy, false);
+            }
+            Acked::InTime => {}
         }
-        if acked == Acked::AfterLoss {
-            statistics.totals.lost = statistics.totals.lost.saturating_sub(1);
-            statistics.totals.spurious += 1;
-        } else if let Some(correlation) = &mut statistics.correlation {
-            correlation.on_settled(packet.sent, false);
+        if let (None, Acked::InTime, Some(key)) = (packet.copy, acked, packet.unit) {
+            // It was overdue and came.
+            if self.table.get(key).is_some_and(|unit| unit.copies == 0) {
+                self.was_no_replica(packet);
+            } else {
+                let totals = &mut self.statistics.totals;
+                totals.replicas += 1;
+                totals.replica_bytes += u64::from(packet.bytes);
+            }
         }
-        self.recent.count(now, 1, 0);
         if let Some(key) = packet.unit {
             self.unit_acked(now, key, packet, acked, content);
         }
@@ -429,7 +455,9 @@ impl<C: Content> Recovery<C> {
         if let Some(correlation) = &mut self.statistics.correlation {
             *correlation = LossCorrelation::default();
         }
+        self.path_began = now;
         self.recent = RecentLoss::new(now);
+        self.overdue = Fates::default();
         self.scheme.adapter.on_new_path();
         self.scheme.scheduler.on_new_path();
     }

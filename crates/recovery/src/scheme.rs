@@ -153,7 +153,7 @@ pub struct View<'a> {
     pub correlation: Option<&'a LossCorrelation>,
     /// The share of overdue data that was lost, lately: the rest came, and its acknowledgement was late or lost.
     pub overdue_lost: f64,
-    /// The share of packets that was lost within the last 32 to 64 seconds.
+    /// The share of first transmissions that was lost within the last 32 to 64 seconds.
     pub loss_rate: f64,
 }
 

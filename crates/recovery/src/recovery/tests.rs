@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Arq, Fit, RedundancyAdapter, ReplicaScheduler, SendOpportunity, Written};
+use crate::{Arq, Fit, RedundancyAdapter, ReplicaScheduler, SendOpportunity, Written, deadline};
 use core::time::Duration;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -529,4 +529,35 @@ fn what_is_given_up_while_an_acknowledgement_is_taken_is_not_counted() {
     r.close();
     r.counted();
     assert_eq!((r.statistics().totals.finished, r.is_empty()), (0, true));
+}
+
+#[test]
+fn what_was_sent_on_the_path_before_says_nothing_of_the_new_one() {
+    let mut r = arq();
+    r.set_scheme(deadline::scheme(deadline::Options::default()).expect("in range"));
+    let packet =
+        |number, sent| Packet { number, sent: at(sent), bytes: 1_200, copy: None, unit: None };
+    r.overdue(at(5_000), &packet(999, 4_500), [1_200], &mut ());
+    r.acked(at(5_000), &packet(998, 4_500), Acked::InTime, &());
+    r.on_new_path(at(5_000));
+    for number in 0..1_000 {
+        if number % 2 == 0 {
+            r.lost(at(5_050), &packet(number, 4_000), [1_200], &mut ());
+        } else {
+            r.acked(at(5_050), &packet(number, 4_000), Acked::InTime, &());
+        }
+    }
+    let _ = r.ack_done(at(5_050), PathState::default(), |_, _| {});
+    let view = r.view(at(20_000));
+    let correlation = view.correlation.expect("asked for");
+    assert_eq!((view.loss_rate, correlation.episodes(), view.overdue_lost), (0.0, 0, 0.5));
+    // What is sent on it does.
+    for number in 1_000..2_000 {
+        r.lost(at(6_000), &packet(number, 5_000 + number), [1_200], &mut ());
+    }
+    let _ = r.ack_done(at(6_000), PathState::default(), |_, _| {});
+    let view = r.view(at(20_000));
+    assert!(
+        (view.loss_rate - 1.0).abs() < 1e-9 && view.correlation.is_some_and(|c| c.episodes() > 0)
+    );
 }
