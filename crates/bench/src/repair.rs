@@ -206,7 +206,7 @@ impl Scene {
             longest_burst: 3,
             correlation: None,
             overdue_lost: 0.5,
-            loss_rate: 0.05,
+            loss_rate: 0.1,
         }
     }
 }

@@ -281,8 +281,8 @@ sections! {
         /// have buffered (docs/operate.md, beacons). It is taken for 200 ms more or less. 350ms suits buffers of 250 to
         /// 500 ms; players with more need fewer copies than they get, and those with less would need more.
         patience: Duration = MILLISECOND * 350, in MILLISECOND * 10..=MINUTE;
-        /// Deadline: a path that loses more than this within a minute has `patience` 50 ms longer with each 0.01: most players
-        /// keep more, and copies for the others get dear (docs/deadline.md). 1.0, never, if all keep 250 to 500 ms.
+        /// Deadline: with each 0.01 that a path loses beyond this, `patience` is 50 ms longer: most players keep more, and copies
+        /// for the others have to bring more than `price` (docs/deadline.md). 1.0 switches it off, if all keep 250 to 500 ms.
         patient_above: f64 = 0.05, in recovery::deadline::PATIENT_ABOVE;
         /// Spare: replicas of lost data, and as many again when these and the retransmission are lost.
         copies: u32 = 1, in 0..=recovery::spare::MAX_COPIES;

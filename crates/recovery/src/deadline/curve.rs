@@ -27,7 +27,11 @@ const FAR: Duration = Duration::from_secs(2);
 
 /// Chances of loss by the time since a loss; they never rise.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Curve(Chances);
+pub(super) struct Curve {
+    chances: Chances,
+    /// What they come down to.
+    floor: f64,
+}
 
 /// As many losses before a sending are told apart; more count as so many.
 const KNOWN: usize = 4;
@@ -69,17 +73,21 @@ impl Curve {
         for class in (1..chances.len()).rev() {
             chances[class - 1] = chances[class - 1].max(chances[class]);
         }
-        Self(chances)
+        Self::falling(chances)
     }
 
     /// What was known when the connection began.
     pub(super) fn expected(measured: Option<&LossCorrelation>) -> Self {
-        Self(measured.map_or(CALLS, LossCorrelation::expected))
+        Self::falling(measured.map_or(CALLS, LossCorrelation::expected))
     }
 
-    /// The same for packets that have nothing in common with one that was lost.
-    pub(super) fn flat(&self) -> Self {
-        Self([self.at(FAR); LAGS.len()])
+    fn falling(chances: Chances) -> Self {
+        Self { chances, floor: FLOOR * chances[LAGS.len() - 1] }
+    }
+
+    /// Whatever was lost before, each packet is lost with this chance.
+    pub(super) fn flat(chance: f64) -> Self {
+        Self { chances: [chance; LAGS.len()], floor: chance }
     }
 
     /// The chances that a packet is lost that leaves `lag` after the last of some sendings of the same data, all lost.
@@ -100,17 +108,16 @@ impl Curve {
     /// The chance that a packet is lost that leaves `lag` after a lost one.
     fn at(&self, lag: Duration) -> f64 {
         let Some(class) = LAGS.iter().position(|&end| lag <= end) else {
-            let last = self.0[LAGS.len() - 1];
+            let above = self.chances[LAGS.len() - 1] - self.floor;
             let beyond = (lag - LAGS[LAGS.len() - 1]).as_secs_f64();
-            return last
-                * (FLOOR + (1.0 - FLOOR) * (-beyond / HALVES * core::f64::consts::LN_2).exp());
+            return self.floor + above * (-beyond / HALVES * core::f64::consts::LN_2).exp();
         };
         if class == 0 {
-            return self.0[0];
+            return self.chances[0];
         }
         let (from, to) = (LAGS[class - 1].as_secs_f64(), LAGS[class].as_secs_f64());
         let part = (lag.as_secs_f64() - from) / (to - from);
-        self.0[class - 1] + (self.0[class] - self.0[class - 1]) * part
+        self.chances[class - 1] + (self.chances[class] - self.chances[class - 1]) * part
     }
 }
 

@@ -17,9 +17,9 @@ const ALIKE: u32 = 32;
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Known {
     pub curve: Curve,
-    /// How much longer data is supposed to be of use to players that are not known than it is without loss.
+    /// By how much data is supposed to be of use for longer than `patience` to players that are not known.
     pub longer: Duration,
-    /// The price of copies for those of them to which it is not.
+    /// The price of copies for those of them who keep no more than `patience`.
     pub dear: Duration,
 }
 
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_curve_holds_for_a_quarter_of_a_round_trip_and_a_plan_no_longer() {
         let known = |curve| Known { curve, longer: Duration::ZERO, dear: MS * 2 };
-        let (flat, calls) = (Curve::of(None).flat(), Curve::of(None));
+        let (flat, calls) = (Curve::flat(0.07), Curve::of(None));
         let mut memo = Memo::default();
         let mut at =
             |ms, found| memo.known(Timestamp::from_millis(ms), MS * 100, || known(found)).curve;
@@ -116,12 +116,18 @@ mod tests {
         let plan = first.plan(price, 2);
         assert_eq!(memo.plan(0, &first, price, 2), plan);
         assert_eq!(memo.plan(0, &of(154, 37), price, 2), plan, "alike");
-        for (other, most) in [(of(150, 0), 2), (of(20, 40), 2), (of(150, 40), 0)] {
+        for (other, price, most) in [
+            (of(150, 0), price, 2),
+            (of(20, 40), price, 2),
+            (of(150, 40), price, 0),
+            (of(150, 40), MS * 200, 2),
+        ] {
+            assert_eq!(memo.plan(0, &first, MS * 2, 2), plan);
             let planned = memo.plan(0, &other, price, most);
             assert_eq!(planned, other.plan(price, most));
             assert_ne!(planned, plan);
-            memo.plan(0, &first, price, 2);
         }
+        memo.plan(0, &first, price, 2);
         let unsure = Situation { slack: Slack { unsure: MS * 200, ..first.slack }, ..first };
         assert_eq!(memo.plan(0, &unsure, price, 2), unsure.plan(price, 2));
         assert_ne!(unsure.plan(price, 2), plan);

@@ -29,16 +29,19 @@ use curve::Curve;
 use memo::{Known, Memo};
 use plan::{MAX, Plan, Situation, Slack};
 
-/// The highest price of a copy.
+/// The highest price of a copy: 1 s.
 pub const DEAREST: Duration = Duration::from_secs(1);
 
-/// The values that [`Options::patient_above`] may have.
+/// The longest that data is of use, where the application says nothing of that: 60 s.
+pub const MOST_PATIENT: Duration = Duration::from_secs(60);
+
+/// The values that [`Options::patient_above`] may have: 0.01 to 1.
 pub const PATIENT_ABOVE: RangeInclusive<f64> = 0.01..=1.0;
 
 /// Data is to be there so long before the player comes to it: a frame has to be whole and decoded, and a player stops
 /// when it has shown the one before.
 const MARGIN: Duration = Duration::from_millis(60);
-/// What a player says of itself is so much off when it is used.
+/// What a player says of itself, or its playlist of it, is so much off when it is used.
 const HEARD: Duration = Duration::from_millis(75);
 /// And so much may players that say nothing differ from `patience`.
 const GUESSED: Duration = Duration::from_millis(200);
@@ -51,7 +54,7 @@ const OFTEN: f64 = 1.0 / 3.0;
 /// Where a path loses more than [`Options::patient_above`], data is supposed to be of use for so much longer by that
 /// share: 50 ms with each hundredth.
 const LONGER: Duration = Duration::from_secs(5);
-/// And if it is not, the price doubles with each such share.
+/// For players that keep no more than [`Options::patience`] the price doubles with each such share.
 const DOUBLES: f64 = 0.02;
 
 /// What says how losses come together.
@@ -69,17 +72,19 @@ pub enum Together {
 /// What the scheme goes by.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// The time that a copy has to take off how late the data is expected to be, at most [`DEAREST`]: 0 sends as many
-    /// as help at all.
+    /// The time that a copy has to take off how late the data is expected to be: 2 ms by default, at most [`DEAREST`]. 0
+    /// sends as many as help at all, also where `patient_above` makes them dearer.
     pub price: Duration,
-    /// How long after its first sending data is of use, where the application says nothing of that.
+    /// How long after its first sending data is of use, where the application says nothing of that: 350 ms by default, at
+    /// most [`MOST_PATIENT`].
     pub patience: Duration,
-    /// Whether data leaves once more when its acknowledgement is overdue, before it is known to be lost.
+    /// Whether data leaves once more when its acknowledgement is overdue, before it is known to be lost: by default it does.
     pub overdue: bool,
     /// What says how losses come together.
     pub together: Together,
     /// The share of loss, of [`PATIENT_ABOVE`], above which players that are not known are supposed to have more
-    /// patience: a path that loses much wants the most copies, and most players keep more than those who need them all.
+    /// patience, 0.05 by default: a path that loses much wants the most copies, and most players keep more than those who
+    /// need them all. 1 is never.
     pub patient_above: f64,
 }
 
@@ -99,10 +104,14 @@ impl Options {
     /// The same if it makes sense.
     ///
     /// # Errors
-    /// When `price` is more than [`DEAREST`], or `patient_above` is not of [`PATIENT_ABOVE`].
+    /// When `price` is more than [`DEAREST`], `patience` more than [`MOST_PATIENT`], or `patient_above` outside
+    /// [`PATIENT_ABOVE`].
     pub fn checked(self) -> Result<Self, OutOfRange> {
         if self.price > DEAREST {
             return Err(OutOfRange { key: "price", allowed: "0 to 1 s" });
+        }
+        if self.patience > MOST_PATIENT {
+            return Err(OutOfRange { key: "patience", allowed: "0 to 60 s" });
         }
         if !PATIENT_ABOVE.contains(&self.patient_above) {
             return Err(OutOfRange { key: "patient_above", allowed: "0.01 to 1" });
@@ -145,10 +154,10 @@ fn round(rtt: Duration) -> Duration {
     rtt + rtt / 8 + Duration::from_millis(10)
 }
 
-/// Why a retransmission got copies or none.
+/// Why copies of a retransmission were planned or none. The guard may still refuse them, and the unit be over before.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
-    Copied,
+    Planned,
     /// Retransmissions are expected to be in time.
     InTime,
     /// No copy would take its price off the lateness.
@@ -160,13 +169,8 @@ enum Verdict {
 }
 
 impl Verdict {
-    const NAMES: [&str; 5] = [
-        "retransmitted_with_copies",
-        "had_time",
-        "copies_too_dear",
-        "queue_was_full",
-        "was_answer",
-    ];
+    const NAMES: [&str; 5] =
+        ["copies_planned", "had_time", "copies_too_dear", "queue_was_full", "was_answer"];
 }
 
 /// What the last decision followed from, and how all were made.
@@ -211,7 +215,7 @@ impl Copies {
             let curve = match together {
                 Together::Measured => Curve::of(view.correlation),
                 Together::Expected => Curve::expected(view.correlation),
-                Together::Nothing => Curve::of(view.correlation).flat(),
+                Together::Nothing => Curve::flat(view.loss_rate),
             };
             let above = (view.loss_rate - patient_above).max(0.0);
             let dear = price.as_secs_f64() * (above / DOUBLES).exp2();
@@ -284,7 +288,7 @@ impl ReplicaScheduler for Copies {
         }
         self.replicas.plan(now, key, plan.times());
         let verdict = match plan.times().len() {
-            1.. => Verdict::Copied,
+            1.. => Verdict::Planned,
             0 if plan.without <= self.options.price => Verdict::InTime,
             0 if is_answer => Verdict::Answer,
             0 if queue_full => Verdict::QueueFull,
@@ -300,7 +304,7 @@ impl ReplicaScheduler for Copies {
         let gap = now.since(data.first_sent);
         let mut supposed = self.supposed(now, data, rtt, &known);
         let mut gains = || {
-            supposed.next().is_some_and(|Supposed { slack, price }| {
+            supposed.any(|Supposed { slack, price }| {
                 let round = round(rtt);
                 Situation { gap, losses: 1, slack, round, curve: &known.curve }.gain(round) > price
             })
@@ -323,6 +327,10 @@ impl ReplicaScheduler for Copies {
 
     fn on_finished(&mut self, key: UnitKey) {
         self.replicas.on_finished(key);
+    }
+
+    fn on_new_path(&mut self) {
+        self.memo = Memo::default();
     }
 
     fn poll(

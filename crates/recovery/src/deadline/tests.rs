@@ -149,6 +149,8 @@ fn on_a_path_that_loses_much_most_players_are_supposed_to_keep_more() {
         assert_eq!(supposed(of_1000, Some(50_000)).len(), 1, "it is known");
     }
     assert_eq!(supposed(900, None)[1].1, DEAREST.as_secs_f64() * 1e3);
+    let patience = MOST_PATIENT + Duration::from_nanos(1);
+    assert!(Options { patience, ..Options::default() }.checked().is_err());
     for patient_above in [0.0, 1.1, f64::NAN] {
         assert!(Options { patient_above, ..Options::default() }.checked().is_err());
     }
@@ -197,7 +199,7 @@ fn it_says_why() {
     // Of 350 ms 250 are over, and half a round trip and a little are under way.
     assert_eq!(of("slack_ms"), Some(10.0), "{said:?}");
     assert!(of("late_ms") < of("late_without_copies_ms"), "{said:?}");
-    assert_eq!((of("retransmitted_with_copies"), of("had_time")), (Some(1.0), Some(0.0)));
+    assert_eq!((of("copies_planned"), of("had_time")), (Some(1.0), Some(0.0)));
     assert_eq!(of("level"), Some(1.0));
     assert!(of("first_copy_after_ms").is_some_and(|ms| ms >= 20.0), "{said:?}");
 }
@@ -261,6 +263,27 @@ fn packet(unit: Option<UnitKey>) -> Packet {
     Packet { number: 7, sent: at(49_900), bytes: 1_200, copy: None, unit }
 }
 
+#[test]
+fn on_a_path_that_loses_much_copies_are_for_those_who_keep_more_or_are_worth_their_price() {
+    // A quarter is lost: data is of use for a second longer, and a copy for those with 350 ms has to bring a second.
+    let copies = |age: u64, price: u64| {
+        let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 62 == 0);
+        let options = Options { price: Duration::from_millis(price), ..Options::default() };
+        r.set_scheme(scheme(options).expect("in range"));
+        retransmitted(&mut r, age);
+        (leaving(&mut r).len(), value(&r, "slack_ms").expect("said"))
+    };
+    let (none, of_few) = copies(250, 2);
+    assert_eq!(none, 0, "who keeps 1.35 s has time, and for others none is worth a second");
+    assert!((of_few - 10.0).abs() < 1.0, "{of_few}");
+    let (some, of_most) = copies(1_250, 2);
+    assert!(
+        some > 0 && (-50.0..100.0).contains(&of_most),
+        "late for nearly all: {some}, {of_most}"
+    );
+    assert!(copies(250, 0).0 > 0, "what costs nothing gets no dearer");
+}
+
 /// What becomes of a packet that is overdue after 100 ms.
 fn overdue(r: &mut Recovery<()>) -> Option<UnitKey> {
     r.overdue(at(50_000), &packet(None), [1_200], &mut ())
@@ -295,6 +318,10 @@ fn what_was_overdue_and_comes_was_copied_at_the_guards_expense() {
     let key = overdue(&mut r).expect("allowed");
     r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
     assert_eq!(before - budget(&r), 1_200);
+    // And that of what came before anything had left in its place.
+    let key = overdue(&mut r).expect("allowed");
+    r.acked(at(50_010), &packet(Some(key)), Acked::InTime, &());
+    assert_eq!((before - budget(&r), r.statistics().totals.replicas), (1_200, 1));
     // Who never confirms a loss gets no more than the guard has.
     let more = core::iter::from_fn(|| overdue(&mut r)).take(1_000).count();
     assert!(more < 40, "{more}");
@@ -318,6 +345,21 @@ fn what_is_overdue_leaves_again_only_if_it_would_be_late_otherwise() {
     };
     assert!(leaves(Duration::from_millis(200)));
     assert!(!leaves(Duration::from_secs(1)));
+}
+
+#[test]
+fn what_is_overdue_leaves_again_for_those_who_keep_little_if_that_is_worth_their_price() {
+    // A tenth is lost. A round later it would be in time for who keeps half a second more, and late for half of the others.
+    let leaves = |patient_above, price| {
+        let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < (1 << 32) / 10);
+        let price = Duration::from_millis(price);
+        let options = Options { patient_above, price, ..Options::default() };
+        r.set_scheme(scheme(options).expect("in range"));
+        overdue(&mut r).is_some()
+    };
+    assert!(leaves(0.01, 2), "worth 45 ms");
+    assert!(!leaves(0.01, 10), "but not 226 ms");
+    assert!(leaves(1.0, 10));
 }
 
 #[test]
