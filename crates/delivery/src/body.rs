@@ -23,7 +23,7 @@ pub trait Body {
         false
     }
 
-    /// How long from its request on the player can do without what is fetched; `None` if that is not known.
+    /// How long from its first byte on the player can do without what is fetched; `None` if that is not known.
     fn slack(&self) -> Option<Duration> {
         None
     }

@@ -25,6 +25,6 @@ pub use capping::{Capping, Playing};
 pub use delivery::{Delivery, Filled};
 pub use flv::{FlvStream, Piece};
 pub use framing::Framing;
-pub use playhead::{Buffered, Playhead};
+pub use playhead::{Buffered, Playhead, STALE_REPORT};
 pub use start::{Started, controller, guided, knows_nothing, learned, start};
 pub use transport::{AfterLoss, Transport};

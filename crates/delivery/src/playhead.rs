@@ -13,7 +13,7 @@ use units::Timestamp;
 /// Pieces under way whose media times are remembered; of more than that those at the end count as one.
 const PIECES: usize = 64;
 /// A report says nothing after so long: players report each few seconds.
-const STALE: Duration = Duration::from_secs(30);
+pub const STALE_REPORT: Duration = Duration::from_secs(30);
 
 /// What a player said it has and has not shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,7 +75,7 @@ impl Playhead {
     pub fn shown_at(&self, at: Timestamp) -> Option<Duration> {
         let (since, shown) = self.shown?;
         let elapsed = at.since(since);
-        (elapsed <= STALE).then(|| shown + elapsed)
+        (elapsed <= STALE_REPORT).then(|| shown + elapsed)
     }
 
     /// When the player comes to media of this time; `None` if that is not known at `now`.

@@ -8,8 +8,8 @@ pub struct Mark {
     /// Where live data stands on the media's time line: its source sets the pace at which it is written. `None` for
     /// what is fetched as fast as the path allows.
     pub media_time: Option<Duration>,
-    /// When the data stops being useful to the player; `None` while the server knows nothing of the
-    /// player's buffer.
+    /// When the player comes to the data, by what it reports or its playlist says; `None` while nothing is known of
+    /// that.
     pub deadline: Option<Timestamp>,
     /// The rate at which the stream is published that the data is of, while a viewer who has just come gets what is kept
     /// of it; `None` later, and while nobody knows.

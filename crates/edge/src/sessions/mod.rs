@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use delivery::{Buffered, Started};
+use delivery::{Buffered, STALE_REPORT, Started};
 use records::{Record, RecordWriter};
 use relay::Progress;
 
@@ -74,6 +74,8 @@ pub struct Session {
     /// What the player had buffered when it last reported, in milliseconds, below the number of the report; 0 if it never
     /// said so. Its connection reads this on another thread.
     buffered: AtomicU64,
+    /// How long the session had lasted then, in milliseconds.
+    reported: AtomicU64,
     stay: Stay,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
@@ -124,9 +126,17 @@ impl Session {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// What the player said last that it has buffered: how late data may arrive without a freeze. `None` if it does not
-    /// report that. A player may claim anything; more than 60 s is not believed.
+    /// What the player said last that it has buffered: how late data may arrive without a freeze. `None` if it has not
+    /// reported that within 30 s. A player may claim anything; more than 60 s is not believed.
     pub fn buffered(&self) -> Option<Buffered> {
+        self.buffered_at(self.age())
+    }
+
+    fn buffered_at(&self, age: Duration) -> Option<Buffered> {
+        let reported = Duration::from_millis(self.reported.load(Ordering::Relaxed));
+        if age.saturating_sub(reported) > STALE_REPORT {
+            return None;
+        }
         let known = self.buffered.load(Ordering::Relaxed);
         let report = (known >> 32) as u32;
         let media = Duration::from_millis(known & u64::from(u32::MAX));
@@ -138,6 +148,7 @@ impl Session {
             let ms = Duration::from_secs_f64(ms * 1e-3).min(MAX_SLACK).as_millis() as u64;
             let reports = self.buffered.load(Ordering::Relaxed) >> 32;
             let next = (reports as u32).checked_add(1).unwrap_or(1);
+            self.reported.store(self.age().as_millis() as u64, Ordering::Relaxed);
             self.buffered.store(u64::from(next) << 32 | ms, Ordering::Relaxed);
         }
         self.state().player = Some(beacon);
@@ -325,6 +336,7 @@ impl Sessions {
             thinned: AtomicU64::new(0),
             first_frame_bytes: AtomicU64::new(0),
             buffered: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
             stay: Stay::new(until),
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),
