@@ -74,7 +74,11 @@ impl FlvStream {
     /// A tag at the viewer's time, behind the base of times if that is due.
     fn piece(&mut self, tag: &Tag) -> Piece {
         let time = self.viewer.own_time(tag);
-        self.media_time = Some(Duration::from_millis(time.into()));
+        // Metadata has no time of its own.
+        let time_line = self.media_time.get_or_insert_default();
+        if tag.role() != Role::Metadata {
+            *time_line = unwrapped(*time_line, time);
+        }
         let mut own = BytesMut::new();
         if let Some(origin) = self.viewer.origin().filter(|_| self.base == 0) {
             own.extend_from_slice(flv::time_base_tag(origin).bytes());
@@ -127,6 +131,13 @@ impl FlvStream {
     }
 }
 
+/// This time, in milliseconds, as near to the last one as it may be: times of FLV wrap after 49.7 days.
+fn unwrapped(last: Duration, time: u32) -> Duration {
+    let last = last.as_millis() as u64;
+    let distance = time.wrapping_sub(last as u32) as i32;
+    Duration::from_millis(last.saturating_add_signed(distance.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,5 +175,14 @@ mod tests {
         assert!(bytes > 1_000, "{bytes}");
         assert!(stream.poll_next(context).is_ready());
         assert_eq!(stream.first_frame_bytes(), Some(bytes), "more frames change nothing");
+    }
+
+    #[test]
+    fn the_time_line_goes_on_where_times_of_flv_wrap() {
+        let ms = Duration::from_millis;
+        assert_eq!(unwrapped(ms(80), 40), ms(40), "sound behind a picture");
+        assert_eq!(unwrapped(ms(u64::from(u32::MAX)), 39), ms((1 << 32) + 39));
+        assert_eq!(unwrapped(ms((1 << 32) + 39), u32::MAX), ms(u64::from(u32::MAX)));
+        assert_eq!(unwrapped(ms(0), u32::MAX), ms(0), "nothing is before the first");
     }
 }
