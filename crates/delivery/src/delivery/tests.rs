@@ -135,7 +135,7 @@ fn a_viewer_catches_up_until_what_was_kept_is_handed_out() {
 }
 
 #[test]
-fn what_is_fetched_has_the_slack_that_its_body_says_from_the_request_on() {
+fn what_is_fetched_has_the_slack_that_its_body_says_from_its_first_byte_on() {
     let mut delivery = scripted([]);
     let at = Timestamp::from_millis;
     let mark = |delivery: &Delivery<Scripted>| delivery.mark(at(5_000), at(5_200));
