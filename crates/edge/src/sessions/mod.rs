@@ -8,6 +8,7 @@
 mod beacon;
 mod held;
 mod opening;
+mod reported;
 mod stay;
 mod totals;
 
@@ -16,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
-use delivery::{Buffered, STALE_REPORT, Started};
+use delivery::{Buffered, Started};
 use records::{Record, RecordWriter};
 use relay::Progress;
 
@@ -24,6 +25,8 @@ use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
 use crate::viewer::prefix;
+
+use reported::Reported;
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use delivery::Transport;
@@ -34,8 +37,6 @@ pub use totals::{Key, Totals};
 
 /// How long a session that ended waits for what its player still has to say.
 const LAST_WORDS: Duration = Duration::from_secs(5);
-/// The most that a player is believed to have buffered.
-const MAX_SLACK: Duration = Duration::from_secs(60);
 /// How long the records of the process's end may wait for the disk.
 const LAST_WRITES: Duration = Duration::from_secs(10);
 /// Sessions that may wait so at the same time.
@@ -71,11 +72,7 @@ pub struct Session {
     thinned: AtomicU64,
     /// 0 before the first frame.
     first_frame_bytes: AtomicU64,
-    /// What the player had buffered when it last reported, in milliseconds, below the number of the report; 0 if it never
-    /// said so. Its connection reads this on another thread.
-    buffered: AtomicU64,
-    /// How long the session had lasted then, in milliseconds.
-    reported: AtomicU64,
+    reported: Reported,
     stay: Stay,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
@@ -129,27 +126,12 @@ impl Session {
     /// What the player said last that it has buffered: how late data may arrive without a freeze. `None` if it has not
     /// reported that within 30 s. A player may claim anything; more than 60 s is not believed.
     pub fn buffered(&self) -> Option<Buffered> {
-        self.buffered_at(self.age())
-    }
-
-    fn buffered_at(&self, age: Duration) -> Option<Buffered> {
-        let reported = Duration::from_millis(self.reported.load(Ordering::Relaxed));
-        if age.saturating_sub(reported) > STALE_REPORT {
-            return None;
-        }
-        let known = self.buffered.load(Ordering::Relaxed);
-        let report = (known >> 32) as u32;
-        let media = Duration::from_millis(known & u64::from(u32::MAX));
-        (report > 0).then_some(Buffered { report, media })
+        self.reported.get(self.age())
     }
 
     fn on_report(&self, beacon: Beacon) {
         if let Some(ms) = beacon.buffer_ms {
-            let ms = Duration::from_secs_f64(ms * 1e-3).min(MAX_SLACK).as_millis() as u64;
-            let reports = self.buffered.load(Ordering::Relaxed) >> 32;
-            let next = (reports as u32).checked_add(1).unwrap_or(1);
-            self.reported.store(self.age().as_millis() as u64, Ordering::Relaxed);
-            self.buffered.store(u64::from(next) << 32 | ms, Ordering::Relaxed);
+            self.reported.set(self.age(), Duration::from_secs_f64(ms * 1e-3));
         }
         self.state().player = Some(beacon);
     }
@@ -335,8 +317,7 @@ impl Sessions {
             skipped_ms: AtomicU64::new(0),
             thinned: AtomicU64::new(0),
             first_frame_bytes: AtomicU64::new(0),
-            buffered: AtomicU64::new(0),
-            reported: AtomicU64::new(0),
+            reported: Reported::default(),
             stay: Stay::new(until),
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),

@@ -99,11 +99,9 @@ fn what_a_player_has_buffered_comes_back_to_its_connection() {
     assert!(report(r#","buffer_ms":0"#) && slack() == Some(Duration::ZERO));
     assert!(report(r#","buffer_ms":1234.5"#));
     assert!(report("") && slack() == Some(Duration::from_millis(1_234)));
-    assert!(report(r#","buffer_ms":1e9"#) && slack() == Some(MAX_SLACK));
+    assert!(report(r#","buffer_ms":1e9"#) && slack() == Some(Duration::from_secs(60)));
     assert_eq!(session.buffered().map(|buffered| buffered.report), Some(3), "one said nothing");
     assert!(!report(r#","buffer_ms":-1"#) && !report(r#","buffer_ms":1e300"#));
-    let known = |seconds| session.buffered_at(session.age() + Duration::from_secs(seconds));
-    assert!(known(29).is_some() && known(31).is_none(), "nothing was heard for long");
 }
 
 #[test]
