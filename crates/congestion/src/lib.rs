@@ -23,9 +23,11 @@ mod bbr;
 mod controller;
 mod copa;
 mod cubic;
+mod floor;
 mod hystart;
 mod pacer;
 mod rate;
+mod recent;
 
 pub use algorithm::Algorithm;
 pub use bbr::Bbr;

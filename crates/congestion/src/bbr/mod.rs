@@ -28,9 +28,11 @@
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the
 //!   draft does not speak of ECN.
 
+mod aggregation;
 mod filter;
 mod full_pipe;
 mod limited;
+mod longer;
 mod recovery;
 
 use core::ops::Range;
@@ -42,10 +44,13 @@ use crate::controller::{
     AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, StartRate,
     initial_window,
 };
+use crate::floor::Floor;
 use crate::pacer::burst;
+use aggregation::Aggregation;
 use filter::MaxFilter;
 use full_pipe::FullPipe;
 use limited::Limited;
+use longer::{Longer, Seen};
 use recovery::Recovery;
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
@@ -99,6 +104,9 @@ pub struct Bbr {
     /// Whether the newest sample is of a sender that had nothing more to send.
     is_app_limited: bool,
     limited: Limited,
+    aggregation: Aggregation,
+    floor: Floor,
+    longer: Longer,
     /// Whether sending has restarted from idle since the last ACK.
     idle_restart: bool,
     recovery: Recovery,
@@ -133,6 +141,9 @@ impl Bbr {
             probe_rtt_limited: 0..0,
             is_app_limited: false,
             limited: Limited::ON,
+            aggregation: Aggregation::default(),
+            floor: Floor::default(),
+            longer: Longer::default(),
             idle_restart: false,
             recovery: Recovery::NONE,
             window: initial_window(mtu),
@@ -236,6 +247,7 @@ impl Bbr {
     fn check_drain(&mut self, batch: &AckBatch) {
         if matches!(self.state, State::Startup) && self.full_pipe.is_filled() {
             self.state = State::Drain;
+            self.aggregation = Aggregation::default();
         }
         if matches!(self.state, State::Drain) && batch.in_flight <= self.inflight(1.0) {
             self.enter_probe_bw(batch.now);
@@ -326,12 +338,51 @@ impl Bbr {
         }
     }
 
+    /// Window of the model, with room for what bunches hold. While a sender with more to send fills the pipe, its
+    /// acknowledgements run ahead of the estimated bandwidth without bunches.
+    fn target_window(&self, now: Timestamp) -> u64 {
+        let counts = self.full_pipe.is_filled() || self.limited.holds(now);
+        let bandwidth = self.bandwidth.get().filter(|_| counts);
+        let bunch = bandwidth.map_or(0, |bandwidth| self.aggregation.bytes(bandwidth));
+        self.inflight(CWND_GAIN).saturating_add(bunch)
+    }
+
+    /// Longest round trip without a queue: packets may wait for their bunch.
+    fn unqueued_rtt(&self) -> Option<Duration> {
+        let bandwidth = self.bandwidth.get()?;
+        Some(self.rtprop? + self.aggregation.delay(bandwidth, self.mtu))
+    }
+
+    /// Our rules for live streams and links that aggregate (`live`, `aggregation`).
+    fn watch_path(&mut self, batch: &AckBatch) {
+        let (Some(bandwidth), Some(rtprop)) = (self.bandwidth.get(), self.rtprop) else { return };
+        if !self.limited.is_on() {
+            return;
+        }
+        self.aggregation.on_ack(batch.now, batch.acked_bytes, bandwidth, self.window);
+        let rtt = batch.rtt_sample();
+        self.floor.on_ack(batch.now, batch.acked_bytes, rtt);
+        let seen = Seen {
+            now: batch.now,
+            rtt,
+            present_rtt: self.floor.present_rtt().unwrap_or(rtt),
+            round: self.round_count,
+            is_window_full: self.limited.holds(batch.now)
+                && batch.in_flight_before + 2 * u64::from(self.mtu) > self.window,
+        };
+        if let Some(rtprop) = self.longer.on_ack(&seen, rtprop) {
+            self.rtprop = Some(rtprop);
+            self.rtprop_stamp = batch.now;
+            self.window = self.target_window(batch.now);
+        }
+    }
+
     /// `BBRSetCwnd` (section 4.2.3).
     fn set_window(&mut self, batch: &AckBatch) {
         if self.round_start && self.recovery.on_round_start() {
             self.restore_window();
         }
-        let target = self.inflight(CWND_GAIN);
+        let target = self.target_window(batch.now);
         let grown = self.window.saturating_add(batch.acked_bytes);
         if self.recovery.conserves() {
             self.window = self.window.max(batch.in_flight.saturating_add(batch.acked_bytes));
@@ -339,6 +390,9 @@ impl Bbr {
             self.window = grown.min(target);
         } else if self.window < target || self.delivered < self.initial_window {
             self.window = grown;
+        }
+        if !self.recovery.is_active() && self.limited.holds(batch.now) {
+            self.window = self.window.max(self.floor.window());
         }
         self.window = self.window.max(self.min_pipe_window());
         if matches!(self.state, State::ProbeRtt { .. }) {
@@ -370,9 +424,11 @@ impl Controller for Bbr {
             self.full_pipe.on_round(self.bandwidth.get(), self.limited.is_on());
         }
         let was_idle = self.limited.was_idle(batch.now);
-        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, was_idle);
+        let unqueued = self.unqueued_rtt();
+        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), unqueued, was_idle);
         self.check_drain(batch);
         self.update_rtprop_and_check_probe_rtt(batch);
+        self.watch_path(batch);
         self.set_pacing_rate(self.pacing_gain(), batch.rtt.smoothed);
         self.set_window(batch);
     }
@@ -387,7 +443,7 @@ impl Controller for Bbr {
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
         let starts = matches!(self.state, State::Startup) && !self.full_pipe.was_lossy();
-        if self.limited.excuses(event, self.rtprop, starts) {
+        if self.limited.excuses(event, self.unqueued_rtt(), starts) {
             return;
         }
         if event.kind == CongestionKind::Persistent {
@@ -442,6 +498,7 @@ impl Controller for Bbr {
         self.state = State::Startup;
         self.full_pipe = FullPipe::default();
         self.recovery = Recovery::NONE;
+        (self.floor, self.longer) = (Floor::default(), Longer::default());
         if let Some(window) = start.window {
             self.window = window.max(self.min_pipe_window());
             self.initial_window = self.window;

@@ -64,9 +64,10 @@ fn cruising() -> (Bbr, Timestamp) {
 }
 
 #[test]
-fn the_window_in_probe_bw_is_two_bdp_and_three_quanta() {
+fn the_window_in_probe_bw_is_two_bdp_three_quanta_and_a_bunch() {
     let (b, _) = cruising();
-    assert_eq!(b.window(), 150_000 + 3 * b.send_quantum());
+    // Each acknowledgement brings a whole round trip's data.
+    assert_eq!(b.window(), 150_000 + 3 * b.send_quantum() + 75_000);
 }
 
 #[test]
@@ -251,6 +252,58 @@ fn the_first_rate_is_high_gain_times_the_initial_window_per_round_trip() {
     assert_eq!(b.pacing_rate(), Some(Rate::from_bytes_in(34_620, RTT)));
 }
 
+/// Rounds of `rtt` in which the window is full, from the returned time on; `samples` acknowledgements each.
+fn full_rounds(b: &mut Bbr, mut now: Timestamp, rtt: Duration, rounds: u32) -> Timestamp {
+    for _ in 0..rounds {
+        now += rtt;
+        let window = b.window();
+        let bytes = 10 * u64::from(MTU);
+        let batch = ack(b, now, bytes, 2, window - bytes);
+        b.on_ack(&AckBatch { largest_sent_time: now - rtt, source_paced: true, ..batch });
+    }
+    now
+}
+
+#[test]
+fn a_full_window_and_a_longer_path_replace_rtprop() {
+    let (mut b, now) = cruising();
+    let long = Duration::from_millis(400);
+    source_paced(&mut b, now);
+    let now = full_rounds(&mut b, now, long, 4);
+    assert_eq!(b.snapshot().min_rtt, Some(long));
+    assert!(b.window() > 1_100_000, "{}", b.window());
+    // It stays, and a shorter round trip replaces it at once.
+    let now = full_rounds(&mut b, now, long, 10);
+    assert_eq!(b.snapshot().min_rtt, Some(long));
+    full_rounds(&mut b, now, RTT, 1);
+    assert_eq!(b.snapshot().min_rtt, Some(RTT));
+}
+
+#[test]
+fn a_queue_that_grows_with_the_window_ends_the_trial() {
+    let (mut b, now) = cruising();
+    source_paced(&mut b, now);
+    // A round trip is the present one when the last short one is half a second old.
+    let now = full_rounds(&mut b, now, Duration::from_millis(400), 3);
+    assert_eq!(b.snapshot().min_rtt, Some(Duration::from_millis(400)));
+    let now = full_rounds(&mut b, now, Duration::from_millis(800), 3);
+    assert_eq!(b.snapshot().min_rtt, Some(RTT), "as before");
+    full_rounds(&mut b, now, Duration::from_millis(800), 8);
+    assert_eq!(b.snapshot().min_rtt, Some(RTT), "and for ten seconds");
+}
+
+#[test]
+fn what_a_sender_without_a_stream_meets_is_a_queue() {
+    let (mut b, mut now) = cruising();
+    for _ in 0..10 {
+        now += RTT * 8;
+        let window = b.window();
+        let batch = ack(&b, now, 12_000, 2, window - 12_000);
+        b.on_ack(&AckBatch { largest_sent_time: now - RTT * 8, ..batch });
+    }
+    assert_eq!(b.snapshot().min_rtt, Some(RTT));
+}
+
 /// The sender, well behind its handshake, finds nothing to send; its sample is of the stream's rate.
 fn limited(b: &mut Bbr, now: Timestamp) {
     b.round_count += 10;
@@ -304,7 +357,8 @@ fn an_outage_without_a_queue_behind_it_leaves_the_window_to_a_sender_that_is_lim
         b.on_congestion_event(&CongestionEvent { rtt, lost_bytes: 60_000, ..event(now, 0, kind) });
         b.window() >= before
     };
-    let queue = RTT + Duration::from_millis(20);
+    // Longer than a bunch waits, too.
+    let queue = RTT + Duration::from_millis(100);
     for kind in [CongestionKind::Loss, CongestionKind::Persistent] {
         for application in [limited, source_paced] {
             assert!(after(application, RTT, kind), "{kind:?}");

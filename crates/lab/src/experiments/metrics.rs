@@ -177,6 +177,10 @@ metrics! {
     "noticed_freeze_ms_per_100s", "ms", None, |m, _| {
         Some(noticed(&m.viewing.player)?.freeze_s_per_100s * 1e3)
     };
+    // Share of the time watched from `measure_from_seconds` on that the player is frozen, and share of the frames
+    // published since that arrive within 2 s.
+    "frozen_share", "1", None, |m, _| m.viewing.settled.frozen_share();
+    "arrived", "1", None, |m, _| m.viewing.late(2_000.0).map(|late| 1.0 - late);
     // Share of the frames published from `measure_from_seconds` on that came more than 400 ms later, or
     // never.
     "late_frames", "1", None, |m, _| m.viewing.late(400.0);

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use qoe::player::{FreezeRates, Freezes};
+use qoe::player::{FreezeRates, Freezes, Report};
 use qoe::stats::Sample;
 use qoe::{FrameKind, Player, Policy};
 use units::Timestamp;
@@ -32,6 +32,8 @@ pub(crate) struct Watched {
 pub(crate) struct Viewing {
     /// The player that the settings name.
     pub player: Watched,
+    /// The same player from `measure_from` on.
+    pub settled: Watched,
     /// Players of [`Policy::PRESETS`], in their order.
     pub presets: [Watched; 3],
     /// From the capture of a frame until it was complete and in order, in milliseconds; only frames that came.
@@ -60,7 +62,7 @@ impl Watched {
         FreezeRates::of(self.freezes, self.time)
     }
 
-    fn add(&mut self, report: &qoe::player::Report) {
+    fn add(&mut self, report: &Report) {
         self.freezes.count += report.freezes[0].count;
         self.freezes.total += report.freezes[0].total;
         self.noticed.count += report.noticed().count;
@@ -68,6 +70,23 @@ impl Watched {
         self.time += report.watched();
         self.frames += report.frames;
         self.late += report.late;
+    }
+
+    /// Takes back what [`Watched::add`] added of a report of the same player at an earlier time.
+    fn remove(&mut self, earlier: &Report) {
+        self.freezes.count -= earlier.freezes[0].count;
+        self.freezes.total -= earlier.freezes[0].total;
+        self.noticed.count -= earlier.noticed().count;
+        self.noticed.total -= earlier.noticed().total;
+        self.time -= earlier.watched();
+        self.frames -= earlier.frames;
+        self.late -= earlier.late;
+    }
+
+    /// Share of the watched time that was frozen.
+    pub(crate) fn frozen_share(&self) -> Option<f64> {
+        let watched = self.time.as_secs_f64();
+        (watched > 0.0).then(|| self.freezes.total.as_secs_f64() / watched)
     }
 }
 
@@ -80,19 +99,21 @@ impl Viewing {
         seen: &LiveOutcome,
         measure_from: Duration,
     ) {
-        let report = self.play(policy, seen);
+        let report = self.play(policy, seen, None);
         self.player.add(&report);
+        let from = Timestamp::ZERO + measure_from;
+        self.settled.add(&report);
+        self.settled.remove(&self.play(policy, seen, Some(from)));
         self.first_frames.extend(report.first_frame.map(|time| time.as_secs_f64() * 1e3));
         self.behind.extend(report.live_latency.map(|time| time.as_secs_f64() * 1e3));
         for (place, (_, policy)) in Policy::PRESETS.into_iter().enumerate() {
-            let report = self.play(policy, seen);
+            let report = self.play(policy, seen, None);
             self.presets[place].add(&report);
         }
         let pictures = seen.first_pictures(live).take(PICTURES);
         self.completions.push(pictures.map(|time| time.as_secs_f64() * 1e3).collect());
         self.first_loss.0 += seen.first_frame_loss.0;
         self.first_loss.1 += seen.first_frame_loss.1;
-        let from = Timestamp::ZERO + measure_from;
         let is_counted = |number: u32| live.is_measured(number, from);
         let counted = seen.arrivals.iter().filter(|arrival| is_counted(arrival.frame));
         self.delays.extend(counted.map(|arrival| arrival.delay.as_secs_f64() * 1e3));
@@ -111,13 +132,17 @@ impl Viewing {
         (!all.is_empty()).then_some(mean + settings.rtt_ms / 2.0)
     }
 
-    fn play(&self, policy: Policy, seen: &LiveOutcome) -> qoe::player::Report {
+    /// Plays what arrived until `end`, or all of it.
+    fn play(&self, policy: Policy, seen: &LiveOutcome, end: Option<Timestamp>) -> Report {
         let mut player = Player::new(policy, Timestamp::ZERO);
-        for arrival in &seen.arrivals {
+        let in_time =
+            seen.arrivals.iter().take_while(|arrival| end.is_none_or(|end| arrival.at <= end));
+        for arrival in in_time {
             let kind = if arrival.is_key { FrameKind::Key } else { FrameKind::Dependent };
             player.on_media(arrival.at, arrival.media_ms, kind);
         }
-        player.report(seen.arrivals.last().map_or(Timestamp::ZERO, |last| last.at))
+        let last = seen.arrivals.last().map_or(Timestamp::ZERO, |last| last.at);
+        player.report(end.map_or(last, |end| end.min(last)))
     }
 
     /// The share of frames that took longer than `bound` milliseconds, or never came.

@@ -1,0 +1,93 @@
+//! A window floor for live streams: what was delivered before passes at the present round trip.
+//!
+//! A sender that the application limits sends no more than its stream whatever its window, so that a window below the
+//! stream's rate gains the network nothing and freezes the viewer. The floor is bounded by data that was delivered, and
+//! by [`MAX_FLOOR`].
+
+use core::cmp::Reverse;
+use core::time::Duration;
+
+use units::{Rate, Timestamp};
+
+use crate::recent::RecentMax;
+
+/// Least and largest time for which the floor carries the delivered rate. The least is some frames: acknowledgements may
+/// come that late from one moment to the next.
+const MIN_FLOOR: Duration = Duration::from_millis(100);
+pub(crate) const MAX_FLOOR: Duration = Duration::from_millis(200);
+/// Time over which the delivered rate is averaged, and for which its maximum counts at least.
+const AVERAGING: Duration = Duration::from_secs(1);
+const RATE_MEMORY: Duration = Duration::from_secs(5);
+/// Time for which a short round trip is the present one, at least.
+const RTT_MEMORY: Duration = Duration::from_millis(500);
+
+/// Delivered rate and present round trip.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Floor {
+    /// Start of the present average, and bytes delivered since.
+    since: Timestamp,
+    bytes: u64,
+    rate: RecentMax<Rate>,
+    rtt: RecentMax<Option<Reverse<Duration>>>,
+}
+
+impl Floor {
+    /// Takes an acknowledgement of `acked` bytes whose newest packet took `rtt`.
+    pub(crate) fn on_ack(&mut self, now: Timestamp, acked: u64, rtt: Duration) {
+        self.bytes = self.bytes.saturating_add(acked);
+        let span = now.since(self.since);
+        if span >= AVERAGING {
+            self.rate.update(now, RATE_MEMORY, Rate::from_bytes_in(self.bytes, span));
+            (self.since, self.bytes) = (now, 0);
+        }
+        self.rtt.update(now, RTT_MEMORY, Some(Reverse(rtt)));
+    }
+
+    /// Shortest round trip of the last half second to second; `None` before the first.
+    pub(crate) fn present_rtt(&self) -> Option<Duration> {
+        self.rtt.get().map(|Reverse(rtt)| rtt)
+    }
+
+    /// Least window in bytes: the delivered rate over five quarters of the present round trip.
+    pub(crate) fn window(&self) -> u64 {
+        let rtt = self.present_rtt().unwrap_or_default();
+        self.rate.get().bytes_in((rtt + rtt / 4).clamp(MIN_FLOOR, MAX_FLOOR))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A floor behind `seconds` of 1 Mbps, acknowledged each 10 ms after `rtt`.
+    fn after(seconds: u64, rtt: Duration) -> Floor {
+        let mut floor = Floor::default();
+        let acks = 1..=100 * seconds;
+        acks.for_each(|n| floor.on_ack(Timestamp::from_millis(10 * n), 1_250, rtt));
+        floor
+    }
+
+    #[test]
+    fn the_floor_carries_the_delivered_rate_over_the_present_round_trip_within_limits() {
+        let ms = Duration::from_millis;
+        let near = |floor: Floor, bytes: u64| floor.window().abs_diff(bytes) < 150;
+        assert_eq!(after(0, ms(20)).window(), 0, "nothing was delivered");
+        assert!(near(after(5, ms(20)), 12_500), "100 ms at least");
+        assert!(near(after(5, ms(120)), 18_750), "150 ms");
+        assert!(near(after(5, ms(700)), 25_000), "200 ms at most");
+    }
+
+    #[test]
+    fn the_fastest_second_of_the_last_five_to_ten_counts() {
+        let mut floor = after(5, Duration::from_millis(20));
+        let mut slow = |from: u64, to: u64| {
+            let acks = 100 * from..100 * to;
+            acks.for_each(|n| {
+                floor.on_ack(Timestamp::from_millis(10 * n), 125, Duration::from_millis(20));
+            });
+            floor.window()
+        };
+        assert!(slow(5, 9) > 12_000);
+        assert!(slow(9, 16) < 1_500);
+    }
+}
