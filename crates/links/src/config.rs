@@ -4,12 +4,16 @@ use core::str::FromStr;
 use core::time::Duration;
 use std::sync::Arc;
 
-use units::Rate;
+use units::{Rate, Timestamp};
 
+use crate::bunches::Bunches;
 use crate::delay::{Jitter, Reorder};
+use crate::ecn::EcnPolicy;
 use crate::loss::Loss;
+use crate::policer::Policer;
 use crate::queue::Queue;
 use crate::random::Probability;
+use crate::steps::Steps;
 use crate::text::ParseError;
 use crate::trace::{Rows, Trace};
 use crate::window::Window;
@@ -40,6 +44,10 @@ pub struct LinkConfig {
     pub queue: Queue,
     /// Propagation delay, one way.
     pub delay: Option<Duration>,
+    /// Round-trip times that take the place of `delay` from points in time on.
+    pub rtt_steps: Option<Steps>,
+    /// Wake-ups of the link layer, for which packets wait behind the bottleneck.
+    pub bunches: Option<Bunches>,
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
     /// Which packets are lost.
@@ -52,6 +60,10 @@ pub struct LinkConfig {
     pub duplicate: Probability,
     /// Share of delivered packets that are damaged; see [`crate::Corruption`].
     pub corrupt: Probability,
+    /// Token bucket before the queue.
+    pub policer: Option<Policer>,
+    /// Treatment of packets by their ECN field, before the queue.
+    pub ecn: Option<EcnPolicy>,
     /// Largest packet in bytes, IP header included.
     pub mtu: Option<u32>,
     /// Times at which whatever is offered vanishes.
@@ -61,6 +73,12 @@ pub struct LinkConfig {
 }
 
 impl LinkConfig {
+    /// Returns the propagation delay of packets that set out at `at`, without jitter and a trace's.
+    pub fn delay_at(&self, at: Timestamp) -> Duration {
+        let step = self.rtt_steps.as_ref().and_then(|steps| steps.delay(steps.count(at)));
+        step.or(self.delay).unwrap_or_default()
+    }
+
     /// The trace's rows, if it has rows.
     pub(crate) fn rows(&self) -> Option<&Arc<Rows>> {
         self.trace.as_ref().and_then(Trace::rows)

@@ -45,10 +45,18 @@ pub struct Counters {
     pub blackholed: Tally,
     /// Larger than the MTU.
     pub mtu_dropped: Tally,
+    /// Dropped by the policer.
+    pub policed: Tally,
+    /// Dropped for their ECN field.
+    pub ecn_dropped: Tally,
     /// Of those delivered: came out after a packet that was sent later.
     pub reordered: Tally,
-    /// Marked Congestion Experienced by the queue.
+    /// Marked Congestion Experienced by the queue or the ECN policy.
     pub ecn_marked: Tally,
+    /// ECN field set to Not-ECT by the ECN policy.
+    pub ecn_bleached: Tally,
+    /// Changed from ECT(0) to ECT(1) by the ECN policy.
+    pub ecn_remarked: Tally,
     /// Of those delivered: damaged on the way.
     pub corrupted: Tally,
 }
@@ -76,6 +84,8 @@ impl Counters {
             self.lost,
             self.blackholed,
             self.mtu_dropped,
+            self.policed,
+            self.ecn_dropped,
             inside,
         ]
         .into_iter()

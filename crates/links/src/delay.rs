@@ -1,5 +1,6 @@
-//! Propagation delay, jitter and reordering: the packets on their way to the far end.
+//! Bunches, propagation delay, jitter and reordering: the packets on their way to the far end.
 //!
+//! A packet first waits for the link layer's wake-up, if it has [`Bunches`], and then propagates.
 //! Jitter keeps the order unless told otherwise (a packet waits for the one before it, as behind a
 //! real queue); a packet that reordering picks is held back and overtaken by those behind it.
 
@@ -10,8 +11,10 @@ use std::sync::Arc;
 
 use units::Timestamp;
 
+use crate::bunches::{Bunches, WakeUps};
 use crate::packet::Item;
 use crate::random::{Probability, Stream};
+use crate::steps::Steps;
 use crate::text::{ParseError, parse_duration};
 use crate::trace::Rows;
 
@@ -128,10 +131,25 @@ pub(crate) enum Propagation {
     },
 }
 
+/// What delays packets beside propagation.
+#[derive(Debug)]
+pub(crate) struct Waits {
+    pub(crate) bunches: Option<Bunches>,
+    pub(crate) steps: Option<Steps>,
+    pub(crate) jitter: Option<Jitter>,
+    pub(crate) reorder: Option<Reorder>,
+}
+
 /// The packets that have left the bottleneck and have not arrived.
 #[derive(Debug)]
 pub(crate) struct DelayLine<T> {
+    wake_ups: Option<WakeUps>,
     propagation: Propagation,
+    steps: Option<Steps>,
+    /// Steps that have happened, by the packets that have set out.
+    steps_done: usize,
+    /// A delay below which no packet arrives after its wake-up.
+    least: Duration,
     jitter: Option<Jitter>,
     jitter_draws: Stream,
     reorder: Option<Reorder>,
@@ -158,15 +176,21 @@ impl<T> OnTheWay<T> {
 }
 
 impl<T> DelayLine<T> {
-    pub(crate) fn new(
-        propagation: Propagation,
-        jitter: Option<Jitter>,
-        reorder: Option<Reorder>,
-        seed: u64,
-        link: &str,
-    ) -> Self {
+    pub(crate) fn new(propagation: Propagation, waits: Waits, seed: u64, link: &str) -> Self {
+        let Waits { bunches, steps, jitter, reorder } = waits;
+        let shortest = match &propagation {
+            Propagation::Fixed(delay) => *delay,
+            Propagation::Rows { rows, .. } => {
+                rows.rows().iter().map(|row| row.rtt / 2).min().unwrap_or_default()
+            }
+        };
+        let shortest = steps.as_ref().map_or(shortest, |steps| shortest.min(steps.least()));
         Self {
+            wake_ups: bunches.map(|bunches| WakeUps::new(bunches, seed, link)),
             propagation,
+            steps,
+            steps_done: 0,
+            least: shortest.saturating_sub(jitter.map_or(Duration::ZERO, Jitter::bound)),
             jitter,
             jitter_draws: Stream::new(seed, link, "jitter"),
             reorder,
@@ -176,15 +200,10 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// A delay below which no packet arrives.
-    pub(crate) fn least(&self) -> Duration {
-        let propagation = match &self.propagation {
-            Propagation::Fixed(delay) => *delay,
-            Propagation::Rows { rows, .. } => {
-                rows.rows().iter().map(|row| row.rtt / 2).min().unwrap_or_default()
-            }
-        };
-        propagation.saturating_sub(self.jitter.map_or(Duration::ZERO, Jitter::bound))
+    /// Returns a time before which no packet arrives that leaves the bottleneck at `leaving` or later.
+    #[inline]
+    pub(crate) fn earliest(&self, leaving: Timestamp) -> Timestamp {
+        self.wake_ups.map_or(leaving, |wake_ups| wake_ups.release(leaving)) + self.least
     }
 
     /// Packets on the way.
@@ -198,10 +217,10 @@ impl<T> DelayLine<T> {
     pub(crate) fn push(&mut self, mut item: Item<T>) {
         let has_waited = item.not_before > item.at;
         item.at = item.at.max(item.not_before);
-        let nominal = match &mut self.propagation {
-            Propagation::Fixed(delay) => item.at + *delay,
-            Propagation::Rows { rows, cursor } => item.at + rows.at(item.at, cursor).0.rtt / 2,
-        };
+        if let Some(wake_ups) = &self.wake_ups {
+            item.at = wake_ups.release(item.at);
+        }
+        let nominal = item.at + self.delay(item.at);
         let mut due = match self.jitter {
             None => nominal,
             Some(jitter) => {
@@ -225,6 +244,26 @@ impl<T> DelayLine<T> {
         }
         let place = self.packets.partition_point(|other| other.turn() <= packet.turn());
         self.packets.insert(place, packet);
+    }
+
+    /// Returns the propagation delay of a packet that sets out at `at`. Packets behind a step do not
+    /// wait for those before it.
+    #[inline]
+    fn delay(&mut self, at: Timestamp) -> Duration {
+        if let Some(steps) = &self.steps {
+            let done = steps.count(at);
+            if done > self.steps_done {
+                self.steps_done = done;
+                self.last_due = Timestamp::ZERO;
+            }
+            if let Some(delay) = steps.delay(done) {
+                return delay;
+            }
+        }
+        match &mut self.propagation {
+            Propagation::Fixed(delay) => *delay,
+            Propagation::Rows { rows, cursor } => rows.at(at, cursor).0.rtt / 2,
+        }
     }
 
     /// When the next packet arrives.

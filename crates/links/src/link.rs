@@ -10,9 +10,11 @@ use units::Timestamp;
 
 use crate::config::{LinkConfig, LossPlace};
 use crate::counters::{Counters, Imbalance, Tally};
-use crate::delay::{DelayLine, Propagation};
+use crate::delay::{DelayLine, Propagation, Waits};
+use crate::ecn::EcnNode;
 use crate::loss::LossProcess;
 use crate::packet::{Item, Packet, Passage};
+use crate::policer::Bucket;
 use crate::queue::Waiting;
 use crate::random::{Probability, Stream};
 use crate::rate::Server;
@@ -60,6 +62,8 @@ impl Corruption {
 pub struct Link<T> {
     blackhole: Vec<Window>,
     mtu: u32,
+    policer: Option<Bucket>,
+    ecn: EcnNode,
     loss: LossProcess,
     loss_place: LossPlace,
     bottleneck: Option<Bottleneck<T>>,
@@ -68,8 +72,6 @@ pub struct Link<T> {
     corrupt: Probability,
     corrupt_draws: Stream,
     line: DelayLine<T>,
-    /// A delay below which no packet arrives.
-    least_delay: Duration,
     /// The latest place among those delivered.
     latest: u64,
     counters: Counters,
@@ -119,10 +121,18 @@ impl<T: Clone> Link<T> {
             (None, Some(rows)) => Propagation::Rows { rows: Arc::clone(rows), cursor: 0 },
             (delay, _) => Propagation::Fixed(delay.unwrap_or_default()),
         };
-        let line = DelayLine::new(propagation, config.jitter, config.reorder, seed, name);
+        let waits = Waits {
+            bunches: config.bunches,
+            steps: config.rtt_steps.clone(),
+            jitter: config.jitter,
+            reorder: config.reorder,
+        };
+        let line = DelayLine::new(propagation, waits, seed, name);
         Self {
             blackhole: config.blackhole.clone(),
             mtu: config.mtu.unwrap_or(u32::MAX),
+            policer: config.policer.map(Bucket::new),
+            ecn: EcnNode::new(config.ecn, seed, name),
             loss: LossProcess::new(config.loss.as_ref(), config.rows(), seed, name),
             loss_place: config.loss_place,
             bottleneck: Server::new(config.rate, config.trace.as_ref()).map(|server| Bottleneck {
@@ -135,7 +145,6 @@ impl<T: Clone> Link<T> {
             duplicate_draws: Stream::new(seed, name, "duplicate"),
             corrupt: config.corrupt,
             corrupt_draws: Stream::new(seed, name, "corrupt"),
-            least_delay: line.least(),
             line,
             latest: 0,
             counters: Counters::default(),
@@ -151,7 +160,7 @@ impl<T: Clone> Link<T> {
     /// [`Self::send`] for a packet that losses may spare. It has a place among the others, waits in the queue and
     /// is dropped by it like them.
     #[inline]
-    pub fn send_as(&mut self, now: Timestamp, packet: Packet<T>, passage: Passage) {
+    pub fn send_as(&mut self, now: Timestamp, mut packet: Packet<T>, passage: Passage) {
         self.advance(now);
         let (place, size) = (self.counters.sent.packets, packet.size);
         self.counters.sent.add(size);
@@ -164,6 +173,12 @@ impl<T: Clone> Link<T> {
         }
         if size > self.mtu {
             return self.counters.mtu_dropped.add(size);
+        }
+        if self.policer.as_mut().is_some_and(|policer| !policer.passes(now, size)) {
+            return self.counters.policed.add(size);
+        }
+        if !self.ecn.passes(now, place, &mut packet, &mut self.counters) {
+            return self.counters.ecn_dropped.add(size);
         }
         if self.loss_place == LossPlace::BeforeQueue
             && self.loss.is_lost(now, place)
@@ -190,7 +205,7 @@ impl<T: Clone> Link<T> {
         let arrival = self.line.next_due();
         let Some(leaving) = self.bottleneck.as_ref().and_then(|b| b.next) else { return arrival };
         // A packet that never leaves is no event.
-        let leaving = (leaving < Timestamp::MAX).then(|| leaving + self.least_delay);
+        let leaving = (leaving < Timestamp::MAX).then(|| self.line.earliest(leaving));
         arrival.into_iter().chain(leaving).min()
     }
 

@@ -506,20 +506,37 @@ fn any_config() -> impl Strategy<Value = LinkConfig> {
     ]);
     let flags = (any::<bool>(), any::<bool>(), any::<bool>(), any::<bool>());
     let shares = (any_probability(), any_probability(), any_probability());
-    (rate, queue, loss, jitter, flags, shares).prop_map(
-        |((rate, trace), queue, loss, jitter, flags, (duplicate, corrupt, reorder))| LinkConfig {
-            rate,
-            queue,
-            delay: flags.0.then_some(10 * MS),
-            jitter,
-            loss,
-            loss_place: if flags.1 { LossPlace::BeforeQueue } else { LossPlace::AfterQueue },
-            reorder: Some(Reorder { probability: reorder, extra: 5 * MS }),
-            duplicate,
-            corrupt,
-            mtu: flags.2.then_some(1_300),
-            blackhole: flags.3.then(|| "50ms,20ms".parse().unwrap()).into_iter().collect(),
-            trace,
+    let world = (
+        prop::sample::select(vec![None, Some("5ms"), Some("40ms,awake=7ms")]),
+        prop::sample::select(vec![None, Some("20ms:80ms,60ms:4ms"), Some("0ms:1ms")]),
+        prop::sample::select(vec![None, Some("2mbps,burst=3kB"), Some("50mbps,burst=1500B")]),
+        prop::sample::select(vec![
+            None,
+            Some("bleach"),
+            Some("drop:50%,from=10ms"),
+            Some("mark:5%"),
+        ]),
+    );
+    (rate, queue, loss, jitter, flags, shares, world).prop_map(
+        |((rate, trace), queue, loss, jitter, flags, (duplicate, corrupt, reorder), world)| {
+            LinkConfig {
+                bunches: world.0.map(|text| text.parse().unwrap()),
+                rtt_steps: world.1.map(|text| text.parse().unwrap()),
+                policer: world.2.map(|text| text.parse().unwrap()),
+                ecn: world.3.map(|text| text.parse().unwrap()),
+                rate,
+                queue,
+                delay: flags.0.then_some(10 * MS),
+                jitter,
+                loss,
+                loss_place: if flags.1 { LossPlace::BeforeQueue } else { LossPlace::AfterQueue },
+                reorder: Some(Reorder { probability: reorder, extra: 5 * MS }),
+                duplicate,
+                corrupt,
+                mtu: flags.2.then_some(1_300),
+                blackhole: flags.3.then(|| "50ms,20ms".parse().unwrap()).into_iter().collect(),
+                trace,
+            }
         },
     )
 }

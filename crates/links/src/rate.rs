@@ -18,7 +18,7 @@ const OPPORTUNITY_BYTES: u32 = 1504;
 /// Bytes that mahimahi's TUN device puts before each IP packet.
 const TUN_HEADER: u32 = 4;
 /// Bit-nanoseconds of work in a byte.
-const WORK_PER_BYTE: u64 = 8_000_000_000;
+pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
 /// What limits the rate, and how far it has come.
 #[derive(Debug)]
