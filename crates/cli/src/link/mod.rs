@@ -170,6 +170,7 @@ impl Arguments {
             mtu: self.mtu,
             blackhole: self.blackhole.clone(),
             trace: self.trace.clone(),
+            ..LinkConfig::default()
         });
         path.up.rate = self.rate_up.or(path.up.rate);
         path.up.loss = self.loss_up.clone().or(path.up.loss);

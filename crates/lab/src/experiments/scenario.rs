@@ -1,11 +1,13 @@
 //! From settings to the scenario of a run.
 
+use core::fmt::Display;
 use core::net::Ipv4Addr;
+use core::str::FromStr;
 use core::time::Duration;
 use std::sync::Arc;
 
 use congestion::Algorithm;
-use links::{LinkConfig, LossPlace, PathConfig, Queue, Trace};
+use links::{LinkConfig, PathConfig, Queue, RareAcks, Trace, parse_rate};
 use qoe::Policy;
 use quic::detection::Detection;
 use recovery::Guard;
@@ -28,6 +30,17 @@ const LAST_BYTES: f64 = 30.0;
 /// Bytes of a packet.
 const PACKET: u64 = 1_500;
 
+/// The link model that a key names; `None` if it is empty.
+fn model<T: FromStr<Err: Display>>(key: &str, text: &str) -> Result<Option<T>, String> {
+    let parsed = (!text.is_empty()).then(|| text.parse());
+    parsed.transpose().map_err(|e| format!("`{key}`: {e}"))
+}
+
+/// The period of so many milliseconds; `None` for 0.
+fn period(ms: f64) -> Option<Duration> {
+    (ms > 0.0).then(|| Duration::from_secs_f64(ms / 1e3))
+}
+
 impl Settings {
     fn algorithm(name: &str, key: &str) -> Result<Algorithm, String> {
         word(key, name, &Algorithm::ALL.map(|algorithm| (algorithm.name(), algorithm)))
@@ -46,21 +59,45 @@ impl Settings {
             path => Trace::load(path).map(Some).map_err(|e| format!("`{key}`: {path}: {e}")),
         };
         let (trace, trace_up) = (load("trace", &self.trace)?, load("trace_up", &self.trace_up)?);
-        let link = |is_limited: bool, trace: Option<Trace>| LinkConfig {
-            rate: (is_limited && trace.is_none()).then_some(self.rate()),
-            queue: self.queue_discipline(),
+        let blackhole = self.blackhole.split(';').filter(|window| !window.trim().is_empty());
+        let blackhole: Result<Vec<_>, _> = blackhole.map(str::parse).collect();
+        let both = LinkConfig {
+            queue: self.queue_discipline()?,
             delay: Some(Duration::from_secs_f64(self.rtt_ms / 2e3)),
-            trace,
+            rtt_steps: model("rtt_steps", &self.rtt_steps)?,
+            jitter: model("jitter", &self.jitter)?,
+            duplicate: model("duplicate", &self.duplicate)?.unwrap_or_default(),
+            corrupt: model("corrupt", &self.corrupt)?.unwrap_or_default(),
+            mtu: (self.mtu > 0).then_some(self.mtu),
+            blackhole: blackhole.map_err(|e| format!("`blackhole`: {e}"))?,
             ..LinkConfig::default()
         };
-        let reorder = (!self.reorder.is_empty()).then(|| self.reorder.parse());
-        let reorder = reorder.transpose().map_err(|e| format!("`reorder`: {e}"))?;
-        let down =
-            LinkConfig { loss, loss_place: LossPlace::AfterQueue, reorder, ..link(true, trace) };
-        let loss_up = (!self.loss_up.is_empty()).then(|| self.loss_up.parse());
-        let loss = loss_up.transpose().map_err(|e| format!("`loss_up`: {e}"))?;
-        let up = link(self.symmetric, trace_up);
-        Ok(PathConfig { down, up: LinkConfig { loss, ..up } })
+        let rate = Some(self.rate());
+        let rate_up = match &*self.rate_up {
+            "" => rate.filter(|_| self.symmetric && trace_up.is_none()),
+            rate_up => Some(parse_rate(rate_up).map_err(|e| format!("`rate_up`: {e}"))?),
+        };
+        let down = LinkConfig {
+            rate: rate.filter(|_| trace.is_none()),
+            trace,
+            loss,
+            loss_place: self.loss_place.parse().map_err(|e| format!("`loss_place`: {e}"))?,
+            reorder: model("reorder", &self.reorder)?,
+            bunches: model("bunches", &self.bunches)?,
+            ecn: model("ecn", &self.ecn)?,
+            policer: model("policer", &self.policer)?,
+            ..both.clone()
+        };
+        let up = LinkConfig {
+            rate: rate_up,
+            trace: trace_up,
+            loss: model("loss_up", &self.loss_up)?,
+            bunches: model("bunches_up", &self.bunches_up)?,
+            ecn: model("ecn_up", &self.ecn_up)?,
+            policer: model("policer_up", &self.policer_up)?,
+            ..both
+        };
+        Ok(PathConfig { down, up })
     }
 
     fn rate(&self) -> Rate {
@@ -72,25 +109,34 @@ impl Settings {
         self.rate().bytes_in(Duration::from_secs_f64(self.rtt_ms / 1e3))
     }
 
-    fn queue(&self) -> u64 {
+    fn queue_limit(&self) -> u64 {
         match self.queue_bdp {
             0.0 => self.queue_bytes,
             products => ((self.bdp() as f64 * products) as u64).max(2 * PACKET),
         }
     }
 
-    fn queue_discipline(&self) -> Queue {
-        let limit = self.queue();
-        match self.codel {
+    fn queue_discipline(&self) -> Result<Queue, String> {
+        let limit = self.queue_limit();
+        let queue = model("queue", &self.queue)?;
+        Ok(queue.unwrap_or(match self.codel {
             true => Queue::codel(limit),
             false => Queue::drop_tail(limit),
+        }))
+    }
+
+    /// How rarely the client acknowledges.
+    fn acks(&self) -> Result<Option<RareAcks>, String> {
+        match (model("acks", &self.acks)?, self.sparse_acks) {
+            (Some(_), true) => Err("`acks` and `sparse_acks` exclude each other".to_owned()),
+            (acks, is_sparse) => Ok(acks.or(is_sparse.then_some(RareAcks::CHROMIUM))),
         }
     }
 
     /// The client's flow-control window.
     pub(super) fn window(&self) -> u64 {
         let window = match self.window_bytes {
-            0 => (4 * self.bdp() + 2 * self.queue()).max(1 << 20),
+            0 => (4 * self.bdp() + 2 * self.queue_limit()).max(1 << 20),
             window => window,
         };
         window.min(self.client.largest_window())
@@ -228,6 +274,9 @@ impl Settings {
         if self.client == ClientKind::Noq && self.cipher == Cipher::Null {
             return Err("`client` noq has the `cipher` real only".to_owned());
         }
+        if !self.corrupt.is_empty() && self.cipher == Cipher::Null {
+            return Err("`corrupt` is for the `cipher` real only".to_owned());
+        }
         let rival = match &*self.rival {
             "" => None,
             name => {
@@ -267,7 +316,9 @@ impl Settings {
                 _ => Duration::from_secs_f64(self.seconds),
             },
             traffic,
-            sparse_acks: self.sparse_acks,
+            acks: self.acks()?,
+            rebind_every: period(self.rebind_ms),
+            flap_every: period(self.flap_ms),
             reports: self.reports.then_some(player),
             times: if self.same_connection { self.requests } else { 1 },
             oracle: word("oracle", &self.oracle, &Oracle::NAMES)?,
@@ -284,7 +335,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use links::Loss;
+    use links::{Loss, LossPlace};
 
     #[test]
     fn a_loss_model_takes_the_place_of_a_traces_own_loss() {
@@ -362,5 +413,87 @@ mod tests {
         assert!(refused(&|s| s.trace_up = "/nowhere".to_owned()).contains("`trace_up`"));
         assert!(refused(&|s| s.loss_up = "x:1%".to_owned()).contains("`loss_up`"));
         assert!(refused(&|s| s.loss_model = "x:{}".to_owned()).contains("`loss_model`"));
+    }
+
+    /// Settings with one key set, from text as a specification has it.
+    fn with(line: &str) -> Settings {
+        toml::from_str(line).expect("a key")
+    }
+
+    #[test]
+    fn keys_of_links_reach_their_direction() {
+        let path = |line: &str| with(line).scenario(1).expect(line).path;
+        let two = |line: &str, of: &dyn Fn(&LinkConfig) -> bool| {
+            let path = path(line);
+            (of(&path.down), of(&path.up))
+        };
+        let percent = || "1%".parse().expect("a probability");
+        for (line, expected) in [
+            ("bunches = '200ms'", (true, false)),
+            ("bunches_up = '300ms,awake=30ms'", (false, true)),
+        ] {
+            assert_eq!(two(line, &|link: &LinkConfig| link.bunches.is_some()), expected, "{line}");
+        }
+        assert_eq!(two("ecn = 'bleach'", &|link: &LinkConfig| link.ecn.is_some()), (true, false));
+        assert_eq!(two("ecn_up = 'drop'", &|link: &LinkConfig| link.ecn.is_some()), (false, true));
+        let policer = |link: &LinkConfig| link.policer.is_some();
+        assert_eq!(two("policer = '2mbps,burst=20kB'", &policer), (true, false));
+        assert_eq!(two("policer_up = '2mbps,burst=20kB'", &policer), (false, true));
+        assert_eq!(
+            two("rtt_steps = '1s:9ms'", &|link: &LinkConfig| link.rtt_steps.is_some()),
+            (true, true)
+        );
+        assert_eq!(two("jitter = '5ms'", &|link: &LinkConfig| link.jitter.is_some()), (true, true));
+        assert_eq!(
+            two("duplicate = '1%'", &|l: &LinkConfig| l.duplicate == percent()),
+            (true, true)
+        );
+        let corrupt = "corrupt = '1%'\ncipher = 'real'";
+        assert_eq!(two(corrupt, &|link: &LinkConfig| link.corrupt == percent()), (true, true));
+        assert_eq!(two("mtu = 1400", &|link: &LinkConfig| link.mtu == Some(1_400)), (true, true));
+        let windows = |link: &LinkConfig| link.blackhole.len() == 2;
+        assert_eq!(two("blackhole = '2s,500ms; 8s,1s'", &windows), (true, true));
+        assert_eq!(
+            two("rate_up = '2mbps'", &|link: &LinkConfig| link.rate.is_some()),
+            (true, true)
+        );
+        assert_eq!(
+            two("queue = 'codel'", &|l: &LinkConfig| l.queue == Queue::codel(500_000)),
+            (true, true)
+        );
+        let place = |link: &LinkConfig| link.loss_place == LossPlace::BeforeQueue;
+        assert_eq!(two("loss_place = 'before-queue'", &place), (true, false));
+    }
+
+    #[test]
+    fn keys_of_clients_reach_the_client() {
+        let scenario = |line: &str| with(line).scenario(1).expect(line);
+        assert_eq!(scenario("sparse_acks = true").acks, Some(RareAcks::CHROMIUM));
+        assert_eq!(scenario("acks = 'chromium'").acks, Some(RareAcks::CHROMIUM));
+        assert_eq!(scenario("acks = 'each=32,within=250ms'").acks.map(|acks| acks.each), Some(32));
+        assert_eq!(scenario("flap_ms = 50").flap_every, Some(Duration::from_millis(50)));
+        assert_eq!(scenario("rebind_ms = 400").rebind_every, Some(Duration::from_millis(400)));
+        let usual = Settings::default().scenario(1).expect("it makes sense");
+        assert!(usual.acks.is_none() && usual.flap_every.is_none() && usual.rebind_every.is_none());
+    }
+
+    #[test]
+    fn wrong_values_of_link_keys_name_the_key_and_what_is_expected() {
+        for (line, key, expected) in [
+            ("bunches = '200'", "`bunches`", "300ms,awake=30ms"),
+            ("rtt_steps = '8s'", "`rtt_steps`", "8s:200ms,20s:20ms"),
+            ("ecn_up = 'x'", "`ecn_up`", "mark:5%"),
+            ("policer = '2mbps'", "`policer`", "burst=20kB"),
+            ("acks = 'each=1'", "`acks`", "each=32,within=250ms"),
+            ("acks = 'chromium'\nsparse_acks = true", "`acks`", "exclude"),
+            ("corrupt = '1%'", "`corrupt`", "real"),
+            ("blackhole = '2s'", "`blackhole`", "2s,500ms"),
+            ("rate_up = '2'", "`rate_up`", "12mbps"),
+            ("mtu = 70000", "`mtu`", "65535"),
+            ("flap_ms = -1.0", "`flap_ms`", "0"),
+        ] {
+            let error = with(line).scenario(1).err().expect(line);
+            assert!(error.contains(key) && error.contains(expected), "{line}: {error}");
+        }
     }
 }

@@ -80,10 +80,48 @@ settings! {
     queue_bdp: f64 = 0.0, in 0.0 => 1_000.0;
     /// Whether the queue is managed by CoDel (RFC 8289, 5 ms and 100 ms).
     codel: bool = false;
+    /// A queue of `links` in place of the three keys above (`500kB,mark=100kB`, `codel:limit=500kB,target=5ms`);
+    /// none if empty.
+    queue: String = String::new();
     /// Packets that come later than those behind them, and how much later: `1%,20ms`; none if empty.
     reorder: String = String::new();
     /// Whether the way back has the same rate and queue; otherwise it only takes its time.
     symmetric: bool = false;
+    /// Rate of the way back (`2mbps`), with the same queue; left to `symmetric` if empty.
+    rate_up: String = String::new();
+    /// Place of the losses towards the client: `before-queue` or `after-queue`.
+    loss_place: String = "after-queue".to_owned();
+    /// Variation of the delay in both directions: `5ms`, `gauss:5ms`, `5ms,reorder`; none if empty.
+    jitter: String = String::new();
+    /// Share of packets that arrive twice, in both directions: `0.1%`; none if empty.
+    duplicate: String = String::new();
+    /// Share of packets that are damaged, in both directions: `0.1%`; none if empty. With the `cipher` real only,
+    /// which detects damage.
+    corrupt: String = String::new();
+    /// Largest packet in bytes with its IP header, in both directions; no limit if 0.
+    mtu: u32 = 0, in 0.0 => 65_535.0;
+    /// Windows in which both directions lose everything: `2s,500ms`, several with `;` between them; none if empty.
+    blackhole: String = String::new();
+    /// Wake-ups of the link layer, for which packets to the client wait: `200ms`, `300ms,awake=30ms`; none if empty.
+    bunches: String = String::new();
+    /// The same of the way back.
+    bunches_up: String = String::new();
+    /// Round-trip times in place of `rtt_ms` from virtual times on: `8s:200ms,20s:20ms`; none if empty.
+    rtt_steps: String = String::new();
+    /// What the network does to the ECN field of packets to the client: `bleach`, `drop`, `drop:50%`, `remark`,
+    /// `mark:5%`, also with `,from=5s`; nothing if empty.
+    ecn: String = String::new();
+    /// The same of the way back.
+    ecn_up: String = String::new();
+    /// Token bucket before the queue, which drops the excess: `2mbps,burst=20kB`; none if empty.
+    policer: String = String::new();
+    /// The same of the way back.
+    policer_up: String = String::new();
+    /// From the first byte on, a NAT gives the client another port this often and forgets the old one; 0 for never.
+    rebind_ms: f64 = 0.0, in 0.0 => 1e6;
+    /// From the first byte on, the client's packets come from two addresses in turn, each for this long; both stay
+    /// open. 0 for one address.
+    flap_ms: f64 = 0.0, in 0.0 => 1e6;
     /// A file with recorded conditions, in place of `rate_mbps`; none if empty. Where it has loss rates of its own,
     /// they hold with a `loss_percent` of 0 only: with another, `loss_model` alone says what is lost
     /// (`none` for nothing). Of its round-trip times nothing is taken: `rtt_ms` has its own.
@@ -118,7 +156,10 @@ settings! {
     tail: bool = true;
     /// The client's library: `quinn` or `noq`.
     client: ClientKind = ClientKind::Quinn;
-    /// Whether the client acknowledges as seldom as Chromium does, each tenth packet or each 25 ms, and not each second one.
+    /// How rarely the client acknowledges: `each=32,within=250ms`, also with `,after=100`, or `chromium` (after 100
+    /// packets, each tenth packet, within 25 ms or a quarter of the round-trip time); each second packet if empty.
+    acks: String = String::new();
+    /// The same as `acks = "chromium"`.
     sparse_acks: bool = false;
     /// Protection of packets at both ends: `null`, which costs no time, or `real`, which `noq` needs.
     cipher: Cipher = Cipher::Null;

@@ -4,9 +4,9 @@ use core::time::Duration;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::Instant;
 
+use links::HeldAcks;
 use units::Timestamp;
 
-use super::acks::SparseAcks;
 use super::outcome::{Outcome, Received};
 use super::scenario::Scenario;
 use super::wire::Wire;
@@ -52,7 +52,10 @@ pub(super) struct Flow {
     pub server: Server,
     pub client: Box<dyn Viewer>,
     scenario: Scenario,
-    pub address: SocketAddrV4,
+    /// The client's addresses; the second one is for [`Scenario::flap_every`].
+    addresses: [SocketAddrV4; 2],
+    /// When the first byte arrived, from which the client's addresses may change.
+    received_at: Option<Timestamp>,
     rebind_at: Option<Timestamp>,
     /// Something happened to the client since it last acted.
     pub is_client_due: bool,
@@ -63,7 +66,7 @@ pub(super) struct Flow {
     /// When the server's next timer fires.
     pub server_at: Option<Timestamp>,
     /// What holds the client's acknowledgements back, if something does.
-    acks: Option<SparseAcks>,
+    acks: Option<HeldAcks>,
     /// The player, if it tells the server how it does.
     reporter: Option<Reporter>,
     /// Where measuring began.
@@ -78,7 +81,7 @@ fn round_up(at: Timestamp, granularity: Duration) -> Timestamp {
 impl Flow {
     pub(super) fn new(
         scenario: Scenario,
-        address: Ipv4Addr,
+        addresses: [Ipv4Addr; 2],
         log: &EventLog,
     ) -> Result<Self, String> {
         let begins = Timestamp::ZERO + scenario.begins;
@@ -96,11 +99,12 @@ impl Flow {
         })?;
         Ok(Self {
             server: Server::new(&scenario, log),
-            acks: scenario.sparse_acks.then(|| SparseAcks::new(scenario.round_trip())),
+            acks: scenario.acks.map(|rule| HeldAcks::new(rule, scenario.round_trip())),
             reporter: scenario.reports.map(|policy| Reporter::new(policy, begins)),
             client,
             scenario,
-            address: SocketAddrV4::new(address, FIRST_PORT),
+            addresses: addresses.map(|address| SocketAddrV4::new(address, FIRST_PORT)),
+            received_at: None,
             rebind_at: None,
             is_client_due: false,
             is_server_due: false,
@@ -120,14 +124,37 @@ impl Flow {
         self.scenario.traffic.is_endless()
     }
 
+    /// Returns whether this is one of the client's addresses, whatever the port.
+    pub(super) fn is_at(&self, address: Ipv4Addr) -> bool {
+        self.addresses.iter().any(|own| *own.ip() == address)
+    }
+
+    /// Returns whether datagrams to this address and port reach the client.
+    pub(super) fn is_reached_at(&self, address: SocketAddrV4) -> bool {
+        self.addresses.contains(&address)
+    }
+
+    /// Returns the address from which the client sends at `now`.
+    fn source(&self, now: Timestamp) -> SocketAddrV4 {
+        let flaps = match (self.scenario.flap_every, self.received_at) {
+            (Some(every), Some(since)) => now.since(since).as_nanos() / every.as_nanos().max(1),
+            _ => 0,
+        };
+        self.addresses[usize::from(flaps % 2 == 1)]
+    }
+
     /// Gives the client another port when it is time.
     fn rebind(&mut self, now: Timestamp) {
+        if self.received_at.is_none() && self.client.download().received > 0 {
+            self.received_at = Some(now);
+        }
         let Some(every) = self.scenario.rebind_every else { return };
         if self.client.download().received == 0 {
             self.rebind_at = Some(now + every);
         } else if self.rebind_at.is_some_and(|at| now >= at) {
-            let port = self.address.port().checked_add(1).unwrap_or(FIRST_PORT);
-            self.address.set_port(port);
+            for address in &mut self.addresses {
+                address.set_port(address.port().checked_add(1).unwrap_or(FIRST_PORT));
+            }
             self.rebind_at = Some(now + every);
         }
     }
@@ -137,8 +164,9 @@ impl Flow {
         let granularity = self.scenario.timer_granularity;
         self.rebind(now);
         if self.is_client_due {
-            let Self { client, address, acks, .. } = self;
-            let mut send = |ecn, data: &[u8]| wire.queue_up(*address, ecn, data);
+            let source = self.source(now);
+            let Self { client, acks, .. } = self;
+            let mut send = |ecn, data: &[u8]| wire.queue_up(source, ecn, data);
             stopwatch.time(|| {
                 client.drive(now, &mut |ecn, data| match acks {
                     Some(acks) => acks.take(now, ecn, data, &mut send),
@@ -156,7 +184,7 @@ impl Flow {
         if self.is_server_due {
             let server = &mut self.server;
             // A report takes the way of acknowledgements: it says how it was half a round trip ago.
-            let then = now - self.scenario.path.up.delay.unwrap_or_default();
+            let then = now - self.scenario.path.up.delay_at(now);
             let arrivals = self.client.download().arrivals();
             if let Some(reporter) = &mut self.reporter
                 && let Some((source, _)) = &mut server.live

@@ -1,6 +1,5 @@
 //! One run: server, path and client on one virtual clock.
 
-mod acks;
 mod flow;
 mod oracle;
 mod outcome;

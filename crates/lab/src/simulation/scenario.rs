@@ -6,7 +6,7 @@ use std::sync::Arc;
 use congestion::Algorithm;
 use delivery::Capping;
 use groups::Parameters;
-use links::{LinkConfig, PathConfig};
+use links::{LinkConfig, PathConfig, RareAcks};
 use qoe::Policy;
 use quic::ControllerFactory;
 use quic::detection::Detection;
@@ -50,8 +50,8 @@ pub struct Scenario {
     pub guard: Option<Guard>,
     /// What the client asks for.
     pub traffic: Traffic,
-    /// Whether the client acknowledges as seldom as browsers do.
-    pub sparse_acks: bool,
+    /// How rarely the client acknowledges; `None` for each second packet, as its library does.
+    pub acks: Option<RareAcks>,
     /// The player of a live stream, if it tells the server what it has buffered.
     pub reports: Option<Policy>,
     /// Virtual time at which the client's first packet leaves.
@@ -70,6 +70,9 @@ pub struct Scenario {
     /// design of QUIC relies on endpoints retaining a stable address for the duration of the
     /// handshake" (RFC 9000, section 9).
     pub rebind_every: Option<Duration>,
+    /// From the first byte on, the client's packets come from two addresses in turn, each for this
+    /// long; both stay open (bonding, a NAT with two exits).
+    pub flap_every: Option<Duration>,
     /// Timers of both ends fire at multiples of this: what sockets would do to short schedules.
     pub timer_granularity: Duration,
     /// Virtual time at which the run is given up, or at which it ends if its traffic is endless.
@@ -119,7 +122,7 @@ impl Default for Scenario {
             scheme: Arc::new(|_| Arq::scheme()),
             guard: None,
             traffic: Traffic::Download { bytes: 1_000_000 },
-            sparse_acks: false,
+            acks: None,
             reports: None,
             begins: Duration::ZERO,
             times: 1,
@@ -127,6 +130,7 @@ impl Default for Scenario {
             window: 16 << 20,
             seed: 1,
             rebind_every: None,
+            flap_every: None,
             timer_granularity: Duration::ZERO,
             limit: Duration::from_secs(3_600),
             measure_from: Duration::ZERO,

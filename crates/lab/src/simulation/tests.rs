@@ -56,7 +56,7 @@ fn the_null_cipher_gives_the_packets_of_the_real_one() {
 fn whoever_acknowledges_seldom_sends_a_fifth_and_gets_all_the_same() {
     let mut often = scenario(3);
     often.path.up.loss = Some("5%".parse().expect("a loss"));
-    let seldom = Scenario { sparse_acks: true, ..often.clone() };
+    let seldom = Scenario { acks: Some(links::RareAcks::CHROMIUM), ..often.clone() };
     let (often, seldom) = (run(&often).expect("it runs"), run(&seldom).expect("it runs"));
     assert!(seldom.completed && seldom.intact, "{seldom:?}");
     // Some 430 packets came down: half as many go up, or a fifth of these behind the first 50.

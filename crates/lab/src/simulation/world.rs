@@ -14,8 +14,11 @@ use super::wire::{Datagram, Wire, poll};
 use crate::event_log::EventLog;
 use crate::server::Sent;
 
-/// The clients' addresses.
-const CLIENTS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(192, 0, 2, 3)];
+/// The addresses of the first client and of its rival.
+const CLIENTS: [[Ipv4Addr; 2]; 2] = [
+    [Ipv4Addr::new(192, 0, 2, 2), Ipv4Addr::new(192, 0, 2, 4)],
+    [Ipv4Addr::new(192, 0, 2, 3), Ipv4Addr::new(192, 0, 2, 5)],
+];
 /// Steps without progress of the clock after which a run counts as stuck.
 const MAX_IDLE_STEPS: u32 = 200_000;
 
@@ -145,7 +148,7 @@ impl<'a> World<'a> {
         let now = self.now;
         while let Some(Datagram { client, ecn, mut data }) = poll(&mut self.wire.path.up, now) {
             let ip = client.ip();
-            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address.ip() == ip) {
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_at(*ip)) {
                 let from = Addresses::of(SocketAddr::V4(client));
                 let reply = flow.server.on_datagram(now, from, ecn, &mut data);
                 if let Some(reply) = reply {
@@ -163,7 +166,7 @@ impl<'a> World<'a> {
     fn deliver_down(&mut self) {
         let now = self.now;
         while let Some(Datagram { client, ecn, data }) = poll(&mut self.wire.path.down, now) {
-            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.address == client) {
+            if let Some(flow) = self.flows.iter_mut().find(|flow| flow.is_reached_at(client)) {
                 self.stopwatch.time(|| flow.client.on_datagram(now, ecn, data));
                 flow.is_client_due = true;
             }
@@ -190,3 +193,6 @@ impl<'a> World<'a> {
         Ok(Outcome { rival, samples, ..first })
     }
 }
+
+#[cfg(test)]
+mod tests;
