@@ -4,6 +4,10 @@
 //! line per delivery opportunity, the time in whole milliseconds. *Rows* (SparkTraces, NSDI 2024):
 //! time in seconds, bandwidth in Mbps, RTT with the unit `ms`, and loss rate, all piecewise
 //! constant. Both repeat when they end.
+//!
+//! A negative loss rate is read as 0 and counted: the logs of SparkTraces take the loss of an interval
+//! as the difference of two counters, which is below zero when packets of an earlier interval arrive
+//! late. Other negative values, NaN and infinities are refused.
 
 use core::fmt;
 use core::str::FromStr;
@@ -49,6 +53,8 @@ pub struct Row {
 pub struct Rows {
     rows: Vec<Row>,
     period: u64,
+    /// Rows whose loss rate was negative in the file.
+    negative_losses: usize,
 }
 
 impl Trace {
@@ -60,6 +66,11 @@ impl Trace {
         let error = |e: &dyn fmt::Display| ParseError(format!("trace {path}: {e}"));
         let text = std::fs::read_to_string(path).map_err(|e| error(&e))?;
         text.parse().map_err(|e| error(&e))
+    }
+
+    /// Returns how many rows of the file had a negative loss rate, which is read as 0.
+    pub fn negative_losses(&self) -> usize {
+        self.rows().map_or(0, |rows| rows.negative_losses)
     }
 
     /// The rows, if the trace is of that format.
@@ -98,35 +109,52 @@ impl FromStr for Trace {
                 .collect::<Result<_, _>>()?;
             return Opportunities::new(times).map(Arc::new).map(Self::Opportunities);
         }
+        let mut negative_losses = 0;
         let rows = lines()
             .map(|(number, line)| {
-                read_row(line).ok_or_else(|| {
-                    refuse(
-                        number,
-                        line,
-                        "seconds, Mbps, RTT and loss rate, like `0.015 3.63 38.0ms 0.00`",
-                    )
-                })
+                let (row, is_negative) = read_row(line)
+                    .map_err(|why| ParseError(format!("line {number}, `{line}`: {why}")))?;
+                negative_losses += usize::from(is_negative);
+                Ok(row)
             })
             .collect::<Result<_, _>>()?;
-        Rows::new(rows).map(Arc::new).map(Self::Rows)
+        let rows = Rows { negative_losses, ..Rows::new(rows)? };
+        Ok(Self::Rows(Arc::new(rows)))
     }
 }
 
-fn read_row(line: &str) -> Option<Row> {
+/// Reads a row, and whether its loss rate is negative.
+fn read_row(line: &str) -> Result<(Row, bool), String> {
+    const EXPECTED: &str = "seconds, Mbps, RTT and loss rate, like `0.015 3.63 38.0ms 0.00` \
+        (`#` before a header)";
+    let columns: Vec<&str> = line.split_whitespace().collect();
+    let [at, rate, rtt, loss] = columns[..] else {
+        return Err(format!("{} columns, expected 4: {EXPECTED}", columns.len()));
+    };
+    let refuse = |place: u32, name: &str, text: &str, expected: &str| {
+        format!("column {place} (`{name}`) is `{text}`, expected {expected} in a row of {EXPECTED}")
+    };
     let number = |text: &str, unit: f64| {
         let n: f64 = text.parse().ok()?;
         let n = n * unit;
-        (n.is_finite() && (0.0..1e18).contains(&n)).then_some(n.round() as u64)
+        (0.0..1e18).contains(&n).then_some(n.round() as u64)
     };
-    let mut columns = line.split_whitespace();
+    let at_nanos = number(at, 1e9)
+        .ok_or_else(|| refuse(1, "time", at, "seconds from 0"))?;
+    let bps = number(rate, 1e6).ok_or_else(|| refuse(2, "rate", rate, "Mbps from 0"))?;
+    let rtt_nanos = rtt.strip_suffix("ms").and_then(|rtt| number(rtt, 1e6));
+    let rtt_nanos = rtt_nanos
+        .ok_or_else(|| refuse(3, "rtt", rtt, "milliseconds from 0 with their unit"))?;
+    let share: Option<f64> = loss.parse().ok().filter(|share: &f64| share.is_finite());
+    let is_negative = share.is_some_and(|share| share < 0.0);
+    let share = share.map(|share| share.max(0.0)).and_then(Probability::new);
     let row = Row {
-        at: Duration::from_nanos(number(columns.next()?, 1e9)?),
-        rate: Rate::from_bps(number(columns.next()?, 1e6)?),
-        rtt: Duration::from_nanos(number(columns.next()?.strip_suffix("ms")?, 1e6)?),
-        loss: Probability::new(columns.next()?.parse().ok()?)?,
+        at: Duration::from_nanos(at_nanos),
+        rate: Rate::from_bps(bps),
+        rtt: Duration::from_nanos(rtt_nanos),
+        loss: share.ok_or_else(|| refuse(4, "loss", loss, "a share up to 1"))?,
     };
-    columns.next().is_none().then_some(row)
+    Ok((row, is_negative))
 }
 
 impl Opportunities {
@@ -176,7 +204,7 @@ impl Rows {
             _ => Duration::from_secs(1),
         };
         let period = nanos(rows[rows.len() - 1].at + step);
-        Ok(Self { rows, period })
+        Ok(Self { rows, period, negative_losses: 0 })
     }
 
     /// The rows of one lap.
@@ -204,49 +232,5 @@ fn nanos(span: Duration) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_two_formats_are_told_apart_by_content() {
-        assert!(matches!("0\n5\n5\n9\n".parse(), Ok(Trace::Opportunities(_))));
-        let trace: Trace = "1.000 12.48 29.9ms 0.02\n1.015 8.11 30.5ms 0.00\n".parse().unwrap();
-        let rows = trace.rows().unwrap();
-        assert_eq!(rows.period, 30_000_000);
-        assert_eq!(rows.rows[0].rate, Rate::from_kbps(12_480));
-        assert_eq!(rows.rows[0].rtt, Duration::from_micros(29_900));
-        assert_eq!(rows.rows[0].loss.as_f64(), Probability::clamped(0.02).as_f64());
-    }
-
-    #[test]
-    fn a_bad_line_is_named_with_what_was_expected() {
-        let error = |text: &str| text.parse::<Trace>().unwrap_err().to_string();
-        assert!(error("0\n5\nx\n").starts_with("line 3, `x`: expected the time"));
-        assert!(error("0 1 2ms 0\n1 1 2 0\n").starts_with("line 2, `1 1 2 0`: expected seconds"));
-        assert!(error("0 1 2ms 2\n").contains("loss rate"));
-        assert!(error("").contains("empty"));
-        assert!(error("0\n0\n").contains("after zero"));
-        assert!(error("5\n3\n").contains("order"));
-        assert!(error("0 0 2ms 0\n").contains("zero"));
-        assert!(error("1 1 2ms 0\n1 1 2ms 0\n").contains("ascend"));
-        assert!(
-            Trace::load("/nowhere/at/all").unwrap_err().to_string().contains("/nowhere/at/all")
-        );
-    }
-
-    #[test]
-    fn rows_are_found_in_any_lap_with_any_cursor() {
-        let text = "0 1 2ms 0\n0.010 2 2ms 0\n0.030 3 2ms 0\n";
-        let trace: Trace = text.parse().unwrap();
-        let rows = trace.rows().unwrap();
-        for (millis, mbps, ends) in
-            [(0, 1, 10), (9, 1, 10), (10, 2, 30), (49, 3, 50), (50, 1, 60), (112, 2, 130)]
-        {
-            for mut cursor in 0..3 {
-                let (row, end) = rows.at(Timestamp::from_millis(millis), &mut cursor);
-                assert_eq!(row.rate, Rate::from_mbps(mbps), "at {millis} ms");
-                assert_eq!(end, Timestamp::from_millis(ends), "at {millis} ms");
-            }
-        }
-    }
-}
+#[path = "trace_tests.rs"]
+mod tests;

@@ -31,7 +31,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep_until};
 use units::Rate;
 
-use crate::link::Relay;
+use crate::link::{Access, Relay};
 use crate::watch::{self, Trust};
 use outcome::{Difference, Outcome};
 use table::Table;
@@ -125,7 +125,8 @@ impl Arguments {
             let network = network_of(&shared, cohort)?;
             let mut link = || {
                 let listen = ([127, 0, 0, 1], 0).into();
-                let relay = Relay::open(listen, server, Some(network), &path, None, self.seed)?;
+                let access = Access { from: vec![network], ..Access::default() };
+                let relay = Relay::open(listen, server, &path, access, self.seed)?;
                 let link = Link::start(relay)?;
                 let address = link.address;
                 links.push(link);

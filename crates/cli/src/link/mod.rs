@@ -5,6 +5,7 @@
 //! `--blackhole` and traces count from. All clients share the path; each has a socket of its own
 //! towards the server.
 
+mod arguments;
 mod socket;
 
 use core::time::Duration;
@@ -14,19 +15,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::Instant;
 
-use clap::Args;
-use links::{
-    Delivered, Jitter, LinkConfig, Loss, LossPlace, Packet, Path, PathConfig, Probability, Queue,
-    Reorder, Trace, UDP_IPV4_HEADERS, Window, parse_duration, parse_rate,
-};
+pub(crate) use arguments::Arguments;
+use links::{Delivered, HeldAcks, Packet, Path, PathConfig, RareAcks, UDP_IPV4_HEADERS};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
-use nix::sys::signal::{SigSet, Signal};
-use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::TimeSpec;
-use socket::{MAX_PAYLOAD, Received, Run, Socket};
-use units::{Ecn, Rate, Timestamp};
+use socket::{MAX_PAYLOAD, Run, Socket};
+use units::{Ecn, Timestamp};
 
 /// An IPv6 header is 20 bytes longer than an IPv4 header.
 const UDP_IPV6_HEADERS: u32 = UDP_IPV4_HEADERS + 20;
@@ -34,82 +30,46 @@ const UDP_IPV6_HEADERS: u32 = UDP_IPV4_HEADERS + 20;
 const BATCH: usize = 64;
 /// Clients' sockets that are heard of at a time.
 const HEARD: usize = 256;
+/// Exits of a client whose packets flap between two.
+const EXITS: usize = 2;
 /// Clients at most; datagrams of further ones are dropped.
 const MAX_CLIENTS: usize = 10_000;
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-#[derive(Debug, Args)]
-pub(crate) struct Arguments {
-    /// Where clients connect; port 0 takes any free one, printed as `listening on ADDR`.
-    #[arg(long, value_name = "ADDR")]
-    listen: SocketAddr,
-    /// The server.
-    #[arg(long, value_name = "ADDR")]
-    to: SocketAddr,
-    /// The address of this machine that the server sees; otherwise the system chooses.
-    #[arg(long, value_name = "IP")]
-    from: Option<IpAddr>,
-    /// Rate of the bottleneck, e.g. 12mbps.
-    #[arg(long, value_parser = parse_rate)]
-    rate: Option<Rate>,
-    /// Rate towards the server, instead of --rate.
-    #[arg(long, value_parser = parse_rate)]
-    rate_up: Option<Rate>,
-    /// Round-trip propagation time, e.g. 60ms; half of it each way.
-    #[arg(long, value_parser = parse_duration)]
-    rtt: Option<Duration>,
-    /// Variation of the delay, e.g. 5ms.
-    #[arg(long)]
-    jitter: Option<Jitter>,
-    /// What waits for the bottleneck, e.g. 500kB.
-    #[arg(long)]
-    queue: Option<Queue>,
-    /// Loss both ways, e.g. 5% or ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms.
-    #[arg(long)]
-    loss: Option<Loss>,
-    /// Loss towards the client, instead of --loss.
-    #[arg(long)]
-    loss_down: Option<Loss>,
-    /// Loss towards the server, instead of --loss.
-    #[arg(long)]
-    loss_up: Option<Loss>,
-    /// Whether packets are lost before-queue or after-queue.
-    #[arg(long, default_value = "after-queue")]
-    loss_place: LossPlace,
-    /// Packets held back and overtaken, e.g. 1%,5ms.
-    #[arg(long)]
-    reorder: Option<Reorder>,
-    /// Share of packets that arrive twice, e.g. 0.1%.
-    #[arg(long)]
-    duplicate: Option<Probability>,
-    /// Share of packets that are damaged.
-    #[arg(long)]
-    corrupt: Option<Probability>,
-    /// Largest packet in bytes, IP header included.
-    #[arg(long, value_name = "BYTES")]
-    mtu: Option<u32>,
-    /// The clients' addresses change this often, as behind a forgetful NAT.
-    #[arg(long, value_parser = parse_duration, value_name = "EVERY")]
-    rebind_every: Option<Duration>,
-    /// Everything vanishes from AT on, for FOR; may be repeated.
-    #[arg(long, value_name = "AT,FOR")]
-    blackhole: Vec<Window>,
-    /// A recorded path: mahimahi delivery opportunities, or rows of time, rate, RTT and loss.
-    #[arg(long, value_name = "FILE", value_parser = Trace::load)]
-    trace: Option<Trace>,
-    /// Same seed, same fate of the n-th packet.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Print the counters as one JSON object at the end.
-    #[arg(long)]
-    json: bool,
+/// What stands between the clients and the path: their addresses as the server sees them, and their
+/// acknowledgements.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Access {
+    /// Addresses of this machine that the server sees, one for each exit; the system chooses if empty.
+    pub from: Vec<IpAddr>,
+    /// Period after which a client's ports change, as behind a forgetful NAT.
+    pub rebind_every: Option<Duration>,
+    /// Time for which a client's packets take one of two exits before they take the other.
+    pub flap_every: Option<Duration>,
+    /// How rarely clients acknowledge, and the path's round-trip time.
+    pub acks: Option<(RareAcks, Duration)>,
 }
 
-/// A datagram on its way, and the client that it belongs to.
+impl Access {
+    /// Exits of each client: sockets towards the server.
+    fn exits(&self) -> usize {
+        if self.flap_every.is_some() { EXITS } else { 1 }
+    }
+
+    /// The exit that packets take which leave a client at `now`.
+    fn exit(&self, now: Timestamp) -> usize {
+        let every = self.flap_every.map_or(1, |every| every.as_nanos().max(1));
+        let flaps = now.since(Timestamp::ZERO).as_nanos() / every;
+        (flaps % self.exits() as u128) as usize
+    }
+}
+
+/// A datagram on its way, the client that it belongs to, and the exit towards the server that it takes.
 #[derive(Clone, Debug)]
 struct Datagram {
     client: usize,
+    exit: usize,
     data: Vec<u8>,
 }
 
@@ -117,81 +77,40 @@ struct Datagram {
 #[derive(Debug)]
 struct Client {
     address: SocketAddr,
-    /// Towards the server; replaced by a rebinding.
-    upstream: Socket,
+    /// Towards the server, one for each exit; replaced by a rebinding.
+    upstreams: Vec<Socket>,
+    /// The acknowledgements that it holds back.
+    acks: Option<HeldAcks>,
 }
 
 /// A UDP relay over an emulated path.
 #[derive(Debug)]
 pub(crate) struct Relay {
     listener: Socket,
-    /// Watches the clients' sockets; an event's data is the client.
+    /// Watches the clients' sockets; an event's data is the client and its exit.
     watched: Epoll,
     server: SocketAddr,
-    from: Option<IpAddr>,
+    access: Access,
     clients: Vec<Client>,
     by_address: HashMap<SocketAddr, usize>,
     path: Path<Datagram>,
     /// When the first datagram came.
     start: Option<Instant>,
-    rebind_every: Option<Duration>,
     next_rebind: Timestamp,
     rebindings: u64,
 }
 
-impl Arguments {
-    pub(crate) fn run(self) -> Result<(), String> {
-        // Blocked before anything else, so that no signal is missed and each ends the loop.
-        let mut ends = SigSet::empty();
-        ends.add(Signal::SIGINT);
-        ends.add(Signal::SIGTERM);
-        ends.thread_block().map_err(|e| format!("signals: {e}"))?;
-        let flags = SfdFlags::SFD_NONBLOCK | SfdFlags::SFD_CLOEXEC;
-        let signals = SignalFd::with_flags(&ends, flags).map_err(|e| format!("signals: {e}"))?;
-
-        let (path, every) = (self.path(), self.rebind_every);
-        let mut relay = Relay::open(self.listen, self.to, self.from, &path, every, self.seed)?;
-        eprintln!("listening on {}", relay.address()?);
-        relay.serve(signals.as_fd()).map_err(|e| format!("link: {e}"))?;
-        relay.report(self.json)
-    }
-
-    fn path(&self) -> PathConfig {
-        let mut path = PathConfig::both(LinkConfig {
-            rate: self.rate,
-            queue: self.queue.unwrap_or_default(),
-            delay: self.rtt.map(|rtt| rtt / 2),
-            jitter: self.jitter,
-            loss: self.loss.clone(),
-            loss_place: self.loss_place,
-            reorder: self.reorder,
-            duplicate: self.duplicate.unwrap_or_default(),
-            corrupt: self.corrupt.unwrap_or_default(),
-            mtu: self.mtu,
-            blackhole: self.blackhole.clone(),
-            trace: self.trace.clone(),
-            ..LinkConfig::default()
-        });
-        path.up.rate = self.rate_up.or(path.up.rate);
-        path.up.loss = self.loss_up.clone().or(path.up.loss);
-        path.down.loss = self.loss_down.clone().or(path.down.loss);
-        path
-    }
-}
-
 impl Relay {
-    /// Takes what clients send to `listen` over `path` to `server`, `from` an address of this machine.
-    /// The clients' ports change each time that `rebind_every` has passed; `seed` decides the fate of
-    /// the n-th packet.
+    /// Takes the datagrams of clients from `listen` through their `access` and over `path` to `server`.
+    /// `seed` decides the fate of the n-th packet.
     ///
     /// # Errors
     /// One line: the address cannot be had.
     pub(crate) fn open(
         listen: SocketAddr,
         server: SocketAddr,
-        from: Option<IpAddr>,
         path: &PathConfig,
-        rebind_every: Option<Duration>,
+        access: Access,
         seed: u64,
     ) -> Result<Self, String> {
         let listener =
@@ -202,12 +121,11 @@ impl Relay {
             listener,
             watched,
             server,
-            from,
+            access,
             clients: Vec::new(),
             by_address: HashMap::new(),
             path: Path::new(path, seed, "link"),
             start: None,
-            rebind_every,
             next_rebind: Timestamp::MAX,
             rebindings: 0,
         })
@@ -238,6 +156,7 @@ impl Relay {
             self.take_from_clients(&mut buffer)?;
             self.take_from_server(&mut buffer)?;
             let now = self.now();
+            self.release_acks(now);
             if now >= self.next_rebind {
                 self.rebind(now)?;
             }
@@ -249,7 +168,9 @@ impl Relay {
     fn wait(&self, stop: BorrowedFd<'_>) -> io::Result<bool> {
         let mut fds = [stop, self.listener.as_fd(), self.watched.0.as_fd()]
             .map(|fd| PollFd::new(fd, PollFlags::POLLIN));
-        let next = self.path.next_event().unwrap_or(Timestamp::MAX).min(self.next_rebind);
+        let held = self.clients.iter().filter_map(|client| client.acks.as_ref()?.until());
+        let next = self.path.next_event().into_iter().chain(held).min();
+        let next = next.unwrap_or(Timestamp::MAX).min(self.next_rebind);
         let sleep = next.since(self.now()).min(MAX_SLEEP);
         match ppoll(&mut fds, Some(TimeSpec::from_duration(sleep)), None) {
             Ok(_) => Ok(fds[0].any().unwrap_or(true)),
@@ -263,28 +184,47 @@ impl Relay {
             let Some(received) = self.listener.receive(buffer)? else { break };
             if self.start.is_none() {
                 self.start = Some(Instant::now());
-                if let Some(every) = self.rebind_every {
+                if let Some(every) = self.access.rebind_every {
                     self.next_rebind = Timestamp::ZERO + every;
                 }
             }
-            let client = match self.by_address.get(&received.from) {
-                Some(&client) => client,
-                None if self.clients.len() < MAX_CLIENTS => {
-                    let client = self.clients.len();
-                    // Out of descriptors: this client is not served, the others are.
-                    let Ok(upstream) = self.upstream(client) else { continue };
-                    self.clients.push(Client { address: received.from, upstream });
-                    self.by_address.insert(received.from, client);
-                    client
-                }
-                None => continue,
-            };
+            let Some(client) = self.client(received.from) else { continue };
             let now = self.now();
-            for packet in packets(client, &received, self.server) {
-                self.path.up.send(now, packet);
-            }
+            let mut send = sender(&mut self.path, now, client, self.access.exit(now), self.server);
+            let acks = &mut self.clients[client].acks;
+            received.datagrams().for_each(|data| match acks {
+                Some(acks) => acks.take(now, received.ecn, data, &mut send),
+                None => send(received.ecn, data),
+            });
         }
         Ok(())
+    }
+
+    /// The client with this address, perhaps a new one; `None` if it cannot be served.
+    fn client(&mut self, address: SocketAddr) -> Option<usize> {
+        if let Some(&client) = self.by_address.get(&address) {
+            return Some(client);
+        }
+        if self.clients.len() >= MAX_CLIENTS {
+            return None;
+        }
+        let client = self.clients.len();
+        // Out of descriptors: this client is not served, the others are.
+        let upstreams = self.upstreams(client).ok()?;
+        let acks = self.access.acks.map(|(rule, rtt)| HeldAcks::new(rule, rtt));
+        self.clients.push(Client { address, upstreams, acks });
+        self.by_address.insert(address, client);
+        Some(client)
+    }
+
+    /// Sends the acknowledgements that have been held back long enough.
+    fn release_acks(&mut self, now: Timestamp) {
+        let exit = self.access.exit(now);
+        for (client, Client { acks, .. }) in self.clients.iter_mut().enumerate() {
+            if let Some(acks) = acks {
+                acks.release_due(now, &mut sender(&mut self.path, now, client, exit, self.server));
+            }
+        }
     }
 
     fn take_from_server(&mut self, buffer: &mut [u8]) -> io::Result<()> {
@@ -294,11 +234,13 @@ impl Relay {
             other => other?,
         };
         for event in &events[..heard] {
-            let client = event.data() as usize;
+            let (client, exit) = (event.data() as usize / EXITS, event.data() as usize % EXITS);
             for _ in 0..BATCH {
-                let Some(received) = self.clients[client].upstream.receive(buffer)? else { break };
+                let upstream = &self.clients[client].upstreams[exit];
+                let Some(received) = upstream.receive(buffer)? else { break };
                 let now = self.now();
-                for packet in packets(client, &received, self.server) {
+                for data in received.datagrams() {
+                    let packet = packet(client, exit, received.ecn, data, self.server);
                     self.path.down.send(now, packet);
                 }
             }
@@ -309,33 +251,38 @@ impl Relay {
     /// Sends what has come out of the path. What a full socket does not take is lost.
     fn deliver(&mut self, now: Timestamp) -> io::Result<()> {
         let clients = &self.clients;
-        runs(core::iter::from_fn(|| self.path.up.poll(now)), |client, run| {
-            clients[client].upstream.send(None, run)
+        runs(core::iter::from_fn(|| self.path.up.poll(now)), |client, exit, run| {
+            clients[client].upstreams[exit].send(None, run)
         })?;
-        runs(core::iter::from_fn(|| self.path.down.poll(now)), |client, run| {
+        runs(core::iter::from_fn(|| self.path.down.poll(now)), |client, _, run| {
             self.listener.send(Some(clients[client].address), run)
         })
     }
 
-    /// A new socket of `client` towards the server: a new source port.
-    fn upstream(&self, client: usize) -> io::Result<Socket> {
+    /// New sockets of `client` towards the server, one for each exit: new source ports.
+    fn upstreams(&self, client: usize) -> io::Result<Vec<Socket>> {
         let any = match self.server {
             SocketAddr::V4(_) => [0, 0, 0, 0].into(),
             SocketAddr::V6(_) => [0u16; 8].into(),
         };
-        let upstream = Socket::bind((self.from.unwrap_or(any), 0).into())?;
-        upstream.connect(self.server)?;
-        self.watched.add(&upstream, EpollEvent::new(EpollFlags::EPOLLIN, client as u64))?;
-        Ok(upstream)
+        let open = |exit: usize| {
+            let from = self.access.from.get(exit).or(self.access.from.last());
+            let mut upstream = Socket::bind((from.copied().unwrap_or(any), 0).into())?;
+            upstream.connect(self.server)?;
+            let event = EpollEvent::new(EpollFlags::EPOLLIN, (client * EXITS + exit) as u64);
+            self.watched.add(&upstream, event)?;
+            Ok(upstream)
+        };
+        (0..self.access.exits()).map(open).collect()
     }
 
     fn rebind(&mut self, now: Timestamp) -> io::Result<()> {
         for client in 0..self.clients.len() {
-            // The old socket closes, and so is no longer watched.
-            self.clients[client].upstream = self.upstream(client)?;
+            // The old sockets close, and so are no longer watched.
+            self.clients[client].upstreams = self.upstreams(client)?;
             self.rebindings += 1;
         }
-        let every = self.rebind_every.unwrap_or(MAX_SLEEP).max(Duration::from_millis(1));
+        let every = self.access.rebind_every.unwrap_or(MAX_SLEEP).max(Duration::from_millis(1));
         while self.next_rebind <= now {
             self.next_rebind += every;
         }
@@ -359,41 +306,55 @@ impl Relay {
     }
 }
 
-/// What was received, as packets of the path.
-fn packets(
+/// Returns a function that sends datagrams of `client` over the path to the server.
+fn sender(
+    path: &mut Path<Datagram>,
+    now: Timestamp,
     client: usize,
-    received: &Received<'_>,
+    exit: usize,
     server: SocketAddr,
-) -> impl Iterator<Item = Packet<Datagram>> {
-    let headers = if server.is_ipv6() { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS };
-    received.datagrams().map(move |data| Packet {
-        size: data.len() as u32 + headers,
-        // The relay's own sockets do not carry the ECN field across.
-        ecn: Ecn::NotEct,
-        payload: Datagram { client, data: data.to_vec() },
-    })
+) -> impl FnMut(Ecn, &[u8]) {
+    move |ecn, data| path.up.send(now, packet(client, exit, ecn, data, server))
 }
 
-/// Gives `send` what was delivered, in its order and in runs of datagrams for one client.
+/// A datagram as a packet of the path.
+fn packet(
+    client: usize,
+    exit: usize,
+    ecn: Ecn,
+    data: &[u8],
+    server: SocketAddr,
+) -> Packet<Datagram> {
+    let headers = if server.is_ipv6() { UDP_IPV6_HEADERS } else { UDP_IPV4_HEADERS };
+    let size = data.len() as u32 + headers;
+    Packet { size, ecn, payload: Datagram { client, exit, data: data.to_vec() } }
+}
+
+/// Gives `send` the delivered datagrams, in their order and in runs for one client and exit with one
+/// ECN field.
 fn runs(
     all: impl Iterator<Item = Delivered<Datagram>>,
-    mut send: impl FnMut(usize, &Run) -> io::Result<()>,
+    mut send: impl FnMut(usize, usize, &Run) -> io::Result<()>,
 ) -> io::Result<()> {
-    let (mut of, mut run) = (0, Run::default());
-    for Datagram { client, data } in all.map(unpack) {
-        if !run.is_empty() && (client != of || !run.takes(&data)) {
-            send(of, &core::mem::take(&mut run))?;
+    let (mut of, mut run) = ((0, 0), Run::new(Ecn::NotEct));
+    for (ecn, Datagram { client, exit, data }) in all.map(unpack) {
+        if (client, exit) != of || !run.takes(ecn, &data) {
+            let full = core::mem::replace(&mut run, Run::new(ecn));
+            if !full.is_empty() {
+                send(of.0, of.1, &full)?;
+            }
+            of = (client, exit);
         }
-        of = client;
         run.push(data);
     }
-    if run.is_empty() { Ok(()) } else { send(of, &run) }
+    if run.is_empty() { Ok(()) } else { send(of.0, of.1, &run) }
 }
 
-fn unpack(delivered: Delivered<Datagram>) -> Datagram {
+/// The ECN field and the datagram that have come out of the path.
+fn unpack(delivered: Delivered<Datagram>) -> (Ecn, Datagram) {
     let mut datagram = delivered.packet.payload;
     if let Some(corruption) = delivered.corruption {
         corruption.apply(&mut datagram.data);
     }
-    datagram
+    (delivered.packet.ecn, datagram)
 }

@@ -1,6 +1,7 @@
 //! A socket of the relay: non-blocking, with large buffers. Datagrams of one size that are due together
 //! to one address leave in one call (UDP GSO), and what the kernel has coalesced is taken in one (GRO):
-//! the relay shares its machine with what it is to test.
+//! the relay shares its machine with what it is to test. The ECN field of datagrams is received and sent
+//! with them; the rest of the type of service is 0.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -11,6 +12,7 @@ use nix::sys::socket::{
     ControlMessage, ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, sendmsg, setsockopt,
     sockopt,
 };
+use units::Ecn;
 
 /// Largest UDP payload, and the most that one call coalesces.
 pub(super) const MAX_PAYLOAD: usize = 65_535;
@@ -22,12 +24,18 @@ const MAX_SEGMENTS: usize = 64;
 const BUFFERS: usize = 4 << 20;
 
 #[derive(Debug)]
-pub(super) struct Socket(UdpSocket);
+pub(super) struct Socket {
+    socket: UdpSocket,
+    /// To whom it is connected.
+    peer: Option<SocketAddr>,
+}
 
-/// What one call has received: datagrams of `segment` bytes each, of which the last may be shorter.
+/// What one call has received: datagrams of `segment` bytes each, of which the last may be shorter, with
+/// the same ECN field: the kernel coalesces no others.
 #[derive(Debug)]
 pub(super) struct Received<'a> {
     pub from: SocketAddr,
+    pub ecn: Ecn,
     bytes: &'a [u8],
     segment: usize,
 }
@@ -49,15 +57,20 @@ impl Socket {
         options.set_send_buffer_size(BUFFERS)?;
         // A kernel that cannot hands datagrams over one by one.
         let _ = setsockopt(&socket, sockopt::UdpGroSegment, &true);
-        Ok(Self(socket))
+        // A socket for IPv6 may take IPv4 too, and one for IPv4 refuses the option of IPv6.
+        let tos = setsockopt(&socket, sockopt::IpRecvTos, &true);
+        let class = setsockopt(&socket, sockopt::Ipv6RecvTClass, &true);
+        if address.is_ipv6() { class } else { tos }?;
+        Ok(Self { socket, peer: None })
     }
 
-    pub(super) fn connect(&self, to: SocketAddr) -> io::Result<()> {
-        self.0.connect(to)
+    pub(super) fn connect(&mut self, to: SocketAddr) -> io::Result<()> {
+        self.peer = Some(to);
+        self.socket.connect(to)
     }
 
     pub(super) fn local_address(&self) -> io::Result<SocketAddr> {
-        self.0.local_addr()
+        self.socket.local_addr()
     }
 
     /// The next datagrams; `None` if there are none at present.
@@ -65,23 +78,31 @@ impl Socket {
     /// # Errors
     /// The socket fails.
     pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Received<'a>>> {
-        let mut control = nix::cmsg_space!(i32);
+        let mut control = nix::cmsg_space!(i32, u8, i32);
         let mut slices = [IoSliceMut::new(buffer)];
         let flags = MsgFlags::empty();
+        let fd = self.socket.as_raw_fd();
         let message =
-            recvmsg::<SockaddrStorage>(self.0.as_raw_fd(), &mut slices, Some(&mut control), flags);
+            recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut control), flags);
         let message = match message.map_err(io::Error::from) {
             Ok(message) => message,
             Err(e) if is_passing(&e) => return Ok(None),
             Err(e) => return Err(e),
         };
         let length = message.bytes;
-        let segment = message.cmsgs()?.find_map(|control| match control {
-            ControlMessageOwned::UdpGroSegments(size) => usize::try_from(size).ok(),
-            _ => None,
-        });
+        let (mut segment, mut ecn) = (length, Ecn::NotEct);
+        for control in message.cmsgs()? {
+            match control {
+                ControlMessageOwned::UdpGroSegments(size) => {
+                    segment = usize::try_from(size).unwrap_or(length);
+                }
+                ControlMessageOwned::Ipv4Tos(tos) => ecn = field(tos),
+                ControlMessageOwned::Ipv6TClass(class) => ecn = field(class as u8),
+                _ => {}
+            }
+        }
         let from = message.address.as_ref().and_then(internet).ok_or(ErrorKind::InvalidData)?;
-        Ok(Some(Received { from, bytes: &buffer[..length], segment: segment.unwrap_or(length) }))
+        Ok(Some(Received { from, ecn, bytes: &buffer[..length], segment }))
     }
 
     /// Sends the datagrams to `to`, or to whom the socket is connected. What finds no room is lost, as
@@ -93,15 +114,25 @@ impl Socket {
         let slices: Vec<IoSlice<'_>> =
             run.datagrams.iter().map(|data| IoSlice::new(data)).collect();
         let segment = run.datagrams.first().map_or(0, Vec::len) as u16;
+        let (tos, class) = (bits(run.ecn), i32::from(bits(run.ecn)));
+        let ecn = match to.or(self.peer) {
+            _ if run.ecn == Ecn::NotEct => None,
+            Some(SocketAddr::V6(to)) if to.ip().to_ipv4_mapped().is_none() => {
+                Some(ControlMessage::Ipv6TClass(&class))
+            }
+            _ => Some(ControlMessage::Ipv4Tos(&tos)),
+        };
         if slices.len() > 1 {
-            let segments = [ControlMessage::UdpGsoSegments(&segment)];
-            match self.send_message(to, &slices, &segments) {
+            let segments = ControlMessage::UdpGsoSegments(&segment);
+            let control: Vec<_> = ecn.into_iter().chain([segments]).collect();
+            match self.send_message(to, &slices, &control) {
                 // No segmentation here, or datagrams above what the device carries.
                 Err(Errno::EIO | Errno::EINVAL | Errno::EMSGSIZE | Errno::EOPNOTSUPP) => {}
                 other => return passed(other),
             }
         }
-        slices.chunks(1).try_for_each(|slice| passed(self.send_message(to, slice, &[])))
+        let control = ecn.as_slice();
+        slices.chunks(1).try_for_each(|slice| passed(self.send_message(to, slice, control)))
     }
 
     fn send_message(
@@ -111,27 +142,37 @@ impl Socket {
         control: &[ControlMessage<'_>],
     ) -> Result<(), Errno> {
         let address = to.map(SockaddrStorage::from);
-        let fd = self.0.as_raw_fd();
+        let fd = self.socket.as_raw_fd();
         sendmsg(fd, slices, control, MsgFlags::empty(), address.as_ref()).map(drop)
     }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 
-/// Datagrams that one call may send: to one address, and of one size but for the last, which may be shorter.
-#[derive(Debug, Default)]
+/// Datagrams that one call may send: to one address, with one ECN field, and of one size but for the last, which may
+/// be shorter.
+#[derive(Debug)]
 pub(super) struct Run {
+    ecn: Ecn,
     datagrams: Vec<Vec<u8>>,
     bytes: usize,
 }
 
 impl Run {
-    /// Whether `data` can follow what is there.
-    pub(super) fn takes(&self, data: &[u8]) -> bool {
+    /// An empty run of datagrams with this ECN field.
+    pub(super) fn new(ecn: Ecn) -> Self {
+        Self { ecn, datagrams: Vec::new(), bytes: 0 }
+    }
+
+    /// Whether `data` with this ECN field can follow what is there.
+    pub(super) fn takes(&self, ecn: Ecn, data: &[u8]) -> bool {
+        if ecn != self.ecn {
+            return false;
+        }
         let (Some(first), Some(last)) = (self.datagrams.first(), self.datagrams.last()) else {
             return true;
         };
@@ -149,6 +190,26 @@ impl Run {
 
     pub(super) fn is_empty(&self) -> bool {
         self.datagrams.is_empty()
+    }
+}
+
+/// The ECN field in a type of service or a traffic class (RFC 3168, section 5).
+fn field(tos: u8) -> Ecn {
+    match tos & 0b11 {
+        0b01 => Ecn::Ect1,
+        0b10 => Ecn::Ect0,
+        0b11 => Ecn::Ce,
+        _ => Ecn::NotEct,
+    }
+}
+
+/// The bits of an ECN field.
+const fn bits(ecn: Ecn) -> u8 {
+    match ecn {
+        Ecn::NotEct => 0b00,
+        Ecn::Ect1 => 0b01,
+        Ecn::Ect0 => 0b10,
+        Ecn::Ce => 0b11,
     }
 }
 
