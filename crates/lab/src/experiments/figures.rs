@@ -66,6 +66,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "art-fig24",
     "art-fig27",
     "congestion-curves",
+    "links",
     "congestion-fairness",
 ];
 
