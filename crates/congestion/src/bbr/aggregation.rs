@@ -3,8 +3,8 @@
 //! A link layer that delivers in turns (Wi-Fi power saving, slots of cable and satellite modems, a sleeping radio) or a
 //! client that acknowledges rarely keeps a flight waiting for longer than `RTprop`. A window of two bandwidth-delay
 //! products then ends before the next bunch is acknowledged. As in Linux's BBR and in draft-ietf-ccwg-bbr (section
-//! 5.5.9, `BBR.extra_acked`), the window therefore has room for the largest excess of acknowledged bytes over the
-//! estimated bandwidth.
+//! 5.5.9, `BBR.extra_acked`), the window therefore has room for the largest excess of acknowledged bytes over the rate
+//! at which packets leave.
 
 use core::time::Duration;
 
@@ -18,13 +18,10 @@ pub(super) const MAX_AGGREGATION: Duration = Duration::from_millis(400);
 /// Time for which an excess counts, at least; twice this at most.
 const MEMORY: Duration = Duration::from_secs(4);
 
-/// Packets that browsers acknowledge at once: Chromium acknowledges each tenth.
-const ORDINARY_PACKETS: u64 = 12;
-
 /// Estimates by how much acknowledgements run ahead of the bandwidth.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Aggregation {
-    /// Start of the epoch: the time since which more was acknowledged than the bandwidth explains.
+    /// Start of the epoch: the time since which more was acknowledged than the sender's rate explains.
     since: Timestamp,
     /// Bytes acknowledged in the epoch.
     acked: u64,
@@ -32,9 +29,10 @@ pub(super) struct Aggregation {
 }
 
 impl Aggregation {
-    /// Takes an acknowledgement of `acked` bytes at an estimated `bandwidth`. `window` bounds what one bunch can hold.
-    pub(super) fn on_ack(&mut self, now: Timestamp, acked: u64, bandwidth: Rate, window: u64) {
-        let mut expected = bandwidth.bytes_in(now.since(self.since));
+    /// Takes an acknowledgement of `acked` bytes, which come at `rate` where nothing aggregates them. `window` bounds
+    /// what one bunch can hold.
+    pub(super) fn on_ack(&mut self, now: Timestamp, acked: u64, rate: Rate, window: u64) {
+        let mut expected = rate.bytes_in(now.since(self.since));
         if self.acked <= expected {
             (self.since, self.acked, expected) = (now, 0, 0);
         }
@@ -46,13 +44,6 @@ impl Aggregation {
     /// Bytes that a bunch had lately beyond the bandwidth, at most [`MAX_AGGREGATION`] of it.
     pub(super) fn bytes(&self, bandwidth: Rate) -> u64 {
         self.excess.get().min(bandwidth.bytes_in(MAX_AGGREGATION))
-    }
-
-    /// Longest time that a packet waits for its bunch. One acknowledgement for [`ORDINARY_PACKETS`] of `mtu` bytes is no
-    /// bunch.
-    pub(super) fn delay(&self, bandwidth: Rate, mtu: u16) -> Duration {
-        let ordinary = ORDINARY_PACKETS * u64::from(mtu);
-        bandwidth.time_for(self.bytes(bandwidth).saturating_sub(ordinary))
     }
 }
 
@@ -82,7 +73,6 @@ mod tests {
             packets.for_each(|_| aggregation.on_ack(ms(200 * bunch), 1_250, BANDWIDTH, 1 << 20));
         }
         assert_eq!(aggregation.bytes(BANDWIDTH), 200_000);
-        assert_eq!(aggregation.delay(BANDWIDTH, 1_250), Duration::from_millis(185));
         (1_000..3_900).for_each(|n| aggregation.on_ack(ms(2 * n), 2_000, BANDWIDTH, 1 << 20));
         assert_eq!(aggregation.bytes(BANDWIDTH), 200_000, "for 4 s at least");
         (3_900..6_500).for_each(|n| aggregation.on_ack(ms(2 * n), 2_000, BANDWIDTH, 1 << 20));

@@ -347,19 +347,15 @@ impl Bbr {
         self.inflight(CWND_GAIN).saturating_add(bunch)
     }
 
-    /// Longest round trip without a queue: packets may wait for their bunch.
-    fn unqueued_rtt(&self) -> Option<Duration> {
-        let bandwidth = self.bandwidth.get()?;
-        Some(self.rtprop? + self.aggregation.delay(bandwidth, self.mtu))
-    }
-
     /// Our rules for live streams and links that aggregate (`live`, `aggregation`).
     fn watch_path(&mut self, batch: &AckBatch) {
         let (Some(bandwidth), Some(rtprop)) = (self.bandwidth.get(), self.rtprop) else { return };
         if !self.limited.is_on() {
             return;
         }
-        self.aggregation.on_ack(batch.now, batch.acked_bytes, bandwidth, self.window);
+        // Without bunches acknowledgements come no faster than packets leave.
+        let rate = self.pacing_rate.unwrap_or(bandwidth).max(bandwidth);
+        self.aggregation.on_ack(batch.now, batch.acked_bytes, rate, self.window);
         let rtt = batch.rtt_sample();
         self.floor.on_ack(batch.now, batch.acked_bytes, rtt);
         let seen = Seen {
@@ -424,8 +420,7 @@ impl Controller for Bbr {
             self.full_pipe.on_round(self.bandwidth.get(), self.limited.is_on());
         }
         let was_idle = self.limited.was_idle(batch.now);
-        let unqueued = self.unqueued_rtt();
-        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), unqueued, was_idle);
+        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, was_idle);
         self.check_drain(batch);
         self.update_rtprop_and_check_probe_rtt(batch);
         self.watch_path(batch);
@@ -443,7 +438,7 @@ impl Controller for Bbr {
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
         let starts = matches!(self.state, State::Startup) && !self.full_pipe.was_lossy();
-        if self.limited.excuses(event, self.unqueued_rtt(), starts) {
+        if self.limited.excuses(event, self.rtprop, starts) {
             return;
         }
         if event.kind == CongestionKind::Persistent {
