@@ -8,11 +8,14 @@ use crate::controller::Controller;
 use crate::copa::Copa;
 use crate::cubic::Cubic;
 
-/// The algorithms by name: `cubic`, `bbr`, `bbr-draft`, `copa`.
+/// The algorithms by name: `cubic`, `cubic-live`, `bbr`, `bbr-draft`, `copa`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// RFC 9438 with RFC 9406.
     Cubic,
+    /// The same with a window floor of our own for live streams: no cut below the delivered rate where round trips show no
+    /// queue.
+    CubicLive,
     /// BBR version 1, draft-cardwell-iccrg-bbr-congestion-control-00, with rules of our own for outages, and for senders
     /// that the application limits.
     Bbr,
@@ -24,13 +27,15 @@ pub enum Algorithm {
 
 impl Algorithm {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Cubic, Self::Bbr, Self::BbrDraft, Self::Copa];
+    pub const ALL: [Self; 5] =
+        [Self::Cubic, Self::CubicLive, Self::Bbr, Self::BbrDraft, Self::Copa];
 
     /// A controller for a path with datagrams of `mtu` bytes. `seed` decides what the algorithm
     /// leaves to chance (BBR: the first phase of its gain cycle).
     pub fn build(self, mtu: u16, seed: u64) -> Box<dyn Controller> {
         match self {
             Self::Cubic => Box::new(Cubic::new(mtu)),
+            Self::CubicLive => Box::new(Cubic::for_live(mtu)),
             Self::Bbr => Box::new(Bbr::new(mtu, seed)),
             Self::BbrDraft => Box::new(Bbr::by_the_draft(mtu, seed)),
             Self::Copa => Box::new(Copa::new(mtu)),
@@ -41,6 +46,7 @@ impl Algorithm {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Cubic => "cubic",
+            Self::CubicLive => "cubic-live",
             Self::Bbr => "bbr",
             Self::BbrDraft => "bbr-draft",
             Self::Copa => "copa",
@@ -79,7 +85,7 @@ mod tests {
             assert_eq!(algorithm.build(1_200, 1).name(), algorithm.name());
         }
         let error = "reno".parse::<Algorithm>().expect_err("no such algorithm");
-        assert!(error.to_string().ends_with("cubic bbr bbr-draft copa"), "{error}");
+        assert!(error.to_string().ends_with("cubic cubic-live bbr bbr-draft copa"), "{error}");
     }
 
     #[test]

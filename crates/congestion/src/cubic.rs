@@ -2,6 +2,11 @@
 //! event happened, lingers there, and probes beyond; never slower than Reno. Slow start follows
 //! HyStart++ (RFC 9406); recovery periods and persistent congestion follow RFC 9002, section 7.
 //! Windows are bytes (the RFC's segments times the datagram size), kept with their fraction.
+//!
+//! [`Cubic::for_live`] is a variant of our own. By the RFC a window of √(1.5 ÷ p) packets is what a random loss of p
+//! leaves, at 5 % some six packets a round trip, which freezes a live viewer half of the time. The variant keeps a window
+//! that carries the rate which was delivered before, while the sender's data comes at a rate of its own and round trips
+//! show no queue: the losses are then not those of a queue that this sender fills.
 
 use core::time::Duration;
 
@@ -11,6 +16,7 @@ use crate::controller::{
     AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, StartRate,
     initial_window, minimum_window,
 };
+use crate::floor::{Floor, is_queue};
 use crate::hystart::{CSS_GROWTH_FRACTION, CSS_GROWTH_LIMIT, HyStart, Phase};
 use crate::pacer::burst;
 
@@ -26,6 +32,11 @@ const ALPHA: f64 = 3.0 * (1.0 - BETA) / (1.0 + BETA);
 const PACING_GAIN: f64 = 1.25;
 /// In slow start the window doubles per round trip, and the next round trip's window must fit.
 const SLOW_START_PACING_GAIN: f64 = 2.0;
+
+/// Time for which the sender of a live stream counts as such after it last wrote live data, and the longest round trip
+/// over which its window carries the delivered rate.
+const LIVE: Duration = Duration::from_secs(4);
+const LONGEST_FLOOR: Duration = Duration::from_secs(1);
 
 /// One stage of congestion avoidance (the RFC's epoch).
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +59,32 @@ struct Before {
     w_max: f64,
     prior_window: f64,
     epoch: Option<Epoch>,
+}
+
+/// What the variant for live streams knows.
+#[derive(Clone, Copy, Debug, Default)]
+struct Live {
+    floor: Floor,
+    /// Until when the sender counts as one of live data.
+    until: Timestamp,
+    min_rtt: Duration,
+}
+
+impl Live {
+    fn on_ack(&mut self, batch: &AckBatch) {
+        self.floor.on_ack(batch.now, batch.acked_bytes, batch.rtt_sample());
+        self.min_rtt = batch.rtt.min;
+        if batch.source_paced {
+            self.until = batch.now + LIVE;
+        }
+    }
+
+    /// Least window; 0 where losses may be those of a queue.
+    fn window(&self, now: Timestamp) -> u64 {
+        let shows_queue = |rtt| is_queue(rtt, self.min_rtt);
+        let holds = now < self.until && !self.floor.present_rtt().is_none_or(shows_queue);
+        if holds { self.floor.window(LONGEST_FLOOR) } else { 0 }
+    }
 }
 
 /// CUBIC with HyStart++.
@@ -74,6 +111,8 @@ pub struct Cubic {
     rtt: Option<Duration>,
     start_rate: StartRate,
     cap: Cap,
+    /// `None` for CUBIC by the RFC.
+    live: Option<Live>,
 }
 
 impl Cubic {
@@ -94,6 +133,22 @@ impl Cubic {
             rtt: None,
             start_rate: StartRate::default(),
             cap: Cap::default(),
+            live: None,
+        }
+    }
+
+    /// The variant whose window stays above the delivered rate of a live stream where there is no queue.
+    pub fn for_live(mtu: u16) -> Self {
+        Self { live: Some(Live::default()), ..Self::new(mtu) }
+    }
+
+    /// Raises the window to the floor of a live stream.
+    fn raise_to_floor(&mut self, now: Timestamp) {
+        let floor = self.live.map_or(0, |live| live.window(now)) as f64;
+        if self.window < floor {
+            self.window = floor;
+            self.ssthresh = self.ssthresh.max(floor);
+            self.epoch = None;
         }
     }
 
@@ -182,6 +237,10 @@ impl Controller for Cubic {
     fn on_ack(&mut self, batch: &AckBatch) {
         self.rtt = Some(batch.rtt.smoothed);
         self.start_rate.on_ack(batch);
+        if let Some(live) = &mut self.live {
+            live.on_ack(batch);
+            self.raise_to_floor(batch.now);
+        }
         // RFC 9002, section 7.3.2: "A recovery period ends and the sender enters congestion
         // avoidance when a packet sent during the recovery period is acknowledged."
         if self.recovery_start.is_some_and(|start| batch.largest_sent_time <= start) {
@@ -227,6 +286,9 @@ impl Controller for Cubic {
             self.ssthresh = ((self.window * BETA / mtu).round() * mtu).max(self.minimum());
             self.window = self.ssthresh;
             self.epoch = None;
+            if event.kind == CongestionKind::Loss {
+                self.raise_to_floor(event.now);
+            }
         }
         if event.kind == CongestionKind::Persistent {
             // RFC 9002, section 7.6.2: "the sender's congestion window MUST be reduced to the
@@ -272,6 +334,7 @@ impl Controller for Cubic {
 
     fn start(&mut self, start: Start) {
         self.ssthresh = f64::INFINITY;
+        self.live = self.live.map(|live| Live { floor: Floor::default(), ..live });
         self.before = None;
         self.hystart = HyStart::default();
         self.epoch = None;
@@ -304,7 +367,7 @@ impl Controller for Cubic {
     }
 
     fn name(&self) -> &'static str {
-        "cubic"
+        if self.live.is_some() { "cubic-live" } else { "cubic" }
     }
 
     fn snapshot(&self) -> Snapshot {

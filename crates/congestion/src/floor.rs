@@ -2,7 +2,7 @@
 //!
 //! A sender that the application limits sends no more than its stream whatever its window, so that a window below the
 //! stream's rate gains the network nothing and freezes the viewer. The floor is bounded by data that was delivered, and
-//! by [`MAX_FLOOR`].
+//! in time.
 
 use core::cmp::Reverse;
 use core::time::Duration;
@@ -11,10 +11,17 @@ use units::{Rate, Timestamp};
 
 use crate::recent::RecentMax;
 
-/// Least and largest time for which the floor carries the delivered rate. The least is some frames: acknowledgements may
-/// come that late from one moment to the next.
+/// Least time for which the floor carries the delivered rate: some frames, since acknowledgements may come that late from
+/// one moment to the next.
 const MIN_FLOOR: Duration = Duration::from_millis(100);
-pub(crate) const MAX_FLOOR: Duration = Duration::from_millis(200);
+/// Round trips that are longer than the shortest one by less than this, or by less than a quarter, show no queue: packets
+/// wait as long for the turns of a radio network.
+const NO_QUEUE: Duration = Duration::from_millis(10);
+
+/// Whether a round trip shows a queue, on a path whose shortest is `shortest`.
+pub(crate) fn is_queue(rtt: Duration, shortest: Duration) -> bool {
+    rtt > shortest + (shortest / 4).max(NO_QUEUE)
+}
 /// Time over which the delivered rate is averaged, and for which its maximum counts at least.
 const AVERAGING: Duration = Duration::from_secs(1);
 const RATE_MEMORY: Duration = Duration::from_secs(5);
@@ -48,10 +55,11 @@ impl Floor {
         self.rtt.get().map(|Reverse(rtt)| rtt)
     }
 
-    /// Least window in bytes: the delivered rate over five quarters of the present round trip.
-    pub(crate) fn window(&self) -> u64 {
+    /// Least window in bytes: the delivered rate over five quarters of the present round trip, or over `longest` if that
+    /// is less.
+    pub(crate) fn window(&self, longest: Duration) -> u64 {
         let rtt = self.present_rtt().unwrap_or_default();
-        self.rate.get().bytes_in((rtt + rtt / 4).clamp(MIN_FLOOR, MAX_FLOOR))
+        self.rate.get().bytes_in((rtt + rtt / 4).clamp(MIN_FLOOR, longest.max(MIN_FLOOR)))
     }
 }
 
@@ -70,8 +78,8 @@ mod tests {
     #[test]
     fn the_floor_carries_the_delivered_rate_over_the_present_round_trip_within_limits() {
         let ms = Duration::from_millis;
-        let near = |floor: Floor, bytes: u64| floor.window().abs_diff(bytes) < 150;
-        assert_eq!(after(0, ms(20)).window(), 0, "nothing was delivered");
+        let near = |floor: Floor, bytes: u64| floor.window(ms(200)).abs_diff(bytes) < 150;
+        assert_eq!(after(0, ms(20)).window(ms(200)), 0, "nothing was delivered");
         assert!(near(after(5, ms(20)), 12_500), "100 ms at least");
         assert!(near(after(5, ms(120)), 18_750), "150 ms");
         assert!(near(after(5, ms(700)), 25_000), "200 ms at most");
@@ -85,7 +93,7 @@ mod tests {
             acks.for_each(|n| {
                 floor.on_ack(Timestamp::from_millis(10 * n), 125, Duration::from_millis(20));
             });
-            floor.window()
+            floor.window(Duration::ZERO)
         };
         assert!(slow(5, 9) > 12_000);
         assert!(slow(9, 16) < 1_500);

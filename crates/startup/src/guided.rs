@@ -18,7 +18,7 @@ use crate::rapid::{self, Rapid};
 /// The multiplicative decrease of CUBIC, which RFC 9959, section 2.2 takes where the controller has its own. BBR and
 /// Copa have none: the default of that section.
 fn beta(controller: &dyn Controller) -> f64 {
-    if controller.name() == "cubic" { 0.7 } else { 0.5 }
+    if controller.name().starts_with("cubic") { 0.7 } else { 0.5 }
 }
 
 /// What stands beside the controller.

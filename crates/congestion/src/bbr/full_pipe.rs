@@ -14,7 +14,7 @@ use core::time::Duration;
 
 use units::Rate;
 
-use super::limited::is_queue;
+use crate::floor::is_queue;
 
 /// The pipe is full after this many rounds that did not raise the bandwidth by a quarter.
 const ROUNDS: u8 = 3;

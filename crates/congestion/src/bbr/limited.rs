@@ -26,10 +26,7 @@ use units::Timestamp;
 
 use super::filter::{ROUNDS, TIME};
 use crate::controller::{AckBatch, CongestionEvent, CongestionKind};
-
-/// A round trip longer than `RTprop` by less than this, or by less than a quarter, shows no queue: as long do packets
-/// wait for the turns of a radio network.
-const NO_QUEUE: Duration = Duration::from_millis(10);
+use crate::floor::is_queue;
 
 /// Whether the application limits the sender.
 #[derive(Clone, Copy, Debug)]
@@ -43,11 +40,6 @@ pub(super) enum Limited {
     },
     /// There are no such rules.
     Never,
-}
-
-/// Whether a round trip shows a queue.
-pub(super) fn is_queue(rtt: Duration, rtprop: Duration) -> bool {
-    rtt > rtprop + (rtprop / 4).max(NO_QUEUE)
 }
 
 impl Limited {

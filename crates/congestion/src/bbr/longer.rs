@@ -3,20 +3,19 @@
 //! `RTprop` is the shortest round trip of ten seconds, and the window two bandwidth-delay products of it. On a path that
 //! has become ten times as long the window is a fraction of what the stream needs until that round trip expires. So for a
 //! sender that the application limits, while its window is full and round trips are longer than a queue of senders with
-//! the same model can make them, the shortest of them takes the place of `RTprop` for a trial of two rounds. If more in
-//! flight does not make the round trip longer, the path is, and the value stays. If it does, a queue grows: the trial is
-//! undone, and none follows for [`BLOCKED`].
+//! the same model can make them, the shortest of them takes the place of `RTprop` on trial. If more in flight does not
+//! make the round trip longer, the path is, and the value stays. If it does, a queue grows: the trial is undone, and none
+//! follows for [`BLOCKED`].
 
 use core::time::Duration;
 
 use units::Timestamp;
 
-use crate::floor::MAX_FLOOR;
-
-/// Two windows of two bandwidth-delay products each make a round trip this many times as long.
-const OWN_QUEUES: u32 = 3;
-/// Rounds of a trial.
-const TRIAL_ROUNDS: u64 = 2;
+/// Longest round trip over which the window's floor carries the stream. Longer ones need a trial.
+pub(super) const LONGEST_FLOOR: Duration = Duration::from_millis(200);
+/// Senders with windows of two bandwidth-delay products make round trips twice as long, and half of that more where they
+/// overestimate their bandwidths: longest queue in halves of `RTprop`.
+const OWN_QUEUES: u32 = 5;
 /// Time without a trial after one that was undone: the life of `RTprop`.
 const BLOCKED: Duration = super::RTPROP_FILTER_LEN;
 
@@ -39,10 +38,12 @@ pub(super) struct Seen {
 struct Trial {
     /// `RTprop` before.
     before: Duration,
+    /// `RTprop` now: the shortest round trip of packets that left before the window grew.
     adopted: Duration,
-    /// Shortest round trip of the trial's last round.
+    /// Shortest round trip of the present round.
     shortest: Duration,
-    /// Round in which it began.
+    round: u64,
+    /// Round in which the trial began.
     began: u64,
 }
 
@@ -59,29 +60,44 @@ impl Longer {
         let Seen { now, rtt, present_rtt, round, is_window_full } = *seen;
         let Some(trial) = &mut self.trial else {
             // The floor of the window carries the stream over shorter round trips.
-            let longest_queue = (rtprop * OWN_QUEUES).max(MAX_FLOOR * 3 / 4);
+            let longest_queue = (rtprop * OWN_QUEUES / 2).max(LONGEST_FLOOR * 3 / 4);
             let begins = is_window_full && present_rtt > longest_queue && now >= self.blocked_until;
             self.trial = begins.then_some(Trial {
                 before: rtprop,
                 adopted: present_rtt,
                 shortest: Duration::MAX,
+                round,
                 began: round,
             });
             return begins.then_some(present_rtt);
         };
-        // The round before that acknowledges packets that were sent before the window grew.
-        if round >= trial.began + TRIAL_ROUNDS {
-            trial.shortest = trial.shortest.min(rtt);
-        }
-        if round <= trial.began + TRIAL_ROUNDS {
+        if rtprop < trial.adopted * 3 / 4 {
+            // The path is short again.
+            self.trial = None;
             return None;
         }
-        let Trial { before, adopted, shortest, .. } = *trial;
-        self.trial = None;
-        let is_queue = shortest > adopted + adopted / 4 && rtprop == adopted;
-        if is_queue {
-            self.blocked_until = now + BLOCKED;
+        if round == trial.round {
+            trial.shortest = trial.shortest.min(rtt);
+            return None;
         }
-        is_queue.then_some(before)
+        let ended = core::mem::replace(&mut trial.shortest, rtt);
+        trial.round = round;
+        match round - trial.began {
+            0 | 1 => None,
+            // What left before the window grew: both directions may not have become longer at once.
+            2 => {
+                trial.adopted = trial.adopted.max(ended);
+                Some(trial.adopted)
+            }
+            _ => {
+                let is_queue = ended > trial.adopted + trial.adopted / 4;
+                let before = trial.before;
+                self.trial = None;
+                if is_queue {
+                    self.blocked_until = now + BLOCKED;
+                }
+                is_queue.then_some(before)
+            }
+        }
     }
 }

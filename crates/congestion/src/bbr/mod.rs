@@ -388,7 +388,7 @@ impl Bbr {
             self.window = grown;
         }
         if !self.recovery.is_active() && self.limited.holds(batch.now) {
-            self.window = self.window.max(self.floor.window());
+            self.window = self.window.max(self.floor.window(longer::LONGEST_FLOOR));
         }
         self.window = self.window.max(self.min_pipe_window());
         if matches!(self.state, State::ProbeRtt { .. }) {

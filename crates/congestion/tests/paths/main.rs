@@ -114,6 +114,41 @@ fn random_loss_holds_cubic_to_the_window_that_theory_allows() {
 }
 
 #[test]
+fn random_loss_does_not_hold_cubic_for_live_below_the_stream() {
+    let frames = App::Frames { every: ms(40), bytes: 10_000 };
+    let delivered = |algorithm, loss| {
+        let mut s = sim(Path { loss, ..path(12, 60, 2.0) }, algorithm, 1);
+        s.set_app(frames);
+        s.run(secs(10));
+        s.run(secs(30)).as_mbps_f64()
+    };
+    for loss in [0.02, 0.05, 0.1] {
+        let live = delivered(Algorithm::CubicLive, loss);
+        assert!(live >= 1.98, "{loss}: {live} of 2 Mbps");
+    }
+    assert!(delivered(Algorithm::Cubic, 0.05) < 1.5, "by the RFC");
+}
+
+#[test]
+fn a_full_queue_cuts_the_window_of_cubic_for_live_as_the_rfc_says() {
+    // 1.9 Mbps for 2 Mbps of stream: all that is lost, the queue drops.
+    let narrow = Path::new(Rate::from_kbps(1_900), ms(60), 1.0);
+    let windows = [Algorithm::Cubic, Algorithm::CubicLive].map(|algorithm| {
+        let mut s = sim(narrow, algorithm, 1);
+        s.set_app(App::Frames { every: ms(40), bytes: 10_000 });
+        s.run(secs(20));
+        (0..2_000)
+            .map(|_| {
+                s.run(ms(10));
+                s.controller.window()
+            })
+            .sum::<u64>()
+            / 2_000
+    });
+    assert!(windows[1] <= windows[0] * 11 / 10, "{windows:?}");
+}
+
+#[test]
 fn hystart_leaves_slow_start_before_a_deep_queue_overflows() {
     // The round trip that betrays a queue comes a round late, at 2 to 4.4 BDP here, and five
     // conservative rounds multiply the window by up to 1.25^5: at most 13.4 BDP. Slow start alone

@@ -298,7 +298,7 @@ impl Sim {
             rtt,
             rate: self.sampler.finish_batch(self.now, rtt.min),
             cwnd_limited: self.cwnd_limited,
-            source_paced: false,
+            source_paced: matches!(self.app, App::Frames { .. }),
             lost_bytes,
             ecn_ce: 0,
         };
