@@ -41,7 +41,7 @@ fn what_keeps_the_server_from_starting_is_one_line_and_exit_code_1() {
     let cases = [
         (
             "\n[quic]\ncongestion = \"fast\"".to_owned(),
-            "mendcast: edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\", \
+            "mendcast: edge.toml:3: [quic] congestion: expected \"cubic\", \"cubic-live\", \"bbr\", \
              \"bbr-draft\" or \"copa\", got \"fast\""
                 .to_owned(),
         ),

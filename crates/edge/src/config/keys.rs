@@ -188,9 +188,11 @@ sections! {
 
     /// The QUIC transport.
     [quic] Quic {
-        /// Congestion controller of every connection: CUBIC with HyStart++ (RFC 9438, RFC 9406),
-        /// BBR version 1 (`bbr`; `bbr-draft` is as its draft has it, which lets a live stream's rate fall in times in
-        /// which most packets are lost), or Copa (NSDI 2018).
+        /// Congestion controller of every connection. `bbr`, the default, is BBR version 1 with rules for live
+        /// streams, outages and links that deliver in bunches; `bbr-draft` is BBR by its draft alone. `cubic` is CUBIC
+        /// with HyStart++ (RFC 9438, RFC 9406): random loss of 2 % and more freezes live viewers under it.
+        /// `cubic-live` keeps the delivered rate of a live stream where round trips show no queue. `copa` is Copa
+        /// (NSDI 2018): it fails on links that deliver or acknowledge in bunches of 100 ms and more.
         congestion: Algorithm = Algorithm::Bbr;
         /// When clients must prove their address before the handshake, at the price of a round
         /// trip.

@@ -41,7 +41,7 @@ fn every_key_is_documented_once_with_what_it_expects() {
     assert_eq!(keys, text.matches("# Expected: ").count());
     assert!(
         text.contains(
-            "# Expected: \"cubic\", \"bbr\", \"bbr-draft\" or \"copa\".\ncongestion = \"bbr\"\n"
+            "# Expected: \"cubic\", \"cubic-live\", \"bbr\", \"bbr-draft\" or \"copa\".\ncongestion = \"bbr\"\n"
         ),
         "{text}"
     );
@@ -114,7 +114,7 @@ fn each_error_names_line_key_and_what_was_expected() {
     let cases = [
         (
             "# a comment\n[quic]\ncongestion = \"fast\"",
-            "edge.toml:3: [quic] congestion: expected \"cubic\", \"bbr\", \"bbr-draft\" or \"copa\", got \"fast\"",
+            "edge.toml:3: [quic] congestion: expected \"cubic\", \"cubic-live\", \"bbr\", \"bbr-draft\" or \"copa\", got \"fast\"",
         ),
         (
             "[[publish]]\nstream = \"a\"\nkey = \"b\"\n[[publish]]\nstream = \"a\"",
