@@ -1,9 +1,14 @@
 //! `mendcast link` as scripts use it: a real process between real sockets on loopback.
 
-use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{BufRead, BufReader, IoSliceMut};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsRawFd as _;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use nix::sys::socket::{
+    ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt, sockopt,
+};
 
 struct Link {
     process: Child,
@@ -13,7 +18,8 @@ struct Link {
 impl Link {
     fn start(to: SocketAddr, options: &[&str]) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_mendcast"))
-            .args(["link", "--listen", "127.0.0.1:0", "--json", "--to", &to.to_string()])
+            .args(["link", "--listen", &SocketAddr::new(to.ip(), 0).to_string(), "--json"])
+            .args(["--to", &to.to_string()])
             .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -181,4 +187,159 @@ fn a_burst_of_several_sizes_and_clients_arrives_as_it_was_sent() {
         }
     }
     assert_eq!(link.stop()["down"]["delivered"]["packets"], 2 * sizes.len());
+}
+
+/// A socket on loopback that hears of the ECN field.
+fn hearing_ecn(ip: &str) -> UdpSocket {
+    let socket =
+        UdpSocket::bind(SocketAddr::new(ip.parse().expect("an address"), 0)).expect("bound");
+    socket.set_read_timeout(Some(Duration::from_millis(500))).expect("set");
+    match socket.local_addr().expect("bound") {
+        SocketAddr::V4(_) => setsockopt(&socket, sockopt::IpRecvTos, &true).expect("set"),
+        SocketAddr::V6(_) => setsockopt(&socket, sockopt::Ipv6RecvTClass, &true).expect("set"),
+    }
+    socket
+}
+
+/// Sends one byte of data with this ECN field.
+fn send_ecn(socket: &UdpSocket, to: SocketAddr, ecn: u8, data: u8) {
+    match to {
+        SocketAddr::V4(_) => setsockopt(socket, sockopt::Ipv4Tos, &i32::from(ecn)).expect("set"),
+        SocketAddr::V6(_) => setsockopt(socket, sockopt::Ipv6TClass, &i32::from(ecn)).expect("set"),
+    }
+    socket.send_to(&[data], to).expect("sent");
+}
+
+/// The ECN field and the data of the next datagram, and its source.
+fn receive_ecn(socket: &UdpSocket) -> Option<(u8, u8, SocketAddr)> {
+    let mut data = [0];
+    let mut control = nix::cmsg_space!(i32);
+    let mut slices = [IoSliceMut::new(&mut data)];
+    let flags = MsgFlags::empty();
+    let fd = socket.as_raw_fd();
+    let message = recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut control), flags).ok()?;
+    let ecn = message.cmsgs().expect("room").find_map(|control| match control {
+        ControlMessageOwned::Ipv4Tos(tos) => Some(tos),
+        ControlMessageOwned::Ipv6TClass(class) => u8::try_from(class).ok(),
+        _ => None,
+    });
+    let from = message.address.expect("a source");
+    let v4 = from.as_sockaddr_in().map(|v4| std::net::SocketAddrV4::from(*v4).into());
+    let from = v4.or(from.as_sockaddr_in6().map(|v6| std::net::SocketAddrV6::from(*v6).into()));
+    Some((ecn.expect("it was asked for"), data[0], from.expect("an IP address")))
+}
+
+/// Sends a burst of these ECN fields each way; gives those that arrive at the server and at the
+/// client.
+fn ecn_both_ways(ip: &str, options: &[&str], fields: &[u8]) -> [Vec<u8>; 2] {
+    let (server, client) = (hearing_ecn(ip), hearing_ecn(ip));
+    let link = Link::start(server.local_addr().expect("bound"), options);
+    // The first datagram opens the way back; what follows is due at once and may leave in one call.
+    send_ecn(&client, link.address, 0, 255);
+    let (_, first, source) = receive_ecn(&server).expect("a datagram");
+    assert_eq!(first, 255);
+    let burst = |from: &UdpSocket, to: SocketAddr, at: &UdpSocket| {
+        for (number, ecn) in (0..).zip(fields) {
+            send_ecn(from, to, *ecn, number);
+        }
+        let arrived: Vec<_> = core::iter::from_fn(|| receive_ecn(at)).collect();
+        assert!(arrived.is_sorted_by_key(|(_, number, _)| *number), "{arrived:?}");
+        arrived.into_iter().map(|(ecn, ..)| ecn).collect()
+    };
+    [burst(&client, link.address, &server), burst(&server, source, &client)]
+}
+
+#[test]
+fn the_ecn_field_crosses_the_relay_both_ways() {
+    let fields = [2, 2, 2, 0, 1, 1, 3, 3, 0, 2];
+    assert_eq!(ecn_both_ways("127.0.0.1", &["--rtt", "40ms"], &fields), [fields, fields]);
+    // Without IPv6 on this machine there is nothing to see.
+    if UdpSocket::bind("[::1]:0").is_ok() {
+        assert_eq!(ecn_both_ways("::1", &["--rtt", "40ms"], &fields), [fields, fields]);
+    }
+}
+
+#[test]
+fn ecn_policies_apply_to_their_direction() {
+    let fields = [2, 0, 1, 3];
+    let both = |options: &[&str]| ecn_both_ways("127.0.0.1", options, &fields);
+    let [up, down] = both(&["--ecn", "bleach", "--ecn-up", "drop"]);
+    assert_eq!((up, down), (vec![0], vec![0; 4]));
+    let [up, down] = both(&["--ecn", "remark", "--ecn-up", "mark:100%"]);
+    assert_eq!((up, down), (vec![3, 0, 3, 3], vec![1, 0, 1, 3]));
+}
+
+#[test]
+fn a_client_told_to_acknowledge_rarely_sends_the_newest_of_sixteen() {
+    let (server, client) = (bound(), bound());
+    let options = ["--acks", "each=32,within=250ms"];
+    let link = Link::start(server.local_addr().expect("bound"), &options);
+    let mut buffer = [0; 200];
+    let mut next = || {
+        let (len, _) = server.recv_from(&mut buffer).expect("a datagram");
+        (buffer[1], len)
+    };
+    // Short headers: the first bit is 0.
+    for number in 0..40 {
+        client.send_to(&[[0x40, number], [0; 2]].concat(), link.address).expect("sent");
+    }
+    assert_eq!([next(), next()], [(15, 4), (31, 4)]);
+    // A larger datagram pushes the newest one out; a lone one waits.
+    client.send_to(&[[0x40, 40].to_vec(), vec![0; 118]].concat(), link.address).expect("sent");
+    assert_eq!([next(), next()], [(39, 4), (40, 120)]);
+    let sent = Instant::now();
+    client.send_to(&[0x40, 41], link.address).expect("sent");
+    assert_eq!(next(), (41, 2));
+    assert!(sent.elapsed() >= Duration::from_millis(250), "{:?}", sent.elapsed());
+}
+
+/// The addresses from which the server has datagrams, once the client's packets have flapped, and
+/// whether an answer to each arrives.
+fn flapping(options: &[&str]) -> (Vec<SocketAddr>, usize) {
+    let (server, client) = (bound(), bound());
+    let options = [&["--flap-every", "50ms"], options].concat();
+    let link = Link::start(server.local_addr().expect("bound"), &options);
+    let mut sources = Vec::new();
+    let mut buffer = [0; 10];
+    let end = Instant::now() + Duration::from_secs(10);
+    // Each of two exits twice: it is not a rebinding.
+    while sources.len() < 4 && Instant::now() < end {
+        client.send_to(b"ping", link.address).expect("sent");
+        let (_, from) = server.recv_from(&mut buffer).expect("a datagram");
+        sources.push(from);
+        sources.dedup();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let distinct: std::collections::BTreeSet<SocketAddr> = sources.iter().copied().collect();
+    for source in &distinct {
+        server.send_to(b"pong", *source).expect("sent");
+    }
+    let answers = distinct.iter().filter(|_| client.recv(&mut buffer).is_ok()).count();
+    assert_eq!(link.stop()["rebindings"], 0);
+    assert_eq!(distinct.len(), 2, "{sources:?}");
+    (sources, answers)
+}
+
+#[test]
+fn packets_flap_between_two_ports_or_two_addresses_and_both_stay_open() {
+    let (sources, answers) = flapping(&[]);
+    assert!(sources.iter().all(|source| source.ip() == sources[0].ip()));
+    assert_eq!(answers, 2);
+    let (sources, answers) = flapping(&["--from", "127.0.0.1,127.0.0.2"]);
+    let mut ips: Vec<IpAddr> = sources[..2].iter().map(SocketAddr::ip).collect();
+    ips.sort();
+    assert_eq!(ips, ["127.0.0.1".parse::<IpAddr>().unwrap(), "127.0.0.2".parse().unwrap()]);
+    assert_eq!(answers, 2);
+}
+
+#[test]
+fn two_addresses_need_a_period_of_flapping() {
+    let output = Command::new(env!("CARGO_BIN_EXE_mendcast"))
+        .args(["link", "--listen", "127.0.0.1:0", "--to", "127.0.0.1:1"])
+        .args(["--from", "127.0.0.1,127.0.0.2"])
+        .output()
+        .expect("the program runs");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(text.contains("--from: 2 addresses") && text.contains("--flap-every"), "{text}");
 }

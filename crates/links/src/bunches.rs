@@ -59,7 +59,8 @@ impl WakeUps {
         Self { every, awake: bunches.awake.as_nanos() as u64, phase: phase as u64 }
     }
 
-    /// Returns when a packet goes on that left the bottleneck at `at`. Later packets go on no earlier.
+    /// Returns when a packet goes on that left the bottleneck at `at`. Later packets go on no
+    /// earlier.
     #[inline]
     pub(crate) fn release(&self, at: Timestamp) -> Timestamp {
         let since = (at.as_nanos() % self.every + self.every - self.phase) % self.every;

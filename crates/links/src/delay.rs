@@ -200,7 +200,8 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// Returns a time before which no packet arrives that leaves the bottleneck at `leaving` or later.
+    /// Returns a time before which no packet arrives that leaves the bottleneck at `leaving` or
+    /// later.
     #[inline]
     pub(crate) fn earliest(&self, leaving: Timestamp) -> Timestamp {
         self.wake_ups.map_or(leaving, |wake_ups| wake_ups.release(leaving)) + self.least
@@ -246,8 +247,8 @@ impl<T> DelayLine<T> {
         self.packets.insert(place, packet);
     }
 
-    /// Returns the propagation delay of a packet that sets out at `at`. Packets behind a step do not
-    /// wait for those before it.
+    /// Returns the propagation delay of a packet that sets out at `at`. Packets behind a step do
+    /// not wait for those before it.
     #[inline]
     fn delay(&mut self, at: Timestamp) -> Duration {
         if let Some(steps) = &self.steps {

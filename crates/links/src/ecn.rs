@@ -10,7 +10,7 @@ use crate::packet::Packet;
 use crate::random::{Probability, Stream};
 use crate::text::{Fields, ParseError, parse_duration};
 
-/// What a network does to packets whose ECN field is set, and since when.
+/// Treatment of packets by their ECN field, from a point in time on.
 ///
 /// As text: `bleach`, `drop`, `drop:50%`, `remark` or `mark:5%`, each also with `,from=5s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

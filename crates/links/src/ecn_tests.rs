@@ -5,7 +5,8 @@ use crate::{Counters, Link, LinkConfig};
 
 const ALL: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
 
-/// The fields that arrive of 1,000 packets of each codepoint, one each millisecond, and the counters.
+/// The fields that arrive of 1,000 packets of each codepoint, one each millisecond, and the
+/// counters.
 fn arriving(policy: &str, seed: u64) -> (Vec<(Ecn, Ecn)>, Counters) {
     let ecn = Some(policy.parse().unwrap());
     let mut link = Link::new(&LinkConfig { ecn, ..LinkConfig::default() }, seed, "test");

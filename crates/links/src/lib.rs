@@ -8,7 +8,8 @@
 //! 2. the policer and the ECN policy of a network before the bottleneck,
 //! 3. loss, if [`LossPlace::BeforeQueue`] (where netem puts it),
 //! 4. the queue (drop-tail in bytes, or CoDel of RFC 8289) and the rate (constant, or a trace),
-//! 5. loss, if [`LossPlace::AfterQueue`] (the default: a radio that fails after capacity was spent),
+//! 5. loss, if [`LossPlace::AfterQueue`] (the default: a radio that fails after capacity was
+//!    spent),
 //! 6. duplication, bunches, propagation delay (with steps and jitter), and reordering.
 //!
 //! [`HeldAcks`] stands before a path: a client that acknowledges rarely.

@@ -18,7 +18,7 @@ const MIN_BURST: u64 = 1_500;
 /// As text: `2mbps,burst=20kB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policer {
-    /// Rate at which tokens come. Above zero.
+    /// Rate of the tokens. Above zero.
     pub rate: Rate,
     /// Bytes that may pass at once after a pause; the bucket is full at the start. At least 1,500.
     pub burst: u64,

@@ -43,7 +43,7 @@ fn each_direction_takes_half_of_the_round_trip_time_in_force() {
     arrivals.sort_unstable();
     let at: Vec<u64> = arrivals.iter().map(|(_, at)| *at).collect();
     assert_eq!(at, [30, 129, 200, 400, 599, 510, 931]);
-    // The packet of 500 ms came before that of 499 ms.
+    // The packet of 500 ms overtakes the packet of 499 ms.
     assert_eq!(all[4].place, 5);
     assert_eq!(link.counters().reordered.packets, 1);
     link.check_conservation().unwrap();

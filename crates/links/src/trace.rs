@@ -5,9 +5,9 @@
 //! time in seconds, bandwidth in Mbps, RTT with the unit `ms`, and loss rate, all piecewise
 //! constant. Both repeat when they end.
 //!
-//! A negative loss rate is read as 0 and counted: the logs of SparkTraces take the loss of an interval
-//! as the difference of two counters, which is below zero when packets of an earlier interval arrive
-//! late. Other negative values, NaN and infinities are refused.
+//! A negative loss rate is read as 0 and counted: the logs of SparkTraces take the loss of an
+//! interval as the difference of two counters, which is below zero when packets of an earlier
+//! interval arrive late. Other negative values, NaN and infinities are refused.
 
 use core::fmt;
 use core::str::FromStr;
@@ -53,7 +53,7 @@ pub struct Row {
 pub struct Rows {
     rows: Vec<Row>,
     period: u64,
-    /// Rows whose loss rate was negative in the file.
+    /// Rows with a negative loss rate in the file.
     negative_losses: usize,
 }
 
@@ -139,12 +139,11 @@ fn read_row(line: &str) -> Result<(Row, bool), String> {
         let n = n * unit;
         (0.0..1e18).contains(&n).then_some(n.round() as u64)
     };
-    let at_nanos = number(at, 1e9)
-        .ok_or_else(|| refuse(1, "time", at, "seconds from 0"))?;
+    let at_nanos = number(at, 1e9).ok_or_else(|| refuse(1, "time", at, "seconds from 0"))?;
     let bps = number(rate, 1e6).ok_or_else(|| refuse(2, "rate", rate, "Mbps from 0"))?;
     let rtt_nanos = rtt.strip_suffix("ms").and_then(|rtt| number(rtt, 1e6));
-    let rtt_nanos = rtt_nanos
-        .ok_or_else(|| refuse(3, "rtt", rtt, "milliseconds from 0 with their unit"))?;
+    let rtt_nanos =
+        rtt_nanos.ok_or_else(|| refuse(3, "rtt", rtt, "milliseconds from 0 with their unit"))?;
     let share: Option<f64> = loss.parse().ok().filter(|share: &f64| share.is_finite());
     let is_negative = share.is_some_and(|share| share < 0.0);
     let share = share.map(|share| share.max(0.0)).and_then(Probability::new);

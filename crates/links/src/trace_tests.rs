@@ -24,9 +24,7 @@ fn a_bad_line_is_named_with_what_was_expected() {
     assert!(error("5\n3\n").contains("order"));
     assert!(error("0 0 2ms 0\n").contains("zero"));
     assert!(error("1 1 2ms 0\n1 1 2ms 0\n").contains("ascend"));
-    assert!(
-        Trace::load("/nowhere/at/all").unwrap_err().to_string().contains("/nowhere/at/all")
-    );
+    assert!(Trace::load("/nowhere/at/all").unwrap_err().to_string().contains("/nowhere/at/all"));
 }
 
 #[test]
@@ -49,8 +47,7 @@ fn rows_are_found_in_any_lap_with_any_cursor() {
 fn a_negative_loss_counts_as_none_and_is_counted() {
     let text = "0 1 2ms -0.02\r\n1 2 2ms 0.5\r\n2 2 2ms -1e-9\r\n3 2 2ms -0\r\n";
     let trace: Trace = text.parse().unwrap();
-    let losses: Vec<f64> =
-        trace.rows().unwrap().rows.iter().map(|row| row.loss.as_f64()).collect();
+    let losses: Vec<f64> = trace.rows().unwrap().rows.iter().map(|row| row.loss.as_f64()).collect();
     assert_eq!(losses, [0.0, 0.5, 0.0, 0.0]);
     assert_eq!(trace.negative_losses(), 2);
     assert_eq!("0\n5\n".parse::<Trace>().unwrap().negative_losses(), 0);

@@ -23,7 +23,8 @@ pub(crate) struct Arguments {
     /// The server.
     #[arg(long, value_name = "ADDR")]
     to: SocketAddr,
-    /// Address of this machine that the server sees, two with --flap-every; otherwise the system chooses.
+    /// Address of this machine that the server sees, two with --flap-every; otherwise the system
+    /// chooses.
     #[arg(long, value_name = "IP[,IP]", value_delimiter = ',')]
     from: Vec<IpAddr>,
     /// Rate of the bottleneck, e.g. 12mbps.
@@ -56,7 +57,8 @@ pub(crate) struct Arguments {
     /// Token bucket towards the server.
     #[arg(long, value_name = "RATE,burst=SIZE")]
     policer_up: Option<Policer>,
-    /// Treatment of the ECN field towards the client: bleach, drop, drop:50%, remark or mark:5%, also with ,from=5s.
+    /// Treatment of the ECN field towards the client: bleach, drop, drop:50%, remark or mark:5%,
+    /// also with ,from=5s.
     #[arg(long, value_name = "POLICY")]
     ecn: Option<EcnPolicy>,
     /// Treatment of the ECN field towards the server.
@@ -89,7 +91,8 @@ pub(crate) struct Arguments {
     /// The clients' addresses change this often, as behind a forgetful NAT.
     #[arg(long, value_parser = parse_duration, value_name = "EVERY")]
     rebind_every: Option<Duration>,
-    /// The clients' packets come from two ports (or the two addresses of --from) in turn, each for this long.
+    /// The clients' packets come from two ports (or the two addresses of --from) in turn, each for
+    /// this long.
     #[arg(long, value_parser = parse_duration, value_name = "EVERY")]
     flap_every: Option<Duration>,
     /// How rarely clients acknowledge, e.g. each=32,within=250ms; or chromium.
@@ -122,7 +125,8 @@ impl Arguments {
         let path = self.path();
         let mut relay = Relay::open(self.listen, self.to, &path, self.access(&path)?, self.seed)?;
         eprintln!("listening on {}", relay.address()?);
-        if let Some(rows) = self.trace.as_ref().map(Trace::negative_losses).filter(|rows| *rows > 0) {
+        if let Some(rows) = self.trace.as_ref().map(Trace::negative_losses).filter(|rows| *rows > 0)
+        {
             eprintln!("trace: loss below 0 read as 0 rows={rows}");
         }
         relay.serve(signals.as_fd()).map_err(|e| format!("link: {e}"))?;

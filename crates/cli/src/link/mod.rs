@@ -30,22 +30,23 @@ const UDP_IPV6_HEADERS: u32 = UDP_IPV4_HEADERS + 20;
 const BATCH: usize = 64;
 /// Clients' sockets that are heard of at a time.
 const HEARD: usize = 256;
-/// Exits of a client whose packets flap between two.
+/// Exits of a client with two addresses.
 const EXITS: usize = 2;
 /// Clients at most; datagrams of further ones are dropped.
 const MAX_CLIENTS: usize = 10_000;
 /// Longest sleep.
 const MAX_SLEEP: Duration = Duration::from_secs(60);
 
-/// What stands between the clients and the path: their addresses as the server sees them, and their
+/// The clients' access before the path: their addresses towards the server, and their
 /// acknowledgements.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Access {
-    /// Addresses of this machine that the server sees, one for each exit; the system chooses if empty.
+    /// Addresses of this machine towards the server, one for each exit; the system chooses if
+    /// empty.
     pub from: Vec<IpAddr>,
-    /// Period after which a client's ports change, as behind a forgetful NAT.
+    /// Period of changes of a client's ports, as behind a forgetful NAT. Default: none.
     pub rebind_every: Option<Duration>,
-    /// Time for which a client's packets take one of two exits before they take the other.
+    /// Period of changes between a client's two exits. Default: one exit.
     pub flap_every: Option<Duration>,
     /// How rarely clients acknowledge, and the path's round-trip time.
     pub acks: Option<(RareAcks, Duration)>,
@@ -65,7 +66,8 @@ impl Access {
     }
 }
 
-/// A datagram on its way, the client that it belongs to, and the exit towards the server that it takes.
+/// A datagram on its way, the client that it belongs to, and the exit towards the server that it
+/// takes.
 #[derive(Clone, Debug)]
 struct Datagram {
     client: usize,
@@ -101,8 +103,8 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Takes the datagrams of clients from `listen` through their `access` and over `path` to `server`.
-    /// `seed` decides the fate of the n-th packet.
+    /// Takes the datagrams of clients from `listen` through their `access` and over `path` to
+    /// `server`. `seed` decides the fate of the n-th packet.
     ///
     /// # Errors
     /// One line: the address cannot be had.
@@ -330,8 +332,8 @@ fn packet(
     Packet { size, ecn, payload: Datagram { client, exit, data: data.to_vec() } }
 }
 
-/// Gives `send` the delivered datagrams, in their order and in runs for one client and exit with one
-/// ECN field.
+/// Gives `send` the delivered datagrams, in their order and in runs for one client and exit with
+/// one ECN field.
 fn runs(
     all: impl Iterator<Item = Delivered<Datagram>>,
     mut send: impl FnMut(usize, usize, &Run) -> io::Result<()>,

@@ -1,7 +1,7 @@
-//! A socket of the relay: non-blocking, with large buffers. Datagrams of one size that are due together
-//! to one address leave in one call (UDP GSO), and what the kernel has coalesced is taken in one (GRO):
-//! the relay shares its machine with what it is to test. The ECN field of datagrams is received and sent
-//! with them; the rest of the type of service is 0.
+//! A socket of the relay: non-blocking, with large buffers. Datagrams of one size that are due
+//! together to one address leave in one call (UDP GSO), and what the kernel has coalesced is taken
+//! in one (GRO): the relay shares its machine with what it is to test. The ECN field of datagrams
+//! is received and sent with them; the rest of the type of service is 0.
 
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::net::{SocketAddr, SocketAddrV4, SocketAddrV6, UdpSocket};
@@ -26,12 +26,12 @@ const BUFFERS: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Socket {
     socket: UdpSocket,
-    /// To whom it is connected.
+    /// Remote end of a connected socket.
     peer: Option<SocketAddr>,
 }
 
-/// What one call has received: datagrams of `segment` bytes each, of which the last may be shorter, with
-/// the same ECN field: the kernel coalesces no others.
+/// Datagrams received in one call: `segment` bytes each, the last perhaps shorter, with one ECN
+/// field (the kernel coalesces no others).
 #[derive(Debug)]
 pub(super) struct Received<'a> {
     pub from: SocketAddr,
@@ -82,8 +82,7 @@ impl Socket {
         let mut slices = [IoSliceMut::new(buffer)];
         let flags = MsgFlags::empty();
         let fd = self.socket.as_raw_fd();
-        let message =
-            recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut control), flags);
+        let message = recvmsg::<SockaddrStorage>(fd, &mut slices, Some(&mut control), flags);
         let message = match message.map_err(io::Error::from) {
             Ok(message) => message,
             Err(e) if is_passing(&e) => return Ok(None),
@@ -153,8 +152,8 @@ impl AsFd for Socket {
     }
 }
 
-/// Datagrams that one call may send: to one address, with one ECN field, and of one size but for the last, which may
-/// be shorter.
+/// Datagrams that one call may send: to one address, with one ECN field, and of one size but for
+/// the last, which may be shorter.
 #[derive(Debug)]
 pub(super) struct Run {
     ecn: Ecn,
@@ -168,7 +167,7 @@ impl Run {
         Self { ecn, datagrams: Vec::new(), bytes: 0 }
     }
 
-    /// Whether `data` with this ECN field can follow what is there.
+    /// Returns whether `data` with this ECN field can join the run.
     pub(super) fn takes(&self, ecn: Ecn, data: &[u8]) -> bool {
         if ecn != self.ecn {
             return false;

@@ -80,8 +80,8 @@ settings! {
     queue_bdp: f64 = 0.0, in 0.0 => 1_000.0;
     /// Whether the queue is managed by CoDel (RFC 8289, 5 ms and 100 ms).
     codel: bool = false;
-    /// A queue of `links` in place of the three keys above (`500kB,mark=100kB`, `codel:limit=500kB,target=5ms`);
-    /// none if empty.
+    /// A queue of `links` in place of the three keys above (`500kB,mark=100kB`,
+    /// `codel:limit=500kB,target=5ms`); none if empty.
     queue: String = String::new();
     /// Packets that come later than those behind them, and how much later: `1%,20ms`; none if empty.
     reorder: String = String::new();
@@ -95,21 +95,24 @@ settings! {
     jitter: String = String::new();
     /// Share of packets that arrive twice, in both directions: `0.1%`; none if empty.
     duplicate: String = String::new();
-    /// Share of packets that are damaged, in both directions: `0.1%`; none if empty. With the `cipher` real only,
-    /// which detects damage.
+    /// Share of packets that are damaged, in both directions: `0.1%`; none if empty. With the
+    /// `cipher` real only, which detects damage.
     corrupt: String = String::new();
     /// Largest packet in bytes with its IP header, in both directions; no limit if 0.
     mtu: u32 = 0, in 0.0 => 65_535.0;
-    /// Windows in which both directions lose everything: `2s,500ms`, several with `;` between them; none if empty.
+    /// Windows in which both directions lose everything: `2s,500ms`, several with `;` between them;
+    /// none if empty.
     blackhole: String = String::new();
-    /// Wake-ups of the link layer, for which packets to the client wait: `200ms`, `300ms,awake=30ms`; none if empty.
+    /// Wake-ups of the link layer, for which packets to the client wait: `200ms`,
+    /// `300ms,awake=30ms`; none if empty.
     bunches: String = String::new();
     /// The same of the way back.
     bunches_up: String = String::new();
-    /// Round-trip times in place of `rtt_ms` from virtual times on: `8s:200ms,20s:20ms`; none if empty.
+    /// Round-trip times in place of `rtt_ms` from virtual times on: `8s:200ms,20s:20ms`; none if
+    /// empty.
     rtt_steps: String = String::new();
-    /// What the network does to the ECN field of packets to the client: `bleach`, `drop`, `drop:50%`, `remark`,
-    /// `mark:5%`, also with `,from=5s`; nothing if empty.
+    /// What the network does to the ECN field of packets to the client: `bleach`, `drop`,
+    /// `drop:50%`, `remark`, `mark:5%`, also with `,from=5s`; nothing if empty.
     ecn: String = String::new();
     /// The same of the way back.
     ecn_up: String = String::new();
@@ -117,10 +120,11 @@ settings! {
     policer: String = String::new();
     /// The same of the way back.
     policer_up: String = String::new();
-    /// From the first byte on, a NAT gives the client another port this often and forgets the old one; 0 for never.
+    /// From the first byte on, a NAT gives the client another port this often and forgets the old
+    /// one; 0 for never.
     rebind_ms: f64 = 0.0, in 0.0 => 1e6;
-    /// From the first byte on, the client's packets come from two addresses in turn, each for this long; both stay
-    /// open. 0 for one address.
+    /// From the first byte on, the client's packets come from two addresses in turn, each for this
+    /// long; both stay open. 0 for one address.
     flap_ms: f64 = 0.0, in 0.0 => 1e6;
     /// A file with recorded conditions, in place of `rate_mbps`; none if empty. Where it has loss rates of its own,
     /// they hold with a `loss_percent` of 0 only: with another, `loss_model` alone says what is lost
@@ -156,8 +160,9 @@ settings! {
     tail: bool = true;
     /// The client's library: `quinn` or `noq`.
     client: ClientKind = ClientKind::Quinn;
-    /// How rarely the client acknowledges: `each=32,within=250ms`, also with `,after=100`, or `chromium` (after 100
-    /// packets, each tenth packet, within 25 ms or a quarter of the round-trip time); each second packet if empty.
+    /// How rarely the client acknowledges: `each=32,within=250ms`, also with `,after=100`, or
+    /// `chromium` (after 100 packets, each tenth packet, within 25 ms or a quarter of the
+    /// round-trip time); each second packet if empty.
     acks: String = String::new();
     /// The same as `acks = "chromium"`.
     sparse_acks: bool = false;
