@@ -1,120 +1,353 @@
-//! ECN validation of one path (RFC 9000, section 13.4.2): marks are trusted while the peer's
-//! counts add up.
+//! ECN validation (RFC 9000, section 13.4.2): packets are marked while the peer's counts add up and
+//! marked packets arrive as well as unmarked ones.
+//!
+//! Three things end the marking of a path. The peer's counts are missing or wrong (section 13.4.2.1).
+//! The path marks everything CE. Or the path drops marked packets: all of them, so that only unmarked
+//! probes are acknowledged, or a share of them. For the last one a trial compares marked with unmarked
+//! packets (`trial`), because outages and ordinary loss look alike at first. Networks that lose or
+//! remark are remembered (`networks`).
+
+mod networks;
+mod trial;
 
 use crate::wire::EcnCounts;
-use units::Ecn;
+use core::time::Duration;
+pub(crate) use networks::Networks;
+use trial::{MAX_LOST_PERCENT, Trial, Verdict};
+use units::Timestamp;
 
-/// Marked packets that may go unreported before ECN is given up (RFC 9000, appendix A.4).
-const TESTING: u32 = 10;
+/// Marked packets that test a path (RFC 9000, appendix A.4): so many may go unreported before ECN is
+/// given up, and of so many the CE marks are counted.
+const TESTING: u64 = 10;
+/// Share of the testing packets, in percent, that arrives as CE only where the path marks everything.
+const ALL_CE_PERCENT: u64 = 90;
+/// Marked packets, none of them acknowledged, that start a trial once an unmarked one is.
+const UNHEARD: u32 = 3;
+/// Marked packets whose fates say whether a path is lossy.
+const RECENT: u32 = 64;
+/// Lost packets among [`RECENT`] that start a trial: more than [`MAX_LOST_PERCENT`].
+const LOSSY: u32 = RECENT * MAX_LOST_PERCENT / 100 + 1;
+/// Pause between a trial that found no fault and the next one because of loss. It doubles with each.
+const MIN_PAUSE: Duration = Duration::from_secs(10);
+/// Longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
 
-/// Whether packets are marked, and what the peer has reported so far.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct EcnState {
-    enabled: bool,
-    reported: EcnCounts,
-    sent: u64,
-    unreported: u32,
+/// State of ECN on a path, as qlog names it (`ecn_state_updated`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EcnState {
+    /// Packets are marked; too few reports have come.
+    Testing,
+    /// Marked packets are lost or unanswered: marked and unmarked ones are compared.
+    Unknown,
+    /// Packets are not marked: the path has failed validation, or its network did lately.
+    Failed,
+    /// Packets are marked.
+    Capable,
 }
 
 impl EcnState {
-    pub(crate) fn new(enabled: bool) -> Self {
-        Self { enabled, reported: EcnCounts::default(), sent: 0, unreported: 0 }
+    /// The name in qlog.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Testing => "testing",
+            Self::Unknown => "unknown",
+            Self::Failed => "failed",
+            Self::Capable => "capable",
+        }
+    }
+}
+
+/// Why a path failed ECN validation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum EcnFault {
+    /// It drops marked packets and delivers unmarked ones.
+    Dropped,
+    /// It marks everything CE.
+    AllCe,
+    /// Acknowledgements of marked packets come without counts: it erases the marks.
+    Bleached,
+    /// The counts do not add up: it changes the marks, or the peer miscounts.
+    Miscounted,
+}
+
+impl EcnFault {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Dropped, Self::AllCe, Self::Bleached, Self::Miscounted];
+
+    /// The name in metrics and logs.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Dropped => "dropped",
+            Self::AllCe => "all_ce",
+            Self::Bleached => "bleached",
+            Self::Miscounted => "miscounted",
+        }
     }
 
-    /// On a new path, which is tried afresh; the peer counts for the connection, not for the path.
-    pub(crate) fn count_on_from(&mut self, other: &Self) {
-        (self.reported, self.sent) = (other.reported, other.sent);
+    /// Whether the next connection from the network would pay for the same test: with lost packets or
+    /// a cut window. Wrong counts cost nothing.
+    pub(crate) fn is_costly(self) -> bool {
+        matches!(self, Self::Dropped | Self::AllCe)
     }
+}
 
-    /// The codepoint for the next packet.
-    #[inline]
-    pub(crate) fn codepoint(&self) -> Ecn {
-        if self.enabled { Ecn::Ect0 } else { Ecn::NotEct }
+impl From<EcnFault> for usize {
+    fn from(fault: EcnFault) -> Self {
+        fault as Self
     }
+}
 
+/// What an ACK frame's counts say since the last one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Report {
+    /// There are none.
+    Missing,
+    /// They are impossible.
+    Wrong,
+    /// Packets newly reported, as ECT(0) or CE, and those of them that are CE.
+    Grown { all: u64, ce: u64 },
+}
+
+/// The peer's counts. They are of the connection, whatever path its packets take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    reported: EcnCounts,
+    sent: u64,
+}
+
+impl Tally {
+    /// A marked packet was sent.
     #[inline]
     pub(crate) fn on_sent(&mut self) {
-        self.sent += u64::from(self.enabled);
+        self.sent += 1;
     }
 
-    /// Takes the counts of an acknowledgement that newly acknowledges `marked` packets sent with
-    /// ECT(0) and moves the largest acknowledged number. Returns packets newly reported as CE.
-    pub(crate) fn on_ack(&mut self, marked: u32, counts: Option<EcnCounts>) -> u64 {
-        if !self.enabled {
-            return 0;
-        }
-        let Some(counts) = counts else {
-            // Section 13.4.2.1: without counts for newly acknowledged marked packets validation
-            // fails. A few may have passed a node that erases marks while testing.
-            self.unreported += marked;
-            self.enabled = self.unreported < TESTING;
-            return 0;
-        };
-        let old = self.reported;
-        let grown =
-            (counts.ect0.wrapping_sub(old.ect0)).wrapping_add(counts.ce.wrapping_sub(old.ce));
-        let sane = counts.ect0 >= old.ect0
+    /// Takes the counts of an acknowledgement that raises the largest acknowledged number.
+    pub(crate) fn take(&mut self, counts: Option<EcnCounts>) -> Report {
+        let Some(counts) = counts else { return Report::Missing };
+        let old = core::mem::replace(&mut self.reported, counts);
+        let possible = counts.ect0 >= old.ect0
             && counts.ce >= old.ce
             && counts.ect1 == old.ect1
-            && counts.ect0.saturating_add(counts.ce) <= self.sent
-            && grown >= u64::from(marked);
-        if !sane {
-            self.enabled = false;
+            && counts.ect0.saturating_add(counts.ce) <= self.sent;
+        if !possible {
+            return Report::Wrong;
+        }
+        let ce = counts.ce - old.ce;
+        Report::Grown { all: counts.ect0 - old.ect0 + ce, ce }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// The configuration wants no marks.
+    Off,
+    Marking,
+    Trial(Trial),
+    Failed,
+}
+
+/// A sent packet as ECN sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fate {
+    /// Its number in the space of 1-RTT packets.
+    pub number: u64,
+    pub marked: bool,
+    /// A first transmission: only those are compared.
+    pub original: bool,
+    pub lost: bool,
+}
+
+/// ECN of one path.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathEcn {
+    phase: Phase,
+    /// Packets reported while testing, and those of them that were CE.
+    tested: u64,
+    tested_ce: u64,
+    unreported: u64,
+    /// Marked packets sent since one was acknowledged.
+    unheard: u32,
+    /// When the first packet was sent since an acknowledgement came.
+    silent_since: Option<Timestamp>,
+    /// Fates of the last [`RECENT`] marked packets outside of trials, the newest lowest: 1 is lost.
+    recent: u64,
+    next_trial: Timestamp,
+    pause: Duration,
+    fault: Option<EcnFault>,
+}
+
+impl PathEcn {
+    /// A path that is to be tested, or one that is not if `enabled` is false.
+    pub(crate) fn new(enabled: bool) -> Self {
+        Self {
+            phase: if enabled { Phase::Marking } else { Phase::Off },
+            tested: 0,
+            tested_ce: 0,
+            unreported: 0,
+            unheard: 0,
+            silent_since: None,
+            recent: 0,
+            next_trial: Timestamp::ZERO,
+            pause: MIN_PAUSE,
+            fault: None,
+        }
+    }
+
+    /// A path through a network that failed lately.
+    pub(crate) fn failed(enabled: bool) -> Self {
+        let phase = if enabled { Phase::Failed } else { Phase::Off };
+        Self { phase, ..Self::new(enabled) }
+    }
+
+    /// `None` if the configuration wants no marks.
+    pub(crate) fn state(&self) -> Option<EcnState> {
+        match self.phase {
+            Phase::Off => None,
+            Phase::Marking if self.tested < TESTING => Some(EcnState::Testing),
+            Phase::Marking => Some(EcnState::Capable),
+            Phase::Trial(_) => Some(EcnState::Unknown),
+            Phase::Failed => Some(EcnState::Failed),
+        }
+    }
+
+    /// Whether each datagram leaves alone, since the next one may have another mark.
+    #[inline]
+    pub(crate) fn is_on_trial(&self) -> bool {
+        matches!(self.phase, Phase::Trial(_))
+    }
+
+    /// Whether a datagram is marked that is neither a probe nor part of a trial. Packets are unmarked
+    /// while acknowledgements are missing for a probe time-out: a path that drops marked packets lets
+    /// those pass, and their acknowledgements tell.
+    #[inline]
+    pub(crate) fn marks(&self, now: Timestamp, pto: Duration) -> bool {
+        let is_silent = || self.silent_since.is_some_and(|since| now.since(since) > pto);
+        matches!(self.phase, Phase::Marking) && !is_silent()
+    }
+
+    /// Whether the next datagram is marked, which carries first transmissions if `original`.
+    #[inline]
+    pub(crate) fn marks_next(&mut self, now: Timestamp, pto: Duration, original: bool) -> bool {
+        match &mut self.phase {
+            Phase::Trial(trial) => original && trial.marks_next(),
+            _ => self.marks(now, pto),
+        }
+    }
+
+    /// A packet that asks for an acknowledgement was sent.
+    #[inline]
+    pub(crate) fn on_sent(&mut self, now: Timestamp, marked: bool) {
+        self.unheard += u32::from(marked);
+        self.silent_since.get_or_insert(now);
+    }
+
+    /// The peer left this path: its silence says nothing.
+    pub(crate) fn on_left(&mut self) {
+        (self.silent_since, self.unheard) = (None, 0);
+    }
+
+    /// A packet that asked for an acknowledgement got it, or was declared lost.
+    #[inline]
+    pub(crate) fn on_fate(&mut self, fate: Fate) {
+        if fate.marked && !fate.lost {
+            self.unheard = 0;
+        }
+        match &mut self.phase {
+            Phase::Trial(trial) => trial.on_fate(fate),
+            _ if fate.marked => self.recent = self.recent << 1 | u64::from(fate.lost),
+            _ => {}
+        }
+    }
+
+    /// A packet that had been declared lost was acknowledged.
+    pub(crate) fn on_late(&mut self, fate: Fate) {
+        if fate.marked {
+            self.unheard = 0;
+        }
+        if let Phase::Trial(trial) = &mut self.phase {
+            trial.on_late(fate);
+        }
+    }
+
+    /// An acknowledgement of packets of this path was taken, with `unmarked` unmarked ones. `next` is
+    /// the next packet's number.
+    pub(crate) fn on_heard(&mut self, unmarked: bool, next: u64) {
+        self.silent_since = None;
+        if unmarked && self.unheard >= UNHEARD && matches!(self.phase, Phase::Marking) {
+            self.phase = Phase::Trial(Trial::new(next));
+        }
+    }
+
+    /// Takes the counts of an acknowledgement that newly acknowledges `marked` marked packets of this
+    /// path. Returns packets newly reported as CE.
+    pub(crate) fn on_report(&mut self, marked: u64, report: Report) -> u64 {
+        if matches!(self.phase, Phase::Failed | Phase::Off) {
             return 0;
         }
-        self.reported = counts;
-        counts.ce - old.ce
+        match report {
+            // Section 13.4.2.1: without counts for newly acknowledged marked packets validation
+            // fails. A few may have passed a node that erases marks while testing.
+            Report::Missing => {
+                self.unreported += marked;
+                if self.unreported >= TESTING {
+                    self.fail(EcnFault::Bleached);
+                }
+                0
+            }
+            // Section 13.4.2.1: the counts are less than the packets they must report, or wrong.
+            Report::Wrong if marked > 0 => self.fail(EcnFault::Miscounted),
+            Report::Grown { all, .. } if all < marked => self.fail(EcnFault::Miscounted),
+            Report::Wrong => 0,
+            Report::Grown { all, ce } => {
+                if self.tested < TESTING {
+                    self.tested += all;
+                    self.tested_ce += ce;
+                    let is_all = self.tested_ce * 100 >= self.tested * ALL_CE_PERCENT;
+                    if self.tested >= TESTING && is_all {
+                        return self.fail(EcnFault::AllCe);
+                    }
+                }
+                ce
+            }
+        }
+    }
+
+    /// Begins or ends a trial where the fates so far want it. `next` is the next packet's number.
+    pub(crate) fn judge(&mut self, now: Timestamp, next: u64) {
+        match &mut self.phase {
+            Phase::Marking => {
+                if self.recent.count_ones() >= LOSSY && now >= self.next_trial {
+                    self.phase = Phase::Trial(Trial::new(next));
+                }
+            }
+            Phase::Trial(trial) => match trial.verdict() {
+                Verdict::Open => {}
+                Verdict::Drops => {
+                    self.fail(EcnFault::Dropped);
+                }
+                Verdict::Same => {
+                    self.phase = Phase::Marking;
+                    self.recent = 0;
+                    self.next_trial = now + self.pause;
+                    self.pause = (self.pause * 2).min(MAX_PAUSE);
+                }
+            },
+            Phase::Off | Phase::Failed => {}
+        }
+    }
+
+    /// The fault that was found, once.
+    pub(crate) fn take_fault(&mut self) -> Option<EcnFault> {
+        self.fault.take()
+    }
+
+    fn fail(&mut self, fault: EcnFault) -> u64 {
+        self.phase = Phase::Failed;
+        self.fault = Some(fault);
+        0
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn counts(ect0: u64, ect1: u64, ce: u64) -> Option<EcnCounts> {
-        Some(EcnCounts { ect0, ect1, ce })
-    }
-
-    fn sent(n: u32) -> EcnState {
-        let mut state = EcnState::new(true);
-        (0..n).for_each(|_| state.on_sent());
-        state
-    }
-
-    #[test]
-    fn new_ce_marks_are_reported_once() {
-        let mut ecn = sent(10);
-        assert_eq!(ecn.on_ack(3, counts(2, 0, 1)), 1);
-        assert_eq!(ecn.on_ack(3, counts(5, 0, 1)), 0);
-        assert_eq!(ecn.codepoint(), Ecn::Ect0);
-    }
-
-    #[test]
-    fn counts_that_do_not_add_up_switch_ecn_off() {
-        let cases: [(&str, Option<EcnCounts>); 5] = [
-            ("fewer than acknowledged", counts(2, 0, 0)),
-            ("more than sent", counts(11, 0, 0)),
-            ("remarked to ECT(1)", counts(2, 1, 0)),
-            ("huge", counts(u64::MAX, 0, u64::MAX)),
-            ("one short with CE", counts(1, 0, 1)),
-        ];
-        for (name, reported) in cases {
-            let mut ecn = sent(10);
-            assert_eq!(ecn.on_ack(3, reported), 0, "{name}");
-            assert_eq!(ecn.codepoint(), Ecn::NotEct, "{name}");
-        }
-        let mut ecn = sent(10);
-        ecn.on_ack(3, counts(3, 0, 0));
-        assert_eq!(ecn.on_ack(1, counts(2, 0, 2)), 0, "a count went down");
-        assert_eq!(ecn.codepoint(), Ecn::NotEct);
-    }
-
-    #[test]
-    fn a_path_that_erases_marks_is_noticed() {
-        let mut ecn = sent(100);
-        (0..9).for_each(|_| assert_eq!(ecn.on_ack(1, None), 0));
-        assert_eq!(ecn.codepoint(), Ecn::Ect0);
-        ecn.on_ack(1, None);
-        assert_eq!(ecn.codepoint(), Ecn::NotEct);
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ use crate::config::EndpointConfig;
 use crate::connection::{Connection, Context, Datagram, Event, Transmit};
 use crate::crypto::{AddressToken, SingleUseLog};
 use crate::drops::{Counts, DropReason};
+use crate::ecn::Networks;
 use crate::ids::LOCAL_LEN;
 use crate::mtud::BASE;
 use crate::path::Addresses;
@@ -129,6 +130,8 @@ pub struct Endpoint {
     token_log: SingleUseLog,
     resets: PerSecond,
     negotiations: PerSecond,
+    /// Networks where ECN failed.
+    ecn: Networks,
     stats: EndpointStats,
 }
 
@@ -145,6 +148,7 @@ impl Endpoint {
             unproven: PerSecond::default(),
             resets: PerSecond::default(),
             negotiations: PerSecond::default(),
+            ecn: Networks::default(),
             stats: EndpointStats::default(),
             config,
         }
@@ -255,10 +259,13 @@ impl Endpoint {
     }
 
     fn deliver(&mut self, datagram: &mut Datagram<'_>, index: u32, local_id: u64) {
-        let Self { connections, rng, config, .. } = self;
+        let Self { connections, rng, config, ecn, .. } = self;
         let Some(Some(connection)) = connections.get_mut(index as usize) else { return };
-        let mut ctx = Context { rng, keys: &config.keys };
+        let mut ctx = Context { rng, keys: &config.keys, ecn };
         connection.on_datagram(datagram, local_id, &mut ctx);
+        if let Some(ip) = connection.take_ecn_failure() {
+            ecn.remember(datagram.now, ip);
+        }
         if !connection.is_early() {
             self.first_ids.on_handshake_over(datagram.now, index);
         }
@@ -318,9 +325,9 @@ impl Endpoint {
         buf: &mut [u8],
         max_segments: usize,
     ) -> Option<Transmit> {
-        let Self { connections, rng, config, .. } = self;
+        let Self { connections, rng, config, ecn, .. } = self;
         let connection = connections.get_mut(handle.0 as usize)?.as_mut()?;
-        let mut ctx = Context { rng, keys: &config.keys };
+        let mut ctx = Context { rng, keys: &config.keys, ecn };
         connection.poll_transmit(now, buf, max_segments, &mut ctx)
     }
 
@@ -329,6 +336,9 @@ impl Endpoint {
         if let Some(connection) = self.connection(handle) {
             connection.on_timeout(now);
             let (is_early, is_alive) = (connection.is_early(), connection.is_alive());
+            if let Some(ip) = connection.take_ecn_failure() {
+                self.ecn.remember(now, ip);
+            }
             if !is_alive {
                 self.first_ids.forget(handle.0);
             } else if !is_early {

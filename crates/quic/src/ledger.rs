@@ -83,8 +83,9 @@ pub(crate) struct Ledger {
     lost: Lost,
     lists: Lists,
     pub largest_acked: Option<u64>,
-    /// When that packet was sent.
+    /// When that packet was sent, and on which path.
     largest_acked_sent: Timestamp,
+    largest_acked_path: u8,
     /// When early retransmit declares what is left lost.
     early_at: Option<Timestamp>,
     /// When the first of the lost packets was sent at which the last pass of loss detection broke off.
@@ -207,7 +208,7 @@ impl Ledger {
         };
         for range in ranges {
             let (start, end) = (*range.start(), *range.end());
-            let oldest_known = self.lost.oldest().unwrap_or(self.base);
+            let oldest_known = self.oldest_number();
             if end < oldest_known {
                 break;
             }
@@ -246,6 +247,7 @@ impl Ledger {
             outcome.raises_largest = true;
             if let Some(newest) = outcome.newly_largest {
                 self.largest_acked_sent = newest.time;
+                self.largest_acked_path = newest.path;
             }
         }
         Ok(outcome)
@@ -291,7 +293,10 @@ impl Ledger {
                         }
                     };
                     let is_due = due.is_some_and(|due| due <= now);
-                    if is_due || largest - number >= u64::from(thresholds.packets) {
+                    // Packets of another path arrive in an order of their own.
+                    let is_overtaken = record.path == self.largest_acked_path
+                        && largest - number >= u64::from(thresholds.packets);
+                    if is_due || is_overtaken {
                         if count == MAX_LOSSES {
                             self.loss_time = Some(now);
                             self.run = run;
@@ -365,10 +370,9 @@ impl Ledger {
         }
     }
 
-    /// The path of the oldest packet whose fate is open, those sent on `except` left out.
-    pub(crate) fn oldest_path(&self, except: u8) -> Option<u8> {
-        let open = self.records.iter().filter(|r| r.fate == Fate::Outstanding);
-        open.map(|r| r.path).find(|&path| path != except)
+    /// The lowest number of a packet that is remembered, or the next number.
+    pub(crate) fn oldest_number(&self) -> u64 {
+        self.lost.oldest().unwrap_or(self.base)
     }
 
     /// Bytes in flight that were sent on this path.

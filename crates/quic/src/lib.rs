@@ -35,6 +35,7 @@ pub use config::{
 };
 pub use connection::{CloseReason, Connection, Event, HandshakeInfo, Stats, TokenUse, Transmit};
 pub use drops::{Counts, DropReason, PacketDropReason};
+pub use ecn::{EcnFault, EcnState};
 pub use endpoint::{Endpoint, EndpointStats, Handle, Outcome};
 pub use path::Addresses;
 pub use rtt::Rtt;

@@ -2,6 +2,7 @@
 //! logs. Payloads are handed out in plain text and are only decoded by observers that want them,
 //! so an unobserved connection pays nothing.
 
+use crate::ecn::EcnState;
 use crate::ledger::PacketKind;
 use crate::rtt::Rtt;
 use crate::wire::PacketType;
@@ -110,6 +111,13 @@ pub enum Event<'a> {
     },
     /// The keys of a new phase are in use.
     KeyUpdated,
+    /// ECN of the present path is in another state.
+    EcnState {
+        /// The state before, if one was told.
+        old: Option<EcnState>,
+        /// The state now.
+        new: EcnState,
+    },
     /// The peer's address changed.
     Migrated,
     /// The connection is over: error code and reason.

@@ -3,7 +3,7 @@
 //! congestion control, datagram size, ECN.
 
 use crate::config::TransportConfig;
-use crate::ecn::EcnState;
+use crate::ecn::PathEcn;
 use crate::mtud::Mtud;
 use crate::reordering::Reordering;
 use crate::rtt::Rtt;
@@ -65,16 +65,65 @@ impl Challenge {
 /// it holds any control frame, and headers do not take most of it.
 pub(crate) const MIN_BUDGET: u64 = 200;
 
-/// One path.
-#[derive(Debug)]
-pub(crate) struct Path {
-    /// Tells packets of this path from those of earlier ones.
-    pub generation: u8,
+/// An address of the peer, and how far it is proven (RFC 9000, section 8).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Standing {
     pub addresses: Addresses,
     pub validated: bool,
     /// UDP payload bytes received from, and sent to, an address not validated yet.
     pub received: u64,
     pub sent: u64,
+    pub challenge: Option<Challenge>,
+}
+
+impl Standing {
+    /// An address of which nothing is known.
+    pub(crate) fn new(addresses: Addresses) -> Self {
+        Self { addresses, validated: false, received: 0, sent: 0, challenge: None }
+    }
+
+    /// Whether nothing is left to be proved.
+    pub(crate) fn is_proven(&self) -> bool {
+        self.validated && self.challenge.is_none()
+    }
+
+    /// Whether its validation has failed.
+    pub(crate) fn has_failed(&self, now: Timestamp) -> bool {
+        match self.challenge {
+            Some(challenge) => now >= challenge.gives_up_at,
+            None => !self.validated,
+        }
+    }
+
+    /// Takes the data of a PATH_RESPONSE. Returns whether it answers the challenge to this address;
+    /// `again` is how long the challenge in a full datagram may take.
+    pub(crate) fn on_response(&mut self, now: Timestamp, data: [u8; 8], again: Duration) -> bool {
+        let Some(challenge) = &mut self.challenge else { return false };
+        let [small, full] = challenge.data;
+        if data == full {
+            self.challenge = None;
+        } else if data == small && !self.validated {
+            // Section 8.2.1: "To ensure that the path MTU is large enough, the endpoint MUST perform a
+            // second path validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200
+            // bytes."
+            challenge.due = true;
+            challenge.gives_up_at = now + 3 * challenge.wait.max(again);
+        } else {
+            return false;
+        }
+        true
+    }
+}
+
+/// One path.
+#[derive(Debug)]
+pub(crate) struct Path {
+    /// Tells packets of this path from those of others.
+    pub generation: u8,
+    /// Number of the newest 1-RTT packet that was sent on it.
+    pub last_sent: Option<u64>,
+    /// The peer's address: the newest, if its port has changed.
+    pub standing: Standing,
     pub rtt: Rtt,
     pub controller: Box<dyn Controller>,
     pub sampler: RateSampler,
@@ -86,9 +135,8 @@ pub(crate) struct Path {
     /// Data of a live stream was written since the last ACK, as marks say.
     pub source_paced: bool,
     pub mtud: Mtud,
-    pub ecn: EcnState,
+    pub ecn: PathEcn,
     pub reordering: Reordering,
-    pub challenge: Option<Challenge>,
 }
 
 /// The highest rate at which packets were delivered lately.
@@ -114,7 +162,7 @@ impl Path {
     pub(crate) fn new(
         config: &TransportConfig,
         cap: Cap,
-        addresses: Addresses,
+        standing: Standing,
         generation: u8,
         seed: u64,
     ) -> Self {
@@ -122,10 +170,8 @@ impl Path {
         controller.cap(cap);
         Self {
             generation,
-            addresses,
-            validated: false,
-            received: 0,
-            sent: 0,
+            last_sent: None,
+            standing,
             rtt: Rtt::new(config.initial_rtt),
             controller,
             sampler: RateSampler::new(),
@@ -135,9 +181,8 @@ impl Path {
             limited: false,
             source_paced: false,
             mtud: Mtud::new(config.initial_mtu, config.max_mtu),
-            ecn: EcnState::new(config.ecn),
+            ecn: PathEcn::new(config.ecn),
             reordering: Reordering::default(),
-            challenge: None,
         }
     }
 
@@ -146,7 +191,8 @@ impl Path {
     /// received". All of it is path validation's; see [`Path::budget`] for the rest.
     #[inline]
     pub(crate) fn amplification_limit(&self) -> u64 {
-        if self.validated { u64::MAX } else { (3 * self.received).saturating_sub(self.sent) }
+        let Standing { validated, received, sent, .. } = self.standing;
+        if validated { u64::MAX } else { (3 * received).saturating_sub(sent) }
     }
 
     /// What of [`Path::amplification_limit`] packets with data, control frames and acknowledgements may

@@ -1,6 +1,7 @@
 //! Acknowledgements (RFC 9002, section 5): what an ACK frame does to the ledger, the round-trip time,
 //! streams, lost units and the congestion controller.
 
+use super::ecn::fate;
 use super::owners::packet;
 use super::spaces::SpaceId;
 use super::{Connection, violation};
@@ -9,16 +10,18 @@ use crate::observer;
 use crate::path::Path;
 use crate::wire::TransportError;
 use crate::wire::{AckFrame, types};
-use congestion::{AckBatch, CongestionKind};
+use congestion::{AckBatch, CongestionKind, RateSample};
 use core::time::Duration;
 use recovery::{Acked, PathState};
 use units::{PacketNumber, Timestamp};
 
-/// What an ACK frame did to the present path.
+/// What an ACK frame did to a path.
 #[derive(Default)]
-struct AckPass {
+pub(super) struct AckPass {
     bytes: u64,
-    marked: u32,
+    /// Packets with and without a mark.
+    pub(super) marked: u64,
+    unmarked: u64,
     spurious: u64,
     /// Of these, the one with the lowest number, and when it was sent.
     latest: Option<(u64, Timestamp)>,
@@ -29,9 +32,31 @@ struct AckPass {
     any_new: bool,
     any_eliciting: bool,
     /// No packet with a larger number was acknowledged before.
-    raises_largest: bool,
-    /// The largest acknowledged packet, when newly acknowledged and sent on the present path.
+    pub(super) raises_largest: bool,
+    /// The largest acknowledged packet, when newly acknowledged and sent on this path.
     rtt_sample: Option<Timestamp>,
+}
+
+/// What it did to the present path, and to others by their marks.
+#[derive(Default)]
+struct AckPasses {
+    present: AckPass,
+    left: Vec<(u8, AckPass)>,
+}
+
+impl AckPasses {
+    #[inline]
+    fn of(&mut self, present: u8, mark: u8) -> &mut AckPass {
+        if mark == present {
+            return &mut self.present;
+        }
+        let place = self.left.iter().position(|(left, _)| *left == mark);
+        let place = place.unwrap_or_else(|| {
+            self.left.push((mark, AckPass::default()));
+            self.left.len() - 1
+        });
+        &mut self.left[place].1
+    }
 }
 
 impl Connection {
@@ -42,7 +67,7 @@ impl Connection {
         ack: &AckFrame<'_>,
     ) -> Result<(), TransportError> {
         let in_flight_before = self.path.in_flight;
-        let pass = self.book_ack(now, id, ack).map_err(|bad| {
+        let AckPasses { present: pass, left } = self.book_ack(now, id, ack).map_err(|bad| {
             let reason = match bad {
                 BadAck::Unsent => "acknowledges a packet that was not sent",
                 BadAck::Skipped => "acknowledges a packet number that was left out",
@@ -69,38 +94,18 @@ impl Connection {
         // RFC 9002, section 6.2.1: the back-off is reset by an acknowledgement; for a server always.
         self.pto_count = 0;
         // RFC 9000, section 13.4.2: counts are per packet number space, and only 1-RTT packets are
-        // marked; section 13.4.2.1: validation MUST NOT fail because of "an ACK frame that does not
-        // increase the largest acknowledged packet number".
-        let ce = match id {
-            SpaceId::Data if pass.raises_largest => self.path.ecn.on_ack(pass.marked, ack.ecn),
-            _ => 0,
-        };
+        // marked.
+        let ce = if id == SpaceId::Data { self.on_ecn_counts(&pass, ack.ecn) } else { 0 };
         let lost = self.detect_lost(now, id);
         if ce > 0
             && let Some((largest, sent)) = pass.newest
         {
             self.signal(now, CongestionKind::Ecn, 0, largest, sent);
         }
-        if let (Some((largest, sent)), true) = (pass.newest, pass.bytes > 0) {
-            let path = &mut self.path;
-            let rate = path.sampler.finish_batch(now, path.rtt.min());
-            let batch = AckBatch {
-                now,
-                acked_bytes: pass.bytes,
-                largest_acked: PacketNumber(largest),
-                largest_sent_time: sent,
-                in_flight_before,
-                in_flight: path.in_flight,
-                rtt: path.rtt_snapshot(),
-                rate,
-                cwnd_limited: path.limited,
-                source_paced: core::mem::take(&mut path.source_paced),
-                lost_bytes: lost,
-                ecn_ce: ce,
-            };
-            path.controller.on_ack(&batch);
-            rate.iter().for_each(|sample| path.rate_peak.update(sample));
-            self.stats.max_window = self.stats.max_window.max(path.controller.window());
+        if pass.bytes > 0 {
+            let flight = Flight { before: in_flight_before, lost, ce };
+            let rate = credit(&mut self.path, now, &pass, &flight);
+            self.stats.max_window = self.stats.max_window.max(self.path.controller.window());
             self.stats.max_in_flight = self.stats.max_in_flight.max(in_flight_before);
             let delivered = rate.map(|sample| sample.delivery_rate);
             self.stats.max_delivery_rate = self.stats.max_delivery_rate.max(delivered);
@@ -108,10 +113,27 @@ impl Connection {
             let open = open.map(|sample| sample.delivery_rate);
             self.stats.max_open_rate = self.stats.max_open_rate.max(open);
         }
+        left.iter().for_each(|(mark, pass)| self.credit_left(now, *mark, ack, pass));
+        self.judge_ecn(now);
         self.trim(now, id);
         self.tick_recovery(now);
         self.observe_metrics(now);
         Ok(())
+    }
+
+    /// Packets of a path that the client left were acknowledged: it may come back to it.
+    fn credit_left(&mut self, now: Timestamp, mark: u8, ack: &AckFrame<'_>, pass: &AckPass) {
+        let delay = self.ack_delay(SpaceId::Data, ack.delay);
+        let Some(path) = self.known.path_mut(mark) else { return };
+        if let (Some(sent), true) = (pass.rtt_sample, pass.any_eliciting) {
+            path.rtt.update(now, now.since(sent), delay);
+        }
+        if let Some(mtu) = pass.mtu {
+            path.controller.on_mtu(mtu);
+        }
+        self.stats.spurious_losses += pass.spurious;
+        let flight = Flight { before: path.in_flight + pass.bytes, lost: 0, ce: 0 };
+        credit(path, now, pass, &flight);
     }
 
     /// Packets that had been declared lost were acknowledged: the thresholds of loss detection were too
@@ -169,12 +191,20 @@ impl Connection {
         now: Timestamp,
         id: SpaceId,
         ack: &AckFrame<'_>,
-    ) -> Result<AckPass, BadAck> {
-        let mut pass = AckPass::default();
-        let Some((ledger, path, mut owners)) = self.split(id) else { return Ok(pass) };
+    ) -> Result<AckPasses, BadAck> {
+        let mut passes = AckPasses::default();
+        let next = self.data.ledger.next_number();
+        let Some((ledger, mut paths, mut owners)) = self.split(id) else { return Ok(passes) };
+        let present = paths.present.generation;
         let outcome =
             ledger.on_ack(ack.largest, ack.ranges(), |number, record, frames, after_loss| {
-                on_path_acked(now, number, record, after_loss, path, &mut pass);
+                if let Some(path) = paths.of(record.path) {
+                    if let Some(fate) = fate(id, number, record, false) {
+                        if after_loss { path.ecn.on_late(fate) } else { path.ecn.on_fate(fate) }
+                    }
+                    let pass = passes.of(present, record.path);
+                    on_path_acked(now, number, record, after_loss, path, pass);
+                }
                 match record.content.get() {
                     Carried::Stream(range) => owners.range_acked(range),
                     _ => frames.iter().for_each(|frame| owners.acked(frame)),
@@ -188,14 +218,20 @@ impl Connection {
                 }
             })?;
         owners.end_run();
+        let pass = &mut passes.present;
         pass.any_new = outcome.newly_acked > 0;
-        pass.any_eliciting = outcome.any_eliciting;
         pass.raises_largest = outcome.raises_largest;
-        pass.rtt_sample = outcome
-            .newly_largest
-            .filter(|newest| newest.path == path.generation)
-            .map(|newest| newest.time);
-        Ok(pass)
+        if let Some(newest) = outcome.newly_largest
+            && paths.of(newest.path).is_some()
+        {
+            let pass = passes.of(present, newest.path);
+            (pass.rtt_sample, pass.any_eliciting) = (Some(newest.time), outcome.any_eliciting);
+        }
+        let pass = &passes.present;
+        if id == SpaceId::Data && pass.marked + pass.unmarked > 0 {
+            paths.present.ecn.on_heard(pass.marked == 0, next);
+        }
+        Ok(passes)
     }
 
     /// RFC 9002, section 5.3: how much of the sample is the peer's own delay.
@@ -217,6 +253,7 @@ impl Connection {
         if let Some(space) = self.space_mut(id) {
             space.ledger.trim(now, keep);
         }
+        self.known.expire(now);
     }
 
     pub(super) fn observe_metrics(&mut self, now: Timestamp) {
@@ -236,7 +273,37 @@ impl Connection {
     }
 }
 
-/// The effects of an acknowledged packet on the present path.
+/// Bytes in flight before an acknowledgement, bytes lost with it, and packets reported as CE.
+struct Flight {
+    before: u64,
+    lost: u64,
+    ce: u64,
+}
+
+/// Tells a path's congestion controller what was acknowledged. Returns the delivery-rate sample.
+fn credit(path: &mut Path, now: Timestamp, pass: &AckPass, flight: &Flight) -> Option<RateSample> {
+    let (largest, sent) = pass.newest?;
+    let rate = path.sampler.finish_batch(now, path.rtt.min());
+    let batch = AckBatch {
+        now,
+        acked_bytes: pass.bytes,
+        largest_acked: PacketNumber(largest),
+        largest_sent_time: sent,
+        in_flight_before: flight.before,
+        in_flight: path.in_flight,
+        rtt: path.rtt_snapshot(),
+        rate,
+        cwnd_limited: path.limited,
+        source_paced: core::mem::take(&mut path.source_paced),
+        lost_bytes: flight.lost,
+        ecn_ce: flight.ce,
+    };
+    path.controller.on_ack(&batch);
+    rate.iter().for_each(|sample| path.rate_peak.update(sample));
+    rate
+}
+
+/// The effects of an acknowledged packet on its path.
 #[inline]
 fn on_path_acked(
     now: Timestamp,
@@ -246,10 +313,8 @@ fn on_path_acked(
     path: &mut Path,
     pass: &mut AckPass,
 ) {
-    if record.path != path.generation {
-        return;
-    }
-    pass.marked += u32::from(record.ect);
+    pass.marked += u64::from(record.ect);
+    pass.unmarked += u64::from(!record.ect && record.ack_eliciting);
     if after_loss {
         // It completes its content, but gives no rate sample and no window growth.
         pass.spurious += 1;

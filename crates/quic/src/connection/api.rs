@@ -52,12 +52,12 @@ impl Connection {
 
     /// The peer's address and ours.
     pub fn addresses(&self) -> Addresses {
-        self.path.addresses
+        self.path.standing.addresses
     }
 
     /// Whether the peer's address is validated.
     pub fn is_validated(&self) -> bool {
-        self.path.validated
+        self.path.standing.validated
     }
 
     /// Round-trip time of the present path.

@@ -144,7 +144,7 @@ impl Connection {
     /// A Handshake packet proves that the client received ours.
     pub(super) fn on_handshake_packet(&mut self) {
         // RFC 9000, section 8.1: this validates the client's address.
-        self.path.validated = true;
+        self.path.standing.validated = true;
         // RFC 9001, section 4.9.1: "a server MUST discard Initial keys when it first successfully
         // processes a Handshake packet".
         if let Some(handshake) = &mut self.handshake

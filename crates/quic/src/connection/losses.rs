@@ -1,6 +1,7 @@
 //! Losses (RFC 9002, sections 6.1 and 7): what loss detection does to the path, to lost units and to the
 //! congestion controller.
 
+use super::ecn::fate;
 use super::spaces::SpaceId;
 use super::{Connection, violation};
 use crate::detection::TimeRule;
@@ -38,13 +39,12 @@ struct LossPass {
 impl Connection {
     fn thresholds(&self) -> Thresholds {
         let rtt = &self.path.rtt;
+        let conservative = self.conservative_rtt();
         let rules = self.path.reordering.adapt(self.config.detection);
         Thresholds {
             packets: rules.packets,
             time: match rules.time {
-                TimeRule::SinceSent { eighths } => {
-                    Patience::Since(rtt.conservative() * eighths / 8)
-                }
+                TimeRule::SinceSent { eighths } => Patience::Since(conservative * eighths / 8),
                 TimeRule::BetweenSendings => Patience::Between(rtt.smoothed()),
             },
             first_rtt_sample: rtt.first_sample(),
@@ -91,26 +91,34 @@ impl Connection {
     fn book_losses(&mut self, now: Timestamp, id: SpaceId, thresholds: &Thresholds) -> LossPass {
         let mut pass = LossPass::default();
         let observed = self.observer.is_some();
-        let Some((ledger, path, mut owners)) = self.split(id) else { return pass };
+        let Some((ledger, mut paths, mut owners)) = self.split(id) else { return pass };
+        let present = paths.present.generation;
         let data = id == SpaceId::Data;
         pass.persistent = ledger.detect_lost(now, thresholds, |number, record, frames| {
             pass.any = true;
             if observed {
                 pass.lost.push((number, record.time_sent));
             }
-            let on_path = record.path == path.generation;
-            if record.kind == PacketKind::MtuProbe {
-                // RFC 9000, section 14.4: the loss of a probe is no sign of congestion.
-                if on_path {
+            // Packets of a path that the client left leave its flight and signal nothing.
+            let on_path = record.path == present;
+            if let Some(path) = paths.of(record.path) {
+                if record.ack_eliciting {
                     path.in_flight -= u64::from(record.size);
+                }
+                if let Some(fate) = fate(id, number, record, true) {
+                    path.ecn.on_fate(fate);
+                }
+                if record.kind == PacketKind::MtuProbe {
                     path.mtud.on_probe_lost();
                 }
+            }
+            if record.kind == PacketKind::MtuProbe {
+                // RFC 9000, section 14.4: the loss of a probe is no sign of congestion.
                 return None;
             }
             if record.ack_eliciting {
                 pass.packets += 1;
                 if on_path {
-                    path.in_flight -= u64::from(record.size);
                     pass.bytes += u64::from(record.size);
                     pass.any_large |= record.size > BASE;
                 }

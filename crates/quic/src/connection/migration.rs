@@ -1,12 +1,16 @@
 //! The peer's address changes: NAT rebinding and connection migration, with path validation
 //! (RFC 9000, sections 8.2 and 9).
+//!
+//! The addresses that the client used lately are kept (`off_path`), so that a client whose packets
+//! alternate between several of them has each validated once and finds its estimates on every return.
 
 use super::arrival::Arrival;
 use super::event::Event;
-use super::off_path::{NO_PATH, OffPath, OffPathFrame, Previous};
+use super::off_path::{OffPath, OffPathFrame};
 use super::{Connection, Context};
+use crate::ecn::PathEcn;
 use crate::observer;
-use crate::path::{Addresses, Challenge, Path};
+use crate::path::{Challenge, Path, Standing};
 use core::time::Duration;
 use rand_chacha::rand_core::Rng;
 use units::Timestamp;
@@ -17,8 +21,8 @@ impl Connection {
     pub(super) fn after_one_rtt(&mut self, arrival: &Arrival, newest: bool, ctx: &mut Context<'_>) {
         let fresh_id = arrival.local_id > self.local_ids.used;
         self.local_ids.used = self.local_ids.used.max(arrival.local_id);
-        if arrival.addresses.remote == self.path.addresses.remote {
-            self.path.addresses = arrival.addresses;
+        if arrival.addresses.remote == self.path.standing.addresses.remote {
+            self.path.standing.addresses = arrival.addresses;
         } else if newest {
             self.migrate(arrival, fresh_id, ctx);
         }
@@ -26,50 +30,46 @@ impl Connection {
 
     fn migrate(&mut self, arrival: &Arrival, fresh_id: bool, ctx: &mut Context<'_>) {
         let Arrival { now, addresses, .. } = *arrival;
-        let old = self.path.addresses;
-        let was_validated = self.path.validated;
-        let returns =
-            self.previous.as_ref().is_some_and(|p| p.addresses.remote == addresses.remote);
-        if !returns {
-            let wait = self.pto();
-            // Section 9.4: when only the port changes it is most likely a NAT, and the estimates of the
-            // path may stay.
-            let left = if old.remote.ip() == addresses.remote.ip() {
-                self.path.addresses = addresses;
-                None
-            } else {
-                let Some(mark) = self.free_mark() else { return };
-                Some(self.replace_path(now, addresses, mark, ctx))
-            };
-            if was_validated {
-                self.previous = Some(Previous { addresses: old, path: left });
-            } else {
-                self.owe_nothing_to(old);
-            }
-            self.path.validated = false;
-            self.path.received = arrival.datagram as u64;
-            self.path.sent = 0;
-            self.path.challenge = Some(self.new_challenge(now, wait, ctx));
-            // Section 9.3.3: "endpoints MUST validate the previously active path".
-            let mut data = [0; 8];
-            ctx.rng.fill_bytes(&mut data);
-            self.owe_off_path(OffPath {
-                addresses: old,
-                frame: OffPathFrame::Challenge(data),
-                limit: if was_validated { u64::MAX } else { 0 },
-            });
+        self.known.expire(now);
+        let old = self.path.standing;
+        let returns = self.known.contains(addresses.remote);
+        let follows = if returns {
+            // Section 9.3: an address that was seen recently needs no validation, so an attacker who copied
+            // a packet from elsewhere has cost the client no estimate. One whose validation is under way
+            // goes on with it.
+            self.return_to(arrival, ctx)
+        } else {
+            let challenge = Some(self.new_challenge(now, ctx));
+            let standing = Standing { challenge, ..Standing::new(addresses) };
+            let estimates = self.known.take_estimates(addresses.remote.ip());
+            self.go_on(now, standing, estimates, ctx)
+        };
+        if !follows {
+            return;
+        }
+        let standing = &mut self.path.standing;
+        standing.addresses = addresses;
+        if !standing.validated {
+            standing.received += arrival.datagram as u64;
         }
         // What was unanswered went to an address that is no more: the back-off says nothing about
         // this one.
         self.pto_count = 0;
         self.stats.migrations += 1;
         self.observe(now, &observer::Event::Migrated);
+        self.note_ecn(now);
+        if !old.validated {
+            self.owe_nothing_to(old.addresses);
+        }
         if returns {
-            // To an address that was validated a moment ago (section 9.3): nothing is to be proved, and
-            // an attacker who copied a packet from elsewhere has cost the client no estimate.
-            self.return_to_previous(now);
-            self.path.addresses = addresses;
             return;
+        }
+        if old.validated {
+            // Section 9.3.3: "endpoints MUST validate the previously active path".
+            let mut data = [0; 8];
+            ctx.rng.fill_bytes(&mut data);
+            let frame = OffPathFrame::Challenge(data);
+            self.owe_off_path(OffPath { addresses: old.addresses, frame, limit: u64::MAX });
         }
         // Section 9.5: a peer that moves on purpose changes its destination ID, and so do we.
         if fresh_id && let Err(error) = self.remote_ids.rotate() {
@@ -77,114 +77,132 @@ impl Connection {
         }
     }
 
-    /// A mark for the packets of a new path. Marks come around: a client that has packets of the first
-    /// path open by then is not followed.
-    fn free_mark(&self) -> Option<u8> {
-        let previous = self.previous.as_ref().and_then(|p| p.path.as_ref());
-        let kept = [Some(self.path.generation), previous.map(|path| path.generation)];
-        let oldest = self.data.ledger.oldest_path(NO_PATH);
-        let after = |n| (u16::from(self.generations) + n) % u16::from(NO_PATH);
-        let mut marks = (1..4).map(|n| after(n) as u8);
-        let mark = marks.find(|mark| oldest == Some(*mark) || !kept.contains(&Some(*mark)))?;
-        (oldest != Some(mark)).then_some(mark)
+    /// Goes on with an address that the client used lately. Returns whether that was possible.
+    fn return_to(&mut self, arrival: &Arrival, ctx: &mut Context<'_>) -> bool {
+        let Some((standing, estimates)) = self.known.take(arrival.addresses.remote) else {
+            return false;
+        };
+        self.go_on(arrival.now, standing, estimates, ctx)
     }
 
-    /// Begins a path about which nothing is known. Returns the path that is left.
-    fn replace_path(
+    /// Goes on with another address: on the present path if only the port differs, since that is most
+    /// likely a NAT (section 9.4), else with the estimates that are kept of its path, else on a new path.
+    /// The address that is left stays known. Returns whether the peer is followed.
+    fn go_on(
         &mut self,
         now: Timestamp,
-        addresses: Addresses,
-        mark: u8,
+        standing: Standing,
+        estimates: Option<Box<Path>>,
         ctx: &mut Context<'_>,
-    ) -> Box<Path> {
+    ) -> bool {
+        let old = self.path.standing;
+        if old.addresses.remote.ip() == standing.addresses.remote.ip() {
+            self.path.standing = standing;
+            self.known.keep_address(now, old);
+            return true;
+        }
+        let path = match estimates {
+            Some(path) => Path { standing, ..*path },
+            None => match self.new_path(now, standing, ctx) {
+                Some(path) => path,
+                None => return false,
+            },
+        };
+        let left = self.enter(path);
+        self.known.keep_path(now, Box::new(left));
+        true
+    }
+
+    /// A path about which nothing is known; `None` if there is no mark for its packets.
+    fn new_path(
+        &mut self,
+        now: Timestamp,
+        standing: Standing,
+        ctx: &mut Context<'_>,
+    ) -> Option<Path> {
+        let oldest = self.data.ledger.oldest_number();
+        let mark = self.known.free_mark(self.path.generation, self.generations, oldest)?;
         self.generations = mark;
-        let mut path = Path::new(&self.config, self.cap, addresses, mark, ctx.rng.next_u64());
+        let mut path = Path::new(&self.config, self.cap, standing, mark, ctx.rng.next_u64());
         path.mtud.limit(self.peer.max_udp_payload_size);
-        path.ecn.count_on_from(&self.path.ecn);
+        if ctx.ecn.has_failed(now, standing.addresses.remote.ip()) {
+            path.ecn = PathEcn::failed(self.config.ecn);
+        }
         self.recovery.on_new_path(now);
-        Box::new(core::mem::replace(&mut self.path, path))
+        Some(path)
     }
 
-    /// Goes on with the last validated address, and with what was known of the path to it. Does
-    /// nothing if there is none.
-    fn return_to_previous(&mut self, now: Timestamp) {
-        let Some(Previous { addresses, path }) = self.previous.take() else { return };
-        if !self.path.validated {
-            self.owe_nothing_to(self.path.addresses);
-        }
-        if let Some(mut path) = path {
-            // The fates of its packets were not booked on it meanwhile.
-            path.in_flight = self.data.ledger.in_flight(path.generation);
-            path.ecn.count_on_from(&self.path.ecn);
-            path.controller.cap(self.cap);
-            self.path = *path;
-            self.recovery.on_new_path(now);
-        }
-        self.path.addresses = addresses;
-        self.path.validated = true;
-        self.path.challenge = None;
+    /// Makes this the present path. Returns the one that is left.
+    fn enter(&mut self, mut path: Path) -> Path {
+        path.controller.cap(self.cap);
+        // What the path delivers while nothing is sent there says nothing about its rate.
+        self.path.sampler.set_app_limited(self.path.in_flight);
+        self.path.ecn.on_left();
+        core::mem::replace(&mut self.path, path)
     }
 
-    /// A challenge that is repeated after `wait`, the probe time-out of the path that the peer left,
-    /// twice that, and so on. Section 8.2.1 wants challenges no more often than Initial packets,
+    /// Goes back to the proven address that was left last, and forgets the present one (section 9.3.2).
+    /// Does nothing if there is none.
+    fn revert(&mut self) {
+        let Some(remote) = self.known.last_proven() else { return };
+        let Some((standing, estimates)) = self.known.take(remote) else { return };
+        if !self.path.standing.validated {
+            self.owe_nothing_to(self.path.standing.addresses);
+        }
+        match estimates {
+            Some(path) => {
+                let left = self.enter(Path { standing, ..*path });
+                self.known.forget_path(Box::new(left));
+            }
+            None => self.path.standing = standing,
+        }
+    }
+
+    /// A challenge that is repeated after the probe time-out of the path that the peer left, twice
+    /// that, and so on. Section 8.2.1 wants challenges no more often than Initial packets,
     /// whose time-out may begin with the round-trip time of before (RFC 9002, section 6.2.2).
-    fn new_challenge(&self, now: Timestamp, wait: Duration, ctx: &mut Context<'_>) -> Challenge {
+    fn new_challenge(&self, now: Timestamp, ctx: &mut Context<'_>) -> Challenge {
         let initial = 3 * self.config.initial_rtt;
         let mut data = [[0; 8]; 2];
         data.iter_mut().for_each(|data| ctx.rng.fill_bytes(data));
         // Section 8.2.4: "three times the larger of the current PTO and the PTO for the new path".
         let gives_up_at = now + 3 * self.linger_pto().max(initial);
-        let wait = wait.min(initial);
+        let wait = self.pto().min(initial);
         Challenge { data, due: true, retry_at: gives_up_at, wait, gives_up_at }
     }
 
-    /// Puts a frame for another path in the queue. For an address only the newest one waits: what a
-    /// datagram lets us send, it lets us send once (RFC 9000, section 8.1), however many challenges
-    /// stand in it, and a flood finds the queue full.
-    pub(super) fn owe_off_path(&mut self, frame: OffPath) {
-        if frame.limit < u64::MAX {
-            let remote = frame.addresses.remote;
-            self.off_path.retain(|o| o.limit == u64::MAX || o.addresses.remote != remote);
-        }
-        if frame.limit > 0 && self.off_path.len() < super::MAX_OFF_PATH {
-            self.off_path.push_back(frame);
-        }
-    }
-
-    /// An address that never was validated is left. What it may get was counted with the path: what it
-    /// is owed must not come on top of that.
-    fn owe_nothing_to(&mut self, addresses: Addresses) {
-        self.off_path.retain(|owed| owed.addresses.remote != addresses.remote);
-    }
-
+    /// Section 8.2.3: a response "received on any network path validates the path on which the
+    /// PATH_CHALLENGE was sent". A client whose address alternates answers from whichever it has.
     pub(super) fn on_path_response(&mut self, now: Timestamp, data: [u8; 8]) {
-        let Some(challenge) = &mut self.path.challenge else { return };
-        let [small, full] = challenge.data;
-        if data == full {
-            self.path.challenge = None;
-            self.previous = None;
-        } else if data == small && !self.path.validated {
-            // Section 8.2.1: "To ensure that the path MTU is large enough, the endpoint MUST perform a
-            // second path validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200
-            // bytes."
-            challenge.due = true;
-            challenge.gives_up_at = now + 3 * challenge.wait.max(3 * self.config.initial_rtt);
-        } else {
-            return;
-        }
-        if !core::mem::replace(&mut self.path.validated, true) {
-            self.events.push_back(Event::Migrated(self.path.addresses.remote));
+        let again = 3 * self.config.initial_rtt;
+        self.known.expire(now);
+        let present = core::iter::once(&mut self.path.standing);
+        let known = self.known.iter_mut().map(|known| known.standing_mut());
+        let answered = present.chain(known).find_map(|standing: &mut Standing| {
+            standing.on_response(now, data, again).then_some(standing)
+        });
+        if let Some(standing) = answered
+            && !core::mem::replace(&mut standing.validated, true)
+        {
+            self.events.push_back(Event::Migrated(standing.addresses.remote));
         }
     }
 
     pub(super) fn on_challenge_timeout(&mut self, now: Timestamp) {
-        let Some(challenge) = &mut self.path.challenge else { return };
+        let Some(challenge) = &mut self.path.standing.challenge else { return };
         if now >= challenge.gives_up_at {
-            self.path.challenge = None;
-            // Section 9.3.2: "revert to using the last validated peer address".
-            self.return_to_previous(now);
+            self.path.standing.challenge = None;
+            self.revert();
+            self.note_ecn(now);
         } else if !challenge.due && now >= challenge.retry_at {
             challenge.due = true;
         }
+    }
+
+    /// How long the slowest path in use takes, that packets of any may wait for each other.
+    pub(super) fn conservative_rtt(&self) -> Duration {
+        let left = self.known.iter().filter_map(|known| known.path());
+        let in_use = left.filter(|path| path.in_flight > 0 && path.rtt.first_sample().is_some());
+        in_use.map(|path| path.rtt.conservative()).fold(self.path.rtt.conservative(), Duration::max)
     }
 }

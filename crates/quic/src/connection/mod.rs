@@ -5,6 +5,7 @@
 mod acks;
 mod api;
 mod arrival;
+mod ecn;
 mod event;
 mod handshake;
 mod losses;
@@ -27,19 +28,21 @@ pub use transmit::Transmit;
 
 use crate::config::TransportConfig;
 use crate::crypto::{CidPlain, KeyRing, OneRtt, PendingTicket, TlsConfig};
+use crate::ecn::{EcnState, Networks, PathEcn, Tally};
 use crate::ids::{LocalIds, RemoteIds};
 use crate::ledger::SentFrame;
 use crate::observer::{self, Observer};
-use crate::path::{Addresses, Path};
+use crate::path::{Addresses, Path, Standing};
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use congestion::Cap;
 use new_tokens::NewTokens;
-use off_path::{OffPath, Previous};
+use off_path::{KnownAddresses, OffPath};
 use rand_chacha::ChaCha12Rng;
 use recovery::Recovery;
 use spaces::{Handshake, Space, SpaceId};
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use std::sync::Arc;
 use units::Timestamp;
 
@@ -51,6 +54,8 @@ const MAX_OFF_PATH: usize = 8;
 pub(crate) struct Context<'a> {
     pub rng: &'a mut ChaCha12Rng,
     pub keys: &'a KeyRing,
+    /// Where ECN failed lately.
+    pub ecn: &'a Networks,
 }
 
 /// Where a connection stands in its life (RFC 9000, section 10.2).
@@ -90,8 +95,13 @@ pub struct Connection {
     cap: Cap,
     /// The mark of the newest path.
     generations: u8,
-    /// The last validated path, while the present one is not.
-    previous: Option<Previous>,
+    /// The addresses that the client used lately.
+    known: KnownAddresses,
+    /// The peer's ECN counts, and the state of ECN that the observer knows.
+    ecn: Tally,
+    ecn_told: Option<EcnState>,
+    /// An address in whose network a path failed ECN validation at a cost, until the endpoint takes it.
+    ecn_failed: Option<IpAddr>,
     /// Path validation frames owed, and where to.
     off_path: VecDeque<OffPath>,
     local_ids: LocalIds,
@@ -184,8 +194,11 @@ impl Connection {
         parameters.encode_server(&mut encoded, seed % 64 * 31 + 27);
 
         let cap = Cap { in_flight: Some(config.max_in_flight), rate: None, ..Cap::default() };
-        let mut path = Path::new(config, cap, addresses, 0, seed);
-        path.validated = proof.is_valid();
+        let standing = Standing { validated: proof.is_valid(), ..Standing::new(addresses) };
+        let mut path = Path::new(config, cap, standing, 0, seed);
+        if ctx.ecn.has_failed(now, addresses.remote.ip()) {
+            path.ecn = PathEcn::failed(config.ecn);
+        }
         let observer =
             config.observer.as_ref().and_then(|make| make(now, addresses.remote, dcid.as_slice()));
         let info = HandshakeInfo { returned_token: proof.own, ..HandshakeInfo::default() };
@@ -202,7 +215,10 @@ impl Connection {
             path,
             cap,
             generations: 0,
-            previous: None,
+            known: KnownAddresses::default(),
+            ecn: Tally::default(),
+            ecn_told: None,
+            ecn_failed: None,
             off_path: VecDeque::new(),
             local_ids,
             remote_ids: RemoteIds::new(scid),
@@ -293,6 +309,7 @@ impl Connection {
         self.streams = Streams::new(&self.config.limits);
         self.recovery.close();
         self.off_path = VecDeque::new();
+        self.known = KnownAddresses::default();
         self.data.ledger.forget();
     }
 

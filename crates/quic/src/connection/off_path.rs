@@ -1,6 +1,17 @@
-//! Addresses other than the present path's: frames owed to them, and the path to go back to.
+//! Addresses other than the present one: frames owed to them, and what is known of those that the
+//! client used lately.
 
-use crate::path::{Addresses, Path};
+use super::Connection;
+use crate::path::{Addresses, Path, Standing};
+use core::time::Duration;
+use std::net::{IpAddr, SocketAddr};
+use units::Timestamp;
+
+/// Addresses kept beside the present one: as many as a client has networks at a time. Each that
+/// differs in its IP keeps the state of its path, some kilobytes.
+pub(super) const MAX_KNOWN: usize = 3;
+/// Time after which an address that the client left is forgotten.
+const KNOWN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// A frame owed on a path that need not be the present one.
 #[derive(Clone, Copy, Debug)]
@@ -18,13 +29,190 @@ pub(super) enum OffPathFrame {
     Response([u8; 8]),
 }
 
-/// Where to go back to when the new address does not answer.
+/// Marks of packets that belong to no path in particular.
+pub(super) const NO_PATH: u8 = u8::MAX;
+
+/// An address that the client left.
 #[derive(Debug)]
-pub(super) struct Previous {
-    pub(super) addresses: Addresses,
-    /// The whole path, unless the new one has taken its estimates over.
-    pub(super) path: Option<Box<Path>>,
+pub(super) struct Known {
+    at: Place,
+    left: Timestamp,
 }
 
-/// Generations wrap before this value, which marks packets of no path in particular.
-pub(super) const NO_PATH: u8 = u8::MAX;
+#[derive(Debug)]
+enum Place {
+    /// With the estimates of its path.
+    Path(Box<Path>),
+    /// Another address of the same IP has taken the estimates over (RFC 9000, section 9.4).
+    Address(Standing),
+}
+
+impl Known {
+    pub(super) fn standing_mut(&mut self) -> &mut Standing {
+        match &mut self.at {
+            Place::Path(path) => &mut path.standing,
+            Place::Address(standing) => standing,
+        }
+    }
+
+    fn standing(&self) -> &Standing {
+        match &self.at {
+            Place::Path(path) => &path.standing,
+            Place::Address(standing) => standing,
+        }
+    }
+
+    pub(super) fn path(&self) -> Option<&Path> {
+        match &self.at {
+            Place::Path(path) => Some(path),
+            Place::Address(_) => None,
+        }
+    }
+
+    fn path_mut(&mut self) -> Option<&mut Path> {
+        match &mut self.at {
+            Place::Path(path) => Some(path),
+            Place::Address(_) => None,
+        }
+    }
+}
+
+/// The addresses that the client left, the newest last, and the marks that are not free yet.
+#[derive(Debug, Default)]
+pub(super) struct KnownAddresses {
+    known: Vec<Known>,
+    /// Marks of forgotten paths, and the newest packet that was sent on each.
+    retired: Vec<(u8, u64)>,
+}
+
+impl KnownAddresses {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Known> {
+        self.known.iter()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Known> {
+        self.known.iter_mut()
+    }
+
+    /// The kept path whose packets have this mark.
+    pub(super) fn path_mut(&mut self, mark: u8) -> Option<&mut Path> {
+        self.known.iter_mut().filter_map(Known::path_mut).find(|path| path.generation == mark)
+    }
+
+    /// Whether the address is known.
+    pub(super) fn contains(&self, remote: SocketAddr) -> bool {
+        self.known.iter().any(|known| known.standing().addresses.remote == remote)
+    }
+
+    /// Takes an address out, and the estimates of the path to its IP if they are kept.
+    pub(super) fn take(&mut self, remote: SocketAddr) -> Option<(Standing, Option<Box<Path>>)> {
+        let is_it = |known: &Known| known.standing().addresses.remote == remote;
+        let place = self.known.iter().position(is_it)?;
+        Some(match self.known.remove(place).at {
+            Place::Path(path) => (path.standing, Some(path)),
+            Place::Address(standing) => (standing, self.take_estimates(remote.ip())),
+        })
+    }
+
+    /// Takes the estimates of the path to an IP; its address stays.
+    pub(super) fn take_estimates(&mut self, ip: IpAddr) -> Option<Box<Path>> {
+        let is_there = |known: &&mut Known| {
+            known.path().is_some_and(|path| path.standing.addresses.remote.ip() == ip)
+        };
+        let known = self.known.iter_mut().find(is_there)?;
+        let address = Place::Address(*known.standing());
+        match core::mem::replace(&mut known.at, address) {
+            Place::Path(path) => Some(path),
+            Place::Address(_) => None,
+        }
+    }
+
+    /// The proven address that was left last.
+    pub(super) fn last_proven(&self) -> Option<SocketAddr> {
+        let mut newest = self.known.iter().rev().map(Known::standing);
+        newest.find(|standing| standing.is_proven()).map(|standing| standing.addresses.remote)
+    }
+
+    /// Keeps an address whose path goes on with another one.
+    pub(super) fn keep_address(&mut self, now: Timestamp, standing: Standing) {
+        self.keep(Known { at: Place::Address(standing), left: now });
+    }
+
+    /// Keeps an address with its path.
+    pub(super) fn keep_path(&mut self, now: Timestamp, path: Box<Path>) {
+        self.keep(Known { at: Place::Path(path), left: now });
+    }
+
+    /// An address that is being validated makes place before a proven one: whoever copies packets from
+    /// forged addresses must not make the client's own unknown.
+    fn keep(&mut self, new: Known) {
+        if self.known.len() == MAX_KNOWN {
+            let unproven = self.known.iter().position(|known| !known.standing().is_proven());
+            let oldest = self.known.remove(unproven.unwrap_or(0));
+            self.forget(oldest);
+        }
+        self.known.push(new);
+    }
+
+    fn forget(&mut self, known: Known) {
+        if let Place::Path(path) = known.at {
+            self.forget_path(path);
+        }
+    }
+
+    /// The address of a path is forgotten. Another one of the same IP inherits its estimates; else its
+    /// mark is free once no packet is remembered that bears it.
+    pub(super) fn forget_path(&mut self, mut path: Box<Path>) {
+        let ip = path.standing.addresses.remote.ip();
+        let heir = self.known.iter_mut().find(|k| k.standing().addresses.remote.ip() == ip);
+        if let Some(known) = heir {
+            path.standing = *known.standing();
+            known.at = Place::Path(path);
+        } else {
+            self.retired.extend(path.last_sent.map(|last| (path.generation, last)));
+        }
+    }
+
+    /// Forgets addresses that were left long ago, or whose validation has failed.
+    pub(super) fn expire(&mut self, now: Timestamp) {
+        let is_over = |known: &mut Known| {
+            now.since(known.left) >= KNOWN_LIFETIME || known.standing().has_failed(now)
+        };
+        let over: Vec<_> = self.known.extract_if(.., is_over).collect();
+        over.into_iter().for_each(|known| self.forget(known));
+    }
+
+    /// A mark for the packets of a new path, `present` being that of the present path, `newest` the last
+    /// one given, and `oldest` the oldest packet that is remembered. `None` if a client has packets of all
+    /// marks open: it is not followed.
+    pub(super) fn free_mark(&mut self, present: u8, newest: u8, oldest: u64) -> Option<u8> {
+        self.retired.retain(|&(_, last)| last >= oldest);
+        let mut used = [false; 1 + NO_PATH as usize];
+        let kept = self.known.iter().filter_map(|known| known.path()).map(|path| path.generation);
+        let marks = kept.chain(self.retired.iter().map(|&(mark, _)| mark)).chain([present]);
+        marks.for_each(|mark| used[usize::from(mark)] = true);
+        let after = |n: u16| ((u16::from(newest) + n) % u16::from(NO_PATH)) as u8;
+        (1..=u16::from(NO_PATH)).map(after).find(|&mark| !used[usize::from(mark)])
+    }
+}
+
+impl Connection {
+    /// Puts a frame for another path in the queue. For an address only the newest one waits: what a
+    /// datagram lets us send, it lets us send once (RFC 9000, section 8.1), however many challenges
+    /// stand in it, and a flood finds the queue full.
+    pub(super) fn owe_off_path(&mut self, frame: OffPath) {
+        if frame.limit < u64::MAX {
+            let remote = frame.addresses.remote;
+            self.off_path.retain(|o| o.limit == u64::MAX || o.addresses.remote != remote);
+        }
+        if frame.limit > 0 && self.off_path.len() < super::MAX_OFF_PATH {
+            self.off_path.push_back(frame);
+        }
+    }
+
+    /// An address that never was validated is left. What it may get was counted with the path: what it
+    /// is owed must not come on top of that.
+    pub(super) fn owe_nothing_to(&mut self, addresses: Addresses) {
+        self.off_path.retain(|owed| owed.addresses.remote != addresses.remote);
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::Connection;
 use super::new_tokens::NewTokens;
+use super::off_path::KnownAddresses;
 use super::spaces::SpaceId;
 use crate::crypto_stream::CryptoSend;
 use crate::ids::{LocalIds, RemoteIds};
@@ -18,6 +19,23 @@ use units::Timestamp;
 /// million gets here. An outage makes no rounds.
 const MAX_ROUNDS: u32 = 45;
 const MAX_UNIT_AGE: Duration = Duration::from_secs(30);
+
+/// The paths that packets in flight were sent on.
+pub(super) struct Paths<'a> {
+    pub(super) present: &'a mut Path,
+    pub(super) known: &'a mut KnownAddresses,
+}
+
+impl Paths<'_> {
+    /// The path whose packets have this mark, if it is not forgotten.
+    #[inline]
+    pub(super) fn of(&mut self, mark: u8) -> Option<&mut Path> {
+        if mark == self.present.generation {
+            return Some(self.present);
+        }
+        self.known.path_mut(mark)
+    }
+}
 
 /// The rooms that care about what a packet carried.
 pub(super) struct Owners<'a> {
@@ -128,8 +146,8 @@ pub(super) fn packet(number: u64, record: &SentPacket) -> Packet {
 }
 
 impl Connection {
-    /// The ledger of a space, the path, and everybody who cares about content.
-    pub(super) fn split(&mut self, id: SpaceId) -> Option<(&mut Ledger, &mut Path, Owners<'_>)> {
+    /// The ledger of a space, the paths, and everybody who cares about content.
+    pub(super) fn split(&mut self, id: SpaceId) -> Option<(&mut Ledger, Paths<'_>, Owners<'_>)> {
         let space = match id {
             SpaceId::Data => &mut self.data,
             _ => &mut self.handshake.as_mut()?.early_mut(id)?.space,
@@ -145,6 +163,7 @@ impl Connection {
             new_tokens: &mut self.new_tokens,
             run: None,
         };
-        Some((&mut space.ledger, &mut self.path, owners))
+        let paths = Paths { present: &mut self.path, known: &mut self.known };
+        Some((&mut space.ledger, paths, owners))
     }
 }

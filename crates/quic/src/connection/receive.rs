@@ -47,8 +47,8 @@ impl Connection {
         let arrival = Arrival { now, addresses, ecn, datagram: datagram.len(), local_id };
         self.stats.datagrams_received += 1;
         self.stats.bytes_received += datagram.len() as u64;
-        if addresses.remote == self.path.addresses.remote {
-            self.path.received += datagram.len() as u64;
+        if addresses.remote == self.path.standing.addresses.remote {
+            self.path.standing.received += datagram.len() as u64;
         }
         if let State::Closing { due, received, answer_at, .. } = &mut self.state {
             // RFC 9000, section 10.2.1: the rate of answers SHOULD be limited, here to every

@@ -2,6 +2,7 @@
 
 use crate::crypto::Cipher;
 use crate::drops::{Counts, PacketDropReason};
+use crate::ecn::EcnFault;
 use core::time::Duration;
 use units::Rate;
 
@@ -54,6 +55,8 @@ pub struct Stats {
     pub key_updates: u32,
     /// Changes of the peer's address.
     pub migrations: u32,
+    /// Paths that failed ECN validation, by reason.
+    pub ecn_failed: Counts<EcnFault, { EcnFault::ALL.len() }>,
     /// From the first Initial to the confirmation.
     pub handshake: Duration,
     /// The session was resumed.

@@ -63,7 +63,7 @@ impl Connection {
         soonest(self.next_overdue());
         // RFC 9002, section 6.2.1: no probe time-out while the time threshold is waited for.
         soonest(self.loss_deadline().or_else(|| self.pto_deadline()).map(|(at, _)| at));
-        soonest(self.path.challenge.map(|challenge| challenge.deadline()));
+        soonest(self.path.standing.challenge.map(|challenge| challenge.deadline()));
         soonest(self.keep_alive_deadline());
         if let Some(handshake) = &self.handshake {
             soonest(Some(handshake.started + self.config.handshake_timeout));
@@ -105,6 +105,7 @@ impl Connection {
             // RFC 9002, appendix A.9: time-threshold loss detection comes before probing.
             if now >= at {
                 self.detect_lost(now, space);
+                self.judge_ecn(now);
                 self.trim(now, space);
                 self.observe_metrics(now);
             }

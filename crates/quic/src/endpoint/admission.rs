@@ -150,7 +150,7 @@ impl Endpoint {
             local_ids,
             seed: self.rng.next_u64(),
         };
-        let mut ctx = Context { rng: &mut self.rng, keys: &self.config.keys };
+        let mut ctx = Context { rng: &mut self.rng, keys: &self.config.keys, ecn: &self.ecn };
         let connection = Connection::accept(now, accepted, &mut ctx);
         self.connections[slot as usize] = Some(Box::new(connection));
         self.first_ids.insert(now, slot, initial.dcid);

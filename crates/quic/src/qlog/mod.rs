@@ -233,6 +233,15 @@ impl<W: io::Write> Observer for QlogObserver<W> {
                     });
                 }
             }
+            Event::EcnState { old, new } => {
+                // Of a later draft (-05 and on).
+                self.event(now, "recovery:ecn_state_updated", |line| {
+                    if let Some(old) = old {
+                        let _ = write!(line, "\"old\":\"{}\",", old.name());
+                    }
+                    let _ = write!(line, "\"new\":\"{}\"", new.name());
+                });
+            }
             Event::Migrated => self.event(now, "connectivity:path_updated", |_| {}),
             Event::Closed { code, reason } => {
                 self.event(now, "connectivity:connection_closed", |line| {

@@ -60,6 +60,9 @@ pub fn read<T: FromStr<Err = links::ParseError>>(text: &str) -> T {
 /// What a test does once the server's handshake is confirmed.
 pub type OnConnected = Box<dyn FnMut(&mut Endpoint, Handle, Timestamp)>;
 
+/// Which codepoint a datagram has behind a node; `None` if the node drops it.
+pub type EcnNode = Box<dyn FnMut(Timestamp, Ecn) -> Option<Ecn>>;
+
 /// Both ends and what is between them.
 pub struct Pair {
     pub now: Timestamp,
@@ -76,8 +79,13 @@ pub struct Pair {
     /// Asked as each datagram leaves for the client: whether it is lost. For tests that choose by what
     /// it carries, which no loss model of `links` knows.
     pub loses: Box<dyn FnMut() -> bool>,
+    /// What nodes on the way to the client, and on that to the server, do with ECN codepoints.
+    pub ecn_down: EcnNode,
+    pub ecn_up: EcnNode,
     /// Where the server sees the client.
     pub client_address: SocketAddr,
+    /// Other addresses at which the client is reached.
+    pub other_addresses: Vec<SocketAddr>,
     pub handle: Option<Handle>,
     pub server_events: Vec<Event>,
     pub client_events: Vec<String>,
@@ -139,7 +147,10 @@ impl Pair {
             route: PathConfig::default(),
             paths: Vec::new(),
             loses: Box::new(|| false),
+            ecn_down: Box::new(|_, ecn| Some(ecn)),
+            ecn_up: Box::new(|_, ecn| Some(ecn)),
             client_address: CLIENT,
+            other_addresses: Vec::new(),
             handle: None,
             server_events: Vec::new(),
             client_events: Vec::new(),
@@ -185,7 +196,9 @@ impl Pair {
 
     fn send_down(&mut self, ecn: Ecn, data: &[u8]) {
         self.ecn_to_client.push(ecn);
-        if !(self.loses)() {
+        if !(self.loses)()
+            && let Some(ecn) = (self.ecn_down)(self.now, ecn)
+        {
             let packet = Packet::datagram(data.len() as u32, ecn, data.to_vec());
             self.paths.last_mut().expect("a path").down.send(self.now, packet);
         }
@@ -210,6 +223,7 @@ impl Pair {
                 Some(client::EcnCodepoint::Ect1) => Ecn::Ect1,
                 Some(client::EcnCodepoint::Ce) => Ecn::Ce,
             };
+            let Some(ecn) = (self.ecn_up)(self.now, ecn) else { continue };
             let packet = Packet::datagram(transmit.size as u32, ecn, buf);
             self.paths.last_mut().expect("a path").up.send(self.now, packet);
         }
@@ -225,7 +239,8 @@ impl Pair {
         while let Some(transmit) = self.server.poll_transmit(handle, self.now, &mut buf, 10) {
             assert!(transmit.len > 0 && transmit.segment > 0);
             for datagram in buf[..transmit.len].chunks(transmit.segment) {
-                if transmit.addresses.remote == self.client_address {
+                let to = transmit.addresses.remote;
+                if to == self.client_address || self.other_addresses.contains(&to) {
                     self.send_down(transmit.ecn, datagram);
                 }
             }

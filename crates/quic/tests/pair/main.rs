@@ -2,6 +2,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod ecn;
+mod flapping;
+mod live;
 mod paths;
 mod repair;
 mod runner;

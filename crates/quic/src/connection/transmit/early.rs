@@ -54,7 +54,7 @@ impl Connection {
         if len == 0 {
             return None;
         }
-        let (addresses, ecn) = (self.path.addresses, Ecn::NotEct);
+        let (addresses, ecn) = (self.path.standing.addresses, Ecn::NotEct);
         Some(self.sent(Transmit { addresses, ecn, len, segment: len }))
     }
 
@@ -143,7 +143,7 @@ impl Connection {
         if len == 0 {
             return None;
         }
-        let addresses = self.path.addresses;
+        let addresses = self.path.standing.addresses;
         Some(self.sent(Transmit { addresses, ecn: Ecn::NotEct, len, segment: len }))
     }
 

@@ -6,6 +6,7 @@
 mod early;
 mod packet;
 
+use super::ecn::codepoint;
 use super::off_path::{NO_PATH, OffPath, OffPathFrame};
 use super::{Connection, Context, State};
 use crate::connection::timers::PROBES;
@@ -132,7 +133,7 @@ impl Connection {
             window: self.path.controller.window(),
             pacing: self.path.pacing_budget(now),
         };
-        let mut len = 0;
+        let (mut len, mut marked) = (0, false);
         for count in 0..max_segments {
             if budget < MIN_BUDGET {
                 break;
@@ -143,11 +144,16 @@ impl Connection {
             }
             let Some(slice) = buf.get_mut(len..len + room) else { break };
             let Some(turn) = self.next_turn(now, allowance, count == 0) else { break };
-            let Some((size, alone)) = self.data_packet(now, slice, turn, ctx) else { break };
+            // All datagrams of a batch have the mark of the first.
+            if count == 0 {
+                marked = self.marks_batch(now, turn);
+            }
+            let packet = self.data_packet(now, slice, (turn, marked), ctx);
+            let Some((size, alone)) = packet else { break };
             len += size;
             budget -= size as u64;
             allowance.pacing = allowance.pacing.saturating_sub(size as u64);
-            if size < mtu || alone {
+            if size < mtu || alone || self.path.ecn.is_on_trial() {
                 break;
             }
         }
@@ -155,8 +161,8 @@ impl Connection {
             return None;
         }
         Some(self.sent(Transmit {
-            addresses: self.path.addresses,
-            ecn: self.path.ecn.codepoint(),
+            addresses: self.path.standing.addresses,
+            ecn: codepoint(marked),
             len,
             segment: mtu.min(len),
         }))
@@ -164,7 +170,7 @@ impl Connection {
 
     /// Counts what leaves on the present path.
     fn sent(&mut self, transmit: Transmit) -> Transmit {
-        self.path.sent += transmit.len as u64;
+        self.path.standing.sent += transmit.len as u64;
         self.stats.bytes_sent += transmit.len as u64;
         self.stats.datagrams_sent += transmit.len.div_ceil(transmit.segment.max(1)) as u64;
         transmit
@@ -239,17 +245,25 @@ impl Connection {
         }
     }
 
-    /// One 1-RTT packet; `first` of its batch. Returns its size, and whether nothing may follow in
+    /// Whether a batch that begins with this turn is marked. Probes never are: they tell whether a path
+    /// drops marked packets.
+    fn marks_batch(&mut self, now: Timestamp, turn: Turn) -> bool {
+        let is_copy = matches!(turn, Turn::Retransmission | Turn::Replica { .. });
+        turn != Turn::Probe && self.marks_next(now, !is_copy)
+    }
+
+    /// One 1-RTT packet, and whether it is marked. Returns its size, and whether nothing may follow in
     /// the batch.
     fn data_packet(
         &mut self,
         now: Timestamp,
         buf: &mut [u8],
-        turn: Turn,
+        (turn, marked): (Turn, bool),
         ctx: &mut Context<'_>,
     ) -> Option<(usize, bool)> {
         self.skip_number(ctx);
         let mut draft = self.begin_short(buf)?;
+        draft.built.ect = marked;
         // What a packet carried must fit into its copy: there, acknowledgements take what is left.
         let is_copy = matches!(turn, Turn::Probe | Turn::Retransmission | Turn::Replica { .. });
         if self.data.received.wants_ack() && !is_copy {
@@ -312,7 +326,7 @@ impl Connection {
         self.recovery.passes_window()
             && self.pto_count == 0
             && self.handshake.is_none()
-            && self.path.validated
+            && self.path.standing.validated
             && in_flight + mtu <= window + (2 * mtu).max(window / 4)
     }
 
@@ -331,22 +345,22 @@ impl Connection {
     /// validated, the little that it may get must not go to data.
     fn transmit_path_validation(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
         self.keys.as_ref()?;
-        if let Some(challenge) = self.path.challenge.filter(|challenge| challenge.due) {
+        if let Some(challenge) = self.path.standing.challenge.filter(|challenge| challenge.due) {
             let [small, full] = challenge.data;
             let limit = self.path.amplification_limit();
             let data = if limit < u64::from(BASE) { small } else { full };
             let frame = OffPathFrame::Challenge(data);
-            let owed = OffPath { addresses: self.path.addresses, frame, limit };
+            let owed = OffPath { addresses: self.path.standing.addresses, frame, limit };
             // Booked on no path: its fate says nothing about the present one.
             if let Some(transmit) = self.validation_datagram(now, buf, owed, NO_PATH) {
-                if let Some(challenge) = &mut self.path.challenge {
+                if let Some(challenge) = &mut self.path.standing.challenge {
                     challenge.on_sent(now);
                 }
                 return Some(self.sent(transmit));
             }
         }
         while let Some(mut owed) = self.off_path.pop_front() {
-            if owed.addresses.remote != self.path.addresses.remote {
+            if owed.addresses.remote != self.path.standing.addresses.remote {
                 if let Some(transmit) = self.validation_datagram(now, buf, owed, NO_PATH) {
                     return Some(transmit);
                 }
@@ -384,8 +398,8 @@ impl Connection {
         }
         draft.pad();
         draft.built.eliciting = true;
-        let on_path = generation == self.path.generation;
-        let ecn = if on_path { self.path.ecn.codepoint() } else { Ecn::NotEct };
+        draft.built.ect = generation == self.path.generation && self.marks(now);
+        let ecn = codepoint(draft.built.ect);
         let built = draft.build();
         self.end_packet(now, buf, &built, generation);
         Some(Transmit { addresses: owed.addresses, ecn, len: size, segment: size })
@@ -393,24 +407,25 @@ impl Connection {
 
     /// A padded PING that tests a larger datagram size (RFC 8899).
     fn transmit_mtu_probe(&mut self, now: Timestamp, buf: &mut [u8]) -> Option<Transmit> {
-        if self.handshake.is_some() || !self.path.validated || self.data.probes > 0 {
+        if self.handshake.is_some() || !self.path.standing.validated || self.data.probes > 0 {
             return None;
         }
         let size = self.path.mtud.probe_due(now)?;
         if self.path.window_room() < u64::from(size) {
             return None;
         }
-        let len = usize::from(size);
+        let (len, marked) = (usize::from(size), self.marks(now));
         let buf = buf.get_mut(..len)?;
         let mut draft = self.begin_short(buf)?;
         put_ping(&mut draft.w);
         draft.pad();
         draft.built.eliciting = true;
         draft.built.kind = PacketKind::MtuProbe;
+        draft.built.ect = marked;
         self.path.mtud.on_probe_sent(size);
         let built = draft.build();
         self.end_packet(now, buf, &built, self.path.generation);
-        let ecn = self.path.ecn.codepoint();
-        Some(self.sent(Transmit { addresses: self.path.addresses, ecn, len, segment: len }))
+        let (addresses, ecn) = (self.path.standing.addresses, codepoint(marked));
+        Some(self.sent(Transmit { addresses, ecn, len, segment: len }))
     }
 }

@@ -17,7 +17,7 @@ use crate::wire::{
 use congestion::RateStamp;
 use rand_chacha::rand_core::Rng;
 use recovery::{CopyKind, Fit, UnitKey, Written};
-use units::{Ecn, PacketNumber, Timestamp};
+use units::{PacketNumber, Timestamp};
 
 /// Exponent of the delay field in our ACK frames (the default of RFC 9000, section 18.2).
 pub(super) const ACK_DELAY_EXPONENT: u32 = 3;
@@ -53,6 +53,8 @@ pub(super) struct Built {
     /// The first STREAM frame; whatever else there is stands in the connection's scratch list.
     content: Content,
     pub(super) eliciting: bool,
+    /// Leaves with an ECN-capable codepoint.
+    pub(super) ect: bool,
 }
 
 impl<'a> Draft<'a> {
@@ -77,6 +79,7 @@ impl<'a> Draft<'a> {
             unit: None,
             content: Content::NOTHING,
             eliciting: false,
+            ect: false,
         };
         Self { w, length_at, built, alone: false }
     }
@@ -193,15 +196,19 @@ impl Connection {
     fn book(&mut self, now: Timestamp, built: &Built, generation: u8) {
         let (id, size) = (built.space, built.end + TAG_LEN);
         self.stats.packets_sent += 1;
-        let (mut stamp, mut ect) = (RateStamp::default(), false);
+        let mut stamp = RateStamp::default();
+        if built.ect {
+            self.ecn.on_sent();
+        }
         if generation == self.path.generation {
             let path = &mut self.path;
-            // Handshake packets are not marked: the peer's counts are per packet number space.
             if id == SpaceId::Data {
-                ect = path.ecn.codepoint() != Ecn::NotEct;
-                path.ecn.on_sent();
+                path.last_sent = Some(built.number);
             }
             if built.eliciting {
+                if id == SpaceId::Data {
+                    path.ecn.on_sent(now, built.ect);
+                }
                 let number = PacketNumber(built.number);
                 stamp = path.sampler.on_sent(now, path.in_flight);
                 path.controller.on_sent(now, number, size as u64, path.in_flight);
@@ -225,7 +232,7 @@ impl Connection {
             size: size as u16,
             path: generation,
             ack_eliciting: built.eliciting,
-            ect,
+            ect: built.ect,
             fate: Fate::Outstanding,
         };
         if self.scratch.is_empty() {

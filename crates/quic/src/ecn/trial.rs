@@ -1,0 +1,120 @@
+//! A trial of a path: packets with and without a mark, one by one, and whether the marked ones are lost
+//! more often.
+//!
+//! Packets leave in pairs of one of each kind, in random order. Bursts, outages and full queues then
+//! meet both kinds alike, and no periodic loss meets one kind only.
+
+use super::Fate;
+
+/// Share of lost packets, in percent, that ordinary paths stay below.
+pub(super) const MAX_LOST_PERCENT: u32 = 8;
+/// Packets of each kind with a known fate at the first look. The next look is at twice as many.
+const FIRST_LOOK: u32 = 8;
+/// Packets of each kind from which on a trial may end because few marked ones are lost.
+const FEW_LOST_FROM: u32 = 32;
+/// Packets of each kind that end a trial.
+const MAX_PACKETS: u32 = 256;
+/// Square of the standard deviations by which the two shares must differ (two-proportion z-test):
+/// 4 deviations, which equal shares exceed at one look in 30,000.
+const MIN_SQUARED_Z: u64 = 16;
+
+/// Packets of one kind whose fate is known.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sample {
+    settled: u32,
+    lost: u32,
+}
+
+/// What the packets so far say.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    /// Too little.
+    Open,
+    /// The path drops marked packets.
+    Drops,
+    /// It treats both kinds alike, as far as can be told.
+    Same,
+}
+
+/// A comparison under way.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Trial {
+    /// Number of its first packet, which also seeds the order in the pairs.
+    first: u64,
+    sent: u64,
+    marked: Sample,
+    unmarked: Sample,
+    look: u32,
+}
+
+impl Trial {
+    pub(super) fn new(first: u64) -> Self {
+        let (marked, unmarked) = Default::default();
+        Self { first, sent: 0, marked, unmarked, look: FIRST_LOOK }
+    }
+
+    /// Whether the next packet is marked.
+    pub(super) fn marks_next(&mut self) -> bool {
+        let (pair, second) = (self.sent / 2, self.sent % 2 == 1);
+        self.sent += 1;
+        (mix(self.first + pair) & 1 == 1) != second
+    }
+
+    fn sample(&mut self, fate: Fate) -> Option<&mut Sample> {
+        let counts = fate.original && fate.number >= self.first;
+        counts.then_some(if fate.marked { &mut self.marked } else { &mut self.unmarked })
+    }
+
+    pub(super) fn on_fate(&mut self, fate: Fate) {
+        if let Some(sample) = self.sample(fate) {
+            sample.settled += 1;
+            sample.lost += u32::from(fate.lost);
+        }
+    }
+
+    /// A loss was none.
+    pub(super) fn on_late(&mut self, fate: Fate) {
+        if let Some(sample) = self.sample(fate) {
+            sample.lost = sample.lost.saturating_sub(1);
+        }
+    }
+
+    /// Looks at the samples, each time that their size has doubled.
+    pub(super) fn verdict(&mut self) -> Verdict {
+        let (marked, unmarked) = (self.marked, self.unmarked);
+        let size = marked.settled.min(unmarked.settled);
+        if size < self.look {
+            return Verdict::Open;
+        }
+        while self.look <= size {
+            self.look *= 2;
+        }
+        let few_lost = marked.lost * 100 <= MAX_LOST_PERCENT * marked.settled;
+        if differ(marked, unmarked) {
+            Verdict::Drops
+        } else if size >= MAX_PACKETS || size >= FEW_LOST_FROM && few_lost {
+            Verdict::Same
+        } else {
+            Verdict::Open
+        }
+    }
+}
+
+/// Whether the first sample loses significantly more than the second.
+fn differ(more: Sample, less: Sample) -> bool {
+    let [m, l] = [more, less].map(|sample| (u64::from(sample.settled), u64::from(sample.lost)));
+    let (settled, lost) = (m.0 + l.0, m.1 + l.1);
+    let difference = (m.1 * l.0).saturating_sub(l.1 * m.0);
+    // z² = (p₁ − p₂)² / (p (1 − p) (1/n₁ + 1/n₂)), in whole numbers.
+    let spread = u128::from(m.0 * l.0) * u128::from(lost * (settled - lost));
+    difference > 0
+        && u128::from(difference).pow(2) * u128::from(settled) >= u128::from(MIN_SQUARED_Z) * spread
+}
+
+/// Spreads numbers that follow each other (splitmix64).
+fn mix(n: u64) -> u64 {
+    let z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
