@@ -21,6 +21,7 @@ mod ledger;
 mod mtud;
 pub mod observer;
 mod path;
+mod presence;
 pub mod qlog;
 pub mod ranges;
 mod received;

@@ -5,6 +5,7 @@
 use crate::config::TransportConfig;
 use crate::ecn::PathEcn;
 use crate::mtud::Mtud;
+use crate::presence::Presence;
 use crate::reordering::Reordering;
 use crate::rtt::Rtt;
 use congestion::{Cap, Controller, Pacer, RateSample, RateSampler, RttSnapshot, burst};
@@ -45,12 +46,15 @@ pub(crate) struct Challenge {
     pub wait: Duration,
     /// When validation has failed.
     pub gives_up_at: Timestamp,
+    /// When it was sent first.
+    pub sent: Option<Timestamp>,
 }
 
 impl Challenge {
     /// The frame left.
     pub(crate) fn on_sent(&mut self, now: Timestamp) {
         self.due = false;
+        self.sent.get_or_insert(now);
         self.retry_at = now + self.wait;
         self.wait *= 2;
     }
@@ -95,11 +99,16 @@ impl Standing {
         }
     }
 
-    /// Takes the data of a PATH_RESPONSE. Returns whether it answers the challenge to this address;
-    /// `again` is how long the challenge in a full datagram may take.
-    pub(crate) fn on_response(&mut self, now: Timestamp, data: [u8; 8], again: Duration) -> bool {
-        let Some(challenge) = &mut self.challenge else { return false };
-        let [small, full] = challenge.data;
+    /// Takes the data of a PATH_RESPONSE. If it answers the challenge to this address, returns the time
+    /// since that was sent first; `again` is how long the challenge in a full datagram may take.
+    pub(crate) fn on_response(
+        &mut self,
+        now: Timestamp,
+        data: [u8; 8],
+        again: Duration,
+    ) -> Option<Duration> {
+        let challenge = self.challenge.as_mut()?;
+        let ([small, full], delay) = (challenge.data, now.since(challenge.sent?));
         if data == full {
             self.challenge = None;
         } else if data == small && !self.validated {
@@ -109,9 +118,9 @@ impl Standing {
             challenge.due = true;
             challenge.gives_up_at = now + 3 * challenge.wait.max(again);
         } else {
-            return false;
+            return None;
         }
-        true
+        Some(delay)
     }
 }
 
@@ -137,6 +146,7 @@ pub(crate) struct Path {
     pub mtud: Mtud,
     pub ecn: PathEcn,
     pub reordering: Reordering,
+    pub presence: Presence,
 }
 
 /// The highest rate at which packets were delivered lately.
@@ -183,6 +193,7 @@ impl Path {
             mtud: Mtud::new(config.initial_mtu, config.max_mtu),
             ecn: PathEcn::new(config.ecn),
             reordering: Reordering::default(),
+            presence: Presence::default(),
         }
     }
 

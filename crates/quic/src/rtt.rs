@@ -47,6 +47,14 @@ impl Rtt {
         }
     }
 
+    /// How long the path's validation took, which stands in until the first sample (RFC 9002, section
+    /// 6.2.2).
+    pub(crate) fn suppose(&mut self, delay: Duration) {
+        if self.first_sample.is_none() && delay < self.smoothed {
+            *self = Self::new(delay.max(GRANULARITY));
+        }
+    }
+
     /// Takes a sample. `ack_delay` is what the peer says it waited, already capped to its
     /// `max_ack_delay` where RFC 9002, section 5.3 says so.
     pub(crate) fn update(&mut self, now: Timestamp, latest: Duration, ack_delay: Duration) {

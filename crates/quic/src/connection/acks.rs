@@ -13,7 +13,7 @@ use crate::wire::{AckFrame, types};
 use congestion::{AckBatch, CongestionKind, RateSample};
 use core::time::Duration;
 use recovery::{Acked, PathState};
-use units::{PacketNumber, Timestamp};
+use units::{PacketNumber, Rate, Timestamp};
 
 /// What an ACK frame did to a path.
 #[derive(Default)]
@@ -97,13 +97,18 @@ impl Connection {
         // marked.
         let ce = if id == SpaceId::Data { self.on_ecn_counts(&pass, ack.ecn) } else { 0 };
         let lost = self.detect_lost(now, id);
+        if !self.known.is_empty() {
+            let bytes = pass.bytes + left.iter().map(|(_, pass)| pass.bytes).sum::<u64>();
+            self.throughput.on_acked(now, bytes, self.path.rtt.smoothed());
+        }
         if ce > 0
             && let Some((largest, sent)) = pass.newest
         {
             self.signal(now, CongestionKind::Ecn, 0, largest, sent);
         }
         if pass.bytes > 0 {
-            let flight = Flight { before: in_flight_before, lost, ce };
+            let most = self.throughput.rate();
+            let flight = Flight { before: in_flight_before, lost, ce, most };
             let rate = credit(&mut self.path, now, &pass, &flight);
             self.stats.max_window = self.stats.max_window.max(self.path.controller.window());
             self.stats.max_in_flight = self.stats.max_in_flight.max(in_flight_before);
@@ -132,7 +137,8 @@ impl Connection {
             path.controller.on_mtu(mtu);
         }
         self.stats.spurious_losses += pass.spurious;
-        let flight = Flight { before: path.in_flight + pass.bytes, lost: 0, ce: 0 };
+        let (before, most) = (path.in_flight + pass.bytes, self.throughput.rate());
+        let flight = Flight { before, lost: 0, ce: 0, most };
         credit(path, now, pass, &flight);
     }
 
@@ -278,12 +284,15 @@ struct Flight {
     before: u64,
     lost: u64,
     ce: u64,
+    /// The rate of all paths.
+    most: Rate,
 }
 
 /// Tells a path's congestion controller what was acknowledged. Returns the delivery-rate sample.
 fn credit(path: &mut Path, now: Timestamp, pass: &AckPass, flight: &Flight) -> Option<RateSample> {
     let (largest, sent) = pass.newest?;
     let rate = path.sampler.finish_batch(now, path.rtt.min());
+    let rate = rate.map(|sample| path.presence.correct(sample, sent, flight.most));
     let batch = AckBatch {
         now,
         acked_bytes: pass.bytes,

@@ -108,7 +108,7 @@ impl Connection {
                 None => return false,
             },
         };
-        let left = self.enter(path);
+        let left = self.enter(now, path);
         self.known.keep_path(now, Box::new(left));
         true
     }
@@ -133,17 +133,17 @@ impl Connection {
     }
 
     /// Makes this the present path. Returns the one that is left.
-    fn enter(&mut self, mut path: Path) -> Path {
+    fn enter(&mut self, now: Timestamp, mut path: Path) -> Path {
         path.controller.cap(self.cap);
-        // What the path delivers while nothing is sent there says nothing about its rate.
-        self.path.sampler.set_app_limited(self.path.in_flight);
+        path.presence.on_return(now);
+        self.path.presence.on_left(now);
         self.path.ecn.on_left();
         core::mem::replace(&mut self.path, path)
     }
 
     /// Goes back to the proven address that was left last, and forgets the present one (section 9.3.2).
     /// Does nothing if there is none.
-    fn revert(&mut self) {
+    fn revert(&mut self, now: Timestamp) {
         let Some(remote) = self.known.last_proven() else { return };
         let Some((standing, estimates)) = self.known.take(remote) else { return };
         if !self.path.standing.validated {
@@ -151,7 +151,7 @@ impl Connection {
         }
         match estimates {
             Some(path) => {
-                let left = self.enter(Path { standing, ..*path });
+                let left = self.enter(now, Path { standing, ..*path });
                 self.known.forget_path(Box::new(left));
             }
             None => self.path.standing = standing,
@@ -168,7 +168,7 @@ impl Connection {
         // Section 8.2.4: "three times the larger of the current PTO and the PTO for the new path".
         let gives_up_at = now + 3 * self.linger_pto().max(initial);
         let wait = self.pto().min(initial);
-        Challenge { data, due: true, retry_at: gives_up_at, wait, gives_up_at }
+        Challenge { data, due: true, retry_at: gives_up_at, wait, gives_up_at, sent: None }
     }
 
     /// Section 8.2.3: a response "received on any network path validates the path on which the
@@ -176,11 +176,16 @@ impl Connection {
     pub(super) fn on_path_response(&mut self, now: Timestamp, data: [u8; 8]) {
         let again = 3 * self.config.initial_rtt;
         self.known.expire(now);
-        let present = core::iter::once(&mut self.path.standing);
-        let known = self.known.iter_mut().map(|known| known.standing_mut());
-        let answered = present.chain(known).find_map(|standing: &mut Standing| {
-            standing.on_response(now, data, again).then_some(standing)
+        let mut answered = self.path.standing.on_response(now, data, again).map(|delay| {
+            self.path.rtt.suppose(delay);
+            &mut self.path.standing
         });
+        let mut known = self.known.iter_mut();
+        while answered.is_none()
+            && let Some(known) = known.next()
+        {
+            answered = known.on_response(now, data, again);
+        }
         if let Some(standing) = answered
             && !core::mem::replace(&mut standing.validated, true)
         {
@@ -192,7 +197,7 @@ impl Connection {
         let Some(challenge) = &mut self.path.standing.challenge else { return };
         if now >= challenge.gives_up_at {
             self.path.standing.challenge = None;
-            self.revert();
+            self.revert(now);
             self.note_ecn(now);
         } else if !challenge.due && now >= challenge.retry_at {
             challenge.due = true;

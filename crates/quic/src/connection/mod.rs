@@ -33,6 +33,7 @@ use crate::ids::{LocalIds, RemoteIds};
 use crate::ledger::SentFrame;
 use crate::observer::{self, Observer};
 use crate::path::{Addresses, Path, Standing};
+use crate::presence::Throughput;
 use crate::streams::Streams;
 use crate::wire::{ConnectionId, TransportError, TransportErrorCode as Code, TransportParameters};
 use congestion::Cap;
@@ -97,6 +98,8 @@ pub struct Connection {
     generations: u8,
     /// The addresses that the client used lately.
     known: KnownAddresses,
+    /// The rate of all paths together, while there are several.
+    throughput: Throughput,
     /// The peer's ECN counts, and the state of ECN that the observer knows.
     ecn: Tally,
     ecn_told: Option<EcnState>,
@@ -216,6 +219,7 @@ impl Connection {
             cap,
             generations: 0,
             known: KnownAddresses::default(),
+            throughput: Throughput::default(),
             ecn: Tally::default(),
             ecn_told: None,
             ecn_failed: None,

@@ -48,10 +48,23 @@ enum Place {
 }
 
 impl Known {
-    pub(super) fn standing_mut(&mut self) -> &mut Standing {
+    /// [`Standing::on_response`]. Returns the standing if it has the answer.
+    pub(super) fn on_response(
+        &mut self,
+        now: Timestamp,
+        data: [u8; 8],
+        again: Duration,
+    ) -> Option<&mut Standing> {
         match &mut self.at {
-            Place::Path(path) => &mut path.standing,
-            Place::Address(standing) => standing,
+            Place::Path(path) => {
+                let delay = path.standing.on_response(now, data, again)?;
+                path.rtt.suppose(delay);
+                Some(&mut path.standing)
+            }
+            Place::Address(standing) => {
+                standing.on_response(now, data, again)?;
+                Some(standing)
+            }
         }
     }
 
@@ -86,6 +99,10 @@ pub(super) struct KnownAddresses {
 }
 
 impl KnownAddresses {
+    pub(super) fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = &Known> {
         self.known.iter()
     }

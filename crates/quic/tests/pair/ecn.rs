@@ -135,7 +135,7 @@ fn a_share_of_marked_packets_is_missed_beside_ordinary_loss_too() {
 #[test]
 fn ordinary_loss_keeps_ecn() {
     // Independent losses, bursts, and outages of 300 ms each 4 s.
-    for loss in ["10%", "ge:0.02,0.2,0,0.9", "25%"] {
+    for loss in ["10%", "ge:p=0.02,r=0.2,bad=90%", "25%"] {
         for seed in 0..4 {
             let mut live = Live::new(Pair::new(&setup(seed)));
             live.pair.down(|link| link.loss = Some(read(loss)));
