@@ -97,8 +97,8 @@ impl Observer for EventLog {
                 self.line(&[3, now, *ty as u64, *number, sent.as_nanos()]);
             }
             Event::Metrics { window, in_flight, .. } => self.line(&[4, now, *window, *in_flight]),
-            // What finished it is in the log.
-            Event::UnitFinished { .. } => {}
+            // What they follow from is in the log.
+            Event::UnitFinished { .. } | Event::EcnState { .. } => {}
             Event::RecoveryDecision { reasons, .. } => {
                 let values = reasons.iter().map(|(_, value)| value.to_bits());
                 self.line(&[8, now].into_iter().chain(values).collect::<Vec<_>>());

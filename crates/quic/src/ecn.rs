@@ -13,6 +13,7 @@ mod trial;
 use crate::wire::EcnCounts;
 use core::time::Duration;
 pub(crate) use networks::Networks;
+pub(crate) use trial::Fate;
 use trial::{MAX_LOST_PERCENT, Trial, Verdict};
 use units::Timestamp;
 
@@ -145,17 +146,6 @@ enum Phase {
     Marking,
     Trial(Trial),
     Failed,
-}
-
-/// A sent packet as ECN sees it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Fate {
-    /// Its number in the space of 1-RTT packets.
-    pub number: u64,
-    pub marked: bool,
-    /// A first transmission: only those are compared.
-    pub original: bool,
-    pub lost: bool,
 }
 
 /// ECN of one path.

@@ -66,6 +66,8 @@ pub struct EndpointStats {
     pub resets: u64,
     /// First Initials with a token that proved nothing.
     pub invalid_tokens: u64,
+    /// Paths that dropped ECN-marked packets, or marked everything CE.
+    pub ecn_failed: u64,
     /// Datagrams dropped.
     pub dropped: Counts<DropReason, { DropReason::ALL.len() }>,
 }
@@ -80,6 +82,7 @@ impl EndpointStats {
             version_negotiations,
             resets,
             invalid_tokens,
+            ecn_failed,
             dropped,
         } = self;
         *accepted += other.accepted;
@@ -88,6 +91,7 @@ impl EndpointStats {
         *version_negotiations += other.version_negotiations;
         *resets += other.resets;
         *invalid_tokens += other.invalid_tokens;
+        *ecn_failed += other.ecn_failed;
         dropped.add(&other.dropped);
     }
 }
@@ -259,12 +263,13 @@ impl Endpoint {
     }
 
     fn deliver(&mut self, datagram: &mut Datagram<'_>, index: u32, local_id: u64) {
-        let Self { connections, rng, config, ecn, .. } = self;
+        let Self { connections, rng, config, ecn, stats, .. } = self;
         let Some(Some(connection)) = connections.get_mut(index as usize) else { return };
         let mut ctx = Context { rng, keys: &config.keys, ecn };
         connection.on_datagram(datagram, local_id, &mut ctx);
         if let Some(ip) = connection.take_ecn_failure() {
             ecn.remember(datagram.now, ip);
+            stats.ecn_failed += 1;
         }
         if !connection.is_early() {
             self.first_ids.on_handshake_over(datagram.now, index);
@@ -338,6 +343,7 @@ impl Endpoint {
             let (is_early, is_alive) = (connection.is_early(), connection.is_alive());
             if let Some(ip) = connection.take_ecn_failure() {
                 self.ecn.remember(now, ip);
+                self.stats.ecn_failed += 1;
             }
             if !is_alive {
                 self.first_ids.forget(handle.0);

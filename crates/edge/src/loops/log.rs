@@ -6,7 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use ::quic::crypto::Cipher;
-use ::quic::{CloseReason, Connection, DropReason, EndpointStats, PacketDropReason, TokenUse};
+use ::quic::{
+    CloseReason, Connection, DropReason, EcnFault, EndpointStats, PacketDropReason, TokenUse,
+};
 use delivery::Started;
 use serde_json::{Value, json};
 use startup::Carrier;
@@ -65,6 +67,7 @@ impl ConnectionLog {
             Some(_) | None => "silence",
         };
         let recovery = &connection.recovery().totals;
+        let ecn_failed = EcnFault::ALL.map(|fault| (fault.name(), stats.ecn_failed[fault]));
         let dropped = PacketDropReason::ALL.map(|reason| (reason.name(), stats.dropped[reason]));
         self.write(&json!({
             "event": "connection_closed",
@@ -96,6 +99,7 @@ impl ConnectionLog {
             "packets_sent": stats.packets_sent,
             "packets_lost": stats.packets_lost,
             "spurious_losses": stats.spurious_losses,
+            "ecn_failed": Value::from_iter(ecn_failed),
             "dropped": Value::from_iter(dropped),
             "retransmissions": recovery.retransmissions,
             "repeated_retransmissions": recovery.repeated,

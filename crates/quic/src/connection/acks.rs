@@ -17,10 +17,10 @@ use units::{PacketNumber, Rate, Timestamp};
 
 /// What an ACK frame did to a path.
 #[derive(Default)]
-pub(super) struct AckPass {
+struct AckPass {
     bytes: u64,
     /// Packets with and without a mark.
-    pub(super) marked: u64,
+    marked: u64,
     unmarked: u64,
     spurious: u64,
     /// Of these, the one with the lowest number, and when it was sent.
@@ -32,7 +32,7 @@ pub(super) struct AckPass {
     any_new: bool,
     any_eliciting: bool,
     /// No packet with a larger number was acknowledged before.
-    pub(super) raises_largest: bool,
+    raises_largest: bool,
     /// The largest acknowledged packet, when newly acknowledged and sent on this path.
     rtt_sample: Option<Timestamp>,
 }
@@ -94,8 +94,12 @@ impl Connection {
         // RFC 9002, section 6.2.1: the back-off is reset by an acknowledgement; for a server always.
         self.pto_count = 0;
         // RFC 9000, section 13.4.2: counts are per packet number space, and only 1-RTT packets are
-        // marked.
-        let ce = if id == SpaceId::Data { self.on_ecn_counts(&pass, ack.ecn) } else { 0 };
+        // marked; section 13.4.2.1: validation MUST NOT fail because of "an ACK frame that does not
+        // increase the largest acknowledged packet number".
+        let ce = match id {
+            SpaceId::Data if pass.raises_largest => self.on_ecn_counts(pass.marked, ack.ecn),
+            _ => 0,
+        };
         let lost = self.detect_lost(now, id);
         if !self.known.is_empty() {
             let bytes = pass.bytes + left.iter().map(|(_, pass)| pass.bytes).sum::<u64>();

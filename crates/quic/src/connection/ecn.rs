@@ -2,7 +2,6 @@
 //! fates to it (`crate::ecn`), counts faults, and tells the observer and the endpoint.
 
 use super::Connection;
-use super::acks::AckPass;
 use super::spaces::SpaceId;
 use crate::ecn::{EcnFault, Fate};
 use crate::ledger::{PacketKind, SentPacket};
@@ -32,15 +31,12 @@ impl Connection {
         self.path.ecn.marks(now, self.pto())
     }
 
-    /// Takes the counts of an ACK frame of 1-RTT packets. Returns packets newly reported as CE.
-    pub(super) fn on_ecn_counts(&mut self, pass: &AckPass, counts: Option<EcnCounts>) -> u64 {
-        // RFC 9000, section 13.4.2.1: validation MUST NOT fail because of "an ACK frame that does not
-        // increase the largest acknowledged packet number".
-        if !pass.raises_largest {
-            return 0;
-        }
+    /// Takes the counts of an ACK frame of 1-RTT packets that raises the largest acknowledged number and
+    /// newly acknowledges `marked` marked packets of the present path. Returns packets newly reported as
+    /// CE.
+    pub(super) fn on_ecn_counts(&mut self, marked: u64, counts: Option<EcnCounts>) -> u64 {
         let report = self.ecn.take(counts);
-        self.path.ecn.on_report(pass.marked, report)
+        self.path.ecn.on_report(marked, report)
     }
 
     /// The fates of packets are booked: a trial of marked packets may begin or end.

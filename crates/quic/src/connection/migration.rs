@@ -10,7 +10,7 @@ use super::off_path::{OffPath, OffPathFrame};
 use super::{Connection, Context};
 use crate::ecn::PathEcn;
 use crate::observer;
-use crate::path::{Challenge, Path, Standing};
+use crate::path::{Addresses, Challenge, Path, Standing};
 use core::time::Duration;
 use rand_chacha::rand_core::Rng;
 use units::Timestamp;
@@ -169,6 +169,25 @@ impl Connection {
         let gives_up_at = now + 3 * self.linger_pto().max(initial);
         let wait = self.pto().min(initial);
         Challenge { data, due: true, retry_at: gives_up_at, wait, gives_up_at, sent: None }
+    }
+
+    /// Puts a frame for another path in the queue. For an address only the newest one waits: what a
+    /// datagram lets us send, it lets us send once (RFC 9000, section 8.1), however many challenges
+    /// stand in it, and a flood finds the queue full.
+    pub(super) fn owe_off_path(&mut self, frame: OffPath) {
+        if frame.limit < u64::MAX {
+            let remote = frame.addresses.remote;
+            self.off_path.retain(|o| o.limit == u64::MAX || o.addresses.remote != remote);
+        }
+        if frame.limit > 0 && self.off_path.len() < super::MAX_OFF_PATH {
+            self.off_path.push_back(frame);
+        }
+    }
+
+    /// An address that never was validated is left. What it may get was counted with the path: what it
+    /// is owed must not come on top of that.
+    pub(super) fn owe_nothing_to(&mut self, addresses: Addresses) {
+        self.off_path.retain(|owed| owed.addresses.remote != addresses.remote);
     }
 
     /// Section 8.2.3: a response "received on any network path validates the path on which the

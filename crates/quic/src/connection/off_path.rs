@@ -1,7 +1,6 @@
 //! Addresses other than the present one: frames owed to them, and what is known of those that the
 //! client used lately.
 
-use super::Connection;
 use crate::path::{Addresses, Path, Standing};
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
@@ -210,26 +209,5 @@ impl KnownAddresses {
         marks.for_each(|mark| used[usize::from(mark)] = true);
         let after = |n: u16| ((u16::from(newest) + n) % u16::from(NO_PATH)) as u8;
         (1..=u16::from(NO_PATH)).map(after).find(|&mark| !used[usize::from(mark)])
-    }
-}
-
-impl Connection {
-    /// Puts a frame for another path in the queue. For an address only the newest one waits: what a
-    /// datagram lets us send, it lets us send once (RFC 9000, section 8.1), however many challenges
-    /// stand in it, and a flood finds the queue full.
-    pub(super) fn owe_off_path(&mut self, frame: OffPath) {
-        if frame.limit < u64::MAX {
-            let remote = frame.addresses.remote;
-            self.off_path.retain(|o| o.limit == u64::MAX || o.addresses.remote != remote);
-        }
-        if frame.limit > 0 && self.off_path.len() < super::MAX_OFF_PATH {
-            self.off_path.push_back(frame);
-        }
-    }
-
-    /// An address that never was validated is left. What it may get was counted with the path: what it
-    /// is owed must not come on top of that.
-    pub(super) fn owe_nothing_to(&mut self, addresses: Addresses) {
-        self.off_path.retain(|owed| owed.addresses.remote != addresses.remote);
     }
 }

@@ -4,8 +4,6 @@
 //! Packets leave in pairs of one of each kind, in random order. Bursts, outages and full queues then
 //! meet both kinds alike, and no periodic loss meets one kind only.
 
-use super::Fate;
-
 /// Share of lost packets, in percent, that ordinary paths stay below.
 pub(super) const MAX_LOST_PERCENT: u32 = 8;
 /// Packets of each kind with a known fate at the first look. The next look is at twice as many.
@@ -17,6 +15,17 @@ const MAX_PACKETS: u32 = 256;
 /// Square of the standard deviations by which the two shares must differ (two-proportion z-test):
 /// 4 deviations, which equal shares exceed at one look in 30,000.
 const MIN_SQUARED_Z: u64 = 16;
+
+/// A sent packet as ECN sees it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fate {
+    /// Its number in the space of 1-RTT packets.
+    pub number: u64,
+    pub marked: bool,
+    /// A first transmission: only those are compared.
+    pub original: bool,
+    pub lost: bool,
+}
 
 /// Packets of one kind whose fate is known.
 #[derive(Clone, Copy, Debug, Default)]

@@ -16,6 +16,7 @@ use recovery::LostUnit;
 use units::Timestamp;
 
 use self::json::{hex, string};
+use crate::ecn::EcnState;
 use crate::observer::{Event, Observer, Purpose};
 use crate::wire::PacketType;
 
@@ -128,6 +129,18 @@ impl<W: io::Write> QlogObserver<W> {
     }
 }
 
+impl<W: io::Write> QlogObserver<W> {
+    /// An event of later drafts (-05 and on).
+    fn ecn_state(&mut self, now: Timestamp, old: Option<EcnState>, new: EcnState) {
+        self.event(now, "recovery:ecn_state_updated", |line| {
+            if let Some(old) = old {
+                let _ = write!(line, "\"old\":\"{}\",", old.name());
+            }
+            let _ = write!(line, "\"new\":\"{}\"", new.name());
+        });
+    }
+}
+
 /// Milliseconds with a resolution of a microsecond.
 fn millis(duration: Duration) -> f64 {
     duration.as_micros() as f64 / 1e3
@@ -233,15 +246,7 @@ impl<W: io::Write> Observer for QlogObserver<W> {
                     });
                 }
             }
-            Event::EcnState { old, new } => {
-                // Of a later draft (-05 and on).
-                self.event(now, "recovery:ecn_state_updated", |line| {
-                    if let Some(old) = old {
-                        let _ = write!(line, "\"old\":\"{}\",", old.name());
-                    }
-                    let _ = write!(line, "\"new\":\"{}\"", new.name());
-                });
-            }
+            Event::EcnState { old, new } => self.ecn_state(now, *old, *new),
             Event::Migrated => self.event(now, "connectivity:path_updated", |_| {}),
             Event::Closed { code, reason } => {
                 self.event(now, "connectivity:connection_closed", |line| {

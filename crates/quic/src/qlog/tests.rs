@@ -150,3 +150,15 @@ fn a_full_disk_ends_the_log_and_nothing_else() {
     let records = shared.records();
     assert!(records.len() > 1 && records.len() < 100);
 }
+
+#[test]
+fn states_of_ecn_have_the_names_of_the_draft() {
+    let (mut observer, shared) = observer(0);
+    observer.on_event(at(1_001), &Event::EcnState { old: None, new: EcnState::Testing });
+    let old = Some(EcnState::Testing);
+    observer.on_event(at(1_002), &Event::EcnState { old, new: EcnState::Failed });
+    let records = shared.records();
+    assert_eq!(records[2]["name"], "recovery:ecn_state_updated");
+    assert_eq!(records[1]["data"], serde_json::json!({"new": "testing"}));
+    assert_eq!(records[2]["data"], serde_json::json!({"old": "testing", "new": "failed"}));
+}

@@ -19,6 +19,7 @@ mod h3spec;
 mod handshakes;
 mod paths;
 mod raw;
+mod returns;
 mod rows;
 #[path = "../common/server.rs"]
 mod server;
