@@ -1,11 +1,10 @@
 //! ECN validation (RFC 9000, section 13.4.2): packets are marked while the peer's counts add up and
-//! marked packets arrive as well as unmarked ones.
+//! marked packets arrive as reliably as unmarked ones.
 //!
-//! Three things end the marking of a path. The peer's counts are missing or wrong (section 13.4.2.1).
-//! The path marks everything CE. Or the path drops marked packets: all of them, so that only unmarked
-//! probes are acknowledged, or a share of them. For the last one a trial compares marked with unmarked
-//! packets (`trial`), because outages and ordinary loss look alike at first. Networks that lose or
-//! remark are remembered (`networks`).
+//! Three faults end the marking of a path. The peer's counts are missing or wrong (section
+//! 13.4.2.1). The path marks everything CE. The path drops all marked packets or a share of them.
+//! Outages and ordinary loss look like the third fault at first, so a trial compares marked with
+//! unmarked packets (`trial`). The endpoint remembers networks with a costly fault (`networks`).
 
 mod networks;
 mod trial;
@@ -17,18 +16,19 @@ pub(crate) use trial::Fate;
 use trial::{MAX_LOST_PERCENT, Trial, Verdict};
 use units::Timestamp;
 
-/// Marked packets that test a path (RFC 9000, appendix A.4): so many may go unreported before ECN is
-/// given up, and of so many the CE marks are counted.
+/// Number of marked packets that test a path (RFC 9000, appendix A.4). ECN ends when this many go
+/// unreported. The share of CE is taken of the first ones.
 const TESTING: u64 = 10;
-/// Share of the testing packets, in percent, that arrives as CE only where the path marks everything.
+/// Share of CE among the testing packets, in percent, that counts as a fault.
 const ALL_CE_PERCENT: u64 = 90;
-/// Marked packets, none of them acknowledged, that start a trial once an unmarked one is.
+/// Number of unacknowledged marked packets in a row that start a trial as soon as an unmarked
+/// packet is acknowledged.
 const UNHEARD: u32 = 3;
-/// Marked packets whose fates say whether a path is lossy.
+/// Number of marked packets over which the loss rate is taken: the bits of [`PathEcn::recent`].
 const RECENT: u32 = 64;
-/// Lost packets among [`RECENT`] that start a trial: more than [`MAX_LOST_PERCENT`].
+/// Lost packets among the last [`RECENT`] that start a trial: more than [`MAX_LOST_PERCENT`].
 const LOSSY: u32 = RECENT * MAX_LOST_PERCENT / 100 + 1;
-/// Pause between a trial that found no fault and the next one because of loss. It doubles with each.
+/// Pause between a trial without a fault and the next one because of loss. It doubles each time.
 const MIN_PAUSE: Duration = Duration::from_secs(10);
 /// Longest pause.
 const MAX_PAUSE: Duration = Duration::from_secs(60);
@@ -38,9 +38,10 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 pub enum EcnState {
     /// Packets are marked; too few reports have come.
     Testing,
-    /// Marked packets are lost or unanswered: marked and unmarked ones are compared.
+    /// Marked packets are lost or unacknowledged: a trial compares them with unmarked ones.
     Unknown,
-    /// Packets are not marked: the path has failed validation, or its network did lately.
+    /// Packets are unmarked: the path has failed validation, or its network has within the last
+    /// hour.
     Failed,
     /// Packets are marked.
     Capable,
@@ -85,8 +86,8 @@ impl EcnFault {
         }
     }
 
-    /// Whether the next connection from the network would pay for the same test: with lost packets or
-    /// a cut window. Wrong counts cost nothing.
+    /// Returns true if the test costs lost packets or a cut window, so that the next connection
+    /// from the network should skip it.
     pub(crate) fn is_costly(self) -> bool {
         matches!(self, Self::Dropped | Self::AllCe)
     }
@@ -98,18 +99,18 @@ impl From<EcnFault> for usize {
     }
 }
 
-/// What an ACK frame's counts say since the last one.
+/// Growth of the peer's counts since the last ACK frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Report {
-    /// There are none.
+    /// The ACK frame has no counts.
     Missing,
-    /// They are impossible.
+    /// The counts are impossible.
     Wrong,
-    /// Packets newly reported, as ECT(0) or CE, and those of them that are CE.
+    /// Number of newly reported packets (ECT(0) or CE), and the number of CE among them.
     Grown { all: u64, ce: u64 },
 }
 
-/// The peer's counts. They are of the connection, whatever path its packets take.
+/// The peer's counts. They cover the connection, on all its paths.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Tally {
     reported: EcnCounts,
@@ -141,7 +142,7 @@ impl Tally {
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// The configuration wants no marks.
+    /// ECN is off in the configuration.
     Off,
     Marking,
     Trial(Trial),
@@ -152,7 +153,7 @@ enum Phase {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathEcn {
     phase: Phase,
-    /// Packets reported while testing, and those of them that were CE.
+    /// Packets reported during the test, and the number of CE among them.
     tested: u64,
     tested_ce: u64,
     unreported: u64,
@@ -160,7 +161,7 @@ pub(crate) struct PathEcn {
     unheard: u32,
     /// When the first packet was sent since an acknowledgement came.
     silent_since: Option<Timestamp>,
-    /// Fates of the last [`RECENT`] marked packets outside of trials, the newest lowest: 1 is lost.
+    /// Fates of the last [`RECENT`] marked packets outside trials: 1 for lost, the newest in bit 0.
     recent: u64,
     next_trial: Timestamp,
     pause: Duration,
@@ -168,7 +169,7 @@ pub(crate) struct PathEcn {
 }
 
 impl PathEcn {
-    /// A path that is to be tested, or one that is not if `enabled` is false.
+    /// A path to test; unmarked for good if `enabled` is false.
     pub(crate) fn new(enabled: bool) -> Self {
         Self {
             phase: if enabled { Phase::Marking } else { Phase::Off },
@@ -184,13 +185,13 @@ impl PathEcn {
         }
     }
 
-    /// A path through a network that failed lately.
+    /// A path through a network with a remembered fault.
     pub(crate) fn failed(enabled: bool) -> Self {
         let phase = if enabled { Phase::Failed } else { Phase::Off };
         Self { phase, ..Self::new(enabled) }
     }
 
-    /// `None` if the configuration wants no marks.
+    /// Returns the state, `None` if ECN is off in the configuration.
     pub(crate) fn state(&self) -> Option<EcnState> {
         match self.phase {
             Phase::Off => None,
@@ -201,22 +202,22 @@ impl PathEcn {
         }
     }
 
-    /// Whether each datagram leaves alone, since the next one may have another mark.
+    /// Returns true during a trial. Each datagram then leaves alone, since the next one may differ.
     #[inline]
     pub(crate) fn is_on_trial(&self) -> bool {
         matches!(self.phase, Phase::Trial(_))
     }
 
-    /// Whether a datagram is marked that is neither a probe nor part of a trial. Packets are unmarked
-    /// while acknowledgements are missing for a probe time-out: a path that drops marked packets lets
-    /// those pass, and their acknowledgements tell.
+    /// Returns whether to mark a datagram outside trials. After a probe time-out without an
+    /// acknowledgement, datagrams are unmarked: they pass a node that drops marked packets.
     #[inline]
     pub(crate) fn marks(&self, now: Timestamp, pto: Duration) -> bool {
         let is_silent = || self.silent_since.is_some_and(|since| now.since(since) > pto);
         matches!(self.phase, Phase::Marking) && !is_silent()
     }
 
-    /// Whether the next datagram is marked, which carries first transmissions if `original`.
+    /// Returns whether to mark the next datagram. Only first transmissions (`original`) are marked
+    /// during a trial.
     #[inline]
     pub(crate) fn marks_next(&mut self, now: Timestamp, pto: Duration, original: bool) -> bool {
         match &mut self.phase {
@@ -232,12 +233,12 @@ impl PathEcn {
         self.silent_since.get_or_insert(now);
     }
 
-    /// The peer left this path: its silence says nothing.
+    /// Forgets missing acknowledgements, because the peer has left the path.
     pub(crate) fn on_left(&mut self) {
         (self.silent_since, self.unheard) = (None, 0);
     }
 
-    /// A packet that asked for an acknowledgement got it, or was declared lost.
+    /// Takes the fate of an ack-eliciting packet.
     #[inline]
     pub(crate) fn on_fate(&mut self, fate: Fate) {
         if fate.marked && !fate.lost {
@@ -250,7 +251,7 @@ impl PathEcn {
         }
     }
 
-    /// A packet that had been declared lost was acknowledged.
+    /// Takes the late acknowledgement of a packet that was declared lost.
     pub(crate) fn on_late(&mut self, fate: Fate) {
         if fate.marked {
             self.unheard = 0;
@@ -260,8 +261,8 @@ impl PathEcn {
         }
     }
 
-    /// An acknowledgement of packets of this path was taken, with `unmarked` unmarked ones. `next` is
-    /// the next packet's number.
+    /// Takes an acknowledgement of packets of this path, all of them unmarked if `unmarked`. `next`
+    /// is the number of the next packet. May begin a trial.
     pub(crate) fn on_heard(&mut self, unmarked: bool, next: u64) {
         self.silent_since = None;
         if unmarked && self.unheard >= UNHEARD && matches!(self.phase, Phase::Marking) {
@@ -269,8 +270,8 @@ impl PathEcn {
         }
     }
 
-    /// Takes the counts of an acknowledgement that newly acknowledges `marked` marked packets of this
-    /// path. Returns packets newly reported as CE.
+    /// Takes the counts of an acknowledgement that newly acknowledges `marked` marked packets of
+    /// this path. Returns the number of packets newly reported as CE.
     pub(crate) fn on_report(&mut self, marked: u64, report: Report) -> u64 {
         if matches!(self.phase, Phase::Failed | Phase::Off) {
             return 0;
@@ -285,7 +286,7 @@ impl PathEcn {
                 }
                 0
             }
-            // Section 13.4.2.1: the counts are less than the packets they must report, or wrong.
+            // Section 13.4.2.1: the counts are smaller than the number of packets that they report.
             Report::Wrong if marked > 0 => self.fail(EcnFault::Miscounted),
             Report::Grown { all, .. } if all < marked => self.fail(EcnFault::Miscounted),
             Report::Wrong => 0,
@@ -303,7 +304,8 @@ impl PathEcn {
         }
     }
 
-    /// Begins or ends a trial where the fates so far want it. `next` is the next packet's number.
+    /// Begins a trial if too many packets are lost, and ends one with a verdict. `next` is the
+    /// number of the next packet.
     pub(crate) fn judge(&mut self, now: Timestamp, next: u64) {
         match &mut self.phase {
             Phase::Marking => {
@@ -327,7 +329,7 @@ impl PathEcn {
         }
     }
 
-    /// The fault that was found, once.
+    /// Returns a new fault, once.
     pub(crate) fn take_fault(&mut self) -> Option<EcnFault> {
         self.fault.take()
     }

@@ -293,7 +293,8 @@ impl Ledger {
                         }
                     };
                     let is_due = due.is_some_and(|due| due <= now);
-                    // Packets of another path arrive in an order of their own.
+                    // The packet threshold assumes one path: different paths reorder each other's
+                    // packets.
                     let is_overtaken = record.path == self.largest_acked_path
                         && largest - number >= u64::from(thresholds.packets);
                     if is_due || is_overtaken {
@@ -370,7 +371,7 @@ impl Ledger {
         }
     }
 
-    /// The lowest number of a packet that is remembered, or the next number.
+    /// Returns the lowest number in the ledger, or the next number if it is empty.
     pub(crate) fn oldest_number(&self) -> u64 {
         self.lost.oldest().unwrap_or(self.base)
     }

@@ -111,11 +111,11 @@ pub enum Event<'a> {
     },
     /// The keys of a new phase are in use.
     KeyUpdated,
-    /// ECN of the present path is in another state.
+    /// The ECN state of the present path changed.
     EcnState {
-        /// The state before, if one was told.
+        /// The state before; `None` at the first event.
         old: Option<EcnState>,
-        /// The state now.
+        /// The new state.
         new: EcnState,
     },
     /// The peer's address changed.

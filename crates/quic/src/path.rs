@@ -46,7 +46,7 @@ pub(crate) struct Challenge {
     pub wait: Duration,
     /// When validation has failed.
     pub gives_up_at: Timestamp,
-    /// When it was sent first.
+    /// Time of its first sending.
     pub sent: Option<Timestamp>,
 }
 
@@ -69,7 +69,7 @@ impl Challenge {
 /// it holds any control frame, and headers do not take most of it.
 pub(crate) const MIN_BUDGET: u64 = 200;
 
-/// An address of the peer, and how far it is proven (RFC 9000, section 8).
+/// An address of the peer and the state of its validation (RFC 9000, section 8).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standing {
     pub addresses: Addresses,
@@ -81,17 +81,17 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    /// An address of which nothing is known.
+    /// An address seen for the first time.
     pub(crate) fn new(addresses: Addresses) -> Self {
         Self { addresses, validated: false, received: 0, sent: 0, challenge: None }
     }
 
-    /// Whether nothing is left to be proved.
+    /// Returns true after validation, the one in full datagrams included.
     pub(crate) fn is_proven(&self) -> bool {
         self.validated && self.challenge.is_none()
     }
 
-    /// Whether its validation has failed.
+    /// Returns true if validation has failed.
     pub(crate) fn has_failed(&self, now: Timestamp) -> bool {
         match self.challenge {
             Some(challenge) => now >= challenge.gives_up_at,
@@ -99,8 +99,9 @@ impl Standing {
         }
     }
 
-    /// Takes the data of a PATH_RESPONSE. If it answers the challenge to this address, returns the time
-    /// since that was sent first; `again` is how long the challenge in a full datagram may take.
+    /// Takes the data of a PATH_RESPONSE. If it matches the challenge to this address, returns the
+    /// time since the challenge left first. `again` is the time-out of the challenge in a full
+    /// datagram.
     pub(crate) fn on_response(
         &mut self,
         now: Timestamp,
@@ -112,9 +113,9 @@ impl Standing {
         if data == full {
             self.challenge = None;
         } else if data == small && !self.validated {
-            // Section 8.2.1: "To ensure that the path MTU is large enough, the endpoint MUST perform a
-            // second path validation by sending a PATH_CHALLENGE frame in a datagram of at least 1200
-            // bytes."
+            // Section 8.2.1: "To ensure that the path MTU is large enough, the endpoint MUST
+            // perform a second path validation by sending a PATH_CHALLENGE frame in a datagram of
+            // at least 1200 bytes."
             challenge.due = true;
             challenge.gives_up_at = now + 3 * challenge.wait.max(again);
         } else {
@@ -129,9 +130,9 @@ impl Standing {
 pub(crate) struct Path {
     /// Tells packets of this path from those of others.
     pub generation: u8,
-    /// Number of the newest 1-RTT packet that was sent on it.
+    /// Number of the newest 1-RTT packet sent on it.
     pub last_sent: Option<u64>,
-    /// The peer's address: the newest, if its port has changed.
+    /// The peer's address. Paths survive a change of the port.
     pub standing: Standing,
     pub rtt: Rtt,
     pub controller: Box<dyn Controller>,

@@ -1,25 +1,25 @@
-//! When a client that alternates between addresses was away from a path.
+//! Delivery-rate samples of clients that alternate between addresses.
 //!
-//! Packets leave on a path only while the client is there. Visits that are shorter than a round trip
-//! would make the delivery rate look lower by the share of time away, the sender slower by as much, and
-//! the next sample lower still. A sample is therefore a rate of the time of the visits, but no higher than
-//! the rate of all paths together: they may share their bottleneck, where visits overlap in the queue.
+//! Packets leave on a path only while the client uses its address. If visits are shorter than a
+//! round trip, a sample spans absences and is too low. The sender then paces too slowly, and the
+//! next sample is lower still. Absences are therefore subtracted. The delivery rate of all paths
+//! together caps the result, since paths may share a bottleneck whose queue merges their visits.
 
 use congestion::RateSample;
 use core::time::Duration;
 use std::collections::VecDeque;
 use units::{Rate, Timestamp};
 
-/// Absences that are remembered: more than fast alternation makes in a long round trip.
+/// Maximum number of absences, the newest ones: enough for a round trip of 2 s at 20 ms per visit.
 const MAX_ABSENCES: usize = 64;
-/// Least share of the time that a sample can be about: with more addresses in turn than are kept the
-/// rate stays an underestimate.
+/// Least share of a sample's interval that counts as visits. Below it the rate stays an
+/// underestimate.
 const MIN_SHARE: f64 = 0.2;
 
-/// Least span of [`Throughput`]: acknowledgements come in bunches.
+/// Least span of [`Throughput`], since acknowledgements come in bunches.
 const MIN_SPAN: Duration = Duration::from_millis(50);
 
-/// The last absences of the peer from a path.
+/// The client's last absences from a path.
 #[derive(Debug, Default)]
 pub(crate) struct Presence {
     left: Option<Timestamp>,
@@ -40,8 +40,8 @@ impl Presence {
         }
     }
 
-    /// The sample as a rate of the time in which its packets could be sent, the last of them at `to`.
-    /// `most` is the rate of all paths.
+    /// Returns the sample without absences. Its newest packet was sent at `to`. `most` is the
+    /// delivery rate of all paths together.
     pub(crate) fn correct(&self, sample: RateSample, to: Timestamp, most: Rate) -> RateSample {
         let from = Timestamp::ZERO + to.since(Timestamp::ZERO).saturating_sub(sample.interval);
         let away = self.absences.iter().map(|&(left, back)| back.min(to).since(left.max(from)));
@@ -56,7 +56,7 @@ impl Presence {
     }
 }
 
-/// The rate at which all paths of a connection deliver together, over about a round trip.
+/// Delivery rate of all paths of a connection together, over about a round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Throughput {
     since: Timestamp,
@@ -65,7 +65,7 @@ pub(crate) struct Throughput {
 }
 
 impl Throughput {
-    /// Bytes were acknowledged.
+    /// Counts acknowledged bytes.
     pub(crate) fn on_acked(&mut self, now: Timestamp, bytes: u64, rtt: Duration) {
         self.bytes += bytes;
         let span = now.since(self.since);

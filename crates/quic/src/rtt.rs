@@ -47,7 +47,7 @@ impl Rtt {
         }
     }
 
-    /// How long the path's validation took, which stands in until the first sample (RFC 9002, section
+    /// Takes the duration of path validation as the initial round-trip time (RFC 9002, section
     /// 6.2.2).
     pub(crate) fn suppose(&mut self, delay: Duration) {
         if self.first_sample.is_none() && delay < self.smoothed {

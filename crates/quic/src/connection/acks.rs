@@ -15,11 +15,11 @@ use core::time::Duration;
 use recovery::{Acked, PathState};
 use units::{PacketNumber, Rate, Timestamp};
 
-/// What an ACK frame did to a path.
+/// Effects of an ACK frame on a path.
 #[derive(Default)]
 struct AckPass {
     bytes: u64,
-    /// Packets with and without a mark.
+    /// Acknowledged packets with and without an ECN mark.
     marked: u64,
     unmarked: u64,
     spurious: u64,
@@ -37,7 +37,7 @@ struct AckPass {
     rtt_sample: Option<Timestamp>,
 }
 
-/// What it did to the present path, and to others by their marks.
+/// Effects of an ACK frame on the present path, and on other paths by their marks.
 #[derive(Default)]
 struct AckPasses {
     present: AckPass,
@@ -130,7 +130,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Packets of a path that the client left were acknowledged: it may come back to it.
+    /// Credits a path that the client has left and may return to.
     fn credit_left(&mut self, now: Timestamp, mark: u8, ack: &AckFrame<'_>, pass: &AckPass) {
         let delay = self.ack_delay(SpaceId::Data, ack.delay);
         let Some(path) = self.known.path_mut(mark) else { return };
@@ -283,16 +283,16 @@ impl Connection {
     }
 }
 
-/// Bytes in flight before an acknowledgement, bytes lost with it, and packets reported as CE.
+/// Bytes in flight before an ACK frame, bytes lost with it, and packets reported as CE.
 struct Flight {
     before: u64,
     lost: u64,
     ce: u64,
-    /// The rate of all paths.
+    /// Delivery rate of all paths together.
     most: Rate,
 }
 
-/// Tells a path's congestion controller what was acknowledged. Returns the delivery-rate sample.
+/// Passes acknowledged bytes to a path's congestion controller. Returns the delivery-rate sample.
 fn credit(path: &mut Path, now: Timestamp, pass: &AckPass, flight: &Flight) -> Option<RateSample> {
     let (largest, sent) = pass.newest?;
     let rate = path.sampler.finish_batch(now, path.rtt.min());

@@ -1,5 +1,5 @@
-//! What the connection does with a path's ECN validation: it brings the peer's counts and the packets'
-//! fates to it (`crate::ecn`), counts faults, and tells the observer and the endpoint.
+//! The connection's side of ECN validation (`crate::ecn`): passes on counts and fates of packets,
+//! counts faults, and informs the observer and the endpoint.
 
 use super::Connection;
 use super::spaces::SpaceId;
@@ -10,8 +10,8 @@ use crate::wire::EcnCounts;
 use std::net::IpAddr;
 use units::{Ecn, Timestamp};
 
-/// A packet as ECN validation sees it. Only 1-RTT packets are marked, since counts are per packet number
-/// space, and losses of datagram-size probes are about their size.
+/// Returns the fate of a packet for ECN validation. Only 1-RTT packets count, since the peer's
+/// counts are per packet number space. Losses of datagram-size probes are due to their size.
 #[inline]
 pub(super) fn fate(id: SpaceId, number: u64, record: &SentPacket, lost: bool) -> Option<Fate> {
     let counts = id == SpaceId::Data && record.ack_eliciting && record.kind != PacketKind::MtuProbe;
@@ -20,38 +20,39 @@ pub(super) fn fate(id: SpaceId, number: u64, record: &SentPacket, lost: bool) ->
 }
 
 impl Connection {
-    /// Whether the next batch is marked, which begins with a first transmission if `original`.
+    /// Returns whether to mark the next batch, which begins with a first transmission if
+    /// `original`.
     pub(super) fn marks_next(&mut self, now: Timestamp, original: bool) -> bool {
         let pto = self.pto();
         self.path.ecn.marks_next(now, pto, original)
     }
 
-    /// Whether a datagram of path validation or discovery is marked.
+    /// Returns whether to mark a datagram of path validation or datagram-size discovery.
     pub(super) fn marks(&self, now: Timestamp) -> bool {
         self.path.ecn.marks(now, self.pto())
     }
 
-    /// Takes the counts of an ACK frame of 1-RTT packets that raises the largest acknowledged number and
-    /// newly acknowledges `marked` marked packets of the present path. Returns packets newly reported as
-    /// CE.
+    /// Takes the counts of an ACK frame of 1-RTT packets that raises the largest acknowledged
+    /// number and newly acknowledges `marked` marked packets of the present path. Returns packets
+    /// newly reported as CE.
     pub(super) fn on_ecn_counts(&mut self, marked: u64, counts: Option<EcnCounts>) -> u64 {
         let report = self.ecn.take(counts);
         self.path.ecn.on_report(marked, report)
     }
 
-    /// The fates of packets are booked: a trial of marked packets may begin or end.
+    /// Lets a trial of marked packets begin or end, after the fates of packets were booked.
     pub(super) fn judge_ecn(&mut self, now: Timestamp) {
         let next = self.data.ledger.next_number();
         self.path.ecn.judge(now, next);
         self.note_ecn(now);
     }
 
-    /// Tells of a fault of the present path and of a change of its state.
+    /// Reports a new fault of the present path and a change of its state.
     pub(super) fn note_ecn(&mut self, now: Timestamp) {
         if let Some(fault) = self.path.ecn.take_fault() {
             self.stats.ecn_failed.count(fault);
             if fault == EcnFault::Dropped {
-                // The losses were the marks' doing.
+                // The marks caused these losses, not congestion.
                 self.path.controller.on_spurious_congestion(now);
             }
             if fault.is_costly() && self.path.standing.validated {
@@ -65,13 +66,13 @@ impl Connection {
         }
     }
 
-    /// An address in whose network ECN failed at a cost, once.
+    /// Returns an address whose network has a new costly ECN fault, once.
     pub(crate) fn take_ecn_failure(&mut self) -> Option<IpAddr> {
         self.ecn_failed.take()
     }
 }
 
-/// The codepoint of a datagram.
+/// Returns the codepoint of a datagram.
 pub(super) fn codepoint(marked: bool) -> Ecn {
     if marked { Ecn::Ect0 } else { Ecn::NotEct }
 }

@@ -99,7 +99,7 @@ impl Connection {
             if observed {
                 pass.lost.push((number, record.time_sent));
             }
-            // Packets of a path that the client left leave its flight and signal nothing.
+            // Losses of other paths leave those paths' flight and signal nothing.
             let on_path = record.path == present;
             if let Some(path) = paths.of(record.path) {
                 if record.ack_eliciting {

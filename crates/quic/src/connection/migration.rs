@@ -1,8 +1,8 @@
 //! The peer's address changes: NAT rebinding and connection migration, with path validation
 //! (RFC 9000, sections 8.2 and 9).
 //!
-//! The addresses that the client used lately are kept (`off_path`), so that a client whose packets
-//! alternate between several of them has each validated once and finds its estimates on every return.
+//! Recently used addresses are kept (`off_path`). A client that alternates between several
+//! addresses is validated once for each and finds its window and round-trip time on every return.
 
 use super::arrival::Arrival;
 use super::event::Event;
@@ -34,9 +34,9 @@ impl Connection {
         let old = self.path.standing;
         let returns = self.known.contains(addresses.remote);
         let follows = if returns {
-            // Section 9.3: an address that was seen recently needs no validation, so an attacker who copied
-            // a packet from elsewhere has cost the client no estimate. One whose validation is under way
-            // goes on with it.
+            // Section 9.3: a recently seen address needs no validation. An attacker who copies a
+            // packet from elsewhere therefore costs the client nothing. A validation under way
+            // continues.
             self.return_to(arrival, ctx)
         } else {
             let challenge = Some(self.new_challenge(now, ctx));
@@ -77,7 +77,7 @@ impl Connection {
         }
     }
 
-    /// Goes on with an address that the client used lately. Returns whether that was possible.
+    /// Continues with a recently used address. Returns false if that is impossible.
     fn return_to(&mut self, arrival: &Arrival, ctx: &mut Context<'_>) -> bool {
         let Some((standing, estimates)) = self.known.take(arrival.addresses.remote) else {
             return false;
@@ -85,9 +85,10 @@ impl Connection {
         self.go_on(arrival.now, standing, estimates, ctx)
     }
 
-    /// Goes on with another address: on the present path if only the port differs, since that is most
-    /// likely a NAT (section 9.4), else with the estimates that are kept of its path, else on a new path.
-    /// The address that is left stays known. Returns whether the peer is followed.
+    /// Continues with another address and keeps the old one. If only the port differs, which is
+    /// most likely a NAT (section 9.4), the present path stays. Otherwise the kept path to the IP
+    /// address is used (`estimates`), or a new one. Returns false if there is no mark for a new
+    /// path.
     fn go_on(
         &mut self,
         now: Timestamp,
@@ -113,7 +114,7 @@ impl Connection {
         true
     }
 
-    /// A path about which nothing is known; `None` if there is no mark for its packets.
+    /// Returns a path without any estimates; `None` if there is no mark for its packets.
     fn new_path(
         &mut self,
         now: Timestamp,
@@ -141,8 +142,8 @@ impl Connection {
         core::mem::replace(&mut self.path, path)
     }
 
-    /// Goes back to the proven address that was left last, and forgets the present one (section 9.3.2).
-    /// Does nothing if there is none.
+    /// Returns to the proven address that the client left last, if there is one, and forgets the
+    /// present one (section 9.3.2).
     fn revert(&mut self, now: Timestamp) {
         let Some(remote) = self.known.last_proven() else { return };
         let Some((standing, estimates)) = self.known.take(remote) else { return };
@@ -191,7 +192,7 @@ impl Connection {
     }
 
     /// Section 8.2.3: a response "received on any network path validates the path on which the
-    /// PATH_CHALLENGE was sent". A client whose address alternates answers from whichever it has.
+    /// PATH_CHALLENGE was sent". A client that alternates may answer from another address.
     pub(super) fn on_path_response(&mut self, now: Timestamp, data: [u8; 8]) {
         let again = 3 * self.config.initial_rtt;
         self.known.expire(now);
@@ -223,7 +224,8 @@ impl Connection {
         }
     }
 
-    /// How long the slowest path in use takes, that packets of any may wait for each other.
+    /// Returns the longest round-trip time of the paths with packets in flight. Acknowledgements of
+    /// the slowest path come last.
     pub(super) fn conservative_rtt(&self) -> Duration {
         let left = self.known.iter().filter_map(|known| known.path());
         let in_use = left.filter(|path| path.in_flight > 0 && path.rtt.first_sample().is_some());

@@ -55,7 +55,7 @@ const MAX_OFF_PATH: usize = 8;
 pub(crate) struct Context<'a> {
     pub rng: &'a mut ChaCha12Rng,
     pub keys: &'a KeyRing,
-    /// Where ECN failed lately.
+    /// Networks with a costly ECN fault.
     pub ecn: &'a Networks,
 }
 
@@ -96,14 +96,14 @@ pub struct Connection {
     cap: Cap,
     /// The mark of the newest path.
     generations: u8,
-    /// The addresses that the client used lately.
+    /// Addresses that the client has left within the last minute.
     known: KnownAddresses,
-    /// The rate of all paths together, while there are several.
+    /// Delivery rate of all paths together, measured while other addresses are known.
     throughput: Throughput,
-    /// The peer's ECN counts, and the state of ECN that the observer knows.
+    /// The peer's ECN counts, and the ECN state last reported to the observer.
     ecn: Tally,
     ecn_told: Option<EcnState>,
-    /// An address in whose network a path failed ECN validation at a cost, until the endpoint takes it.
+    /// Address whose network has a costly ECN fault, until the endpoint takes it.
     ecn_failed: Option<IpAddr>,
     /// Path validation frames owed, and where to.
     off_path: VecDeque<OffPath>,

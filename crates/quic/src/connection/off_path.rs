@@ -1,15 +1,14 @@
-//! Addresses other than the present one: frames owed to them, and what is known of those that the
-//! client used lately.
+//! Addresses other than the present one: frames owed to them, and the state of recently used ones.
 
 use crate::path::{Addresses, Path, Standing};
 use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 use units::Timestamp;
 
-/// Addresses kept beside the present one: as many as a client has networks at a time. Each that
-/// differs in its IP keeps the state of its path, some kilobytes.
+/// Maximum number of addresses beside the present one. Each IP address keeps the state of its path,
+/// some kilobytes. Clients that alternate between more addresses are validated again and again.
 pub(super) const MAX_KNOWN: usize = 3;
-/// Time after which an address that the client left is forgotten.
+/// Lifetime of an address after the client has left it.
 const KNOWN_LIFETIME: Duration = Duration::from_secs(60);
 
 /// A frame owed on a path that need not be the present one.
@@ -31,7 +30,7 @@ pub(super) enum OffPathFrame {
 /// Marks of packets that belong to no path in particular.
 pub(super) const NO_PATH: u8 = u8::MAX;
 
-/// An address that the client left.
+/// A recently used address.
 #[derive(Debug)]
 pub(super) struct Known {
     at: Place,
@@ -40,14 +39,14 @@ pub(super) struct Known {
 
 #[derive(Debug)]
 enum Place {
-    /// With the estimates of its path.
+    /// With the state of its path.
     Path(Box<Path>),
-    /// Another address of the same IP has taken the estimates over (RFC 9000, section 9.4).
+    /// Without: another port of the same IP address has taken it over (RFC 9000, section 9.4).
     Address(Standing),
 }
 
 impl Known {
-    /// [`Standing::on_response`]. Returns the standing if it has the answer.
+    /// Passes on a PATH_RESPONSE ([`Standing::on_response`]). Returns the standing if it matches.
     pub(super) fn on_response(
         &mut self,
         now: Timestamp,
@@ -89,11 +88,11 @@ impl Known {
     }
 }
 
-/// The addresses that the client left, the newest last, and the marks that are not free yet.
+/// Recently used addresses, the newest last, and marks that are still in use.
 #[derive(Debug, Default)]
 pub(super) struct KnownAddresses {
     known: Vec<Known>,
-    /// Marks of forgotten paths, and the newest packet that was sent on each.
+    /// Marks of forgotten paths, and the number of the newest packet sent on each.
     retired: Vec<(u8, u64)>,
 }
 
@@ -110,17 +109,17 @@ impl KnownAddresses {
         self.known.iter_mut()
     }
 
-    /// The kept path whose packets have this mark.
+    /// Returns the kept path with this mark.
     pub(super) fn path_mut(&mut self, mark: u8) -> Option<&mut Path> {
         self.known.iter_mut().filter_map(Known::path_mut).find(|path| path.generation == mark)
     }
 
-    /// Whether the address is known.
+    /// Returns true if the address is known.
     pub(super) fn contains(&self, remote: SocketAddr) -> bool {
         self.known.iter().any(|known| known.standing().addresses.remote == remote)
     }
 
-    /// Takes an address out, and the estimates of the path to its IP if they are kept.
+    /// Removes an address. Returns its standing, and the path to its IP address if that is kept.
     pub(super) fn take(&mut self, remote: SocketAddr) -> Option<(Standing, Option<Box<Path>>)> {
         let is_it = |known: &Known| known.standing().addresses.remote == remote;
         let place = self.known.iter().position(is_it)?;
@@ -130,7 +129,7 @@ impl KnownAddresses {
         })
     }
 
-    /// Takes the estimates of the path to an IP; its address stays.
+    /// Removes the path to an IP address, but not the path's address.
     pub(super) fn take_estimates(&mut self, ip: IpAddr) -> Option<Box<Path>> {
         let is_there = |known: &&mut Known| {
             known.path().is_some_and(|path| path.standing.addresses.remote.ip() == ip)
@@ -143,13 +142,13 @@ impl KnownAddresses {
         }
     }
 
-    /// The proven address that was left last.
+    /// Returns the proven address that the client left last.
     pub(super) fn last_proven(&self) -> Option<SocketAddr> {
         let mut newest = self.known.iter().rev().map(Known::standing);
         newest.find(|standing| standing.is_proven()).map(|standing| standing.addresses.remote)
     }
 
-    /// Keeps an address whose path goes on with another one.
+    /// Keeps an address without its path.
     pub(super) fn keep_address(&mut self, now: Timestamp, standing: Standing) {
         self.keep(Known { at: Place::Address(standing), left: now });
     }
@@ -159,8 +158,8 @@ impl KnownAddresses {
         self.keep(Known { at: Place::Path(path), left: now });
     }
 
-    /// An address that is being validated makes place before a proven one: whoever copies packets from
-    /// forged addresses must not make the client's own unknown.
+    /// Evicts unproven addresses first: an attacker that forges many addresses must not evict the
+    /// client's own.
     fn keep(&mut self, new: Known) {
         if self.known.len() == MAX_KNOWN {
             let unproven = self.known.iter().position(|known| !known.standing().is_proven());
@@ -176,8 +175,8 @@ impl KnownAddresses {
         }
     }
 
-    /// The address of a path is forgotten. Another one of the same IP inherits its estimates; else its
-    /// mark is free once no packet is remembered that bears it.
+    /// Forgets a path. Another port of its IP address inherits its state. Otherwise its mark
+    /// becomes free as soon as the ledger has no packet with it.
     pub(super) fn forget_path(&mut self, mut path: Box<Path>) {
         let ip = path.standing.addresses.remote.ip();
         let heir = self.known.iter_mut().find(|k| k.standing().addresses.remote.ip() == ip);
@@ -189,7 +188,7 @@ impl KnownAddresses {
         }
     }
 
-    /// Forgets addresses that were left long ago, or whose validation has failed.
+    /// Forgets addresses after [`KNOWN_LIFETIME`] or failed validation.
     pub(super) fn expire(&mut self, now: Timestamp) {
         let is_over = |known: &mut Known| {
             now.since(known.left) >= KNOWN_LIFETIME || known.standing().has_failed(now)
@@ -198,9 +197,9 @@ impl KnownAddresses {
         over.into_iter().for_each(|known| self.forget(known));
     }
 
-    /// A mark for the packets of a new path, `present` being that of the present path, `newest` the last
-    /// one given, and `oldest` the oldest packet that is remembered. `None` if a client has packets of all
-    /// marks open: it is not followed.
+    /// Returns a mark for a new path. `present` is the present path's mark, `newest` the last one
+    /// given, and `oldest` the number of the oldest packet in the ledger. `None` if all marks are
+    /// in use.
     pub(super) fn free_mark(&mut self, present: u8, newest: u8, oldest: u64) -> Option<u8> {
         self.retired.retain(|&(_, last)| last >= oldest);
         let mut used = [false; 1 + NO_PATH as usize];

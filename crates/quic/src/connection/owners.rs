@@ -20,14 +20,14 @@ use units::Timestamp;
 const MAX_ROUNDS: u32 = 45;
 const MAX_UNIT_AGE: Duration = Duration::from_secs(30);
 
-/// The paths that packets in flight were sent on.
+/// All paths of the connection.
 pub(super) struct Paths<'a> {
     pub(super) present: &'a mut Path,
     pub(super) known: &'a mut KnownAddresses,
 }
 
 impl Paths<'_> {
-    /// The path whose packets have this mark, if it is not forgotten.
+    /// Returns the path with this mark, if it is kept.
     #[inline]
     pub(super) fn of(&mut self, mark: u8) -> Option<&mut Path> {
         if mark == self.present.generation {

@@ -1,17 +1,16 @@
-//! Networks whose paths failed ECN validation at a cost: the next connection from there starts
-//! unmarked. An entry comes from a validated address only, so a client can switch ECN off for its own
-//! network at most.
+//! Networks with a costly ECN fault. The next connection from such a network starts unmarked. Only
+//! validated addresses make entries, so an attacker can switch ECN off for its own network at most.
 
 use core::time::Duration;
 use std::collections::VecDeque;
 use std::net::IpAddr;
 use units::Timestamp;
 
-/// Networks remembered; the oldest entry leaves. A look-up reads all of them.
+/// Maximum number of networks. The oldest entry leaves. A look-up reads all of them.
 const CAPACITY: usize = 1_024;
-/// Time after which a network is tested again.
+/// Lifetime of an entry. Later connections test the network again.
 const LIFETIME: Duration = Duration::from_secs(3_600);
-/// Bits that name a network: IPv4, and IPv6 (the prefix that a site gets).
+/// Prefix length of a network, in bits: IPv4, and IPv6 (a site's usual prefix).
 const V4_BITS: u32 = 24;
 const V6_BITS: u32 = 48;
 
@@ -35,7 +34,7 @@ impl Network {
 pub(crate) struct Networks(VecDeque<(Network, Timestamp)>);
 
 impl Networks {
-    /// A path through the network of `ip` failed.
+    /// Adds the network of `ip`, or renews its entry.
     pub(crate) fn remember(&mut self, now: Timestamp, ip: IpAddr) {
         let network = Network::of(ip);
         self.0.retain(|&(known, since)| known != network && now.since(since) < LIFETIME);
@@ -45,7 +44,7 @@ impl Networks {
         self.0.push_back((network, now));
     }
 
-    /// Whether a path through the network of `ip` failed lately.
+    /// Returns true if the network of `ip` has an entry.
     pub(crate) fn has_failed(&self, now: Timestamp, ip: IpAddr) -> bool {
         let network = Network::of(ip);
         self.0.iter().any(|&(known, since)| known == network && now.since(since) < LIFETIME)

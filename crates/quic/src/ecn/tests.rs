@@ -105,8 +105,8 @@ struct Flight {
     lost: bool,
 }
 
-/// Sends a packet each 7 ms over a round-trip time of 40 ms for this many seconds. Returns when ECN was
-/// given up.
+/// Sends a packet each 7 ms over a round-trip time of 40 ms for this many seconds. Returns when ECN
+/// was given up.
 fn simulate(seed: u64, loss: Loss, leak: f64, seconds: u64) -> Option<u64> {
     let (mut dice, mut ecn, mut in_burst) = (Dice(seed), PathEcn::new(true), false);
     let mut flight: VecDeque<Flight> = VecDeque::new();
@@ -150,8 +150,9 @@ fn simulate(seed: u64, loss: Loss, leak: f64, seconds: u64) -> Option<u64> {
     None
 }
 
-/// The share of connections of a minute that give ECN up for no fault of the path: 0 of 2,000 for each
-/// kind of loss (`--nocapture` prints them). One in 500 is tolerated here.
+/// Connections of a minute that give ECN up without a fault of the path. `MENDCAST_CASES=3000`
+/// found 1 of 3,000 at 30 % independent loss and none of 15,000 elsewhere. One in 500 is tolerated
+/// here.
 #[test]
 fn loss_that_spares_no_kind_of_packet_hardly_ever_switches_ecn_off() {
     let runs = std::env::var("MENDCAST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(500);

@@ -1,54 +1,53 @@
-//! A trial of a path: packets with and without a mark, one by one, and whether the marked ones are lost
-//! more often.
+//! A trial of a path: sends marked and unmarked packets and compares their loss.
 //!
-//! Packets leave in pairs of one of each kind, in random order. Bursts, outages and full queues then
-//! meet both kinds alike, and no periodic loss meets one kind only.
+//! Packets leave in pairs, one of each kind, in random order. Bursts, outages and full queues
+//! therefore hit both kinds alike, and periodic loss does not hit one kind only.
 
-/// Share of lost packets, in percent, that ordinary paths stay below.
+/// Share of lost packets, in percent, above which a path is lossy.
 pub(super) const MAX_LOST_PERCENT: u32 = 8;
-/// Packets of each kind with a known fate at the first look. The next look is at twice as many.
+/// Number of packets of each kind at the first look. Each later look is at twice as many.
 const FIRST_LOOK: u32 = 8;
-/// Packets of each kind from which on a trial may end because few marked ones are lost.
+/// Number of packets of each kind from which a trial may end because of little loss.
 const FEW_LOST_FROM: u32 = 32;
-/// Packets of each kind that end a trial.
+/// Number of packets of each kind that ends a trial.
 const MAX_PACKETS: u32 = 256;
-/// Square of the standard deviations by which the two shares must differ (two-proportion z-test):
-/// 4 deviations, which equal shares exceed at one look in 30,000.
+/// Square of the least z of the two-proportion test. At 4 standard deviations equal loss rates fail
+/// one look in 30,000.
 const MIN_SQUARED_Z: u64 = 16;
 
-/// A sent packet as ECN sees it.
+/// Fate of a sent packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fate {
-    /// Its number in the space of 1-RTT packets.
+    /// 1-RTT packet number.
     pub number: u64,
     pub marked: bool,
-    /// A first transmission: only those are compared.
+    /// A first transmission. Trials compare only these.
     pub original: bool,
     pub lost: bool,
 }
 
-/// Packets of one kind whose fate is known.
+/// Packets of one kind with a known fate.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     settled: u32,
     lost: u32,
 }
 
-/// What the packets so far say.
+/// Result of a look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// Too little.
+    /// Not enough packets.
     Open,
     /// The path drops marked packets.
     Drops,
-    /// It treats both kinds alike, as far as can be told.
+    /// Both kinds fare alike.
     Same,
 }
 
 /// A comparison under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Trial {
-    /// Number of its first packet, which also seeds the order in the pairs.
+    /// Number of its first packet. It also seeds the order in the pairs.
     first: u64,
     sent: u64,
     marked: Sample,
@@ -62,7 +61,7 @@ impl Trial {
         Self { first, sent: 0, marked, unmarked, look: FIRST_LOOK }
     }
 
-    /// Whether the next packet is marked.
+    /// Returns whether to mark the next packet.
     pub(super) fn marks_next(&mut self) -> bool {
         let (pair, second) = (self.sent / 2, self.sent % 2 == 1);
         self.sent += 1;
@@ -81,14 +80,14 @@ impl Trial {
         }
     }
 
-    /// A loss was none.
+    /// Takes back a loss.
     pub(super) fn on_late(&mut self, fate: Fate) {
         if let Some(sample) = self.sample(fate) {
             sample.lost = sample.lost.saturating_sub(1);
         }
     }
 
-    /// Looks at the samples, each time that their size has doubled.
+    /// Compares the samples each time that their size has doubled.
     pub(super) fn verdict(&mut self) -> Verdict {
         let (marked, unmarked) = (self.marked, self.unmarked);
         let size = marked.settled.min(unmarked.settled);
@@ -109,7 +108,7 @@ impl Trial {
     }
 }
 
-/// Whether the first sample loses significantly more than the second.
+/// Returns true if the first sample loses significantly more than the second.
 fn differ(more: Sample, less: Sample) -> bool {
     let [m, l] = [more, less].map(|sample| (u64::from(sample.settled), u64::from(sample.lost)));
     let (settled, lost) = (m.0 + l.0, m.1 + l.1);
@@ -120,7 +119,7 @@ fn differ(more: Sample, less: Sample) -> bool {
         && u128::from(difference).pow(2) * u128::from(settled) >= u128::from(MIN_SQUARED_Z) * spread
 }
 
-/// Spreads numbers that follow each other (splitmix64).
+/// Mixes the bits of consecutive numbers (splitmix64).
 fn mix(n: u64) -> u64 {
     let z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

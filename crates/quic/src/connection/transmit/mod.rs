@@ -144,7 +144,7 @@ impl Connection {
             }
             let Some(slice) = buf.get_mut(len..len + room) else { break };
             let Some(turn) = self.next_turn(now, allowance, count == 0) else { break };
-            // All datagrams of a batch have the mark of the first.
+            // All datagrams of a batch share one codepoint.
             if count == 0 {
                 marked = self.marks_batch(now, turn);
             }
@@ -245,15 +245,15 @@ impl Connection {
         }
     }
 
-    /// Whether a batch that begins with this turn is marked. Probes never are: they tell whether a path
-    /// drops marked packets.
+    /// Returns whether to mark a batch that begins with this turn. Probes are unmarked, because a
+    /// path may drop marked packets.
     fn marks_batch(&mut self, now: Timestamp, turn: Turn) -> bool {
         let is_copy = matches!(turn, Turn::Retransmission | Turn::Replica { .. });
         turn != Turn::Probe && self.marks_next(now, !is_copy)
     }
 
-    /// One 1-RTT packet, and whether it is marked. Returns its size, and whether nothing may follow in
-    /// the batch.
+    /// Writes one 1-RTT packet for a turn, ECN-marked or not. Returns its size, and whether nothing
+    /// may follow in the batch.
     fn data_packet(
         &mut self,
         now: Timestamp,
