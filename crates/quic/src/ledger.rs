@@ -285,8 +285,12 @@ impl Ledger {
                 Fate::Acked => run = None,
                 Fate::Skipped | Fate::Lost => {}
                 Fate::Outstanding => {
+                    let same_path = record.path == self.largest_acked_path;
                     let due = match thresholds.time {
-                        Patience::Since(delay) => Some(record.time_sent + delay.max(GRANULARITY)),
+                        Patience::Since { delay, other_path } => {
+                            let delay = if same_path { delay } else { delay.max(other_path) };
+                            Some(record.time_sent + delay.max(GRANULARITY))
+                        }
                         Patience::Between(rtt) => {
                             let between = self.largest_acked_sent.since(record.time_sent);
                             if between > rtt { Some(now) } else { early }
@@ -295,8 +299,8 @@ impl Ledger {
                     let is_due = due.is_some_and(|due| due <= now);
                     // The packet threshold assumes one path: different paths reorder each other's
                     // packets.
-                    let is_overtaken = record.path == self.largest_acked_path
-                        && largest - number >= u64::from(thresholds.packets);
+                    let is_overtaken =
+                        same_path && largest - number >= u64::from(thresholds.packets);
                     if is_due || is_overtaken {
                         if count == MAX_LOSSES {
                             self.loss_time = Some(now);
@@ -395,8 +399,9 @@ impl Ledger {
 /// How much time makes a packet lost after a later one was acknowledged.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Patience {
-    /// So much since it was sent.
-    Since(Duration),
+    /// So much since it was sent, and if it was sent on another path than the largest acknowledged,
+    /// at least the second time.
+    Since { delay: Duration, other_path: Duration },
     /// More than this between its sending and that of the largest acknowledged; or, if nothing
     /// later is in flight, a quarter of this from now.
     Between(Duration),

@@ -8,6 +8,7 @@ use crate::detection::TimeRule;
 use crate::ledger::{PacketKind, Patience, Thresholds};
 use crate::mtud::BASE;
 use crate::observer;
+use crate::path::Path;
 use crate::wire::types;
 use congestion::{CongestionEvent, CongestionKind};
 use core::time::Duration;
@@ -39,16 +40,32 @@ struct LossPass {
 impl Connection {
     fn thresholds(&self) -> Thresholds {
         let rtt = &self.path.rtt;
-        let conservative = self.conservative_rtt();
         let rules = self.path.reordering.adapt(self.config.detection);
         Thresholds {
             packets: rules.packets,
             time: match rules.time {
-                TimeRule::SinceSent { eighths } => Patience::Since(conservative * eighths / 8),
+                TimeRule::SinceSent { .. } => self.patience(),
                 TimeRule::BetweenSendings => Patience::Between(rtt.smoothed()),
             },
             first_rtt_sample: rtt.first_sample(),
         }
+    }
+
+    /// Returns the time threshold of the slowest path with packets in flight, whose acknowledgements
+    /// come last. On other paths than that of the largest acknowledged packet, packets are overtaken
+    /// for no fault: they get a probe time-out.
+    fn patience(&self) -> Patience {
+        let detection = self.config.detection;
+        let delay = |path: &Path| match path.reordering.adapt(detection).time {
+            TimeRule::SinceSent { eighths } => path.rtt.conservative() * eighths / 8,
+            TimeRule::BetweenSendings => path.rtt.smoothed(),
+        };
+        let left = self.known.iter().filter_map(|known| known.path());
+        let in_use = left.filter(|path| path.in_flight > 0);
+        let times = in_use.map(|path| (delay(path), path.rtt.pto_base()));
+        let first = (delay(&self.path), self.path.rtt.pto_base());
+        let (delay, other_path) = times.fold(first, |a, b| (a.0.max(b.0), a.1.max(b.1)));
+        Patience::Since { delay, other_path }
     }
 
     /// Declares packets lost and tells everybody. Returns the bytes that left flight.

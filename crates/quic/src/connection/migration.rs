@@ -223,12 +223,4 @@ impl Connection {
             challenge.due = true;
         }
     }
-
-    /// Returns the longest round-trip time of the paths with packets in flight. Acknowledgements of
-    /// the slowest path come last.
-    pub(super) fn conservative_rtt(&self) -> Duration {
-        let left = self.known.iter().filter_map(|known| known.path());
-        let in_use = left.filter(|path| path.in_flight > 0 && path.rtt.first_sample().is_some());
-        in_use.map(|path| path.rtt.conservative()).fold(self.path.rtt.conservative(), Duration::max)
-    }
 }

@@ -48,7 +48,7 @@ fn ack(ledger: &mut Ledger, ranges: &[RangeInclusive<u64>]) -> Result<Vec<(u64, 
 }
 
 fn lost(ledger: &mut Ledger, now: Timestamp, delay: Duration) -> (Vec<u64>, Option<Duration>) {
-    lost_by(ledger, now, Patience::Since(delay))
+    lost_by(ledger, now, Patience::Since { delay: delay, other_path: Duration::ZERO })
 }
 
 fn lost_by(ledger: &mut Ledger, now: Timestamp, time: Patience) -> (Vec<u64>, Option<Duration>) {

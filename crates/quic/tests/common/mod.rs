@@ -84,6 +84,8 @@ pub struct Pair {
     pub ecn_up: EcnNode,
     /// Where the server sees the client.
     pub client_address: SocketAddr,
+    /// Two addresses of the client, of which the second has a path of its own: the first of `paths`.
+    pub detour: Option<[SocketAddr; 2]>,
     /// Other addresses at which the client is reached.
     pub other_addresses: Vec<SocketAddr>,
     pub handle: Option<Handle>,
@@ -150,6 +152,7 @@ impl Pair {
             ecn_down: Box::new(|_, ecn| Some(ecn)),
             ecn_up: Box::new(|_, ecn| Some(ecn)),
             client_address: CLIENT,
+            detour: None,
             other_addresses: Vec::new(),
             handle: None,
             server_events: Vec::new(),
@@ -194,13 +197,31 @@ impl Pair {
         self.epoch + self.now.since(Timestamp::ZERO)
     }
 
-    fn send_down(&mut self, ecn: Ecn, data: &[u8]) {
+    /// From here on the second of these addresses has a path of its own, which takes this long.
+    pub fn split(&mut self, addresses: [SocketAddr; 2], delay: Duration) {
+        self.detour = Some(addresses);
+        let mut route = PathConfig::default();
+        (route.up.delay, route.down.delay) = (Some(delay), Some(delay));
+        self.paths.insert(0, Path::new(&route, self.seed, "detour"));
+    }
+
+    /// The path of datagrams to and from an address.
+    fn path_of(&mut self, address: SocketAddr) -> &mut Path<Vec<u8>> {
+        match self.detour {
+            Some([_, far]) if far == address => self.paths.first_mut(),
+            _ => self.paths.last_mut(),
+        }
+        .expect("a path")
+    }
+
+    fn send_down(&mut self, to: SocketAddr, ecn: Ecn, data: &[u8]) {
         self.ecn_to_client.push(ecn);
         if !(self.loses)()
             && let Some(ecn) = (self.ecn_down)(self.now, ecn)
         {
             let packet = Packet::datagram(data.len() as u32, ecn, data.to_vec());
-            self.paths.last_mut().expect("a path").down.send(self.now, packet);
+            let now = self.now;
+            self.path_of(to).down.send(now, packet);
         }
     }
 
@@ -225,7 +246,8 @@ impl Pair {
             };
             let Some(ecn) = (self.ecn_up)(self.now, ecn) else { continue };
             let packet = Packet::datagram(transmit.size as u32, ecn, buf);
-            self.paths.last_mut().expect("a path").up.send(self.now, packet);
+            let (now, from) = (self.now, self.client_address);
+            self.path_of(from).up.send(now, packet);
         }
     }
 
@@ -241,7 +263,7 @@ impl Pair {
             for datagram in buf[..transmit.len].chunks(transmit.segment) {
                 let to = transmit.addresses.remote;
                 if to == self.client_address || self.other_addresses.contains(&to) {
-                    self.send_down(transmit.ecn, datagram);
+                    self.send_down(to, transmit.ecn, datagram);
                 }
             }
         }
@@ -313,7 +335,11 @@ impl Pair {
                 self.hand_to_client(datagram);
             }
             while let Some(datagram) = self.paths[at].up.poll(self.now) {
-                self.hand_to_server(datagram);
+                let from = match self.detour {
+                    Some([near, far]) => [far, near][at.min(1)],
+                    None => self.client_address,
+                };
+                self.hand_to_server(from, datagram);
             }
         }
         true
@@ -334,15 +360,15 @@ impl Pair {
         }
     }
 
-    fn hand_to_server(&mut self, datagram: Delivered<Vec<u8>>) {
+    fn hand_to_server(&mut self, from: SocketAddr, datagram: Delivered<Vec<u8>>) {
         let (ecn, mut data) = opened(datagram);
-        let (addresses, mut reply) = (Addresses::of(self.client_address), Vec::new());
+        let (addresses, mut reply) = (Addresses::of(from), Vec::new());
         match self.server.handle_datagram(self.now, addresses, ecn, &mut data, &mut reply) {
             // A late duplicate of the first Initial opens a connection that nobody uses.
             Outcome::Accepted(handle) => {
                 self.handle.get_or_insert(handle);
             }
-            Outcome::Reply(len) => self.send_down(Ecn::NotEct, &reply[..len]),
+            Outcome::Reply(len) => self.send_down(from, Ecn::NotEct, &reply[..len]),
             _ => {}
         }
     }

@@ -100,6 +100,53 @@ fn a_hole_that_opens_in_mid_stream_costs_less_than_a_second() {
 }
 
 #[test]
+fn a_hole_behind_a_large_window_is_found_before_the_window_is_full() {
+    let mut setup = setup(12);
+    setup.transport(|t| t.congestion = mendcast_quic::controller(Algorithm::Cubic));
+    let mut pair = Pair::new(&setup);
+    pair.answer = content(4_000_000);
+    let mut live = Live::new(pair);
+    let id = live.pair.request();
+    assert_eq!(live.pair.receive(id, 10 * SECOND), live.pair.answer);
+    assert!(live.pair.connection().window() > 400_000, "{}", live.pair.connection().window());
+    live.run(SECOND, |_| {});
+    live.forget_stalls();
+    live.pair.ecn_down = hole(Timestamp::ZERO);
+    live.run(4 * SECOND, |_| {});
+    assert!(live.stall < SECOND / 2, "{:?}", live.stall);
+    assert_eq!(failed(&mut live.pair), [1, 0, 0, 0]);
+}
+
+#[test]
+fn a_hole_that_opens_after_a_trial_of_a_lossy_path_is_found_at_once() {
+    let mut live = Live::new(Pair::new(&setup(13)));
+    live.pair.down(|link| link.loss = Some(read("15%")));
+    live.run(20 * SECOND, |_| {});
+    assert_eq!(failed(&mut live.pair), [0; 4]);
+    live.pair.ecn_down = hole(Timestamp::ZERO);
+    live.run(2 * SECOND, |_| {});
+    assert_eq!(failed(&mut live.pair), [1, 0, 0, 0]);
+}
+
+#[test]
+fn probes_are_unmarked() {
+    let mut pair = Pair::new(&Setup::new(14));
+    pair.answer = content(500);
+    pair.connect();
+    assert_eq!(pair.download(SECOND), pair.answer);
+    pair.run_until(SECOND, |_| false);
+    pair.loses = Box::new(|| true);
+    pair.request();
+    let before = pair.connection().stats().pto_count;
+    pair.ecn_to_client.clear();
+    assert!(pair.run_until(SECOND, |pair| pair.connection().stats().pto_count > before));
+    assert!(pair.ecn_to_client.iter().all(|&ecn| ecn == Ecn::Ect0), "{:?}", pair.ecn_to_client);
+    pair.ecn_to_client.clear();
+    pair.run_until(Duration::from_millis(1), |_| false);
+    assert_eq!(pair.ecn_to_client, [Ecn::NotEct; 2]);
+}
+
+#[test]
 fn a_path_that_drops_a_share_of_marked_packets_is_found() {
     for (percent, limit) in [(50, 3), (20, 12)] {
         for seed in 0..10 {

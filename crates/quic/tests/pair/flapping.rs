@@ -98,3 +98,28 @@ fn a_download_keeps_its_rate_while_the_address_alternates() {
         }
     }
 }
+
+#[test]
+fn a_live_stream_flows_over_two_paths_of_different_length() {
+    let list = &ways()[1].1;
+    for period in [20, 50, 130, 500].map(Duration::from_millis) {
+        let mut live = Live::new(Pair::new(&setup(3)));
+        live.pair.other_addresses = list.clone();
+        live.pair.split([list[0], list[1]], Duration::from_millis(60));
+        let began = live.began;
+        live.run(12 * SECOND, |live| {
+            live.pair.client_address = turn(list, live.pair.now.since(began), period);
+            if live.pair.now.since(began) < 2 * SECOND {
+                live.forget_stalls();
+            }
+        });
+        let stats = *live.pair.connection().stats();
+        println!(
+            "{period:?}: stall {:?}, {} of {} packets lost, {} in error",
+            live.stall, stats.packets_lost, stats.packets_sent, stats.spurious_losses
+        );
+        assert!(100 * live.received >= 95 * live.written, "{period:?}");
+        assert!(live.stall < SECOND / 4, "{period:?}: {:?}", live.stall);
+        assert!(stats.packets_lost * 20 <= stats.packets_sent, "{period:?}: {stats:?}");
+    }
+}
