@@ -202,10 +202,10 @@ impl PathEcn {
         }
     }
 
-    /// Returns true during a trial. Each datagram then leaves alone, since the next one may differ.
+    /// Returns true while each datagram leaves alone, since the next one may differ.
     #[inline]
-    pub(crate) fn is_on_trial(&self) -> bool {
-        matches!(self.phase, Phase::Trial(_))
+    pub(crate) fn is_one_by_one(&self) -> bool {
+        matches!(&self.phase, Phase::Trial(trial) if trial.is_one_by_one())
     }
 
     /// Returns whether to mark a datagram outside trials. After a probe time-out without an

@@ -66,7 +66,7 @@ impl Connection {
         }
     }
 
-    /// Returns an address whose network has a new costly ECN fault, once.
+    /// Returns the address of a network with a new costly ECN fault, once.
     pub(crate) fn take_ecn_failure(&mut self) -> Option<IpAddr> {
         self.ecn_failed.take()
     }

@@ -51,9 +51,9 @@ impl Connection {
         }
     }
 
-    /// Returns the time threshold of the slowest path with packets in flight, whose acknowledgements
-    /// come last. On other paths than that of the largest acknowledged packet, packets are overtaken
-    /// for no fault: they get a probe time-out.
+    /// Returns the time thresholds. The slowest path with packets in flight sets them, since its
+    /// acknowledgements come last. If the largest acknowledged packet took another path, overtaking
+    /// is no sign of loss, and a packet gets a probe time-out.
     fn patience(&self) -> Patience {
         let detection = self.config.detection;
         let delay = |path: &Path| match path.reordering.adapt(detection).time {

@@ -11,7 +11,6 @@ use super::{Connection, Context};
 use crate::ecn::PathEcn;
 use crate::observer;
 use crate::path::{Addresses, Challenge, Path, Standing};
-use core::time::Duration;
 use rand_chacha::rand_core::Rng;
 use units::Timestamp;
 

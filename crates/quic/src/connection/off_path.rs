@@ -210,3 +210,51 @@ impl KnownAddresses {
         (1..=u16::from(NO_PATH)).map(after).find(|&mark| !used[usize::from(mark)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::TransportConfig;
+    use congestion::Cap;
+
+    const NOW: Timestamp = Timestamp::from_secs(100);
+
+    fn path(ip: u8, port: u16, mark: u8, last: u64) -> Box<Path> {
+        let addresses = Addresses::of(([10, 0, 0, ip], port).into());
+        let standing = Standing { validated: true, ..Standing::new(addresses) };
+        let mut path = Path::new(&TransportConfig::default(), Cap::default(), standing, mark, 1);
+        path.last_sent = Some(last);
+        Box::new(path)
+    }
+
+    #[test]
+    fn a_mark_is_free_when_no_packet_has_it() {
+        let mut known = KnownAddresses::default();
+        known.keep_path(NOW, path(1, 1, 7, 1_000));
+        assert_eq!(known.free_mark(6, 5, 0), Some(8), "6 is present and 7 is kept");
+        known.expire(NOW + KNOWN_LIFETIME);
+        assert!(known.is_empty());
+        assert_eq!(known.free_mark(6, 5, 1_000), Some(8), "its newest packet is remembered");
+        assert_eq!(known.free_mark(6, 5, 1_001), Some(7));
+        // Marks come around, and leave out that of no path.
+        assert_eq!(known.free_mark(6, NO_PATH - 1, 0), Some(0));
+        (0..NO_PATH).for_each(|mark| known.forget_path(path(1, 1, mark, 2_000)));
+        assert_eq!(known.free_mark(6, 5, 2_000), None);
+        assert_eq!(known.free_mark(6, 5, 2_001), Some(7));
+    }
+
+    #[test]
+    fn another_port_of_an_ip_inherits_the_path() {
+        let mut known = KnownAddresses::default();
+        known.keep_address(NOW, path(1, 1, 0, 0).standing);
+        known.keep_path(NOW + KNOWN_LIFETIME / 2, path(2, 1, 1, 0));
+        let mut failing = path(1, 2, 3, 0);
+        failing.standing.validated = false;
+        known.keep_path(NOW, failing);
+        known.expire(NOW);
+        let (standing, estimates) = known.take(([10, 0, 0, 1], 1).into()).expect("known");
+        assert!(standing.validated);
+        assert_eq!(estimates.map(|path| path.generation), Some(3));
+        assert!(!known.contains(([10, 0, 0, 1], 2).into()));
+    }
+}

@@ -188,7 +188,10 @@ fn a_path_that_drops_marked_packets_is_always_found() {
 fn a_trial_sends_as_many_of_each_kind_in_no_fixed_order() {
     let mut trial = Trial::new(1_234);
     let marks: Vec<_> = (0..200).map(|_| trial.marks_next()).collect();
+    assert!(trial.is_one_by_one());
     assert!(marks.chunks(2).all(|pair| pair[0] != pair[1]));
     let first = marks.iter().step_by(2).filter(|&&mark| mark).count();
     assert!((30..70).contains(&first), "{first}");
+    (0..1_000).for_each(|_| _ = trial.marks_next());
+    assert!(!trial.is_one_by_one());
 }

@@ -48,7 +48,7 @@ fn ack(ledger: &mut Ledger, ranges: &[RangeInclusive<u64>]) -> Result<Vec<(u64, 
 }
 
 fn lost(ledger: &mut Ledger, now: Timestamp, delay: Duration) -> (Vec<u64>, Option<Duration>) {
-    lost_by(ledger, now, Patience::Since { delay: delay, other_path: Duration::ZERO })
+    lost_by(ledger, now, Patience::Since { delay, other_path: Duration::ZERO })
 }
 
 fn lost_by(ledger: &mut Ledger, now: Timestamp, time: Patience) -> (Vec<u64>, Option<Duration>) {
@@ -102,6 +102,18 @@ fn packets_are_lost_by_number_or_by_time() {
     // The newest, beyond the largest acknowledged, is the probe's business.
     assert_eq!((lost(&mut ledger, at(10_000), RTT).0, ledger.loss_time), (vec![], None));
     assert_eq!(ledger.eliciting_in_flight, 1);
+}
+
+#[test]
+fn packets_of_another_path_are_lost_by_a_longer_time_and_by_no_number() {
+    let mut ledger = ledger(2);
+    (3..=8).for_each(|sent| ledger.push(SentPacket { path: 1, ..packet(sent) }));
+    ack(&mut ledger, &[7..=7]).expect("honest");
+    let time = Patience::Since { delay: RTT, other_path: 2 * RTT };
+    assert_eq!(lost_by(&mut ledger, at(10), time).0, [2, 3, 4]);
+    assert!(lost_by(&mut ledger, at(2) + RTT, time).0.is_empty());
+    assert_eq!(lost_by(&mut ledger, at(7) + RTT, time).0, [5, 6]);
+    assert_eq!(lost_by(&mut ledger, at(2) + 2 * RTT, time).0, [0, 1]);
 }
 
 #[test]

@@ -84,7 +84,8 @@ pub struct Pair {
     pub ecn_up: EcnNode,
     /// Where the server sees the client.
     pub client_address: SocketAddr,
-    /// Two addresses of the client, of which the second has a path of its own: the first of `paths`.
+    /// Two addresses of the client, of which the second has a path of its own: the first of
+    /// `paths`.
     pub detour: Option<[SocketAddr; 2]>,
     /// Other addresses at which the client is reached.
     pub other_addresses: Vec<SocketAddr>,

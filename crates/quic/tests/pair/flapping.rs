@@ -1,4 +1,4 @@
-//! Clients whose packets come from several addresses in turn: bonded links, NATs with two exits.
+//! Clients that alternate between addresses: bonded links, NATs with two exits.
 
 use crate::common::{Pair, Setup, content};
 use crate::live::{Live, setup};

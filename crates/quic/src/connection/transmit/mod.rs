@@ -153,7 +153,7 @@ impl Connection {
             len += size;
             budget -= size as u64;
             allowance.pacing = allowance.pacing.saturating_sub(size as u64);
-            if size < mtu || alone || self.path.ecn.is_on_trial() {
+            if size < mtu || alone || self.path.ecn.is_one_by_one() {
                 break;
             }
         }
