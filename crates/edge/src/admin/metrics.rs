@@ -236,7 +236,11 @@ fn encode_loops(encoder: &mut DescriptorEncoder<'_>, loops: &Report) -> Result<(
         ("quic_refused", "QUIC connections refused", quic.refused),
         ("quic_retries", "Retry packets sent", quic.retries),
         ("quic_resets", "Stateless resets sent", quic.resets),
-        ("quic_ecn_failed", "Paths that dropped ECN-marked packets or marked all CE", quic.ecn_failed),
+        (
+            "quic_ecn_failed",
+            "Paths that dropped ECN-marked packets or marked all CE",
+            quic.ecn_failed,
+        ),
         ("quic_invalid_tokens", "Tokens that proved nothing", quic.invalid_tokens),
         (
             "quic_version_negotiations",
