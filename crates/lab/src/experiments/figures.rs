@@ -68,6 +68,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "congestion-curves",
     "links",
     "congestion-fairness",
+    "congestion-shared",
 ];
 
 /// Names and titles.

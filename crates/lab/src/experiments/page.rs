@@ -15,6 +15,9 @@ use crate::plot::{Chart, Series, Span};
 use crate::simulation::Sample;
 use toml::Value;
 
+/// Samples, of ten a second, over which curves average the delivered rate.
+const DELIVERED_OVER: usize = 6;
+
 /// All that a report is made of.
 pub(crate) struct Report<'a> {
     pub spec: &'a Spec,
@@ -150,11 +153,12 @@ impl Report<'_> {
     }
 
     fn curve_plots(&self) -> Result<Vec<Plot>, String> {
-        type Pick = fn(&Sample) -> Option<f64>;
-        let kinds: [(&str, &str, Pick); 3] = [
-            ("window", "congestion window (kB)", |s| Some(s.window as f64 / 1e3)),
-            ("rate", "pacing rate (Mbps)", |s| Some(s.pacing_rate?.as_mbps_f64())),
-            ("queue", "bytes at the bottleneck (kB)", |s| Some(s.queued as f64 / 1e3)),
+        type Pick = fn(&[Sample]) -> Option<f64>;
+        let kinds: [(&str, &str, Pick); 4] = [
+            ("window", "congestion window (kB)", |s| Some(s.last()?.window as f64 / 1e3)),
+            ("rate", "pacing rate (Mbps)", |s| Some(s.last()?.pacing_rate?.as_mbps_f64())),
+            ("queue", "bytes at the bottleneck (kB)", |s| Some(s.last()?.queued as f64 / 1e3)),
+            ("delivered", "delivered rate (Mbps)", delivered_mbps),
         ];
         let mut all = Vec::new();
         for (place, sweep) in self.spec.sweeps.iter().enumerate() {
@@ -162,8 +166,10 @@ impl Report<'_> {
                 let of_sweep = self.curves.iter().filter(|curve| curve.sweep == place);
                 let series: Vec<Series> = of_sweep
                     .map(|curve| {
-                        let samples = curve.samples.iter();
-                        let points = samples.filter_map(|s| Some((s.at.as_secs_f64(), pick(s)?)));
+                        let points = (1..=curve.samples.len()).filter_map(|n| {
+                            let recent = &curve.samples[n.saturating_sub(DELIVERED_OVER)..n];
+                            Some((recent.last()?.at.as_secs_f64(), pick(recent)?))
+                        });
                         let mut series =
                             Series::line(format!("{} {}", curve.scheme, words(&curve.point)));
                         series.points = points.collect();
@@ -371,4 +377,11 @@ impl Report<'_> {
         let _ = writeln!(text, "{}\n", self.made_by());
         text
     }
+}
+
+/// Rate of the bytes that arrived between the first and the last of these samples.
+fn delivered_mbps(samples: &[Sample]) -> Option<f64> {
+    let (first, last) = (samples.first()?, samples.last()?);
+    let seconds = last.at.since(first.at).as_secs_f64();
+    (seconds > 0.0).then(|| (last.received - first.received) as f64 * 8.0 / seconds / 1e6)
 }

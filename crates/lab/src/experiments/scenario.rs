@@ -293,7 +293,11 @@ impl Settings {
                     scheme: self.maker(name, &Learnt::default())?,
                     beginning: self.beginning(key, start)?,
                     capping: None,
-                    traffic: traffic.clone(),
+                    traffic: word(
+                        "rival_source",
+                        &self.rival_source,
+                        &[("", traffic.clone()), ("unbounded", Traffic::Unbounded)],
+                    )?,
                     begins: Duration::from_secs_f64(self.rival_from_seconds),
                 })
             }

@@ -226,6 +226,8 @@ settings! {
     measure_from_seconds: f64 = 0.0;
     /// Another sender on the same bottleneck, with the same source and this scheme; none if empty.
     rival: String = String::new();
+    /// What the rival sends: `unbounded` for a download without end; the same as the first one if empty.
+    rival_source: String = String::new();
     /// The rival's congestion controller; the first one's if empty.
     rival_congestion: String = String::new();
     /// How the rival's connection of a live view starts; as the first one's if empty.
