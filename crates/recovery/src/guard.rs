@@ -255,6 +255,49 @@ mod tests {
         assert!(guards.iter().all(|guard| guard.refusals() > 0));
     }
 
+    /// Takes all replicas that a guard allows.
+    fn take_all(guard: &mut Guard) -> u32 {
+        let mut sent = 0;
+        while guard.allows(PACKET) {
+            guard.on_replica(PACKET.into());
+            sent += 1;
+        }
+        sent
+    }
+
+    #[test]
+    fn replicas_stay_below_the_bound_on_any_horizon() {
+        let mut guard = Guard::new(0.2, None);
+        let (mut first, mut sent) = (0, 0);
+        for number in 0..10_000 {
+            let now = Timestamp::from_millis(number);
+            guard.on_first_transmission(now, PACKET.into(), PACKET);
+            first += 1;
+            sent += take_all(&mut guard);
+            assert!(sent <= first / 5 + LEAST_BURST, "{first}: {sent}");
+        }
+        assert!(sent >= first / 5 + LEAST_BURST - 1, "all of it is used: {sent}");
+    }
+
+    #[test]
+    fn a_thousand_short_connections_share_what_all_connections_may_send() {
+        let least = 200 * u64::from(PACKET);
+        let shared = Arc::new(SharedBudget::new(0.1, least));
+        let (mut first, mut sent) = (0, 0);
+        for number in 0..1_000 {
+            let mut guard = Guard::new(0.2, Some(shared.clone()));
+            for _ in 0..20 {
+                guard.on_first_transmission(Timestamp::from_millis(number), PACKET.into(), PACKET);
+                first += 1;
+            }
+            let all = take_all(&mut guard);
+            assert!(all <= 4 + LEAST_BURST, "{all}");
+            sent += all;
+        }
+        assert!(sent <= first / 10 + 200, "{sent} of {first}");
+        assert!(sent >= 1_200, "the shared bucket is used up: {sent}");
+    }
+
     #[test]
     fn an_outage_of_many_viewers_may_take_what_a_second_of_all_has_filled() {
         let least = 20 * u64::from(PACKET);

@@ -42,6 +42,7 @@ mod arq;
 pub mod art;
 pub mod autorec;
 mod bursts;
+mod by_unit;
 pub mod catalog;
 mod contents;
 mod correlation;

@@ -59,9 +59,14 @@ pub(crate) struct Arrival {
 }
 
 impl Arrival {
-    /// Whether it is the unit's first copy, which a replica of the same moment is not.
+    /// Whether it is the unit's first copy. A replica of the same moment is not, unless the unit
+    /// began as overdue data.
     pub(crate) fn is_first(self, unit: &LostUnit) -> bool {
-        unit.first_copy == Some(self.sent)
-            && matches!(self.copy, Some(CopyKind::Retransmission | CopyKind::Probe))
+        let is_first_kind = match self.copy {
+            Some(CopyKind::Retransmission | CopyKind::Probe) => true,
+            Some(CopyKind::Replica) => unit.overdue,
+            None => false,
+        };
+        is_first_kind && unit.first_copy == Some(self.sent)
     }
 }

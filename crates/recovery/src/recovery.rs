@@ -4,6 +4,7 @@
 
 mod sending;
 
+use crate::by_unit::ByUnit;
 use crate::contents::{Content, Contents};
 use crate::correlation::LossCorrelation;
 use crate::guard::Guard;
@@ -43,6 +44,9 @@ pub struct Recovery<C: Content> {
     path_began: Timestamp,
     recent: RecentLoss,
     overdue: Fates,
+    /// Bytes of the first copy of each unit that was overdue when this copy left: a replica, until
+    /// its packet is declared lost.
+    overdue_copies: ByUnit<u32>,
     finished: Vec<Finished>,
 }
 
@@ -81,6 +85,7 @@ impl<C: Content> Recovery<C> {
             path_began: now,
             recent: RecentLoss::new(now),
             overdue: Fates::default(),
+            overdue_copies: ByUnit::default(),
             finished: Vec::new(),
         }
     }
@@ -156,12 +161,11 @@ impl<C: Content> Recovery<C> {
     ) -> Loss {
         self.count_loss(now, packet);
         let Some(kind) = packet.copy else {
-            if packet.unit.is_some() {
-                // It was overdue, and that was no mistake.
-                self.was_no_replica(packet);
+            if let Some(key) = packet.unit {
+                self.overdue_lost(key);
                 return Loss { opened: None, round_lost: None, signals: true };
             }
-            let opened = self.open(now, packet.sent, pieces, content);
+            let opened = self.open(now, packet.sent, false, pieces, content);
             return Loss { opened, round_lost: None, signals: true };
         };
         // A probe may have carried data of no unit: the data's own packet speaks for it.
@@ -190,9 +194,10 @@ impl<C: Content> Recovery<C> {
         self.scheme.overdue
     }
 
-    /// The acknowledgement of a packet in flight is overdue that carried `pieces`, all of them for the first time. What of
-    /// them is missing becomes a unit, as if the packet were lost, if the guard allows a replica: that is what its first
-    /// copy is, until the packet is declared lost.
+    /// The acknowledgement of a packet in flight is overdue that carried `pieces`, all of them for
+    /// the first time. The missing part becomes a unit if the scheme wants that. Until the packet
+    /// is declared lost, the unit's first copy is a replica: it leaves by
+    /// [`Recovery::next_replica`].
     pub fn overdue(
         &mut self,
         now: Timestamp,
@@ -211,15 +216,19 @@ impl<C: Content> Recovery<C> {
         if !self.scheme.scheduler.wants_overdue(now, &data, &view) {
             return None;
         }
-        let size = self.path.packet;
-        if !self.guard.as_mut().is_none_or(|guard| guard.allows(size)) {
-            return None;
-        }
-        let key = self.open(now, packet.sent, pieces, content)?;
+        self.open(now, packet.sent, true, pieces, content)
+    }
+
+    /// The packet of overdue data was declared lost. If the first copy has left, it did what a
+    /// retransmission does: its bytes are not redundant.
+    fn overdue_lost(&mut self, key: UnitKey) {
+        self.table.on_overdue_lost(key);
+        let Some(bytes) = self.overdue_copies.take(key) else { return };
+        let totals = &mut self.statistics.totals;
+        totals.replica_bytes = totals.replica_bytes.saturating_sub(bytes.into());
         if let Some(guard) = &mut self.guard {
-            guard.on_replica(packet.bytes.into());
+            guard.give_back(bytes.into());
         }
-        Some(key)
     }
 
     pub(crate) fn count_loss(&mut self, now: Timestamp, packet: &Packet) {
@@ -238,24 +247,19 @@ impl<C: Content> Recovery<C> {
         self.recent.count(now, packet.copy, true);
     }
 
-    /// The packet was overdue, and what the guard took for its data's first copy was no replica, or did not leave.
-    fn was_no_replica(&mut self, packet: &Packet) {
-        if let Some(guard) = &mut self.guard {
-            guard.give_back(packet.bytes.into());
-        }
-    }
-
     fn open(
         &mut self,
         now: Timestamp,
         first_sent: Timestamp,
+        overdue: bool,
         pieces: impl IntoIterator<Item = C::Piece>,
         content: &C,
     ) -> Option<UnitKey> {
         let missing = self.contents.missing_of(content, pieces);
         let mark = content.mark(missing.first()?);
         let bytes = missing.iter().map(C::len).sum();
-        let key = self.table.insert(LostUnit::new(first_sent, now, bytes, mark));
+        let unit = if overdue { LostUnit::overdue } else { LostUnit::new };
+        let key = self.table.insert(unit(first_sent, now, bytes, mark));
         self.contents.open(key);
         self.statistics.totals.units += 1;
         self.scheme.adapter.on_event(&RecoveryEvent::Opened { now, unit: key });
@@ -306,16 +310,6 @@ impl<C: Content> Recovery<C> {
                 self.recent.count(now, packet.copy, false);
             }
             Acked::InTime => {}
-        }
-        if let (None, Acked::InTime, Some(key)) = (packet.copy, acked, packet.unit) {
-            // It was overdue and came.
-            if self.table.get(key).is_some_and(|unit| unit.copies == 0) {
-                self.was_no_replica(packet);
-            } else {
-                let totals = &mut self.statistics.totals;
-                totals.replicas += 1;
-                totals.replica_bytes += u64::from(packet.bytes);
-            }
         }
         if let Some(key) = packet.unit {
             self.unit_acked(now, key, packet, acked, content);

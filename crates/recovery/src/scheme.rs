@@ -66,7 +66,8 @@ pub trait ReplicaScheduler: Debug {
         view: &View<'_>,
     );
 
-    /// The acknowledgement of data is overdue: whether it leaves once more now. Asked where [`Scheme::overdue`] says so.
+    /// Returns whether overdue data gets a copy before its loss is known. Asked if
+    /// [`Scheme::overdue`] is set.
     fn wants_overdue(&mut self, _now: Timestamp, _data: &Overdue, _view: &View<'_>) -> bool {
         false
     }
@@ -296,7 +297,8 @@ pub struct Scheme {
     /// Whether the loss of each copy begins a new round, also while others are in flight: their fates may be known
     /// late. Otherwise a round lasts until all its copies are lost.
     pub answers_each: bool,
-    /// Whether data whose acknowledgement is overdue leaves once more before it is known to be lost.
+    /// Whether overdue data gets a copy before its loss is known. The copy is a replica:
+    /// [`Scheme::when_idle()`] and the guard apply to it.
     pub overdue: bool,
 }
 

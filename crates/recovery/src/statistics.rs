@@ -48,7 +48,7 @@ counters! {
         first_bytes,
         /// Bytes of copies, replicas included.
         copy_bytes,
-        /// Bytes of replicas.
+        /// Bytes of replicas, without the first copies of overdue data that was then declared lost.
         replica_bytes,
         /// Packets whose fate was settled as acknowledged.
         acked,
@@ -64,7 +64,7 @@ counters! {
         retransmissions,
         /// Retransmissions of round 2 and later.
         repeated,
-        /// Replicas sent.
+        /// Replicas sent, first copies of overdue data included.
         replicas,
         /// Replicas acknowledged before they were declared lost.
         replicas_acked,

@@ -54,6 +54,10 @@ pub struct LostUnit {
     pub last_copy: Timestamp,
     /// What the application said about the first piece when it wrote it.
     pub mark: Option<Mark>,
+    /// Whether it was opened because an acknowledgement was overdue, before a loss was declared.
+    pub overdue: bool,
+    /// Whether its first packet is still in flight.
+    undecided: bool,
     waiting: bool,
     /// Counts units; the rest of a packet has its first part's.
     number: u64,
@@ -89,10 +93,33 @@ impl LostUnit {
             first_copy: None,
             last_copy: detected,
             mark,
+            overdue: false,
+            undecided: false,
             waiting: true,
             number: 0,
             whole: None,
         }
+    }
+
+    /// The data of a packet in flight whose acknowledgement is overdue.
+    pub(crate) fn overdue(
+        first_sent: Timestamp,
+        now: Timestamp,
+        bytes: u32,
+        mark: Option<Mark>,
+    ) -> Self {
+        Self { overdue: true, undecided: true, ..Self::new(first_sent, now, bytes, mark) }
+    }
+
+    /// Whether the next copy is the first one that overdue data gets.
+    pub(crate) fn is_first_of_overdue(&self) -> bool {
+        self.undecided && self.copies == 0
+    }
+
+    /// Whether the unit waits for the first copy of its round, as overdue (`undecided`) or as lost
+    /// data.
+    fn waits(&self, undecided: bool) -> bool {
+        self.waiting && self.undecided == undecided
     }
 }
 
@@ -102,6 +129,10 @@ struct Slot {
     unit: Option<LostUnit>,
 }
 
+/// Units by when they were first sent, and by their number. Keys that no longer belong here are
+/// skipped.
+type Waiting = VecDeque<((Timestamp, u64), UnitKey)>;
+
 /// All unfinished lost units of a connection.
 #[derive(Debug, Default)]
 pub struct UnitTable {
@@ -109,8 +140,10 @@ pub struct UnitTable {
     free: Vec<u32>,
     /// Units by time of detection; keys of finished units are skipped and dropped at the front.
     by_age: VecDeque<UnitKey>,
-    /// By when the unit was first sent, and its number.
-    waiting: VecDeque<((Timestamp, u64), UnitKey)>,
+    /// Lost units that wait for the first copy of their round.
+    waiting: Waiting,
+    /// Overdue units that wait for it.
+    overdue: Waiting,
     len: usize,
     opened: u64,
     wholes: Vec<Whole>,
@@ -165,9 +198,10 @@ impl UnitTable {
     fn enqueue(&mut self, key: UnitKey) {
         let Some(unit) = self.get_mut(key) else { return };
         unit.waiting = true;
-        let place = (unit.first_sent, unit.number);
-        let at = self.waiting.partition_point(|(other, _)| *other <= place);
-        self.waiting.insert(at, (place, key));
+        let (place, undecided) = ((unit.first_sent, unit.number), unit.undecided);
+        let queue = if undecided { &mut self.overdue } else { &mut self.waiting };
+        let at = queue.partition_point(|(other, _)| *other <= place);
+        queue.insert(at, (place, key));
     }
 
     /// Keys of finished units go when they are most of a queue: one unit that stays must not keep the
@@ -181,8 +215,13 @@ impl UnitTable {
         }
         if self.waiting.len() > most {
             let mut all = core::mem::take(&mut self.waiting);
-            all.retain(|&(_, key)| self.get(key).is_some_and(|unit| unit.waiting));
+            all.retain(|&(_, key)| self.get(key).is_some_and(|unit| unit.waits(false)));
             self.waiting = all;
+        }
+        if self.overdue.len() > most {
+            let mut all = core::mem::take(&mut self.overdue);
+            all.retain(|&(_, key)| self.get(key).is_some_and(|unit| unit.waits(true)));
+            self.overdue = all;
         }
     }
 
@@ -199,6 +238,7 @@ impl UnitTable {
             // What parts are still counted by stays, and the memory, which the slots outweigh.
             self.by_age.clear();
             self.waiting.clear();
+            self.overdue.clear();
         } else {
             while self.by_age.front().is_some_and(|&k| self.get(k).is_none()) {
                 self.by_age.pop_front();
@@ -207,14 +247,36 @@ impl UnitTable {
         Some(unit)
     }
 
+    /// The first lost unit that waits.
     pub(crate) fn next_waiting(&mut self) -> Option<UnitKey> {
         while let Some(&(_, key)) = self.waiting.front() {
-            if self.get(key).is_some_and(|unit| unit.waiting) {
+            if self.get(key).is_some_and(|unit| unit.waits(false)) {
                 return Some(key);
             }
             self.waiting.pop_front();
         }
         None
+    }
+
+    /// The first overdue unit that waits.
+    pub(crate) fn next_overdue(&mut self) -> Option<UnitKey> {
+        while let Some(&(_, key)) = self.overdue.front() {
+            if self.get(key).is_some_and(|unit| unit.waits(true)) {
+                return Some(key);
+            }
+            self.overdue.pop_front();
+        }
+        None
+    }
+
+    /// The packet of an overdue unit was declared lost. If no copy has left, the unit waits for a
+    /// retransmission.
+    pub(crate) fn on_overdue_lost(&mut self, key: UnitKey) {
+        let Some(unit) = self.get_mut(key) else { return };
+        unit.undecided = false;
+        if unit.waiting {
+            self.enqueue(key);
+        }
     }
 
     pub(crate) fn oldest(&self) -> Option<UnitKey> {

@@ -32,6 +32,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "guard-ablation",
     "live-default",
     "deadline-harm",
+    "deadline-narrow",
     "deadline-ablation",
     "deadline-acks",
     "deadline-fast",

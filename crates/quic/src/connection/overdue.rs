@@ -1,5 +1,5 @@
-//! What is overdue: stream data whose acknowledgement has not come in time leaves once more before a later
-//! acknowledgement can tell that it was lost.
+//! Overdue data: stream data whose acknowledgement has not come in time. Loss recovery may send a
+//! copy, as a replica, before a later acknowledgement can tell whether the data was lost.
 //!
 //! An outage hides the losses in it until a packet behind it is acknowledged: that is its end, the gap to the next frame,
 //! and a round trip later. What was lost at its beginning is overdue long before, and where the round trip is longer than

@@ -437,7 +437,7 @@ fn what_is_overdue_leaves_again_before_a_probe_would() {
     let outage = Duration::from_millis(40);
     let (after, purpose, copies) = overdue(outage, deadline);
     assert!((45..48).contains(&after.as_millis()), "{after:?}");
-    assert_eq!((purpose, copies), (Purpose::Retransmission, 2));
+    assert_eq!((purpose, copies), (Purpose::Replica, 2));
     let (probe, purpose, _) = overdue(outage, Arq::scheme);
     assert!(purpose == Purpose::Probe && probe > after, "{probe:?}");
     let patient = move || deadline::scheme(of(Duration::from_millis(500))).expect("in range");

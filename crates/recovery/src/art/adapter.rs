@@ -7,7 +7,7 @@
 //! out of reach.
 
 use super::bitmap::Bitmap;
-use super::by_unit::ByUnit;
+use crate::by_unit::ByUnit;
 use crate::fixed::{ROUNDS, Reading};
 use crate::{CopyKind, RecoveryEvent, RedundancyAdapter, UnitKey, View};
 

@@ -9,7 +9,7 @@
 mod adapter;
 mod bandit;
 mod bitmap;
-mod by_unit;
+
 pub mod dqn;
 mod reward;
 mod scheduler;

@@ -1,7 +1,7 @@
 //! What a round was worth (ART, appendix A): 1/(N·R) for round N with R copies if one of them arrived,
 //! and a penalty if none did.
 
-use super::by_unit::ByUnit;
+use crate::by_unit::ByUnit;
 use crate::{RecoveryEvent, UnitKey};
 
 /// η, the factor of the bandits' penalty (ART, section 8.1).

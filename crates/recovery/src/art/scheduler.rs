@@ -10,7 +10,7 @@
 //! is B_max cycles behind the retransmission, and the copies of a round can all be in the longest
 //! burst, contrary to section 6.2. An α above 1 avoids that.
 
-use super::by_unit::ByUnit;
+use crate::by_unit::ByUnit;
 use crate::random::Random;
 use crate::{LostUnit, PathState, ReplicaScheduler, SendOpportunity, UnitKey, UnitTable, View};
 use core::time::Duration;

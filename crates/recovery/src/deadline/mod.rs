@@ -6,7 +6,8 @@
 //! each takes off the time by which the data is expected to be late (`plan`). Copies leave only when nothing else
 //! waits or a viewer catches up on a wide path, and no queue grows; and the loss of each copy is answered, not only that
 //! of the last one. Where a path loses much, and copies cost most, players that are not known are supposed to keep
-//! more, as most of them do. Data whose acknowledgement is overdue leaves once more before it is known to be lost.
+//! more, as most of them do. Overdue data gets a copy before its loss is known, if nothing else
+//! waits.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -47,10 +48,11 @@ const HEARD: Duration = Duration::from_millis(75);
 const GUESSED: Duration = Duration::from_millis(200);
 /// A queue shorter than this is what a key frame makes.
 const QUEUE: Duration = Duration::from_millis(25);
-/// Overdue data leaves once more where a copy is lost with less than this chance.
-const AGAIN: f64 = 0.3;
-/// And where more than this share of what was overdue had been lost: two copies are in vain for one that is needed.
-const OFTEN: f64 = 1.0 / 3.0;
+/// Highest chance of loss at which a copy of overdue data leaves.
+const MAX_COPY_LOSS: f64 = 0.3;
+/// Least share of recent overdue data that was lost: at most two copies are redundant for one that
+/// is needed.
+const MIN_OVERDUE_LOST: f64 = 1.0 / 3.0;
 /// Where a path loses more than [`Options::patient_above`], data is supposed to be of use for so much longer by that
 /// share: 50 ms with each hundredth.
 const LONGER: Duration = Duration::from_secs(5);
@@ -78,7 +80,8 @@ pub struct Options {
     /// How long after its first sending data is of use, where the application says nothing of that: 350 ms by default, at
     /// most [`MOST_PATIENT`].
     pub patience: Duration,
-    /// Whether data leaves once more when its acknowledgement is overdue, before it is known to be lost: by default it does.
+    /// Whether overdue data gets a copy before its loss is known, if nothing else waits. Default:
+    /// true.
     pub overdue: bool,
     /// What says how losses come together.
     pub together: Together,
@@ -311,9 +314,9 @@ impl ReplicaScheduler for Copies {
         };
         // What waits in a queue is not lost; what was lost in a bad time that is not over would be lost again, and its
         // loss be known late; and without this the loss would be known a round later.
-        let wants = view.overdue_lost > OFTEN
+        let wants = view.overdue_lost > MIN_OVERDUE_LOST
             && !is_full(&view.path)
-            && known.curve.after(gap).given(1) < AGAIN
+            && known.curve.after(gap).given(1) < MAX_COPY_LOSS
             && gains();
         self.told.overdue_lost = view.overdue_lost;
         self.told.overdue_wanted += u64::from(wants);

@@ -1,7 +1,7 @@
 //! Who gets copies, when they leave, and that the loss of each is answered.
 
 use super::*;
-use crate::{Acked, CopyKind, Guard, Packet, PathState, Recovery};
+use crate::{Acked, CopyKind, Fit, Guard, Packet, PathState, Recovery};
 use units::{Mark, Rate};
 
 const OFF: SendOpportunity = SendOpportunity { off_mode: true };
@@ -289,42 +289,80 @@ fn overdue(r: &mut Recovery<()>) -> Option<UnitKey> {
     r.overdue(at(50_000), &packet(None), [1_200], &mut ())
 }
 
-#[test]
-fn what_is_overdue_leaves_again_and_is_one_unit_with_what_is_then_lost() {
-    let mut r = outages();
-    assert!(r.takes_overdue());
-    let key = overdue(&mut r).expect("the outage is over by now");
-    assert_eq!(r.next_waiting(), Some(key));
-    r.copy_sent(at(50_000), key, CopyKind::Retransmission);
-    let loss = r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
-    assert_eq!((loss.opened, loss.signals, r.len()), (None, true, 1));
-    assert_eq!(r.next_waiting(), None, "the copy is under way");
-    assert_eq!(r.statistics().totals.replica_bytes, 0);
+/// Writes the replica that is due at 50 s, if there is one.
+fn write_replica(r: &mut Recovery<()>, at_chance: &SendOpportunity) -> Option<UnitKey> {
+    let key = r.next_replica(at(50_000), at_chance)?;
+    r.copy(at(50_000), key, CopyKind::Replica, &(), |_| Fit::Whole);
+    r.sent(at(50_000), 1_250, Some(CopyKind::Replica));
+    Some(key)
 }
 
 #[test]
-fn what_was_overdue_and_comes_was_copied_at_the_guards_expense() {
+fn a_copy_of_overdue_data_is_the_retransmission_if_its_packet_is_then_lost() {
+    let mut r = outages();
+    assert!(r.takes_overdue());
+    let key = overdue(&mut r).expect("the outage is over by now");
+    assert_eq!(r.next_waiting(), None, "nobody knows that it is lost");
+    assert_eq!(write_replica(&mut r, &OFF), Some(key));
+    assert_eq!(write_replica(&mut r, &OFF), None, "each unit once");
+    let loss = r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
+    assert_eq!((loss.opened, loss.signals, r.len()), (None, true, 1));
+    assert_eq!(r.next_waiting(), None, "the copy is in flight");
+    // The overhead of the packet stays the guard's.
+    assert_eq!(r.statistics().totals.replica_bytes, 50);
+    // If that copy is lost too, the next round is an ordinary one.
+    assert!(r.copy_lost(at(50_200), key, CopyKind::Replica));
+    assert_eq!(r.next_waiting(), Some(key));
+}
+
+#[test]
+fn overdue_data_waits_for_idle_time_until_its_packet_is_lost() {
+    let mut r = outages();
+    let key = overdue(&mut r).expect("the outage is over by now");
+    let busy = SendOpportunity { off_mode: false };
+    assert_eq!(write_replica(&mut r, &busy), None);
+    assert!(r.opportunity(at(50_000), false, false).off_mode, "it is nothing that waits");
+    r.lost(at(50_010), &packet(Some(key)), [1_200], &mut ());
+    assert_eq!((r.next_waiting(), write_replica(&mut r, &OFF)), (Some(key), None));
+    r.copy_sent(at(50_010), key, CopyKind::Retransmission);
+    assert_eq!(r.statistics().totals.retransmissions, 1);
+    // An acknowledgement ends the wait.
+    let key = overdue(&mut r).expect("wanted");
+    r.finish(at(50_020), key, None);
+    assert_eq!(write_replica(&mut r, &OFF), None);
+}
+
+#[test]
+fn a_copy_of_overdue_data_that_arrives_too_is_at_the_guards_expense() {
     let mut r = outages();
     let budget = |r: &Recovery<()>| r.guard().expect("given").budget();
-    overdue(&mut r);
+    let key = overdue(&mut r).expect("wanted");
+    assert_eq!(r.next_replica(at(50_000), &OFF), Some(key));
     let before = budget(&r);
-    let key = overdue(&mut r).expect("allowed");
-    assert_eq!(before - budget(&r), 1_200);
-    r.copy_sent(at(50_000), key, CopyKind::Retransmission);
+    write_replica(&mut r, &OFF);
     r.acked(at(50_010), &packet(Some(key)), Acked::InTime, &());
     let totals = &r.statistics().totals;
-    assert_eq!((before - budget(&r), totals.replicas, totals.replica_bytes), (1_200, 1, 1_200));
-    // That of a loss is given back: its copy was none beyond the retransmission.
-    let key = overdue(&mut r).expect("allowed");
-    r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
-    assert_eq!(before - budget(&r), 1_200);
-    // And that of what came before anything had left in its place.
-    let key = overdue(&mut r).expect("allowed");
-    r.acked(at(50_010), &packet(Some(key)), Acked::InTime, &());
-    assert_eq!((before - budget(&r), r.statistics().totals.replicas), (1_200, 1));
-    // Who never confirms a loss gets no more than the guard has.
-    let more = core::iter::from_fn(|| overdue(&mut r)).take(1_000).count();
-    assert!(more < 40, "{more}");
+    assert_eq!((before - budget(&r), totals.replicas, totals.replica_bytes), (1_250, 1, 1_250));
+    r.finish(at(50_010), key, None);
+    // The content of a lost packet's copy is given back, once.
+    let key = overdue(&mut r).expect("wanted");
+    write_replica(&mut r, &OFF);
+    for _ in 0..2 {
+        r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
+    }
+    assert_eq!(before - budget(&r), 1_250 + 50);
+    r.finish(at(50_060), key, None);
+    // A unit whose copy has not left has nothing to give back.
+    let key = overdue(&mut r).expect("wanted");
+    r.lost(at(50_070), &packet(Some(key)), [1_200], &mut ());
+    assert_eq!(before - budget(&r), 1_250 + 50);
+    r.finish(at(50_070), key, None);
+    // A peer that never confirms a loss gets no more than the guard has.
+    for _ in 0..1_000 {
+        overdue(&mut r);
+    }
+    let more = core::iter::from_fn(|| write_replica(&mut r, &OFF)).take(1_000).count();
+    assert!((20..40).contains(&more), "{more}");
 }
 
 #[test]

@@ -4,7 +4,7 @@ use super::{Recovery, view};
 use crate::contents::{Content, Fit};
 use crate::packet::Written;
 use crate::scheme::{RecoveryEvent, SendOpportunity};
-use crate::table::{CopyKind, UnitKey};
+use crate::table::{CopyKind, LostUnit, UnitKey};
 use units::Timestamp;
 
 /// A path at least this many times as wide as the stream has room for replicas while data waits.
@@ -39,12 +39,20 @@ impl<C: Content> Recovery<C> {
         if self.table.is_empty() {
             return None;
         }
-        let key = self.scheme.scheduler.poll(now, at, &self.table)?;
-        if self.scheme.when_idle && !at.off_mode && !self.has_room_for(key) {
-            return None;
-        }
+        let key = self.due_replica(now, at)?;
         let packet = self.path.packet;
         self.guard.as_mut().is_none_or(|guard| guard.allows(packet)).then_some(key)
+    }
+
+    /// Overdue data, which was sent earlier, comes before the scheme's replicas.
+    fn due_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
+        let is_free = !self.scheme.when_idle || at.off_mode;
+        let overdue = self.table.next_overdue();
+        if let Some(key) = overdue.filter(|&key| is_free || self.has_room_for(key)) {
+            return Some(key);
+        }
+        let key = self.scheme.scheduler.poll(now, at, &self.table)?;
+        (is_free || self.has_room_for(key)).then_some(key)
     }
 
     /// Whether what waits may wait for a replica of this unit: on a wide path, of what a viewer gets to begin with. Seconds
@@ -87,10 +95,15 @@ impl<C: Content> Recovery<C> {
         let kept = self.contents.slot(key);
         kept.clear();
         let mut rest = Vec::new();
+        let mut written = 0;
         for piece in missing.drain(..) {
             match if rest.is_empty() { write(&piece) } else { Fit::None } {
-                Fit::Whole => kept.push(piece),
+                Fit::Whole => {
+                    written += C::len(&piece);
+                    kept.push(piece);
+                }
                 Fit::Part(head, tail) => {
+                    written += C::len(&head);
                     kept.push(head);
                     rest.push(tail);
                 }
@@ -109,6 +122,10 @@ impl<C: Content> Recovery<C> {
         self.contents.give_back(missing);
         if !is_written {
             return Written::NoRoom;
+        }
+        let unit = self.table.get(key);
+        if kind == CopyKind::Replica && unit.is_some_and(LostUnit::is_first_of_overdue) {
+            self.overdue_copies.set(key, written);
         }
         self.copy_sent(now, key, kind);
         Written::Copy
@@ -145,22 +162,15 @@ impl<C: Content> Recovery<C> {
             CopyKind::Retransmission => {
                 totals.retransmissions += 1;
                 totals.repeated += u64::from(round > 1);
-                let view = view(
-                    now,
-                    self.path,
-                    &self.table,
-                    &mut self.statistics,
-                    &self.overdue,
-                    &self.recent,
-                );
-                let level = self.scheme.adapter.level(key, round, &view);
-                if let Some(unit) = self.table.get(key) {
-                    self.scheme.scheduler.on_retransmitted(now, key, unit, level, &view);
-                }
+                self.plan_replicas(now, key, round);
             }
             CopyKind::Replica => {
                 totals.replicas += 1;
-                self.scheme.scheduler.on_replica_sent(now, key, unit);
+                if is_first {
+                    self.plan_replicas(now, key, round);
+                } else {
+                    self.scheme.scheduler.on_replica_sent(now, key, unit);
+                }
             }
             CopyKind::Probe => {
                 totals.probes += 1;
@@ -168,6 +178,16 @@ impl<C: Content> Recovery<C> {
             }
         }
         self.scheme.adapter.on_event(&RecoveryEvent::CopySent { now, unit: key, kind, round });
+    }
+
+    /// The first copy of a round has left, or of overdue data.
+    fn plan_replicas(&mut self, now: Timestamp, key: UnitKey, round: u32) {
+        let view =
+            view(now, self.path, &self.table, &mut self.statistics, &self.overdue, &self.recent);
+        let level = self.scheme.adapter.level(key, round, &view);
+        if let Some(unit) = self.table.get(key) {
+            self.scheme.scheduler.on_retransmitted(now, key, unit, level, &view);
+        }
     }
 
     /// A probe sent data again that is in no unit, first sent at `first_sent`.

@@ -16,7 +16,7 @@ fn packet(number: u64, sent: Timestamp, bytes: u16, copy: Option<CopyKind>) -> P
 
 impl Recovery<()> {
     pub(crate) fn opened(&mut self, now: Timestamp, first_sent: Timestamp, bytes: u32) -> UnitKey {
-        self.open(now, first_sent, [bytes], &()).expect("all of it is missing")
+        self.open(now, first_sent, false, [bytes], &()).expect("all of it is missing")
     }
 
     pub(crate) fn split(&mut self, key: UnitKey, bytes: u32) -> Option<UnitKey> {
