@@ -82,8 +82,12 @@ impl Live {
     /// Least window; 0 where losses may be those of a queue.
     fn window(&self, now: Timestamp) -> u64 {
         let shows_queue = |rtt| is_queue(rtt, self.min_rtt);
-        let holds = now < self.until && !self.floor.present_rtt().is_none_or(shows_queue);
-        if holds { self.floor.window(LONGEST_FLOOR) } else { 0 }
+        match self.floor.present_rtt() {
+            Some(rtt) if now < self.until && !shows_queue(rtt) => {
+                self.floor.window((rtt + rtt / 4).min(LONGEST_FLOOR))
+            }
+            _ => 0,
+        }
     }
 }
 

@@ -11,9 +11,6 @@ use units::{Rate, Timestamp};
 
 use crate::recent::RecentMax;
 
-/// Least time for which the floor carries the delivered rate: some frames, since acknowledgements may come that late from
-/// one moment to the next.
-const MIN_FLOOR: Duration = Duration::from_millis(100);
 /// Round trips that are longer than the shortest one by less than this, or by less than a quarter, show no queue: packets
 /// wait as long for the turns of a radio network.
 const NO_QUEUE: Duration = Duration::from_millis(10);
@@ -26,7 +23,7 @@ pub(crate) fn is_queue(rtt: Duration, shortest: Duration) -> bool {
 const AVERAGING: Duration = Duration::from_secs(1);
 const RATE_MEMORY: Duration = Duration::from_secs(5);
 /// Time for which a short round trip is the present one, at least.
-const RTT_MEMORY: Duration = Duration::from_millis(500);
+const RTT_MEMORY: Duration = Duration::from_millis(250);
 
 /// Delivered rate and present round trip.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,16 +47,19 @@ impl Floor {
         self.rtt.update(now, RTT_MEMORY, Some(Reverse(rtt)));
     }
 
-    /// Shortest round trip of the last half second to second; `None` before the first.
+    /// Highest delivered rate of a second in the last five to ten.
+    pub(crate) fn rate(&self) -> Rate {
+        self.rate.get()
+    }
+
+    /// Shortest round trip of the last quarter to half of a second; `None` before the first.
     pub(crate) fn present_rtt(&self) -> Option<Duration> {
         self.rtt.get().map(|Reverse(rtt)| rtt)
     }
 
-    /// Least window in bytes: the delivered rate over five quarters of the present round trip, or over `longest` if that
-    /// is less.
-    pub(crate) fn window(&self, longest: Duration) -> u64 {
-        let rtt = self.present_rtt().unwrap_or_default();
-        self.rate.get().bytes_in((rtt + rtt / 4).clamp(MIN_FLOOR, longest.max(MIN_FLOOR)))
+    /// Least window in bytes: what the delivered rate carries in this time.
+    pub(crate) fn window(&self, time: Duration) -> u64 {
+        self.rate().bytes_in(time)
     }
 }
 
@@ -76,13 +76,11 @@ mod tests {
     }
 
     #[test]
-    fn the_floor_carries_the_delivered_rate_over_the_present_round_trip_within_limits() {
+    fn the_floor_is_what_the_delivered_rate_carries() {
         let ms = Duration::from_millis;
-        let near = |floor: Floor, bytes: u64| floor.window(ms(200)).abs_diff(bytes) < 150;
-        assert_eq!(after(0, ms(20)).window(ms(200)), 0, "nothing was delivered");
-        assert!(near(after(5, ms(20)), 12_500), "100 ms at least");
-        assert!(near(after(5, ms(120)), 18_750), "150 ms");
-        assert!(near(after(5, ms(700)), 25_000), "200 ms at most");
+        assert_eq!(after(0, ms(20)).window(ms(100)), 0, "nothing was delivered");
+        assert!(after(5, ms(20)).window(ms(100)).abs_diff(12_500) < 150);
+        assert_eq!(after(5, ms(20)).present_rtt(), Some(ms(20)));
     }
 
     #[test]
@@ -93,7 +91,7 @@ mod tests {
             acks.for_each(|n| {
                 floor.on_ack(Timestamp::from_millis(10 * n), 125, Duration::from_millis(20));
             });
-            floor.window(Duration::ZERO)
+            floor.window(Duration::from_millis(100))
         };
         assert!(slow(5, 9) > 12_000);
         assert!(slow(9, 16) < 1_500);

@@ -58,6 +58,9 @@ const HIGH_GAIN: f64 = 2.885;
 /// Window per bandwidth-delay product (section 4.2.3.2), and in ProbeRTT.
 const CWND_GAIN: f64 = 2.0;
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
+/// Time for which a live stream's window carries the rate that was delivered before: some frames, since acknowledgements
+/// may come that late from one moment to the next.
+const FLOOR: Duration = Duration::from_millis(100);
 /// Pacing gains of the ProbeBW cycle, one per `RTprop` (section 4.3.4.2).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// `RTpropFilterLen`.
@@ -247,7 +250,6 @@ impl Bbr {
     fn check_drain(&mut self, batch: &AckBatch) {
         if matches!(self.state, State::Startup) && self.full_pipe.is_filled() {
             self.state = State::Drain;
-            self.aggregation = Aggregation::default();
         }
         if matches!(self.state, State::Drain) && batch.in_flight <= self.inflight(1.0) {
             self.enter_probe_bw(batch.now);
@@ -338,13 +340,9 @@ impl Bbr {
         }
     }
 
-    /// Window of the model, with room for what bunches hold. While a sender with more to send fills the pipe, its
-    /// acknowledgements run ahead of the estimated bandwidth without bunches.
-    fn target_window(&self, now: Timestamp) -> u64 {
-        let counts = self.full_pipe.is_filled() || self.limited.holds(now);
-        let bandwidth = self.bandwidth.get().filter(|_| counts);
-        let bunch = bandwidth.map_or(0, |bandwidth| self.aggregation.bytes(bandwidth));
-        self.inflight(CWND_GAIN).saturating_add(bunch)
+    /// Window of the model, with room for a bunch.
+    fn target_window(&self) -> u64 {
+        self.inflight(CWND_GAIN).saturating_add(self.aggregation.bytes())
     }
 
     /// Our rules for live streams and links that aggregate (`live`, `aggregation`).
@@ -362,6 +360,9 @@ impl Bbr {
             now: batch.now,
             rtt,
             present_rtt: self.floor.present_rtt().unwrap_or(rtt),
+            rate: batch.rate.map_or(Rate::ZERO, |sample| sample.delivery_rate),
+            proven_rate: self.floor.rate(),
+            own_queue: bandwidth.time_for(self.window),
             round: self.round_count,
             is_window_full: self.limited.holds(batch.now)
                 && batch.in_flight_before + 2 * u64::from(self.mtu) > self.window,
@@ -369,7 +370,7 @@ impl Bbr {
         if let Some(rtprop) = self.longer.on_ack(&seen, rtprop) {
             self.rtprop = Some(rtprop);
             self.rtprop_stamp = batch.now;
-            self.window = self.target_window(batch.now);
+            self.window = self.target_window();
         }
     }
 
@@ -378,7 +379,7 @@ impl Bbr {
         if self.round_start && self.recovery.on_round_start() {
             self.restore_window();
         }
-        let target = self.target_window(batch.now);
+        let target = self.target_window();
         let grown = self.window.saturating_add(batch.acked_bytes);
         if self.recovery.conserves() {
             self.window = self.window.max(batch.in_flight.saturating_add(batch.acked_bytes));
@@ -388,7 +389,7 @@ impl Bbr {
             self.window = grown;
         }
         if !self.recovery.is_active() && self.limited.holds(batch.now) {
-            self.window = self.window.max(self.floor.window(longer::LONGEST_FLOOR));
+            self.window = self.window.max(self.floor.window(FLOOR));
         }
         self.window = self.window.max(self.min_pipe_window());
         if matches!(self.state, State::ProbeRtt { .. }) {
@@ -402,6 +403,9 @@ impl Controller for Bbr {
         self.start_rate.on_sent(now);
         if in_flight > 0 {
             return;
+        }
+        if self.limited.is_on() {
+            self.aggregation.on_restart(now, self.rtprop.unwrap_or_default());
         }
         // Section 4.3.4.4: the pipe is empty, so that pacing at BtlBw fills it without a queue.
         self.idle_restart = true;

@@ -252,44 +252,47 @@ fn the_first_rate_is_high_gain_times_the_initial_window_per_round_trip() {
     assert_eq!(b.pacing_rate(), Some(Rate::from_bytes_in(34_620, RTT)));
 }
 
-/// Rounds of `rtt` in which the window is full, from the returned time on; `samples` acknowledgements each.
-fn full_rounds(b: &mut Bbr, mut now: Timestamp, rtt: Duration, rounds: u32) -> Timestamp {
-    for _ in 0..rounds {
-        now += rtt;
-        let window = b.window();
-        let bytes = 10 * u64::from(MTU);
-        let batch = ack(b, now, bytes, 2, window - bytes);
+/// Rounds of `rtt` in which the window is full and `mbps` are delivered, from the returned time on.
+fn full_rounds(b: &mut Bbr, now: Timestamp, rtt: Duration, mbps: [u64; 3]) -> Timestamp {
+    mbps.into_iter().fold(now, |now, mbps| {
+        let (now, window) = (now + rtt, b.window());
+        let batch = ack(b, now, 12_000, mbps, window - 12_000);
         b.on_ack(&AckBatch { largest_sent_time: now - rtt, source_paced: true, ..batch });
-    }
-    now
+        now
+    })
 }
+
+const LONG: Duration = Duration::from_millis(400);
 
 #[test]
 fn a_full_window_and_a_longer_path_replace_rtprop() {
     let (mut b, now) = cruising();
-    let long = Duration::from_millis(400);
     source_paced(&mut b, now);
-    let now = full_rounds(&mut b, now, long, 4);
-    assert_eq!(b.snapshot().min_rtt, Some(long));
+    // The last short round trip is a quarter of a second old.
+    let now = full_rounds(&mut b, now, LONG, [2, 2, 2]);
+    assert_eq!(b.snapshot().min_rtt, Some(LONG));
     assert!(b.window() > 1_100_000, "{}", b.window());
-    // It stays, and a shorter round trip replaces it at once.
-    let now = full_rounds(&mut b, now, long, 10);
-    assert_eq!(b.snapshot().min_rtt, Some(long));
-    full_rounds(&mut b, now, RTT, 1);
+    // More is delivered: it stays, and a shorter round trip replaces it at once.
+    let now = full_rounds(&mut b, now, LONG, [8, 8, 8]);
+    let now = full_rounds(&mut b, now, LONG, [8, 8, 8]);
+    assert_eq!(b.snapshot().min_rtt, Some(LONG));
+    full_rounds(&mut b, now, RTT, [8, 8, 8]);
     assert_eq!(b.snapshot().min_rtt, Some(RTT));
 }
 
 #[test]
-fn a_queue_that_grows_with_the_window_ends_the_trial() {
-    let (mut b, now) = cruising();
-    source_paced(&mut b, now);
-    // A round trip is the present one when the last short one is half a second old.
-    let now = full_rounds(&mut b, now, Duration::from_millis(400), 3);
-    assert_eq!(b.snapshot().min_rtt, Some(Duration::from_millis(400)));
-    let now = full_rounds(&mut b, now, Duration::from_millis(800), 3);
-    assert_eq!(b.snapshot().min_rtt, Some(RTT), "as before");
-    full_rounds(&mut b, now, Duration::from_millis(800), 8);
-    assert_eq!(b.snapshot().min_rtt, Some(RTT), "and for ten seconds");
+fn a_queue_ends_the_trial_of_a_longer_path() {
+    // It grows with the window, or brings no more.
+    for (rtt, mbps) in [(LONG * 2, 8), (LONG, 2)] {
+        let (mut b, now) = cruising();
+        source_paced(&mut b, now);
+        let now = full_rounds(&mut b, now, LONG, [2, 2, 2]);
+        assert_eq!(b.snapshot().min_rtt, Some(LONG));
+        let now = full_rounds(&mut b, now, rtt, [mbps; 3]);
+        assert_eq!(b.snapshot().min_rtt, Some(RTT), "as before");
+        full_rounds(&mut b, now, rtt, [2; 3]);
+        assert_eq!(b.snapshot().min_rtt, Some(RTT), "and for ten seconds");
+    }
 }
 
 #[test]
