@@ -345,6 +345,12 @@ impl Bbr {
         self.inflight(CWND_GAIN).saturating_add(self.aggregation.bytes())
     }
 
+    /// Longest round trip without a queue: the path may be longer than `RTprop`, and packets wait for their bunch.
+    fn unqueued_rtt(&self) -> Option<Duration> {
+        let bunch = self.bandwidth.get()?.time_for(self.aggregation.bytes());
+        Some(self.rtprop?.max(self.longer.rtt()) + bunch)
+    }
+
     /// Our rules for live streams and links that aggregate (`live`, `aggregation`).
     fn watch_path(&mut self, batch: &AckBatch) {
         let (Some(bandwidth), Some(rtprop)) = (self.bandwidth.get(), self.rtprop) else { return };
@@ -358,6 +364,7 @@ impl Bbr {
         self.floor.on_ack(batch.now, batch.acked_bytes, rtt);
         let seen = Seen {
             now: batch.now,
+            rtprop,
             rtt,
             present_rtt: self.floor.present_rtt().unwrap_or(rtt),
             rate: batch.rate.map_or(Rate::ZERO, |sample| sample.delivery_rate),
@@ -367,11 +374,7 @@ impl Bbr {
             is_window_full: self.limited.holds(batch.now)
                 && batch.in_flight_before + 2 * u64::from(self.mtu) > self.window,
         };
-        if let Some(rtprop) = self.longer.on_ack(&seen, rtprop) {
-            self.rtprop = Some(rtprop);
-            self.rtprop_stamp = batch.now;
-            self.window = self.target_window();
-        }
+        self.longer.on_ack(&seen);
     }
 
     /// `BBRSetCwnd` (section 4.2.3).
@@ -389,7 +392,7 @@ impl Bbr {
             self.window = grown;
         }
         if !self.recovery.is_active() && self.limited.holds(batch.now) {
-            self.window = self.window.max(self.floor.window(FLOOR));
+            self.window = self.window.max(self.floor.window(FLOOR.max(self.longer.time())));
         }
         self.window = self.window.max(self.min_pipe_window());
         if matches!(self.state, State::ProbeRtt { .. }) {
@@ -424,7 +427,8 @@ impl Controller for Bbr {
             self.full_pipe.on_round(self.bandwidth.get(), self.limited.is_on());
         }
         let was_idle = self.limited.was_idle(batch.now);
-        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), self.rtprop, was_idle);
+        let unqueued = self.unqueued_rtt();
+        self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), unqueued, was_idle);
         self.check_drain(batch);
         self.update_rtprop_and_check_probe_rtt(batch);
         self.watch_path(batch);
@@ -442,7 +446,7 @@ impl Controller for Bbr {
 
     fn on_congestion_event(&mut self, event: &CongestionEvent) {
         let starts = matches!(self.state, State::Startup) && !self.full_pipe.was_lossy();
-        if self.limited.excuses(event, self.rtprop, starts) {
+        if self.limited.excuses(event, self.unqueued_rtt(), starts) {
             return;
         }
         if event.kind == CongestionKind::Persistent {
