@@ -15,11 +15,16 @@ use units::{Rate, Timestamp};
 /// Senders with windows of two bandwidth-delay products make round trips twice as long, and half of that more where they
 /// overestimate their bandwidths: longest queue in halves of `RTprop`.
 const OWN_QUEUES: u32 = 5;
+/// Longest round trip over which the window carries a stream: peers that withhold acknowledgements gain no more.
+/// Geostationary satellites take some 600 ms.
+const LONGEST: Duration = Duration::from_secs(1);
 /// A sender is short of window below this share of the rate that was delivered before.
 const STARVED: f64 = 0.9;
 /// The round of a trial that decides, counted from the one in which it began: the one before acknowledges packets that
 /// left before the window grew.
 const JUDGED_ROUND: u64 = 2;
+/// A trial that delivers so much more is of a path that went on becoming longer.
+const GROWTH: f64 = 1.5;
 /// Time without a trial after one that was undone.
 const BLOCKED: Duration = Duration::from_secs(3);
 
@@ -46,7 +51,7 @@ pub(super) struct Seen {
 impl Seen {
     /// Whether the window holds a stream below its rate, and no queue of the sender's own explains the round trips.
     fn is_starved(&self) -> bool {
-        let longest_queue = (self.rtprop * OWN_QUEUES / 2).max(self.own_queue + self.own_queue / 4);
+        let longest_queue = (self.rtprop * OWN_QUEUES / 2).max(self.own_queue * 8 / 7);
         self.is_window_full
             && self.present_rtt > longest_queue
             && self.rate < self.proven_rate.scale(STARVED)
@@ -58,8 +63,11 @@ impl Seen {
 struct Trial {
     /// Round trip before it, over which the window carries the stream again if the trial is undone.
     before: Duration,
-    /// Shortest round trip of the round that decides.
+    /// Delivered rate when it began.
+    rate: Rate,
+    /// Shortest round trip and highest delivered rate of the round that decides.
     shortest: Duration,
+    fastest: Rate,
     /// Round in which it began.
     began: u64,
 }
@@ -82,21 +90,36 @@ impl Longer {
         }
         let Some(trial) = &mut self.trial else {
             if seen.now >= self.blocked_until && seen.is_starved() {
-                let (before, shortest, began) = (self.rtt, Duration::MAX, seen.round);
-                self.trial = Some(Trial { before, shortest, began });
-                self.rtt = seen.rtt;
+                self.begin(seen.rtt, seen.rate, seen.round);
             }
             return;
         };
-        if seen.round == trial.began + JUDGED_ROUND {
-            trial.shortest = trial.shortest.min(seen.rtt);
-        } else if seen.round > trial.began + JUDGED_ROUND {
-            if trial.shortest > self.rtt + self.rtt / 4 {
-                self.rtt = trial.before;
-                self.blocked_until = seen.now + BLOCKED;
+        let judged = trial.began + JUDGED_ROUND;
+        if seen.round <= judged {
+            if seen.round == judged {
+                trial.shortest = trial.shortest.min(seen.rtt);
+                trial.fastest = trial.fastest.max(seen.rate);
             }
-            self.trial = None;
+            return;
         }
+        let Trial { before, rate, shortest, fastest, .. } = *trial;
+        self.trial = None;
+        if shortest <= self.rtt + self.rtt / 4 {
+            return;
+        }
+        self.rtt = before;
+        if fastest > rate.scale(GROWTH) {
+            // Both directions did not become longer at once.
+            self.begin(shortest, fastest, seen.round);
+        } else {
+            self.blocked_until = seen.now + BLOCKED;
+        }
+    }
+
+    fn begin(&mut self, rtt: Duration, rate: Rate, began: u64) {
+        let (before, shortest, fastest) = (self.rtt, Duration::MAX, Rate::ZERO);
+        self.trial = Some(Trial { before, rate, shortest, fastest, began });
+        self.rtt = rtt.min(LONGEST);
     }
 
     /// The present round trip of a longer path; zero where `RTprop` is believed.
