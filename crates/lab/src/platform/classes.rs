@@ -3,7 +3,7 @@
 
 use qoe::Policy;
 
-use super::session::{ACCESS, Session};
+use super::session::{ACCESS, Acks, EcnFault, Session};
 
 /// A way of dividing sessions.
 pub(super) struct Dimension {
@@ -22,7 +22,7 @@ fn place(value: f64, from: &[f64]) -> usize {
 const PLAYERS: [&str; 3] = [Policy::PRESETS[0].0, Policy::PRESETS[1].0, Policy::PRESETS[2].0];
 
 /// All of them.
-pub(super) const DIMENSIONS: [Dimension; 6] = [
+pub(super) const DIMENSIONS: [Dimension; 8] = [
     Dimension {
         key: "loss",
         title: "Loss rate of the path",
@@ -81,6 +81,45 @@ pub(super) const DIMENSIONS: [Dimension; 6] = [
         title: "Player",
         of: |session| (session.player, session.player as f64),
         names: &PLAYERS,
+    },
+    Dimension {
+        key: "link",
+        title: "Link (the lowest class that applies)",
+        of: |session| {
+            let links = &session.links;
+            let class = match links.ecn {
+                _ if links.policer.is_some() => 6,
+                _ if links.bunches.is_some() => 5,
+                _ if !links.rtt_steps.is_empty() => 4,
+                Some(EcnFault::Drop) => 3,
+                _ if links.bunches_up.is_some() => 2,
+                Some(EcnFault::Bleach) => 1,
+                None => 0,
+            };
+            (class, class as f64)
+        },
+        names: &[
+            "plain",
+            "ECN bleached",
+            "acknowledgements in bunches",
+            "ECN black hole",
+            "steps of the round-trip time",
+            "bunches",
+            "policed",
+        ],
+    },
+    Dimension {
+        key: "acks",
+        title: "Acknowledgements",
+        of: |session| {
+            let class = match session.links.acks {
+                Acks::EachSecond => 0,
+                Acks::Chromium => 1,
+                Acks::Rare { .. } => 2,
+            };
+            (class, class as f64)
+        },
+        names: &["each second packet", "as Chromium", "rarely"],
     },
 ];
 

@@ -1,7 +1,7 @@
 //! A virtual platform of viewers: who comes, over which path, with which player, is drawn from a population, every
 //! session goes through the whole product in virtual time, and what viewers had under each recovery scheme is compared.
 //!
-//! From the ground up: `draws`, `distribution`, `section` · `session`, `specification`, `history` (an operator's records)
+//! From the ground up: `draws`, `distribution`, `section` · `session`, `links`, `specification`, `history` (an operator's records)
 //! · `population` (who comes) · `arm` (schemes) · `scenario` (what the testbed runs) · `watching` (what a viewer has of
 //! it) · `run` (a session's row) · `metrics`, `classes`, `compare`, `predictions` · `summary` · `plots`, `report` · `ab`. Beside it
 //! `visits`: viewers who come back, and what their first frames take; and `autoplex`: groups of viewers that learn what their
@@ -15,6 +15,7 @@ mod compare;
 mod distribution;
 mod draws;
 mod history;
+mod links;
 mod metrics;
 mod plots;
 mod population;

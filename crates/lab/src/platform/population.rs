@@ -9,7 +9,7 @@ use recovery::Random;
 use super::distribution::pick;
 use super::draws::Draws;
 use super::history::{History, Past};
-use super::session::{Encoder, Loss, Session, Viewer};
+use super::session::{Encoder, Links, Loss, Session, Viewer};
 use super::specification::{Levels, Specification, Streams};
 
 /// The day on which sessions begin: 1 January 2026, 0:00 UTC, in milliseconds since 1970.
@@ -135,6 +135,7 @@ impl Population {
             jitter_ms: kind.jitter_ms.draw(&mut of.session("jitter")),
             loss: if is_lossless { 0.0 } else { loss },
             kind: self.loss(of, &kind.losses),
+            links: Links::default(),
             bitrate_mbps: own.rung(drawn, rate_mbps),
             fps: own.fps.draw(&mut of.viewer("fps")),
             encoder: Encoder {
@@ -154,6 +155,10 @@ impl Population {
         if let Some(history) = &self.history {
             let past = history.pick(&mut of.session("record"));
             self.follow(&mut session, past);
+        }
+        if let Some(links) = &own.links {
+            let (viewer, own) = (|name: &str| of.viewer(name), |name: &str| of.session(name));
+            session.links = links.draw(access, session.stay_s, &viewer, &own);
         }
         session
     }
@@ -267,7 +272,11 @@ mod tests {
         let (own, other) = (sessions(FLEET, 3, 300), sessions(&fixed, 3, 300));
         for (own, other) in own.iter().zip(&other) {
             assert_eq!(other.stay_s, 60.0);
-            assert_eq!(*own, Session { stay_s: own.stay_s, ..other.clone() });
+            // A longer stay has the same steps of the round-trip time and more.
+            let (steps, others) = (&own.links.rtt_steps, &other.links.rtt_steps);
+            assert!(steps.iter().zip(others).all(|(own, other)| own == other));
+            let links = Links { rtt_steps: steps.clone(), ..other.links.clone() };
+            assert_eq!(*own, Session { stay_s: own.stay_s, links, ..other.clone() });
         }
     }
 }

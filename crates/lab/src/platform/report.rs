@@ -186,7 +186,8 @@ fn by_class(summary: &Summary, dimension: &str) -> String {
         }
         rows.push(row);
     }
-    let title = parts.first().map_or("", |part| &part.title);
+    let Some(first) = parts.first() else { return String::new() };
+    let title = &first.title;
     format!("### {title}\n\n{}", table(&rows))
 }
 

@@ -6,7 +6,7 @@ use core::time::Duration;
 use units::Timestamp;
 
 use super::arm::Arm;
-use super::session::{Loss, Session};
+use super::session::{Acks, Bunches, EcnFault, Loss, Session};
 use crate::experiments::settings::{Settings, Source};
 use crate::live::Live;
 use crate::simulation::{Outcome, Scenario};
@@ -63,6 +63,46 @@ fn gilbert(loss: f64, chain: &Loss) -> String {
     format!("ge:p={enters},r={leaves},bad={share},slot={SLOT_MS}ms")
 }
 
+/// A time or a size in the text of a link model.
+fn micros(ms: f64) -> String {
+    format!("{}us", (ms * 1e3).round())
+}
+
+fn bunches(bunches: Option<&Bunches>) -> String {
+    bunches.map_or_else(String::new, |Bunches { every_ms, awake_ms }| {
+        format!("{},awake={}", micros(*every_ms), micros(*awake_ms))
+    })
+}
+
+/// The settings with the session's link models. Empty texts stand for models that it does not have.
+fn with_links(session: &Session, base: Settings) -> Settings {
+    let links = &session.links;
+    let step = |(at_s, factor): &(f64, f64)| {
+        format!("{}:{}", micros(at_s * 1e3), micros(session.rtt_ms * factor))
+    };
+    let policer = links.policer.as_ref().map(|policer| {
+        let (mbps, burst) = (session.bitrate_mbps * policer.times, policer.burst_kb * 1e3);
+        format!("{mbps:.3}mbps,burst={}B", burst.round())
+    });
+    let ecn = links.ecn.as_ref().map(|fault| match fault {
+        EcnFault::Bleach => "bleach",
+        EcnFault::Drop => "drop",
+    });
+    Settings {
+        bunches: bunches(links.bunches.as_ref()),
+        bunches_up: bunches(links.bunches_up.as_ref()),
+        acks: match links.acks {
+            Acks::EachSecond => String::new(),
+            Acks::Chromium => "chromium".to_owned(),
+            Acks::Rare { each, within_ms } => format!("each={each},within={}", micros(within_ms)),
+        },
+        rtt_steps: links.rtt_steps.iter().map(step).collect::<Vec<_>>().join(","),
+        ecn: ecn.unwrap_or_default().to_owned(),
+        policer: policer.unwrap_or_default(),
+        ..base
+    }
+}
+
 /// The run's settings: the product's own, where the session does not say.
 fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
     let loss = loss_model(session);
@@ -92,6 +132,7 @@ fn settings(session: &Session, arm: &Arm) -> Result<Settings, String> {
         seconds: session.stay_s,
         ..Settings::default()
     };
+    let base = with_links(session, base);
     let mut table = toml::Table::try_from(&base).map_err(|e| e.to_string())?;
     for (key, value) in &arm.set {
         let is_float = table.get(key).is_some_and(toml::Value::is_float);
@@ -160,7 +201,9 @@ pub(super) fn frames(scenario: &Scenario, outcome: &Outcome) -> Vec<(Frame, bool
 mod tests {
     use super::*;
     use crate::platform::arm::COMPARED;
+    use crate::platform::links::tests::without_links;
     use crate::platform::population::Population;
+    use crate::platform::session::{Links, Policer};
     use crate::platform::specification::{FLEET, Specification};
 
     fn sessions(count: u32) -> Vec<Session> {
@@ -178,6 +221,58 @@ mod tests {
             };
             let first = of(&arms[0]);
             assert!(arms.iter().all(|arm| of(arm) == first), "session {}", session.number);
+        }
+    }
+
+    #[test]
+    fn without_shares_of_links_each_session_runs_with_the_same_settings() {
+        let arm = Arm::parse("deadline").expect("known");
+        let text = |text: &str| {
+            let population = Population::new(Specification::parse(text).expect("valid"), None);
+            let of = |session: &Session| format!("{:?}", settings(session, &arm).expect("valid"));
+            population.sessions(3, 300).iter().map(of).collect::<Vec<_>>()
+        };
+        let [plain, zero] = without_links();
+        assert_eq!(text(&plain), text(&zero));
+        assert_ne!(text(&plain), text(FLEET));
+    }
+
+    #[test]
+    fn the_testbed_gets_the_link_of_its_session() {
+        let links = Links {
+            bunches: Some(Bunches { every_ms: 102.4, awake_ms: 30.0 }),
+            bunches_up: Some(Bunches { every_ms: 10.0, awake_ms: 0.0 }),
+            acks: Acks::Rare { each: 32, within_ms: 250.0 },
+            rtt_steps: vec![(8.25, 2.0), (20.0, 0.5)],
+            ecn: Some(EcnFault::Drop),
+            policer: Some(Policer { times: 1.5, burst_kb: 20.0 }),
+        };
+        let base = sessions(1).remove(0);
+        let session = Session { rtt_ms: 60.0, bitrate_mbps: 2.0, links, ..base.clone() };
+        let arm = Arm::parse("arq").expect("known");
+        let run = scenario(&session, &arm).expect("a run");
+        let (down, up) = (&run.path.down, &run.path.up);
+        assert_eq!(down.bunches, Some("102400us,awake=30ms".parse().expect("bunches")));
+        assert_eq!(up.bunches, Some("10ms".parse().expect("bunches")));
+        let steps = Some("8250ms:120ms,20s:30ms".parse().expect("steps"));
+        assert_eq!([&down.rtt_steps, &up.rtt_steps], [&steps, &steps]);
+        assert_eq!(down.ecn, Some("drop".parse().expect("a policy")));
+        assert_eq!(down.policer, Some("3mbps,burst=20kB".parse().expect("a policer")));
+        assert_eq!((&up.ecn, &up.policer), (&None, &None));
+        assert_eq!(run.acks, Some("each=32,within=250ms".parse().expect("a rule")));
+        let links = Links { acks: Acks::Chromium, ecn: Some(EcnFault::Bleach), ..Links::default() };
+        let run = scenario(&Session { links, ..base }, &arm).expect("a run");
+        assert_eq!(run.acks, Some(links::RareAcks::CHROMIUM));
+        assert_eq!(run.path.down.ecn, Some("bleach".parse().expect("a policy")));
+    }
+
+    #[test]
+    fn every_link_of_the_fleet_makes_a_run() {
+        let arm = Arm::parse("arq").expect("known");
+        for session in sessions(3_000) {
+            if let Err(line) = scenario(&session, &arm) {
+                panic!("session {}: {line}", session.number);
+            }
         }
     }
 

@@ -38,6 +38,11 @@ impl Section {
         }
     }
 
+    /// The same, if the table has the key.
+    pub(super) fn section_if(&mut self, key: &str) -> Result<Option<Self>, String> {
+        self.table.contains_key(key).then(|| self.section(key)).transpose()
+    }
+
     pub(super) fn text(&mut self, key: &str) -> Result<String, String> {
         match self.take(key)? {
             Value::String(text) => Ok(text),

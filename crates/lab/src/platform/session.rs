@@ -21,6 +21,59 @@ pub(super) enum Loss {
 /// The names of kinds of loss, in the order of [`Loss`].
 pub(super) const LOSSES: [&str; 5] = ["calls", "slots", "independent", "gilbert", "outages"];
 
+/// Wake-ups of the link layer. Packets wait for them.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Bunches {
+    pub every_ms: f64,
+    /// Time after each wake-up in which packets pass at once. Below `every_ms`.
+    pub awake_ms: f64,
+}
+
+/// How often the client acknowledges.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) enum Acks {
+    /// Each second packet, as libraries do.
+    #[default]
+    EachSecond,
+    /// As Chromium.
+    Chromium,
+    /// One acknowledgement for `each` packets, or after `within_ms`.
+    Rare { each: u32, within_ms: f64 },
+}
+
+/// Treatment of packets that carry ECN marks.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum EcnFault {
+    /// Clears the field.
+    Bleach,
+    /// Drops the packets.
+    Drop,
+}
+
+/// A token bucket that drops the excess.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Policer {
+    /// Rate as a multiple of the stream's.
+    pub times: f64,
+    pub burst_kb: f64,
+}
+
+/// Properties of the link beside rate, delay, queue, jitter and loss. By default none.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Links {
+    /// Towards the client.
+    pub bunches: Option<Bunches>,
+    /// Towards the server.
+    pub bunches_up: Option<Bunches>,
+    pub acks: Acks,
+    /// Seconds since the beginning, ascending, and the round-trip time from then on as a multiple of the first one.
+    pub rtt_steps: Vec<(f64, f64)>,
+    /// Towards the client.
+    pub ecn: Option<EcnFault>,
+    /// Towards the client.
+    pub policer: Option<Policer>,
+}
+
 /// Who watches: the origin-destination pair of the papers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Viewer {
@@ -77,6 +130,7 @@ pub(super) struct Session {
     /// Share of packets lost; 0 for none.
     pub loss: f64,
     pub kind: Loss,
+    pub links: Links,
     /// Rate of the stream.
     pub bitrate_mbps: f64,
     pub fps: f64,

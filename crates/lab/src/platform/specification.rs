@@ -7,6 +7,7 @@ use toml::Table;
 
 use super::distribution::{Distribution, pick};
 use super::draws::normal;
+use super::links::LinkShares;
 use super::section::Section;
 use super::session::{ACCESS, LOSSES};
 
@@ -71,6 +72,8 @@ pub(super) struct Specification {
     /// Weights of the kinds of access.
     pub access: Vec<f64>,
     pub accesses: Vec<Access>,
+    /// Of further properties of links; none without the section.
+    pub links: Option<LinkShares>,
     pub bitrate_mbps: Distribution,
     /// A viewer takes no stream of more than this share of the bottleneck.
     pub fits: f64,
@@ -214,6 +217,7 @@ impl Specification {
                 .iter()
                 .map(|name| Access::read(path.section(name)?))
                 .collect::<Result<_, _>>()?,
+            links: all.section_if("links")?.map(LinkShares::read).transpose()?,
             bitrate_mbps: stream.distribution("bitrate_mbps", 0.02..=1_000.0)?,
             fits: stream.number("fits", 0.01..=10.0)?,
             fps: stream.distribution("fps", 1.0..=240.0)?,
