@@ -1,9 +1,11 @@
 //! Controllers on simulated paths: utilisation, convergence of BBR's model, goodput under random
-//! loss, application-limited senders, start values and caps; Copa has a file of its own.
+//! loss, application-limited senders, start values and caps; Copa has a file of its own, and peers that
+//! withhold acknowledgements have one.
 
 mod copa;
 mod sim;
 mod steering;
+mod withheld;
 
 use core::time::Duration;
 

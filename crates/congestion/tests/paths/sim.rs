@@ -1,8 +1,10 @@
 //! Senders in virtual time for the tests of controllers, on a path of `links`: one bottleneck with a
 //! drop-tail queue, random loss, one or two flows. A sender has RFC 9002's loss detection in its
-//! simplest form. Every packet is acknowledged by an ACK of its own, which is never lost.
+//! simplest form. Every packet is acknowledged by an ACK of its own, which is never lost; a peer may
+//! withhold it.
 
 use core::time::Duration;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use links::{LinkConfig, LossPlace, Packet, PathConfig, Probability, Queue, Row, Rows, Trace};
@@ -70,6 +72,17 @@ pub enum App {
     },
 }
 
+/// When a peer acknowledges.
+#[derive(Clone, Copy, Debug)]
+pub enum Acks {
+    /// At once.
+    Prompt,
+    /// This long after a packet's arrival.
+    After(Duration),
+    /// Everything together at this time; at once from then on.
+    At(Timestamp),
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     time: Timestamp,
@@ -93,6 +106,9 @@ pub struct Sim {
     app: App,
     next_frame: Timestamp,
     backlog: u64,
+    /// The peer's rule from now on, and the numbers that it has yet to acknowledge, with their times.
+    pub acks: Acks,
+    withheld: VecDeque<(Timestamp, u64)>,
     /// Numbers of packets that are on no link yet.
     outbox: Vec<u64>,
     packets: Vec<Sent>,
@@ -128,6 +144,8 @@ impl Sim {
             app: App::Bulk,
             next_frame: Timestamp::ZERO,
             backlog: 0,
+            acks: Acks::Prompt,
+            withheld: VecDeque::new(),
             outbox: Vec::new(),
             packets: Vec::new(),
             base: 0,
@@ -182,7 +200,13 @@ impl Sim {
             }
             if let Some(ack) = flows[0].links.up.poll(now) {
                 let (id, pn) = ack.packet.payload;
-                flows[id].on_ack(pn);
+                flows[id].withhold(pn);
+                continue;
+            }
+            // One at a time: the sender may send in between.
+            if let Some(flow) = flows.iter_mut().find(|flow| flow.is_ack_due()) {
+                let (_, pn) = flow.withheld.pop_front().expect("it is due");
+                flow.on_ack(pn);
                 continue;
             }
             for flow in flows.iter_mut().filter(|flow| flow.timer().is_some_and(|at| at <= now)) {
@@ -207,7 +231,23 @@ impl Sim {
     /// When this flow does something by itself.
     fn next_event(&self) -> Option<Timestamp> {
         let frame = matches!(self.app, App::Frames { .. }).then_some(self.next_frame);
-        [frame, self.timer(), self.wake].into_iter().flatten().min()
+        let ack = self.withheld.front().map(|(at, _)| *at);
+        [frame, ack, self.timer(), self.wake].into_iter().flatten().min()
+    }
+
+    /// Queues the acknowledgement of a packet, behind those that are queued already.
+    fn withhold(&mut self, pn: u64) {
+        let at = match self.acks {
+            Acks::Prompt => self.now,
+            Acks::After(delay) => self.now + delay,
+            Acks::At(at) => at.max(self.now),
+        };
+        let last = self.withheld.back().map_or(at, |(last, _)| at.max(*last));
+        self.withheld.push_back((last, pn));
+    }
+
+    fn is_ack_due(&self) -> bool {
+        self.withheld.front().is_some_and(|(at, _)| *at <= self.now)
     }
 
     fn transmit(&mut self) {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mendcast_quic::wire::{Frame, Frames, PacketType, put_max_data, put_stream_header};
-use mendcast_quic::{Connection, Endpoint, TransportConfig};
-use units::StreamId;
+use mendcast_quic::{Connection, EcnFault, Endpoint, TransportConfig};
+use units::{Ecn, Mark, StreamId};
 
-use crate::raw::{Parameters, Raw, ack_of, frames, generous, id};
+use crate::raw::{Parameters, Raw, ack_of, frames, generous, id, varint};
 use crate::{client, client_tls, config};
 
 /// Bytes whose release is counted.
@@ -167,4 +167,97 @@ fn credit_byte_by_byte_lets_no_more_packets_into_flight_than_large_ones() {
     let sent = sent.count();
     assert!((90..=100).contains(&sent), "{sent} packets");
     assert!(connection(&mut raw).unsent(StreamId(0)) > Some((1 << 20) - limit));
+}
+
+/// Bytes of a frame of a live stream of 2 Mbps.
+const FRAME: usize = 10_000;
+
+/// Writes a frame of a live stream each 40 ms for `time`. The client acknowledges everything each
+/// `every`. Returns the most bytes in flight and the largest window.
+fn live(raw: &mut Raw, frame: &mut u32, time: Duration, every: Duration) -> (u64, u64) {
+    let (end, mut due, mut acknowledged) = (raw.now + time, raw.now + every, 0);
+    let (mut in_flight, mut window) = (0, 0);
+    while raw.now < end {
+        *frame += 1;
+        let media_time = Some(Duration::from_millis(40) * *frame);
+        let mark = Mark { media_time, deadline: None, catching_up: false };
+        let data = Bytes::from(vec![7; FRAME]);
+        connection(raw).write_marked(StreamId(0), data, Some(mark)).expect("an open stream");
+        raw.collect();
+        raw.wait(Duration::from_millis(20));
+        if raw.now >= due {
+            due = raw.now + every;
+            let numbers = raw.numbers(PacketType::OneRtt)[acknowledged..].to_vec();
+            acknowledged += numbers.len();
+            raw.received.clear();
+            for part in numbers.chunks(200) {
+                raw.send(PacketType::OneRtt, &ack_of(part));
+            }
+        }
+        in_flight = in_flight.max(connection(raw).in_flight());
+        window = window.max(connection(raw).window());
+        raw.wait(Duration::from_millis(20));
+        assert_eq!(raw.close, None);
+    }
+    (in_flight, window)
+}
+
+#[test]
+fn acknowledgements_of_a_live_stream_withheld_for_seconds_gain_no_more_than_the_limit() {
+    const LIMIT: u64 = 256 << 10;
+    for silence in [400, 1_000, 2_000, 5_000].map(Duration::from_millis) {
+        let mut raw = client_of(LIMIT, &generous());
+        crate::download(&mut raw, 1);
+        let mut frame = 0;
+        live(&mut raw, &mut frame, Duration::from_secs(5), Duration::from_millis(20));
+        let (in_flight, window) = live(&mut raw, &mut frame, 6 * silence, silence);
+        println!("{silence:?}: {in_flight} in flight, window {window}");
+        assert!(in_flight <= LIMIT && window <= LIMIT, "{silence:?}: {in_flight}, {window}");
+        // The window does grow.
+        assert!(in_flight >= LIMIT / 4, "{silence:?}: {in_flight}");
+    }
+}
+
+/// Downloads for two seconds over a path that drops marked packets if `drops`. The client
+/// acknowledges the others, and claims the counts that `forge` makes of the number of marked packets
+/// that were sent. Returns the faults of the path and how many of its last 100 packets are marked.
+fn forged(drops: bool, forge: fn(u64) -> u64) -> ([u64; 4], usize) {
+    let mut raw = client_of(64 << 10, &generous());
+    let (mut datagrams, mut opened) = (raw.datagrams.len(), raw.opened.len());
+    crate::download(&mut raw, 4 << 20);
+    let (mut marked, mut last) = (0, Vec::new());
+    for _ in 0..100 {
+        raw.wait(Duration::from_millis(20));
+        let news = raw.datagrams[datagrams..].iter().zip(&raw.opened[opened..]);
+        let news: Vec<(u64, bool)> =
+            news.map(|(datagram, packet)| (packet.number, datagram.ecn == Ecn::Ect0)).collect();
+        (datagrams, opened) = (raw.datagrams.len(), raw.opened.len());
+        marked += news.iter().filter(|(_, is_marked)| *is_marked).count() as u64;
+        let heard = news.iter().filter(|(_, is_marked)| !(drops && *is_marked));
+        let numbers: Vec<u64> = heard.map(|(number, _)| *number).collect();
+        last.extend(news);
+        for part in numbers.chunks(200) {
+            let mut frame = ack_of(part);
+            // The type with counts: ECT(0), ECT(1), CE.
+            frame[0] = 0x03;
+            [forge(marked), 0, 0].map(varint).iter().for_each(|count| frame.extend(count));
+            raw.send(PacketType::OneRtt, &frame);
+        }
+    }
+    assert_eq!(raw.close, None);
+    let last = last.iter().rev().take(100).filter(|(_, is_marked)| *is_marked).count();
+    let stats = *connection(&mut raw).stats();
+    (EcnFault::ALL.map(|fault| stats.ecn_failed[fault]), last)
+}
+
+#[test]
+fn forged_ecn_counts_do_not_keep_a_path_marked() {
+    let [dropped, miscounted] = [[1, 0, 0, 0], [0, 0, 0, 1]];
+    // Marked packets do not arrive, and the client claims that all of them did.
+    assert_eq!(forged(true, |marked| marked), (dropped, 0));
+    // More than were sent, or fewer than were acknowledged.
+    assert_eq!(forged(false, |marked| marked + (1 << 40)), (miscounted, 0));
+    assert_eq!(forged(false, |_| 0), (miscounted, 0));
+    // Counts that add up keep the marks.
+    assert_eq!(forged(false, |marked| marked), ([0; 4], 100));
 }
