@@ -60,7 +60,7 @@ pub fn edge_at(dir: &Path, listen: SocketAddr, more: &str) -> Edge {
     };
     let address = listening();
     let rtmp = more.contains("[rtmp]").then(listening);
-    // Nobody reads on: what the server says later must not block it.
+    // Drains the log: a full pipe would block the server.
     std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
     Edge { child, address, rtmp }
 }

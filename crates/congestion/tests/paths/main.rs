@@ -1,6 +1,6 @@
 //! Controllers on simulated paths: utilisation, convergence of BBR's model, goodput under random
-//! loss, application-limited senders, start values and caps; Copa has a file of its own, and peers that
-//! withhold acknowledgements have one.
+//! loss, application-limited senders, start values and caps; Copa has a file of its own, and peers
+//! that withhold acknowledgements have one.
 
 mod copa;
 mod sim;

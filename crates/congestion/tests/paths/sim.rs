@@ -1,7 +1,7 @@
-//! Senders in virtual time for the tests of controllers, on a path of `links`: one bottleneck with a
-//! drop-tail queue, random loss, one or two flows. A sender has RFC 9002's loss detection in its
-//! simplest form. Every packet is acknowledged by an ACK of its own, which is never lost; a peer may
-//! withhold it.
+//! Senders in virtual time for the tests of controllers, on a path of `links`: one bottleneck with
+//! a drop-tail queue, random loss, one or two flows. A sender has RFC 9002's loss detection in its
+//! simplest form. Every packet is acknowledged by an ACK of its own, which is never lost; a peer
+//! may withhold it.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -106,7 +106,8 @@ pub struct Sim {
     app: App,
     next_frame: Timestamp,
     backlog: u64,
-    /// The peer's rule from now on, and the numbers that it has yet to acknowledge, with their times.
+    /// The peer's rule from now on, and the numbers that it has yet to acknowledge, with their
+    /// times.
     pub acks: Acks,
     withheld: VecDeque<(Timestamp, u64)>,
     /// Numbers of packets that are on no link yet.

@@ -1,5 +1,5 @@
-//! Peers that withhold acknowledgements. The path takes everything: what a sender puts into flight is
-//! bounded by the controller alone.
+//! Peers that withhold acknowledgements. The path has room for everything, so that only the
+//! controller bounds the bytes in flight.
 
 use core::time::Duration;
 use std::collections::VecDeque;
@@ -79,7 +79,7 @@ impl Observed {
 fn a_bunch_after_silence_makes_room_for_the_longest_silence_at_most() {
     for silence in [400, 700, 1_000, 2_000, 5_000] {
         let mut s = Observed::new(sim(path(20, 40, 20.0), Algorithm::Bbr, 3));
-        // Startup's rates, which bunches do not remember for so long.
+        // Bunches of Startup are forgotten after 8 s.
         s.sim.run(secs(10));
         s.run(secs(2), |_| {});
         assert_eq!(s.above_model, 0, "acknowledgements come one by one");

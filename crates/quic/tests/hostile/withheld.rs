@@ -219,8 +219,9 @@ fn acknowledgements_of_a_live_stream_withheld_for_seconds_gain_no_more_than_the_
 }
 
 /// Downloads for two seconds over a path that drops marked packets if `drops`. The client
-/// acknowledges the others, and claims the counts that `forge` makes of the number of marked packets
-/// that were sent. Returns the faults of the path and how many of its last 100 packets are marked.
+/// acknowledges the others, and claims the counts that `forge` makes of the number of marked
+/// packets that were sent. Returns the faults of the path and how many of its last 100 packets are
+/// marked.
 fn forged(drops: bool, forge: fn(u64) -> u64) -> ([u64; 4], usize) {
     let mut raw = client_of(64 << 10, &generous());
     let (mut datagrams, mut opened) = (raw.datagrams.len(), raw.opened.len());
