@@ -180,7 +180,7 @@ fn live(raw: &mut Raw, frame: &mut u32, time: Duration, every: Duration) -> (u64
     while raw.now < end {
         *frame += 1;
         let media_time = Some(Duration::from_millis(40) * *frame);
-        let mark = Mark { media_time, deadline: None, catching_up: false };
+        let mark = Mark { media_time, deadline: None, catching_up: None };
         let data = Bytes::from(vec![7; FRAME]);
         connection(raw).write_marked(StreamId(0), data, Some(mark)).expect("an open stream");
         raw.collect();
@@ -205,6 +205,8 @@ fn live(raw: &mut Raw, frame: &mut u32, time: Duration, every: Duration) -> (u64
 #[test]
 fn acknowledgements_of_a_live_stream_withheld_for_seconds_gain_no_more_than_the_limit() {
     const LIMIT: u64 = 256 << 10;
+    // Two datagrams for each probe time-out do not ask the window (RFC 9002, section 7.5).
+    const PROBES: u64 = 2 * 20 * 1_452;
     for silence in [400, 1_000, 2_000, 5_000].map(Duration::from_millis) {
         let mut raw = client_of(LIMIT, &generous());
         crate::download(&mut raw, 1);
@@ -212,7 +214,7 @@ fn acknowledgements_of_a_live_stream_withheld_for_seconds_gain_no_more_than_the_
         live(&mut raw, &mut frame, Duration::from_secs(5), Duration::from_millis(20));
         let (in_flight, window) = live(&mut raw, &mut frame, 6 * silence, silence);
         println!("{silence:?}: {in_flight} in flight, window {window}");
-        assert!(in_flight <= LIMIT && window <= LIMIT, "{silence:?}: {in_flight}, {window}");
+        assert!(window <= LIMIT && in_flight <= LIMIT + PROBES, "{silence:?}: {in_flight}");
         // The window does grow.
         assert!(in_flight >= LIMIT / 4, "{silence:?}: {in_flight}");
     }
