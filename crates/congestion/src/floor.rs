@@ -28,8 +28,9 @@ const RTT_MEMORY: Duration = Duration::from_millis(250);
 /// Delivered rate and present round trip.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Floor {
-    /// Start of the present average, and bytes delivered since.
+    /// Start of the present average, when the newest packet acknowledged until then left, and bytes delivered since.
     since: Timestamp,
+    sent: Timestamp,
     bytes: u64,
     rate: RecentMax<Rate>,
     rtt: RecentMax<Option<Reverse<Duration>>>,
@@ -39,10 +40,12 @@ impl Floor {
     /// Takes an acknowledgement of `acked` bytes whose newest packet took `rtt`.
     pub(crate) fn on_ack(&mut self, now: Timestamp, acked: u64, rtt: Duration) {
         self.bytes = self.bytes.saturating_add(acked);
-        let span = now.since(self.since);
+        let (span, sent) = (now.since(self.since), now - rtt);
         if span >= AVERAGING {
+            // Acknowledgements that were held back bring what left in a longer time.
+            let span = span.max(sent.since(self.sent));
             self.rate.update(now, RATE_MEMORY, Rate::from_bytes_in(self.bytes, span));
-            (self.since, self.bytes) = (now, 0);
+            (self.since, self.sent, self.bytes) = (now, sent, 0);
         }
         self.rtt.update(now, RTT_MEMORY, Some(Reverse(rtt)));
     }
@@ -81,6 +84,16 @@ mod tests {
         assert_eq!(after(0, ms(20)).window(ms(100)), 0, "nothing was delivered");
         assert!(after(5, ms(20)).window(ms(100)).abs_diff(12_500) < 150);
         assert_eq!(after(5, ms(20)).present_rtt(), Some(ms(20)));
+    }
+
+    #[test]
+    fn what_was_held_back_counts_over_the_time_in_which_it_left() {
+        let mut floor = Floor::default();
+        // A megabit a second: a little is acknowledged at 5 s, and the rest of five seconds a second later.
+        floor.on_ack(Timestamp::from_millis(1_000), 1_250, Duration::from_millis(20));
+        floor.on_ack(Timestamp::from_millis(5_000), 1_250, Duration::from_millis(3_990));
+        floor.on_ack(Timestamp::from_millis(6_000), 621_250, Duration::from_millis(20));
+        assert!(floor.rate() <= Rate::from_kbps(1_010), "{}", floor.rate());
     }
 
     #[test]

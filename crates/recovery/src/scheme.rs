@@ -298,7 +298,8 @@ pub struct Scheme {
     /// late. Otherwise a round lasts until all its copies are lost.
     pub answers_each: bool,
     /// Whether overdue data gets a copy before its loss is known. The copy is a replica:
-    /// [`Scheme::when_idle()`] and the guard apply to it.
+    /// [`Scheme::when_idle()`] and the guard apply to it. If more than 70 % of the recent overdue
+    /// data was lost, only the guard does.
     pub overdue: bool,
 }
 

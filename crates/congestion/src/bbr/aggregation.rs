@@ -34,22 +34,23 @@ pub(super) struct Aggregation {
     acked: u64,
     /// Silence before the epoch.
     silence: Duration,
-    /// When an acknowledgement was last due: it came, or the first packet after a pause reached its round trip.
-    due: Timestamp,
+    /// When an acknowledgement was last due: it came, or the first packet after a pause reached its round trip. `None`
+    /// before the first.
+    due: Option<Timestamp>,
     excess: RecentMax<u64>,
 }
 
 impl Aggregation {
     /// A packet leaves while nothing is in flight; its acknowledgement is due after `rtprop`.
     pub(super) fn on_restart(&mut self, now: Timestamp, rtprop: Duration) {
-        self.due = self.due.max(now + rtprop);
+        self.due = self.due.max(Some(now + rtprop));
     }
 
     /// Takes an acknowledgement of `acked` bytes, which come at `rate` where nothing aggregates them. `window` bounds
     /// what one bunch can hold.
     pub(super) fn on_ack(&mut self, now: Timestamp, acked: u64, rate: Rate, window: u64) {
-        let silence = now.since(self.due);
-        self.due = now;
+        let silence = self.due.map_or(Duration::ZERO, |due| now.since(due));
+        self.due = Some(now);
         let mut expected = rate.bytes_in(now.since(self.since));
         if self.acked <= expected {
             (self.since, self.acked, self.silence, expected) = (now, 0, silence, 0);
@@ -113,13 +114,14 @@ mod tests {
         aggregation.on_ack(ms(50), 1_250, RATE, 1 << 20);
         aggregation.on_restart(ms(5_000), Duration::from_millis(50));
         (0..40).for_each(|_| aggregation.on_ack(ms(5_051), 1_250, RATE, 1 << 20));
-        assert_eq!(aggregation.bytes(), 1_250, "the first acknowledgement");
+        assert_eq!(aggregation.bytes(), 0);
     }
 
     #[test]
     fn the_window_and_a_limit_in_time_bound_the_estimate() {
         for (window, bytes) in [(1 << 20, 400_000), (50_000, 50_000)] {
             let mut aggregation = Aggregation::default();
+            aggregation.on_ack(ms(0), 1_250, RATE, window);
             aggregation.on_ack(ms(900), 800_000, RATE, window);
             assert_eq!(aggregation.bytes(), bytes);
         }

@@ -33,7 +33,9 @@ mod filter;
 mod full_pipe;
 mod limited;
 mod longer;
+mod probe_rtt;
 mod recovery;
+mod room;
 
 use core::ops::Range;
 use core::time::Duration;
@@ -44,23 +46,18 @@ use crate::controller::{
     AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, StartRate,
     initial_window,
 };
-use crate::floor::Floor;
 use crate::pacer::burst;
-use aggregation::Aggregation;
 use filter::MaxFilter;
 use full_pipe::FullPipe;
 use limited::Limited;
-use longer::{Longer, Seen};
 use recovery::Recovery;
+use room::{Model, Room};
 
 /// `BBRHighGain`, 2/ln 2: the smallest gain that doubles the rate each round (section 4.3.2.1).
 const HIGH_GAIN: f64 = 2.885;
 /// Window per bandwidth-delay product (section 4.2.3.2), and in ProbeRTT.
 const CWND_GAIN: f64 = 2.0;
 const PROBE_RTT_CWND_GAIN: f64 = 0.5;
-/// Time for which a live stream's window carries the rate that was delivered before: some frames, since acknowledgements
-/// may come that late from one moment to the next.
-const FLOOR: Duration = Duration::from_millis(100);
 /// Pacing gains of the ProbeBW cycle, one per `RTprop` (section 4.3.4.2).
 const CYCLE: [f64; 8] = [1.25, 0.75, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0];
 /// `RTpropFilterLen`.
@@ -107,9 +104,7 @@ pub struct Bbr {
     /// Whether the newest sample is of a sender that had nothing more to send.
     is_app_limited: bool,
     limited: Limited,
-    aggregation: Aggregation,
-    floor: Floor,
-    longer: Longer,
+    room: Room,
     /// Whether sending has restarted from idle since the last ACK.
     idle_restart: bool,
     recovery: Recovery,
@@ -144,9 +139,7 @@ impl Bbr {
             probe_rtt_limited: 0..0,
             is_app_limited: false,
             limited: Limited::ON,
-            aggregation: Aggregation::default(),
-            floor: Floor::default(),
-            longer: Longer::default(),
+            room: Room::default(),
             idle_restart: false,
             recovery: Recovery::NONE,
             window: initial_window(mtu),
@@ -167,14 +160,6 @@ impl Bbr {
     /// `BBRMinPipeCwnd`: four packets.
     fn min_pipe_window(&self) -> u64 {
         4 * u64::from(self.mtu)
-    }
-
-    /// The window in ProbeRTT.
-    fn probe_rtt_window(&self) -> u64 {
-        let model = self.bandwidth.get().zip(self.rtprop);
-        let window = model
-            .map_or(0, |(bandwidth, rtprop)| bandwidth.scale(PROBE_RTT_CWND_GAIN).bytes_in(rtprop));
-        window.max(self.min_pipe_window())
     }
 
     fn pacing_gain(&self) -> f64 {
@@ -266,68 +251,6 @@ impl Bbr {
         self.state = State::ProbeBw { phase, since: now };
     }
 
-    /// `BBRUpdateRTprop` (section 4.1.2.3) and `BBRCheckProbeRTT` (section 4.3.5).
-    fn update_rtprop_and_check_probe_rtt(&mut self, batch: &AckBatch) {
-        let expired =
-            self.rtprop.is_some() && batch.now.since(self.rtprop_stamp) > RTPROP_FILTER_LEN;
-        let rtt = batch.rtt_sample();
-        if expired || self.rtprop.is_none_or(|rtprop| rtt <= rtprop) {
-            self.rtprop = Some(rtt);
-        }
-        if self.rtprop.is_some_and(|rtprop| rtt <= rtprop + rtprop / SIMILAR_RTT_DIVISOR) {
-            self.rtprop_stamp = batch.now;
-        }
-        if expired && !self.idle_restart && !matches!(self.state, State::ProbeRtt { .. }) {
-            self.save_window();
-            self.state = State::ProbeRtt { done: None, round_done: false };
-            self.probe_rtt_limited.start = self.delivered;
-        }
-        if matches!(self.state, State::ProbeRtt { .. }) {
-            self.handle_probe_rtt(batch);
-        }
-        self.idle_restart = false;
-    }
-
-    /// `BBRHandleProbeRTT`.
-    fn handle_probe_rtt(&mut self, batch: &AckBatch) {
-        // The mark lasts until what is in flight is delivered.
-        self.probe_rtt_limited.end =
-            self.delivered.saturating_add(batch.in_flight).saturating_add(1);
-        let is_drained = batch.in_flight <= self.probe_rtt_window();
-        let State::ProbeRtt { done, round_done } = &mut self.state else { return };
-        if done.is_some() {
-            *round_done |= self.round_start;
-            self.exit_probe_rtt_if_done(batch.now);
-        } else if is_drained {
-            *done = Some(batch.now + PROBE_RTT_DURATION);
-            self.next_round_delivered = self.delivered;
-        }
-    }
-
-    fn exit_probe_rtt_if_done(&mut self, now: Timestamp) {
-        let State::ProbeRtt { done: Some(done), round_done: true } = self.state else { return };
-        if now <= done {
-            return;
-        }
-        self.rtprop_stamp = now;
-        self.restore_window();
-        if self.full_pipe.is_filled() {
-            self.enter_probe_bw(now);
-        } else {
-            self.state = State::Startup;
-        }
-    }
-
-    /// `BBRSaveCwnd`: remembers the last window that was not cut by recovery or ProbeRTT.
-    fn save_window(&mut self) {
-        let is_cut = self.recovery.is_active() || matches!(self.state, State::ProbeRtt { .. });
-        self.prior_window = if is_cut { self.prior_window.max(self.window) } else { self.window };
-    }
-
-    fn restore_window(&mut self) {
-        self.window = self.window.max(self.prior_window);
-    }
-
     /// `BBRSetPacingRate` (section 4.2.1): before the pipe is full the rate only rises.
     fn set_pacing_rate(&mut self, gain: f64, rtt: Duration) {
         let floor = *self.pacing_rate.get_or_insert_with(|| {
@@ -340,41 +263,34 @@ impl Bbr {
         }
     }
 
-    /// Window of the model, with room for a bunch.
-    fn target_window(&self) -> u64 {
-        self.inflight(CWND_GAIN).saturating_add(self.aggregation.bytes())
-    }
-
-    /// Longest round trip without a queue: the path may be longer than `RTprop`, and packets wait for their bunch.
+    /// Longest round trip without a queue.
     fn unqueued_rtt(&self) -> Option<Duration> {
-        let bunch = self.bandwidth.get()?.time_for(self.aggregation.bytes());
-        Some(self.rtprop?.max(self.longer.rtt()) + bunch)
+        Some(self.room.unqueued_rtt(self.rtprop?, self.bandwidth.get()?))
     }
 
-    /// Our rules for live streams and links that aggregate (`live`, `aggregation`).
-    fn watch_path(&mut self, batch: &AckBatch) {
+    /// Estimates the room beside the model's window.
+    fn update_room(&mut self, batch: &AckBatch) {
         let (Some(bandwidth), Some(rtprop)) = (self.bandwidth.get(), self.rtprop) else { return };
-        if !self.limited.is_on() {
-            return;
+        if self.limited.is_on() {
+            let model = Model {
+                rtprop,
+                bandwidth,
+                rate: self.pacing_rate.unwrap_or(bandwidth),
+                window: self.window.max(self.room.window()),
+                round: self.round_count,
+                is_live: self.limited.holds(batch.now),
+            };
+            self.room.on_ack(batch, &model, self.mtu);
         }
-        // Without bunches acknowledgements come no faster than packets leave.
-        let rate = self.pacing_rate.unwrap_or(bandwidth).max(bandwidth);
-        self.aggregation.on_ack(batch.now, batch.acked_bytes, rate, self.window);
-        let rtt = batch.rtt_sample();
-        self.floor.on_ack(batch.now, batch.acked_bytes, rtt);
-        let seen = Seen {
-            now: batch.now,
-            rtprop,
-            rtt,
-            present_rtt: self.floor.present_rtt().unwrap_or(rtt),
-            rate: batch.rate.map_or(Rate::ZERO, |sample| sample.delivery_rate),
-            proven_rate: self.floor.rate(),
-            own_queue: bandwidth.time_for(self.window),
-            round: self.round_count,
-            is_window_full: self.limited.holds(batch.now)
-                && batch.in_flight_before + 2 * u64::from(self.mtu) > self.window,
-        };
-        self.longer.on_ack(&seen);
+    }
+
+    fn set_room(&mut self, now: Timestamp) {
+        let drains = self.recovery.is_active() || matches!(self.state, State::ProbeRtt { .. });
+        if self.limited.is_on() && !drains {
+            self.room.open(self.window, self.limited.holds(now));
+        } else {
+            self.room.close();
+        }
     }
 
     /// `BBRSetCwnd` (section 4.2.3).
@@ -382,7 +298,7 @@ impl Bbr {
         if self.round_start && self.recovery.on_round_start() {
             self.restore_window();
         }
-        let target = self.target_window();
+        let target = self.inflight(CWND_GAIN);
         let grown = self.window.saturating_add(batch.acked_bytes);
         if self.recovery.conserves() {
             self.window = self.window.max(batch.in_flight.saturating_add(batch.acked_bytes));
@@ -390,9 +306,6 @@ impl Bbr {
             self.window = grown.min(target);
         } else if self.window < target || self.delivered < self.initial_window {
             self.window = grown;
-        }
-        if !self.recovery.is_active() && self.limited.holds(batch.now) {
-            self.window = self.window.max(self.floor.window(FLOOR.max(self.longer.time())));
         }
         self.window = self.window.max(self.min_pipe_window());
         if matches!(self.state, State::ProbeRtt { .. }) {
@@ -407,8 +320,8 @@ impl Controller for Bbr {
         if in_flight > 0 {
             return;
         }
-        if self.limited.is_on() {
-            self.aggregation.on_restart(now, self.rtprop.unwrap_or_default());
+        if let Some(rtprop) = self.rtprop {
+            self.room.on_restart(now, rtprop);
         }
         // Section 4.3.4.4: the pipe is empty, so that pacing at BtlBw fills it without a queue.
         self.idle_restart = true;
@@ -431,9 +344,10 @@ impl Controller for Bbr {
         self.full_pipe.on_rtt(self.round_start, batch.rtt_sample(), unqueued, was_idle);
         self.check_drain(batch);
         self.update_rtprop_and_check_probe_rtt(batch);
-        self.watch_path(batch);
+        self.update_room(batch);
         self.set_pacing_rate(self.pacing_gain(), batch.rtt.smoothed);
         self.set_window(batch);
+        self.set_room(batch.now);
     }
 
     fn on_packets_lost(&mut self, _now: Timestamp, bytes: u64, _in_flight: u64) {
@@ -449,6 +363,7 @@ impl Controller for Bbr {
         if self.limited.excuses(event, self.unqueued_rtt(), starts) {
             return;
         }
+        self.room.close();
         if event.kind == CongestionKind::Persistent {
             self.start_rate = StartRate::default();
             self.recovery.enter_growth();
@@ -478,7 +393,7 @@ impl Controller for Bbr {
     }
 
     fn window(&self) -> u64 {
-        self.cap.window(self.window, self.min_pipe_window())
+        self.cap.window(self.window.max(self.room.window()), self.min_pipe_window())
     }
 
     fn pacing_rate(&self) -> Option<Rate> {
@@ -501,7 +416,7 @@ impl Controller for Bbr {
         self.state = State::Startup;
         self.full_pipe = FullPipe::default();
         self.recovery = Recovery::NONE;
-        (self.floor, self.longer) = (Floor::default(), Longer::default());
+        self.room = Room::default();
         if let Some(window) = start.window {
             self.window = window.max(self.min_pipe_window());
             self.initial_window = self.window;
@@ -516,6 +431,7 @@ impl Controller for Bbr {
         self.state = State::Drain;
         self.full_pipe = FullPipe::filled();
         self.recovery = Recovery::NONE;
+        self.room.close();
         self.window = window.max(self.min_pipe_window());
         self.start_rate = StartRate::default();
     }

@@ -416,11 +416,11 @@ fn a_sender_that_the_application_limits_is_not_held_to_its_flight() {
         let batch = ack(&b, now, 1_200, 4, 2_400);
         let sample = RateSample { is_app_limited, ..batch.rate.expect("a sample") };
         b.on_ack(&AckBatch { rate: Some(sample), ..batch });
-        let before = b.window();
+        let before = b.window;
         b.on_packets_lost(now, 1_200, 1_200);
         b.on_congestion_event(&CongestionEvent { rtt, ..event(now, 1_200, CongestionKind::Loss) });
         let held = b.min_pipe_window();
-        assert_eq!(b.window(), if is_app_limited { before - 1_200 } else { held });
+        assert_eq!(b.window, if is_app_limited { before - 1_200 } else { held });
     }
 }
 
@@ -438,14 +438,14 @@ fn persistent_congestion_collapses_to_four_packets_and_grows_back_by_deliveries(
     b.on_packets_lost(now, 60_000, 0);
     b.on_congestion_event(&event(now, 0, CongestionKind::Loss));
     b.on_congestion_event(&event(now, 0, CongestionKind::Persistent));
-    assert_eq!(b.window(), 4_800);
+    assert_eq!(b.window, 4_800);
     let mut rounds = 0;
-    while b.window() < 150_000 {
+    while b.window < 150_000 {
         now += RTT;
-        let window = b.window();
+        let window = b.window;
         let batch = ack(&b, now, window, 12, 0);
         b.on_ack(&batch);
-        assert!(b.window() <= 2 * window);
+        assert!(b.window <= 2 * window);
         rounds += 1;
     }
     assert_eq!(rounds, 5, "4800 bytes, doubled each round");

@@ -188,11 +188,9 @@ sections! {
 
     /// The QUIC transport.
     [quic] Quic {
-        /// Congestion controller of every connection. `bbr`, the default, is BBR version 1 with rules for live
-        /// streams, outages and links that deliver in bunches; `bbr-draft` is BBR by its draft alone. `cubic` is CUBIC
-        /// with HyStart++ (RFC 9438, RFC 9406): random loss of 2 % and more freezes live viewers under it.
-        /// `cubic-live` keeps the delivered rate of a live stream where round trips show no queue. `copa` is Copa
-        /// (NSDI 2018): it fails on links that deliver or acknowledge in bunches of 100 ms and more.
+        /// Congestion controller of every connection. `bbr`: BBR version 1 with rules for live streams; `bbr-draft`: by
+        /// its draft alone. `cubic` (RFC 9438): random loss freezes live viewers, but not under `cubic-live`, which keeps
+        /// the delivered rate where there is no queue. `copa` (NSDI 2018): fails on links that deliver in bunches.
         congestion: Algorithm = Algorithm::Bbr;
         /// When clients must prove their address before the handshake, at the price of a round
         /// trip.

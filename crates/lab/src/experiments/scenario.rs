@@ -230,6 +230,30 @@ impl Settings {
         })
     }
 
+    /// The other sender on the bottleneck, if there is one, beside a first one with this controller and traffic.
+    fn rival(&self, congestion: Algorithm, traffic: &Traffic) -> Result<Option<Rival>, String> {
+        if self.rival.is_empty() {
+            return Ok(None);
+        }
+        let congestion = match &*self.rival_congestion {
+            "" => congestion,
+            name => Self::algorithm(name, "rival_congestion")?,
+        };
+        let (key, start) = match &*self.rival_start {
+            "" => ("start", &self.start),
+            _ => ("rival_start", &self.rival_start),
+        };
+        let sources = [("", traffic.clone()), ("unbounded", Traffic::Unbounded)];
+        Ok(Some(Rival {
+            congestion: delivery::controller(congestion),
+            scheme: self.maker(&self.rival, &Learnt::default())?,
+            beginning: self.beginning(key, start)?,
+            capping: None,
+            traffic: word("rival_source", &self.rival_source, &sources)?,
+            begins: Duration::from_secs_f64(self.rival_from_seconds),
+        }))
+    }
+
     /// The player of a viewer who watches `live`.
     ///
     /// # Errors
@@ -277,31 +301,7 @@ impl Settings {
         if !self.corrupt.is_empty() && self.cipher == Cipher::Null {
             return Err("`corrupt` is for the `cipher` real only".to_owned());
         }
-        let rival = match &*self.rival {
-            "" => None,
-            name => {
-                let congestion = match &*self.rival_congestion {
-                    "" => congestion,
-                    name => Self::algorithm(name, "rival_congestion")?,
-                };
-                let (key, start) = match &*self.rival_start {
-                    "" => ("start", &self.start),
-                    _ => ("rival_start", &self.rival_start),
-                };
-                Some(Rival {
-                    congestion: delivery::controller(congestion),
-                    scheme: self.maker(name, &Learnt::default())?,
-                    beginning: self.beginning(key, start)?,
-                    capping: None,
-                    traffic: word(
-                        "rival_source",
-                        &self.rival_source,
-                        &[("", traffic.clone()), ("unbounded", Traffic::Unbounded)],
-                    )?,
-                    begins: Duration::from_secs_f64(self.rival_from_seconds),
-                })
-            }
-        };
+        let rival_traffic = traffic.clone();
         Ok(Scenario {
             path: self.path()?,
             client: self.client,
@@ -326,7 +326,7 @@ impl Settings {
             reports: self.reports.then_some(player),
             times: if self.same_connection { self.requests } else { 1 },
             oracle: word("oracle", &self.oracle, &Oracle::NAMES)?,
-            rival,
+            rival: self.rival(congestion, &rival_traffic)?,
             window: self.window(),
             seed,
             measure_from: Duration::from_secs_f64(self.measure_from_seconds),

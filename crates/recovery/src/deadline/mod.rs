@@ -7,7 +7,7 @@
 //! waits or a viewer catches up on a wide path, and no queue grows; and the loss of each copy is answered, not only that
 //! of the last one. Where a path loses much, and copies cost most, players that are not known are supposed to keep
 //! more, as most of them do. Overdue data gets a copy before its loss is known, if nothing else
-//! waits.
+//! waits or most of the recent overdue data was lost.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -80,8 +80,8 @@ pub struct Options {
     /// How long after its first sending data is of use, where the application says nothing of that: 350 ms by default, at
     /// most [`MOST_PATIENT`].
     pub patience: Duration,
-    /// Whether overdue data gets a copy before its loss is known, if nothing else waits. Default:
-    /// true.
+    /// Whether overdue data gets a copy before its loss is known, if nothing else waits or most of
+    /// the recent overdue data was lost. Default: true.
     pub overdue: bool,
     /// What says how losses come together.
     pub together: Together,

@@ -333,6 +333,20 @@ fn overdue_data_waits_for_idle_time_until_its_packet_is_lost() {
 }
 
 #[test]
+fn overdue_data_leaves_ahead_of_new_data_if_most_of_it_was_lost() {
+    let leaves = |lost: u32, arrived: u32| {
+        let mut r = outages();
+        let key = overdue(&mut r).expect("the outage is over by now");
+        (0..lost).for_each(|_| r.count_loss(at(50_000), &packet(None)));
+        (0..arrived).for_each(|_| r.acked(at(50_000), &packet(None), Acked::InTime, &()));
+        r.next_replica(at(50_000), &SendOpportunity { off_mode: false }) == Some(key)
+    };
+    assert!(!leaves(60, 0), "too few packets");
+    assert!(leaves(70, 0) && leaves(200, 20));
+    assert!(!leaves(200, 40), "acknowledgements are lost too");
+}
+
+#[test]
 fn a_copy_of_overdue_data_that_arrives_too_is_at_the_guards_expense() {
     let mut r = outages();
     let budget = |r: &Recovery<()>| r.guard().expect("given").budget();

@@ -10,6 +10,10 @@ use units::Timestamp;
 /// A path at least this many times as wide as the stream has room for replicas while data waits.
 const ROOM: f64 = 1.5;
 
+/// If more than this share of the recent overdue data was lost, the first copy of overdue data
+/// leaves ahead of new data. The share begins at 0.5, so that takes at least 66 packets.
+const MOSTLY_LOST: f64 = 0.7;
+
 impl<C: Content> Recovery<C> {
     /// The state of the sender at a transmit opportunity: whether new data may leave (`fresh`), and
     /// whether flow control holds it back (`blocked`). With neither first copies nor new data to
@@ -47,8 +51,9 @@ impl<C: Content> Recovery<C> {
     /// Overdue data, which was sent earlier, comes before the scheme's replicas.
     fn due_replica(&mut self, now: Timestamp, at: &SendOpportunity) -> Option<UnitKey> {
         let is_free = !self.scheme.when_idle || at.off_mode;
+        let is_urgent = is_free || self.overdue.lost() > MOSTLY_LOST;
         let overdue = self.table.next_overdue();
-        if let Some(key) = overdue.filter(|&key| is_free || self.has_room_for(key)) {
+        if let Some(key) = overdue.filter(|&key| is_urgent || self.has_room_for(key)) {
             return Some(key);
         }
         let key = self.scheme.scheduler.poll(now, at, &self.table)?;
