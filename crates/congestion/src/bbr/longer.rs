@@ -4,9 +4,9 @@
 //! has become ten times as long the window is a fraction of what the stream needs until that round trip expires. So for a
 //! sender that the application limits, the window carries half more than the rate that was delivered before over the
 //! present round trip, on trial, while it is full, less is delivered than before, and all round trips are longer than a
-//! queue of senders with the same model can make them. If the round trip stays with more in flight, the path is longer,
-//! and the window remains until a round trip is short again. If it grows, so does a queue: the trial is undone, and none
-//! follows for [`BLOCKED`].
+//! queue of senders with the same model can make them. If the round trip stays with more in flight and the stream gets its
+//! rate, the path is longer, and the window remains until a round trip is short again. Otherwise a queue grows or others
+//! fill the bottleneck: the trial is undone, and none follows for [`BLOCKED`].
 
 use core::time::Duration;
 
@@ -20,6 +20,8 @@ const OWN_QUEUES: u32 = 5;
 const LONGEST: Duration = Duration::from_secs(1);
 /// A sender is short of window below this share of the rate that was delivered before.
 const STARVED: f64 = 0.9;
+/// A trial that delivers less than this share of it has not helped: others fill the bottleneck.
+const HELPED: f64 = 0.8;
 /// The round of a trial that decides, counted from the one in which it began: the one before acknowledges packets that
 /// left before the window grew.
 const JUDGED_ROUND: u64 = 2;
@@ -104,11 +106,12 @@ impl Longer {
         }
         let Trial { before, rate, shortest, fastest, .. } = *trial;
         self.trial = None;
-        if shortest <= self.rtt + self.rtt / 4 {
+        let is_path = shortest <= self.rtt + self.rtt / 4;
+        if is_path && fastest >= seen.proven_rate.scale(HELPED) {
             return;
         }
         self.rtt = before;
-        if fastest > rate.scale(GROWTH) {
+        if !is_path && fastest > rate.scale(GROWTH) {
             // Both directions did not become longer at once.
             self.begin(shortest, fastest, seen.round);
         } else {

@@ -24,6 +24,8 @@
 //!   the second one of 10 ms does (`mendcast lab run transport`).
 //! - Outages, and senders that the application limits, have rules of their own (`limited`, `full_pipe`),
 //!   which [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft) does without.
+//! - Beside the model's window there is room for bunches of acknowledgements, and for live streams on paths that became
+//!   longer (`room`), but not under [`Algorithm::BbrDraft`](crate::Algorithm::BbrDraft).
 //! - Before the first acknowledgement of a packet sent after [`Controller::start`] its rate holds.
 //! - ECN-CE and loss signals are answered alike, by one round of packet conservation (RFC 9002, section 7.1); the
 //!   draft does not speak of ECN.

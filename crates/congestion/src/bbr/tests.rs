@@ -285,11 +285,11 @@ fn a_starved_stream_gets_a_window_for_a_longer_path() {
     let now = full_rounds(&mut b, now, LONG, [2, 2, 2]);
     assert!(b.window() > OVER_LONG, "{}", b.window());
     // The round trip stays, and so does the window.
-    let now = full_rounds(&mut b, now, LONG, [8, 8, 8]);
-    let now = full_rounds(&mut b, now, LONG, [8, 8, 8]);
+    let now = full_rounds(&mut b, now, LONG, [11, 11, 11]);
+    let now = full_rounds(&mut b, now, LONG, [11, 11, 11]);
     assert!(b.window() > OVER_LONG, "{}", b.window());
     // A short one ends it.
-    full_rounds(&mut b, now, RTT, [8, 8, 8]);
+    full_rounds(&mut b, now, RTT, [11, 11, 11]);
     assert!(b.window() < OVER_LONG / 2, "{}", b.window());
 }
 
@@ -299,6 +299,14 @@ fn a_queue_that_grows_with_the_window_ends_the_trial() {
     let now = full_rounds(&mut b, now, LONG, [2, 2, 2]);
     assert!(b.window() > OVER_LONG, "{}", b.window());
     full_rounds(&mut b, now, LONG * 2, [2, 2, 2]);
+    assert!(b.window() < OVER_LONG / 2, "{}", b.window());
+}
+
+#[test]
+fn a_trial_that_delivers_no_more_ends() {
+    let (mut b, now) = streaming();
+    let now = full_rounds(&mut b, now, LONG, [2, 2, 2]);
+    full_rounds(&mut b, now, LONG, [8, 8, 8]);
     assert!(b.window() < OVER_LONG / 2, "{}", b.window());
 }
 

@@ -69,6 +69,7 @@ const BUILT_IN: &[(&str, &str)] = &built_in![
     "congestion-curves",
     "links",
     "congestion-fairness",
+    "congestion-loss",
     "congestion-shared",
 ];
 
