@@ -1,4 +1,4 @@
-//! A window floor for live streams: what was delivered before passes at the present round trip.
+//! A window floor for live streams, from the rate delivered before and the present round trip.
 //!
 //! A sender that the application limits sends no more than its stream whatever its window, so that a window below the
 //! stream's rate gains the network nothing and freezes the viewer. The floor is bounded by data that was delivered, and

@@ -18,14 +18,15 @@ const OWN_QUEUES: u32 = 5;
 /// Longest round trip over which the window carries a stream: peers that withhold acknowledgements gain no more.
 /// Geostationary satellites take some 600 ms.
 const LONGEST: Duration = Duration::from_secs(1);
-/// A sender is short of window below this share of the rate that was delivered before.
+/// Share of the rate delivered before, below which a sender is short of window.
 const STARVED: f64 = 0.9;
-/// A trial that delivers less than this share of it has not helped: others fill the bottleneck.
+/// Least share of the rate delivered before that a trial has to bring: with less, others fill the bottleneck.
 const HELPED: f64 = 0.8;
 /// The round of a trial that decides, counted from the one in which it began: the one before acknowledges packets that
 /// left before the window grew.
 const JUDGED_ROUND: u64 = 2;
-/// A trial that delivers so much more is of a path that went on becoming longer.
+/// Growth of the delivered rate above which a trial begins again with the longer round trip: the path was still
+/// becoming longer.
 const GROWTH: f64 = 1.5;
 /// Time without a trial after one that was undone.
 const BLOCKED: Duration = Duration::from_secs(3);

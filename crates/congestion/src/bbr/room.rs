@@ -17,7 +17,7 @@ use crate::floor::Floor;
 /// may come that late from one moment to the next.
 const FLOOR: Duration = Duration::from_millis(100);
 
-/// The model, and what it is in use for.
+/// The model's estimates at an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Model {
     pub rtprop: Duration,
@@ -32,7 +32,7 @@ pub(super) struct Model {
     pub is_live: bool,
 }
 
-/// The room, and what it is estimated from.
+/// The estimators, and the window that follows from them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Room {
     aggregation: Aggregation,
