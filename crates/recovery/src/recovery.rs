@@ -219,13 +219,15 @@ impl<C: Content> Recovery<C> {
         self.open(now, packet.sent, true, pieces, content)
     }
 
-    /// The packet of overdue data was declared lost. If the first copy has left, it did what a
-    /// retransmission does: its bytes are not redundant.
+    /// The packet of overdue data was declared lost. If the first copy has left, it was a
+    /// retransmission and not redundant.
     fn overdue_lost(&mut self, key: UnitKey) {
         self.table.on_overdue_lost(key);
         let Some(bytes) = self.overdue_copies.take(key) else { return };
         let totals = &mut self.statistics.totals;
         totals.replica_bytes = totals.replica_bytes.saturating_sub(bytes.into());
+        totals.replicas = totals.replicas.saturating_sub(1);
+        totals.retransmissions += 1;
         if let Some(guard) = &mut self.guard {
             guard.give_back(bytes.into());
         }

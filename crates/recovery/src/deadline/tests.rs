@@ -365,6 +365,8 @@ fn a_copy_of_overdue_data_that_arrives_too_is_at_the_guards_expense() {
         r.lost(at(50_050), &packet(Some(key)), [1_200], &mut ());
     }
     assert_eq!(before - budget(&r), 1_250 + 50);
+    let totals = &r.statistics().totals;
+    assert_eq!((totals.replicas, totals.retransmissions), (1, 1));
     r.finish(at(50_060), key, None);
     // A unit whose copy has not left has nothing to give back.
     let key = overdue(&mut r).expect("wanted");
