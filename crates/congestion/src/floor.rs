@@ -17,7 +17,12 @@ const NO_QUEUE: Duration = Duration::from_millis(10);
 
 /// Whether a round trip shows a queue, on a path whose shortest is `shortest`.
 pub(crate) fn is_queue(rtt: Duration, shortest: Duration) -> bool {
-    rtt > shortest + (shortest / 4).max(NO_QUEUE)
+    rtt > shortest + tolerance(shortest)
+}
+
+/// Longest wait that shows no queue, on a path whose shortest round trip is `shortest`.
+pub(crate) fn tolerance(shortest: Duration) -> Duration {
+    (shortest / 4).max(NO_QUEUE)
 }
 /// Time over which the delivered rate is averaged, and for which its maximum counts at least.
 const AVERAGING: Duration = Duration::from_secs(1);

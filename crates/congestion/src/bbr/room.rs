@@ -11,7 +11,7 @@ use units::{Rate, Timestamp};
 use super::aggregation::Aggregation;
 use super::longer::{Longer, Seen};
 use crate::controller::AckBatch;
-use crate::floor::Floor;
+use crate::floor::{Floor, tolerance};
 
 /// Time for which a live stream's window carries the rate that was delivered before: some frames, since acknowledgements
 /// may come that late from one moment to the next.
@@ -87,6 +87,8 @@ impl Room {
 
     /// Longest round trip without a queue: the path may be longer than `rtprop`, and packets wait for their bunch.
     pub(super) fn unqueued_rtt(&self, rtprop: Duration, bandwidth: Rate) -> Duration {
-        rtprop.max(self.longer.rtt()) + bandwidth.time_for(self.aggregation.bytes())
+        let path = rtprop.max(self.longer.rtt());
+        // A small bunch is part of what round trips may vary.
+        path + bandwidth.time_for(self.aggregation.bytes()).saturating_sub(tolerance(path))
     }
 }
