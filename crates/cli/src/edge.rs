@@ -1,18 +1,16 @@
 //! `mendcast edge`: the server, a look at its configuration, a key file, a signed URL, or the
 //! evaluation of an experiment.
 
-use std::io::{IsTerminal as _, stderr};
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use edge::Error;
 use edge::State;
-use edge::config::{self, Config, Level};
+use edge::config::{self, Config};
 use edge::keyfile;
 use edge::matches;
 use edge::signing;
-use tracing::level_filters::LevelFilter;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
@@ -192,18 +190,7 @@ impl Arguments {
             edge::advice(&state).iter().for_each(|line| say!("{line}"));
             return Ok(());
         }
-        tracing_subscriber::fmt()
-            .with_max_level(match config.log.level {
-                Level::Error => LevelFilter::ERROR,
-                Level::Warn => LevelFilter::WARN,
-                Level::Info => LevelFilter::INFO,
-                Level::Debug => LevelFilter::DEBUG,
-                Level::Trace => LevelFilter::TRACE,
-            })
-            .with_writer(stderr)
-            .with_ansi(stderr().is_terminal())
-            .with_target(false)
-            .init();
+        edge::logging::start(config.log.level)?;
         edge::run(&path, config)
     }
 }

@@ -30,6 +30,7 @@ mod io;
 pub mod keyfile;
 mod limits;
 mod live;
+pub mod logging;
 mod loops;
 mod names;
 pub mod passes;

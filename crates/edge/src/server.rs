@@ -20,9 +20,11 @@ use crate::io::socket::UdpSocket;
 use crate::io::{self, Listener, descriptors};
 use crate::limits::Told;
 use crate::live::memory;
+use crate::logging;
 use crate::loops::event_loop::{EventLoop, Plan};
 use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
+use crate::loops::pulse::Pulse;
 use crate::loops::supervisor::{self, End};
 use crate::reload::{follow_table, reload};
 use crate::service;
@@ -36,6 +38,8 @@ const TELL: Duration = Duration::from_secs(10);
 
 /// How long the hooks of the process's end may take.
 const LAST_HOOKS: Duration = Duration::from_secs(5);
+/// How often the main runtime shows that it lives.
+const BEAT: Duration = Duration::from_secs(1);
 
 /// A server with its sockets bound.
 #[derive(Debug)]
@@ -114,6 +118,8 @@ impl Edge {
         let mut loops = start_tcp(&shared, &listeners, &end)?;
         loops.extend(start_quic(&shared, listeners, &end)?);
         supervisor::watch(shared.pulses().to_vec(), end)?;
+        let (_, _, main) = shared.pulses_by_kind();
+        let beats: Vec<_> = main.iter().map(|pulse| tokio::spawn(beat(pulse.clone()))).collect();
         let mut fronts = JoinSet::new();
         for listener in rtmp {
             let listener = tokio::net::TcpListener::from_std(listener)
@@ -153,6 +159,7 @@ impl Edge {
         state.live.outlets.close();
         tell_ends(&state, true);
         state.hooks.told(LAST_HOOKS).await;
+        beats.iter().for_each(tokio::task::JoinHandle::abort);
         Ok(())
     }
 }
@@ -161,6 +168,25 @@ impl Edge {
 fn tell_ends(state: &State, all: bool) {
     for record in state.sessions.flush(all) {
         state.hooks.tell(&state.config.hooks, Hook::Close, record.object().into());
+    }
+}
+
+/// Shows that the main runtime lives, each second. Turns are as long as it was late.
+async fn beat(pulse: Arc<Pulse>) {
+    /// A runtime that is dropped does not hang.
+    struct Beating(Arc<Pulse>);
+    impl Drop for Beating {
+        fn drop(&mut self) {
+            self.0.finish();
+        }
+    }
+    let beating = Beating(pulse);
+    loop {
+        let due = beating.0.now() + BEAT;
+        tokio::time::sleep(BEAT).await;
+        let now = beating.0.now();
+        beating.0.begin(now);
+        beating.0.end(due.min(now), now);
     }
 }
 
@@ -181,6 +207,7 @@ async fn housekeeping(shared: Arc<Shared>) {
                     tell_at = Instant::now() + TELL;
                 }
                 tell_ends(&state, false);
+                logging::report();
             }
         }
     }
@@ -193,9 +220,8 @@ fn start_tcp(
     end: &End,
 ) -> Result<Vec<JoinHandle<()>>, Error> {
     let listeners: Vec<&TcpListener> = listeners.iter().map(|listener| &listener.tcp).collect();
-    let pulses = shared.pulses();
-    let own = &pulses[pulses.len() / 2..];
-    own.iter().map(|pulse| threads::start(&listeners, shared, pulse, end)).collect()
+    let (_, pulses, _) = shared.pulses_by_kind();
+    pulses.iter().map(|pulse| threads::start(&listeners, shared, pulse, end)).collect()
 }
 
 /// Starts a thread with an event loop for each core's sockets.
@@ -304,6 +330,7 @@ pub fn run(path: &Path, config: Config) -> Result<(), Error> {
     });
     // After a second signal nothing is waited for, threads that still drain included.
     runtime.shutdown_background();
+    logging::flush();
     result
 }
 

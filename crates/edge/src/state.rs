@@ -21,6 +21,7 @@ use crate::hooks::Hooks;
 use crate::identity::Identity;
 use crate::limits::{Limits, machine};
 use crate::live::{Live, memory};
+use crate::logging;
 use crate::loops::QuicState;
 use crate::loops::log::ConnectionLog;
 use crate::loops::pulse::Pulse;
@@ -188,7 +189,7 @@ pub struct Shared {
     ports: Vec<u16>,
     /// What each event loop last told of itself.
     loops: Mutex<Vec<Report>>,
-    /// The signs of life of the threads that serve viewers: QUIC's, then as many of TCP.
+    /// Signs of life: QUIC's event loops, as many runtimes of TCP, and the main runtime.
     pulses: Vec<Arc<Pulse>>,
     /// What may be held of the server.
     limits: Arc<Limits>,
@@ -218,6 +219,7 @@ impl Shared {
         let (life, _) = watch::channel(Life::Serving);
         let names = ["quic", "tcp"].into_iter();
         let names = names.flat_map(|kind| (0..loops).map(move |n| format!("{kind}-{n}")));
+        let names = names.chain(["main".to_owned()]);
         Self {
             limits: state.limits.clone(),
             state: ArcSwap::from_pointee(state),
@@ -245,6 +247,7 @@ impl Shared {
     pub fn reload(&self, mut config: Config) -> Result<Changes, Error> {
         let old = self.state();
         let changes = config.replace(&old.config);
+        logging::set_level(config.log.level);
         self.state.store(Arc::new(State::new(config, Some(&old))?));
         Ok(changes)
     }
@@ -321,10 +324,17 @@ impl Shared {
         loops[core] = report;
     }
 
-    /// The signs of life of the threads that serve viewers: QUIC's event loops, then as many threads
-    /// of TCP.
+    /// Signs of life of all threads that must not hang.
     pub(crate) fn pulses(&self) -> &[Arc<Pulse>] {
         &self.pulses
+    }
+
+    /// Signs of life of QUIC's event loops, of TCP's runtimes, and of the main runtime, which has everything else.
+    pub(crate) fn pulses_by_kind(&self) -> (&[Arc<Pulse>], &[Arc<Pulse>], &[Arc<Pulse>]) {
+        let loops = self.pulses.len() / 2;
+        let (quic, others) = self.pulses.split_at(loops);
+        let (tcp, main) = others.split_at(loops);
+        (quic, tcp, main)
     }
 
     /// What may be held of the server.

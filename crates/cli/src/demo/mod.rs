@@ -12,7 +12,6 @@ mod outcome;
 mod publisher;
 mod table;
 
-use std::io::{IsTerminal as _, stderr};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
@@ -22,7 +21,7 @@ use std::time::{Duration, SystemTime};
 
 use clap::Args;
 use edge::Unit;
-use edge::config::Config;
+use edge::config::{Config, Level};
 use edge::passes::ViewerId;
 use edge::{Edge, Shared};
 use links::{LinkConfig, Loss, PathConfig, Queue, parse_duration, parse_rate};
@@ -95,14 +94,7 @@ struct Viewer {
 
 impl Arguments {
     pub(crate) fn run(self) -> Result<(), String> {
-        let level = tracing::level_filters::LevelFilter::WARN;
-        tracing_subscriber::fmt()
-            .with_max_level(level)
-            .with_writer(stderr)
-            .with_ansi(stderr().is_terminal())
-            .without_time()
-            .with_target(false)
-            .init();
+        edge::logging::start(Level::Warn).map_err(|e| e.to_string())?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -22,6 +22,7 @@ use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
 use crate::beginnings::Beginnings;
 use crate::limits::{Limits, Place};
+use crate::logging;
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
 use crate::sessions::{Key, Totals};
@@ -104,6 +105,8 @@ impl Collector for Edge {
         encode_loops(&mut encoder, &loops)?;
         encode_pulses(&mut encoder, shared.pulses())?;
         encode_limits(&mut encoder, shared.limits())?;
+        let help = "Lines of the log that were left out or lost";
+        encode_family(&mut encoder, "log_lines_lost", help, "reason", logging::lost())?;
         encode_beginnings(&mut encoder, &state.beginnings)?;
         encode_autoplex(&mut encoder, &state.autoplex)?;
         encode_control(&mut encoder, &state.bans, &self.calls)?;

@@ -411,7 +411,7 @@ sections! {
     /// Logs; the messages go to stderr.
     [log] Log {
         /// The least important messages that are logged.
-        level: Level = Level::Info, effect AtStart;
+        level: Level = Level::Info, effect AtOnce;
         /// File to which each closed connection appends one line of JSON. Without it there is
         /// none.
         connections: Option<PathBuf> = None, example "\"/var/log/mendcast/connections.jsonl\"",

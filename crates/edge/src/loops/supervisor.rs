@@ -15,6 +15,7 @@ use std::thread::{Builder, JoinHandle};
 
 use super::pulse::Pulse;
 use crate::Error;
+use crate::logging;
 
 /// A loop that began no turn for this long is unhealthy. An idle loop has a turn each second.
 pub(crate) const UNHEALTHY: Duration = Duration::from_secs(3);
@@ -33,6 +34,7 @@ pub(crate) type End = Arc<dyn Fn(String) + Send + Sync>;
 pub(crate) fn exit(line: String) {
     let (told, written) = channel();
     let tell = move || {
+        logging::flush();
         eprintln!("mendcast: {line}");
         // Nobody may wait for it any more.
         let _ = told.send(());

@@ -1,0 +1,76 @@
+//! One line of the log, whatever text peers put into it.
+
+use std::fmt::Write as _;
+
+/// Longest line in bytes, without what says that it was cut.
+const MAX_LINE: usize = 1_024;
+/// Starts the colours of terminals. Colours of peers are escaped by the formatter.
+const ESCAPE: char = '\u{1b}';
+
+/// A line that is safe to write: one line, no control characters, bounded.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Line(String);
+
+impl Line {
+    /// Makes a line of the formatter's text. `has_colours` keeps the formatter's own escape sequences.
+    pub(super) fn new(text: &[u8], has_colours: bool) -> Self {
+        let text = String::from_utf8_lossy(text);
+        let text = text.strip_suffix('\n').unwrap_or(&text);
+        let mut line = String::with_capacity(text.len().min(MAX_LINE) + 16);
+        for (at, character) in text.char_indices() {
+            if line.len() >= MAX_LINE {
+                // A string takes everything.
+                let _ = write!(line, "… ({} bytes more)", text.len() - at);
+                break;
+            }
+            if is_unsafe(character) && !(has_colours && character == ESCAPE) {
+                line.extend(character.escape_default());
+            } else {
+                line.push(character);
+            }
+        }
+        line.push('\n');
+        Self(line)
+    }
+
+    pub(super) fn into_bytes(self) -> Vec<u8> {
+        self.0.into_bytes()
+    }
+}
+
+/// Characters that break lines, control terminals, or change the order in which text is shown.
+fn is_unsafe(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(text: &str, has_colours: bool) -> String {
+        String::from_utf8(Line::new(text.as_bytes(), has_colours).into_bytes()).expect("text")
+    }
+
+    #[test]
+    fn text_of_peers_stays_on_one_line_and_controls_no_terminal() {
+        let text = "refused: a\nb\r\u{1b}[2Jc\0\u{85}\u{202e}\u{2028}d\n";
+        let expected = "refused: a\\nb\\r\\u{1b}[2Jc\\u{0}\\u{85}\\u{202e}\\u{2028}d\n";
+        assert_eq!(line(text, false), expected);
+        assert!(line(text, true).contains("\u{1b}[2J"), "the formatter escapes those of peers");
+    }
+
+    #[test]
+    fn long_lines_are_cut_at_a_character_and_say_so() {
+        let text = "é".repeat(1_000_000);
+        let line = line(&text, false);
+        assert!(line.len() <= MAX_LINE + 40, "{}", line.len());
+        assert!(line.ends_with("… (1998976 bytes more)\n"), "{}", &line[MAX_LINE..]);
+    }
+
+    #[test]
+    fn bytes_that_are_no_text_are_replaced() {
+        let line = Line::new(b"name \xff\xfe\n", false);
+        assert_eq!(line.into_bytes(), "name \u{fffd}\u{fffd}\n".as_bytes());
+    }
+}

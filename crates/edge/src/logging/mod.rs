@@ -1,0 +1,134 @@
+//! The process's log: lines on standard error that no thread waits for and no peer can flood.
+//!
+//! A thread of its own writes the lines ([`Writer`]); if standard error is read too slowly, lines are lost and counted.
+//! Each kind of event has a budget of lines ([`Throttle`]), since anybody can cause some of them. Control characters
+//! are escaped and long lines are cut ([`Line`]), since names and messages come from peers.
+
+mod line;
+mod throttle;
+
+use std::fs::File;
+use std::io::{IsTerminal as _, Write, stderr};
+use std::os::fd::AsFd as _;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use tracing::level_filters::LevelFilter;
+use tracing_subscriber::Layer as _;
+use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::layer::SubscriberExt as _;
+use tracing_subscriber::util::SubscriberInitExt as _;
+
+use crate::Error;
+use crate::config::Level;
+use crate::disk::writer::Writer;
+use line::Line;
+use throttle::Throttle;
+
+/// The number of the only file.
+const FILE: u64 = 0;
+/// Longest wait for the last lines at the end of the process.
+const LAST_LINES: Duration = Duration::from_secs(1);
+
+/// The log of this process, once it is started.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+#[derive(Debug)]
+struct Log {
+    writer: Writer,
+    throttle: Throttle,
+    /// Whether lines carry colours.
+    has_colours: bool,
+}
+
+/// Makes the log that receives all events of this process.
+///
+/// Panics are logged as well: their usual report would wait for a reader of standard error.
+///
+/// # Errors
+/// One line: the thread cannot be started, or there is a log already.
+pub fn start(level: Level) -> Result<(), Error> {
+    let error = |e: std::io::Error| Error::new(format!("log: {e}"));
+    let writer = Writer::start("log")?;
+    let file = File::from(stderr().as_fd().try_clone_to_owned().map_err(error)?);
+    writer.adopt(FILE, file).map_err(error)?;
+    let (throttle, has_colours) = (Throttle::new(filter(level)), stderr().is_terminal());
+    let taken = LOG.set(Log { writer, throttle, has_colours });
+    taken.map_err(|_| Error::new("log: started twice"))?;
+    let log = LOG.get().ok_or_else(|| Error::new("log: not started"))?;
+    let lines = tracing_subscriber::fmt::layer()
+        .with_writer(Lines)
+        .with_ansi(has_colours)
+        .with_target(false)
+        .with_filter(&log.throttle);
+    let subscriber = tracing_subscriber::registry().with(lines);
+    subscriber.try_init().map_err(|e| Error::new(format!("log: {e}")))?;
+    std::panic::set_hook(Box::new(|cause| tracing::error!("{cause}")));
+    Ok(())
+}
+
+/// Changes the level, as a reload may.
+pub(crate) fn set_level(level: Level) {
+    if let Some(log) = LOG.get() {
+        log.throttle.set_level(filter(level));
+        tracing::callsite::rebuild_interest_cache();
+    }
+}
+
+/// Logs how many lines were left out since the last report, if any. To be called now and then.
+pub(crate) fn report() {
+    let Some(log) = LOG.get() else { return };
+    if let Some(line) = log.throttle.report(Instant::now()) {
+        tracing::warn!("{line}");
+    }
+}
+
+/// Lines that were left out so far by reason: repeated too often, and not read fast enough.
+pub(crate) fn lost() -> [(&'static str, u64); 2] {
+    let counts = LOG.get().map_or((0, 0), |log| (log.throttle.left_out(), log.writer.lost()));
+    [("repeated", counts.0), ("slow_reader", counts.1)]
+}
+
+/// Waits until the lines so far are written, for at most a second.
+pub(crate) fn flush() {
+    if let Some(log) = LOG.get() {
+        log.writer.flush(LAST_LINES);
+    }
+}
+
+const fn filter(level: Level) -> LevelFilter {
+    match level {
+        Level::Error => LevelFilter::ERROR,
+        Level::Warn => LevelFilter::WARN,
+        Level::Info => LevelFilter::INFO,
+        Level::Debug => LevelFilter::DEBUG,
+        Level::Trace => LevelFilter::TRACE,
+    }
+}
+
+/// Makes the writer of each line.
+#[derive(Clone, Copy, Debug)]
+struct Lines;
+
+impl MakeWriter<'_> for Lines {
+    type Writer = Lines;
+
+    fn make_writer(&self) -> Lines {
+        *self
+    }
+}
+
+impl Write for Lines {
+    /// Takes one whole line: the formatter writes each event at once.
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        if let Some(log) = LOG.get() {
+            // Lost lines are counted by the writer.
+            let _ = log.writer.append(FILE, Line::new(text, log.has_colours).into_bytes());
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

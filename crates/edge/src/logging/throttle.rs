@@ -1,0 +1,312 @@
+//! How many lines of each kind of event reach the log. A kind is one place in the code, so that their number is bounded.
+
+use std::collections::HashMap;
+use std::fmt::{Debug, Write as _};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::subscriber::Interest;
+use tracing::{Event, Metadata, Subscriber};
+use tracing_subscriber::layer::{Context, Filter};
+
+use crate::sync::lock;
+
+/// Lines of a kind that may follow each other at once, and the time that gives one back.
+const BURST: u32 = 50;
+const PERIOD: Duration = Duration::from_millis(200);
+/// The same for each kind of event in a library.
+const LIBRARY_BURST: u32 = 10;
+const LIBRARY_PERIOD: Duration = Duration::from_secs(2);
+/// Least time between two reports of what was left out.
+const REPORT: Duration = Duration::from_secs(10);
+/// Longest example in a report, in bytes.
+const EXAMPLE: usize = 120;
+/// Start of the names of this product's crates.
+const OWN: &str = "mendcast";
+
+/// Budgets of lines, and the level.
+#[derive(Debug)]
+pub(super) struct Throttle {
+    /// Place of the level in [`LEVELS`].
+    level: AtomicUsize,
+    budgets: Mutex<Budgets>,
+    left_out: AtomicU64,
+}
+
+const LEVELS: [LevelFilter; 6] = [
+    LevelFilter::OFF,
+    LevelFilter::ERROR,
+    LevelFilter::WARN,
+    LevelFilter::INFO,
+    LevelFilter::DEBUG,
+    LevelFilter::TRACE,
+];
+
+impl Throttle {
+    pub(super) fn new(level: LevelFilter) -> Self {
+        let throttle = Self {
+            level: AtomicUsize::new(0),
+            budgets: Mutex::default(),
+            left_out: AtomicU64::new(0),
+        };
+        throttle.set_level(level);
+        throttle
+    }
+
+    pub(super) fn set_level(&self, level: LevelFilter) {
+        let place = LEVELS.iter().position(|known| *known == level).unwrap_or(0);
+        self.level.store(place, Ordering::Relaxed);
+    }
+
+    /// Returns how many lines were left out so far.
+    pub(super) fn left_out(&self) -> u64 {
+        self.left_out.load(Ordering::Relaxed)
+    }
+
+    /// Returns a line that says what was left out since the last report; `None` if nothing was, or too soon after it.
+    pub(super) fn report(&self, now: Instant) -> Option<String> {
+        lock(&self.budgets).report(now)
+    }
+
+    /// Libraries log warnings and errors only, unless the product's own debug messages are wanted too.
+    fn is_of_level(&self, metadata: &Metadata<'_>) -> bool {
+        let level = LEVELS[self.level.load(Ordering::Relaxed)];
+        let level =
+            if level == LevelFilter::INFO && !is_own(metadata) { LevelFilter::WARN } else { level };
+        *metadata.level() <= level
+    }
+}
+
+impl<S: Subscriber> Filter<S> for &'static Throttle {
+    fn enabled(&self, metadata: &Metadata<'_>, _: &Context<'_, S>) -> bool {
+        self.is_of_level(metadata)
+    }
+
+    fn callsite_enabled(&self, metadata: &'static Metadata<'static>) -> Interest {
+        if self.is_of_level(metadata) { Interest::sometimes() } else { Interest::never() }
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LEVELS[self.level.load(Ordering::Relaxed)])
+    }
+
+    fn event_enabled(&self, event: &Event<'_>, _: &Context<'_, S>) -> bool {
+        let kind = event.metadata().callsite();
+        let example = || {
+            let mut message = Message::default();
+            event.record(&mut message);
+            message.0
+        };
+        let is_let_in =
+            lock(&self.budgets).take(kind, is_own(event.metadata()), Instant::now(), example);
+        if !is_let_in {
+            self.left_out.fetch_add(1, Ordering::Relaxed);
+        }
+        is_let_in
+    }
+}
+
+fn is_own(metadata: &Metadata<'_>) -> bool {
+    metadata.target().starts_with(OWN)
+}
+
+/// The message of an event, cut.
+#[derive(Default)]
+struct Message(String);
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" {
+            // A string takes everything.
+            let _ = write!(self.0, "{value:?}");
+            self.0.truncate(self.0.floor_char_boundary(EXAMPLE));
+        }
+    }
+}
+
+/// What one kind may still log.
+#[derive(Debug)]
+struct Budget {
+    lines: u32,
+    /// When a line was last given back.
+    refilled: Instant,
+    /// Lines left out since the last report, and the first of them.
+    left_out: u64,
+    example: String,
+}
+
+#[derive(Debug, Default)]
+struct Budgets {
+    kinds: HashMap<Identifier, Budget>,
+    reported: Option<Instant>,
+}
+
+impl Budgets {
+    /// Takes a line of a kind's budget; `false` if none is left.
+    fn take(
+        &mut self,
+        kind: Identifier,
+        is_own: bool,
+        now: Instant,
+        example: impl FnOnce() -> String,
+    ) -> bool {
+        let (burst, period) =
+            if is_own { (BURST, PERIOD) } else { (LIBRARY_BURST, LIBRARY_PERIOD) };
+        let budget = self.kinds.entry(kind).or_insert_with(|| Budget {
+            lines: burst,
+            refilled: now,
+            left_out: 0,
+            example: String::new(),
+        });
+        let passed = now.saturating_duration_since(budget.refilled).as_nanos() / period.as_nanos();
+        let passed = u32::try_from(passed).unwrap_or(u32::MAX);
+        if passed >= burst {
+            (budget.lines, budget.refilled) = (burst, now);
+        } else {
+            budget.lines = (budget.lines + passed).min(burst);
+            budget.refilled += period * passed;
+        }
+        if budget.lines > 0 {
+            budget.lines -= 1;
+            return true;
+        }
+        if budget.left_out == 0 {
+            budget.example = example();
+        }
+        budget.left_out += 1;
+        false
+    }
+
+    fn report(&mut self, now: Instant) -> Option<String> {
+        if self.reported.is_some_and(|at| now.saturating_duration_since(at) < REPORT) {
+            return None;
+        }
+        let mut kinds = 0;
+        let mut all = 0;
+        let mut most: Option<(u64, String)> = None;
+        for budget in self.kinds.values_mut().filter(|budget| budget.left_out > 0) {
+            let (count, example) =
+                (core::mem::take(&mut budget.left_out), core::mem::take(&mut budget.example));
+            kinds += 1;
+            all += count;
+            if most.as_ref().is_none_or(|(most, _)| count > *most) {
+                most = Some((count, example));
+            }
+        }
+        let (count, example) = most?;
+        self.reported = Some(now);
+        Some(format!(
+            "log: {all} lines of {kinds} kinds left out; {count} of the kind of \"{example}\""
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::Arc;
+    use tracing_subscriber::Layer as _;
+    use tracing_subscriber::layer::SubscriberExt as _;
+
+    /// Counts the events that pass.
+    #[derive(Clone, Default)]
+    struct Passed(Arc<AtomicU64>);
+
+    impl<S: Subscriber> tracing_subscriber::Layer<S> for Passed {
+        fn on_event(&self, _: &Event<'_>, _: Context<'_, S>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn with(level: LevelFilter, work: impl FnOnce()) -> (u64, &'static Throttle) {
+        let throttle: &'static Throttle = Box::leak(Box::new(Throttle::new(level)));
+        let passed = Passed::default();
+        let subscriber = tracing_subscriber::registry().with(passed.clone().with_filter(throttle));
+        tracing::subscriber::with_default(subscriber, work);
+        (passed.0.load(Ordering::Relaxed), throttle)
+    }
+
+    #[test]
+    fn a_flood_of_one_kind_leaves_room_for_the_others_and_is_reported_once() {
+        let (passed, throttle) = with(LevelFilter::INFO, || {
+            for number in 0..5_000 {
+                tracing::info!("viewer refused: {number}");
+            }
+            tracing::info!("published");
+        });
+        let burst = u64::from(BURST);
+        assert!((burst + 1..burst + 20).contains(&passed), "{passed}");
+        assert_eq!(throttle.left_out() + passed, 5_001);
+        let line = throttle.report(Instant::now()).expect("something was left out");
+        let count = throttle.left_out();
+        let expected = format!(
+            "log: {count} lines of 1 kinds left out; {count} of the kind of \"viewer refused: 50\""
+        );
+        assert_eq!(line, expected);
+        assert_eq!(throttle.report(Instant::now() + REPORT), None);
+    }
+
+    #[test]
+    fn budgets_come_back_with_time() {
+        let (start, mut budgets) = (Instant::now(), Budgets::default());
+        let kind = || {
+            static PLACE: std::sync::OnceLock<Identifier> = std::sync::OnceLock::new();
+            let (sender, place) = std::sync::mpsc::channel();
+            let _ = with(LevelFilter::INFO, || {
+                let subscriber = tracing_subscriber::registry().with(Kind(sender));
+                tracing::subscriber::with_default(subscriber, || tracing::info!("kind"));
+            });
+            PLACE.get_or_init(|| place.recv().expect("an event")).clone()
+        };
+        let kind = kind();
+        let mut take = |after: Duration, count: u32| {
+            let taken = |_: &u32| budgets.take(kind.clone(), true, start + after, String::new);
+            (0..count).filter(taken).count() as u32
+        };
+        assert_eq!(take(Duration::ZERO, 1_000), BURST);
+        assert_eq!(take(PERIOD / 2, 1_000), 0);
+        assert_eq!(take(PERIOD * 5, 1_000), 5);
+        assert_eq!(take(PERIOD * 1_000, 1_000), BURST, "no more than at the start");
+        // Clocks of other threads may be behind.
+        assert_eq!(take(Duration::ZERO, 10), 0);
+    }
+
+    /// Tells the kind of each event.
+    struct Kind(std::sync::mpsc::Sender<Identifier>);
+
+    impl<S: Subscriber> tracing_subscriber::Layer<S> for Kind {
+        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+            let _ = self.0.send(event.metadata().callsite());
+        }
+    }
+
+    #[test]
+    fn libraries_log_warnings_only_and_few_of_them() {
+        let (passed, _) = with(LevelFilter::INFO, || {
+            for _ in 0..1_000 {
+                tracing::info!(target: "h2::proto", "a frame");
+                tracing::warn!(target: "h2::proto", "an odd frame");
+            }
+        });
+        assert_eq!(passed, u64::from(LIBRARY_BURST));
+    }
+
+    #[test]
+    fn a_level_holds_until_it_is_changed() {
+        let throttle: &'static Throttle = Box::leak(Box::new(Throttle::new(LevelFilter::WARN)));
+        let passed = Passed::default();
+        let subscriber = tracing_subscriber::registry().with(passed.clone().with_filter(throttle));
+        tracing::subscriber::with_default(subscriber, || {
+            let say = || tracing::info!("a detail");
+            say();
+            throttle.set_level(LevelFilter::DEBUG);
+            tracing::callsite::rebuild_interest_cache();
+            say();
+        });
+        assert_eq!(passed.0.load(Ordering::Relaxed), 1);
+    }
+}
