@@ -163,6 +163,11 @@ impl Endpoint {
         self.config = config;
     }
 
+    /// Tickets and tokens go by another Unix time of the clock's origin, in seconds: the wall clock was set.
+    pub fn set_unix_origin(&mut self, unix_origin: u64) {
+        self.config.unix_origin = unix_origin;
+    }
+
     /// Counters.
     pub fn stats(&self) -> &EndpointStats {
         &self.stats

@@ -242,3 +242,29 @@ fn a_viewer_who_leaves_a_drain_is_all_it_waits_for() {
     viewers.iter().for_each(|viewer| assert_eq!(viewer.end(), End::Clean));
     assert_eq!(edge.exit_code(), Some(0));
 }
+
+#[test]
+fn a_drain_delivers_responses_that_are_on_their_way() {
+    // The file is handed to the transport as a whole, and half of it waits for the client.
+    const LENGTH: usize = 48 * 1024;
+    let directory = tempfile::tempdir().expect("a temporary directory");
+    std::fs::create_dir(directory.path().join("www")).expect("made");
+    std::fs::write(directory.path().join("www/half.bin"), vec![7; LENGTH]).expect("written");
+    let more = "server.root = \"www\"\ndrain.timeout = \"1h\"\n";
+    let mut edge = Edge::start_in(directory, more, None);
+    let runtime = runtime();
+    runtime.block_on(async {
+        let request = Request::send(edge.address, "GET", "/half.bin", Windows::Tiny).await;
+        let mut request = request.expect("answered");
+        edge.signal(Signal::SIGTERM);
+        edge.says("draining");
+        until("the drain", || edge.readiness() == (503, "draining\n".into()));
+        let mut received = 0;
+        while let Some(data) = request.next().await.expect("not cut off") {
+            received += data.len();
+        }
+        assert_eq!(received, LENGTH);
+    });
+    drop(runtime);
+    assert_eq!(edge.exit_code(), Some(0));
+}

@@ -205,15 +205,17 @@ sections! {
         key_update_after: u64 = 0, in 0..=1 << 36;
         /// How long an address token is valid.
         token_lifetime: Duration = DAY, in MINUTE..=DAY * 30;
-        /// A connection ends when for this long nothing arrived.
-        idle_timeout: Duration = SECOND * 30, in SECOND..=MINUTE * 10;
+        /// A connection ends when for this long nothing arrived. Viewers, too, notice after this time that the server has
+        /// died without a word.
+        idle_timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
         /// Longest wait for a request's head, from its first byte on, and for its content, from the
         /// head on, with a second more for each KiB of it. Slower requests are reset.
         request_timeout: Duration = SECOND * 10, in SECOND..=MINUTE * 10;
         /// A connection ends when for this long no request was open on it, whatever else arrived.
         unused_timeout: Duration = SECOND * 30, in SECOND..=HOUR;
-        /// Interval of PINGs on a connection with open requests; 0s: none.
-        keep_alive: Duration = Duration::ZERO, in Duration::ZERO..=MINUTE * 10;
+        /// Interval of PINGs on a connection on which nothing else is sent, at most a third of the idle timeout; 0s: none.
+        /// They carry viewers through pauses of the publisher.
+        keep_alive: Duration = SECOND * 5, in Duration::ZERO..=MINUTE * 10;
         /// Longest delay of an acknowledgement.
         max_ack_delay: Duration = MILLISECOND * 25, in MILLISECOND..=MILLISECOND * 1000;
         /// When nothing is heard from a viewer, the longest that probes are apart, for 10 s; then their distance doubles each

@@ -299,7 +299,7 @@ fn the_manual_lists_the_keys_that_hold_at_once() {
 fn the_printed_defaults_mark_what_waits_for_the_next_start_and_what_holds_at_once() {
     let text = Config::documented();
     let start = "# New values wait for the next start.\n";
-    for key in ["cores = 0\n", "level = \"info\"\n", "max_streams = 1000\n", "# directory = "] {
+    for key in ["cores = 0\n", "max_streams = 1000\n", "# directory = "] {
         assert!(text.contains(&format!("{start}{key}")), "{key}: {text}");
     }
     assert!(text.contains("# New values hold at once.\ntimeout = \"30s\"\n"), "{text}");

@@ -80,6 +80,9 @@ pub(super) trait Application {
         is_empty: bool,
     ) -> bool;
 
+    /// Whether all responses were acknowledged, and the client knows which requests were taken.
+    fn is_drained(&self) -> bool;
+
     /// Tells the client that no more requests are taken.
     fn go_away(&mut self, _now: Timestamp, _connection: &mut Connection) {}
 }

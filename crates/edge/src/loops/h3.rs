@@ -6,7 +6,7 @@ use ::quic::Connection;
 use ::quic::streams::StreamEvent;
 use bytes::BytesMut;
 use delivery::Framing;
-use http3::{OverQuic, RequestHead as Head, Server, code};
+use http3::{OverQuic, RequestHead as Head, SendError, Server, code};
 use units::{StreamId, Timestamp};
 
 use super::application::{Application, Asked, Request};
@@ -195,8 +195,20 @@ impl Application for H3 {
         let headers: Vec<(&str, &str)> =
             response.headers.iter().map(|(name, value)| (*name, value.as_str())).collect();
         let t = &mut OverQuic::new(connection, now);
-        // A request that the client gave up meanwhile needs no answer.
-        self.server.respond(t, id, response.status, &headers, is_empty).is_ok() && !is_empty
+        match self.server.respond(t, id, response.status, &headers, is_empty) {
+            Ok(()) => !is_empty,
+            // The client gave the request up meanwhile.
+            Err(SendError::Gone) => false,
+            // It accepts smaller field sections only, as a rule.
+            Err(_) => {
+                self.server.cancel(t, id, code::H3_INTERNAL_ERROR);
+                false
+            }
+        }
+    }
+
+    fn is_drained(&self) -> bool {
+        self.server.is_drained()
     }
 
     fn go_away(&mut self, now: Timestamp, connection: &mut Connection) {

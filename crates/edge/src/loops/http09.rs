@@ -158,6 +158,10 @@ impl Application for Http09 {
         }
     }
 
+    fn is_drained(&self) -> bool {
+        self.open == 0
+    }
+
     /// There are no status codes: what is no success is a reset. An empty body is one to finish.
     fn respond(
         &mut self,

@@ -414,6 +414,11 @@ impl Requests {
         self.responses.is_empty() && self.waiting.is_empty() && self.unproven.is_empty()
     }
 
+    /// Whether nothing is left to deliver, and the client knows which requests were taken.
+    pub(super) fn is_drained(&self) -> bool {
+        self.is_idle() && self.application.as_ref().is_none_or(|a| a.is_drained())
+    }
+
     /// Tells the client that no more requests are taken.
     pub(super) fn go_away(&mut self, now: Timestamp, connection: &mut Connection) {
         if let Some(application) = &mut self.application {

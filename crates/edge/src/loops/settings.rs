@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use ::quic::crypto::{
-    Cipher, KeyRing, OneRttProtection, SingleUseLog, SystemTime, TlsConfig, TlsSettings,
-};
+use ::quic::crypto::{Cipher, KeyRing, OneRttProtection, SingleUseLog, TlsConfig, TlsSettings};
 use ::quic::detection::Detection;
 use ::quic::streams::Limits;
 use ::quic::{EndpointConfig, RetryPolicy, TransportConfig};
@@ -12,7 +10,7 @@ use recovery::{Guard, SharedBudget};
 
 use super::qlog;
 use crate::Error;
-use crate::clock::unix_now;
+use crate::clock::TicketClock;
 use crate::config::{self, Config};
 use crate::entropy::random;
 use crate::identity::{Identity, TICKET_LIFETIME};
@@ -32,6 +30,7 @@ pub struct QuicState {
     keys: Arc<KeyRing>,
     transport: Arc<TransportConfig>,
     single_use: Arc<SingleUseLog>,
+    clock: Arc<TicketClock>,
     /// What all connections may spend on replicas.
     budget: Arc<SharedBudget>,
 }
@@ -54,20 +53,22 @@ impl QuicState {
         secrets: Option<&str>,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
+        let clock = previous
+            .map_or_else(|| Arc::new(TicketClock::new()), |previous| previous.clock.clone());
         let keys = match (secrets, previous) {
             (Some(text), _) => {
                 Arc::new(KeyRing::parse(text).map_err(|e| Error::new(format!("key file: {e}")))?)
             }
             (None, Some(previous)) => previous.keys.clone(),
             (None, None) => {
-                Arc::new(KeyRing::new(&random()?, &[(unix_now().saturating_sub(1), random()?)]))
+                Arc::new(KeyRing::new(&random()?, &[(clock.now().saturating_sub(1), random()?)]))
             }
         };
         let single_use = match previous {
             Some(previous) => previous.single_use.clone(),
             None => {
                 let window = SingleUseLog::REPLAY_WINDOW;
-                Arc::new(SingleUseLog::new(unix_now(), window, TICKET_LOG))
+                Arc::new(SingleUseLog::new(clock.now(), window, TICKET_LOG))
             }
         };
         // Running connections go on drawing from the budget that they know: it is kept while it may be.
@@ -75,12 +76,13 @@ impl QuicState {
         let known = previous.map(|previous| &previous.budget).filter(|b| b.share() == share);
         let budget =
             known.cloned().unwrap_or_else(|| Arc::new(SharedBudget::new(share, LEAST_BURST)));
-        let tls = TlsConfig::new(tls(&config.quic, identity, &keys, &single_use));
+        let tls = TlsConfig::new(tls(&config.quic, identity, &keys, &single_use, &clock));
         Ok(Self {
             tls: Arc::new(tls.map_err(|e| Error::new(e.to_string()))?),
             transport: Arc::new(transport(config, &budget)?),
             keys,
             single_use,
+            clock,
             budget,
         })
     }
@@ -88,6 +90,11 @@ impl QuicState {
     /// What seals tickets, tokens and passes.
     pub(crate) fn keys(&self) -> Arc<KeyRing> {
         self.keys.clone()
+    }
+
+    /// The clock of tickets and tokens.
+    pub(super) fn clock(&self) -> &TicketClock {
+        &self.clock
     }
 
     /// The settings of the loop on `core`, one of `loops`, whose clock's origin was at `unix_origin`.
@@ -132,6 +139,7 @@ fn tls(
     identity: &Identity,
     keys: &Arc<KeyRing>,
     single_use: &Arc<SingleUseLog>,
+    clock: &Arc<TicketClock>,
 ) -> TlsSettings {
     let mut alpn = vec![b"h3".to_vec()];
     if quic.hq_interop {
@@ -148,7 +156,7 @@ fn tls(
         alpn,
         keys: keys.clone(),
         single_use: single_use.clone(),
-        time: Arc::new(SystemTime),
+        time: clock.clone(),
         early_data: quic.early_data,
         early_data_context: remembered(&limits(quic)),
         tickets: 1,

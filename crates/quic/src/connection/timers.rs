@@ -116,14 +116,16 @@ impl Connection {
         }
     }
 
+    /// RFC 9000, section 10.1: the lesser of both sides' values.
+    fn idle_timeout(&self) -> Duration {
+        let peer = Some(self.peer.max_idle_timeout).filter(|timeout| !timeout.is_zero());
+        peer.map_or(self.config.idle_timeout, |peer| peer.min(self.config.idle_timeout))
+    }
+
     fn idle_deadline(&self) -> Timestamp {
-        // RFC 9000, section 10.1: the lesser of both sides' values, and "at least three times
-        // the current Probe Timeout", but at most twice the value: the peer decides how long a probe
-        // time-out is.
-        let mut timeout = self.config.idle_timeout;
-        if !self.peer.max_idle_timeout.is_zero() {
-            timeout = timeout.min(self.peer.max_idle_timeout);
-        }
+        // RFC 9000, section 10.1: "at least three times the current Probe Timeout", but at most twice
+        // the value: the peer decides how long a probe time-out is.
+        let timeout = self.idle_timeout();
         self.idle_reference + timeout.max((3 * self.pto()).min(2 * timeout))
     }
 
@@ -132,7 +134,8 @@ impl Connection {
         if self.ping_due || self.data.ledger.has_eliciting() || self.handshake.is_some() {
             return None;
         }
-        Some(self.idle_reference + interval)
+        // In time for a second PING, should the first be lost.
+        Some(self.idle_reference + interval.min(self.idle_timeout() / 3))
     }
 
     fn loss_deadline(&self) -> Option<(Timestamp, SpaceId)> {

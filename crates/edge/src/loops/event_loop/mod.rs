@@ -10,6 +10,12 @@
 mod blocked;
 mod incoming;
 mod outgoing;
+
+/// Unix time in seconds of the origin of a loop's clock, which says `now`.
+fn unix_origin(state: &State, now: Timestamp) -> u64 {
+    state.quic.clock().now().saturating_sub(now.as_nanos() / 1_000_000_000)
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -31,7 +37,6 @@ use super::pulse::Pulse;
 use super::report::{Counters, Report};
 use super::requests::Requests;
 use super::timers::Timers;
-use crate::clock::unix_now;
 use crate::io::socket::{ReceiveBuffer, SendStats, UdpSocket};
 use crate::limits::Permit;
 use crate::state::{Shared, State};
@@ -96,6 +101,7 @@ struct Place {
 pub(crate) struct EventLoop {
     plan: Plan,
     state: Arc<State>,
+    /// Unix time of the origin of the loop's clock.
     unix_origin: u64,
     endpoint: Endpoint,
     places: Vec<Option<Box<Place>>>,
@@ -121,8 +127,7 @@ impl EventLoop {
     /// A loop without connections. Connections stay on the thread that makes it.
     pub(crate) fn new(plan: Plan) -> Self {
         let state = plan.shared.state();
-        // The clock began a moment ago; tokens' times are in seconds.
-        let unix_origin = unix_now().saturating_sub(plan.pulse.now().as_nanos() / 1_000_000_000);
+        let unix_origin = unix_origin(&state, plan.pulse.now());
         let (core, loops) = (plan.core, plan.others.len());
         let config = state.quic.endpoint(&state.config, core, loops, unix_origin);
         Self {
@@ -314,6 +319,12 @@ impl EventLoop {
             return;
         }
         self.report_due = now + REPORT_PERIOD;
+        let origin = unix_origin(&self.state, now);
+        // The system's clock was set. One second may be rounding.
+        if origin > self.unix_origin + 1 {
+            self.unix_origin = origin;
+            self.endpoint.set_unix_origin(origin);
+        }
         let mut sends = SendStats::default();
         self.plan.sockets.iter().for_each(|socket| sends.add(socket.send_stats()));
         let report = Report {

@@ -38,6 +38,13 @@ impl EventLoop {
                 Event::Ready => {
                     if let Some(connection) = self.endpoint.connection(handle) {
                         place.requests.on_ready(now, connection);
+                        if self.drain_ends.is_some() {
+                            // It began before the drain. The second call comes with all others', or now.
+                            place.requests.go_away(now, connection);
+                            if self.second_goaway.is_none() {
+                                place.requests.go_away(now, connection);
+                            }
+                        }
                     }
                 }
                 Event::Stream(event) => {
@@ -59,7 +66,7 @@ impl EventLoop {
             place.requests.on_timeout(now, connection);
         }
         if self.drain_ends.is_some()
-            && place.requests.is_idle()
+            && place.requests.is_drained()
             && let Some(connection) = self.endpoint.connection(handle)
         {
             connection.close(now, NO_ERROR, "the server is going away");
