@@ -2,6 +2,7 @@
 //! (TCP_INFO), so that viewers on TCP can be compared with those on QUIC.
 
 mod counts;
+mod intake;
 #[cfg_attr(not(target_os = "linux"), path = "tcp/elsewhere.rs")]
 mod kernel;
 
@@ -20,6 +21,7 @@ use tokio::time::{Sleep, sleep};
 use crate::config::Config;
 use crate::sync::lock;
 use counts::Counts;
+use intake::Intake;
 
 /// How often the kernel is asked while something is written.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -108,12 +110,14 @@ impl SincePath {
     }
 }
 
-/// A connection that the kernel is asked about while it is written to, and at its end.
+/// A connection that the kernel is asked about while it is written to, and at its end, and whose client may send so
+/// much.
 #[derive(Debug)]
 pub(crate) struct Measured {
     stream: TcpStream,
     path: Arc<TcpPath>,
     asked: Option<Instant>,
+    intake: Intake,
     /// Until when the peer's last words are awaited: all of ours was said.
     lingers: Option<Pin<Box<Sleep>>>,
 }
@@ -122,7 +126,7 @@ impl Measured {
     pub(crate) fn new(stream: TcpStream) -> Self {
         let congestion = kernel::congestion(&stream);
         let path = Arc::new(TcpPath { congestion, counts: Mutex::default() });
-        Self { stream, path, asked: None, lingers: None }
+        Self { stream, path, asked: None, intake: Intake::new(), lingers: None }
     }
 
     /// What is known of its path.
@@ -151,7 +155,14 @@ impl AsyncRead for Measured {
         context: &mut Context<'_>,
         into: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, into)
+        let Self { stream, intake, .. } = &mut *self;
+        let most = ready!(intake.poll(context)).min(into.remaining());
+        let mut part = ReadBuf::new(into.initialize_unfilled_to(most));
+        ready!(Pin::new(stream).poll_read(context, &mut part))?;
+        let bytes = part.filled().len();
+        into.advance(bytes);
+        intake.read(bytes);
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -162,7 +173,9 @@ impl AsyncWrite for Measured {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.ask();
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.stream).poll_write(context, bytes))?;
+        self.intake.written(written);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_write_vectored(
@@ -171,7 +184,9 @@ impl AsyncWrite for Measured {
         parts: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         self.ask();
-        Pin::new(&mut self.stream).poll_write_vectored(context, parts)
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, parts))?;
+        self.intake.written(written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
