@@ -45,6 +45,8 @@ const KEPT: Duration = Duration::from_secs(30);
 const MAX_KEPT: usize = 32;
 /// Longest wait for TCP connections to all addresses of one family, together.
 const CONNECT: Duration = Duration::from_secs(5);
+/// Longest wait for the rest of an answer whose content does not matter.
+const READING: Duration = Duration::from_millis(500);
 
 /// Why a request failed: one line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -257,11 +259,14 @@ impl Client {
         .map_err(|e| failed(&e))
     }
 
-    /// A POST of JSON. Returns the status, and at most `max` bytes of the body, within `limit`. A
-    /// server that closes its connection instead of answering is asked once more.
+    /// Sends a POST of JSON and returns the status, if its head comes within `limit`. A server that
+    /// closes its connection instead of answering is asked once more.
+    ///
+    /// The body is not looked at: it is read in [`READING`] up to `max` bytes, so that the connection can be
+    /// kept, and whatever is wrong with it changes nothing.
     ///
     /// # Errors
-    /// One line, as [`Client::send`]; also when the body is longer.
+    /// One line, as [`Client::send`].
     pub async fn post_json(
         &self,
         url: &Url,
@@ -269,18 +274,16 @@ impl Client {
         body: String,
         max: usize,
         limit: Duration,
-    ) -> Result<(u16, Bytes), Failure> {
+    ) -> Result<u16, Failure> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         headers.extend(authorization(url));
-        let answered = timeout(limit, async {
-            let sent = self.send(Reach::Anywhere, Method::POST, url, headers, body.into());
-            let response = sent.await?;
-            let status = response.status().as_u16();
-            let body = Limited::new(response.into_body(), max).collect().await;
-            Ok((status, body.map_err(|e| Failure(e.to_string()))?.to_bytes()))
-        });
-        let answered = answered.await.unwrap_or_else(|_| Err(no_answer(limit)));
-        answered.map_err(|Failure(why)| Failure(format!("{}: {why}", Redacted(url))))
+        let sent = self.send(Reach::Anywhere, Method::POST, url, headers, body.into());
+        let answered = timeout(limit, sent).await.unwrap_or_else(|_| Err(no_answer(limit)));
+        let response = answered
+            .map_err(|Failure(why)| Failure(format!("{}: {why}", Redacted(url))))?;
+        let status = response.status().as_u16();
+        let _ = timeout(READING, Limited::new(response.into_body(), max).collect()).await;
+        Ok(status)
     }
 
     /// A connection to this server, for another protocol.

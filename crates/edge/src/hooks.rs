@@ -204,7 +204,7 @@ impl Hooks {
         let outcome = outcomes.entry(hook).or_default();
         outcome.url = Redacted(url).to_string();
         match result {
-            Ok((status, _)) => {
+            Ok(status) => {
                 outcome.ok += 1;
                 Ok(status)
             }
