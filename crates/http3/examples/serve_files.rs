@@ -52,6 +52,7 @@ fn endpoint(unix_origin: u64) -> Result<Endpoint, Box<dyn Error>> {
         max_connections: 1_000,
         server_id: 0,
         core: 0,
+        cores: 1,
         unix_origin,
     };
     Ok(Endpoint::new(config, [9; 32]))

@@ -92,6 +92,7 @@ impl Server {
             max_connections: 16,
             server_id: 0,
             core: 0,
+            cores: 1,
             unix_origin: UNIX_ORIGIN,
         };
         let mut secret = [0xa5; 32];

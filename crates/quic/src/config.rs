@@ -157,6 +157,9 @@ pub struct EndpointConfig {
     /// Which core of the server; stands, encrypted, in connection IDs. Packets for another core are
     /// handed back to the caller.
     pub core: u8,
+    /// Number of the server's cores. Packets of connections on higher ones are answered with stateless resets: the server
+    /// had more cores before it was started again.
+    pub cores: usize,
     /// Unix time in seconds at the caller's [`units::Timestamp::ZERO`].
     pub unix_origin: u64,
 }

@@ -288,6 +288,7 @@ impl Endpoint {
         let plain = self.config.keys.cids().decode(id);
         let elsewhere = plain.server == self.config.server_id
             && plain.core != self.config.core
+            && usize::from(plain.core) < self.config.cores
             && plain.slot < MAX_SLOT;
         elsewhere.then_some(plain.core)
     }

@@ -118,6 +118,7 @@ impl Ours {
             max_connections: 100_000,
             server_id: 0,
             core: 0,
+            cores: 1,
             unix_origin: 0,
         };
         Self {

@@ -118,6 +118,7 @@ impl QuicState {
             max_connections: (config.quic.max_connections as usize).div_ceil(loops),
             server_id: config.server.server_id,
             core,
+            cores: loops,
             unix_origin,
         }
     }

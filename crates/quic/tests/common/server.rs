@@ -45,6 +45,7 @@ pub fn config() -> EndpointConfig {
         max_connections: 1_000,
         server_id: 1,
         core: 0,
+        cores: 1,
         unix_origin: 1_800_000_000,
     }
 }

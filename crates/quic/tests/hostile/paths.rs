@@ -12,7 +12,7 @@ use mendcast_quic::wire::{
 use mendcast_quic::{DropReason, Endpoint, Outcome};
 
 use crate::raw::{Raw, ack, frames, honest};
-use crate::{config, connected, downloading};
+use crate::{client_tls, config, connected, downloading};
 
 /// An address that differs from the others in its IP.
 fn elsewhere(n: u32) -> IpAddr {
@@ -146,9 +146,24 @@ fn resets_are_only_for_ids_that_this_server_gave() {
     let outcome = elsewhere.outcome(&mut orphan.clone());
     assert_eq!(outcome, Outcome::Dropped(DropReason::UnknownConnection));
     let mut core = config();
-    core.core = 1;
+    (core.core, core.cores) = (1, 2);
     let mut elsewhere = Raw::without_tls(Endpoint::new(core, [4; 32]));
     assert_eq!(elsewhere.outcome(&mut orphan.clone()), Outcome::Foreign(0));
+}
+
+#[test]
+fn connections_of_cores_that_a_restart_has_taken_away_are_reset() {
+    let mut before = config();
+    (before.core, before.cores) = (3, 4);
+    let mut raw = Raw::new(Endpoint::new(before, [4; 32]), client_tls(b"test"), &honest());
+    raw.connect();
+    let orphan = raw.packet(PacketType::OneRtt, &frames(|w| w.bytes(&[0; 200])));
+    for (core, cores) in [(0, 1), (0, 3), (2, 3)] {
+        let mut after = config();
+        (after.core, after.cores) = (core, cores);
+        let mut after = Raw::without_tls(Endpoint::new(after, [5; 32]));
+        assert!(matches!(after.outcome(&mut orphan.clone()), Outcome::Reply(21..)), "{core}/{cores}");
+    }
 }
 
 #[test]

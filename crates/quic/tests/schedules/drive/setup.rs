@@ -218,6 +218,7 @@ impl Setup {
             max_connections: 4,
             server_id: 1,
             core: 0,
+            cores: 1,
             unix_origin: ORIGIN,
         }
     }
