@@ -118,7 +118,7 @@ impl Edge {
         let mut loops = start_tcp(&shared, &listeners, &end)?;
         loops.extend(start_quic(&shared, listeners, &end)?);
         supervisor::watch(shared.pulses().to_vec(), end)?;
-        let (_, _, main) = shared.pulses_by_kind();
+        let [_, _, main] = shared.pulses_by_kind();
         let beats: Vec<_> = main.iter().map(|pulse| tokio::spawn(beat(pulse.clone()))).collect();
         let mut fronts = JoinSet::new();
         for listener in rtmp {
@@ -220,7 +220,7 @@ fn start_tcp(
     end: &End,
 ) -> Result<Vec<JoinHandle<()>>, Error> {
     let listeners: Vec<&TcpListener> = listeners.iter().map(|listener| &listener.tcp).collect();
-    let (_, pulses, _) = shared.pulses_by_kind();
+    let [_, pulses, _] = shared.pulses_by_kind();
     pulses.iter().map(|pulse| threads::start(&listeners, shared, pulse, end)).collect()
 }
 

@@ -330,11 +330,11 @@ impl Shared {
     }
 
     /// Signs of life of QUIC's event loops, of TCP's runtimes, and of the main runtime, which has everything else.
-    pub(crate) fn pulses_by_kind(&self) -> (&[Arc<Pulse>], &[Arc<Pulse>], &[Arc<Pulse>]) {
+    pub(crate) fn pulses_by_kind(&self) -> [&[Arc<Pulse>]; 3] {
         let loops = self.pulses.len() / 2;
         let (quic, others) = self.pulses.split_at(loops);
         let (tcp, main) = others.split_at(loops);
-        (quic, tcp, main)
+        [quic, tcp, main]
     }
 
     /// What may be held of the server.

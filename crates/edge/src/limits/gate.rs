@@ -1,34 +1,54 @@
-//! A bounded number of places, in all and for each address, whose holders may be asked to make room.
+//! A bounded number of places, shared fairly between networks, whose holders may have to make room.
 //!
-//! A newcomer gets a [`Permit`], which gives the place back when it is dropped. A holder that has
-//! nothing to do says so ([`Permit::idle`]): when places run out, the one that has been idle longest
-//! loses its place to the newcomer. So a full front goes on taking viewers in, and connections that
-//! somebody opened only to hold them are the first to go. Where nobody is idle, the newcomer is refused.
+//! A newcomer gets a [`Permit`], which gives the place back when it is dropped. A holder that has nothing to do says so
+//! ([`Permit::idle`]). When places run out, a newcomer from a network that holds few of them takes one from the network
+//! that holds most, or that opens most: a flood costs the flood its places. Networks are /24 of IPv4 and /48 of IPv6,
+//! and within them each address (/56 of IPv6) has a limit of its own.
 //!
-//! What a gate keeps is bounded by the permits in use, and so is its memory, within a factor.
+//! Between networks that hold as many, the holder that has been idle longest makes room. If nobody is idle, the
+//! newcomer is refused. A gate's memory is bounded by the permits in use, within a factor.
 
-use std::collections::{BTreeSet, HashMap};
-use std::hash::Hash;
+mod arrivals;
+mod seats;
+
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::task::Waker;
+use std::time::Instant;
 
 use tokio::sync::Notify;
 
 use crate::config::Network;
 use crate::sync::lock;
+use seats::Seats;
 
-/// A newcomer keeps its place for this long, whatever happens: a handshake over a slow path.
-const GRACE_OF_NEW: Duration = Duration::from_secs(3);
-/// One that had work to do keeps its place for this long afterwards: players pause between segments.
-const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
-/// Tables give memory back above this many places.
-const KEPT: usize = 64;
+/// Whom a place counts for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Origin {
+    /// An IPv4 address, or a /56 of IPv6, which is a household or a small site.
+    address: Network,
+    /// A /24 of IPv4, or a /48 of IPv6.
+    network: Network,
+}
+
+impl Origin {
+    /// The origin of a client at `address`.
+    pub fn of(address: IpAddr) -> Self {
+        let address = address.to_canonical();
+        let (own, all) = if address.is_ipv4() { (32, 24) } else { (56, 48) };
+        Self { address: Network::around(address, own), network: Network::around(address, all) }
+    }
+}
 
 /// How many may be in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Bounds {
     pub all: u32,
     pub per_address: u32,
+    /// Whether also holders that have something to do make room, if their network holds many times what the newcomer's
+    /// does.
+    pub evicts_busy: bool,
 }
 
 /// Why somebody was not let in.
@@ -62,25 +82,39 @@ impl Gate {
     ///
     /// # Errors
     /// There is none, and nobody to make room.
-    pub fn enter(
-        self: &Arc<Self>,
-        origin: Option<Network>,
-        bounds: Bounds,
-    ) -> Result<Permit, Full> {
-        let bell = Arc::new(Notify::new());
+    pub fn enter(self: &Arc<Self>, origin: Option<Origin>, bounds: Bounds) -> Result<Permit, Full> {
+        let bell = Arc::new(Bell::default());
         let id = lock(&self.0).enter(Instant::now(), origin, bounds, &bell)?;
         Ok(Permit { gate: self.clone(), id, bell })
     }
 
     /// Has the holder that has been idle longest leave: whatever ran out, that frees some of it.
     pub fn make_room(&self) {
-        lock(&self.0).evict(Instant::now(), None);
+        lock(&self.0).evict_idle(Instant::now());
     }
 
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
-        let seats = lock(&self.0);
-        Counts { used: seats.held.len(), ..seats.counts }
+        lock(&self.0).counts()
+    }
+}
+
+/// How a holder learns that its place is somebody else's.
+#[derive(Debug, Default)]
+struct Bell {
+    notify: Notify,
+    is_gone: AtomicBool,
+    /// Of a holder that is no task.
+    waker: Mutex<Option<Waker>>,
+}
+
+impl Bell {
+    fn ring(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+        self.notify.notify_one();
+        if let Some(waker) = lock(&self.waker).take() {
+            waker.wake();
+        }
     }
 }
 
@@ -89,7 +123,7 @@ impl Gate {
 pub(crate) struct Permit {
     gate: Arc<Gate>,
     id: u64,
-    bell: Arc<Notify>,
+    bell: Arc<Bell>,
 }
 
 impl Permit {
@@ -97,7 +131,7 @@ impl Permit {
     ///
     /// # Errors
     /// The address has its share, and nobody of it makes room.
-    pub fn is_from(&self, origin: Option<Network>, bounds: Bounds) -> Result<(), Full> {
+    pub fn is_from(&self, origin: Option<Origin>, bounds: Bounds) -> Result<(), Full> {
         lock(&self.gate.0).move_to(Instant::now(), self.id, origin, bounds)
     }
 
@@ -113,7 +147,17 @@ impl Permit {
 
     /// Returns when the place is somebody else's. To be awaited by one task.
     pub async fn evicted(&self) {
-        self.bell.notified().await;
+        self.bell.notify.notified().await;
+    }
+
+    /// Wakes this when the place is somebody else's: for a holder that asks [`Permit::is_evicted`] then.
+    pub fn wake_on_eviction(&self, waker: Waker) {
+        *lock(&self.bell.waker) = Some(waker);
+    }
+
+    /// Whether the place is somebody else's.
+    pub fn is_evicted(&self) -> bool {
+        self.bell.is_gone.load(Ordering::Relaxed)
     }
 }
 
@@ -123,165 +167,7 @@ impl Drop for Permit {
     }
 }
 
-/// Those who are idle: the newcomers, and those who had work, each since when.
-#[derive(Debug, Default)]
-struct Idle([BTreeSet<(Instant, u64)>; 2]);
-
-impl Idle {
-    /// The one that may go first.
-    fn first(&self, now: Instant) -> Option<u64> {
-        let graces = [GRACE_OF_NEW, GRACE_OF_SERVED];
-        self.0.iter().zip(graces).find_map(|(idle, grace)| {
-            let (since, id) = idle.first()?;
-            (now.saturating_duration_since(*since) >= grace).then_some(*id)
-        })
-    }
-
-    fn insert(&mut self, (has_served, since): (bool, Instant), id: u64) {
-        self.0[usize::from(has_served)].insert((since, id));
-    }
-
-    fn remove(&mut self, (has_served, since): (bool, Instant), id: u64) {
-        self.0[usize::from(has_served)].remove(&(since, id));
-    }
-}
-
-#[derive(Debug)]
-struct Seat {
-    origin: Option<Network>,
-    /// Whether it had something to do before, and since when it has nothing.
-    idle: Option<(bool, Instant)>,
-    bell: Arc<Notify>,
-}
-
-#[derive(Debug, Default)]
-struct Share {
-    used: u32,
-    idle: Idle,
-}
-
-#[derive(Debug, Default)]
-struct Seats {
-    next: u64,
-    held: HashMap<u64, Seat>,
-    /// By those who share a count: [`Network::of_subscriber`].
-    shares: HashMap<Network, Share>,
-    idle: Idle,
-    counts: Counts,
-}
-
-impl Seats {
-    fn enter(
-        &mut self,
-        now: Instant,
-        origin: Option<Network>,
-        bounds: Bounds,
-        bell: &Arc<Notify>,
-    ) -> Result<u64, Full> {
-        self.make_share(now, origin, bounds)?;
-        if self.held.len() >= bounds.all as usize && !self.evict(now, None) {
-            self.counts.full += 1;
-            return Err(Full::All);
-        }
-        let id = self.next;
-        self.next += 1;
-        self.held.insert(id, Seat { origin: None, idle: None, bell: bell.clone() });
-        self.assign(id, origin);
-        self.set_idle(id, Some((false, now)));
-        Ok(id)
-    }
-
-    fn move_to(
-        &mut self,
-        now: Instant,
-        id: u64,
-        origin: Option<Network>,
-        bounds: Bounds,
-    ) -> Result<(), Full> {
-        self.make_share(now, origin, bounds)?;
-        self.assign(id, origin);
-        Ok(())
-    }
-
-    /// Sees to it that the address may have one place more.
-    fn make_share(
-        &mut self,
-        now: Instant,
-        origin: Option<Network>,
-        bounds: Bounds,
-    ) -> Result<(), Full> {
-        let used = origin.and_then(|origin| self.shares.get(&origin)).map_or(0, |s| s.used);
-        if origin.is_some() && used >= bounds.per_address && !self.evict(now, origin) {
-            self.counts.address += 1;
-            return Err(Full::Address);
-        }
-        Ok(())
-    }
-
-    /// Takes the place of one who is idle, of this address if one is given.
-    fn evict(&mut self, now: Instant, origin: Option<Network>) -> bool {
-        let idle = match origin {
-            Some(origin) => self.shares.get(&origin).map(|share| &share.idle),
-            None => Some(&self.idle),
-        };
-        let Some(id) = idle.and_then(|idle| idle.first(now)) else { return false };
-        if let Some(seat) = self.held.get(&id) {
-            seat.bell.notify_one();
-        }
-        self.leave(id);
-        self.counts.evicted += 1;
-        true
-    }
-
-    /// Counts the holder, who is none of an address yet, with those of this one.
-    fn assign(&mut self, id: u64, origin: Option<Network>) {
-        let Some(seat) = self.held.get_mut(&id) else { return };
-        let Some(origin) = origin else { return };
-        seat.origin = Some(origin);
-        let share = self.shares.entry(origin).or_default();
-        share.used += 1;
-        if let Some(idle) = seat.idle {
-            share.idle.insert(idle, id);
-        }
-    }
-
-    fn set_idle(&mut self, id: u64, idle: Option<(bool, Instant)>) {
-        let Some(seat) = self.held.get_mut(&id) else { return };
-        let before = core::mem::replace(&mut seat.idle, idle);
-        let share = seat.origin.and_then(|origin| self.shares.get_mut(&origin));
-        for queue in share.map(|share| &mut share.idle).into_iter().chain([&mut self.idle]) {
-            if let Some(before) = before {
-                queue.remove(before, id);
-            }
-            if let Some(idle) = idle {
-                queue.insert(idle, id);
-            }
-        }
-    }
-
-    /// Gives the place back; nothing if it is somebody else's already.
-    fn leave(&mut self, id: u64) {
-        self.set_idle(id, None);
-        let Some(seat) = self.held.remove(&id) else { return };
-        if let Some(origin) = seat.origin
-            && let Some(share) = self.shares.get_mut(&origin)
-        {
-            share.used -= 1;
-            if share.used == 0 {
-                self.shares.remove(&origin);
-            }
-        }
-        shrink(&mut self.held);
-        shrink(&mut self.shares);
-    }
-}
-
-/// Gives memory back that a table has had no use for since it was fuller.
-fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
-    if table.capacity() > KEPT && table.len() < table.capacity() / 8 {
-        table.shrink_to((table.len() * 2).max(KEPT / 2));
-    }
-}
-
+#[cfg(test)]
+mod simulation;
 #[cfg(test)]
 mod tests;

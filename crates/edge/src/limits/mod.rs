@@ -11,9 +11,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::config::{Config, Network, any_contains};
-use gate::Gate;
+use crate::config::{Config, any_contains};
 pub(crate) use gate::{Bounds, Counts, Full, Permit};
+use gate::{Gate, Origin};
+
+/// Of all QUIC connections, one part in this many is for clients whose address is not proven yet.
+const HANDSHAKES: u32 = 16;
 
 /// What there is a bounded number of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,7 +31,7 @@ pub(crate) enum Place {
     RtmpNewcomer,
     /// An RTMP player.
     RtmpPlayer,
-    /// A QUIC connection whose address is proven; all together are the endpoints' business.
+    /// A QUIC connection whose address is proven.
     Quic,
     /// A viewer's session; all together are bounded by connections and by the viewers of each stream.
     Session,
@@ -81,9 +84,9 @@ impl Place {
         }
     }
 
-    /// Whether who has nothing to do makes room for a newcomer. Elsewhere there are other deadlines.
-    const fn makes_room(self) -> bool {
-        matches!(self, Self::Tcp | Self::Handshake | Self::RtmpNewcomer)
+    /// Whether holders say when they have nothing to do. Elsewhere there are other deadlines.
+    pub(super) const fn has_idle(self) -> bool {
+        matches!(self, Self::Tcp | Self::Handshake | Self::RtmpNewcomer | Self::HlsSession)
     }
 
     fn bounds(self, config: &Config) -> Bounds {
@@ -100,11 +103,17 @@ impl Place {
             Self::Rtmp => (rtmp.max_connections, rtmp_of_one),
             Self::RtmpNewcomer => (newcomers, newcomers_of_one),
             Self::RtmpPlayer => (part(rtmp.max_connections, 2), rtmp_of_one),
-            Self::Quic => (u32::MAX, quic.max_connections_per_address),
+            // The rest is for handshakes.
+            Self::Quic => (
+                quic.max_connections - quic.max_connections / HANDSHAKES,
+                quic.max_connections_per_address,
+            ),
             Self::Session => (u32::MAX, limits.max_sessions_per_address),
-            Self::HlsSession => (u32::MAX, limits.max_hls_sessions_per_address),
+            Self::HlsSession => (quic.max_connections, limits.max_hls_sessions_per_address),
         };
-        Bounds { all, per_address }
+        // A publisher is not to be ended by strangers, and a session ends with its connection.
+        let evicts_busy = !matches!(self, Self::Rtmp | Self::Session);
+        Bounds { all, per_address, evicts_busy }
     }
 }
 
@@ -179,7 +188,7 @@ impl Limits {
     ) -> Result<Permit, Full> {
         let origin = address.and_then(|address| origin(config, address));
         let permit = self.gate(place).enter(origin, place.bounds(config))?;
-        if !place.makes_room() {
+        if !place.has_idle() {
             permit.busy();
         }
         Ok(permit)
@@ -230,10 +239,10 @@ impl Limits {
     }
 }
 
-/// Who shares a count; `None` for those who are not limited one by one.
-fn origin(config: &Config, address: IpAddr) -> Option<Network> {
+/// Whom a place counts for; `None` for those who are not limited one by one.
+fn origin(config: &Config, address: IpAddr) -> Option<Origin> {
     let is_trusted = any_contains(config.limits.trusted.as_ref(), address);
-    (!is_trusted).then(|| Network::of_subscriber(address))
+    (!is_trusted).then(|| Origin::of(address))
 }
 
 /// Tells the log what was lost since it last told, however much that is, in one line.

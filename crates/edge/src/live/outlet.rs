@@ -129,7 +129,8 @@ impl Outlet {
         // Their sessions end after the lock.
         let mut gone = Vec::new();
         lock(&self.viewers).retain(|_, (session, asked)| {
-            let stays = asked.elapsed() < SESSION_IDLE && !session.stay().is_over();
+            let is_over = session.stay().is_over() || session.is_evicted();
+            let stays = asked.elapsed() < SESSION_IDLE && !is_over;
             if !stays {
                 gone.push(session.clone());
             }

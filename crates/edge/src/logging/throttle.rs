@@ -123,7 +123,11 @@ impl Visit for Message {
         if field.name() == "message" {
             // A string takes everything.
             let _ = write!(self.0, "{value:?}");
-            self.0.truncate(self.0.floor_char_boundary(EXAMPLE));
+            let end =
+                self.0.char_indices().map(|(at, _)| at).take_while(|at| *at <= EXAMPLE).last();
+            if self.0.len() > EXAMPLE {
+                self.0.truncate(end.unwrap_or(0));
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ pub struct Session {
     stay: Stay,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
-    _held: Vec<Permit>,
+    held: Vec<Permit>,
 }
 
 impl Session {
@@ -88,6 +88,11 @@ impl Session {
     /// What was known when it began.
     pub fn opening(&self) -> &Opening {
         &self.opening
+    }
+
+    /// Whether its place went to another viewer.
+    pub(crate) fn is_evicted(&self) -> bool {
+        self.held.iter().any(Permit::is_evicted)
     }
 
     /// How long the viewer may stay.
@@ -321,7 +326,7 @@ impl Sessions {
             stay: Stay::new(until),
             state: Mutex::new(State { before, ..State::default() }),
             sessions: self.clone(),
-            _held: held,
+            held,
         });
         let mut places = self.places();
         places.open.insert(id, Arc::downgrade(&session));

@@ -42,10 +42,10 @@ impl Places {
             && self.newcomer.iter().all(|newcomer| is_let_in(newcomer, Place::RtmpNewcomer))
     }
 
-    /// Returns when the newcomer's place is somebody else's; never for one who is none any more.
+    /// Returns when the newcomer's or the player's place is somebody else's; never for a publisher.
     pub(super) async fn evicted(&self) {
-        match &self.newcomer {
-            Some(newcomer) => newcomer.evicted().await,
+        match self.newcomer.as_ref().or(self.player.as_ref()) {
+            Some(place) => place.evicted().await,
             None => pending().await,
         }
     }

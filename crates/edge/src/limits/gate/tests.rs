@@ -1,16 +1,19 @@
 //! A gate by itself, at times of the tests' own.
 
+use std::collections::{BTreeSet, HashMap};
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
+use super::seats::{Idle, KEPT};
 use super::*;
 
-const BOUNDS: Bounds = Bounds { all: 4, per_address: 2 };
+const BOUNDS: Bounds = Bounds { all: 4, per_address: 2, evicts_busy: true };
 
 /// Seats with a clock.
 struct Room {
     seats: Seats,
     now: Instant,
-    bells: HashMap<u64, Arc<Notify>>,
+    bells: HashMap<u64, Arc<Bell>>,
 }
 
 impl Room {
@@ -19,7 +22,7 @@ impl Room {
     }
 
     fn enter(&mut self, address: &str) -> Result<u64, Full> {
-        let bell = Arc::new(Notify::new());
+        let bell = Arc::new(Bell::default());
         let id = self.seats.enter(self.now, Some(origin(address)), BOUNDS, &bell)?;
         self.bells.insert(id, bell);
         Ok(id)
@@ -41,37 +44,51 @@ impl Room {
 
     /// The sums are what they are sums of.
     fn check(&self) {
-        let shares: u32 = self.seats.shares.values().map(|share| share.used).sum();
         let known = self.seats.held.values().filter(|seat| seat.origin.is_some()).count();
-        assert_eq!(shares as usize, known);
+        for shares in [&self.seats.addresses, &self.seats.networks] {
+            assert_eq!(shares.values().map(|share| share.used as usize).sum::<usize>(), known);
+        }
+        let by_held: BTreeSet<_> =
+            self.seats.networks.iter().map(|(network, share)| (share.used, *network)).collect();
+        assert_eq!(self.seats.by_held, by_held);
         let count = |idle: &Idle| idle.0.iter().map(BTreeSet::len).sum::<usize>();
         let idle = self.seats.held.values().filter(|seat| seat.idle.is_some()).count();
         assert_eq!(count(&self.seats.idle), idle);
-        let of_shares: usize = self.seats.shares.values().map(|share| count(&share.idle)).sum();
-        assert!(of_shares <= idle);
+        for shares in [&self.seats.addresses, &self.seats.networks] {
+            let of_shares: usize = shares.values().map(|share| count(&share.idle)).sum();
+            assert!(of_shares <= idle);
+            let busy: usize = shares.values().map(|share| share.busy.len()).sum();
+            assert_eq!(busy + of_shares, known);
+        }
     }
 }
 
-fn origin(address: &str) -> Network {
-    Network::of_subscriber(address.parse().expect("an address"))
+fn origin(address: &str) -> Origin {
+    Origin::of(address.parse().expect("an address"))
 }
 
 #[test]
-fn an_address_is_one_of_ipv4_or_a_64_of_ipv6() {
-    assert_eq!(origin("192.0.2.1"), origin("::ffff:192.0.2.1"));
-    assert_ne!(origin("192.0.2.1"), origin("192.0.2.2"));
-    assert_eq!(origin("2001:db8::1"), origin("2001:db8::ffff:0:0:2"));
-    assert_ne!(origin("2001:db8::1"), origin("2001:db8:0:1::1"));
+fn an_address_is_one_of_ipv4_or_a_56_of_ipv6_and_a_network_a_24_or_48() {
+    let address = |text| origin(text).address;
+    assert_eq!(address("192.0.2.1"), address("::ffff:192.0.2.1"));
+    assert_ne!(address("192.0.2.1"), address("192.0.2.2"));
+    assert_eq!(address("2001:db8::1"), address("2001:db8:0:ff::2"));
+    assert_ne!(address("2001:db8::1"), address("2001:db8:0:100::1"));
+    let network = |text| origin(text).network;
+    assert_eq!(network("192.0.2.1"), network("192.0.2.254"));
+    assert_ne!(network("192.0.2.1"), network("192.0.3.1"));
+    assert_eq!(network("2001:db8::1"), network("2001:db8:0:ffff::1"));
+    assert_ne!(network("2001:db8::1"), network("2001:db8:1::1"));
 }
 
 #[test]
 fn one_address_gets_its_share_and_all_together_what_there_is() {
     let mut room = Room::new();
-    assert!(room.busy("192.0.2.1").is_ok() && room.busy("192.0.2.1").is_ok());
-    assert_eq!(room.busy("192.0.2.1"), Err(Full::Address));
-    assert!(room.busy("192.0.2.2").is_ok() && room.busy("192.0.2.3").is_ok());
-    assert_eq!(room.busy("192.0.2.4"), Err(Full::All));
-    let Counts { full, address, evicted, .. } = room.seats.counts;
+    assert!(room.busy("192.0.1.1").is_ok() && room.busy("192.0.1.1").is_ok());
+    assert_eq!(room.busy("192.0.1.1"), Err(Full::Address));
+    assert!(room.busy("192.0.2.1").is_ok() && room.busy("192.0.3.1").is_ok());
+    assert_eq!(room.busy("192.0.4.1"), Err(Full::All));
+    let Counts { full, address, evicted, .. } = room.seats.counts();
     assert_eq!((full, address, evicted), (1, 1, 0));
     room.check();
 }
@@ -79,7 +96,9 @@ fn one_address_gets_its_share_and_all_together_what_there_is() {
 #[test]
 fn a_place_that_is_given_back_is_free() {
     let gate = Arc::new(Gate::default());
-    let enter = || gate.enter(Some(origin("192.0.2.1")), Bounds { all: 1, per_address: 1 });
+    let enter = || {
+        gate.enter(Some(origin("192.0.2.1")), Bounds { all: 1, per_address: 1, evicts_busy: true })
+    };
     let first = enter().expect("free");
     assert_eq!(enter().err(), Some(Full::Address));
     drop(first);
@@ -87,26 +106,26 @@ fn a_place_that_is_given_back_is_free() {
     assert_eq!(gate.counts().used, 1);
     drop(second);
     assert_eq!(gate.counts().used, 0);
-    assert!(lock(&gate.0).shares.is_empty());
+    assert!(lock(&gate.0).addresses.is_empty() && lock(&gate.0).networks.is_empty());
 }
 
 #[test]
 fn the_one_that_is_idle_longest_makes_room_and_hears_of_it() {
     let mut room = Room::new();
-    let busy = room.busy("192.0.2.1").expect("free");
-    let first = room.enter("192.0.2.2").expect("free");
+    let busy = room.busy("192.0.1.1").expect("free");
+    let first = room.enter("192.0.2.1").expect("free");
     room.wait(1);
-    let second = room.enter("192.0.2.3").expect("free");
-    let third = room.enter("192.0.2.4").expect("free");
+    let second = room.enter("192.0.3.1").expect("free");
+    let third = room.enter("192.0.4.1").expect("free");
     room.wait(1);
-    assert_eq!(room.enter("192.0.2.5"), Err(Full::All), "a handshake may take a while");
+    assert_eq!(room.enter("192.0.5.1"), Err(Full::All), "a handshake may take a while");
     room.wait(1);
-    let newcomer = room.enter("192.0.2.5").expect("room is made");
+    let newcomer = room.enter("192.0.5.1").expect("room is made");
     assert!(!room.has(first));
     assert!([busy, second, third, newcomer].into_iter().all(|id| room.has(id)));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("made");
-    runtime.block_on(room.bells[&first].notified());
-    assert_eq!(room.seats.counts.evicted, 1);
+    runtime.block_on(room.bells[&first].notify.notified());
+    assert_eq!(room.seats.counts().evicted, 1);
     room.seats.leave(first);
     assert_eq!(room.seats.held.len(), 4, "its place is not given back twice");
     room.check();
@@ -129,17 +148,17 @@ fn an_address_that_has_its_share_makes_room_itself() {
 #[test]
 fn who_never_asked_for_anything_goes_before_those_who_pause() {
     let mut room = Room::new();
-    let player = room.busy("192.0.2.1").expect("free");
+    let player = room.busy("192.0.1.1").expect("free");
     room.seats.set_idle(player, Some((true, room.now)));
     room.wait(9);
-    let silent: Vec<_> = (2..5).map(|n| room.enter(&format!("192.0.2.{n}"))).collect();
+    let silent: Vec<_> = (2..5).map(|n| room.enter(&format!("192.0.{n}.1"))).collect();
     room.wait(3);
     for (newcomer, silent) in (5..8).zip(silent) {
-        room.busy(&format!("192.0.2.{newcomer}")).expect("room is made");
+        room.busy(&format!("192.0.{newcomer}.1")).expect("room is made");
         assert!(!room.has(silent.expect("free")));
     }
     assert!(room.has(player));
-    room.busy("192.0.2.8").expect("room is made");
+    room.busy("192.0.8.1").expect("room is made");
     assert!(!room.has(player), "it has paused for more than 10 s");
     room.check();
 }
@@ -147,7 +166,7 @@ fn who_never_asked_for_anything_goes_before_those_who_pause() {
 #[test]
 fn a_client_behind_a_proxy_counts_for_its_own_address() {
     let mut room = Room::new();
-    let bell = Arc::new(Notify::new());
+    let bell = Arc::new(Bell::default());
     let ids: Vec<_> = (0..3)
         .map(|_| room.seats.enter(room.now, None, BOUNDS, &bell).expect("not limited by address"))
         .collect();
@@ -158,29 +177,24 @@ fn a_client_behind_a_proxy_counts_for_its_own_address() {
     assert_eq!(room.enter("192.0.2.1"), Err(Full::Address));
     room.check();
     ids.into_iter().for_each(|id| room.seats.leave(id));
-    assert!(room.seats.shares.is_empty());
+    assert!(room.seats.addresses.is_empty() && room.seats.networks.is_empty());
 }
 
 #[test]
 fn a_flood_leaves_no_memory_behind() {
     let mut room = Room::new();
-    let bounds = Bounds { all: 100_000, per_address: 1 };
-    let bell = Arc::new(Notify::new());
+    let bounds = Bounds { all: 100_000, per_address: 1, evicts_busy: true };
+    let bell = Arc::new(Bell::default());
     let ids: Vec<_> = (0..50_000u32)
         .map(|n| {
             room.seats
-                .enter(
-                    room.now,
-                    Some(Network::of_subscriber(Ipv4Addr::from(n).into())),
-                    bounds,
-                    &bell,
-                )
+                .enter(room.now, Some(Origin::of(Ipv4Addr::from(n).into())), bounds, &bell)
                 .expect("free")
         })
         .collect();
     ids.into_iter().for_each(|id| room.seats.leave(id));
     assert!(room.seats.held.capacity() <= 2 * KEPT, "{}", room.seats.held.capacity());
-    assert!(room.seats.shares.capacity() <= 2 * KEPT, "{}", room.seats.shares.capacity());
+    assert!(room.seats.addresses.capacity() <= 2 * KEPT, "{}", room.seats.addresses.capacity());
     room.check();
 }
 
@@ -214,7 +228,7 @@ fn whatever_happens_the_sums_hold_and_the_bounds_are_kept() {
             }
             room.check();
             assert!(room.seats.held.len() <= 4, "seed {seed}");
-            assert!(room.seats.shares.values().all(|share| share.used <= 2), "seed {seed}");
+            assert!(room.seats.addresses.values().all(|share| share.used <= 2), "seed {seed}");
         }
     }
 }

@@ -7,7 +7,7 @@ use super::blocked::{Blocked, DEVICE_RETRIES};
 use super::{EXCESSIVE_LOAD, EventLoop, LOOK_AGAIN, NO_ERROR, REQUEST_REJECTED};
 use crate::bans::Refused;
 use crate::io::socket::{SendError, UdpSocket};
-use crate::limits;
+use crate::limits::{self, Permit};
 use crate::loops::beginning::Handed;
 
 /// Batches that a connection may send before the others have their turn.
@@ -30,7 +30,10 @@ impl EventLoop {
                             continue;
                         }
                         match limits.enter(limits::Place::Quic, config, Some(address)) {
-                            Ok(permit) => place.permit = Some(permit),
+                            Ok(permit) => {
+                                permit.wake_on_eviction(self.plan.mailbox.waker(handle));
+                                place.permit = Some(permit);
+                            }
                             Err(_) => connection.close(now, EXCESSIVE_LOAD, "too many connections"),
                         }
                     }
@@ -64,6 +67,12 @@ impl EventLoop {
         }
         if let Some(connection) = self.endpoint.connection(handle) {
             place.requests.on_timeout(now, connection);
+        }
+        if place.permit.as_ref().is_some_and(Permit::is_evicted)
+            && let Some(connection) = self.endpoint.connection(handle)
+        {
+            // Its network holds most, and a newcomer's few.
+            connection.close(now, EXCESSIVE_LOAD, "its place went to a network with fewer");
         }
         if self.drain_ends.is_some()
             && place.requests.is_drained()

@@ -1,0 +1,306 @@
+//! Who holds the places of a gate, by address and by network, and who makes room.
+
+use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::arrivals::Arrivals;
+use super::{Bell, Bounds, Counts, Full, Origin};
+use crate::config::Network;
+
+/// A newcomer keeps its place for this long beside others of its kind: a handshake over a slow path.
+const GRACE_OF_NEW: Duration = Duration::from_secs(3);
+/// One that had work to do keeps its place for this long afterwards: players pause between segments.
+const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
+/// Busy holders make room only if their network holds at least this many places, and this many times what the
+/// newcomer's would: viewers behind one address of a household or an office are fewer.
+const MANY: u32 = 16;
+const TIMES: u32 = 4;
+/// Holders that have been idle longest, among whom the network that opens most is looked for.
+const LOOKED_AT: usize = 16;
+/// Newcomers that any network may have lately, and how many times a newcomer's network others have to exceed.
+const USUAL_ARRIVALS: u32 = 4;
+const ARRIVAL_TIMES: u32 = 2;
+/// Tables give memory back above this many places.
+pub(super) const KEPT: usize = 64;
+
+/// Idle holders: newcomers, and those who had work, each since when.
+#[derive(Debug, Default)]
+pub(super) struct Idle(pub(super) [BTreeSet<(Instant, u64)>; 2]);
+
+impl Idle {
+    /// The holders, with those first that never had work, and of each kind those first that have been idle longest.
+    fn all(&self) -> impl Iterator<Item = u64> {
+        self.0.iter().flatten().map(|(_, id)| *id)
+    }
+
+    /// The holders in the same order that have been idle for longer than the grace of their kind.
+    fn beyond_grace(&self, now: Instant) -> impl Iterator<Item = u64> {
+        let graces = [GRACE_OF_NEW, GRACE_OF_SERVED];
+        self.0.iter().zip(graces).flat_map(move |(idle, grace)| {
+            let is_over = move |since: Instant| now.saturating_duration_since(since) >= grace;
+            idle.iter().take_while(move |(since, _)| is_over(*since)).map(|(_, id)| *id)
+        })
+    }
+
+    fn insert(&mut self, (has_served, since): (bool, Instant), id: u64) {
+        self.0[usize::from(has_served)].insert((since, id));
+    }
+
+    fn remove(&mut self, (has_served, since): (bool, Instant), id: u64) {
+        self.0[usize::from(has_served)].remove(&(since, id));
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Seat {
+    pub(super) origin: Option<Origin>,
+    /// Whether it had something to do before, and since when it has nothing.
+    pub(super) idle: Option<(bool, Instant)>,
+    bell: Arc<Bell>,
+}
+
+/// What an address or a network holds.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    pub(super) used: u32,
+    pub(super) idle: Idle,
+    /// Busy holders, by age.
+    pub(super) busy: BTreeSet<u64>,
+}
+
+impl Share {
+    fn set(&mut self, id: u64, before: Option<(bool, Instant)>, idle: Option<(bool, Instant)>) {
+        match before {
+            Some(before) => self.idle.remove(before, id),
+            None => _ = self.busy.remove(&id),
+        }
+        match idle {
+            Some(idle) => self.idle.insert(idle, id),
+            None => _ = self.busy.insert(id),
+        }
+    }
+
+    fn remove(&mut self, id: u64, idle: Option<(bool, Instant)>) {
+        match idle {
+            Some(idle) => self.idle.remove(idle, id),
+            None => _ = self.busy.remove(&id),
+        }
+        self.used -= 1;
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Seats {
+    next: u64,
+    pub(super) held: HashMap<u64, Seat>,
+    pub(super) addresses: HashMap<Network, Share>,
+    pub(super) networks: HashMap<Network, Share>,
+    /// Networks by what they hold.
+    pub(super) by_held: BTreeSet<(u32, Network)>,
+    pub(super) idle: Idle,
+    arrivals: Arrivals,
+    counts: Counts,
+}
+
+impl Seats {
+    pub(super) fn counts(&self) -> Counts {
+        Counts { used: self.held.len(), ..self.counts }
+    }
+
+    pub(super) fn enter(
+        &mut self,
+        now: Instant,
+        origin: Option<Origin>,
+        bounds: Bounds,
+        bell: &Arc<Bell>,
+    ) -> Result<u64, Full> {
+        if let Some(origin) = origin {
+            self.arrivals.count(now, origin.network);
+        }
+        self.make_share(now, origin, bounds)?;
+        if self.held.len() >= bounds.all as usize {
+            let Some(id) = self.who_makes_room(now, origin, bounds.evicts_busy) else {
+                self.counts.full += 1;
+                return Err(Full::All);
+            };
+            self.evict(id);
+        }
+        let id = self.next;
+        self.next += 1;
+        let idle = Some((false, now));
+        self.held.insert(id, Seat { origin: None, idle, bell: bell.clone() });
+        self.idle.insert((false, now), id);
+        self.assign(id, origin);
+        Ok(id)
+    }
+
+    pub(super) fn move_to(
+        &mut self,
+        now: Instant,
+        id: u64,
+        origin: Option<Origin>,
+        bounds: Bounds,
+    ) -> Result<(), Full> {
+        if let Some(origin) = origin {
+            self.arrivals.count(now, origin.network);
+        }
+        self.make_share(now, origin, bounds)?;
+        self.assign(id, origin);
+        Ok(())
+    }
+
+    /// Sees to it that the address may have one place more.
+    fn make_share(
+        &mut self,
+        now: Instant,
+        origin: Option<Origin>,
+        bounds: Bounds,
+    ) -> Result<(), Full> {
+        let Some(share) = origin.and_then(|origin| self.addresses.get(&origin.address)) else {
+            return Ok(());
+        };
+        if share.used < bounds.per_address {
+            return Ok(());
+        }
+        let Some(id) = share.idle.beyond_grace(now).next() else {
+            self.counts.address += 1;
+            return Err(Full::Address);
+        };
+        self.evict(id);
+        Ok(())
+    }
+
+    /// The holder whose place a newcomer takes; `None` if that has to be refused.
+    fn who_makes_room(
+        &self,
+        now: Instant,
+        origin: Option<Origin>,
+        evicts_busy: bool,
+    ) -> Option<u64> {
+        let held = |network| self.networks.get(&network).map_or(0, |share| share.used);
+        let own = origin.map_or(0, |origin| held(origin.network));
+        self.holder_of_largest(own, evicts_busy)
+            .or_else(|| {
+                let own_arrivals = origin.map_or(0, |origin| self.arrivals.of(origin.network));
+                self.holder_of_flood(own_arrivals)
+            })
+            .or_else(|| {
+                // A network loses nothing to one that holds more.
+                let may_go = |id: &u64| {
+                    let network = self.held.get(id).and_then(|seat| seat.origin).map(|o| o.network);
+                    network.is_none_or(|network| held(network) >= own)
+                };
+                self.idle.beyond_grace(now).take(LOOKED_AT).find(may_go)
+            })
+    }
+
+    /// A holder of the network that holds most, if that is more than a newcomer's would with one place more.
+    fn holder_of_largest(&self, own: u32, evicts_busy: bool) -> Option<u64> {
+        let (most, network) = self.by_held.last()?;
+        if *most < own + 2 {
+            return None;
+        }
+        let share = self.networks.get(network)?;
+        share.idle.all().next().or_else(|| {
+            let is_far_above = *most >= MANY && *most >= TIMES.saturating_mul(own + 1);
+            share.busy.last().copied().filter(|_| evicts_busy && is_far_above)
+        })
+    }
+
+    /// Of those who never had work and have been idle longest, one of the network that opens most places, if that is
+    /// far more than a newcomer's network does.
+    fn holder_of_flood(&self, own_arrivals: u32) -> Option<u64> {
+        let [newcomers, _] = &self.idle.0;
+        let oldest = newcomers.iter().take(LOOKED_AT).filter_map(|(_, id)| {
+            let origin = self.held.get(id)?.origin?;
+            Some((self.arrivals.of(origin.network), core::cmp::Reverse(*id)))
+        });
+        let (arrivals, core::cmp::Reverse(id)) = oldest.max()?;
+        let usual = ARRIVAL_TIMES.saturating_mul(own_arrivals).max(USUAL_ARRIVALS);
+        (arrivals > usual).then_some(id)
+    }
+
+    /// Takes the place of the holder that has been idle longest.
+    pub(super) fn evict_idle(&mut self, now: Instant) {
+        let first = self.idle.beyond_grace(now).next();
+        first.into_iter().for_each(|id| self.evict(id));
+    }
+
+    fn evict(&mut self, id: u64) {
+        if let Some(seat) = self.held.get(&id) {
+            seat.bell.ring();
+        }
+        self.leave(id);
+        self.counts.evicted += 1;
+    }
+
+    /// Counts the holder, who is none of an address yet, with those of this one.
+    fn assign(&mut self, id: u64, origin: Option<Origin>) {
+        let (Some(seat), Some(origin)) = (self.held.get_mut(&id), origin) else { return };
+        seat.origin = Some(origin);
+        let idle = seat.idle;
+        let address = self.addresses.entry(origin.address).or_default();
+        let network = self.networks.entry(origin.network).or_default();
+        self.by_held.remove(&(network.used, origin.network));
+        for share in [&mut *address, &mut *network] {
+            share.used += 1;
+            match idle {
+                Some(idle) => share.idle.insert(idle, id),
+                None => _ = share.busy.insert(id),
+            }
+        }
+        self.by_held.insert((network.used, origin.network));
+    }
+
+    pub(super) fn set_idle(&mut self, id: u64, idle: Option<(bool, Instant)>) {
+        let Some(seat) = self.held.get_mut(&id) else { return };
+        let before = core::mem::replace(&mut seat.idle, idle);
+        if let Some(before) = before {
+            self.idle.remove(before, id);
+        }
+        if let Some(idle) = idle {
+            self.idle.insert(idle, id);
+        }
+        let Some(origin) = seat.origin else { return };
+        let address = self.addresses.get_mut(&origin.address);
+        let network = self.networks.get_mut(&origin.network);
+        address.into_iter().chain(network).for_each(|share| share.set(id, before, idle));
+    }
+
+    /// Gives the place back; nothing if it is somebody else's already.
+    pub(super) fn leave(&mut self, id: u64) {
+        let Some(seat) = self.held.remove(&id) else { return };
+        if let Some(idle) = seat.idle {
+            self.idle.remove(idle, id);
+        }
+        if let Some(origin) = seat.origin {
+            if let Some(share) = self.addresses.get_mut(&origin.address) {
+                share.remove(id, seat.idle);
+                if share.used == 0 {
+                    self.addresses.remove(&origin.address);
+                }
+            }
+            if let Some(share) = self.networks.get_mut(&origin.network) {
+                self.by_held.remove(&(share.used, origin.network));
+                share.remove(id, seat.idle);
+                if share.used == 0 {
+                    self.networks.remove(&origin.network);
+                } else {
+                    self.by_held.insert((share.used, origin.network));
+                }
+            }
+        }
+        shrink(&mut self.held);
+        shrink(&mut self.addresses);
+        shrink(&mut self.networks);
+    }
+}
+
+/// Gives memory back that a table has had no use for since it was fuller.
+fn shrink<K: Eq + Hash, V>(table: &mut HashMap<K, V>) {
+    if table.capacity() > KEPT && table.len() < table.capacity() / 8 {
+        table.shrink_to((table.len() * 2).max(KEPT / 2));
+    }
+}

@@ -1,0 +1,159 @@
+//! Attacks on gates in virtual time: floods from one address to a whole network, beside clients who mean well.
+
+use std::collections::VecDeque;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
+
+use super::*;
+use crate::config::Config;
+use crate::limits::Place;
+
+/// Where an attack comes from.
+#[derive(Clone, Copy, Debug)]
+enum From {
+    /// So many addresses, each in a network of its own.
+    Spread(u32),
+    /// All addresses of one /24.
+    One24,
+    /// All /64 of one /48.
+    One48,
+}
+
+impl From {
+    fn address(self, n: u32) -> IpAddr {
+        match self {
+            Self::Spread(count) => Ipv4Addr::from(0x0b00_0001 + (n % count) * 256).into(),
+            Self::One24 => Ipv4Addr::from(0xc633_6400 + n % 256).into(),
+            Self::One48 => {
+                let subnet = u128::from(n.wrapping_mul(2_654_435_761) % 65_536) << 64;
+                Ipv6Addr::from(0x2001_0db8_0001_u128 << 80 | subnet | u128::from(n)).into()
+            }
+        }
+    }
+}
+
+/// What honest clients and attackers do with a place.
+#[derive(Clone, Copy, Debug)]
+struct Manners {
+    place: Place,
+    /// How long honest clients hold their place.
+    stay: Duration,
+    /// Whether attackers do something all the time, as far as the server can tell.
+    are_attackers_busy: bool,
+}
+
+/// Share of 60 honest clients, one a second, each from a network of its own, who get a place and keep it for as long as they
+/// need it, beside 500 newcomers a second that keep theirs for as long as they can.
+fn served(from: From, manners: Manners, config: &Config) -> f64 {
+    let bounds = manners.place.bounds(config);
+    let (mut seats, start) = (Seats::default(), Instant::now());
+    let mut staying: VecDeque<(Instant, u64)> = VecDeque::new();
+    let (mut count, mut lost) = (0, 0);
+    // The attack has gone on for a while.
+    for tick in 0..50_000_u32 {
+        let now = start + Duration::from_millis(2) * tick;
+        let origin = Some(Origin::of(from.address(tick)));
+        if let Ok(id) = seats.enter(now, origin, bounds, &Arc::default())
+            && manners.are_attackers_busy
+        {
+            seats.set_idle(id, None);
+        }
+        if tick >= 20_000 && tick % 500 == 0 {
+            count += 1;
+            let address = Ipv4Addr::from(0x1700_0001 + tick * 256);
+            match seats.enter(now, Some(Origin::of(address.into())), bounds, &Arc::default()) {
+                Ok(id) => staying.push_back((now + manners.stay, id)),
+                Err(_) => lost += 1,
+            }
+        }
+        while let Some(&(until, id)) = staying.front().filter(|(until, _)| *until <= now) {
+            staying.pop_front();
+            lost += u32::from(!seats.held.contains_key(&id));
+            seats.leave(id);
+            let _ = until;
+        }
+    }
+    lost += staying.iter().filter(|(_, id)| !seats.held.contains_key(id)).count() as u32;
+    1.0 - f64::from(lost) / f64::from(count)
+}
+
+const ATTACKS: [From; 6] = [
+    From::Spread(1),
+    From::Spread(2),
+    From::Spread(16),
+    From::Spread(256),
+    From::One24,
+    From::One48,
+];
+
+#[test]
+fn floods_keep_no_honest_client_out() {
+    // Few enough that the flood fills them all, and where attackers are busy so many that the networks of 256 addresses
+    // hold more than busy holders of small networks do.
+    let mut config = Config::default();
+    config.quic.max_connections = 10_000;
+    config.tcp.max_connections = 1_000;
+    let mut busy = config.clone();
+    busy.rtmp.max_connections = 20_000;
+    let second = Duration::from_secs(1);
+    for (place, stay) in [
+        (Place::RtmpNewcomer, second * 2),
+        (Place::Handshake, second * 2),
+        (Place::Tcp, second * 30),
+        (Place::Quic, second * 30),
+        (Place::RtmpPlayer, second * 30),
+        (Place::HlsSession, second * 30),
+    ] {
+        for from in ATTACKS {
+            let are_attackers_busy = !place.has_idle();
+            let config = if are_attackers_busy { &busy } else { &config };
+            let share = served(from, Manners { place, stay, are_attackers_busy }, config);
+            assert!(share >= 0.95, "{place:?} {from:?}: {share}");
+        }
+    }
+}
+
+#[test]
+fn open_streams_of_sixteen_addresses_do_not_fill_the_front() {
+    let config = Config::default();
+    for from in [From::Spread(16), From::One24, From::One48] {
+        let manners =
+            Manners { place: Place::Tcp, stay: Duration::from_secs(30), are_attackers_busy: true };
+        let share = served(from, manners, &config);
+        assert!(share >= 0.95, "{from:?}: {share}");
+    }
+}
+
+#[test]
+fn viewers_behind_one_address_or_network_keep_their_places_while_there_is_room() {
+    let mut config = Config::default();
+    config.tcp.max_connections_per_address = 1_000;
+    let bounds = Place::Tcp.bounds(&config);
+    let mut seats = Seats::default();
+    let now = Instant::now();
+    let mut enter = |address: Ipv4Addr| {
+        let id = seats.enter(now, Some(Origin::of(address.into())), bounds, &Arc::default());
+        id.inspect(|id| seats.set_idle(*id, None))
+    };
+    assert!((0..500).all(|_| enter(Ipv4Addr::new(192, 0, 2, 1)).is_ok()));
+    assert!((0..500).all(|n| enter(Ipv4Addr::new(198, 51, 100, n as u8)).is_ok()));
+    assert!((0..100).all(|n| enter(Ipv4Addr::new(203, 0, n, 1)).is_ok()));
+    assert_eq!(seats.counts().evicted, 0);
+}
+
+#[test]
+fn a_few_viewers_of_each_network_are_not_ended_for_others() {
+    let bounds = Bounds { all: 300, per_address: 100, evicts_busy: true };
+    let (mut seats, now) = (Seats::default(), Instant::now());
+    let mut enter = |network: u32| {
+        let origin = Origin::of(Ipv4Addr::from(0x1700_0001 + network * 256).into());
+        let id = seats.enter(now, Some(origin), bounds, &Arc::default())?;
+        seats.set_idle(id, None);
+        Ok::<_, Full>(id)
+    };
+    // Twenty networks with fifteen viewers each.
+    assert!((0..300).all(|n| enter(n % 20).is_ok()));
+    assert_eq!(enter(20), Err(Full::All));
+    assert_eq!(enter(0), Err(Full::All));
+    assert_eq!(seats.counts().evicted, 0);
+}
