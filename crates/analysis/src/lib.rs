@@ -10,11 +10,13 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod doubts;
 mod html;
 mod metric;
 mod options;
 mod plot;
 mod read;
+mod robust;
 pub mod study;
 mod text;
 
