@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use serde::Serialize;
 
-use crate::doubts::{sample_ratio, warnings};
+use crate::doubts::{MIN_UNITS, SampleRatio, Totals, sample_ratio, warnings};
 use crate::metric::Metric;
 use crate::options::Options;
 use crate::read::{Counts, Table};
@@ -23,8 +23,6 @@ const ROBUST: &str = "robust mean";
 const TESTED: [&str; 3] = ["mean", "p50", ROBUST];
 /// The error that a verdict may have, over all comparisons.
 pub(super) const ALPHA: f64 = 0.05;
-/// With fewer viewers in one of two cohorts nothing is said of their difference.
-pub(super) const MIN_UNITS: usize = 20;
 /// Viewers that must lie beyond a quantile.
 const BEYOND: f64 = 5.0;
 /// Standard errors of the smallest effect that is found in 4 of 5 cases at 5 %: 1.960 + 0.842.
@@ -56,34 +54,6 @@ pub struct Report {
     pub without_data: Vec<&'static str>,
     /// What makes the comparison doubtful.
     pub warnings: Vec<String>,
-}
-
-/// A cohort as a whole.
-#[derive(Clone, Debug, Serialize)]
-pub struct Totals {
-    /// Its name.
-    pub name: String,
-    /// Sessions compared.
-    pub sessions: u64,
-    /// Viewers in it, those with short sessions only too.
-    pub units: u64,
-    /// Sessions left out because they are short.
-    pub too_short: u64,
-    /// The schemes that its sessions had.
-    pub schemes: Vec<String>,
-}
-
-/// Whether viewers are divided as the weights say.
-#[derive(Clone, Debug, Serialize)]
-pub struct SampleRatio {
-    /// Per cohort with a weight: name, weight, viewers expected, viewers seen.
-    pub cohorts: Vec<(String, u32, f64, u64)>,
-    /// Pearson's statistic.
-    pub chi_square: f64,
-    /// The probability of so large a one by chance; absent if some cohort expects under 5 viewers.
-    pub p: Option<f64>,
-    /// Whether that is below 0.001.
-    pub mismatch: bool,
 }
 
 /// One metric.

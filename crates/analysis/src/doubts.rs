@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use qoe::stats::chi_square_tail;
+use serde::Serialize;
 
-use crate::compare::{MIN_UNITS, SampleRatio, Totals};
 use crate::options::Options;
 use crate::read::{CohortSeen, Table};
 
@@ -16,6 +16,37 @@ const MIN_EXPECTED: f64 = 5.0;
 const LARGE: f64 = 0.05;
 /// If a larger share of a cohort's sessions has reports beyond their bounds, somebody may have made them up.
 const MANY_CLAMPED: f64 = 0.01;
+
+/// With fewer viewers in one of two cohorts nothing is said of their difference.
+pub(super) const MIN_UNITS: usize = 20;
+
+/// A cohort as a whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct Totals {
+    /// Its name.
+    pub name: String,
+    /// Sessions compared.
+    pub sessions: u64,
+    /// Viewers in it, those with short sessions only too.
+    pub units: u64,
+    /// Sessions left out because they are short.
+    pub too_short: u64,
+    /// The schemes that its sessions had.
+    pub schemes: Vec<String>,
+}
+
+/// Whether viewers are divided as the weights say.
+#[derive(Clone, Debug, Serialize)]
+pub struct SampleRatio {
+    /// Per cohort with a weight: name, weight, viewers expected, viewers seen.
+    pub cohorts: Vec<(String, u32, f64, u64)>,
+    /// Pearson's statistic.
+    pub chi_square: f64,
+    /// The probability of so large a one by chance; absent if some cohort expects under 5 viewers.
+    pub p: Option<f64>,
+    /// Whether that is below 0.001.
+    pub mismatch: bool,
+}
 
 /// Pearson's test of the viewers in each cohort against the weights.
 pub(super) fn sample_ratio(

@@ -1,4 +1,4 @@
-//! What is wrong with a configuration on this machine, as one line for its operator.
+//! Faults of a configuration on this machine, one line each.
 
 use core::fmt;
 

@@ -1,5 +1,5 @@
-//! What follows from a configuration without changing anything: every file that it names is read and understood, and
-//! nothing is made, opened for writing or bound. A check ends here; a server opens what is to be written next
+//! A configuration with the content of all files that it names. Making a plan changes nothing: no file is made or opened
+//! for writing, and no address is bound. A check ends here; a server then opens its writers
 //! ([`State`](crate::State)).
 
 use std::collections::BTreeMap;
@@ -27,7 +27,7 @@ const MAX_COMPARED: usize = 64 << 20;
 /// The content of the files that a configuration names, by key: their SHA-256 hashes.
 pub(crate) type Contents = BTreeMap<&'static str, Vec<Vec<u8>>>;
 
-/// What a reload takes over from the configuration in force.
+/// The parts of the configuration in force that a reload may take over.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running<'a> {
     pub identity: &'a Arc<Identity>,
@@ -49,7 +49,7 @@ pub struct Plan {
     /// Without its logs.
     pub(crate) quic: QuicState,
     pub(crate) contents: Contents,
-    /// What the operator should know of a reload.
+    /// Findings of a reload.
     pub(crate) notes: Vec<Finding>,
 }
 

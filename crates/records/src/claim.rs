@@ -1,4 +1,4 @@
-//! Bounds of what a player reports of its session. A player is anybody on the internet, and one report of 30 days
+//! Bounds of a player's report of its session. A player is anybody on the internet, and one report of 30 days
 //! frozen would outweigh a million honest ones. The server bounds reports as they arrive, the reader bounds the rows
 //! of older servers, and both bound them here.
 
@@ -55,7 +55,7 @@ impl Excess {
     }
 }
 
-/// What a player claims of one session. Absent, or finite and not negative.
+/// A player's claims of one session. Absent, or finite and not negative.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Claim {
     /// From the request to the first picture, in milliseconds.
@@ -73,7 +73,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Cuts the claim to what a session of `seconds` allows. Returns what was beyond it.
+    /// Cuts the claim to the room that a session of `seconds` has. Returns the excesses.
     pub fn clamp(&mut self, seconds: f64) -> Vec<Excess> {
         let mut excess = Vec::new();
         let most_s = seconds.max(0.0) + SLACK_S;

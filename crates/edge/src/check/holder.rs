@@ -1,9 +1,9 @@
-//! Which process has a port, as far as `/proc` tells this user.
+//! The process that holds a port, as far as `/proc` shows it to this user.
 
 use std::fs;
 use std::path::Path;
 
-/// The inodes of a table in `/proc/net` whose local port is `port`.
+/// Returns the inodes of sockets with the local port `port`, from a table in `/proc/net`.
 fn inodes<'a>(table: &'a str, port: u16, is_udp: bool) -> impl Iterator<Item = &'a str> + 'a {
     let lines = table.lines().skip(1);
     lines.filter_map(move |line| {
@@ -18,7 +18,7 @@ fn inodes<'a>(table: &'a str, port: u16, is_udp: bool) -> impl Iterator<Item = &
 /// A socket that listens, as the tables have it.
 const LISTEN: &str = "0A";
 
-/// Who has a port.
+/// The holder of a port.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Holder {
     /// A process of the program that asks: a running server.
@@ -29,7 +29,7 @@ pub(super) enum Holder {
     Unknown,
 }
 
-/// Who has `port`.
+/// Finds the process that has `port`.
 pub(super) fn of(port: u16, is_udp: bool) -> Holder {
     let names = if is_udp { ["udp", "udp6"] } else { ["tcp", "tcp6"] };
     let tables = names.map(|name| fs::read_to_string(format!("/proc/net/{name}")));

@@ -1,8 +1,8 @@
-//! `mendcast edge --check`: what a start with this configuration would find, without changing anything. No file is
-//! made or opened for writing. Ports are bound for a moment and never listened on, so that a running server keeps its
+//! `mendcast edge --check`: finds the faults that a start with this configuration would meet, and changes nothing. No
+//! file is made or opened for writing. Ports are bound for a moment and never listened on, so that a running server keeps its
 //! own.
 //!
-//! An error is what keeps the server from starting, or from serving anybody. A port that is in use is one only if
+//! An error keeps the server from starting, or from serving anybody. A port that is in use is one only if
 //! another program is known to have it: an operator checks a changed file beside the running server.
 
 mod holder;
@@ -25,7 +25,7 @@ const SOON: u64 = 7 * 86_400;
 /// Bytes of a certificate chain that every client takes: TLS stacks read handshake messages of 16 KiB at the least.
 const MAX_CHAIN: usize = 16 << 10;
 
-/// What a check found.
+/// The outcome of a check.
 #[derive(Clone, Debug)]
 pub struct Checked {
     /// Errors first.
@@ -48,7 +48,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     Ok(Checked { findings, advice: invitation::advice(&plan) })
 }
 
-/// What is wrong with the files and keys of a plan, whoever looks: a check, a start and a reload tell it.
+/// The faults of the certificate, the key files and the secrets of a plan. A check, a start and a reload report them.
 pub(crate) fn standing(plan: &Plan) -> Vec<Finding> {
     let mut findings = plan.notes.clone();
     findings.extend(certificate(plan));
@@ -56,7 +56,7 @@ pub(crate) fn standing(plan: &Plan) -> Vec<Finding> {
     findings
 }
 
-/// Whether clients take the certificate, and for how long.
+/// The faults of the certificate chain: its dates and its length.
 fn certificate(plan: &Plan) -> Vec<Finding> {
     const KEY: &str = "[server] certificate";
     let Some(path) = &plan.config.server.certificate else { return Vec::new() };

@@ -1,4 +1,4 @@
-//! What a server writes: whether it could, by the rights of the user who checks. Nothing is made to find that out.
+//! The paths that a server writes to: whether the user who checks has the rights. Nothing is made to find that out.
 
 use std::fs;
 use std::io;
@@ -19,7 +19,7 @@ const UNITS: [&str; 4] = [
     "/usr/lib/systemd/system/mendcast.service",
 ];
 
-/// What keeps the server from writing its files, or from following its table.
+/// Finds paths that the server could not write to, and a table that it could not follow.
 pub(super) fn look(config: &Config) -> Vec<Finding> {
     let mut findings = Vec::new();
     let mut written = 0;

@@ -9,7 +9,7 @@ use super::holder::{self, Holder};
 use crate::config::Config;
 use crate::finding::Finding;
 
-/// One address that is to be bound.
+/// An address of the configuration.
 #[derive(Clone, Copy)]
 struct Wanted {
     key: &'static str,
@@ -41,15 +41,15 @@ impl Wanted {
             socket.set_only_v6(self.is_split)?;
         }
         if kind == Type::STREAM {
-            // As the listener does. It is never listened on, so that nobody connects; that somebody else listens is
-            // an error all the same. The UDP socket does not share its port, as those of a server do.
+            // As the listener does. Nobody connects, as this socket never listens; a listener of another process is an
+            // error all the same. Unlike a server's, the UDP socket does not share its port.
             socket.set_reuse_address(true)?;
         }
         socket.bind(&self.address.into())
     }
 }
 
-/// What keeps the addresses from being bound.
+/// Finds addresses that cannot be bound.
 pub(super) fn look(config: &Config) -> Vec<Finding> {
     let all = wanted(config);
     let mut findings = Vec::new();

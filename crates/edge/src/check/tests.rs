@@ -27,7 +27,7 @@ fn certificate(dir: &Path, from: i64, days: i64) -> (PathBuf, PathBuf) {
     (chain, private)
 }
 
-/// What a check of these keys finds.
+/// The findings of a check of these keys.
 fn found(dir: &Path, text: &str) -> Vec<String> {
     let listen =
         if text.contains("server.listen") { "" } else { "server.listen = \"127.0.0.1:0\"\n" };
@@ -212,4 +212,28 @@ fn a_check_changes_nothing_whatever_the_configuration_names() {
         assert_eq!(snapshot(dir.path()), before, "{records}");
     }
     drop(running);
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_takes_the_place_of_none_that_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (chain, key) = certificate(dir.path(), -1, 30);
+    let text = format!(
+        "server.listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n\
+         server.certificate = \"{}\"\nserver.key = \"{}\"",
+        chain.display(),
+        key.display()
+    );
+    let config = || Config::parse("edge.toml", &text).expect("valid");
+    let edge = crate::Edge::open(config()).expect("opened");
+    let reload = |from, days| {
+        certificate(dir.path(), from, days);
+        let before = edge.shared().state().identity.chain[0].clone();
+        let changes = edge.shared().reload(config()).expect("reloaded");
+        (edge.shared().state().identity.chain[0] == before, changes.for_new)
+    };
+    assert_eq!(reload(-30, 29), (true, vec![]), "expired");
+    assert_eq!(reload(1, 29), (true, vec![]), "not valid yet");
+    let files = ["[server] certificate", "[server] key"].map(|key| format!("the file of {key}"));
+    assert_eq!(reload(-1, 40), (false, files.to_vec()));
 }

@@ -10,7 +10,7 @@ use nix::libc::O_NONBLOCK;
 /// The most bytes of a file of certificates, keys or a token.
 pub(crate) const MAX_SECRET: usize = 1 << 20;
 
-/// Opens a regular file. A pipe could wait for a writer without end, and a device has no end.
+/// Opens a regular file. A pipe may wait for a writer forever, and a device may have no end.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     let regular = |is_file: bool| {
         is_file.then_some(()).ok_or_else(|| io::Error::other("expected a regular file"))

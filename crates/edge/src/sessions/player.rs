@@ -1,5 +1,5 @@
-//! What the player of one session reports: within what the session has room for ([`records::Claim`]), and with counts
-//! that never fall, however the reports go on.
+//! The reports of one session's player. They are cut to what the session has room for ([`records::Claim`]), and no count
+//! ever falls.
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,14 +11,14 @@ use super::Beacon;
 /// The reports of one session's player.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Player {
-    /// What the page last said, from its opening on.
+    /// The page's last report, cumulative since its opening.
     last: Option<Beacon>,
-    /// What it had said before this session.
+    /// Its last report before this session.
     before: Option<Beacon>,
     words: Option<Words>,
 }
 
-/// What a player has said of its session.
+/// The sum of a player's reports of one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Words {
     /// The first report that had one counts.
@@ -31,17 +31,17 @@ pub(super) struct Words {
 }
 
 impl Player {
-    /// A player that had said this before its session.
+    /// A player whose page had reported this before the session.
     pub(super) fn new(before: Option<Beacon>) -> Self {
         Self { before, ..Self::default() }
     }
 
-    /// What the page last said.
+    /// Returns the page's last report.
     pub(super) fn last(&self) -> Option<&Beacon> {
         self.last.as_ref()
     }
 
-    /// What the player said of this session.
+    /// Returns the sum of the reports of this session.
     pub(super) fn words(&self) -> Option<&Words> {
         self.words.as_ref()
     }

@@ -1,5 +1,5 @@
-//! How many rows of fleeting sessions a network may have. Whoever opens and cancels streams as fast as it can would
-//! otherwise fill the disk with rows, and `[records] max_size` would remove those of honest viewers.
+//! Limits the rows of fleeting sessions by network. A client that opens and cancels streams as fast as it can would
+//! otherwise fill the disk, and `[records] max_size` would remove the rows of honest viewers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -18,7 +18,7 @@ const PER_SECOND: f64 = 20.0;
 /// Networks that are told apart; the others share.
 const MAX_NETWORKS: usize = 4_096;
 
-/// Who may have rows of fleeting sessions, and who had too many.
+/// The allowances of all networks, and a count of withheld rows.
 #[derive(Debug, Default)]
 pub(super) struct Rows {
     allowances: Mutex<Allowances>,
