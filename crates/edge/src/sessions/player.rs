@@ -4,9 +4,12 @@
 use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use records::{Claim, Excess, MAX_BUFFER_MS, Record};
+use records::{Claim, Excess, MAX_BUFFER_MS, Record, SLACK_S};
 
 use super::Beacon;
+
+/// A first report of so many times the time that the session has room for is of a page that counted before.
+const EARLIER: f64 = 2.0;
 
 /// The reports of one session's player.
 #[derive(Clone, Debug, Default)]
@@ -58,7 +61,8 @@ impl Player {
         };
         let mut excess = claim.clamp(lasted.as_secs_f64());
         let is_first = self.words.is_none() && self.before.is_none();
-        if is_first && excess.iter().any(|why| matches!(why, Excess::Time | Excess::Freezes)) {
+        let room_s = lasted.as_secs_f64() + SLACK_S;
+        if is_first && said.played_s + said.freeze_s > EARLIER * room_s {
             // The page had counted before this session, which only sees what it adds.
             self.before = Some(beacon.clone());
             claim = Claim::default();
@@ -152,6 +156,9 @@ mod tests {
         let mut first = Player::default();
         assert_eq!(first.on_report(evil, seconds(1)), [Excess::Earlier]);
         assert_eq!(said(&first), (0.0, 0, 0.0, true));
+        let mut mild = Player::default();
+        assert_eq!(mild.on_report(beacon(9.0, 2, 3.0, 250.0), seconds(5)), [Excess::Time]);
+        assert_eq!(said(&mild), (7.5, 2, 2.5, true));
     }
 
     #[test]
