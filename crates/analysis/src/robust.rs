@@ -7,16 +7,27 @@ use qoe::stats::Observation;
 /// The share of values that is cut at either end.
 const CUT: f64 = 0.01;
 
-/// The observations with values beyond the 1st and 99th percentile cut to these. At least the largest and the smallest
-/// of three or more are cut: the percentiles are values that others reach too.
+/// The observations with values beyond the 1st and 99th percentile cut to these, and with weights beyond the 99th: a
+/// session of a month outweighs all others of a pooled metric. At least the largest and the smallest of three or more
+/// are cut: the percentiles are values that others reach too.
 pub(super) fn winsorized(all: &[Observation]) -> Vec<Observation> {
-    let mut values: Vec<f64> = all.iter().map(|one| one.value).collect();
-    values.sort_by(f64::total_cmp);
-    let cut = ((values.len() as f64 * CUT).ceil() as usize).min(values.len().saturating_sub(1) / 2);
-    let ends = values.get(cut).zip(values.get(values.len().saturating_sub(1 + cut)));
-    let Some((low, high)) = ends else { return Vec::new() };
-    let cut = |one: &Observation| Observation { value: one.value.max(*low).min(*high), ..*one };
+    let Some((low, high)) = ends(all.iter().map(|one| one.value)) else { return Vec::new() };
+    let Some((_, heavy)) = ends(all.iter().map(|one| one.weight)) else { return Vec::new() };
+    let cut = |one: &Observation| Observation {
+        value: one.value.max(low).min(high),
+        weight: one.weight.min(heavy),
+        ..*one
+    };
     all.iter().map(cut).collect()
+}
+
+/// The numbers that the extremes are cut to; `None` without any number.
+fn ends(numbers: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
+    let mut numbers: Vec<f64> = numbers.collect();
+    numbers.sort_by(f64::total_cmp);
+    let last = numbers.len().checked_sub(1)?;
+    let cut = ((numbers.len() as f64 * CUT).ceil() as usize).min(last / 2);
+    Some((numbers[cut], numbers[last - cut]))
 }
 
 #[cfg(test)]
