@@ -366,7 +366,8 @@ impl Seen<'_> {
         self.0.get(name)?.as_str()
     }
 
-    /// Takes what the player says, unless that is more than its session has room for: the reader marks such records.
+    /// Takes what the player says, unless that is more than its session has room for: the reader
+    /// marks such records.
     fn player(&self, row: &mut Measured) {
         if records::is_clamped(self.0) {
             return;

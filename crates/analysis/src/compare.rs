@@ -101,7 +101,8 @@ pub struct Statistics {
     pub p95: f64,
     /// The 99th.
     pub p99: f64,
-    /// The mean after values beyond the 1st and 99th percentile, and weights beyond the 99th, are cut to these.
+    /// The mean after values beyond the 1st and 99th percentile, and weights beyond the 99th, are
+    /// cut to these.
     pub robust_mean: f64,
 }
 

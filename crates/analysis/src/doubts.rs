@@ -1,4 +1,5 @@
-//! What makes a comparison doubtful: how viewers are divided, who decides a cohort's figures, and what changed meanwhile.
+//! What makes a comparison doubtful: how viewers are divided, who decides a cohort's figures, and
+//! what changed meanwhile.
 
 use std::collections::HashMap;
 
@@ -14,7 +15,8 @@ const RATIO_ALARM: f64 = 0.001;
 const MIN_EXPECTED: f64 = 5.0;
 /// A viewer with a larger share of a cohort's sessions decides its statistics.
 const LARGE: f64 = 0.05;
-/// If a larger share of a cohort's sessions has reports beyond their bounds, somebody may have made them up.
+/// If a larger share of a cohort's sessions has reports beyond their bounds, somebody may have made
+/// them up.
 const MANY_CLAMPED: f64 = 0.01;
 
 /// With fewer viewers in one of two cohorts nothing is said of their difference.
@@ -103,8 +105,8 @@ pub(super) fn warnings(
     let sessions: u64 = cohorts.iter().map(|cohort| cohort.sessions).sum();
     if clamped as f64 > MANY_CLAMPED * sessions as f64 {
         all.push(format!(
-            "players of {clamped} sessions reported more than their session has room for: are their \
-             clocks or counters wrong, or does somebody make reports up?"
+            "players of {clamped} sessions reported more than their session has room for: are \
+             their clocks or counters wrong, or does somebody make reports up?"
         ));
     }
     if table.counts.units_in_several_cohorts > 0 {

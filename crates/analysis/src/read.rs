@@ -66,7 +66,8 @@ pub struct Counts {
     pub unit_from_network: u64,
     /// Viewers who were in several cohorts.
     pub units_in_several_cohorts: u64,
-    /// Sessions compared whose players reported more than the session has room for. What they reported is left out.
+    /// Sessions compared whose players reported more than the session has room for. What they
+    /// reported is left out.
     pub reports_left_out: u64,
     /// Values that cannot be, as they are below 0. They are left out.
     pub impossible_values: u64,

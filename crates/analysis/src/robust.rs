@@ -1,15 +1,17 @@
-//! A mean that a few sessions cannot decide. One poisoned or broken record moves the mean of thousands as far as it likes,
-//! and widens the interval until nothing differs any more; cut to the 99th percentile it moves it by a little.
-//! Winsorizing: Tukey, "The future of data analysis", Annals of Mathematical Statistics 33 (1962), section 14.
+//! A mean that few sessions cannot decide. One poisoned or broken record moves the mean of
+//! thousands by any amount, and widens the interval until no difference shows. Cut to the 99th
+//! percentile, it moves the mean by little. Winsorizing: Tukey, "The future of data analysis",
+//! Annals of Mathematical Statistics 33 (1962), section 14.
 
 use qoe::stats::Observation;
 
 /// The share of values that is cut at either end.
 const CUT: f64 = 0.01;
 
-/// The observations with values beyond the 1st and 99th percentile cut to these, and with weights beyond the 99th: a
-/// session of a month outweighs all others of a pooled metric. At least the largest and the smallest of three or more
-/// are cut: the percentiles are values that others reach too.
+/// The observations with values beyond the 1st and 99th percentile cut to these, and with weights
+/// beyond the 99th: a session of a month outweighs all others of a pooled metric. At least the
+/// largest and the smallest of three or more are cut: the percentiles are values that others reach
+/// too.
 pub(super) fn winsorized(all: &[Observation]) -> Vec<Observation> {
     let Some((low, high)) = ends(all.iter().map(|one| one.value)) else { return Vec::new() };
     let Some((_, heavy)) = ends(all.iter().map(|one| one.weight)) else { return Vec::new() };

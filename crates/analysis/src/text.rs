@@ -109,8 +109,8 @@ impl Report {
             all.push(format!("No data: {}.", self.without_data.join(", ")));
         }
         all.push(format!(
-            "{} comparisons (means, medians and robust means); by chance alone {:.1} of them would pass 5 % \
-             uncorrected. {} draws of viewers, seed {}.",
+            "{} comparisons (means, medians and robust means); by chance alone {:.1} of them would \
+             pass 5 % uncorrected. {} draws of viewers, seed {}.",
             self.comparisons,
             self.comparisons as f64 * ALPHA,
             whole(self.resamples as u64),

@@ -19,8 +19,8 @@ pub(crate) struct Arguments {
     /// The configuration file (TOML).
     #[arg(long, value_name = "FILE", required_unless_present = "print_defaults")]
     config: Option<PathBuf>,
-    /// Check the file, all that it names, and this machine's ports and paths, then exit. Nothing is changed; errors
-    /// are exit code 1, warnings are not.
+    /// Check the file, all that it names, and this machine's ports and paths, then exit. Nothing is
+    /// changed; errors are exit code 1, warnings are not.
     #[arg(long)]
     check: bool,
     /// Print a configuration file with every key, its meaning and its default, then exit.

@@ -30,13 +30,16 @@ fn snapshot(dir: &Path) -> Vec<String> {
     all
 }
 
-/// Old records, a file that a killed process left, one without rows, a key file, and configurations.
+/// Old records, a file that a killed process left, one without rows, a key file, and
+/// configurations.
 fn scratch(dir: &Path) {
     let at = |name: &str| dir.join(name);
     for folder in ["records", "results", "www"] {
         std::fs::create_dir(at(folder)).expect("made");
     }
-    let row = r#"{"cohort":"a","unit":"1","protocol":"h3","duration_s":9.0,"started_ms":1,"player_played_s":0.0,"player_freezes":9999999,"player_freeze_s":1e9,"first_frame_ms":1.0,"prefix":"192.0.2.0/24"}"#;
+    let row = r#"{"cohort":"a","unit":"1","protocol":"h3","duration_s":9.0,"started_ms":1,
+        "player_played_s":0.0,"player_freezes":9999999,"player_freeze_s":1e9}"#;
+    let row = row.replace('\n', "");
     for n in 1..=4u32 {
         let path = at(&format!("records/sessions-2025112{n}T000000Z.jsonl"));
         std::fs::write(&path, format!("{row}\n{{\"cut")).expect("written");

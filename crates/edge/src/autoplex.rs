@@ -53,15 +53,15 @@ enum Seen {
 /// SHA-256 of a file.
 type Content = [u8; 32];
 
-/// What tells without reading it that a file has not changed. Whoever writes to a file, or sets its time, changes the
-/// last of them.
+/// The state of a file by its directory entry. A write, or a changed time of modification, changes
+/// `changed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
     length: u64,
     modified: (i64, i64),
     changed: (i64, i64),
-    /// Whether it was changed so shortly before that another change could have the same time.
+    /// Whether the file changed so recently that a further change could have the same time.
     is_young: bool,
 }
 

@@ -7,7 +7,7 @@ use core::fmt;
 pub struct Finding {
     /// Whether the server does not start, or serves nobody, because of it. Else it is a warning.
     pub is_error: bool,
-    /// The key and its value, what is wrong, and what is allowed.
+    /// Key, value, fault, and the allowed values.
     text: String,
 }
 

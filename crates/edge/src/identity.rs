@@ -127,8 +127,8 @@ impl Identity {
         expiry::validity(self.chain.first()?).map(|validity| validity.end)
     }
 
-    /// Why clients refuse the chain at `now`, in seconds since 1970: a certificate of it is not valid yet, or no
-    /// longer. `None` if all are.
+    /// Why clients refuse the chain at `now`, in seconds since 1970: a certificate of it is not
+    /// valid yet, or no longer. `None` if all are.
     pub(crate) fn fault(&self, now: u64) -> Option<String> {
         self.validities().find_map(|(name, validity)| {
             if now > validity.end {

@@ -2,11 +2,11 @@
 //! sealed with the server's keys, so that nobody can make one, and every node with the same key file
 //! knows those of the others without having kept anything.
 //!
-//! Two kinds exist. A *page pass* names a viewer and no stream; the player page brings it along in `viewer=`, and
-//! in its reports. A *stream pass* lets its viewer have the media of one stream; it stands in the path of
-//! the HLS media playlist, and so in that of each file whose name is relative to it. It says under which rule it was
-//! given out ([`Grant`]), and holds no longer than that rule. What the client calls itself, and its address, identify
-//! nobody.
+//! Two kinds exist. A *page pass* names a viewer and no stream; the player page brings it along in
+//! `viewer=`, and in its reports. A *stream pass* lets its viewer have the media of one stream; it
+//! stands in the path of the HLS media playlist, and so in that of each file whose name is relative
+//! to it. It says under which rule it was given out ([`Grant`]), and holds no longer than that
+//! rule. What the client calls itself, and its address, identify nobody.
 
 use core::fmt;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ impl ViewerId {
     }
 }
 
-/// Under which rule of the configuration somebody was let in. It changes with the rule's streams and with its key, and
-/// tells neither.
+/// Under which rule of the configuration somebody was let in. It changes with the rule's streams
+/// and with its key, and tells neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grant(pub u64);
 
@@ -84,7 +84,8 @@ impl Passes {
         self.stream(viewer, "", Grant::FREE, now, None)
     }
 
-    /// A pass for `stream`, given out under the rule of `grant`, which holds until `end` at the latest.
+    /// A pass for `stream`, given out under the rule of `grant`, which holds until `end` at the
+    /// latest.
     pub fn stream(
         &self,
         viewer: ViewerId,

@@ -1,6 +1,6 @@
-//! A configuration with the content of all files that it names. Making a plan changes nothing: no file is made or opened
-//! for writing, and no address is bound. A check ends here; a server then opens its writers
-//! ([`State`](crate::State)).
+//! A configuration with the content of all files that it names. Making a plan changes nothing: no
+//! file is made or opened for writing, and no address is bound. A check ends here; a server then
+//! opens its writers ([`State`](crate::State)).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -54,17 +54,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// Reads what `config` names.
+    /// Reads the files of `config`.
     ///
     /// # Errors
-    /// One line: a file or directory that cannot be read or is not what it should be.
+    /// One line: a file or directory that cannot be read or is malformed.
     pub fn new(config: Config) -> Result<Self, Error> {
         Self::beside(config, None)
     }
 
-    /// Reads what `config` names, to take the place of what is `running`. A development certificate stays where
-    /// `config` names none: browsers were told its hash. So does a certificate that is valid, where the new one is
-    /// not.
+    /// Reads the files of `config`, which takes the place of the `running` one. A development
+    /// certificate stays if `config` names none: browsers were told its hash. A valid certificate
+    /// stays if the new one is not valid.
     ///
     /// # Errors
     /// As [`Plan::new`].
@@ -137,7 +137,8 @@ impl Plan {
 
 const CERTIFICATE: [&str; 2] = ["[server] certificate", "[server] key"];
 
-/// The hashes of the files that `config` names. One that cannot be read has none: whoever needs it tells why.
+/// The hashes of the files that `config` names. An unreadable file has none: its reader reports
+/// why.
 fn contents(config: &Config) -> Contents {
     let server = &config.server;
     let singles = [

@@ -61,8 +61,7 @@ pub fn may_play(
     Some(Permission { until: Some(until), grant: grant(Some(rule), is_asked) })
 }
 
-/// What a permission to play is known by that `rule` gave, `None` for a stream that no rule names, after a hook was
-/// asked or not.
+/// Returns the grant of a `rule`, or of no rule (`None`), with or without a hook's consent.
 fn grant(rule: Option<&Play>, is_asked: bool) -> Grant {
     let (stream, key) = rule.map_or(("", ""), |rule| (&rule.stream, &rule.key));
     if rule.is_none() && !is_asked {
@@ -73,8 +72,8 @@ fn grant(rule: Option<&Play>, is_asked: bool) -> Grant {
     Grant(tag.as_ref().iter().take(8).fold(0, |grant, byte| grant << 8 | u64::from(*byte)))
 }
 
-/// Whether a permission to play `name` that was given before still holds: its rule and its key are there, and no hook
-/// is asked now that was not. For a stream that is free now all do.
+/// Whether a permission to play `name` that was given before still holds: its rule and its key are
+/// there, and no hook is asked now that was not. For a stream that is free now all do.
 pub(crate) fn holds(config: &Config, name: &str, given: Grant) -> bool {
     let is_asked = config.hooks.on_play.is_some();
     let mut rules = config.play.iter().filter(|rule| matches(&rule.stream, name)).peekable();

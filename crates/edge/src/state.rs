@@ -74,7 +74,8 @@ pub struct State {
 }
 
 impl State {
-    /// Reads what `config` names, and opens what is written for it, in place of `previous` or for the first time.
+    /// Reads what `config` names, and opens what is written for it, in place of `previous` or for
+    /// the first time.
     ///
     /// # Errors
     /// As [`Plan::new`] and [`State::open`].
@@ -86,8 +87,8 @@ impl State {
         Running { identity: &self.identity, quic: &self.quic, contents: &self.contents }
     }
 
-    /// Opens what is written for the `plan`, the qlog directory and the records' files, and puts it in the place of
-    /// `previous`.
+    /// Opens what is written for the `plan`, the qlog directory and the records' files, and puts it
+    /// in the place of `previous`.
     ///
     /// # Errors
     /// One line: a directory that cannot be made or written to.

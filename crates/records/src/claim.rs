@@ -1,11 +1,11 @@
-//! Bounds of a player's report of its session. A player is anybody on the internet, and one report of 30 days
-//! frozen would outweigh a million honest ones. The server bounds reports as they arrive, the reader bounds the rows
-//! of older servers, and both bound them here.
+//! Bounds of a player's report of its session. A player is anybody on the internet, and one report
+//! of 30 days frozen would outweigh a million honest ones. The server bounds reports as they
+//! arrive, the reader bounds the rows of older servers, and both bound them here.
 
 use serde_json::{Map, Value};
 
-/// Time that a player may claim beyond the session: media that it had buffered at the start, the distance of two
-/// clocks, and the rounding of reports. In seconds.
+/// Time that a player may claim beyond the session: media that it had buffered at the start, the
+/// distance of two clocks, and the rounding of reports. In seconds.
 pub const SLACK_S: f64 = 5.0;
 /// Time after the end of a session within which its player may still report, in seconds.
 pub const LAST_WORDS_S: f64 = 5.0;
@@ -17,7 +17,7 @@ const FREEZES_PER_S: f64 = 4.0;
 const FREEZES_PER_FROZEN_S: f64 = 10.0;
 /// The most frames per second of the session.
 const FRAMES_PER_S: f64 = 240.0;
-/// The column that marks a row whose report was beyond its bounds.
+/// The column that marks a row with a report beyond its bounds.
 const MARK: &str = "report_clamped";
 
 /// Why a report is out of bounds.
@@ -31,7 +31,8 @@ pub enum Excess {
     FirstFrame,
     /// More frames than the session has room for.
     Frames,
-    /// More buffered media than [`MAX_BUFFER_MS`]. The row is not marked: what is buffered is in no column.
+    /// More buffered media than [`MAX_BUFFER_MS`]. The row is not marked, as no column holds the
+    /// buffer.
     Buffer,
     /// The first report of a session has counts that are not of this session.
     Earlier,
@@ -125,8 +126,8 @@ fn cells(claim: &mut Claim) -> [&mut Option<f64>; COLUMNS.len()] {
     ]
 }
 
-/// Whether the report of this row was beyond its bounds. Its player's numbers are the player's word against the
-/// server's clock: averages leave them out.
+/// Whether the report of this row was beyond its bounds. Its player's numbers are the player's word
+/// against the server's clock: averages leave them out.
 pub fn is_clamped(row: &Map<String, Value>) -> bool {
     row.get(MARK).and_then(Value::as_f64).is_some_and(|mark| mark > 0.0)
 }
@@ -154,9 +155,9 @@ pub(crate) fn needed(columns: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// Cuts the player's claims in a row to what its duration allows, and marks the row then. Values that are no numbers,
-/// or negative, stay for the caller to find, as do those of a row without a duration. Returns whether the row is
-/// marked.
+/// Cuts the player's claims in a row to what its duration allows, and marks the row then. Values
+/// that are no numbers, or negative, stay for the caller to find, as do those of a row without a
+/// duration. Returns whether the row is marked.
 pub(crate) fn clamp_row(row: &mut Map<String, Value>) -> bool {
     let number = |row: &Map<String, Value>, column: &str| {
         row.get(column)?.as_f64().filter(|number| number.is_finite() && *number >= 0.0)
@@ -246,7 +247,10 @@ mod tests {
             (&row["player_first_frame_ms"], &row["player_frames"]),
             (&json!(-1.0), &json!("NaN"))
         );
-        let mut row = json!({"duration_s": 100.0, "player_played_s": 99.0, "player_freezes": 3, "player_freeze_s": 1.5});
+        let mut row = json!({
+            "duration_s": 100.0, "player_played_s": 99.0,
+            "player_freezes": 3, "player_freeze_s": 1.5,
+        });
         let row = row.as_object_mut().expect("an object");
         assert!(!clamp_row(row) && row.len() == 4);
         let mut row = json!({"player_freeze_s": 1e9, "report_clamped": 1});

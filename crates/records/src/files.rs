@@ -1,6 +1,6 @@
-//! The files of a directory of records, by their names: `sessions-20261121T083000Z.jsonl`, and `.parquet` of the same
-//! stem. Several servers may write to one directory: the one that writes a `.jsonl` file holds its lock, and others
-//! leave the files of that stem alone.
+//! The files of a directory of records, by their names: `sessions-20261121T083000Z.jsonl`, and
+//! `.parquet` of the same stem. Several servers may write to one directory: the one that writes a
+//! `.jsonl` file holds its lock, and others leave the files of that stem alone.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -44,13 +44,14 @@ impl Kept {
 #[derive(Debug)]
 pub(crate) struct Lock(pub Option<File>);
 
-/// Locks an open file. Returns false if another process has the lock; a file system without locks has no other writers
-/// that could be asked.
+/// Locks an open file. Returns false if another process has the lock; a file system without locks
+/// has no other writers that could be asked.
 pub(crate) fn is_free(file: &File) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// The files of records in `directory` by stem, oldest first. Other files, links and directories are not in it.
+/// The files of records in `directory` by stem, oldest first. Other files, links and directories
+/// are not in it.
 pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, Kept>> {
     let mut all: BTreeMap<String, Kept> = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {
@@ -82,7 +83,8 @@ pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, Kept>> {
     Ok(all)
 }
 
-/// Whether a file of this stem is one that a server made: `sessions-`, the time, and perhaps a number.
+/// Whether a file of this stem is one that a server made: `sessions-`, the time, and perhaps a
+/// number.
 fn is_stem(stem: &str) -> bool {
     let digits = |text: &str, count: usize| {
         text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit())

@@ -58,10 +58,11 @@ impl fmt::Display for Place<'_> {
 type Rows = Box<dyn Iterator<Item = Result<(u64, Option<Map<String, Value>>), Failure>>>;
 type Failure = Box<dyn core::error::Error>;
 
-/// Reads the records of `paths`, files and directories of them, and hands each to `take`. Of Parquet files
-/// only `columns` are read; JSON lines have all that they have. A number that JSON has no word for (NaN, an
-/// infinity) is text, as it is no absent one. A player's claims are cut to what the session has room for, and the
-/// record is marked then ([`is_clamped`](crate::is_clamped)).
+/// Reads the records of `paths`, files and directories of them, and hands each to `take`. Of
+/// Parquet files only `columns` are read; JSON lines have all that they have. A number that JSON
+/// has no word for (NaN, an infinity) is text, as it is no absent one. A player's claims are cut to
+/// what the session has room for, and the record is marked then
+/// ([`is_clamped`](crate::is_clamped)).
 ///
 /// # Errors
 /// One line: a path does not exist; or what `take` says. A file that cannot be read is none, it is named.

@@ -10,8 +10,8 @@ use crate::files::{self, Kept};
 /// What is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retention {
-    /// Files that were last written longer ago than this go; 0 keeps them whatever their age. A gap between two files
-    /// that is longer than a third of this, and than a day, counts as that: a clock that steps ahead by a year makes
+    /// Maximum age of files by their last row; 0 keeps all. A gap between two files counts as a
+    /// third of this at most, or as a day if that is more: a clock that steps ahead by a year makes
     /// no file a year older.
     pub age: Duration,
     /// The most bytes that all files may take; 0 for any number.

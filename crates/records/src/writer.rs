@@ -2,8 +2,8 @@
 //! file is full or old.
 //!
 //! A thread of its own writes, behind a bounded queue: a disk that is slow or full costs records,
-//! which are counted, and never holds up a viewer. Files are called after the time they were begun. A Parquet file that
-//! could not be made, or that a killed process did not make, is made later.
+//! which are counted, and never holds up a viewer. Files are called after the time they were begun.
+//! A Parquet file that could not be made, or that a killed process did not make, is made later.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -124,6 +124,12 @@ struct Later {
     is_failing: bool,
 }
 
+impl Later {
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
+}
+
 impl Files {
     fn open(directory: &Path, period: Duration, keep: Retention) -> io::Result<Self> {
         let (json, path) = create(directory)?;
@@ -139,7 +145,7 @@ impl Files {
             unflushed: 0,
             flushed: now,
             is_failing: false,
-            // What a killed process left behind is completed.
+            // Files of a killed process are completed.
             later: Later { due: Some(now), ..Later::default() },
             dropped: Arc::default(),
         })
@@ -149,7 +155,9 @@ impl Files {
         self.note_other(clean(&self.directory, self.stem()));
         self.note_other(self.tidy());
         loop {
-            match receiver.recv_timeout(FLUSH) {
+            // Parquet files that wait are made one after the other, between records.
+            let wait = if self.later.is_due() { Duration::ZERO } else { FLUSH };
+            match receiver.recv_timeout(wait) {
                 Ok(record) => self.take(&record),
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
@@ -172,7 +180,7 @@ impl Files {
         }
     }
 
-    /// The log is told of what went wrong beside the lines.
+    /// Logs a failure of other files than the lines.
     fn note_other(&self, outcome: io::Result<()>) {
         if let Err(e) = outcome {
             tracing::warn!("session records in {}: {e}", self.directory.display());
@@ -212,7 +220,8 @@ impl Files {
         }
     }
 
-    /// Begins the next file. While lines wait for room on the disk, or no file can be made, this one goes on.
+    /// Begins the next file. While lines wait for room on the disk, or no file can be made, this
+    /// one goes on.
     fn rotate(&mut self) {
         self.began = Instant::now();
         if self.rows == 0 || !self.flush() {
@@ -232,8 +241,7 @@ impl Files {
 
     /// Makes one of the Parquet files that are still to be made.
     fn make_parquet(&mut self) {
-        let Some(due) = self.later.due else { return };
-        if due > Instant::now() {
+        if !self.later.is_due() {
             return;
         }
         let found = match self.later.stems.pop_front() {
@@ -286,7 +294,7 @@ impl Files {
             self.dropped.fetch_add(core::mem::take(&mut self.unflushed), Ordering::Relaxed);
         }
         let (directory, stem) = (self.directory.clone(), self.stem().to_owned());
-        // What the disk did not take is lost, and the lock ends.
+        // Lines that the disk did not take are lost. The lock ends.
         drop(self.json.into_parts());
         if let Err(e) = make(&directory, &stem) {
             let directory = directory.display();
@@ -317,7 +325,7 @@ fn create(directory: &Path) -> io::Result<(File, PathBuf)> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Removes what killed processes left behind: Parquet files that were not completed, and files without any row.
+/// Removes leftovers of killed processes: unfinished Parquet files, and files without any row.
 fn clean(directory: &Path, current: &str) -> io::Result<()> {
     for (stem, kept) in files::all(directory)? {
         if stem == current {
@@ -336,7 +344,8 @@ fn clean(directory: &Path, current: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the Parquet file of a stem. Returns false if another process writes its lines, or they are gone.
+/// Makes the Parquet file of a stem. Returns false if another process writes its lines, or they are
+/// gone.
 fn make(directory: &Path, stem: &str) -> io::Result<bool> {
     let lines = directory.join(stem).with_extension("jsonl");
     let kept = files::Kept { lines: Some(lines), ..files::Kept::default() };
@@ -519,7 +528,7 @@ mod tests {
 
     /// Lets time pass until nothing is left to be made, or an attempt failed.
     fn make_all(files: &mut Files) {
-        while files.later.due.is_some_and(|due| due <= Instant::now()) {
+        while files.later.is_due() {
             files.make_parquet();
         }
     }

@@ -1,9 +1,10 @@
-//! `mendcast edge --check`: finds the faults that a start with this configuration would meet, and changes nothing. No
-//! file is made or opened for writing. Ports are bound for a moment and never listened on, so that a running server keeps its
-//! own.
+//! `mendcast edge --check`: finds the faults that a start with this configuration would meet, and
+//! changes nothing. No file is made or opened for writing. Ports are bound for a moment and never
+//! listened on, so that a running server keeps its own.
 //!
-//! An error keeps the server from starting, or from serving anybody. A port that is in use is one only if
-//! another program is known to have it: an operator checks a changed file beside the running server.
+//! An error keeps the server from starting, or from serving anybody. A port that is in use is one
+//! only if another program is known to have it: an operator checks a changed file beside the
+//! running server.
 
 mod holder;
 mod paths;
@@ -22,7 +23,8 @@ use crate::plan::Plan;
 
 /// A certificate that expires sooner is named.
 const SOON: u64 = 7 * 86_400;
-/// Bytes of a certificate chain that every client takes: TLS stacks read handshake messages of 16 KiB at the least.
+/// Bytes of a certificate chain that every client takes: TLS stacks read handshake messages of 16
+/// KiB at the least.
 const MAX_CHAIN: usize = 16 << 10;
 
 /// The outcome of a check.
@@ -48,7 +50,8 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     Ok(Checked { findings, advice: invitation::advice(&plan) })
 }
 
-/// The faults of the certificate, the key files and the secrets of a plan. A check, a start and a reload report them.
+/// The faults of the certificate, the key files and the secrets of a plan. A check, a start and a
+/// reload report them.
 pub(crate) fn standing(plan: &Plan) -> Vec<Finding> {
     let mut findings = plan.notes.clone();
     findings.extend(certificate(plan));

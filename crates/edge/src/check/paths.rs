@@ -1,4 +1,5 @@
-//! The paths that a server writes to: whether the user who checks has the rights. Nothing is made to find that out.
+//! The paths that a server writes to: whether the user who checks has the rights. Nothing is made
+//! to find that out.
 
 use std::fs;
 use std::io;
@@ -124,7 +125,8 @@ fn may(path: &Path, what: AccessFlags) -> Result<(), String> {
     })
 }
 
-/// Whether the table could be put in force. None is no fault: `mendcast autoplex decide` has not written one yet.
+/// Whether the table could be put in force. None is no fault: `mendcast autoplex decide` has not
+/// written one yet.
 fn table(path: &Path) -> Result<(), String> {
     match small::read(path, MAX_FILE) {
         Ok(content) => Table::decode(&content).map(drop).map_err(|e| e.to_string()),

@@ -41,8 +41,9 @@ impl Wanted {
             socket.set_only_v6(self.is_split)?;
         }
         if kind == Type::STREAM {
-            // As the listener does. Nobody connects, as this socket never listens; a listener of another process is an
-            // error all the same. Unlike a server's, the UDP socket does not share its port.
+            // As the listener does. Nobody connects, as this socket never listens; a listener of
+            // another process is an error all the same. Unlike a server's, the UDP socket does not
+            // share its port.
             socket.set_reuse_address(true)?;
         }
         socket.bind(&self.address.into())
@@ -99,7 +100,8 @@ fn bind(one: &Wanted) -> Option<Finding> {
             }
             Holder::Other(name_of, process) => {
                 let what = format!(
-                    "{name} port in use by {name_of:?} with process ID {process}; expected a free port"
+                    "{name} port in use by {name_of:?} with process ID {process}; expected a free \
+                     port"
                 );
                 Finding::error(key, address, what)
             }

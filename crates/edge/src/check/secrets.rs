@@ -1,4 +1,5 @@
-//! Secrets of a configuration: whether others may read the files that hold them, and whether they can be guessed.
+//! Secrets of a configuration: whether others may read the files that hold them, and whether they
+//! can be guessed.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -174,10 +174,12 @@ fn a_check_changes_nothing_whatever_the_configuration_names() {
     std::fs::write(at("records/sessions-20261125T000000Z.jsonl"), "").expect("written");
     let (chain, key) = certificate(dir.path(), -1, 30);
     crate::keyfile::create(Path::new(&at("secrets")), SystemTime::now()).expect("made");
-    let running = crate::Edge::open(
-        Config::parse("edge.toml", &format!("server.listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\nrecords.directory = \"{}\"", at("records")))
-            .expect("valid"),
+    let text = format!(
+        "server.listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n\
+         records.directory = \"{}\"",
+        at("records")
     );
+    let running = crate::Edge::open(Config::parse("edge.toml", &text).expect("valid"));
     let running = running.expect("opened");
     let own = running.listeners()[0].address;
     // Its thread tidies first.

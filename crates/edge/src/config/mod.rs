@@ -194,7 +194,8 @@ fn is_secret(section: &str, key: &str) -> bool {
     matches!((section, key), ("play" | "publish", "key") | ("hooks", "secret") | ("admin", "token"))
 }
 
-/// Whether a password or a query may still be in `text` without those of its URLs: in one that is mistyped.
+/// Whether a password or a query may still be in `text` without those of its URLs: in one that is
+/// mistyped.
 fn has_secrets(text: &str) -> bool {
     without_secrets(text).replace("?…", "").contains(['@', '?'])
 }

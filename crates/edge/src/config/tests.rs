@@ -250,7 +250,8 @@ fn no_error_quotes_a_secret_that_was_mistyped() {
 #[test]
 fn shares_of_viewers_are_no_more_than_all_of_them() {
     let text = |explorers: &str| format!("[autoplex]\nexplorers = {explorers}\nholdout = 0.3");
-    let expected = "edge.toml:3: [autoplex] holdout: expected explorers and holdout to be 1 at most together, got 1.1";
+    let expected = "edge.toml:3: [autoplex] holdout: expected explorers and holdout to be 1 at \
+                    most together, got 1.1";
     assert_eq!(error(&text("0.8")), expected);
     Config::parse("edge.toml", &text("0.7")).expect("all of them");
 }

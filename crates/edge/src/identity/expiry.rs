@@ -1,4 +1,5 @@
-//! Within which times a certificate is valid: as much of X.509 (RFC 5280, section 4.1) as that needs.
+//! Within which times a certificate is valid: as much of X.509 (RFC 5280, section 4.1) as that
+//! needs.
 
 const SEQUENCE: u8 = 0x30;
 /// The version, which stands first if it is not 1.

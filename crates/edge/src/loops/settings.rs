@@ -43,8 +43,8 @@ impl core::fmt::Debug for QuicState {
 }
 
 impl QuicState {
-    /// Without `keys` those of `previous` stay, or new ones are made that end with the process. It writes no qlog
-    /// files yet.
+    /// Without `keys` those of `previous` stay, or new ones are made that end with the process. It
+    /// writes no qlog files yet.
     ///
     /// # Errors
     /// One line: certificate and key do not suit TLS 1.3.

@@ -309,8 +309,8 @@ impl Sessions {
         ids.filter_map(|&id| places.open(id)).collect()
     }
 
-    /// The player of `viewer` reports. It is believed as far as its session has room for what it says, and its
-    /// counts never fall.
+    /// The player of `viewer` reports. It is believed as far as its session has room for what it
+    /// says, and its counts never fall.
     pub fn report(&self, viewer: ViewerId, beacon: Beacon) {
         let same = |opening: &Opening| opening.stream == beacon.stream;
         // The lock is not held while they are looked at: one that ends here takes it.

@@ -1,5 +1,5 @@
-//! The reports of one session's player. They are cut to what the session has room for ([`records::Claim`]), and no count
-//! ever falls.
+//! The reports of one session's player. They are cut to the session's length ([`records::Claim`]),
+//! and no count ever falls.
 
 use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -8,7 +8,10 @@ use records::{Claim, Excess, MAX_BUFFER_MS, Record, SLACK_S};
 
 use super::Beacon;
 
-/// A first report of so many times the time that the session has room for is of a page that counted before.
+/// Sums of times are this exact.
+const ROUNDING_S: f64 = 1e-6;
+/// If a first report claims so many times the session's room, its page had counted before the
+/// session.
 const EARLIER: f64 = 2.0;
 
 /// The reports of one session's player.
@@ -63,16 +66,15 @@ impl Player {
         let is_first = self.words.is_none() && self.before.is_none();
         let room_s = lasted.as_secs_f64() + SLACK_S;
         if is_first && said.played_s + said.freeze_s > EARLIER * room_s {
-            // The page had counted before this session, which only sees what it adds.
+            // The page had counted before this session. Only its further counts belong here.
             self.before = Some(beacon.clone());
             claim = Claim::default();
             excess = vec![Excess::Earlier];
         }
         let words = self.words.get_or_insert_default();
-        words.first_frame_ms = words.first_frame_ms.or(claim.first_frame_ms);
-        words.played_s = words.played_s.max(claim.played_s.unwrap_or(0.0));
-        words.freezes = words.freezes.max(claim.freezes.unwrap_or(0.0) as u64);
-        words.freeze_s = words.freeze_s.max(claim.freeze_s.unwrap_or(0.0));
+        if words.add(&claim, lasted) && !excess.contains(&Excess::Time) {
+            excess.push(Excess::Time);
+        }
         words.is_clamped |= !excess.is_empty();
         if said.buffer_ms.is_some_and(|ms| ms > MAX_BUFFER_MS) {
             excess.push(Excess::Buffer);
@@ -101,7 +103,26 @@ impl Beyond {
 }
 
 impl Words {
-    /// Puts what the player said into the session's record.
+    /// Raises the sums to those of a claim, within the room of a session that has `lasted` so long.
+    /// Returns true if it has too little.
+    fn add(&mut self, claim: &Claim, lasted: Duration) -> bool {
+        let more = |now: Option<f64>, known: f64| (now.unwrap_or(0.0) - known).max(0.0);
+        let played = more(claim.played_s, self.played_s);
+        let frozen = more(claim.freeze_s, self.freeze_s);
+        let room = (lasted.as_secs_f64() + SLACK_S - self.played_s - self.freeze_s).max(0.0);
+        let is_too_much = played + frozen > room + ROUNDING_S;
+        let share = if is_too_much { room / (played + frozen) } else { 1.0 };
+        self.played_s += played * share;
+        self.freeze_s += frozen * share;
+        let mut sum =
+            Claim { freezes: claim.freezes, freeze_s: Some(self.freeze_s), ..Claim::default() };
+        sum.clamp(lasted.as_secs_f64());
+        self.freezes = self.freezes.max(sum.freezes.unwrap_or(0.0) as u64);
+        self.first_frame_ms = self.first_frame_ms.or(claim.first_frame_ms);
+        is_too_much
+    }
+
+    /// Writes the sums into the session's record.
     pub(super) fn write_to(&self, record: &mut Record) {
         record.player_first_frame_ms = self.first_frame_ms;
         record.player_played_s = Some(self.played_s);
@@ -150,9 +171,9 @@ mod tests {
         let evil = beacon(0.0, 2_500_000_000, 2_592_000.0, 2_592_000_000.0);
         let excess = player.on_report(evil.clone(), seconds(12));
         assert_eq!(excess, [Excess::FirstFrame, Excess::Time, Excess::Freezes]);
-        assert_eq!(said(&player), (9.0, 68, 17.0, true));
+        assert_eq!(said(&player), (9.0, 68, 8.0, true), "what was played leaves room for 8 s");
         player.on_report(beacon(12.0, 0, 0.0, 250.0), seconds(13));
-        assert_eq!(said(&player), (12.0, 68, 17.0, true), "marked once, marked for good");
+        assert_eq!(said(&player), (10.0, 68, 8.0, true), "marked once, marked for good");
         let mut first = Player::default();
         assert_eq!(first.on_report(evil, seconds(1)), [Excess::Earlier]);
         assert_eq!(said(&first), (0.0, 0, 0.0, true));

@@ -1,5 +1,6 @@
-//! Limits the rows of fleeting sessions by network. A client that opens and cancels streams as fast as it can would
-//! otherwise fill the disk, and `[records] max_size` would remove the rows of honest viewers.
+//! Limits the rows of fleeting sessions by network. A client that opens and cancels streams as fast
+//! as it can would otherwise fill the disk, and `[records] max_size` would remove the rows of
+//! honest viewers.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -26,7 +27,8 @@ pub(super) struct Rows {
 }
 
 impl Rows {
-    /// Whether a session of this address and age, of whose player nothing was heard, has a row; counted if not.
+    /// Returns whether a session without a report has a row, by its address and age. Counts it if
+    /// not.
     pub(super) fn admit(&self, address: IpAddr, age: Duration) -> bool {
         let is_admitted = age >= FLEETING || lock(&self.allowances).admit(address, Instant::now());
         self.withheld.fetch_add(u64::from(!is_admitted), Ordering::Relaxed);
