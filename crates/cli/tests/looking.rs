@@ -2,7 +2,8 @@
 
 #![cfg(feature = "edge")]
 
-use std::os::unix::fs::MetadataExt as _;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant, SystemTime};
@@ -143,7 +144,9 @@ fn a_command_that_only_looks_changes_nothing_beside_a_running_server() {
 fn errors_of_a_check_are_exit_code_1_and_warnings_are_not() {
     let dir = tempfile::tempdir().expect("a temporary directory");
     let check = |text: &str| {
-        std::fs::write(dir.path().join("edge.toml"), text).expect("written");
+        let path = dir.path().join("edge.toml");
+        std::fs::write(&path, text).expect("written");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o600)).expect("set");
         let output = mendcast(dir.path(), &["edge", "--config", "edge.toml", "--check"]);
         let [out, err] =
             [output.stdout, output.stderr].map(|text| String::from_utf8(text).expect("text"));

@@ -137,8 +137,8 @@ fn table(path: &Path) -> Result<(), String> {
 
 /// The user of a unit file, if it names one.
 fn user_of(unit: &str) -> Option<String> {
-    let users = unit.lines().filter_map(|line| line.trim().strip_prefix("User="));
-    users.last().map(|user| user.trim().to_owned()).filter(|user| !user.is_empty())
+    let mut users = unit.lines().filter_map(|line| line.trim().strip_prefix("User="));
+    users.next_back().map(|user| user.trim().to_owned()).filter(|user| !user.is_empty())
 }
 
 #[cfg(test)]
