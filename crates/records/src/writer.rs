@@ -210,6 +210,8 @@ impl Files {
                 let has_written = core::mem::take(&mut self.unflushed) > 0;
                 if has_written && core::mem::take(&mut self.is_failing) {
                     tracing::info!("session records are written again");
+                    // There is room now, and the next lines may take it.
+                    self.later.due = self.later.due.and(Some(self.flushed));
                 }
                 true
             }
@@ -523,7 +525,9 @@ mod tests {
         assert!(files.flush() && files.is_failing);
         files.take(&record(2));
         assert!(files.is_failing, "it may still wait in the buffer");
+        files.later.due = Some(Instant::now() + RETRY);
         assert!(files.flush() && !files.is_failing);
+        assert!(files.later.is_due(), "Parquet files need not wait either");
     }
 
     /// Lets time pass until nothing is left to be made, or an attempt failed.
