@@ -273,7 +273,7 @@ impl<'a> Reading<'a> {
             arm,
             ..Measured::default()
         };
-        seen.player(duration, &mut row);
+        seen.player(&mut row);
         row.sample.group = self.group(&seen).ok_or(Dropped::Nowhere)?;
         Ok(row)
     }
@@ -366,14 +366,17 @@ impl Seen<'_> {
         self.0.get(name)?.as_str()
     }
 
-    /// Takes what the player says, as far as it can be: nobody plays for longer than the session lasted, or freezes
-    /// more than once a second.
-    fn player(&self, duration: f64, row: &mut Measured) {
+    /// Takes what the player says, unless that is more than its session has room for: the reader
+    /// marks such records.
+    fn player(&self, row: &mut Measured) {
+        if records::is_clamped(self.0) {
+            return;
+        }
         let said = |name, most| self.number(name, most).ok().flatten();
         if let Some(first_frame) = said("player_first_frame_ms", rows::MAX_FIRST_FRAME_MS) {
             row.first_frame_ms = first_frame as i64;
         }
-        let most = duration + SKEW as f64;
+        let most = rows::MAX_SECONDS;
         let played = said("player_played_s", most).filter(|played| *played > 0.0);
         let (freezes, frozen) = (said("player_freezes", most), said("player_freeze_s", most));
         if let (Some(played), Some(freezes), Some(frozen)) = (played, freezes, frozen) {

@@ -1,40 +1,34 @@
 //! From columns to a report: statistics of each cohort, differences with their intervals, the
 //! check of the sample ratio, and what more data would show.
 
-use std::collections::HashMap;
-
-use qoe::stats::{Bootstrap, Clustered, Interval, Observation, chi_square_tail, holm};
+use qoe::stats::{Bootstrap, Clustered, Interval, Observation, holm};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use serde::Serialize;
 
+use crate::doubts::{MIN_UNITS, SampleRatio, Totals, sample_ratio, warnings};
 use crate::metric::Metric;
 use crate::options::Options;
-use crate::read::{CohortSeen, Counts, Table};
+use crate::read::{Counts, Table};
+use crate::robust::winsorized;
 use records::Error;
 
 /// The orders of the quantiles that are reported; their names are in [`STATISTICS`].
 const ORDERS: [f64; 4] = [0.5, 0.9, 0.95, 0.99];
 /// The statistics of a metric, in order.
-pub(super) const STATISTICS: [&str; 5] = ["mean", "p50", "p90", "p95", "p99"];
-/// How many of them are tested: mean and median.
-const TESTED: usize = 2;
+pub(super) const STATISTICS: [&str; 6] = ["mean", "p50", "p90", "p95", "p99", ROBUST];
+/// The mean that a single session cannot decide.
+const ROBUST: &str = "robust mean";
+/// Those of them that are tested.
+const TESTED: [&str; 3] = ["mean", "p50", ROBUST];
 /// The error that a verdict may have, over all comparisons.
 pub(super) const ALPHA: f64 = 0.05;
-/// With fewer viewers in one of two cohorts nothing is said of their difference.
-const MIN_UNITS: usize = 20;
 /// Viewers that must lie beyond a quantile.
 const BEYOND: f64 = 5.0;
-/// Below that p-value the division of viewers is not the one configured.
-const RATIO_ALARM: f64 = 0.001;
-/// With fewer expected viewers than that in a cohort the test of the ratio means nothing.
-const MIN_EXPECTED: f64 = 5.0;
 /// Standard errors of the smallest effect that is found in 4 of 5 cases at 5 %: 1.960 + 0.842.
 const DETECTABLE: f64 = 2.802;
 /// Steps of a curve.
 const CURVE: u32 = 200;
-/// A viewer with a larger share of a cohort's sessions decides its statistics.
-const LARGE: f64 = 0.05;
 const DAY_MS: f64 = 86_400_000.0;
 
 /// The comparison of all cohorts.
@@ -52,7 +46,7 @@ pub struct Report {
     pub resamples: usize,
     /// Where the draws began.
     pub seed: u64,
-    /// Tests made: means and medians of all metrics and cohorts.
+    /// Tests made: means, medians and robust means of all metrics and cohorts.
     pub comparisons: usize,
     /// The metrics in the order asked for, those without any value left out.
     pub metrics: Vec<MetricReport>,
@@ -60,34 +54,6 @@ pub struct Report {
     pub without_data: Vec<&'static str>,
     /// What makes the comparison doubtful.
     pub warnings: Vec<String>,
-}
-
-/// A cohort as a whole.
-#[derive(Clone, Debug, Serialize)]
-pub struct Totals {
-    /// Its name.
-    pub name: String,
-    /// Sessions compared.
-    pub sessions: u64,
-    /// Viewers in it, those with short sessions only too.
-    pub units: u64,
-    /// Sessions left out because they are short.
-    pub too_short: u64,
-    /// The schemes that its sessions had.
-    pub schemes: Vec<String>,
-}
-
-/// Whether viewers are divided as the weights say.
-#[derive(Clone, Debug, Serialize)]
-pub struct SampleRatio {
-    /// Per cohort with a weight: name, weight, viewers expected, viewers seen.
-    pub cohorts: Vec<(String, u32, f64, u64)>,
-    /// Pearson's statistic.
-    pub chi_square: f64,
-    /// The probability of so large a one by chance; absent if some cohort expects under 5 viewers.
-    pub p: Option<f64>,
-    /// Whether that is below 0.001.
-    pub mismatch: bool,
 }
 
 /// One metric.
@@ -135,12 +101,15 @@ pub struct Statistics {
     pub p95: f64,
     /// The 99th.
     pub p99: f64,
+    /// The mean after values beyond the 1st and 99th percentile, and weights beyond the 99th, are
+    /// cut to these.
+    pub robust_mean: f64,
 }
 
 impl Statistics {
     /// In the order of [`STATISTICS`].
-    pub(super) fn all(&self) -> [f64; 5] {
-        [self.mean, self.p50, self.p90, self.p95, self.p99]
+    pub(super) fn all(&self) -> [f64; STATISTICS.len()] {
+        [self.mean, self.p50, self.p90, self.p95, self.p99, self.robust_mean]
     }
 }
 
@@ -149,7 +118,7 @@ impl Statistics {
 pub struct Comparison {
     /// The cohort.
     pub cohort: String,
-    /// Of the mean, then the quantiles.
+    /// Of the mean, the quantiles, and the robust mean.
     pub differences: Vec<Difference>,
     /// What this set can show of the mean; absent with too few viewers.
     pub power: Option<Power>,
@@ -170,7 +139,7 @@ pub struct Difference {
     pub high: Option<f64>,
     /// Whether the interval excludes 0, by itself.
     pub excludes_zero: bool,
-    /// For mean and median: the p-value by itself.
+    /// For mean, median and robust mean: the p-value by itself.
     pub p: Option<f64>,
     /// The same, corrected for the number of comparisons.
     pub p_holm: Option<f64>,
@@ -290,11 +259,11 @@ fn one_metric(
             all[usize::from(*place)].push(Observation { value, weight, cluster: *unit });
         }
     }
-    let samples: Vec<(&str, Clustered)> = order
+    let samples: Vec<(&str, Sample)> = order
         .iter()
         .map(|place| usize::from(*place))
         .filter_map(|place| {
-            let sample = Clustered::new(core::mem::take(&mut all[place]))?;
+            let sample = Sample::new(core::mem::take(&mut all[place]))?;
             Some((table.cohorts[place].name.as_str(), sample))
         })
         .collect();
@@ -314,41 +283,62 @@ fn one_metric(
     }
 }
 
-fn statistics(sample: &Clustered) -> Statistics {
-    let quantiles = sample.quantiles(&ORDERS);
-    let [p50, p90, p95, p99] = quantiles[..] else { unreachable!("as many as orders") };
-    Statistics { mean: sample.mean(), p50, p90, p95, p99 }
+/// A metric of a cohort's sessions, as it is and with its extremes cut.
+struct Sample {
+    whole: Clustered,
+    robust: Clustered,
 }
 
-fn of_cohort(name: &str, sample: &Clustered) -> OfCohort {
+impl Sample {
+    fn new(all: Vec<Observation>) -> Option<Self> {
+        let robust = Clustered::new(winsorized(&all))?;
+        Some(Self { whole: Clustered::new(all)?, robust })
+    }
+
+    /// The bootstraps of all differences, in the order of [`STATISTICS`].
+    fn difference(&self, baseline: &Self, options: &Options) -> Option<Vec<Bootstrap>> {
+        // All comparisons draw alike, so that one does not depend on which others are asked for.
+        let rng = || ChaCha8Rng::seed_from_u64(options.seed);
+        let draws = options.resamples;
+        let mut all = self.whole.difference(&baseline.whole, &ORDERS, draws, &mut rng())?;
+        all.extend(self.robust.difference(&baseline.robust, &[], draws, &mut rng())?);
+        Some(all)
+    }
+}
+
+fn statistics(sample: &Sample) -> Statistics {
+    let quantiles = sample.whole.quantiles(&ORDERS);
+    let [p50, p90, p95, p99] = quantiles[..] else { unreachable!("as many as orders") };
+    let (mean, robust_mean) = (sample.whole.mean(), sample.robust.mean());
+    Statistics { mean, p50, p90, p95, p99, robust_mean }
+}
+
+fn of_cohort(name: &str, sample: &Sample) -> OfCohort {
     let shares: Vec<f64> = (0..=CURVE).map(|i| 0.99 * f64::from(i) / f64::from(CURVE)).collect();
     OfCohort {
         cohort: name.to_owned(),
-        sessions: sample.values().len(),
-        units: sample.clusters(),
+        sessions: sample.whole.values().len(),
+        units: sample.whole.clusters(),
         statistics: statistics(sample),
-        curve: sample.quantiles(&shares).into_iter().zip(shares).collect(),
+        curve: sample.whole.quantiles(&shares).into_iter().zip(shares).collect(),
     }
 }
 
 fn against(
     name: &str,
-    sample: &Clustered,
-    baseline: &Clustered,
+    sample: &Sample,
+    baseline: &Sample,
     days: f64,
     options: &Options,
 ) -> Comparison {
-    // All comparisons draw alike, so that one does not depend on which others are asked for.
-    let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
     let (values, base) = (statistics(sample).all(), statistics(baseline).all());
-    let units = sample.clusters().min(baseline.clusters());
-    let all = (units >= MIN_UNITS)
-        .then(|| sample.difference(baseline, &ORDERS, options.resamples, &mut rng))
-        .flatten();
+    let units = sample.whole.clusters().min(baseline.whole.clusters());
+    let all = (units >= MIN_UNITS).then(|| sample.difference(baseline, options)).flatten();
     let share = |part: f64, whole: f64| (whole != 0.0).then(|| part / whole.abs());
     let differences = STATISTICS.iter().enumerate().map(|(i, statistic)| {
         let estimate = values[i] - base[i];
-        let beyond = i.checked_sub(1).map_or(f64::INFINITY, |i| units as f64 * (1.0 - ORDERS[i]));
+        let order = i.checked_sub(1).and_then(|i| ORDERS.get(i));
+        let beyond = order.map_or(f64::INFINITY, |order| units as f64 * (1.0 - order));
         let bootstrap = all.as_ref().map(|all| &all[i]).filter(|_| beyond >= BEYOND - 1e-6);
         let interval: Option<Interval> = bootstrap.map(|bootstrap| bootstrap.bca(0.95));
         Difference {
@@ -358,7 +348,7 @@ fn against(
             low: interval.map(|interval| interval.low),
             high: interval.map(|interval| interval.high),
             excludes_zero: interval.is_some_and(|interval| !interval.contains(0.0)),
-            p: bootstrap.filter(|_| i < TESTED).map(Bootstrap::p_value),
+            p: bootstrap.filter(|_| TESTED.contains(statistic)).map(Bootstrap::p_value),
             p_holm: None,
             differs: false,
         }
@@ -390,103 +380,4 @@ fn correct(reports: &mut [MetricReport]) -> usize {
         difference.differs = p < ALPHA;
     }
     tested.len()
-}
-
-/// Pearson's test of the viewers in each cohort against the weights.
-fn sample_ratio(cohorts: &[CohortSeen], weights: &[(String, u32)]) -> Option<SampleRatio> {
-    let seen = |name: &str| {
-        cohorts.iter().find(|cohort| cohort.name == name).map_or(0, |cohort| cohort.assigned_units)
-    };
-    let total: f64 = weights.iter().map(|(_, weight)| f64::from(*weight)).sum();
-    let all: u64 = weights.iter().map(|(name, _)| seen(name)).sum();
-    if weights.len() < 2 || total <= 0.0 {
-        return None;
-    }
-    let cohorts: Vec<_> = weights
-        .iter()
-        .map(|(name, weight)| {
-            let expected = all as f64 * f64::from(*weight) / total;
-            (name.clone(), *weight, expected, seen(name))
-        })
-        .collect();
-    let enough = cohorts.iter().all(|(_, _, expected, _)| *expected >= MIN_EXPECTED);
-    let chi_square =
-        cohorts.iter().map(|(_, _, expected, seen)| (*seen as f64 - expected).powi(2) / expected);
-    let chi_square = if enough { chi_square.sum() } else { 0.0 };
-    let p = enough.then(|| chi_square_tail(chi_square, cohorts.len() as u32 - 1));
-    Some(SampleRatio { cohorts, chi_square, p, mismatch: p.is_some_and(|p| p < RATIO_ALARM) })
-}
-
-fn warnings(
-    table: &Table,
-    cohorts: &[Totals],
-    ratio: Option<&SampleRatio>,
-    days: f64,
-    options: &Options,
-) -> Vec<String> {
-    let mut all = Vec::new();
-    if let Some(ratio) = ratio
-        && ratio.mismatch
-    {
-        let p = ratio.p.unwrap_or(0.0);
-        all.push(format!(
-            "sample ratio mismatch (p = {p:.2e}): viewers are not divided as the weights say; \
-             find out why before you believe any difference"
-        ));
-    }
-    let unknown = |name: &str| !options.weights.iter().any(|(known, _)| known == name);
-    if ratio.is_some() {
-        for cohort in cohorts.iter().filter(|cohort| unknown(&cohort.name)) {
-            all.push(format!("cohort {} has no weight: the check leaves it out", cohort.name));
-        }
-    }
-    if table.counts.units_in_several_cohorts > 0 {
-        all.push(format!(
-            "{} viewers were in more than one cohort: did salt, weights or names change within \
-             these files?",
-            table.counts.units_in_several_cohorts
-        ));
-    }
-    for (place, most) in most_of_one_viewer(table).into_iter().enumerate() {
-        let seen = &table.cohorts[place];
-        let share = most as f64 / (seen.assigned_sessions - seen.too_short).max(1) as f64;
-        if seen.assigned_units >= MIN_UNITS as u64 && share > LARGE {
-            all.push(format!(
-                "one viewer has {:.0} % of the sessions of cohort {}: all its figures hang on that \
-                 viewer, who may be a large network",
-                100.0 * share,
-                seen.name
-            ));
-        }
-    }
-    for cohort in cohorts.iter().filter(|cohort| cohort.schemes.len() > 1) {
-        let schemes = cohort.schemes.join(", ");
-        all.push(format!("cohort {} had several schemes: {schemes}", cohort.name));
-    }
-    if let [first, rest @ ..] = cohorts {
-        if rest.is_empty() {
-            all.push("there is one cohort only: nothing to compare".into());
-        } else if first.schemes.len() == 1 && rest.iter().all(|c| c.schemes == first.schemes) {
-            let scheme = &first.schemes[0];
-            all.push(format!("all cohorts had the scheme {scheme}: this is an A/A comparison"));
-        }
-    }
-    if days < 7.0 {
-        all.push("less than a week of data: days of the week differ".into());
-    }
-    all
-}
-
-/// How many sessions the viewer with the most of them has, by place of the cohort.
-fn most_of_one_viewer(table: &Table) -> Vec<u64> {
-    let mut sessions: HashMap<(u16, u32), u64> = HashMap::new();
-    for at in table.cohort.iter().copied().zip(table.unit.iter().copied()) {
-        *sessions.entry(at).or_default() += 1;
-    }
-    let mut most = vec![0; table.cohorts.len()];
-    for ((place, _), count) in sessions {
-        let most = &mut most[usize::from(place)];
-        *most = count.max(*most);
-    }
-    most
 }

@@ -10,11 +10,13 @@
 #![forbid(unsafe_code)]
 
 mod compare;
+mod doubts;
 mod html;
 mod metric;
 mod options;
 mod plot;
 mod read;
+mod robust;
 pub mod study;
 mod text;
 
@@ -25,9 +27,8 @@ use metric::{METRICS, Metric};
 use read::Table;
 use records::Error;
 
-pub use compare::{
-    Comparison, Difference, MetricReport, OfCohort, Power, Report, SampleRatio, Statistics, Totals,
-};
+pub use compare::{Comparison, Difference, MetricReport, OfCohort, Power, Report, Statistics};
+pub use doubts::{SampleRatio, Totals};
 pub use options::Options;
 pub use plot::{Curve, Plot, Upwards};
 pub use read::Counts;

@@ -66,6 +66,11 @@ pub struct Counts {
     pub unit_from_network: u64,
     /// Viewers who were in several cohorts.
     pub units_in_several_cohorts: u64,
+    /// Sessions compared whose players reported more than the session has room for. What they
+    /// reported is left out.
+    pub reports_left_out: u64,
+    /// Values that cannot be, as they are below 0. They are left out.
+    pub impossible_values: u64,
 }
 
 /// Text of a record, if it is there and not empty.
@@ -155,8 +160,14 @@ impl Table {
         }
         self.cohort.push(cohort);
         self.unit.push(unit);
+        let is_clamped = records::is_clamped(record);
+        self.counts.reports_left_out += u64::from(is_clamped);
         for (name, column) in &mut self.columns {
-            column.push(number(record, name));
+            let value = number(record, name);
+            let is_possible = value.is_nan() || value >= 0.0;
+            self.counts.impossible_values += u64::from(!is_possible);
+            let is_believed = is_possible && !(is_clamped && records::is_claim(name));
+            column.push(if is_believed { value } else { f64::NAN });
         }
         Ok(())
     }

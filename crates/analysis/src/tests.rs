@@ -96,7 +96,9 @@ fn statistics_of_known_sessions() {
         records.push(session("b", n, n as f64));
         records.push(session("a", 1_000 + n, 100.0 + n as f64));
         // A long session counts for more.
-        records[2 * n as usize].player_played_s = Some(if n == 0 { 3_590.0 } else { 350.0 });
+        let played = if n == 0 { 3_590.0 } else { 350.0 };
+        let record = &mut records[2 * n as usize];
+        (record.duration_s, record.player_played_s) = (Some(played + 50.0), Some(played));
     }
     let report = compared(&records, |options| {
         options.metrics.push("freezes_per_hour".into());
@@ -105,9 +107,10 @@ fn statistics_of_known_sessions() {
     });
     let metric = &report.metrics[0];
     assert_eq!((metric.cohorts[0].cohort.as_str(), metric.cohorts[0].units), ("b", 101));
-    let expected = Statistics { mean: 50.0, p50: 50.0, p90: 90.0, p95: 95.0, p99: 99.0 };
+    let expected =
+        Statistics { mean: 50.0, p50: 50.0, p90: 90.0, p95: 95.0, p99: 99.0, robust_mean: 50.0 };
     assert_eq!(metric.cohorts[0].statistics, expected);
-    let [mean, p50, p90, p95, p99] = &metric.comparisons[0].differences[..] else { panic!() };
+    let [mean, p50, p90, p95, p99, _] = &metric.comparisons[0].differences[..] else { panic!() };
     assert_eq!((mean.estimate, mean.relative), (100.0, Some(2.0)));
     assert!(mean.excludes_zero && mean.differs && p50.differs && p90.excludes_zero);
     assert!(p90.p.is_none() && p95.low.is_some(), "5 of 101 viewers lie beyond");
@@ -118,10 +121,65 @@ fn statistics_of_known_sessions() {
     assert!((freezes[1].statistics.mean - 20.0).abs() < 1e-9);
     assert!((freezes[0].statistics.p50 - 20.0).abs() < 1e-9);
     assert_eq!(report.without_data, ["loss_rate"]);
-    assert_eq!(report.comparisons, 4, "means and medians of two metrics");
+    assert_eq!(report.comparisons, 6, "means, medians and robust means of two metrics");
     // The interval of the difference of two means of 101 values from 0 to 100: ±1.96 × 4.12.
     let half = (mean.high.expect("an interval") - mean.low.expect("an interval")) / 2.0;
     assert!((7.2..9.0).contains(&half), "{half}");
+}
+
+/// 1,000 viewers, of whom the treated freeze a third as often; and one more, who reports this.
+fn poisoned(report: impl FnOnce(&mut Record)) -> Report {
+    let mut rng = ChaCha8Rng::seed_from_u64(3);
+    let mut all: Vec<Record> = Vec::new();
+    for unit in 0..1_000 {
+        let cohort = if unit % 2 == 0 { "treatment" } else { "control" };
+        let draw = uniform(&mut rng);
+        let freezes = match cohort {
+            "control" if draw < 0.2 => 2,
+            "control" if draw < 0.4 => 1,
+            "treatment" if draw < 0.2 => 1,
+            _ => 0,
+        };
+        let mut record = session(cohort, unit, 300.0);
+        (record.duration_s, record.player_played_s) = (Some(120.0), Some(118.0));
+        record.player_freezes = Some(freezes);
+        record.player_freeze_s = Some(freezes as f64 * 0.4);
+        all.push(record);
+    }
+    let mut evil = session("treatment", 5_000, 300.0);
+    evil.duration_s = Some(120.0);
+    report(&mut evil);
+    all.push(evil);
+    compared(&all, |options| options.metrics = vec!["freezes_per_hour".into()])
+}
+
+#[test]
+fn one_poisoned_row_hides_no_difference() {
+    let differs = |report: &Report| -> Vec<(&str, bool)> {
+        let all = &report.metrics[0].comparisons[0].differences;
+        let tested = all.iter().filter(|one| one.p.is_some());
+        tested.map(|one| (one.statistic, one.differs && one.estimate < 0.0)).collect()
+    };
+    let clean = poisoned(|row| row.player_freezes = Some(0));
+    let expected = [("mean", true), ("p50", false), ("robust mean", true)];
+    assert_eq!(differs(&clean), expected);
+    // Beyond its bounds it is left out.
+    let absurd = poisoned(|row| {
+        (row.player_played_s, row.player_freezes) = (Some(0.0), Some(2_500_000_000));
+        row.player_freeze_s = Some(2_592_000.0);
+    });
+    assert_eq!(differs(&absurd), expected);
+    assert_eq!(absurd.read.reports_left_out, 1);
+    assert!(absurd.text().contains("left out: 1 players' reports of more than"));
+    // Just within them it moves the mean, and not the robust one.
+    let sly = poisoned(|row| {
+        (row.player_played_s, row.player_freezes) = (Some(1.0), Some(470));
+        row.player_freeze_s = Some(118.0);
+    });
+    assert_eq!(sly.read.reports_left_out, 0);
+    assert_eq!(differs(&sly), [("mean", false), ("p50", false), ("robust mean", true)]);
+    let negative = poisoned(|row| row.player_freezes = Some(-2_500_000_000));
+    assert_eq!((differs(&negative), negative.read.impossible_values), (expected.to_vec(), 1));
 }
 
 #[test]
@@ -226,7 +284,7 @@ fn twelve_metrics_do_not_cry_wolf() {
             options.metrics = columns.map(String::from).to_vec();
             options.resamples = 300;
         });
-        assert_eq!(report.comparisons, 24);
+        assert_eq!(report.comparisons, 36);
         let all = report.metrics.iter().flat_map(|metric| &metric.comparisons[0].differences);
         let (a, b) = all.fold((false, false), |(a, b), one| {
             (a || one.p.is_some_and(|p| p < 0.05), b || one.differs)

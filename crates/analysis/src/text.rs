@@ -55,6 +55,8 @@ impl Report {
             (read.without_cohort, "sessions of no cohort, as no scheme could act"),
             (read.other_protocol, "sessions of other protocols"),
             (read.too_short, "sessions too short"),
+            (read.reports_left_out, "players' reports of more than their session has room for"),
+            (read.impossible_values, "values below 0"),
         ] {
             if count > 0 {
                 all.push(format!("left out: {} {what}", whole(count)));
@@ -107,8 +109,8 @@ impl Report {
             all.push(format!("No data: {}.", self.without_data.join(", ")));
         }
         all.push(format!(
-            "{} comparisons (means and medians); by chance alone {:.1} of them would pass 5 % \
-             uncorrected. {} draws of viewers, seed {}.",
+            "{} comparisons (means, medians and robust means); by chance alone {:.1} of them would \
+             pass 5 % uncorrected. {} draws of viewers, seed {}.",
             self.comparisons,
             self.comparisons as f64 * ALPHA,
             whole(self.resamples as u64),

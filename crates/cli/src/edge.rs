@@ -1,12 +1,11 @@
 //! `mendcast edge`: the server, a look at its configuration, a key file, a signed URL, or the
 //! evaluation of an experiment.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use clap::{Args, Subcommand};
 use edge::Error;
-use edge::State;
 use edge::config::{self, Config};
 use edge::keyfile;
 use edge::matches;
@@ -18,7 +17,8 @@ pub(crate) struct Arguments {
     /// The configuration file (TOML).
     #[arg(long, value_name = "FILE", required_unless_present = "print_defaults")]
     config: Option<PathBuf>,
-    /// Check the file and all that it names, then exit.
+    /// Check the file, all that it names, and this machine's ports and paths, then exit. Nothing is
+    /// changed; errors are exit code 1, warnings are not.
     #[arg(long)]
     check: bool,
     /// Print a configuration file with every key, its meaning and its default, then exit.
@@ -171,6 +171,27 @@ fn weight(text: &str) -> Result<(String, u32), &'static str> {
         .ok_or("expected a cohort and its weight, such as control=50")
 }
 
+/// Prints what a start with this configuration would find. Nothing is changed.
+///
+/// # Errors
+/// One line: what keeps the server from starting, or from serving anybody.
+fn check(path: &Path, config: Config) -> Result<(), Error> {
+    let checked = edge::check(path, config)?;
+    let errors = checked.findings.iter().filter(|finding| finding.is_error).count();
+    if errors == 0 {
+        say!("{}: ok", path.display());
+    }
+    checked.findings.iter().for_each(|finding| say!("{finding}"));
+    match errors {
+        0 => {
+            checked.advice.iter().for_each(|line| say!("{line}"));
+            Ok(())
+        }
+        1 => Err(Error::new(format!("{}: 1 error", path.display()))),
+        count => Err(Error::new(format!("{}: {count} errors", path.display()))),
+    }
+}
+
 impl Arguments {
     pub(crate) fn run(self) -> Result<(), Error> {
         match self.command {
@@ -185,10 +206,7 @@ impl Arguments {
         };
         let config = Config::load(&path)?;
         if self.check {
-            let state = State::new(config, None)?;
-            say!("{}: ok", path.display());
-            edge::advice(&state).iter().for_each(|line| say!("{line}"));
-            return Ok(());
+            return check(&path, config);
         }
         edge::logging::start(config.log.level)?;
         edge::run(&path, config)

@@ -1,22 +1,24 @@
 //! User groups and what their sessions may send: the table in force, which outlives every configuration, and how one
 //! viewer's connection follows it. `mendcast autoplex` makes tables; docs/autoplex.md says when to use them.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io;
 use std::net::IpAddr;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
-use std::time::SystemTime;
 
 use ::quic::Connection;
 use arc_swap::ArcSwapOption;
+use aws_lc_rs::digest::{SHA256, digest};
 use delivery::{Capping, Playing};
 use groups::{Absent, Arm, Limits, MAX_FILE, Mode, Parameters, Shares, Table};
 use units::Timestamp;
 
 use crate::clock::unix_now;
 use crate::config;
+use crate::disk::small;
 use crate::sessions::Session;
 use crate::sync::lock;
 use crate::viewer::Unit;
@@ -42,10 +44,40 @@ enum Seen {
     /// Nothing yet, or no file.
     #[default]
     Nothing,
-    /// A file of this length and time, whatever was in it.
-    File(u64, SystemTime),
+    /// A file with this content, whatever it means.
+    File(Stamp, Content),
     /// It cannot be read, for this reason.
     Unreadable(String),
+}
+
+/// SHA-256 of a file.
+type Content = [u8; 32];
+
+/// The state of a file by its directory entry. A write, or a changed time of modification, changes
+/// `changed`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+    /// Whether the file changed so recently that a further change could have the same time.
+    is_young: bool,
+}
+
+/// File systems tell times that are further apart.
+const RESOLUTION: i64 = 3;
+
+impl Stamp {
+    fn of(file: &Metadata) -> Self {
+        Self {
+            inode: file.ino(),
+            length: file.len(),
+            modified: (file.mtime(), file.mtime_nsec()),
+            changed: (file.ctime(), file.ctime_nsec()),
+            is_young: (unix_now() as i64).saturating_sub(file.ctime()) < RESOLUTION,
+        }
+    }
 }
 
 impl AutoPlex {
@@ -83,38 +115,52 @@ impl AutoPlex {
     /// Looks whether the file is another one, and puts it in force then. One that is damaged changes nothing; without a
     /// file there is no table.
     pub(crate) fn look(&self, path: &Path) {
-        let seen = match fs::metadata(path) {
-            Ok(found) => {
-                Seen::File(found.len(), found.modified().unwrap_or(SystemTime::UNIX_EPOCH))
+        let mut last = lock(&self.seen);
+        let found = fs::metadata(path).map(|file| Stamp::of(&file));
+        if let (Ok(stamp), Seen::File(known, _)) = (&found, &*last)
+            && stamp == known
+            && !stamp.is_young
+        {
+            return;
+        }
+        let read = found.and_then(|stamp| Ok((stamp, small::read(path, MAX_FILE)?)));
+        let seen = match &read {
+            Ok((stamp, bytes)) => {
+                let mut content = Content::default();
+                content.copy_from_slice(digest(&SHA256, bytes).as_ref());
+                Seen::File(*stamp, content)
             }
             Err(e) if e.kind() == io::ErrorKind::NotFound => Seen::Nothing,
             Err(e) => Seen::Unreadable(e.to_string()),
         };
-        let mut last = lock(&self.seen);
-        if seen == *last {
-            return;
-        }
-        match &seen {
-            Seen::Nothing => {
-                self.table.store(None);
-                tracing::warn!("{}: gone; no user group has parameters", path.display());
+        let is_known = match (&seen, &*last) {
+            (Seen::File(_, content), Seen::File(_, known)) => content == known,
+            (seen, last) => seen == last,
+        };
+        if !is_known {
+            match (&seen, read) {
+                (Seen::Nothing, _) => {
+                    self.table.store(None);
+                    tracing::warn!("{}: gone; no user group has parameters", path.display());
+                }
+                (Seen::Unreadable(why), _) => self.refuse(path, why),
+                (Seen::File(..), Ok((_, bytes))) => self.replace(path, &bytes),
+                (Seen::File(..), Err(_)) => {}
             }
-            Seen::Unreadable(why) => self.refuse(path, why),
-            Seen::File(len, _) if *len > MAX_FILE as u64 => self.refuse(path, "too large"),
-            Seen::File(..) => match fs::read(path) {
-                Err(e) => self.refuse(path, &e.to_string()),
-                Ok(bytes) => match Table::decode(&bytes) {
-                    Err(e) => self.refuse(path, &e.to_string()),
-                    Ok(table) => {
-                        let (groups, ranges) = (table.groups().len(), table.ranges());
-                        self.table.store(Some(Arc::new(table)));
-                        self.loads.fetch_add(1, Ordering::Relaxed);
-                        tracing::info!("{}: {groups} user groups, {ranges} ranges", path.display());
-                    }
-                },
-            },
         }
         *last = seen;
+    }
+
+    fn replace(&self, path: &Path, bytes: &[u8]) {
+        match Table::decode(bytes) {
+            Err(e) => self.refuse(path, &e.to_string()),
+            Ok(table) => {
+                let (groups, ranges) = (table.groups().len(), table.ranges());
+                self.table.store(Some(Arc::new(table)));
+                self.loads.fetch_add(1, Ordering::Relaxed);
+                tracing::info!("{}: {groups} user groups, {ranges} ranges", path.display());
+            }
+        }
     }
 
     fn refuse(&self, path: &Path, why: &str) {
@@ -261,5 +307,40 @@ mod tests {
         fs::remove_file(&path).expect("there");
         all.look(&path);
         assert_eq!(rate(&all, 2), None);
+    }
+
+    #[test]
+    fn another_table_of_the_same_length_and_time_is_found() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("table.groups");
+        let all = AutoPlex::default();
+        let issued = unix_now();
+        for mbps in [3, 4, 5] {
+            fs::write(&path, table(issued, mbps).encode()).expect("written");
+            let file = fs::File::options().write(true).open(&path).expect("opened");
+            file.set_modified(std::time::SystemTime::UNIX_EPOCH).expect("set");
+            all.look(&path);
+            assert_eq!(rate(&all, 2), Some(Ok(Rate::from_mbps(mbps))));
+            all.look(&path);
+        }
+        assert_eq!(all.tables(), [("loaded", 3), ("refused", 0)], "each once");
+    }
+
+    #[test]
+    fn what_is_no_file_holds_nobody_up() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("table.groups");
+        let all = AutoPlex::default();
+        fs::write(&path, table(unix_now(), 3).encode()).expect("written");
+        all.look(&path);
+        fs::remove_file(&path).expect("removed");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().expect("run");
+        assert!(made.success());
+        all.look(&path);
+        all.look(&path);
+        all.look(dir.path());
+        assert_eq!(rate(&all, 2), Some(Ok(Rate::from_mbps(3))), "the table in force stays");
+        // Both are refused for the same reason, which is told once.
+        assert_eq!(all.tables(), [("loaded", 1), ("refused", 1)]);
     }
 }

@@ -35,6 +35,7 @@ use url::{Host, Url};
 
 use crate::Error;
 use crate::config::Config;
+use crate::disk::small;
 use crate::redacted::Redacted;
 
 const AGENT: HeaderValue =
@@ -304,6 +305,9 @@ impl Client {
     }
 }
 
+/// The most bytes of a file of certificate authorities.
+const MAX_AUTHORITIES: usize = 4 << 20;
+
 /// The clients that a configuration asks for, by what they trust.
 #[derive(Debug)]
 pub struct Clients(HashMap<PathBuf, Client>);
@@ -316,7 +320,7 @@ impl Clients {
     pub fn new(config: &Config) -> Result<Self, Error> {
         let mut clients = HashMap::new();
         for file in config.pull.iter().filter_map(|rule| rule.ca_file.as_ref()) {
-            let client = std::fs::read(file).map_err(|e| e.to_string());
+            let client = small::read(file, MAX_AUTHORITIES).map_err(|e| e.to_string());
             let client = client
                 .and_then(|pem| Client::of_pem(&pem))
                 .map_err(|e| Error::new(format!("[pull] ca_file {}: {e}", file.display())));

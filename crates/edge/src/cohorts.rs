@@ -19,8 +19,11 @@ use startup::decision::Mode;
 
 use crate::Error;
 use crate::config::{self, Config};
+use crate::disk::small;
 use crate::viewer::Unit;
 
+/// The most bytes of a file of weights.
+const MAX_WEIGHTS: usize = 64 << 20;
 /// Draws of a unit in the cohort of a network.
 const MAX_TRIES: u64 = 500;
 
@@ -74,7 +77,7 @@ fn scheme_of(
 fn load(path: &Path) -> Result<Arc<Network>, Error> {
     let bad =
         |why: &dyn fmt::Display| Error::new(format!("[recovery] dqn: {}: {why}", path.display()));
-    let bytes = std::fs::read(path).map_err(|e| bad(&e))?;
+    let bytes = small::read(path, MAX_WEIGHTS).map_err(|e| bad(&e))?;
     Network::from_bytes(&bytes).map(Arc::new).map_err(|e| bad(&e))
 }
 

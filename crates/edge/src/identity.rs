@@ -21,7 +21,9 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 
 use crate::Error;
 use crate::clock::unix_now;
+use crate::disk::small;
 use crate::entropy::generator;
+use expiry::Validity;
 
 /// The name that a development certificate is for, beside `localhost` and the loopback addresses
 /// (`.test` never resolves: RFC 6761, section 6.2).
@@ -50,18 +52,22 @@ impl Identity {
     pub fn load(chain: &Path, key: &Path) -> Result<Self, Error> {
         let failed = |what, path: &Path, e: pem::Error| {
             let why = match e {
-                pem::Error::Io(e) => e.to_string(),
                 pem::Error::NoItemsFound => "not PEM, or of something else".into(),
                 other => format!("broken PEM: {other}"),
             };
             Error::new(format!("{what} {}: {why}", path.display()))
         };
-        let certificates = CertificateDer::pem_file_iter(chain)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        let read = |what, path: &Path| {
+            let read = small::read(path, small::MAX_SECRET);
+            read.map_err(|e| Error::new(format!("{what} {}: {e}", path.display())))
+        };
+        let (certificate, private) = ("certificate", "private key");
+        let certificates = CertificateDer::pem_slice_iter(&read(certificate, chain)?)
+            .collect::<Result<Vec<_>, _>>()
             .and_then(|chain| (!chain.is_empty()).then_some(chain).ok_or(pem::Error::NoItemsFound))
-            .map_err(|e| failed("certificate", chain, e))?;
-        let private =
-            PrivateKeyDer::from_pem_file(key).map_err(|e| failed("private key", key, e))?;
+            .map_err(|e| failed(certificate, chain, e))?;
+        let private = PrivateKeyDer::from_pem_slice(&read(private, key)?)
+            .map_err(|e| failed(private, key, e))?;
         let identity = Self { chain: certificates, key: private, development: None };
         identity.certified(&provider::default_provider()).map_err(|e| {
             let (chain, key) = (chain.display(), key.display());
@@ -118,7 +124,39 @@ impl Identity {
 
     /// When the server's own certificate ends, in seconds since 1970, if that can be read.
     pub fn expires(&self) -> Option<u64> {
-        expiry::not_after(self.chain.first()?)
+        expiry::validity(self.chain.first()?).map(|validity| validity.end)
+    }
+
+    /// Why clients refuse the chain at `now`, in seconds since 1970: a certificate of it is not
+    /// valid yet, or no longer. `None` if all are.
+    pub(crate) fn fault(&self, now: u64) -> Option<String> {
+        self.validities().find_map(|(name, validity)| {
+            if now > validity.end {
+                Some(format!("{name} expired on {}; clients refuse it", date(validity.end)))
+            } else if now < validity.start {
+                let start = date(validity.start);
+                Some(format!("{name} is not valid before {start}; clients refuse it"))
+            } else {
+                None
+            }
+        })
+    }
+
+    /// Which certificate of the chain expires first, and when, in seconds since 1970.
+    pub(crate) fn first_to_expire(&self) -> Option<(String, u64)> {
+        let ends = self.validities().map(|(name, validity)| (name, validity.end));
+        ends.min_by_key(|(_, end)| *end)
+    }
+
+    fn validities(&self) -> impl Iterator<Item = (String, Validity)> + '_ {
+        let count = self.chain.len();
+        self.chain.iter().zip(1..).filter_map(move |(certificate, place)| {
+            let name = match count {
+                1 => "the certificate".to_owned(),
+                _ => format!("certificate {place} of {count} in the chain"),
+            };
+            Some((name, expiry::validity(certificate)?))
+        })
     }
 
     fn certified(&self, provider: &CryptoProvider) -> Result<CertifiedKey, rustls::Error> {
@@ -142,6 +180,13 @@ impl Identity {
         config.ticketer = Arc::new(Tickets(keys));
         Ok(Arc::new(config))
     }
+}
+
+/// A time in seconds since 1970, as HTTP writes it.
+pub(crate) fn date(seconds: u64) -> String {
+    // A year of five digits has no such form.
+    let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.min(253_402_300_799));
+    httpdate::fmt_http_date(time)
 }
 
 /// How long a session can be resumed, in seconds, over TCP and over QUIC.

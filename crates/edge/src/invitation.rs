@@ -4,7 +4,7 @@
 use webpki::EndEntityCert;
 
 use crate::config::Config;
-use crate::state::State;
+use crate::plan::Plan;
 
 /// How long browsers remember that this server speaks HTTP/3: 30 days. `persist` keeps that when they move to another
 /// network; what fails there they try over TCP at once.
@@ -26,10 +26,10 @@ pub(crate) fn alt_svc(config: &Config, port: u16) -> String {
 }
 
 /// For an operator who looks at a configuration: the HTTPS records to publish, and what keeps browsers from HTTP/3.
-pub fn advice(state: &State) -> Vec<String> {
-    let config = &state.config;
+pub(crate) fn advice(plan: &Plan) -> Vec<String> {
+    let config = &plan.config;
     let mut lines = Vec::new();
-    if state.identity.development.is_some() {
+    if plan.identity.development.is_some() {
         lines.push(
             "HTTP/3: browsers take no development certificate over QUIC, except with the command that the server \
              prints; they stay on TCP"
@@ -47,7 +47,7 @@ pub fn advice(state: &State) -> Vec<String> {
         lines.push("HTTP/3: nobody but this machine reaches [server] listen".to_owned());
         return lines;
     }
-    let certificate = state.identity.chain.first().map(EndEntityCert::try_from);
+    let certificate = plan.identity.chain.first().map(EndEntityCert::try_from);
     let names: Vec<&str> = match &certificate {
         Some(Ok(certificate)) => certificate.valid_dns_names().collect(),
         _ => Vec::new(),
@@ -57,7 +57,7 @@ pub fn advice(state: &State) -> Vec<String> {
             "HTTP/3: the certificate has no DNS names: there is no HTTPS record to publish"
                 .to_owned(),
         );
-    } else if state.identity.development.is_none() {
+    } else if plan.identity.development.is_none() {
         lines.push("HTTP/3 from the first visit on takes a HTTPS record (RFC 9460):".to_owned());
         let mut records: Vec<String> =
             names.iter().flat_map(|name| public.iter().map(|&port| https(name, port))).collect();
@@ -104,7 +104,7 @@ mod tests {
     fn what_keeps_browsers_from_http_3_is_said() {
         let mut config = Config::default();
         config.server.listen = vec![([127, 0, 0, 1], 0).into()];
-        let lines = advice(&State::new(config, None).expect("a state"));
+        let lines = advice(&Plan::new(config).expect("a plan"));
         assert!(lines[0].contains("development certificate"), "{lines:?}");
         assert!(lines[1].contains("[server] listen"), "{lines:?}");
     }

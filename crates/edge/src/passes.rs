@@ -2,10 +2,11 @@
 //! sealed with the server's keys, so that nobody can make one, and every node with the same key file
 //! knows those of the others without having kept anything.
 //!
-//! Two kinds exist. A *page pass* names a viewer and no stream; the player page brings it along in `viewer=`, and
-//! in its reports. A *stream pass* lets its viewer have the media of one stream; it stands in the path of
-//! the HLS media playlist, and so in that of each file whose name is relative to it. What the client
-//! calls itself, and its address, identify nobody.
+//! Two kinds exist. A *page pass* names a viewer and no stream; the player page brings it along in
+//! `viewer=`, and in its reports. A *stream pass* lets its viewer have the media of one stream; it
+//! stands in the path of the HLS media playlist, and so in that of each file whose name is relative
+//! to it. It says under which rule it was given out ([`Grant`]), and holds no longer than that
+//! rule. What the client calls itself, and its address, identify nobody.
 
 use core::fmt;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::entropy::generator;
 
 /// How long a pass holds where nothing else ends it: longer than anybody watches without a pause.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(30 * 86_400);
-/// The longest text that is looked at: a pass has 60 characters.
-const MAX_LEN: usize = 64;
+/// The longest text that is looked at: a pass has 71 characters.
+const MAX_LEN: usize = 80;
 
 /// A viewer: a random number that we gave out.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -47,6 +48,16 @@ impl ViewerId {
     }
 }
 
+/// Under which rule of the configuration somebody was let in. It changes with the rule's streams
+/// and with its key, and tells neither.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grant(pub u64);
+
+impl Grant {
+    /// There was no rule: the stream was free for all.
+    pub const FREE: Self = Self(0);
+}
+
 /// What a stream pass says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StreamPass {
@@ -54,6 +65,8 @@ pub struct StreamPass {
     pub viewer: ViewerId,
     /// When it was given out, to the second.
     pub issued: SystemTime,
+    /// Under which rule.
+    pub grant: Grant,
 }
 
 /// Issues and checks passes.
@@ -68,14 +81,16 @@ impl Passes {
 
     /// A page pass.
     pub fn page(&self, viewer: ViewerId, now: SystemTime) -> String {
-        self.stream(viewer, "", now, None)
+        self.stream(viewer, "", Grant::FREE, now, None)
     }
 
-    /// A pass for `stream`, which holds until `end` at the latest.
+    /// A pass for `stream`, given out under the rule of `grant`, which holds until `end` at the
+    /// latest.
     pub fn stream(
         &self,
         viewer: ViewerId,
         stream: &str,
+        grant: Grant,
         now: SystemTime,
         end: Option<SystemTime>,
     ) -> String {
@@ -83,7 +98,7 @@ impl Passes {
         let end = unix(end.map_or(longest, |end| end.min(longest)));
         // Seconds since 1970 have 32 bits until 2106.
         let times = unix(now) << 32 | (end & u64::from(u32::MAX));
-        let plain = [viewer.0.to_be_bytes(), times.to_be_bytes()].concat();
+        let plain = [viewer.0, times, grant.0].map(u64::to_be_bytes).concat();
         let (bound_to, rng) = (stream.as_bytes(), &mut generator());
         let sealed = self.0.seal(Purpose::Application, unix(now), &plain, bound_to, rng);
         URL_SAFE_NO_PAD.encode(sealed)
@@ -105,12 +120,13 @@ impl Passes {
         }
         let sealed = URL_SAFE_NO_PAD.decode(pass).ok()?;
         let plain = self.0.open(Purpose::Application, &sealed, stream.as_bytes())?.plaintext;
-        let (viewer, times) = plain.split_first_chunk()?;
-        let times = u64::from_be_bytes(times.try_into().ok()?);
+        let (numbers, rest) = plain.as_chunks();
+        let (&[viewer, times, grant], []) = (numbers, rest) else { return None };
+        let [viewer, times, grant] = [viewer, times, grant].map(u64::from_be_bytes);
         let (issued, end) = (times >> 32, times & u64::from(u32::MAX));
         let issued = SystemTime::UNIX_EPOCH + Duration::from_secs(issued);
-        let viewer = ViewerId(u64::from_be_bytes(*viewer));
-        (unix(now) <= end).then_some(StreamPass { viewer, issued })
+        let (viewer, grant) = (ViewerId(viewer), Grant(grant));
+        (unix(now) <= end).then_some(StreamPass { viewer, issued, grant })
     }
 }
 
@@ -126,8 +142,8 @@ pub(crate) mod tests {
     fn a_pass_holds_for_its_viewer_its_stream_and_its_time() {
         let at = |seconds| SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
         let (passes, viewer) = (passes(1), ViewerId(7));
-        let pass = passes.stream(viewer, "live/a", at(100), Some(at(200)));
-        let said = Some(StreamPass { viewer, issued: at(100) });
+        let pass = passes.stream(viewer, "live/a", Grant(9), at(100), Some(at(200)));
+        let said = Some(StreamPass { viewer, issued: at(100), grant: Grant(9) });
         assert_eq!(passes.of_stream(&pass, "live/a", at(200)), said);
         assert_eq!(passes.of_stream(&pass, "live/a", at(201)), None, "over");
         assert_eq!(passes.of_stream(&pass, "live/b", at(100)), None, "another stream");
@@ -136,7 +152,8 @@ pub(crate) mod tests {
         assert_eq!(passes.of_page(&page, at(100)), Some(viewer));
         assert_eq!(passes.of_stream(&page, "", at(100)), None, "no stream pass");
         assert_eq!(passes.of_page(&page, at(100) + LIFETIME + Duration::from_secs(1)), None);
-        let forever = passes.stream(viewer, "live/a", at(100), Some(at(u64::from(u32::MAX))));
+        let forever =
+            passes.stream(viewer, "live/a", Grant::FREE, at(100), Some(at(u64::from(u32::MAX))));
         let late = at(100) + LIFETIME + Duration::from_secs(1);
         assert_eq!(passes.of_stream(&forever, "live/a", late), None, "no longer than a month");
     }
@@ -161,7 +178,7 @@ pub(crate) mod tests {
             pass.len() <= MAX_LEN
                 && pass.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b))
         );
-        assert_eq!(pass.len(), 60);
+        assert_eq!(pass.len(), 71);
         let flipped = |at: usize| {
             let other = if pass.as_bytes()[at] == b'A' { "B" } else { "A" };
             [&pass[..at], other, &pass[at + 1..]].concat()
@@ -169,7 +186,7 @@ pub(crate) mod tests {
         for at in 0..pass.len() {
             assert_eq!(passes(1).of_page(&flipped(at), now), None, "{at}");
         }
-        for made_up in ["", "me", "7", &"A".repeat(60), &"A".repeat(100_000), &pass[1..]] {
+        for made_up in ["", "me", "7", &"A".repeat(71), &"A".repeat(100_000), &pass[1..]] {
             assert_eq!(passes(1).of_page(made_up, now), None, "{made_up:.60}");
         }
     }

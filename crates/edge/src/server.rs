@@ -12,6 +12,7 @@ use tokio::task::JoinSet;
 
 use crate::Error;
 use crate::admin;
+use crate::check;
 use crate::config::Config;
 use crate::entropy::random;
 use crate::fronts::{rtmp, threads};
@@ -26,6 +27,7 @@ use crate::loops::log::ConnectionLog;
 use crate::loops::mailbox::{Sender, mailbox};
 use crate::loops::pulse::Pulse;
 use crate::loops::supervisor::{self, End};
+use crate::plan;
 use crate::reload::{follow_table, reload};
 use crate::service;
 use crate::state::{Shared, State};
@@ -61,7 +63,9 @@ impl Edge {
             cores => cores.into(),
         };
         descriptors::raise(&config, cores);
-        let state = State::new(config, None)?;
+        let plan = plan::Plan::new(config)?;
+        check::standing(&plan).iter().for_each(|finding| tracing::warn!("{}", finding.text()));
+        let state = State::open(plan, None)?;
         let listeners = io::listen(&state.config, cores)?;
         let rtmp =
             state.config.rtmp.listen.iter().flatten().map(|&address| io::listen_tcp(address));

@@ -13,6 +13,7 @@ use crate::Error;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
 use crate::beginnings::Beginnings;
+use crate::check;
 use crate::client::Clients;
 use crate::cohorts::Cohorts;
 use crate::config::{Changes, Config, Secret};
@@ -28,6 +29,7 @@ use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
 use crate::loops::supervisor;
 use crate::passes::Passes;
+use crate::plan::{Contents, Plan, Running};
 use crate::sessions::Sessions;
 use crate::sync::lock;
 
@@ -68,40 +70,32 @@ pub struct State {
     pub tokens: Vec<Secret>,
     /// What the QUIC loops take from it.
     pub quic: QuicState,
+    /// The files that the configuration names, as they were.
+    pub(crate) contents: Contents,
 }
 
 impl State {
-    /// Reads what `config` names. Where `previous` has a development certificate and `config`
-    /// names none, that one stays: browsers were told its hash.
+    /// Reads what `config` names, and opens what is written for it, in place of `previous` or for
+    /// the first time.
     ///
     /// # Errors
-    /// One line: a file or directory that cannot be read or is not what it should be.
+    /// As [`Plan::new`] and [`State::open`].
     pub fn new(config: Config, previous: Option<&Self>) -> Result<Self, Error> {
-        let server = &config.server;
-        let identity = match (&server.certificate, &server.key) {
-            (Some(certificate), Some(key)) => Arc::new(Identity::load(certificate, key)?),
-            _ => match previous.map(|state| &state.identity) {
-                Some(identity) if identity.development.is_some() => identity.clone(),
-                _ => Arc::new(Identity::development()?),
-            },
-        };
-        let read = |what: &str, path: &Path, e: std::io::Error| {
-            Error::new(format!("{what} {}: {e}", path.display()))
-        };
-        let files = match &server.root {
-            Some(root) => {
-                let memory = config.files.memory.as_usize();
-                let files = Files::new(root, &config.files.cache_control, memory);
-                Some(Arc::new(files.map_err(|e| read("root", root, e))?))
-            }
-            None => None,
-        };
-        let secrets = match &server.key_file {
-            Some(path) => {
-                Some(std::fs::read_to_string(path).map_err(|e| read("key file", path, e))?)
-            }
-            None => None,
-        };
+        Self::open(Plan::beside(config, previous.map(Self::running))?, previous)
+    }
+
+    fn running(&self) -> Running<'_> {
+        Running { identity: &self.identity, quic: &self.quic, contents: &self.contents }
+    }
+
+    /// Opens what is written for the `plan`, the qlog directory and the records' files, and puts it
+    /// in the place of `previous`.
+    ///
+    /// # Errors
+    /// One line: a directory that cannot be made or written to.
+    pub fn open(plan: Plan, previous: Option<&Self>) -> Result<Self, Error> {
+        let Plan { config, mut quic, .. } = plan;
+        quic.log(&config.quic)?;
         // These outlive every configuration.
         let limits = previous.map_or_else(Arc::default, |state| state.limits.clone());
         let beginnings = previous.map_or_else(
@@ -120,21 +114,14 @@ impl State {
                 (live, sessions, Arc::default(), Arc::default(), Arc::default())
             }
         };
-        let previous = previous.map(|state| &state.quic);
-        let quic = QuicState::new(&config, &identity, secrets.as_deref(), previous)?;
-        let cohorts = Cohorts::new(&config)?;
-        let clients = Clients::new(&config)?;
-        let tcp_tls = identity.tcp(quic.keys())?;
-        let passes = Passes::new(quic.keys());
-        let tokens = tokens(&config)?;
         // Nothing fails from here on: running connections ask hooks as well.
         hooks.follow(&config.hooks);
         live.streams.memory().set_limit(memory::limit(&config.live, machine::memory()));
         Ok(Self {
             config,
-            identity,
-            tcp_tls,
-            files,
+            identity: plan.identity,
+            tcp_tls: plan.tcp_tls,
+            files: plan.files,
             live,
             sessions,
             bans,
@@ -142,29 +129,15 @@ impl State {
             autoplex,
             limits,
             hooks,
-            clients,
+            clients: plan.clients,
             runtime,
-            cohorts,
-            passes,
-            tokens,
+            cohorts: plan.cohorts,
+            passes: plan.passes,
+            tokens: plan.tokens,
             quic,
+            contents: plan.contents,
         })
     }
-}
-
-/// The tokens of the control API.
-fn tokens(config: &Config) -> Result<Vec<Secret>, Error> {
-    let admin = &config.admin;
-    let mut tokens: Vec<Secret> = admin.token.iter().cloned().collect();
-    if let Some(path) = &admin.token_file {
-        let name = path.display();
-        let text = std::fs::read_to_string(path);
-        let text = text.map_err(|e| Error::new(format!("token file {name}: {e}")))?;
-        let token = Secret::new(text.trim_end());
-        let wrong = "expected one line of 16 to 512 letters, digits and signs without spaces";
-        tokens.push(token.ok_or_else(|| Error::new(format!("token file {name}: {wrong}")))?);
-    }
-    Ok(tokens)
 }
 
 /// The writer of records, if the configuration names a directory for them.
@@ -246,9 +219,14 @@ impl Shared {
     /// As [`State::new`]; the old state stays.
     pub fn reload(&self, mut config: Config) -> Result<Changes, Error> {
         let old = self.state();
-        let changes = config.replace(&old.config);
-        logging::set_level(config.log.level);
-        self.state.store(Arc::new(State::new(config, Some(&old))?));
+        let mut changes = config.replace(&old.config);
+        let plan = Plan::beside(config, Some(old.running()))?;
+        let findings = check::standing(&plan);
+        let state = State::open(plan, Some(&old))?;
+        changes.compare_files(&state.contents, &old.contents);
+        findings.iter().for_each(|finding| tracing::warn!("{}", finding.text()));
+        logging::set_level(state.config.log.level);
+        self.state.store(Arc::new(state));
         Ok(changes)
     }
 

@@ -1,7 +1,7 @@
 //! Records from files, whichever form they have: JSON lines or Parquet.
 
 use core::fmt;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use parquet::schema::types::Type;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::claim;
 use crate::error::Error;
 
 /// The longest line that is taken for a record.
@@ -34,6 +35,8 @@ pub struct Input {
     pub broken_lines: u64,
     /// Records altogether.
     pub records: u64,
+    /// Records whose player claims more than the session has room for; the claims are cut.
+    pub reports_clamped: u64,
 }
 
 /// Where a record stands; shown as `FILE:ROW`.
@@ -55,9 +58,11 @@ impl fmt::Display for Place<'_> {
 type Rows = Box<dyn Iterator<Item = Result<(u64, Option<Map<String, Value>>), Failure>>>;
 type Failure = Box<dyn core::error::Error>;
 
-/// Reads the records of `paths`, files and directories of them, and hands each to `take`. Of Parquet files
-/// only `columns` are read; JSON lines have all that they have. A number that JSON has no word for (NaN, an
-/// infinity) is text, as it is no absent one.
+/// Reads the records of `paths`, files and directories of them, and hands each to `take`. Of
+/// Parquet files only `columns` are read; JSON lines have all that they have. A number that JSON
+/// has no word for (NaN, an infinity) is text, as it is no absent one. A player's claims are cut to
+/// what the session has room for, and the record is marked then
+/// ([`is_clamped`](crate::is_clamped)).
 ///
 /// # Errors
 /// One line: a path does not exist; or what `take` says. A file that cannot be read is none, it is named.
@@ -67,13 +72,15 @@ pub fn read(
     mut take: impl FnMut(Place<'_>, &Map<String, Value>) -> Result<(), Error>,
 ) -> Result<Input, Error> {
     let mut input = Input::default();
+    let columns: BTreeSet<&str> = columns.iter().chain(claim::needed(columns)).copied().collect();
     for forms in found(paths)?.into_values() {
         input.files += 1;
-        let Some((path, rows)) = input.open(&forms, columns) else { continue };
+        let Some((path, rows)) = input.open(&forms, &columns) else { continue };
         for row in rows {
             match row {
-                Ok((row, Some(record))) => {
+                Ok((row, Some(mut record))) => {
                     input.records += 1;
+                    input.reports_clamped += u64::from(claim::clamp_row(&mut record));
                     take(Place { file: path, row }, &record)?;
                 }
                 Ok((_, None)) => input.broken_lines += 1,
@@ -89,7 +96,7 @@ pub fn read(
 
 impl Input {
     /// Opens the Parquet form, which is exact and complete or not there; the other if that fails.
-    fn open<'a>(&mut self, forms: &'a Forms, columns: &[&str]) -> Option<(&'a Path, Rows)> {
+    fn open<'a>(&mut self, forms: &'a Forms, columns: &BTreeSet<&str>) -> Option<(&'a Path, Rows)> {
         let parquet = forms.parquet.iter().map(|path| (path, parquet_rows(path, columns)));
         let lines = forms.lines.iter().map(|path| (path, json_rows(path)));
         parquet.chain(lines).find_map(|(path, rows)| match rows {
@@ -109,14 +116,23 @@ impl Input {
     }
 }
 
-fn parquet_rows(path: &Path, columns: &[&str]) -> Result<Rows, Failure> {
-    let file = SerializedFileReader::new(File::open(path)?)?;
+fn parquet_rows(path: &Path, columns: &BTreeSet<&str>) -> Result<Rows, Failure> {
+    let file = SerializedFileReader::new(open(path)?)?;
     let schema = file.metadata().file_metadata().schema();
-    let wanted = |field: &&Arc<Type>| columns.contains(&field.name());
+    let wanted = |field: &&Arc<Type>| columns.contains(field.name());
     let fields = schema.get_fields().iter().filter(wanted).cloned().collect();
     let projection = Type::group_type_builder(schema.name()).with_fields(fields).build()?;
     let rows = RowIter::from_file_into(Box::new(file)).project(Some(projection))?;
     Ok(Box::new(rows.zip(1..).map(|(row, number)| Ok((number, Some(record(&row?)))))))
+}
+
+/// Opens a regular file: one without an end, or that waits for a writer, is none.
+fn open(path: &Path) -> io::Result<File> {
+    if std::fs::metadata(path)?.is_file() {
+        File::open(path)
+    } else {
+        Err(io::Error::other("not a regular file"))
+    }
 }
 
 /// A row of a Parquet file.
@@ -130,7 +146,7 @@ fn record(row: &Row) -> Map<String, Value> {
 }
 
 fn json_rows(path: &Path) -> Result<Rows, Failure> {
-    let mut file = BufReader::new(File::open(path)?);
+    let mut file = BufReader::new(open(path)?);
     let mut line = Vec::new();
     let mut row = 0;
     Ok(Box::new(core::iter::from_fn(move || {

@@ -208,6 +208,9 @@ record! {
     player_frames: i64,
     /// Those that were there later than 400 ms after their capture.
     player_late_frames: i64,
+    /// 1 if the player reported more than the session has room for: its numbers were cut, and
+    /// averages leave them out.
+    report_clamped: i64,
 }
 
 impl Record {

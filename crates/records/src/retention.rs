@@ -1,25 +1,25 @@
 //! How long files of records are kept: by age, and by what all of them take together. The oldest go
-//! first; the file that is being written stays.
+//! first; a file that is being written stays.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
+
+use crate::files::{self, Kept};
 
 /// What is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retention {
-    /// Files that were last written longer ago than this go; 0 keeps them whatever their age.
+    /// Maximum age of files by their last row; 0 keeps all. A gap between two files counts as a
+    /// third of this at most, or as a day if that is more: a clock that steps ahead by a year makes
+    /// no file a year older.
     pub age: Duration,
     /// The most bytes that all files may take; 0 for any number.
     pub bytes: u64,
 }
 
-/// A file of records.
-struct Kept {
-    path: PathBuf,
-    written: SystemTime,
-    bytes: u64,
-}
+/// The gap between two files that is always believed.
+const DAY: Duration = Duration::from_secs(86_400);
 
 /// Removes what is too old or too much. `current` is the stem of the file that is being written.
 ///
@@ -31,77 +31,144 @@ pub(crate) fn tidy(
     retention: Retention,
     now: SystemTime,
 ) -> io::Result<()> {
-    let mut all = files(directory, current)?;
-    // The names begin with the time.
-    all.sort_by(|a, b| a.path.file_name().cmp(&b.path.file_name()));
-    let mut bytes: u64 = all.iter().map(|file| file.bytes).sum();
+    let mut all = files::all(directory)?;
+    all.remove(current);
+    let is_old = ages(all.values(), now, retention.age.div_f64(3.0).max(DAY));
+    let mut bytes: u64 = all.values().map(|kept| kept.bytes).sum();
     let mut outcome = Ok(());
-    for file in all {
-        let age = now.duration_since(file.written).unwrap_or_default();
-        let is_old = !retention.age.is_zero() && age > retention.age;
+    let is_old = is_old.into_iter().map(|age| !retention.age.is_zero() && age > retention.age);
+    for (kept, is_old) in all.values().zip(is_old) {
         let is_too_much = retention.bytes > 0 && bytes > retention.bytes;
         if is_old || is_too_much {
-            bytes -= file.bytes;
-            outcome = outcome.and(std::fs::remove_file(&file.path));
+            match remove(kept) {
+                Ok(true) => bytes -= kept.bytes,
+                Ok(false) => {}
+                Err(e) => outcome = outcome.and(Err(e)),
+            }
         }
     }
     outcome
 }
 
-fn files(directory: &Path, current: &str) -> io::Result<Vec<Kept>> {
-    let mut all = Vec::new();
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        let path = entry.path();
-        let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let Some((stem, "jsonl" | "parquet" | "parquet.part")) = name.split_once('.') else {
-            continue;
-        };
-        if stem.starts_with("sessions-") && stem != current {
-            let metadata = entry.metadata()?;
-            all.push(Kept { path, written: metadata.modified()?, bytes: metadata.len() });
-        }
+/// The age of each file, in the same order, with no gap counted as more than `longest`.
+fn ages<'a>(
+    all: impl Iterator<Item = &'a Kept>,
+    now: SystemTime,
+    longest: Duration,
+) -> Vec<Duration> {
+    let written: Vec<SystemTime> = all.map(|kept| kept.written.unwrap_or(now)).collect();
+    let mut newest_first: Vec<usize> = (0..written.len()).collect();
+    newest_first.sort_by_key(|place| core::cmp::Reverse(written[*place]));
+    let mut ages = vec![Duration::ZERO; written.len()];
+    let (mut later, mut age) = (now, Duration::ZERO);
+    for place in newest_first {
+        age += later.duration_since(written[place]).unwrap_or_default().min(longest);
+        (later, ages[place]) = (written[place], age);
     }
-    Ok(all)
+    ages
+}
+
+/// Removes the files of a stem; false if another process writes them.
+fn remove(kept: &Kept) -> io::Result<bool> {
+    let Some(_lock) = kept.lock()? else { return Ok(false) };
+    // The rows last: without them their Parquet file could not be made again.
+    for path in [&kept.unfinished, &kept.parquet, &kept.lines].into_iter().flatten() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(true)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const DAY: Duration = Duration::from_secs(86_400);
+    struct Folder {
+        directory: tempfile::TempDir,
+        now: SystemTime,
+    }
 
-    #[test]
-    fn what_is_old_or_too_much_goes_and_what_is_not_ours_stays() {
-        let directory = tempfile::tempdir().expect("a temporary directory");
-        let now = SystemTime::now();
-        let put = |name: &str, days: u32| {
-            let file = std::fs::File::create_new(directory.path().join(name)).expect("created");
+    impl Folder {
+        fn new() -> Self {
+            let directory = tempfile::tempdir().expect("a temporary directory");
+            Self { directory, now: SystemTime::now() }
+        }
+
+        fn put(&self, name: &str, days: u32) {
+            let path = self.directory.path().join(name);
+            let file = std::fs::File::create_new(path).expect("created");
             file.set_len(1_000).expect("set");
-            file.set_modified(now - DAY * days).expect("set");
-        };
-        let names = || {
-            let entries = std::fs::read_dir(directory.path()).expect("a directory");
+            file.set_modified(self.now - DAY * days).expect("set");
+        }
+
+        /// What is left after `days` more, by the clock.
+        fn tidied(&self, current: &str, age: Duration, bytes: u64, days: u32) -> Vec<String> {
+            let retention = Retention { age, bytes };
+            let now = self.now + DAY * days;
+            tidy(self.directory.path(), current, retention, now).expect("tidied");
+            let entries = std::fs::read_dir(self.directory.path()).expect("a directory");
             let names = entries.map(|entry| entry.expect("an entry").file_name());
             let mut names: Vec<_> = names.map(|n| n.to_string_lossy().into_owned()).collect();
             names.sort();
             names
+        }
+    }
+
+    fn name(n: u32, form: &str) -> String {
+        format!("sessions-2026110{n}T000000Z.{form}")
+    }
+
+    #[test]
+    fn what_is_old_or_too_much_goes_and_what_is_not_ours_stays() {
+        let folder = Folder::new();
+        folder.put("notes.txt", 100);
+        folder.put("sessions-backup.jsonl", 100);
+        folder.put(&name(1, "jsonl"), 9);
+        folder.put(&name(1, "parquet"), 8);
+        folder.put(&name(2, "jsonl"), 6);
+        folder.put(&name(3, "jsonl"), 4);
+        folder.put(&name(4, "jsonl"), 2);
+        folder.put(&name(5, "jsonl"), 30);
+        let current = "sessions-20261105T000000Z";
+        assert_eq!(folder.tidied(current, Duration::ZERO, 0, 0).len(), 8, "nothing is to go");
+        let all = [name(2, "jsonl"), name(3, "jsonl"), name(4, "jsonl"), name(5, "jsonl")];
+        let ours = |names: Vec<String>| -> Vec<String> {
+            assert!(
+                names.contains(&"notes.txt".to_owned())
+                    && names.contains(&"sessions-backup.jsonl".to_owned())
+            );
+            names.into_iter().filter(|name| name.starts_with("sessions-2")).collect()
         };
-        put("notes.txt", 100);
-        put("sessions-1.jsonl", 9);
-        put("sessions-1.parquet", 8);
-        put("sessions-2.jsonl", 3);
-        put("sessions-3.jsonl", 2);
-        put("sessions-4.jsonl", 30);
-        let keep = |age, bytes| {
-            let retention = Retention { age, bytes };
-            tidy(directory.path(), "sessions-4", retention, now).expect("tidied");
-            names()
-        };
-        assert_eq!(keep(Duration::ZERO, 0).len(), 6, "nothing is to go");
-        let left = ["notes.txt", "sessions-2.jsonl", "sessions-3.jsonl", "sessions-4.jsonl"];
-        assert_eq!(keep(DAY * 7, 0), left);
-        assert_eq!(keep(DAY * 7, 1_000), [left[0], left[2], left[3]]);
-        assert_eq!(keep(Duration::ZERO, 1), [left[0], left[3]]);
+        assert_eq!(ours(folder.tidied(current, DAY * 8, 0, 0)), all);
+        assert_eq!(ours(folder.tidied(current, DAY * 8, 2_000, 0)), all[1..]);
+        assert_eq!(ours(folder.tidied(current, Duration::ZERO, 1, 0)), all[3..]);
+    }
+
+    #[test]
+    fn a_clock_that_steps_ahead_makes_no_file_old() {
+        let folder = Folder::new();
+        (1..=5).for_each(|n| folder.put(&name(n, "jsonl"), 50 - 10 * n));
+        let current = "sessions-20271231T000000Z";
+        assert_eq!(folder.tidied(current, DAY * 90, 0, 400).len(), 5);
+        // A file of that time, and the clock is right again.
+        std::fs::File::create_new(folder.directory.path().join("sessions-20271230T000000Z.jsonl"))
+            .and_then(|file| file.set_modified(folder.now + DAY * 400))
+            .expect("created");
+        assert_eq!(folder.tidied(current, DAY * 90, 0, 400).len(), 6);
+        assert_eq!(folder.tidied(current, DAY * 90, 0, 0).len(), 6);
+        // Time that passes with files in it is believed.
+        assert!(folder.tidied(current, DAY * 35, 0, 400).len() < 6);
+    }
+
+    #[test]
+    fn a_file_that_another_server_writes_stays() {
+        let folder = Folder::new();
+        folder.put(&name(1, "jsonl"), 9);
+        folder.put(&name(2, "jsonl"), 9);
+        let other =
+            std::fs::File::open(folder.directory.path().join(name(1, "jsonl"))).expect("opened");
+        other.lock().expect("locked");
+        assert_eq!(folder.tidied("", DAY, 1, 0), [name(1, "jsonl")]);
+        drop(other);
+        assert_eq!(folder.tidied("", DAY, 1, 0), [""; 0]);
     }
 }

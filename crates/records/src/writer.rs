@@ -3,9 +3,11 @@
 //!
 //! A thread of its own writes, behind a bounded queue: a disk that is slow or full costs records,
 //! which are counted, and never holds up a viewer. Files are called after the time they were begun.
+//! A Parquet file that could not be made, or that a killed process did not make, is made later.
 
+use std::collections::VecDeque;
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
+use std::io::{self, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -13,27 +15,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use parquet::basic::{Compression, LogicalType, Repetition, Type as Physical};
-use parquet::data_type::{ByteArray, ByteArrayType, DataType, DoubleType, Int64Type};
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
-use parquet::schema::types::Type;
-
-use serde_json::{Map, Value};
-
+use crate::convert;
 use crate::error::Error;
-use crate::record::{COLUMNS, Kind, Record};
+use crate::files;
+use crate::record::Record;
 use crate::retention::{self, Retention};
 
 /// Records that may wait for the disk.
 const QUEUE: usize = 4_096;
-/// Records that are turned into Parquet at once.
-const GROUP_ROWS: usize = 1_000;
 /// Records of one file.
 const MAX_ROWS: usize = 100_000;
+/// Bytes of lines that wait for the next flush, and while the disk is full.
+const BUFFER: usize = 64 * 1024;
 /// How often JSON lines are flushed to the file.
 const FLUSH: Duration = Duration::from_secs(1);
+/// How long Parquet files that could not be made wait for the next attempt.
+const RETRY: Duration = Duration::from_secs(10);
 
 /// The way to the writing thread.
 #[derive(Debug)]
@@ -99,254 +96,273 @@ impl RecordWriter {
     }
 }
 
-/// The files of one period.
+/// The files of one period, and the Parquet files of earlier ones that are still to be made.
 struct Files {
     directory: PathBuf,
     period: Duration,
     keep: Retention,
     began: Instant,
     json: BufWriter<File>,
-    parquet: PathBuf,
+    path: PathBuf,
     rows: usize,
     /// Lines that may not have reached the disk.
     unflushed: u64,
-    failing: bool,
+    flushed: Instant,
+    /// The disk does not take lines.
+    is_failing: bool,
+    later: Later,
     dropped: Arc<AtomicU64>,
+}
+
+/// The Parquet files that are still to be made.
+#[derive(Debug, Default)]
+struct Later {
+    /// The stems of their JSON lines, oldest first.
+    stems: VecDeque<String>,
+    /// When the directory is looked at for such files again; `None` if there are none.
+    due: Option<Instant>,
+    is_failing: bool,
+}
+
+impl Later {
+    fn is_due(&self) -> bool {
+        self.due.is_some_and(|due| due <= Instant::now())
+    }
 }
 
 impl Files {
     fn open(directory: &Path, period: Duration, keep: Retention) -> io::Result<Self> {
-        let stamp = stamp(SystemTime::now());
-        // Two periods may begin within one second.
-        let free = (0..).map(|n| match n {
-            0 => format!("sessions-{stamp}"),
-            n => format!("sessions-{stamp}-{n}"),
-        });
-        for name in free.take(1_000) {
-            let path = directory.join(&name).with_extension("jsonl");
-            match File::create_new(&path) {
-                Ok(file) => {
-                    return Ok(Self {
-                        directory: directory.to_owned(),
-                        period,
-                        keep,
-                        began: Instant::now(),
-                        json: BufWriter::new(file),
-                        parquet: path.with_extension("parquet"),
-                        rows: 0,
-                        unflushed: 0,
-                        failing: false,
-                        dropped: Arc::default(),
-                    });
-                }
-                Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                Err(e) => return Err(e),
-            }
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+        let (json, path) = create(directory)?;
+        let now = Instant::now();
+        Ok(Self {
+            directory: directory.to_owned(),
+            period,
+            keep,
+            began: now,
+            json: BufWriter::with_capacity(BUFFER, json),
+            path,
+            rows: 0,
+            unflushed: 0,
+            flushed: now,
+            is_failing: false,
+            // Files of a killed process are completed.
+            later: Later { due: Some(now), ..Later::default() },
+            dropped: Arc::default(),
+        })
     }
 
     fn run(mut self, receiver: &Receiver<Box<Record>>) {
-        let outcome = self.tidy();
-        self.note(outcome);
+        self.note_other(clean(&self.directory, self.stem()));
+        self.note_other(self.tidy());
         loop {
-            let outcome = match receiver.recv_timeout(FLUSH) {
+            // Parquet files that wait are made one after the other, between records.
+            let wait = if self.later.is_due() { Duration::ZERO } else { FLUSH };
+            match receiver.recv_timeout(wait) {
                 Ok(record) => self.take(&record),
-                Err(RecvTimeoutError::Timeout) => self.flush(),
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,
-            };
-            self.note(outcome);
+            }
+            if self.flushed.elapsed() >= FLUSH {
+                self.flush();
+            }
             if self.began.elapsed() >= self.period || self.rows >= MAX_ROWS {
-                let outcome = self.rotate();
-                self.note(outcome);
+                self.rotate();
             }
+            self.make_parquet();
         }
-        let outcome = self.finish();
-        self.note(outcome);
+        self.finish();
     }
 
-    /// Says once that the disk fails, and once that it works again.
-    fn note(&mut self, outcome: io::Result<()>) {
-        match outcome {
-            Ok(()) if self.failing => {
-                self.failing = false;
-                tracing::info!("session records are written again");
-            }
-            Err(e) if !self.failing => {
-                self.failing = true;
-                tracing::warn!("session records in {}: {e}", self.directory.display());
-            }
-            _ => {}
+    /// The disk does not take lines: the log is told once.
+    fn failed(&mut self, why: &io::Error) {
+        if !core::mem::replace(&mut self.is_failing, true) {
+            tracing::warn!("session records in {}: {why}", self.directory.display());
         }
     }
 
-    fn take(&mut self, record: &Record) -> io::Result<()> {
+    /// Logs a failure of other files than the lines.
+    fn note_other(&self, outcome: io::Result<()>) {
+        if let Err(e) = outcome {
+            tracing::warn!("session records in {}: {e}", self.directory.display());
+        }
+    }
+
+    fn take(&mut self, record: &Record) {
         // The line goes in whole or not at all.
-        let written = self.json.write_all(format!("{}\n", record.json()).as_bytes());
-        match written {
+        match self.json.write_all(format!("{}\n", record.json()).as_bytes()) {
             Ok(()) => {
                 self.unflushed += 1;
                 self.rows += 1;
             }
-            Err(_) => {
+            Err(e) => {
                 self.dropped.fetch_add(1, Ordering::Relaxed);
+                self.failed(&e);
             }
         }
-        written
     }
 
-    fn flush(&mut self) -> io::Result<()> {
-        self.json.flush()?;
-        self.unflushed = 0;
-        Ok(())
-    }
-
-    fn rotate(&mut self) -> io::Result<()> {
-        self.began = Instant::now();
-        if self.rows == 0 {
-            return Ok(());
+    /// Returns whether all lines have reached the file.
+    fn flush(&mut self) -> bool {
+        self.flushed = Instant::now();
+        match self.json.flush() {
+            Ok(()) => {
+                // Lines that the disk took are the only evidence that it takes lines.
+                let has_written = core::mem::take(&mut self.unflushed) > 0;
+                if has_written && core::mem::take(&mut self.is_failing) {
+                    tracing::info!("session records are written again");
+                    // There is room now, and the next lines may take it.
+                    self.later.due = self.later.due.and(Some(self.flushed));
+                }
+                true
+            }
+            Err(e) => {
+                self.failed(&e);
+                false
+            }
         }
-        // Without a new file the old one goes on.
-        let next = Self::open(&self.directory, self.period, self.keep)?;
-        let next = Self { failing: self.failing, dropped: self.dropped.clone(), ..next };
-        let finished = core::mem::replace(self, next).finish();
-        finished.and(self.tidy())
+    }
+
+    /// Begins the next file. While lines wait for room on the disk, or no file can be made, this
+    /// one goes on.
+    fn rotate(&mut self) {
+        self.began = Instant::now();
+        if self.rows == 0 || !self.flush() {
+            return;
+        }
+        match create(&self.directory) {
+            Ok((json, path)) => {
+                // The lock of the old file ends with it.
+                self.json = BufWriter::with_capacity(BUFFER, json);
+                (self.path, self.rows) = (path, 0);
+                self.later.due = Some(Instant::now());
+                self.note_other(self.tidy());
+            }
+            Err(e) => self.failed(&e),
+        }
+    }
+
+    /// Makes one of the Parquet files that are still to be made.
+    fn make_parquet(&mut self) {
+        if !self.later.is_due() {
+            return;
+        }
+        let found = match self.later.stems.pop_front() {
+            Some(stem) => Ok(Some(stem)),
+            None => files::all(&self.directory).map(|mut all| {
+                all.remove(self.stem());
+                let is_left = |kept: &files::Kept| kept.lines.is_some() && kept.parquet.is_none();
+                all.retain(|_, kept| is_left(kept));
+                self.later.stems = all.into_keys().collect();
+                self.later.stems.pop_front()
+            }),
+        };
+        match found.and_then(|stem| stem.map(|stem| make(&self.directory, &stem)).transpose()) {
+            Ok(None) => {
+                self.later.due = None;
+                if core::mem::take(&mut self.later.is_failing) {
+                    tracing::info!("Parquet files of session records are made again");
+                }
+            }
+            Ok(Some(true)) => {}
+            // Another process writes it, and makes its Parquet file then.
+            Ok(Some(false)) if !self.later.stems.is_empty() => {}
+            Ok(Some(false)) => self.later.due = None,
+            Err(e) => {
+                self.later.stems.clear();
+                self.later.due = Some(Instant::now() + RETRY);
+                if !core::mem::replace(&mut self.later.is_failing, true) {
+                    let directory = self.directory.display();
+                    tracing::warn!("Parquet files of session records in {directory} wait: {e}");
+                }
+            }
+        }
     }
 
     /// Removes files that are no longer to be kept.
     fn tidy(&self) -> io::Result<()> {
-        let current = self.parquet.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        retention::tidy(&self.directory, current, self.keep, SystemTime::now())
+        retention::tidy(&self.directory, self.stem(), self.keep, SystemTime::now())
+    }
+
+    fn stem(&self) -> &str {
+        self.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
     }
 
     /// Completes the files. One without rows is not kept.
-    fn finish(&mut self) -> io::Result<()> {
-        let lines = self.parquet.with_extension("jsonl");
-        if core::mem::take(&mut self.rows) == 0 {
-            return std::fs::remove_file(lines);
+    fn finish(mut self) {
+        if self.rows == 0 {
+            return self.note_other(std::fs::remove_file(&self.path));
         }
-        let flushed = self.flush();
-        if flushed.is_err() {
+        if !self.flush() {
             self.dropped.fetch_add(core::mem::take(&mut self.unflushed), Ordering::Relaxed);
         }
-        // A reader never sees half a file.
-        let unfinished = self.parquet.with_extension("parquet.part");
-        let file = File::create(&unfinished)?;
-        write_parquet(BufReader::new(File::open(lines)?), file).map_err(io::Error::other)?;
-        std::fs::rename(unfinished, &self.parquet)?;
-        flushed
+        let (directory, stem) = (self.directory.clone(), self.stem().to_owned());
+        // Lines that the disk did not take are lost. The lock ends.
+        drop(self.json.into_parts());
+        if let Err(e) = make(&directory, &stem) {
+            let directory = directory.display();
+            tracing::warn!("Parquet file {stem} in {directory} waits for the next start: {e}");
+        }
     }
 }
 
-/// Turns JSON lines into Parquet, a group of rows after the other. A line that was cut off is left
-/// out.
-fn write_parquet(lines: impl BufRead, file: File) -> Result<(), ParquetError> {
-    let mut fields = Vec::new();
-    for (name, kind) in COLUMNS {
-        let (physical, logical) = match kind {
-            Kind::Text => (Physical::BYTE_ARRAY, Some(LogicalType::String)),
-            Kind::Int => (Physical::INT64, None),
-            Kind::Float => (Physical::DOUBLE, None),
-        };
-        let field = Type::primitive_type_builder(name, physical)
-            .with_repetition(Repetition::OPTIONAL)
-            .with_logical_type(logical)
-            .build()?;
-        fields.push(Arc::new(field));
-    }
-    let schema = Type::group_type_builder("session").with_fields(fields).build()?;
-    let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
-    let mut writer = SerializedFileWriter::new(file, Arc::new(schema), Arc::new(properties))?;
-    let mut columns: Vec<Cells> = COLUMNS.iter().map(|(_, kind)| Cells::of(*kind)).collect();
-    let mut rows = 0;
-    for line in lines.lines().map_while(Result::ok) {
-        let Ok(row) = serde_json::from_str::<Map<String, Value>>(&line) else { continue };
-        for (cells, (name, _)) in columns.iter_mut().zip(COLUMNS) {
-            cells.push(row.get(*name));
-        }
-        rows += 1;
-        if rows == GROUP_ROWS {
-            write_group(&mut writer, &mut columns)?;
-            rows = 0;
+/// A new file of lines, locked.
+fn create(directory: &Path) -> io::Result<(File, PathBuf)> {
+    let stamp = stamp(SystemTime::now());
+    // Two periods may begin within one second.
+    let free = (0..).map(|n| match n {
+        0 => format!("sessions-{stamp}"),
+        n => format!("sessions-{stamp}-{n}"),
+    });
+    for name in free.take(1_000) {
+        let path = directory.join(&name).with_extension("jsonl");
+        match File::create_new(&path) {
+            Ok(file) => {
+                files::is_free(&file);
+                return Ok((file, path));
+            }
+            Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(e) => return Err(e),
         }
     }
-    if rows > 0 {
-        write_group(&mut writer, &mut columns)?;
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+/// Removes leftovers of killed processes: unfinished Parquet files, and files without any row.
+fn clean(directory: &Path, current: &str) -> io::Result<()> {
+    for (stem, kept) in files::all(directory)? {
+        if stem == current {
+            continue;
+        }
+        let Some(_lock) = kept.lock()? else { continue };
+        if let Some(path) = &kept.unfinished {
+            std::fs::remove_file(path)?;
+        }
+        if let Some(lines) = kept.lines.filter(|_| kept.parquet.is_none())
+            && std::fs::metadata(&lines)?.len() == 0
+        {
+            std::fs::remove_file(lines)?;
+        }
     }
-    writer.close()?;
     Ok(())
 }
 
-/// A column of a group of rows. As rows of JSON the group would take ten times as much memory.
-enum Cells {
-    Text(Column<ByteArrayType>),
-    Int(Column<Int64Type>),
-    Float(Column<DoubleType>),
-}
-
-impl Cells {
-    fn of(kind: Kind) -> Self {
-        match kind {
-            Kind::Text => Self::Text(Column::new()),
-            Kind::Int => Self::Int(Column::new()),
-            Kind::Float => Self::Float(Column::new()),
-        }
+/// Makes the Parquet file of a stem. Returns false if another process writes its lines, or they are
+/// gone.
+fn make(directory: &Path, stem: &str) -> io::Result<bool> {
+    let lines = directory.join(stem).with_extension("jsonl");
+    let kept = files::Kept { lines: Some(lines), ..files::Kept::default() };
+    let Some(files::Lock(Some(lines))) = kept.lock()? else { return Ok(false) };
+    // A reader never sees half a file.
+    let parquet = directory.join(stem).with_extension("parquet");
+    let unfinished = parquet.with_extension("parquet.part");
+    let made = File::create(&unfinished)
+        .and_then(|file| convert::write(BufReader::new(&lines), file).map_err(io::Error::other))
+        .and_then(|()| std::fs::rename(&unfinished, &parquet));
+    if made.is_err() {
+        // It takes the room that the lines need.
+        let _ = std::fs::remove_file(&unfinished);
     }
-
-    fn push(&mut self, cell: Option<&Value>) {
-        match self {
-            Self::Text(column) => column.push(cell.and_then(Value::as_str).map(ByteArray::from)),
-            Self::Int(column) => column.push(cell.and_then(Value::as_i64)),
-            Self::Float(column) => column.push(cell.and_then(Value::as_f64)),
-        }
-    }
-
-    fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
-        match self {
-            Self::Text(column) => column.write(to),
-            Self::Int(column) => column.write(to),
-            Self::Float(column) => column.write(to),
-        }
-    }
-}
-
-/// The values that are there, and for each row whether it has one: definition level 1.
-struct Column<T: DataType> {
-    values: Vec<T::T>,
-    levels: Vec<i16>,
-}
-
-impl<T: DataType> Column<T> {
-    fn new() -> Self {
-        Self { values: Vec::new(), levels: Vec::new() }
-    }
-
-    fn push(&mut self, cell: Option<T::T>) {
-        self.levels.push(i16::from(cell.is_some()));
-        self.values.extend(cell);
-    }
-
-    /// Writes what there is, and is empty.
-    fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
-        to.typed::<T>().write_batch(&self.values, Some(&self.levels), None)?;
-        self.values.clear();
-        self.levels.clear();
-        Ok(())
-    }
-}
-
-fn write_group(
-    writer: &mut SerializedFileWriter<File>,
-    columns: &mut [Cells],
-) -> Result<(), ParquetError> {
-    let mut group = writer.next_row_group()?;
-    let mut columns = columns.iter_mut();
-    while let (Some(mut to), Some(cells)) = (group.next_column()?, columns.next()) {
-        cells.write(&mut to)?;
-        to.close()?;
-    }
-    group.close()?;
-    Ok(())
+    made.map(|()| true)
 }
 
 /// The time as it stands in file names, UTC: 20261121T083000Z.
@@ -368,7 +384,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::record::COLUMNS;
     use parquet::file::reader::{FileReader as _, SerializedFileReader};
+    use serde_json::Value;
 
     fn record(n: i64) -> Record {
         Record {
@@ -456,16 +474,17 @@ mod tests {
         let directory = root.path().join("records");
         std::fs::create_dir(&directory).expect("made");
         let mut files = opened(&directory);
-        files.take(&record(1)).expect("taken");
+        files.take(&record(1));
         // Where its directory was is something else for a while.
         let away = root.path().join("away");
         std::fs::rename(&directory, &away).expect("renamed");
         std::fs::write(&directory, b"").expect("written");
-        assert!(files.rotate().is_err());
+        files.rotate();
+        assert!(files.is_failing);
         std::fs::remove_file(&directory).expect("removed");
         std::fs::rename(&away, &directory).expect("renamed");
-        files.take(&record(2)).expect("taken");
-        files.finish().expect("finished");
+        files.take(&record(2));
+        files.finish();
         let names = names(&directory);
         let text = std::fs::read_to_string(directory.join(&names[0])).expect("JSON lines");
         assert_eq!((names.len(), text.lines().count()), (2, 2), "{names:?}");
@@ -478,26 +497,122 @@ mod tests {
         let full = File::options().write(true).open("/dev/full").expect("a device");
         files.json = BufWriter::new(full);
         let dropped = files.dropped.clone();
-        let taken = (0..100).filter(|&n| files.take(&record(n)).is_ok()).count();
+        (0..100).for_each(|n| files.take(&record(n)));
         // What fits the buffer waits for room on the disk; nothing else does.
+        let taken = files.rows;
         assert!((1..20).contains(&taken), "{taken}");
         assert_eq!(dropped.load(Ordering::Relaxed), 100 - taken as u64);
-        assert_eq!(files.rows, taken);
-        assert!(files.flush().is_err());
+        assert!(!files.flush() && files.is_failing);
+        files.rotate();
+        assert_eq!((files.rows, names(directory.path()).len()), (taken, 1), "the file goes on");
         // No Parquet file can be made either.
-        files.parquet = directory.path().join("none/sessions.parquet");
-        assert!(files.finish().is_err());
+        std::fs::remove_dir_all(directory.path()).expect("removed");
+        files.finish();
         assert_eq!(dropped.load(Ordering::Relaxed), 100);
+    }
+
+    #[test]
+    fn a_disk_takes_records_again_when_it_has_taken_one() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut files = opened(directory.path());
+        let full = File::options().write(true).open("/dev/full").expect("a device");
+        let lines = core::mem::replace(&mut files.json, BufWriter::with_capacity(0, full));
+        files.take(&record(1));
+        assert!(files.is_failing);
+        // An empty buffer is no evidence, whatever file it is for.
+        assert!(files.flush() && files.is_failing);
+        files.json = lines;
+        assert!(files.flush() && files.is_failing);
+        files.take(&record(2));
+        assert!(files.is_failing, "it may still wait in the buffer");
+        files.later.due = Some(Instant::now() + RETRY);
+        assert!(files.flush() && !files.is_failing);
+        assert!(files.later.is_due(), "Parquet files need not wait either");
+    }
+
+    /// Lets time pass until nothing is left to be made, or an attempt failed.
+    fn make_all(files: &mut Files) {
+        while files.later.is_due() {
+            files.make_parquet();
+        }
+    }
+
+    const OLD: &str = "sessions-20261121T083000Z";
+
+    #[test]
+    fn what_a_killed_process_left_behind_is_completed() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let at = |name: &str| directory.path().join(name);
+        let mut text = (1..=3).map(|n| record(n).json() + "\n").collect::<String>().into_bytes();
+        text.extend(&b"{\"stream\":\"\xc3"[..]);
+        std::fs::write(at(&format!("{OLD}.jsonl")), &text).expect("written");
+        for (name, length) in [
+            (format!("{OLD}.parquet.part"), 7),
+            (format!("{OLD}-1.jsonl"), 0),
+            (format!("{OLD}-2.parquet.part"), 7),
+            ("sessions-mine.parquet.part".into(), 7),
+            ("other.parquet.part".into(), 7),
+        ] {
+            std::fs::write(at(&name), vec![0; length]).expect("written");
+        }
+        let mut files = opened(directory.path());
+        clean(directory.path(), files.stem()).expect("cleaned");
+        make_all(&mut files);
+        files.finish();
+        let expected = [
+            "other.parquet.part",
+            &format!("{OLD}.jsonl"),
+            &format!("{OLD}.parquet"),
+            "sessions-mine.parquet.part",
+        ];
+        assert_eq!(names(directory.path()), expected);
+        let file = File::open(at(&format!("{OLD}.parquet"))).expect("a Parquet file");
+        let reader = SerializedFileReader::new(file).expect("readable");
+        assert_eq!(reader.get_row_iter(None).expect("rows").count(), 3, "the cut line is left out");
+    }
+
+    #[test]
+    fn a_parquet_file_that_could_not_be_made_is_made_when_there_is_room() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        std::fs::write(directory.path().join(format!("{OLD}.jsonl")), record(1).json())
+            .expect("written");
+        let mut files = opened(directory.path());
+        // A directory in its place stands for the full disk.
+        let part = directory.path().join(format!("{OLD}.parquet.part"));
+        std::fs::create_dir(&part).expect("made");
+        make_all(&mut files);
+        assert!(files.later.is_failing && files.later.due.is_some());
+        std::fs::remove_dir(&part).expect("removed");
+        files.later.due = Some(Instant::now());
+        make_all(&mut files);
+        assert!(!files.later.is_failing && files.later.due.is_none());
+        assert!(directory.path().join(format!("{OLD}.parquet")).exists());
+    }
+
+    #[test]
+    fn a_file_that_another_process_writes_is_left_alone() {
+        let directory = tempfile::tempdir().expect("a temporary directory");
+        let mut other = opened(directory.path());
+        other.take(&record(1));
+        assert!(other.flush());
+        let mut files = opened(directory.path());
+        clean(directory.path(), files.stem()).expect("cleaned");
+        make_all(&mut files);
+        let all = names(directory.path());
+        assert!(all.len() == 2 && all.iter().all(|name| name.ends_with(".jsonl")), "{all:?}");
+        other.finish();
+        files.finish();
+        assert_eq!(names(directory.path()).len(), 2, "its rows in both forms");
     }
 
     #[test]
     fn lines_that_were_cut_off_are_left_out_and_there_may_be_many() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("many.parquet");
-        let rows = 2 * GROUP_ROWS as i64 + 7;
+        let rows = 2 * convert::GROUP_ROWS as i64 + 7;
         let mut text: String = (0..rows).map(|n| record(n).json() + "\n").collect();
         text += &record(rows).json()[..40];
-        write_parquet(text.as_bytes(), File::create(&path).expect("created")).expect("written");
+        convert::write(text.as_bytes(), File::create(&path).expect("created")).expect("written");
         let file = File::open(&path).expect("a Parquet file");
         let reader = SerializedFileReader::new(file).expect("readable");
         assert_eq!(reader.num_row_groups(), 3);

@@ -176,8 +176,12 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn row(&mut self, place: Place<'_>, record: &Map<String, Value>) -> Row {
         let mut row = Row::default();
+        // A player's word against the server's clock is left out, and counted by the reader of the
+        // records.
+        let is_clamped = records::is_clamped(record);
         for ((name, range), cell) in NUMBERS.iter().zip(row.numbers()) {
             *cell = self.number(place, record, name, *range);
+            *cell = cell.filter(|_| !(is_clamped && records::is_claim(name)));
         }
         for (part, all) in row.parts() {
             // A part that is more than its whole says nothing, nor does the whole.

@@ -45,6 +45,12 @@ impl Study {
         if input.broken_lines > 0 {
             all.push(format!("left out: {} broken lines", whole(input.broken_lines)));
         }
+        if input.reports_clamped > 0 {
+            let count = whole(input.reports_clamped);
+            all.push(format!(
+                "left out: {count} players' reports of more than their session has room for"
+            ));
+        }
         all.extend(input.unreadable.iter().map(|why| format!("unreadable: {why}")));
         if input.unreadable_files > input.unreadable.len() as u64 {
             all.push(format!("{} files unreadable altogether", whole(input.unreadable_files)));

@@ -1,7 +1,8 @@
-//! Metrics for Prometheus (OpenMetrics text). Labels have few values, and no client can add one: cohort,
-//! protocol, format, reason. What is per stream or per viewer is on the dashboard and in the records.
+//! Metrics for Prometheus, as OpenMetrics text or in the older text format 0.0.4, as whoever asks
+//! accepts it. Labels have few values, and no client can add one: cohort, protocol, format, reason.
+//! What is per stream or per viewer is on the dashboard and in the records.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -31,8 +32,74 @@ use crate::state::{Shared, State};
 /// Upper ends of the buckets of latencies, in seconds.
 const BUCKETS: [f64; 12] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0];
 
+/// The forms of all metrics.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Format {
+    OpenMetrics,
+    /// Prometheus' own text format, version 0.0.4.
+    Plain,
+}
+
+impl Format {
+    /// The form that the header field `Accept` prefers; without one the older, which everybody
+    /// reads.
+    pub(super) fn accepted(accept: Option<&str>) -> Self {
+        let (mut open, mut plain) = (0.0f64, 0.0f64);
+        for range in accept.unwrap_or_default().split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok());
+            let weight = weight.unwrap_or(1.0f64);
+            match kind.as_str() {
+                "application/openmetrics-text" => open = open.max(weight),
+                "text/plain" | "text/*" | "*/*" => plain = plain.max(weight),
+                _ => {}
+            }
+        }
+        if open > 0.0 && open >= plain { Self::OpenMetrics } else { Self::Plain }
+    }
+
+    pub(super) fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Plain => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// OpenMetrics text in the older format: counters are called as their samples, and units and the
+/// end are not told.
+fn plain(text: &str) -> String {
+    let counters: HashSet<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
+        .collect();
+    let mut out = String::with_capacity(text.len());
+    for line in text.lines() {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next()) {
+            (Some("#"), Some("UNIT" | "EOF"), _) => {}
+            (Some("#"), Some(what), Some(name)) if counters.contains(name) => {
+                let rest = words.next().unwrap_or_default();
+                out.extend(["# ", what, " ", name, "_total ", rest, "\n"]);
+            }
+            _ => out.extend([line, "\n"]),
+        }
+    }
+    out
+}
+
 /// All metrics as text.
-pub(super) fn encode(shared: &Arc<Shared>, calls: &Calls) -> String {
+pub(super) fn encode_as(format: Format, shared: &Arc<Shared>, calls: &Calls) -> String {
+    let text = encode(shared, calls);
+    match format {
+        Format::OpenMetrics => text,
+        Format::Plain => plain(&text),
+    }
+}
+
+/// All metrics as OpenMetrics text.
+fn encode(shared: &Arc<Shared>, calls: &Calls) -> String {
     let mut registry = Registry::with_prefix("mendcast");
     let edge = Edge { shared: shared.clone(), calls: calls.all() };
     registry.register_collector(Box::new(edge));
@@ -198,10 +265,16 @@ fn encode_process(
         ),
         ("beacons_unmatched", "Players' reports without a session", sessions.beacons_unmatched()),
         ("sessions_without_media", "Sessions that ended without media", sessions.without_media()),
+        (
+            "sessions_without_record",
+            "Fleeting sessions of networks that had too many of them for a record each",
+            sessions.fleeting(),
+        ),
     ] {
         encode_counter(encoder, name, help, value as f64)?;
     }
-    Ok(())
+    let help = "Players' reports of more than their session has room for, which were cut";
+    encode_family(encoder, "reports_clamped", help, "reason", sessions.beyond())
 }
 
 /// Counts that one label tells apart.
@@ -358,8 +431,9 @@ fn encode_autoplex(encoder: &mut DescriptorEncoder<'_>, all: &AutoPlex) -> Resul
     let mut gauge = encoder.encode_descriptor("autoplex_groups", help, None, MetricType::Gauge)?;
     gauge.encode_gauge(&(groups as f64))?;
     let help = "When the table in force was decided, in Unix seconds; 0 without one";
+    let name = "autoplex_decided_timestamp_seconds";
     let issued = table.map_or(0, |table| table.times().issued);
-    let mut gauge = encoder.encode_descriptor("autoplex_decided", help, None, MetricType::Gauge)?;
+    let mut gauge = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
     gauge.encode_gauge(&(issued as f64))
 }
 
@@ -476,6 +550,46 @@ mod tests {
             let unknown: Vec<_> = asked.iter().filter(|name| !scraped.contains(**name)).collect();
             assert!(unknown.is_empty(), "{what}: {unknown:?}");
         }
+    }
+
+    #[test]
+    fn whoever_asks_gets_the_format_that_it_accepts() {
+        for (accept, format) in [
+            (None, Format::Plain),
+            (Some("*/*"), Format::Plain),
+            (Some("text/plain;version=0.0.4"), Format::Plain),
+            (Some("application/openmetrics-text"), Format::OpenMetrics),
+            (
+                Some("application/openmetrics-text; version=1.0.0; q=0.5, text/plain;q=0.2"),
+                Format::OpenMetrics,
+            ),
+            (Some("application/openmetrics-text;q=0.1,text/plain;q=0.9"), Format::Plain),
+            (Some("application/openmetrics-text;q=0"), Format::Plain),
+            (Some("application/json"), Format::Plain),
+            (Some(";;,q=,"), Format::Plain),
+        ] {
+            assert_eq!(Format::accepted(accept), format, "{accept:?}");
+        }
+    }
+
+    #[test]
+    fn the_older_format_has_the_same_samples() {
+        let open = scrape(&edge());
+        let plain = plain(&open);
+        let samples = |text: &str| -> Vec<String> {
+            let lines = text.lines().filter(|line| !line.starts_with('#'));
+            lines.map(str::to_owned).collect()
+        };
+        assert_eq!(samples(&open), samples(&plain));
+        assert!(open.ends_with("# EOF\n") && !plain.contains("# EOF") && !plain.contains("# UNIT"));
+        // Each family is called as its samples are.
+        for (name, _) in plain.lines().filter_map(|l| l.strip_prefix("# TYPE ")?.split_once(' ')) {
+            let is_of = |sample: &String| sample.starts_with(name);
+            let is_empty = !open.contains(&format!("\n{name}"));
+            assert!(is_empty || samples(&plain).iter().any(is_of), "{name}");
+        }
+        assert!(plain.contains("# TYPE mendcast_records_dropped_total counter\n"));
+        assert!(plain.contains("# HELP mendcast_records_dropped_total Session records"));
     }
 
     #[test]

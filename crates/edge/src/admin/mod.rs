@@ -175,9 +175,10 @@ impl Desk {
                 with_type(text_response(200, text), "application/json")
             }
             "/metrics" => {
-                let text = metrics::encode(shared, &self.control.calls);
-                let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-                with_type(text_response(200, text), kind)
+                let accept = request.headers().get("accept").and_then(|field| field.to_str().ok());
+                let format = metrics::Format::accepted(accept);
+                let text = metrics::encode_as(format, shared, &self.control.calls);
+                with_type(text_response(200, text), format.content_type())
             }
             "/healthz" => probe("ok", &shared.ailments()),
             "/readyz" => probe("ready", &shared.obstacles()),

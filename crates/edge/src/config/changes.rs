@@ -1,6 +1,10 @@
 //! What a reload changes: the table says of each key when another value takes effect.
 
 use core::fmt;
+use std::collections::BTreeMap;
+
+/// The key of the only named file whose content holds at once.
+const AT_ONCE: &str = "[admin] token_file";
 
 /// When another value of a key takes effect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,6 +53,26 @@ impl Changes {
         // Several items of a list may differ in the same key.
         if !keys.contains(&key) {
             keys.push(key);
+        }
+    }
+}
+
+impl Changes {
+    /// Compares what stands in the files that the configuration names, by key.
+    pub(crate) fn compare_files<T: PartialEq>(
+        &mut self,
+        new: &BTreeMap<&'static str, T>,
+        running: &BTreeMap<&'static str, T>,
+    ) {
+        let mut keys: Vec<_> = new.keys().chain(running.keys()).copied().collect();
+        keys.sort_unstable();
+        keys.dedup();
+        for key in keys.into_iter().filter(|key| new.get(key) != running.get(key)) {
+            let all = if key == AT_ONCE { &mut self.at_once } else { &mut self.for_new };
+            // With another path the key is named already.
+            if !all.iter().any(|named| named == key) {
+                all.push(format!("the file of {key}"));
+            }
         }
     }
 }

@@ -85,6 +85,14 @@ impl Config {
                                 let what = format!("{name}: unknown key, expected one of {keys}");
                                 at(key.span(), what)
                             }
+                            Problem::Secret(expected) | Problem::Value(expected)
+                                if is_secret(section.get_ref(), key.get_ref())
+                                    || has_secrets(&text[value.span()]) =>
+                            {
+                                let what =
+                                    format!("{name}: expected {expected}, got something else");
+                                at(value.span(), what)
+                            }
                             Problem::Secret(expected) => {
                                 let what =
                                     format!("{name}: expected {expected}, got something else");
@@ -126,6 +134,12 @@ impl Config {
             let what = format!("expected at least stream_window = {}", quic.stream_window);
             let got = quic.connection_window;
             return Some(("quic", "connection_window", format!("{what}, got {got}")));
+        }
+        let shares = self.autoplex.explorers + self.autoplex.holdout;
+        if shares > 1.0 + 1e-9 {
+            let what =
+                format!("expected explorers and holdout to be 1 at most together, got {shares}");
+            return Some(("autoplex", "holdout", what));
         }
         let names: Vec<_> = self.cohort.iter().map(|cohort| &cohort.name).collect();
         if let Some(twice) = names.iter().enumerate().find(|(i, name)| names[..*i].contains(name)) {
@@ -173,6 +187,17 @@ fn excerpt(text: &str) -> String {
     let line = text.lines().next().unwrap_or_default();
     let short: String = line.chars().take(60).collect();
     if short.len() < text.len() { format!("{short}…") } else { short }
+}
+
+/// Whether the key holds a secret, although its values are words like others.
+fn is_secret(section: &str, key: &str) -> bool {
+    matches!((section, key), ("play" | "publish", "key") | ("hooks", "secret") | ("admin", "token"))
+}
+
+/// Whether a password or a query may still be in `text` without those of its URLs: in one that is
+/// mistyped.
+fn has_secrets(text: &str) -> bool {
+    without_secrets(text).replace("?…", "").contains(['@', '?'])
 }
 
 /// `text` without the user names, passwords and queries of the URLs in it: errors stand in logs.

@@ -222,6 +222,41 @@ fn each_error_names_line_key_and_what_was_expected() {
 }
 
 #[test]
+fn no_error_quotes_a_secret_that_was_mistyped() {
+    for text in [
+        "[hooks]\nsecret = 98765",
+        "[hooks]\nsecret = [\"98765\"]",
+        "[[play]]\nstream = \"a\"\nkey = 98765",
+        "[[publish]]\nkey = { word = \"98765\" }",
+        "[admin]\ntoken = \"98765\"",
+        "[admin]\ntoken = 98765",
+        "[hooks]\non_play = \"http//user:98765@host/\"",
+        "[hooks]\non_play = \"user:98765@host/\"",
+        "[hooks]\non_play = \"/play?key=98765\"",
+        "[hooks]\non_play = \"ftp://user:98765@host/?key=98765\"",
+        "[[pull]]\nupstream = [\"rtmp:/user:98765@host\"]",
+        "[[pull]]\nheaders = [\"x-key 98765\"]",
+        "[[pull]]\nheaders = \"authorization 98765\"",
+        "[hooks]\nsecret = 98765 98765",
+        "[hooks]\nsecret = word-98765",
+        "[hooks]\nsecret = \"98765",
+        "[hooks]\nsecrets = \"98765\"",
+    ] {
+        let error = error(text);
+        assert!(!error.contains("98765"), "{error}");
+    }
+}
+
+#[test]
+fn shares_of_viewers_are_no_more_than_all_of_them() {
+    let text = |explorers: &str| format!("[autoplex]\nexplorers = {explorers}\nholdout = 0.3");
+    let expected = "edge.toml:3: [autoplex] holdout: expected explorers and holdout to be 1 at \
+                    most together, got 1.1";
+    assert_eq!(error(&text("0.8")), expected);
+    Config::parse("edge.toml", &text("0.7")).expect("all of them");
+}
+
+#[test]
 fn broken_toml_is_one_line_that_names_the_line() {
     for (text, line) in [
         ("[server\ncores = 1", 1),

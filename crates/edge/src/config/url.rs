@@ -121,6 +121,9 @@ impl Value for Header {
         value.set_sensitive(true);
         (!RESERVED.contains(&name.as_str())).then_some(Self { name, value })
     }
+    fn may_be_quoted() -> bool {
+        false
+    }
     fn toml(&self) -> Option<String> {
         quoted(&format!("{}: {}", self.name, self.value.to_str().ok()?))
     }

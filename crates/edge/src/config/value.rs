@@ -225,6 +225,9 @@ impl<T: Value> Value for Vec<T> {
         let items: Option<Vec<_>> = self.iter().map(Value::toml).collect();
         Some(format!("[{}]", items?.join(", ")))
     }
+    fn may_be_quoted() -> bool {
+        T::may_be_quoted()
+    }
     fn resolve(&mut self, base: &Path) {
         self.iter_mut().for_each(|item| item.resolve(base));
     }

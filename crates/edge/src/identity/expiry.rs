@@ -1,4 +1,5 @@
-//! Until when a certificate holds: as much of X.509 (RFC 5280, section 4.1) as that needs.
+//! Within which times a certificate is valid: as much of X.509 (RFC 5280, section 4.1) as that
+//! needs.
 
 const SEQUENCE: u8 = 0x30;
 /// The version, which stands first if it is not 1.
@@ -6,8 +7,16 @@ const VERSION: u8 = 0xa0;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 
-/// The end of the validity of a certificate in DER, in seconds since 1970; `None` if it is none.
-pub(super) fn not_after(der: &[u8]) -> Option<u64> {
+/// Within which a certificate is valid, in seconds since 1970, both ends included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Validity {
+    /// 0 for any time before 1970.
+    pub start: u64,
+    pub end: u64,
+}
+
+/// The validity of a certificate in DER; `None` if it is none.
+pub(super) fn validity(der: &[u8]) -> Option<Validity> {
     let (SEQUENCE, certificate, _) = element(der)? else { return None };
     let (SEQUENCE, mut rest, _) = element(certificate)? else { return None };
     if let (VERSION, _, behind) = element(rest)? {
@@ -18,8 +27,14 @@ pub(super) fn not_after(der: &[u8]) -> Option<u64> {
         (_, _, rest) = element(rest)?;
     }
     let (SEQUENCE, validity, _) = element(rest)? else { return None };
-    let (_, _, rest) = element(validity)?;
-    let (kind, time, _) = element(rest)?;
+    let (kind, start, rest) = element(validity)?;
+    let start = time(kind, start).unwrap_or(0);
+    let (kind, end, _) = element(rest)?;
+    Some(Validity { start, end: time(kind, end)? })
+}
+
+/// A time in seconds since 1970, in either of its forms.
+fn time(kind: u8, time: &[u8]) -> Option<u64> {
     let time = core::str::from_utf8(time).ok()?.strip_suffix('Z')?;
     match kind {
         // Section 4.1.2.5.1: two digits of the year, from 1950 on.
@@ -91,23 +106,24 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_certificate_is_what_it_was_made_with() {
+    fn the_validity_of_a_certificate_is_what_it_was_made_with() {
         let key = rcgen::KeyPair::generate().expect("generated");
         // In either form of time.
         for end in [1_900_000_000u64, 4_000_000_000] {
             let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");
+            params.not_before = (SystemTime::UNIX_EPOCH + Duration::from_secs(end / 2)).into();
             params.not_after = (SystemTime::UNIX_EPOCH + Duration::from_secs(end)).into();
             let certificate = params.self_signed(&key).expect("signed");
             let der = certificate.der();
-            assert_eq!(not_after(der), Some(end));
+            assert_eq!(validity(der), Some(Validity { start: end / 2, end }));
             // Whatever is cut off or broken, it is read without harm.
             for length in 0..der.len().min(300) {
-                assert_ne!(not_after(&der[..length]), Some(end));
+                assert_eq!(validity(&der[..length]), None, "{length}");
             }
             for at in 0..200 {
                 let mut broken = der.to_vec();
                 broken[at] ^= 0xff;
-                let _ = not_after(&broken);
+                let _ = validity(&broken);
             }
         }
     }

@@ -42,23 +42,21 @@ impl core::fmt::Debug for QuicState {
 }
 
 impl QuicState {
-    /// `secrets` is the text of the key file; without one the keys of `previous` stay, or new ones
-    /// are made that end with the process.
+    /// Without `keys` those of `previous` stay, or new ones are made that end with the process. It
+    /// writes no qlog files yet.
     ///
     /// # Errors
-    /// One line: the key file is malformed, or certificate and key do not suit TLS 1.3.
+    /// One line: certificate and key do not suit TLS 1.3.
     pub fn new(
         config: &Config,
         identity: &Identity,
-        secrets: Option<&str>,
+        keys: Option<Arc<KeyRing>>,
         previous: Option<&Self>,
     ) -> Result<Self, Error> {
         let clock = previous
             .map_or_else(|| Arc::new(TicketClock::new()), |previous| previous.clock.clone());
-        let keys = match (secrets, previous) {
-            (Some(text), _) => {
-                Arc::new(KeyRing::parse(text).map_err(|e| Error::new(format!("key file: {e}")))?)
-            }
+        let keys = match (keys, previous) {
+            (Some(keys), _) => keys,
             (None, Some(previous)) => previous.keys.clone(),
             (None, None) => {
                 Arc::new(KeyRing::new(&random()?, &[(clock.now().saturating_sub(1), random()?)]))
@@ -79,12 +77,24 @@ impl QuicState {
         let tls = TlsConfig::new(tls(&config.quic, identity, &keys, &single_use, &clock));
         Ok(Self {
             tls: Arc::new(tls.map_err(|e| Error::new(e.to_string()))?),
-            transport: Arc::new(transport(config, &budget)?),
+            transport: Arc::new(transport(config, &budget)),
             keys,
             single_use,
             clock,
             budget,
         })
+    }
+
+    /// Has new connections write qlog files, if the configuration wants any.
+    ///
+    /// # Errors
+    /// One line: the directory cannot be made, or the thread of the files cannot be started.
+    pub(crate) fn log(&mut self, quic: &config::Quic) -> Result<(), Error> {
+        if let Some(dir) = quic.qlog_dir.as_ref().filter(|_| quic.qlog_sample > 0.0) {
+            let observer = qlog::observers(dir.clone(), quic.qlog_sample)?;
+            Arc::make_mut(&mut self.transport).observer = Some(observer);
+        }
+        Ok(())
     }
 
     /// What seals tickets, tokens and passes.
@@ -167,16 +177,9 @@ fn tls(
     }
 }
 
-fn transport(config: &Config, budget: &Arc<SharedBudget>) -> Result<TransportConfig, Error> {
+fn transport(config: &Config, budget: &Arc<SharedBudget>) -> TransportConfig {
     let quic = &config.quic;
-    let observer = match &quic.qlog_dir {
-        Some(dir) if quic.qlog_sample > 0.0 => {
-            Some(qlog::observers(dir.clone(), quic.qlog_sample)?)
-        }
-        _ => None,
-    };
-    Ok(TransportConfig {
-        observer,
+    TransportConfig {
         idle_timeout: quic.idle_timeout,
         max_in_flight: quic.max_in_flight.as_usize() as u64,
         keep_alive: Some(quic.keep_alive).filter(|interval| !interval.is_zero()),
@@ -190,7 +193,7 @@ fn transport(config: &Config, budget: &Arc<SharedBudget>) -> Result<TransportCon
         key_update_after: quic.key_update_after,
         guard: Some(Guard::new(config.recovery.max_redundancy, Some(budget.clone()))),
         ..TransportConfig::default()
-    })
+    }
 }
 
 /// A number that changes with the limits that clients remember for 0-RTT (RFC 9000, section

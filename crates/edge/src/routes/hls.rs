@@ -19,6 +19,7 @@ use crate::ingest::pull::Via;
 use crate::live::Outlet;
 use crate::play::{ask_hook, begin, find, is_open};
 use crate::sessions::{Opening, Session};
+use crate::signing;
 use crate::state::State;
 
 /// The content type of playlists (RFC 8216, section 10).
@@ -101,7 +102,9 @@ pub(super) fn respond(
         }
         (None, _) => None,
         (Some(pass), _) => {
-            let opening = state.passes.of_stream(pass, name, now).map(|pass| Opening {
+            let pass = state.passes.of_stream(pass, name, now);
+            let holds = pass.filter(|pass| signing::holds(&state.config, name, pass.grant));
+            let opening = holds.map(|pass| Opening {
                 viewer: pass.viewer,
                 granted: pass.issued,
                 ..opening(state, head, name, "hls", now)
@@ -134,8 +137,8 @@ fn enter(
     request: Request,
 ) -> Answer {
     let now = request.now;
-    let opening = match viewing::enter(state, head, name, "hls", now) {
-        Ok(opening) => opening,
+    let (opening, grant) = match viewing::enter_by(state, head, name, "hls", now) {
+        Ok(entered) => entered,
         Err(refusal) => return Answer::Now(*refusal),
     };
     let (state, query) = (state.clone(), head.query().to_owned());
@@ -148,7 +151,8 @@ fn enter(
             Err(refusal) => return *refusal,
         };
         let Some(text) = outlet.wait(Segmenter::master).await else { return late(now) };
-        let pass = state.passes.stream(opening.viewer, &opening.stream, now, opening.until);
+        let (viewer, stream) = (opening.viewer, &opening.stream);
+        let pass = state.passes.stream(viewer, stream, grant, now, opening.until);
         let text = String::from_utf8_lossy(&text);
         let text = text.replace(MEDIA_PLAYLIST, &format!("~{pass}/{MEDIA_PLAYLIST}"));
         let page = state.passes.page(opening.viewer, now);

@@ -7,7 +7,7 @@ use crate::config::Cors;
 use crate::http::{RequestHead, Response};
 use crate::io::SincePath;
 use crate::live::Missing;
-use crate::passes::ViewerId;
+use crate::passes::{Grant, ViewerId};
 use crate::sessions::Opening;
 use crate::signing;
 use crate::state::State;
@@ -50,8 +50,23 @@ pub(super) fn enter(
     format: &'static str,
     now: SystemTime,
 ) -> Result<Opening, Box<Response>> {
+    enter_by(state, head, name, format, now).map(|(opening, _)| opening)
+}
+
+/// The same, with the rule that lets the viewer in.
+///
+/// # Errors
+/// The refusal.
+pub(super) fn enter_by(
+    state: &State,
+    head: &RequestHead<'_>,
+    name: &str,
+    format: &'static str,
+    now: SystemTime,
+) -> Result<(Opening, Grant), Box<Response>> {
     let (expires, signature) = (head.parameter("expires"), head.parameter("sig"));
     let permission = signing::may_play(&state.config, name, expires, signature, now);
+    let grant = permission.map_or(Grant::FREE, |permission| permission.grant);
     let let_in = permission.map(|permission| Opening {
         until: permission.until,
         ..opening(state, head, name, format, now)
@@ -61,6 +76,7 @@ pub(super) fn enter(
         return Err(Box::new(late(now)));
     }
     let let_in = let_in.filter(|opening| !state.bans.refuse_player(opening));
+    let let_in = let_in.map(|opening| (opening, grant));
     let_in.ok_or_else(|| Box::new(Response::plain(403, now)))
 }
 

@@ -1,6 +1,5 @@
 //! What a player reports of itself: a small JSON object, from anybody on the internet.
 
-use records::Record;
 use serde::Deserialize;
 
 /// The most bytes of a report.
@@ -40,14 +39,6 @@ impl Beacon {
             self.first_frame_ms = None;
         }
         self
-    }
-
-    /// Puts what the player reported into the session's record.
-    pub fn write_to(&self, record: &mut Record) {
-        record.player_first_frame_ms = self.first_frame_ms;
-        record.player_played_s = Some(self.played_s);
-        record.player_freezes = i64::try_from(self.freezes).ok();
-        record.player_freeze_s = Some(self.freeze_s);
     }
 
     /// Reads a report; `None` if it is none, or claims what cannot be.

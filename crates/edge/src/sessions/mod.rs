@@ -8,7 +8,10 @@
 mod beacon;
 mod held;
 mod opening;
+mod player;
+mod record;
 mod reported;
+mod rows;
 mod stay;
 mod totals;
 
@@ -18,15 +21,16 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::{Duration, Instant, SystemTime};
 
 use delivery::{Buffered, Started};
-use records::{Record, RecordWriter};
+use records::{Excess, Record, RecordWriter};
 use relay::Progress;
 
 use crate::limits::Permit;
 use crate::passes::ViewerId;
 use crate::sync::lock;
-use crate::viewer::prefix;
 
+use player::{Beyond, Player};
 use reported::Reported;
+use rows::Rows;
 
 pub use beacon::{Beacon, MAX_BEACON};
 pub use delivery::Transport;
@@ -48,16 +52,7 @@ struct State {
     first_frame: Option<Duration>,
     started: Option<Started>,
     held: Held,
-    /// What the player last said, and what it had said before this session.
-    player: Option<Beacon>,
-    before: Option<Beacon>,
-}
-
-impl State {
-    /// What the player said of this session.
-    fn player(&self) -> Option<Beacon> {
-        self.player.clone().map(|player| player.since(self.before.as_ref()))
-    }
+    player: Player,
 }
 
 /// A viewer who is here. The session ends, and its record is written, when it is dropped.
@@ -134,11 +129,13 @@ impl Session {
         self.reported.get(self.age())
     }
 
-    fn on_report(&self, beacon: Beacon) {
+    /// Takes a report of the player. Returns what of it was beyond its bounds.
+    fn on_report(&self, beacon: Beacon) -> Vec<Excess> {
         if let Some(ms) = beacon.buffer_ms {
             self.reported.set(self.age(), Duration::from_secs_f64(ms * 1e-3));
         }
-        self.state().player = Some(beacon);
+        let age = self.age();
+        self.state().player.on_report(beacon, age)
     }
 
     /// The first frame was handed to the transport: `bytes` of the stream up to its end.
@@ -170,51 +167,6 @@ impl Session {
     fn state(&self) -> MutexGuard<'_, State> {
         lock(&self.state)
     }
-
-    /// What would be written if it ended now.
-    pub fn record(&self) -> Record {
-        let state = self.state();
-        let State { transport, first_frame, .. } = &*state;
-        let (age, bytes) = (self.age(), self.bytes.load(Ordering::Relaxed));
-        let seconds = age.as_secs_f64();
-        let first_bytes = self.first_frame_bytes.load(Ordering::Relaxed);
-        // A front without a transport of ours says nothing about it.
-        let known = transport.totals.settled() > 0;
-        let began = self.began.1.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-        let mut record = Record {
-            session: Some(self.id as i64),
-            viewer: Some(self.opening.viewer.to_string()),
-            stream: Some(self.opening.stream.clone()),
-            protocol: Some(self.opening.protocol.name().into()),
-            format: Some(self.opening.format.into()),
-            unit: self.opening.unit.map(|unit| unit.to_string()),
-            cohort: Some(self.opening.cohort.clone()).filter(|cohort| !cohort.is_empty()),
-            scheme: Some(self.opening.scheme.into()).filter(|_| known),
-            prefix: Some(prefix(self.opening.remote)),
-            started_ms: Some(began.as_millis() as i64),
-            duration_s: Some(seconds),
-            bytes: Some(bytes as i64),
-            goodput_mbps: (seconds > 0.0).then(|| bytes as f64 * 8e-6 / seconds),
-            skips: Some(self.skips.load(Ordering::Relaxed) as i64),
-            skipped_ms: Some(self.skipped_ms.load(Ordering::Relaxed) as i64),
-            thinned: Some(self.thinned.load(Ordering::Relaxed) as i64),
-            first_frame_ms: first_frame.map(|time| time.as_secs_f64() * 1e3),
-            first_frame_bytes: (first_bytes > 0).then_some(first_bytes as i64),
-            ..Record::default()
-        };
-        if let Some(started) = &state.started {
-            started.write_to(&mut record);
-        }
-        state.held.write_to(&mut record);
-        transport.write_to(age, &mut record);
-        if let Some(tcp) = &self.opening.tcp {
-            tcp.write_to(&mut record);
-        }
-        if let Some(player) = state.player() {
-            player.write_to(&mut record);
-        }
-        record
-    }
 }
 
 impl Drop for Session {
@@ -234,6 +186,8 @@ pub struct Sessions {
     beacons_unmatched: AtomicU64,
     /// Sessions that never had media. They have no record.
     without_media: AtomicU64,
+    rows: Rows,
+    beyond: Beyond,
 }
 
 #[derive(Debug, Default)]
@@ -289,14 +243,15 @@ impl Places {
 #[derive(Debug)]
 struct Ended {
     at: Instant,
+    /// When the session began.
+    began: Instant,
     opening: Opening,
     record: Record,
-    player: Option<Beacon>,
-    before: Option<Beacon>,
+    player: Player,
 }
 
 impl Sessions {
-    /// No sessions yet; their records go to `writer`.
+    /// No sessions yet; their records go to `writer`, if there is one.
     pub fn new(writer: Option<Arc<RecordWriter>>) -> Self {
         Self {
             next: AtomicU64::new(1),
@@ -305,18 +260,29 @@ impl Sessions {
             writer,
             beacons_unmatched: AtomicU64::new(0),
             without_media: AtomicU64::new(0),
+            rows: Rows::default(),
+            beyond: Beyond::default(),
         }
     }
 
     /// A viewer came. Its session keeps these places.
     pub(crate) fn begin(self: &Arc<Self>, opening: Opening, held: Vec<Permit>) -> Arc<Session> {
+        self.begin_at(Instant::now(), opening, held)
+    }
+
+    fn begin_at(
+        self: &Arc<Self>,
+        at: Instant,
+        opening: Opening,
+        held: Vec<Permit>,
+    ) -> Arc<Session> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let viewer = opening.viewer;
         let (before, until) = (self.last_report(viewer), opening.until);
         let session = Arc::new(Session {
             id,
             opening,
-            began: (Instant::now(), SystemTime::now()),
+            began: (at, SystemTime::now()),
             bytes: AtomicU64::new(0),
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
@@ -324,7 +290,7 @@ impl Sessions {
             first_frame_bytes: AtomicU64::new(0),
             reported: Reported::default(),
             stay: Stay::new(until),
-            state: Mutex::new(State { before, ..State::default() }),
+            state: Mutex::new(State { player: Player::new(before), ..State::default() }),
             sessions: self.clone(),
             held,
         });
@@ -348,14 +314,14 @@ impl Sessions {
         ids.filter_map(|&id| places.open(id)).collect()
     }
 
-    /// The player of `viewer` reports. What it says replaces what it said before.
+    /// The player of `viewer` reports. It is believed as far as its session has room for what it
+    /// says, and its counts never fall.
     pub fn report(&self, viewer: ViewerId, beacon: Beacon) {
         let same = |opening: &Opening| opening.stream == beacon.stream;
         // The lock is not held while they are looked at: one that ends here takes it.
         let mut open = self.of_viewer(viewer).into_iter();
         if let Some(session) = open.rfind(|session| same(&session.opening)) {
-            session.on_report(beacon);
-            return;
+            return self.beyond.count(&session.on_report(beacon));
         }
         let mut places = self.places();
         let mine = |places: &Places, id| {
@@ -365,10 +331,12 @@ impl Sessions {
         match ended.and_then(|id| places.ended.get_mut(&id)) {
             Some(ended) => {
                 let key = Key::from(&ended.opening);
-                ended.player = Some(beacon.clone());
-                let words = beacon.since(ended.before.as_ref());
-                lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, &words);
-                words.write_to(&mut ended.record);
+                let excess = ended.player.on_report(beacon, ended.began.elapsed());
+                if let Some(words) = ended.player.words() {
+                    lock(&self.totals).entry(key).or_default().on_last_words(&ended.record, words);
+                    words.write_to(&mut ended.record);
+                }
+                self.beyond.count(&excess);
             }
             None => self.on_unmatched_report(),
         }
@@ -379,14 +347,19 @@ impl Sessions {
         self.beacons_unmatched.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Reports beyond their bounds, by what they were beyond.
+    pub fn beyond(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        self.beyond.all()
+    }
+
     /// What this viewer's player last said.
     fn last_report(&self, viewer: ViewerId) -> Option<Beacon> {
         let newest = self.places().newest(viewer, |places, id| {
-            let ended = || places.ended.get(&id).map(|ended| Err(ended.player.clone()));
+            let ended = || places.ended.get(&id).map(|ended| Err(ended.player.last().cloned()));
             places.open(id).map(Ok).or_else(ended)
         });
         match newest? {
-            Ok(session) => session.state().player.clone(),
+            Ok(session) => session.state().player.last().cloned(),
             Err(player) => player,
         }
     }
@@ -427,17 +400,17 @@ impl Sessions {
         let mut places = self.places();
         places.open.remove(&session.id);
         // A client that opens sessions and takes no media leaves nothing behind.
-        if session.bytes.load(Ordering::Relaxed) == 0 {
+        let has_media = session.bytes.load(Ordering::Relaxed) > 0;
+        self.without_media.fetch_add(u64::from(!has_media), Ordering::Relaxed);
+        let player = core::mem::take(&mut session.state().player);
+        let has_spoken = player.words().is_some();
+        let has_row = || has_spoken || self.rows.admit(session.opening.remote, session.age());
+        if !has_media || !has_row() {
             places.forget(session.id, session.opening.viewer);
-            self.without_media.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        let (at, opening) = (Instant::now(), session.opening.clone());
-        let (player, before) = {
-            let mut state = session.state();
-            (state.player.take(), state.before.take())
-        };
-        places.ended.insert(session.id, Ended { at, opening, record, player, before });
+        let (at, began, opening) = (Instant::now(), session.began.0, session.opening.clone());
+        places.ended.insert(session.id, Ended { at, began, opening, record, player });
         places.order.push_back(session.id);
         // With too many at once the first do without their players' last words. What the disk does not
         // take even so is lost.
@@ -476,6 +449,11 @@ impl Sessions {
     /// Reports of players that belong to no session.
     pub fn beacons_unmatched(&self) -> u64 {
         self.beacons_unmatched.load(Ordering::Relaxed)
+    }
+
+    /// Fleeting sessions without a record: their network had too many.
+    pub fn fleeting(&self) -> u64 {
+        self.rows.withheld()
     }
 
     /// Sessions that ended without media. They have no record.

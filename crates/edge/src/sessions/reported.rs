@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use delivery::{Buffered, STALE_REPORT};
 
 /// The most that a player is believed to have buffered.
-pub(super) const MOST: Duration = Duration::from_secs(60);
+pub(super) const MOST: Duration = Duration::from_millis(records::MAX_BUFFER_MS as u64);
 
 /// The last report.
 #[derive(Debug, Default)]

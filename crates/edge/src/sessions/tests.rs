@@ -4,13 +4,19 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 use super::*;
-use crate::viewer::{Protocol, Unit};
+use crate::viewer::{Protocol, Unit, prefix};
 use records::Retention;
 
 impl Sessions {
     /// A viewer came, who is not counted for any address.
     pub(crate) fn open(self: &Arc<Self>, opening: Opening) -> Arc<Session> {
         self.begin(opening, Vec::new())
+    }
+
+    /// The same, so long ago.
+    fn open_since(self: &Arc<Self>, ago: Duration, opening: Opening) -> Arc<Session> {
+        let at = Instant::now().checked_sub(ago).expect("the machine has run for longer");
+        self.begin_at(at, opening, Vec::new())
     }
 }
 
@@ -31,9 +37,10 @@ fn opening(viewer: ViewerId) -> Opening {
 }
 
 fn beacon(freezes: u64) -> Beacon {
+    let frozen = freezes as f64 * 0.2;
     let text = format!(
-        r#"{{"viewer":"","stream":"live/demo","first_frame_ms":200.5,"played_s":10,
-            "freezes":{freezes},"freeze_s":0.5,"next_hop":"h3"}}"#
+        r#"{{"viewer":"","stream":"live/demo","first_frame_ms":200.5,"played_s":2,
+            "freezes":{freezes},"freeze_s":{frozen},"next_hop":"h3"}}"#
     );
     Beacon::parse(text.as_bytes()).expect("sound")
 }
@@ -157,6 +164,76 @@ fn a_session_without_media_leaves_nothing_behind() {
 }
 
 #[test]
+fn streams_that_are_opened_and_cancelled_leave_a_bounded_number_of_rows() {
+    let sessions = Arc::new(Sessions::new(None));
+    let open = |last| {
+        let remote = [192, 0, 2, last].into();
+        let session = sessions.open(Opening { remote, ..opening(ViewerId::random()) });
+        session.add_media(1);
+        session
+    };
+    let honest = sessions.open_since(rows::FLEETING, opening(ViewerId::random()));
+    honest.add_media(1);
+    let reported = open(2);
+    sessions.report(reported.opening.viewer, beacon(1));
+    for _ in 0..9_000 {
+        drop(open(3));
+    }
+    drop((honest, reported));
+    let rows = sessions.flush(true).len() as u64;
+    assert!((202..300).contains(&rows), "{rows}");
+    assert_eq!(sessions.fleeting() + rows, 9_002);
+    let totals = sessions.totals();
+    assert_eq!(totals.values().next().expect("one key").sessions, 9_002, "all are counted");
+}
+
+#[test]
+fn no_report_makes_a_total_absurd_or_fall() {
+    let (sessions, x) = (Arc::new(Sessions::new(None)), ViewerId::random());
+    let session = sessions.open_since(Duration::from_secs(100), opening(x));
+    session.add_media(1);
+    let sums = || {
+        let totals = sessions.totals();
+        let all = totals.values().next().expect("one key");
+        let first = all.player_first_frames.count();
+        [all.played_s, all.freezes as f64, all.freeze_s, first as f64]
+    };
+    let mut before = [0.0; 4];
+    let mut report = |text: &str| {
+        if let Some(beacon) = Beacon::parse(text.as_bytes()) {
+            sessions.report(x, beacon);
+        }
+        let now = sums();
+        assert!(now.iter().zip(before).all(|(now, before)| *now >= before), "{before:?} {now:?}");
+        assert!(now[0] + now[2] <= 106.0 && now[1] <= 424.0, "{now:?}");
+        before = now;
+    };
+    let of = |played: &str, freezes: &str, frozen: &str, first: &str| {
+        format!(
+            r#"{{"viewer":"","stream":"live/demo","played_s":{played},"freezes":{freezes},
+                "freeze_s":{frozen},"first_frame_ms":{first}}}"#
+        )
+    };
+    report(&of("90", "2", "0.5", "300"));
+    for n in ["0", "1e300", "-1", "NaN", "2592000", "1e400", "2500000000", "18446744073709551615"] {
+        for m in ["0", "99", "2592000", "1e6"] {
+            report(&of(n, m, n, m));
+            report(&of(m, n, m, n));
+        }
+    }
+    report(&of("1,\"played_s\":2592000", "0", "0", "1"));
+    let mut session = Some(session);
+    drop(session.take());
+    report(&of("0", "2500000000", "2592000", "2592000000"));
+    report(&of("0", "0", "0", "0"));
+    let record = sessions.flush(true).remove(0);
+    assert_eq!(record.report_clamped, Some(1));
+    assert!(record.player_freeze_s.is_some_and(|s| s < 106.0), "{record:?}");
+    let excess: BTreeMap<_, _> = sessions.beyond().collect();
+    assert!(excess["time"] > 0 && excess["freezes"] > 0 && excess["first_frame"] > 0, "{excess:?}");
+}
+
+#[test]
 fn too_many_ends_at_once_cost_last_words_and_no_record() {
     let directory = tempfile::tempdir().expect("a temporary directory");
     let writer =
@@ -164,7 +241,7 @@ fn too_many_ends_at_once_cost_last_words_and_no_record() {
     let writer = writer.expect("started");
     let sessions = Arc::new(Sessions::new(Some(writer)));
     for _ in 0..MAX_ENDED + 10 {
-        sessions.open(opening(ViewerId::random())).add_media(1);
+        sessions.open_since(rows::FLEETING, opening(ViewerId::random())).add_media(1);
     }
     assert_eq!(sessions.places().by_viewer.len(), MAX_ENDED);
     assert_eq!(sessions.flush(true).len(), MAX_ENDED, "ten were written before");

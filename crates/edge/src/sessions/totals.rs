@@ -8,7 +8,8 @@ use recovery::Latencies;
 
 use records::Record;
 
-use super::{Beacon, Opening, Session};
+use super::player::Words;
+use super::{Opening, Session};
 use crate::viewer::Protocol;
 
 /// The key that sessions are summed under. Few values each, and no client can add one.
@@ -81,7 +82,7 @@ impl Totals {
         self.recovery.add(&t.totals);
         self.latencies.merge(&t.latencies);
         state.first_frame.into_iter().for_each(|time| self.first_frames.add(time));
-        state.player().iter().for_each(|player| self.add_player(player));
+        state.player.words().into_iter().for_each(|words| self.add_player(words));
     }
 
     /// Adds the sums of others.
@@ -105,18 +106,18 @@ impl Totals {
     }
 
     /// A player speaks again after its session was added with `record`.
-    pub(super) fn on_last_words(&mut self, record: &Record, beacon: &Beacon) {
+    pub(super) fn on_last_words(&mut self, record: &Record, words: &Words) {
         if record.player_played_s.is_none() {
-            return self.add_player(beacon);
+            return self.add_player(words);
         }
         let more = |now: f64, before: Option<f64>| (now - before.unwrap_or(0.0)).max(0.0);
         let freezes = record.player_freezes.and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
-        self.played_s += more(beacon.played_s, record.player_played_s);
-        self.freezes += beacon.freezes.saturating_sub(freezes);
-        self.freeze_s += more(beacon.freeze_s, record.player_freeze_s);
+        self.played_s += more(words.played_s, record.player_played_s);
+        self.freezes += words.freezes.saturating_sub(freezes);
+        self.freeze_s += more(words.freeze_s, record.player_freeze_s);
     }
 
-    fn add_player(&mut self, player: &Beacon) {
+    fn add_player(&mut self, player: &Words) {
         self.players += 1;
         self.played_s += player.played_s;
         self.freezes += player.freezes;

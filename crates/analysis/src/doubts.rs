@@ -1,0 +1,161 @@
+//! What makes a comparison doubtful: how viewers are divided, who decides a cohort's figures, and
+//! what changed meanwhile.
+
+use std::collections::HashMap;
+
+use qoe::stats::chi_square_tail;
+use serde::Serialize;
+
+use crate::options::Options;
+use crate::read::{CohortSeen, Table};
+
+/// Below that p-value the division of viewers is not the one configured.
+const RATIO_ALARM: f64 = 0.001;
+/// With fewer expected viewers than that in a cohort the test of the ratio means nothing.
+const MIN_EXPECTED: f64 = 5.0;
+/// A viewer with a larger share of a cohort's sessions decides its statistics.
+const LARGE: f64 = 0.05;
+/// If a larger share of a cohort's sessions has reports beyond their bounds, somebody may have made
+/// them up.
+const MANY_CLAMPED: f64 = 0.01;
+
+/// With fewer viewers in one of two cohorts nothing is said of their difference.
+pub(super) const MIN_UNITS: usize = 20;
+
+/// A cohort as a whole.
+#[derive(Clone, Debug, Serialize)]
+pub struct Totals {
+    /// Its name.
+    pub name: String,
+    /// Sessions compared.
+    pub sessions: u64,
+    /// Viewers in it, those with short sessions only too.
+    pub units: u64,
+    /// Sessions left out because they are short.
+    pub too_short: u64,
+    /// The schemes that its sessions had.
+    pub schemes: Vec<String>,
+}
+
+/// Whether viewers are divided as the weights say.
+#[derive(Clone, Debug, Serialize)]
+pub struct SampleRatio {
+    /// Per cohort with a weight: name, weight, viewers expected, viewers seen.
+    pub cohorts: Vec<(String, u32, f64, u64)>,
+    /// Pearson's statistic.
+    pub chi_square: f64,
+    /// The probability of so large a one by chance; absent if some cohort expects under 5 viewers.
+    pub p: Option<f64>,
+    /// Whether that is below 0.001.
+    pub mismatch: bool,
+}
+
+/// Pearson's test of the viewers in each cohort against the weights.
+pub(super) fn sample_ratio(
+    cohorts: &[CohortSeen],
+    weights: &[(String, u32)],
+) -> Option<SampleRatio> {
+    let seen = |name: &str| {
+        cohorts.iter().find(|cohort| cohort.name == name).map_or(0, |cohort| cohort.assigned_units)
+    };
+    let total: f64 = weights.iter().map(|(_, weight)| f64::from(*weight)).sum();
+    let all: u64 = weights.iter().map(|(name, _)| seen(name)).sum();
+    if weights.len() < 2 || total <= 0.0 {
+        return None;
+    }
+    let cohorts: Vec<_> = weights
+        .iter()
+        .map(|(name, weight)| {
+            let expected = all as f64 * f64::from(*weight) / total;
+            (name.clone(), *weight, expected, seen(name))
+        })
+        .collect();
+    let enough = cohorts.iter().all(|(_, _, expected, _)| *expected >= MIN_EXPECTED);
+    let chi_square =
+        cohorts.iter().map(|(_, _, expected, seen)| (*seen as f64 - expected).powi(2) / expected);
+    let chi_square = if enough { chi_square.sum() } else { 0.0 };
+    let p = enough.then(|| chi_square_tail(chi_square, cohorts.len() as u32 - 1));
+    Some(SampleRatio { cohorts, chi_square, p, mismatch: p.is_some_and(|p| p < RATIO_ALARM) })
+}
+
+pub(super) fn warnings(
+    table: &Table,
+    cohorts: &[Totals],
+    ratio: Option<&SampleRatio>,
+    days: f64,
+    options: &Options,
+) -> Vec<String> {
+    let mut all = Vec::new();
+    if let Some(ratio) = ratio
+        && ratio.mismatch
+    {
+        let p = ratio.p.unwrap_or(0.0);
+        all.push(format!(
+            "sample ratio mismatch (p = {p:.2e}): viewers are not divided as the weights say; \
+             find out why before you believe any difference"
+        ));
+    }
+    let unknown = |name: &str| !options.weights.iter().any(|(known, _)| known == name);
+    if ratio.is_some() {
+        for cohort in cohorts.iter().filter(|cohort| unknown(&cohort.name)) {
+            all.push(format!("cohort {} has no weight: the check leaves it out", cohort.name));
+        }
+    }
+    let clamped = table.counts.reports_left_out;
+    let sessions: u64 = cohorts.iter().map(|cohort| cohort.sessions).sum();
+    if clamped as f64 > MANY_CLAMPED * sessions as f64 {
+        all.push(format!(
+            "players of {clamped} sessions reported more than their session has room for: are \
+             their clocks or counters wrong, or does somebody make reports up?"
+        ));
+    }
+    if table.counts.units_in_several_cohorts > 0 {
+        all.push(format!(
+            "{} viewers were in more than one cohort: did salt, weights or names change within \
+             these files?",
+            table.counts.units_in_several_cohorts
+        ));
+    }
+    for (place, most) in most_of_one_viewer(table).into_iter().enumerate() {
+        let seen = &table.cohorts[place];
+        let share = most as f64 / (seen.assigned_sessions - seen.too_short).max(1) as f64;
+        if seen.assigned_units >= MIN_UNITS as u64 && share > LARGE {
+            all.push(format!(
+                "one viewer has {:.0} % of the sessions of cohort {}: all its figures hang on that \
+                 viewer, who may be a large network",
+                100.0 * share,
+                seen.name
+            ));
+        }
+    }
+    for cohort in cohorts.iter().filter(|cohort| cohort.schemes.len() > 1) {
+        let schemes = cohort.schemes.join(", ");
+        all.push(format!("cohort {} had several schemes: {schemes}", cohort.name));
+    }
+    if let [first, rest @ ..] = cohorts {
+        if rest.is_empty() {
+            all.push("there is one cohort only: nothing to compare".into());
+        } else if first.schemes.len() == 1 && rest.iter().all(|c| c.schemes == first.schemes) {
+            let scheme = &first.schemes[0];
+            all.push(format!("all cohorts had the scheme {scheme}: this is an A/A comparison"));
+        }
+    }
+    if days < 7.0 {
+        all.push("less than a week of data: days of the week differ".into());
+    }
+    all
+}
+
+/// How many sessions the viewer with the most of them has, by place of the cohort.
+fn most_of_one_viewer(table: &Table) -> Vec<u64> {
+    let mut sessions: HashMap<(u16, u32), u64> = HashMap::new();
+    for at in table.cohort.iter().copied().zip(table.unit.iter().copied()) {
+        *sessions.entry(at).or_default() += 1;
+    }
+    let mut most = vec![0; table.cohorts.len()];
+    for ((place, _), count) in sessions {
+        let most = &mut most[usize::from(place)];
+        *most = count.max(*most);
+    }
+    most
+}

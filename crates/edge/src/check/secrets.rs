@@ -1,0 +1,59 @@
+//! Secrets of a configuration: whether others may read the files that hold them, and whether they
+//! can be guessed.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::config::Config;
+use crate::finding::Finding;
+
+/// Characters of a secret that cannot be guessed.
+const MIN_LEN: usize = 16;
+/// Rights of the group and of everybody else.
+const OTHERS: u32 = 0o077;
+/// The right of everybody else to read.
+const EVERYBODY: u32 = 0o004;
+
+/// The faults of the files with secrets that `config` names, and of the secrets that stand in it.
+pub(super) fn look(config: &Config) -> Vec<Finding> {
+    let server = &config.server;
+    let files = [
+        ("[server] key", &server.key),
+        ("[server] key_file", &server.key_file),
+        ("[admin] token_file", &config.admin.token_file),
+    ];
+    let open = files.into_iter().filter_map(|(key, path)| {
+        let path = path.as_deref()?;
+        let mode = mode(path).filter(|mode| mode & OTHERS != 0)?;
+        let who = if mode & 0o007 != 0 { "everybody" } else { "its group" };
+        let what = format!("mode {mode:04o} lets {who} use the secret; expected 0600");
+        Some(Finding::warning(key, path.display(), what))
+    });
+    let play = config.play.iter().map(|rule| ("[[play]] key", &rule.stream, &rule.key));
+    let publish = config.publish.iter().map(|rule| ("[[publish]] key", &rule.stream, &rule.key));
+    let hooks = String::from("all hooks");
+    let secret = config.hooks.secret.iter().map(|secret| ("[hooks] secret", &hooks, secret));
+    let short = play.chain(publish).chain(secret).filter_map(|(key, of, secret)| {
+        let count = secret.chars().count();
+        let what = format!("{count} characters can be guessed; expected {MIN_LEN} or more");
+        (count < MIN_LEN).then(|| Finding::warning(key, format!("… (of {of})"), what))
+    });
+    open.chain(short).collect()
+}
+
+/// Whether everybody may read the file with the configuration, and secrets stand in it.
+pub(super) fn of_file(file: &Path, config: &Config) -> Option<Finding> {
+    let has_secrets = config.admin.token.is_some()
+        || config.hooks.secret.is_some()
+        || !config.play.is_empty()
+        || !config.publish.is_empty()
+        || config.pull.iter().any(|rule| rule.headers.is_some());
+    let mode = mode(file).filter(|mode| has_secrets && mode & EVERYBODY != 0)?;
+    let what = format!("mode {mode:04o} lets everybody read its secrets; expected 0640 or less");
+    Some(Finding::warning("--config", file.display(), what))
+}
+
+fn mode(path: &Path) -> Option<u32> {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some(metadata.permissions().mode() & 0o7777)
+}

@@ -1,0 +1,241 @@
+//! Checks of whole configurations.
+
+use std::net::{TcpListener, UdpSocket};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::PathBuf;
+use std::time::{Duration, SystemTime};
+
+use super::*;
+
+const DAY: u64 = 86_400;
+
+/// A certificate for a.test with its key, in a directory.
+fn certificate(dir: &Path, from: i64, days: i64) -> (PathBuf, PathBuf) {
+    let at = |days: i64| {
+        let seconds = unix_now() as i64 + days * DAY as i64;
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds as u64)
+    };
+    let key = rcgen::KeyPair::generate().expect("generated");
+    let mut params = rcgen::CertificateParams::new(["a.test".to_owned()]).expect("valid");
+    params.not_before = at(from).into();
+    params.not_after = at(from + days).into();
+    let pem = params.self_signed(&key).expect("signed").pem();
+    let (chain, private) = (dir.join("chain.pem"), dir.join("key.pem"));
+    std::fs::write(&chain, pem).expect("written");
+    std::fs::write(&private, key.serialize_pem()).expect("written");
+    std::fs::set_permissions(&private, std::fs::Permissions::from_mode(0o600)).expect("set");
+    (chain, private)
+}
+
+/// The findings of a check of these keys.
+fn found(dir: &Path, text: &str) -> Vec<String> {
+    let listen =
+        if text.contains("server.listen") { "" } else { "server.listen = \"127.0.0.1:0\"\n" };
+    let config = Config::parse("edge.toml", &format!("{listen}{text}")).expect("valid");
+    let checked = check(&dir.join("edge.toml"), config).expect("a plan");
+    // Whether this machine has a unit file is not the tests' business.
+    let findings = checked.findings.iter().map(ToString::to_string);
+    findings.filter(|finding| !finding.contains("mendcast.service")).collect()
+}
+
+#[test]
+fn each_finding_names_key_value_and_what_is_allowed() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let tcp = TcpListener::bind("127.0.0.1:0").expect("bound");
+    let udp = UdpSocket::bind("127.0.0.1:0").expect("bound");
+    let [tcp, udp] = [tcp.local_addr(), udp.local_addr()].map(|address| address.expect("bound"));
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::write(at("open"), "sixteen-letters-").expect("written");
+    std::fs::set_permissions(at("open"), std::fs::Permissions::from_mode(0o644)).expect("set");
+    for (text, expected) in [
+        (String::new(), ""),
+        (format!("log.connections = \"{}\"", at("no/x")), "error: [log] connections = "),
+        (format!("quic.qlog_dir = \"{}/x\"", at("open")), "error: [quic] qlog_dir = "),
+        (format!("quic.qlog_dir = \"{}/x\"\nquic.qlog_sample = 0.0", at("open")), ""),
+        (format!("records.directory = \"{}\"", at("open")), "error: [records] directory = "),
+        (format!("records.directory = \"{}\"", at("new/new")), ""),
+        (format!("server.listen = \"{tcp}\""), "warning: [server] listen = "),
+        (format!("server.listen = \"{udp}\""), "warning: [server] listen = "),
+        (format!("rtmp.listen = \"{tcp}\""), "warning: [rtmp] listen = "),
+        (format!("admin.listen = \"{tcp}\""), "warning: [admin] listen = "),
+        (
+            "server.listen = \"192.0.2.1:9\"".into(),
+            "error: [server] listen = 192.0.2.1:9: no address of",
+        ),
+        (
+            "server.listen = \"127.0.0.1:9\"\nrtmp.listen = \"0.0.0.0:9\"".into(),
+            "error: [rtmp] listen = 0.0.0.0:9: [server] listen = 127.0.0.1:9 has this address",
+        ),
+        (
+            "server.listen = \"[::]:9\"\nadmin.listen = \"127.0.0.1:9\"".into(),
+            "error: [admin] listen = 127.0.0.1:9: [server] listen = [::]:9 has this address",
+        ),
+        ("server.listen = [\"[::]:40961\", \"0.0.0.0:40961\"]".into(), ""),
+        (format!("admin.token_file = \"{}\"", at("open")), "warning: [admin] token_file = "),
+        (
+            "[[play]]\nstream = \"a\"\nkey = \"x\"".into(),
+            "warning: [[play]] key = … (of a): 1 char",
+        ),
+        (
+            "[[publish]]\nstream = \"a\"\nkey = \"secret\"".into(),
+            "warning: [[publish]] key = … (of a)",
+        ),
+        ("[hooks]\nsecret = \"secret\"".into(), "warning: [hooks] secret = … (of all hooks)"),
+        (format!("autoplex.table = \"{}\"", dir.path().display()), "warning: [autoplex] table = "),
+        (format!("autoplex.table = \"{}\"", at("open")), "warning: [autoplex] table = "),
+        (format!("autoplex.table = \"{}\"", at("none")), ""),
+    ] {
+        let all = found(dir.path(), &text);
+        let is_right = match (&all[..], expected) {
+            ([], "") => true,
+            ([one], expected) => !expected.is_empty() && one.starts_with(expected),
+            _ => false,
+        };
+        assert!(is_right, "{text}: {all:?}, expected {expected:?}");
+    }
+}
+
+#[test]
+fn a_certificate_is_judged_by_its_dates_and_its_chain() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let look = |from, days, times: usize| {
+        let (chain, key) = certificate(dir.path(), from, days);
+        let pem = std::fs::read_to_string(&chain).expect("readable");
+        std::fs::write(&chain, pem.repeat(times)).expect("written");
+        let (chain, key) = (chain.display(), key.display());
+        found(dir.path(), &format!("server.certificate = \"{chain}\"\nserver.key = \"{key}\""))
+    };
+    assert_eq!(look(-1, 30, 1), [""; 0]);
+    for (from, days, times, part) in [
+        (-30, 29, 1, "error: [server] certificate = "),
+        (1, 30, 1, "is not valid before "),
+        (-30, 36, 1, "expires on "),
+        (-1, 30, 60, "bytes; some clients refuse more than 16384"),
+    ] {
+        let all = look(from, days, times);
+        assert!(all.len() == 1 && all[0].contains(part), "{all:?} has no {part}");
+    }
+}
+
+#[test]
+fn a_file_with_secrets_that_everybody_may_read_is_named() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("edge.toml");
+    let secret = "[hooks]\nsecret = \"sixteen-letters-and-more\"";
+    for (text, mode, expected) in [(secret, 0o644, 1), (secret, 0o640, 0), ("", 0o644, 0)] {
+        std::fs::write(&file, text).expect("written");
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).expect("set");
+        assert_eq!(found(dir.path(), text).len(), expected, "{mode:o}");
+    }
+}
+
+/// Names, kinds, lengths, times, modes and inodes of all that is below a directory.
+fn snapshot(dir: &Path) -> Vec<String> {
+    let mut all = Vec::new();
+    let mut open = vec![dir.to_owned()];
+    while let Some(path) = open.pop() {
+        let found = std::fs::symlink_metadata(&path).expect("there");
+        all.push(format!(
+            "{} {} {} {}.{} {:o} {}",
+            path.display(),
+            found.len(),
+            found.ino(),
+            found.mtime(),
+            found.mtime_nsec(),
+            found.mode(),
+            found.uid()
+        ));
+        if found.is_dir() {
+            let entries = std::fs::read_dir(&path).expect("readable");
+            open.extend(entries.map(|entry| entry.expect("an entry").path()));
+        }
+    }
+    all.sort();
+    all
+}
+
+#[test]
+fn a_check_changes_nothing_whatever_the_configuration_names() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let at = |name: &str| dir.path().join(name).display().to_string();
+    std::fs::create_dir(at("records")).expect("made");
+    for n in 1..=3 {
+        let path = at(&format!("records/sessions-2026112{n}T000000Z.jsonl"));
+        std::fs::write(&path, "{\"session\":1}\n").expect("written");
+        let old = SystemTime::now() - Duration::from_secs(n * 100 * DAY);
+        std::fs::File::options()
+            .write(true)
+            .open(&path)
+            .expect("opened")
+            .set_modified(old)
+            .expect("set");
+    }
+    std::fs::write(at("records/sessions-20261124T000000Z.parquet.part"), "x").expect("written");
+    std::fs::write(at("records/sessions-20261125T000000Z.jsonl"), "").expect("written");
+    let (chain, key) = certificate(dir.path(), -1, 30);
+    crate::keyfile::create(Path::new(&at("secrets")), SystemTime::now()).expect("made");
+    let text = format!(
+        "server.listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n\
+         records.directory = \"{}\"",
+        at("records")
+    );
+    let running = crate::Edge::open(Config::parse("edge.toml", &text).expect("valid"));
+    let running = running.expect("opened");
+    let own = running.listeners()[0].address;
+    // Its thread tidies first.
+    let mut before = snapshot(dir.path());
+    loop {
+        std::thread::sleep(Duration::from_millis(300));
+        let now = snapshot(dir.path());
+        if core::mem::replace(&mut before, now.clone()) == now {
+            break;
+        }
+    }
+    for records in [
+        format!("directory = \"{}\"\nkeep = \"1h\"", at("records")),
+        format!("directory = \"{}\"\nmax_size = \"1B\"", at("records")),
+        format!("directory = \"{}\"", at("new/and/below")),
+        format!("directory = \"{}\"", at("chain.pem/x")),
+    ] {
+        let text = format!(
+            "server.listen = \"{own}\"\nserver.root = \"{}\"\nserver.certificate = \"{}\"\n\
+             server.key = \"{}\"\nserver.key_file = \"{}\"\nquic.qlog_dir = \"{}\"\n\
+             log.connections = \"{}\"\nautoplex.table = \"{}\"\n[records]\n{records}",
+            dir.path().display(),
+            chain.display(),
+            key.display(),
+            at("secrets"),
+            at("qlog/new"),
+            at("connections.jsonl"),
+            at("table"),
+        );
+        let findings = found(dir.path(), &text);
+        assert!(findings.iter().any(|f| f.contains("in use by the server")), "{findings:?}");
+        assert_eq!(snapshot(dir.path()), before, "{records}");
+    }
+    drop(running);
+}
+
+#[test]
+fn a_certificate_that_is_not_valid_takes_the_place_of_none_that_is() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let (chain, key) = certificate(dir.path(), -1, 30);
+    let text = format!(
+        "server.listen = \"127.0.0.1:0\"\nadmin.listen = \"127.0.0.1:0\"\n\
+         server.certificate = \"{}\"\nserver.key = \"{}\"",
+        chain.display(),
+        key.display()
+    );
+    let config = || Config::parse("edge.toml", &text).expect("valid");
+    let edge = crate::Edge::open(config()).expect("opened");
+    let reload = |from, days| {
+        certificate(dir.path(), from, days);
+        let before = edge.shared().state().identity.chain[0].clone();
+        let changes = edge.shared().reload(config()).expect("reloaded");
+        (edge.shared().state().identity.chain[0] == before, changes.for_new)
+    };
+    assert_eq!(reload(-30, 29), (true, vec![]), "expired");
+    assert_eq!(reload(1, 29), (true, vec![]), "not valid yet");
+    let files = ["[server] certificate", "[server] key"].map(|key| format!("the file of {key}"));
+    assert_eq!(reload(-1, 40), (false, files.to_vec()));
+}

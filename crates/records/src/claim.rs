@@ -1,0 +1,259 @@
+//! Bounds of a player's report of its session. A player is anybody on the internet, and one report
+//! of 30 days frozen would outweigh a million honest ones. The server bounds reports as they
+//! arrive, the reader bounds the rows of older servers, and both bound them here.
+
+use serde_json::{Map, Value};
+
+/// Time that a player may claim beyond the session: media that it had buffered at the start, the
+/// distance of two clocks, and the rounding of reports. In seconds.
+pub const SLACK_S: f64 = 5.0;
+/// Time after the end of a session within which its player may still report, in seconds.
+pub const LAST_WORDS_S: f64 = 5.0;
+/// The most media that a player is believed to have buffered, in milliseconds.
+pub const MAX_BUFFER_MS: f64 = 60_000.0;
+/// The most freezes per second of the session. A freeze takes 200 ms or more.
+const FREEZES_PER_S: f64 = 4.0;
+/// The most freezes per second frozen: each takes 100 ms or more.
+const FREEZES_PER_FROZEN_S: f64 = 10.0;
+/// The most frames per second of the session.
+const FRAMES_PER_S: f64 = 240.0;
+/// The column that marks a row with a report beyond its bounds.
+const MARK: &str = "report_clamped";
+
+/// Why a report is out of bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Excess {
+    /// Time played and frozen beyond the length of the session.
+    Time,
+    /// More freezes than the time frozen, or the session, has room for.
+    Freezes,
+    /// A first frame after the end of the session.
+    FirstFrame,
+    /// More frames than the session has room for.
+    Frames,
+    /// More buffered media than [`MAX_BUFFER_MS`]. The row is not marked, as no column holds the
+    /// buffer.
+    Buffer,
+    /// The first report of a session has counts that are not of this session.
+    Earlier,
+}
+
+impl Excess {
+    /// All of them.
+    pub const ALL: [Self; 6] =
+        [Self::Time, Self::Freezes, Self::FirstFrame, Self::Frames, Self::Buffer, Self::Earlier];
+
+    /// The name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Time => "time",
+            Self::Freezes => "freezes",
+            Self::FirstFrame => "first_frame",
+            Self::Frames => "frames",
+            Self::Buffer => "buffer",
+            Self::Earlier => "earlier",
+        }
+    }
+}
+
+/// A player's claims of one session. Absent, or finite and not negative.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Claim {
+    /// From the request to the first picture, in milliseconds.
+    pub first_frame_ms: Option<f64>,
+    /// Seconds played.
+    pub played_s: Option<f64>,
+    /// Freezes.
+    pub freezes: Option<f64>,
+    /// Seconds frozen.
+    pub freeze_s: Option<f64>,
+    /// Frames that were due.
+    pub frames: Option<f64>,
+    /// Frames that were late.
+    pub late_frames: Option<f64>,
+}
+
+impl Claim {
+    /// Cuts the claim to the room that a session of `seconds` has. Returns the excesses.
+    pub fn clamp(&mut self, seconds: f64) -> Vec<Excess> {
+        let mut excess = Vec::new();
+        let most_s = seconds.max(0.0) + SLACK_S;
+        let mut cut = |cell: &mut Option<f64>, most: f64, why: Excess| {
+            if let Some(number) = cell.as_mut().filter(|number| **number > most) {
+                *number = most;
+                excess.push(why);
+            }
+        };
+        cut(&mut self.first_frame_ms, most_s * 1e3, Excess::FirstFrame);
+        cut(&mut self.frames, (most_s * FRAMES_PER_S).floor(), Excess::Frames);
+        cut(&mut self.late_frames, (most_s * FRAMES_PER_S).floor(), Excess::Frames);
+        let watched = self.played_s.unwrap_or(0.0) + self.freeze_s.unwrap_or(0.0);
+        if watched > most_s {
+            // Both in proportion, so that the claim favours neither.
+            for cell in [&mut self.played_s, &mut self.freeze_s] {
+                *cell = cell.map(|number| (number / watched * most_s).min(most_s));
+            }
+            excess.push(Excess::Time);
+        }
+        let room = self.freeze_s.map_or(f64::INFINITY, |s| s * FREEZES_PER_FROZEN_S + 1.0);
+        let most = (most_s * FREEZES_PER_S).min(room).floor();
+        if let Some(freezes) = self.freezes.as_mut().filter(|freezes| **freezes > most) {
+            *freezes = most;
+            excess.push(Excess::Freezes);
+        }
+        excess
+    }
+}
+
+/// The columns of a claim, in the order of [`cells`].
+const COLUMNS: [&str; 6] = [
+    "player_first_frame_ms",
+    "player_played_s",
+    "player_freezes",
+    "player_freeze_s",
+    "player_frames",
+    "player_late_frames",
+];
+
+fn cells(claim: &mut Claim) -> [&mut Option<f64>; COLUMNS.len()] {
+    [
+        &mut claim.first_frame_ms,
+        &mut claim.played_s,
+        &mut claim.freezes,
+        &mut claim.freeze_s,
+        &mut claim.frames,
+        &mut claim.late_frames,
+    ]
+}
+
+/// Whether the report of this row was beyond its bounds. Its player's numbers are the player's word
+/// against the server's clock: averages leave them out.
+pub fn is_clamped(row: &Map<String, Value>) -> bool {
+    row.get(MARK).and_then(Value::as_f64).is_some_and(|mark| mark > 0.0)
+}
+
+/// Whether the column is a player's claim.
+pub fn is_claim(column: &str) -> bool {
+    COLUMNS.contains(&column)
+}
+
+/// The columns that [`clamp_row`] needs to judge any of `columns`.
+pub(crate) fn needed(columns: &[&str]) -> &'static [&'static str] {
+    if columns.iter().any(|column| is_claim(column)) {
+        &[
+            "duration_s",
+            MARK,
+            "player_first_frame_ms",
+            "player_played_s",
+            "player_freezes",
+            "player_freeze_s",
+            "player_frames",
+            "player_late_frames",
+        ]
+    } else {
+        &[]
+    }
+}
+
+/// Cuts the player's claims in a row to what its duration allows, and marks the row then. Values
+/// that are no numbers, or negative, stay for the caller to find, as do those of a row without a
+/// duration. Returns whether the row is marked.
+pub(crate) fn clamp_row(row: &mut Map<String, Value>) -> bool {
+    let number = |row: &Map<String, Value>, column: &str| {
+        row.get(column)?.as_f64().filter(|number| number.is_finite() && *number >= 0.0)
+    };
+    let Some(seconds) = number(row, "duration_s") else { return is_clamped(row) };
+    let mut claim = Claim::default();
+    for (column, cell) in COLUMNS.into_iter().zip(cells(&mut claim)) {
+        *cell = number(row, column);
+    }
+    if !claim.clamp(seconds + LAST_WORDS_S).is_empty() {
+        for (column, cell) in COLUMNS.into_iter().zip(cells(&mut claim)) {
+            let Some(number) = *cell else { continue };
+            let is_whole = row.get(column).is_some_and(|value| !value.is_f64());
+            let value = if is_whole { (number as i64).into() } else { number.into() };
+            row.insert(column.to_owned(), value);
+        }
+        row.insert(MARK.to_owned(), 1.into());
+    }
+    is_clamped(row)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn claim(played: f64, freezes: f64, frozen: f64) -> Claim {
+        Claim {
+            first_frame_ms: Some(300.0),
+            played_s: Some(played),
+            freezes: Some(freezes),
+            freeze_s: Some(frozen),
+            ..Claim::default()
+        }
+    }
+
+    #[test]
+    fn an_honest_claim_stays_as_it_is() {
+        for (played, freezes, frozen, seconds) in [
+            (118.0, 2.0, 0.8, 120.0),
+            (0.0, 1.0, 60.0, 60.0),
+            (0.0, 0.0, 0.0, 0.0),
+            (9.0, 1.0, 0.0, 5.0),
+        ] {
+            let mut one = claim(played, freezes, frozen);
+            let before = one;
+            assert_eq!(one.clamp(seconds), []);
+            assert_eq!(one, before);
+        }
+    }
+
+    #[test]
+    fn no_claim_exceeds_what_the_session_has_room_for() {
+        let numbers = [0.0, 0.5, 1.0, 9.0, 3_600.0, 2_592_000.0, 2.5e9, 1e300];
+        for seconds in [0.0, 1.0, 120.0, f64::NAN, -5.0] {
+            let most = f64::max(seconds, 0.0) + SLACK_S;
+            for played in numbers {
+                for frozen in numbers {
+                    for freezes in numbers {
+                        let mut one = claim(played, freezes, frozen);
+                        one.first_frame_ms = Some(freezes);
+                        let beyond = one.clamp(seconds);
+                        let (p, f) = (one.played_s.expect("kept"), one.freeze_s.expect("kept"));
+                        assert!(p >= 0.0 && f >= 0.0 && p + f <= most * (1.0 + 1e-9), "{one:?}");
+                        let freezes = one.freezes.expect("kept");
+                        assert!(freezes <= most * 4.0 && freezes <= f * 10.0 + 1.0, "{one:?}");
+                        assert!(one.first_frame_ms.expect("kept") <= most * 1e3);
+                        let before = one;
+                        assert_eq!(one.clamp(seconds), [], "once is enough");
+                        assert_eq!((one, beyond.is_empty()), (before, beyond.is_empty()));
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_row_is_cut_to_its_duration_and_marked() {
+        let mut row = json!({
+            "duration_s": 100.0, "player_played_s": 0.0, "player_freezes": 2_500_000_000i64,
+            "player_freeze_s": 2_592_000.0, "player_first_frame_ms": -1.0, "player_frames": "NaN",
+        });
+        let row = row.as_object_mut().expect("an object");
+        assert!(clamp_row(row) && is_clamped(row));
+        assert_eq!((&row["player_freeze_s"], &row["player_freezes"]), (&json!(110.0), &json!(440)));
+        assert_eq!(
+            (&row["player_first_frame_ms"], &row["player_frames"]),
+            (&json!(-1.0), &json!("NaN"))
+        );
+        let mut row = json!({
+            "duration_s": 100.0, "player_played_s": 99.0,
+            "player_freezes": 3, "player_freeze_s": 1.5,
+        });
+        let row = row.as_object_mut().expect("an object");
+        assert!(!clamp_row(row) && row.len() == 4);
+        let mut row = json!({"player_freeze_s": 1e9, "report_clamped": 1});
+        assert!(clamp_row(row.as_object_mut().expect("an object")), "what the server marked");
+    }
+}
