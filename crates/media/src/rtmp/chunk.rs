@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::error::{Error, MAX_CHUNK_STREAMS};
+use crate::deviation::{Deviation, Deviations};
 use crate::flv::{HEADER_LEN, MAX_PAYLOAD, Tag};
 
 /// Section 5.4.1: "The maximum chunk size defaults to 128 bytes"
@@ -75,6 +76,7 @@ pub(super) struct Reader {
     held: Vec<u8>,
     /// The chunk that is being read: its chunk stream, and how many bytes are missing.
     current: Option<(u32, usize)>,
+    pub(super) deviations: Deviations,
 }
 
 impl Reader {
@@ -157,10 +159,8 @@ impl Reader {
         if known.is_none() && format > 1 {
             return Err(Error::ChunkHeader);
         }
-        if unfinished && format < 3 {
-            return Err(Error::Interrupted);
-        }
-        let mut header = known.map_or_else(Header::default, |stream| stream.header);
+        let before = known.map_or_else(Header::default, |stream| stream.header);
+        let mut header = before;
         if let [t0, t1, t2, ..] = *fields {
             header.field = u32::from_be_bytes([0, t0, t1, t2]);
             header.extended = header.field == EXTENDED;
@@ -190,6 +190,20 @@ impl Reader {
                 at += 4;
             }
         }
+        // Some encoders put a header before each chunk of a message. FFmpeg and SRS take it for the same message if
+        // it is as long; only a message that begins can have all fields.
+        let same = format == 2
+            || format == 1 && (header.length, header.kind) == (before.length, before.kind);
+        if unfinished && format < 3 {
+            match same {
+                true => header = before,
+                false => self.abandon(id),
+            }
+            self.deviations.note(match same {
+                true => Deviation::RtmpContinuation,
+                false => Deviation::RtmpRestart,
+            });
+        }
         let mut have = 0;
         let stream = self.streams.entry(id).or_insert(ChunkStream { header, partial: None });
         if let Some(buffer) = &stream.partial {
@@ -216,6 +230,15 @@ impl Reader {
         Ok(Some((id, at)))
     }
 
+    /// Gives up what there is of the message on this chunk stream.
+    fn abandon(&mut self, id: u32) {
+        if let Some(stream) = self.streams.get_mut(&id)
+            && stream.partial.take().is_some()
+        {
+            self.unfinished -= stream.header.length;
+        }
+    }
+
     /// The message of this chunk stream, if it is complete.
     fn finish(&mut self, id: u32) -> Option<Message> {
         let stream = self.streams.get_mut(&id)?;
@@ -237,10 +260,8 @@ impl Reader {
                 1..=0x7fff_ffff => value as usize,
                 _ => return Err(Error::ChunkSize(value)),
             };
-        } else if let Some(stream) = self.streams.get_mut(&value)
-            && stream.partial.take().is_some()
-        {
-            self.unfinished -= stream.header.length;
+        } else {
+            self.abandon(value);
         }
         Ok(None)
     }

@@ -47,7 +47,7 @@ impl Source {
             let first = (from, response);
             Self::Hls(Box::new(HlsSource::start(upstream, first, choice(rule), limit, notes)))
         } else {
-            Self::Flv(Box::new(FlvSource::new(response, max_tag, limit)))
+            Self::Flv(Box::new(FlvSource::new(response, max_tag, limit, notes)))
         })
     }
 
