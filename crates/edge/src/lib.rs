@@ -20,6 +20,7 @@ mod disk;
 mod entropy;
 mod files;
 mod fronts;
+mod gzip;
 mod hex;
 mod hooks;
 mod http;

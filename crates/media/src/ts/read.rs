@@ -8,6 +8,7 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
+use super::packed::Packed;
 use super::packets::Packets;
 use super::sets::ParameterSets;
 use super::{PAT_PID, TIMESCALE, crc_32, stream_type};
@@ -59,6 +60,8 @@ pub struct Reader {
     sets: ParameterSets,
     /// The program that the tables told last: some packagers send them once.
     program: Option<Program>,
+    /// Where packed audio goes on if it does not say.
+    packed_end: Option<u64>,
     /// The latest time seen, without wraps.
     time: Option<i64>,
     unsupported: Vec<&'static str>,
@@ -71,6 +74,9 @@ impl Reader {
     /// # Errors
     /// It is no transport stream, or holds nothing of use.
     pub fn read(&mut self, segment: &[u8]) -> Result<Vec<Item>, Error> {
+        if let Some(packed) = Packed::read(segment) {
+            return Ok(self.packed(packed));
+        }
         let packets = Packets::find(segment, &mut self.deviations).ok_or(Error::Sync)?;
         let mut demux = Demux::new(self.first_program(packets.clone()));
         let mut rest = packets;
@@ -96,6 +102,23 @@ impl Reader {
             }
         }
         Ok(items)
+    }
+
+    /// The frames of packed audio.
+    fn packed(&mut self, packed: Packed<'_>) -> Vec<Item> {
+        let time = packed.time.or(self.packed_end).unwrap_or(0);
+        let (pts, data) = (self.unwrap(time), packed.frames.to_vec());
+        let (codec, dts) = (packed.codec, time);
+        let (mut items, mut carry) = (Vec::new(), Carry::default());
+        let unit = Unit { codec, pts: time, dts, random_access: false, data };
+        self.audio(&unit, pts, &mut carry, &mut items);
+        if let (Some(Item::Audio(last)), Some((start, _))) = (items.last(), carry.time) {
+            let samples = items.iter().filter(|item| matches!(item, Item::Audio(_))).count() as i64;
+            // The next segment begins a mean frame behind the last one.
+            let frame = (last.dts - start) / (samples - 1).max(1);
+            self.packed_end = Some((last.dts + frame) as u64 & MASK);
+        }
+        items
     }
 
     /// Breaches of rules since this was last asked.

@@ -494,3 +494,38 @@ fn all_parameter_sets_that_pictures_may_name_are_kept() {
     let (a, b) = kept.with(core::slice::from_ref(&new_sps), core::slice::from_ref(pps));
     assert_eq!((a, b), (vec![new_sps], vec![pps.clone()]));
 }
+
+#[test]
+fn packed_audio_takes_its_time_from_its_tag() {
+    let adts =
+        |number: u8| [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &[number; 100][..]].concat();
+    let frames: Vec<u8> = (0..10).flat_map(adts).collect();
+    let tag = |time: u64| {
+        let owner = b"com.apple.streaming.transportStreamTimestamp\0";
+        let data = [&owner[..], &time.to_be_bytes()].concat();
+        let frame = [&b"PRIV"[..], &(data.len() as u32).to_be_bytes(), &[0, 0], &data].concat();
+        [&b"ID3\x04\0\0\0\0\0"[..], &[frame.len() as u8], &frame].concat()
+    };
+    let times = |reader: &mut Reader, segment: &[u8]| -> Vec<i64> {
+        let items = reader.read(segment).expect("packed audio");
+        let times = items.iter().filter_map(|item| match item {
+            Item::Audio(sample) => Some(sample.dts),
+            _ => None,
+        });
+        times.collect()
+    };
+    let mut reader = Reader::default();
+    let first = times(&mut reader, &[tag(90_000), frames.clone()].concat());
+    assert_eq!((first.len(), first[0], first[9]), (10, 90_000, 90_000 + 9 * 1_920));
+    let foreign = b"ID3\x03\0\0\0\0\0\x05hello".to_vec();
+    let second = times(&mut reader, &[foreign, tag(190_000), frames.clone()].concat());
+    assert_eq!((second.len(), second[0]), (10, 190_000));
+    // Without a time it goes on.
+    assert!(times(&mut reader, &frames)[0].abs_diff(190_000 + 19_200) < 400);
+    let mp3 = [&[0xff, 0xfb, 0x90, 0xc0][..], &[0; 413]].concat();
+    assert_eq!(times(&mut Reader::default(), &mp3.repeat(3)).len(), 3);
+    for (end, start) in [(5, &b"ID3\x04\0\0\x7f\x7f\x7f\x7f"[..]), (0, &b"ID3"[..])] {
+        let broken = [start, &frames[..end]].concat();
+        assert!(Reader::default().read(&broken).is_err(), "{broken:?}");
+    }
+}
