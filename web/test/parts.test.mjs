@@ -16,7 +16,7 @@ const missing = (!BINARY && 'MENDCAST names no binary') || (!hasBrowser() && 'no
 /** Watched this long; a short last part froze hls.js about once in 24 s. */
 const SECONDS = Number(process.env.SECONDS ?? 30);
 /** Frame rate, frames from key frame to key frame, B-frames, and the round trip in milliseconds. */
-const STREAMS = [['25', 50, 0, 0], ['30000/1001', 60, 2, 30], ['24', 24, 0, 60], ['50', 96, 0, 120]];
+const STREAMS = [['30000/1001', 30, 2, 0], ['50', 100, 0, 30], ['25', 50, 0, 60], ['25', 100, 2, 120]];
 
 const folder = mkdtempSync(join(tmpdir(), 'mendcast-parts-'));
 const pages = createServer((request, response) => {

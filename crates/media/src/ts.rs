@@ -8,6 +8,7 @@ mod packed;
 mod packets;
 pub mod read;
 mod sets;
+mod tables;
 pub mod write;
 
 pub use read::Reader;

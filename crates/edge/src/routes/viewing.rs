@@ -97,8 +97,7 @@ pub(super) fn preflight(
 ) -> Response {
     let is_field = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(byte);
     let asked = head.values("access-control-request-headers").next();
-    let asked =
-        asked.filter(|value| value.len() <= MAX_REQUESTED && value.iter().all(|b| is_field(b)));
+    let asked = asked.filter(|value| value.len() <= MAX_REQUESTED && value.iter().all(is_field));
     let asked =
         asked.and_then(|value| core::str::from_utf8(value).ok()).unwrap_or("content-type, range");
     let headers = vec![("date", httpdate::fmt_http_date(now))];

@@ -113,16 +113,20 @@ fn media() -> Vec<Tag> {
     tags.map(|tag| tag.expect("short enough")).collect()
 }
 
+type Size = fn(&Tag) -> [u8; 4];
+
 #[test]
 fn sizes_behind_tags_may_be_wrong() {
-    let size = |tag: &Tag| tag.payload().len() as u32;
-    let sizes: [(&dyn Fn(&Tag) -> [u8; 4], bool); 6] = [
-        (&|tag| size(tag).to_be_bytes(), true),
-        (&|tag| (size(tag) + 15).to_be_bytes(), true),
-        (&|tag| (size(tag) + 11).to_le_bytes(), true),
-        (&|_| [0xde, 0xad, 0xbe, 0xef], true),
-        (&|_| [9; 4], true),
-        (&|_| [0; 4], false),
+    fn size(tag: &Tag) -> u32 {
+        tag.payload().len() as u32
+    }
+    let sizes: [(Size, bool); 6] = [
+        (|tag| size(tag).to_be_bytes(), true),
+        (|tag| (size(tag) + 15).to_be_bytes(), true),
+        (|tag| (size(tag) + 11).to_le_bytes(), true),
+        (|_| [0xde, 0xad, 0xbe, 0xef], true),
+        (|_| [9; 4], true),
+        (|_| [0; 4], false),
     ];
     for (number, (size, is_wrong)) in sizes.into_iter().enumerate() {
         let mut body = file_header(true, true).to_vec();

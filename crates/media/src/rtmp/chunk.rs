@@ -204,8 +204,18 @@ impl Reader {
                 false => Deviation::RtmpRestart,
             });
         }
+        let have = self.begin(id, format, &mut header)?;
+        let missing = (header.length - have).min(self.chunk_size);
+        self.current = (missing > 0).then_some((id, missing));
+        Ok(Some((id, at)))
+    }
+
+    /// Begins a message of this header, or goes on with the one that is not complete. Returns how many of its
+    /// bytes are there.
+    fn begin(&mut self, id: u32, format: u8, header: &mut Header) -> Result<usize, Error> {
         let mut have = 0;
-        let stream = self.streams.entry(id).or_insert(ChunkStream { header, partial: None });
+        let stream =
+            self.streams.entry(id).or_insert(ChunkStream { header: *header, partial: None });
         if let Some(buffer) = &stream.partial {
             have = buffer.len() - HEADER_LEN;
         } else {
@@ -224,10 +234,8 @@ impl Reader {
             self.unfinished += header.length;
             stream.partial = Some(Tag::buffer(header.length));
         }
-        stream.header = header;
-        let missing = (header.length - have).min(self.chunk_size);
-        self.current = (missing > 0).then_some((id, missing));
-        Ok(Some((id, at)))
+        stream.header = *header;
+        Ok(have)
     }
 
     /// Gives up what there is of the message on this chunk stream.
