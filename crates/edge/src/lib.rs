@@ -22,6 +22,7 @@ mod entropy;
 mod files;
 mod finding;
 mod fronts;
+mod gzip;
 mod hex;
 mod hooks;
 mod http;

@@ -11,6 +11,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use crate::amf0::{self, Value};
 use crate::codec::{self, Class, Role};
+use crate::deviation::{Deviation, Deviations};
 
 /// Bytes before a tag's payload.
 pub const HEADER_LEN: usize = 11;
@@ -20,6 +21,10 @@ pub const TRAILER_LEN: usize = 4;
 pub const MAX_PAYLOAD: usize = 0xff_ffff;
 /// The file header, and the size of the tag before the first, which is 0.
 const FILE_HEADER_LEN: usize = 13;
+/// Bytes by which a tag is found: its header, and the first of its payload.
+const SEARCHED: usize = HEADER_LEN + 1;
+/// Bytes that are searched for a tag at most.
+const MAX_SEARCH: usize = 1 << 20;
 
 /// A tag's type.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -207,35 +212,42 @@ pub enum Error {
     /// It does not start as FLV does.
     #[error("no FLV signature")]
     Signature,
-    /// A tag of a type that does not exist.
-    #[error("FLV tag of unknown type {0}")]
-    TagType(u8),
-    /// A tag is encrypted.
+    /// A tag of sound or pictures is encrypted.
     #[error("encrypted FLV tag")]
     Encrypted,
     /// A tag is larger than the reader's limit.
     #[error("FLV tag of {0} bytes is over the limit")]
     TooLarge(usize),
-    /// The size behind a tag is wrong: the reader has lost its place.
-    #[error("FLV tag with a wrong size behind it")]
-    Trailer,
+    /// Only tags of unknown types, one after the other: the reader has lost its place.
+    #[error("no FLV tag of a known type where tags should be")]
+    Lost,
 }
 
 /// Reads the tags of an FLV body that arrives in pieces. Each payload is copied once, into its tag.
+///
+/// What players read is read: sizes behind tags that are wrong, tags of unknown types, which are left out,
+/// and bytes between tags, behind which the reader looks for the next tag.
 #[derive(Debug)]
 pub struct Reader {
     max_tag: usize,
     kinds: Option<(bool, bool)>,
     state: State,
+    /// Whether the last size was wrong, so that the next tag may not be where it should.
+    in_doubt: bool,
+    /// Bytes since the last tag that were searched for the next one.
+    searched: usize,
     tags: VecDeque<Tag>,
+    deviations: Deviations,
 }
 
 #[derive(Debug)]
 enum State {
     /// The bytes of a header of this length that are there.
     FileHeader(BytesMut),
-    /// The rest of a longer file header, then the first size.
+    /// The rest of a longer file header.
     Skip(usize),
+    /// The size of the tag before the first, which some writers leave out.
+    FirstSize(BytesMut),
     TagHeader(BytesMut),
     Payload {
         buffer: BytesMut,
@@ -243,18 +255,31 @@ enum State {
         timestamp: u32,
         missing: usize,
     },
+    /// The rest of a tag that is left out, without the size behind it.
+    LeftOut(usize),
     Trailer {
-        tag: Tag,
+        /// `None` for one that is left out.
+        tag: Option<Tag>,
+        /// What should be there.
+        size: u32,
         bytes: BytesMut,
     },
+    /// The last bytes that were searched for a tag.
+    Search(BytesMut),
 }
 
 impl Reader {
     /// A reader at the start of a body; tags with a payload above `max_tag` bytes are refused.
     pub fn new(max_tag: usize) -> Self {
-        let max_tag = max_tag.min(MAX_PAYLOAD);
-        let state = State::FileHeader(BytesMut::new());
-        Self { max_tag, kinds: None, state, tags: VecDeque::new() }
+        Self {
+            max_tag: max_tag.min(MAX_PAYLOAD),
+            kinds: None,
+            state: State::FileHeader(BytesMut::new()),
+            in_doubt: false,
+            searched: 0,
+            tags: VecDeque::new(),
+            deviations: Deviations::default(),
+        }
     }
 
     /// Takes the next bytes of the body.
@@ -265,40 +290,27 @@ impl Reader {
         while !input.is_empty() {
             match &mut self.state {
                 State::FileHeader(bytes) => {
-                    if !fill(bytes, &mut input, FILE_HEADER_LEN - 4) {
-                        return Ok(());
+                    if fill(bytes, &mut input, FILE_HEADER_LEN - 4) {
+                        let bytes = core::mem::take(bytes);
+                        self.on_file_header(&bytes)?;
                     }
-                    let offset = u32::from_be_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]);
-                    if &bytes[..3] != b"FLV" || !(9..1 << 16).contains(&offset) {
-                        return Err(Error::Signature);
-                    }
-                    self.kinds = Some((bytes[4] & 4 != 0, bytes[4] & 1 != 0));
-                    self.state = State::Skip(offset as usize - 9 + TRAILER_LEN);
                 }
                 State::Skip(left) => {
-                    let skipped = input.len().min(*left);
-                    input = &input[skipped..];
-                    *left -= skipped;
-                    if *left == 0 {
-                        self.state = State::TagHeader(BytesMut::new());
+                    if skip(left, &mut input) {
+                        self.state = State::FirstSize(BytesMut::new());
+                    }
+                }
+                State::FirstSize(bytes) => {
+                    if fill(bytes, &mut input, TRAILER_LEN) {
+                        let bytes = core::mem::take(bytes);
+                        self.on_first_size(bytes);
                     }
                 }
                 State::TagHeader(bytes) => {
-                    if !fill(bytes, &mut input, HEADER_LEN) {
-                        return Ok(());
+                    if fill(bytes, &mut input, HEADER_LEN) {
+                        let bytes = core::mem::take(bytes);
+                        self.on_tag_header(&bytes)?;
                     }
-                    let size = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;
-                    let timestamp = u32::from_be_bytes([bytes[7], bytes[4], bytes[5], bytes[6]]);
-                    let kind = match bytes[0] {
-                        number if number & 0x20 != 0 => return Err(Error::Encrypted),
-                        number => Kind::from_number(number).ok_or(Error::TagType(number))?,
-                    };
-                    if size > self.max_tag {
-                        return Err(Error::TooLarge(size));
-                    }
-                    let buffer = Tag::buffer(size);
-                    self.state = State::Payload { buffer, kind, timestamp, missing: size };
-                    self.finish_payload();
                 }
                 State::Payload { buffer, missing, .. } => {
                     let taken = input.len().min(*missing);
@@ -307,19 +319,28 @@ impl Reader {
                     *missing -= taken;
                     self.finish_payload();
                 }
-                State::Trailer { tag, bytes } => {
-                    if !fill(bytes, &mut input, TRAILER_LEN) {
-                        return Ok(());
+                State::LeftOut(left) => {
+                    if skip(left, &mut input) {
+                        self.state = State::Trailer { tag: None, size: 0, bytes: BytesMut::new() };
                     }
-                    // Some writers put 0 there; anything else is a sign of confusion.
-                    let tag_bytes = tag.bytes();
-                    if bytes[..] != tag_bytes[tag_bytes.len() - TRAILER_LEN..]
-                        && bytes[..] != [0; 4]
-                    {
-                        return Err(Error::Trailer);
+                }
+                State::Trailer { tag, size, bytes } => {
+                    if fill(bytes, &mut input, TRAILER_LEN) {
+                        // Some writers put 0 there.
+                        self.in_doubt = tag.is_some()
+                            && bytes[..] != size.to_be_bytes()
+                            && bytes[..] != [0; TRAILER_LEN];
+                        if self.in_doubt {
+                            self.deviations.note(Deviation::FlvTrailer);
+                        }
+                        self.tags.extend(tag.take());
+                        self.state = State::TagHeader(BytesMut::new());
                     }
-                    self.tags.push_back(tag.clone());
-                    self.state = State::TagHeader(BytesMut::new());
+                }
+                State::Search(bytes) => {
+                    bytes.put_u8(input[0]);
+                    input = &input[1..];
+                    self.search()?;
                 }
             }
         }
@@ -336,13 +357,120 @@ impl Reader {
         self.tags.pop_front()
     }
 
+    /// Breaches of rules since this was last asked.
+    pub fn deviations(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
+        self.deviations.take()
+    }
+
+    fn on_file_header(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let length = u32::from_be_bytes([bytes[5], bytes[6], bytes[7], bytes[8]]) as usize;
+        if &bytes[..3] != b"FLV" || length >= 1 << 16 {
+            return Err(Error::Signature);
+        }
+        let least = FILE_HEADER_LEN - TRAILER_LEN;
+        if length < least || self.kinds.is_some() {
+            self.deviations.note(Deviation::FlvHeader);
+        }
+        self.kinds = Some((bytes[4] & 4 != 0, bytes[4] & 1 != 0));
+        self.state = match length.saturating_sub(least) {
+            0 => State::FirstSize(BytesMut::new()),
+            more => State::Skip(more),
+        };
+        Ok(())
+    }
+
+    fn on_first_size(&mut self, bytes: BytesMut) {
+        // No such size has a tag's type for its first byte.
+        let is_tag = Kind::from_number(bytes[0]).is_some();
+        if is_tag {
+            self.deviations.note(Deviation::FlvHeader);
+        }
+        self.in_doubt = bytes[..] != [0; TRAILER_LEN];
+        self.state = State::TagHeader(if is_tag { bytes } else { BytesMut::new() });
+    }
+
+    fn on_tag_header(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        let size = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;
+        let timestamp = u32::from_be_bytes([bytes[7], bytes[4], bytes[5], bytes[6]]);
+        if bytes.starts_with(b"FLV\x01") {
+            let (header, rest) = bytes.split_at(FILE_HEADER_LEN - TRAILER_LEN);
+            self.on_file_header(header)?;
+            return self.read(rest);
+        }
+        // The sixth bit marks encrypted tags (annex E.4.1).
+        let is_encrypted = bytes[0] & 0x20 != 0;
+        match Kind::from_number(bytes[0] & !0x20) {
+            Some(Kind::Audio | Kind::Video) if is_encrypted && !self.in_doubt => {
+                return Err(Error::Encrypted);
+            }
+            Some(kind) if !is_encrypted && size <= self.max_tag => {
+                let buffer = Tag::buffer(size);
+                self.state = State::Payload { buffer, kind, timestamp, missing: size };
+                self.searched = 0;
+                self.finish_payload();
+            }
+            Some(_) if size > self.max_tag && !self.in_doubt => return Err(Error::TooLarge(size)),
+            _ if !self.in_doubt && bytes[8..] == [0; 3] && size <= self.max_tag => {
+                self.deviations.note(Deviation::FlvTagType);
+                self.state = match size {
+                    0 => State::Trailer { tag: None, size: 0, bytes: BytesMut::new() },
+                    size => State::LeftOut(size),
+                };
+            }
+            _ => {
+                self.deviations.note(Deviation::FlvTagType);
+                self.state = State::Search(BytesMut::new());
+                return self.read(bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a tag begins [`SEARCHED`] bytes ago.
+    fn search(&mut self) -> Result<(), Error> {
+        let State::Search(bytes) = &mut self.state else { return Ok(()) };
+        self.searched += 1;
+        if self.searched > MAX_SEARCH {
+            return Err(Error::Lost);
+        }
+        if bytes.len() < SEARCHED {
+            return Ok(());
+        }
+        let size = u32::from_be_bytes([0, bytes[1], bytes[2], bytes[3]]) as usize;
+        let first = bytes[HEADER_LEN];
+        let is_payload = match Kind::from_number(bytes[0]) {
+            // AAC, MP3, and Enhanced RTMP; AVC and HEVC, or Enhanced RTMP.
+            Some(Kind::Audio) => matches!(first >> 4, 2 | 9 | 10 | 14),
+            Some(Kind::Video) => first & 0x80 != 0 || matches!(first & 0x0f, 7 | 12),
+            Some(Kind::Script) => first == 2,
+            None => false,
+        };
+        if !is_payload || size == 0 || size > self.max_tag || bytes[8..HEADER_LEN] != [0; 3] {
+            *bytes = bytes.split_off(1);
+            return Ok(());
+        }
+        let bytes = core::mem::take(bytes);
+        self.in_doubt = true;
+        self.state = State::TagHeader(BytesMut::new());
+        self.read(&bytes)
+    }
+
     fn finish_payload(&mut self) {
         if let State::Payload { buffer, kind, timestamp, missing: 0 } = &mut self.state
             && let Some(tag) = Tag::assemble(core::mem::take(buffer), *kind, *timestamp)
         {
-            self.state = State::Trailer { tag, bytes: BytesMut::new() };
+            let size = (tag.bytes().len() - TRAILER_LEN) as u32;
+            self.state = State::Trailer { tag: Some(tag), size, bytes: BytesMut::new() };
         }
     }
+}
+
+/// Leaves `left` bytes of `input` out. Returns whether all are.
+fn skip(left: &mut usize, input: &mut &[u8]) -> bool {
+    let skipped = input.len().min(*left);
+    *input = &input[skipped..];
+    *left -= skipped;
+    *left == 0
 }
 
 /// Moves bytes from `input` until `bytes` has `len`. Returns whether it has.

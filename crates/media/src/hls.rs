@@ -20,6 +20,7 @@ mod lookup;
 mod manifest;
 pub mod name;
 mod pace;
+mod parts;
 mod playlist;
 pub mod pull;
 mod reference;

@@ -8,6 +8,7 @@
 
 pub mod amf0;
 pub mod codec;
+pub mod deviation;
 pub mod disposable;
 pub mod flv;
 pub mod fmp4;
@@ -19,6 +20,7 @@ pub mod tracks;
 pub mod ts;
 
 pub use codec::{Codec, Role};
+pub use deviation::{Deviation, Deviations};
 pub use disposable::Marks;
 pub use flv::{Kind, Tag};
 pub use gop_cache::{GopCache, Limits};

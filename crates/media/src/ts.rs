@@ -4,7 +4,11 @@
 //! RFC 8216, section 3.2: one program, each segment starting with its tables. Our own, because what
 //! HLS needs of it is a page of tables, and general crates copy payload per packet.
 
+mod packed;
+mod packets;
 pub mod read;
+mod sets;
+mod tables;
 pub mod write;
 
 pub use read::Reader;

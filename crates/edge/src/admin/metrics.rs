@@ -180,7 +180,10 @@ impl Collector for Edge {
         encode_memory(&mut encoder, state.live.streams.memory())?;
         let help = "What happened to publishers and upstreams";
         let events = state.live.events.all();
-        encode_family(&mut encoder, "ingest_events", help, "event", events)
+        encode_family(&mut encoder, "ingest_events", help, "event", events)?;
+        let help = "Breaches of media formats' rules that readers went on after";
+        let tolerated = state.live.tolerated.all();
+        encode_family(&mut encoder, "media_tolerated", help, "reason", tolerated)
     }
 }
 

@@ -108,7 +108,7 @@ sections! {
         /// the others are as long. With key frames at equal distances, servers that pull the same stream
         /// give the same names and numbers to the same segments.
         segment: Duration = SECOND * 2, in MILLISECOND * 100..=MINUTE;
-        /// Longest part of a segment, for players of Low-Latency HLS; a hundredth more will do.
+        /// About how long a part of a segment is, for players of Low-Latency HLS: segments are divided evenly.
         part: Duration = MILLISECOND * 333, in MILLISECOND * 20..=SECOND * 10;
         /// Complete segments in the playlist.
         window: u16 = 6, in 1..=1_000;

@@ -1,6 +1,7 @@
 //! RTMP over TCP: which connections are taken in, and who is behind them.
 
 mod connection;
+mod naming;
 mod places;
 mod roles;
 

@@ -15,7 +15,7 @@ use relay::{Lags, Registry, Settings, Start};
 
 use crate::config::{self, Config};
 
-pub use events::Events;
+pub use events::{Events, Told};
 pub use flv::FlvBody;
 pub use holders::{Dismissal, Held, Holder, Holders};
 pub use outlet::{Outlet, Outlets};
@@ -28,6 +28,8 @@ pub struct Live {
     pub streams: Registry,
     /// What happened to publishers and upstreams.
     pub events: Events,
+    /// Breaches of media formats' rules that were tolerated, by reason.
+    pub tolerated: Events,
     /// Who publishes the streams that come over RTMP.
     pub holders: Holders,
     /// The streams that are pulled.
@@ -42,6 +44,7 @@ impl Live {
         Self {
             streams: Registry::new(config.live.max_streams as usize),
             events: Events::default(),
+            tolerated: Events::default(),
             holders: Holders::default(),
             pulls: Pulls::default(),
             outlets: Outlets::default(),

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant, SystemTime};
 
+use bytes::Bytes;
 use media::hls::Segmenter;
 use media::hls::segmenter::{self, Container};
 use relay::memory::{Account, Event, Surplus};
@@ -15,6 +16,7 @@ use relay::{Registry, Stream, Viewer};
 use tokio::runtime::Handle;
 
 use crate::config;
+use crate::gzip::gzip;
 use crate::passes::ViewerId;
 use crate::sessions::Session;
 use crate::sync::lock;
@@ -75,9 +77,22 @@ pub struct Outlet {
     asked: Mutex<Instant>,
     over: AtomicBool,
     viewers: Mutex<HashMap<ViewerId, (Arc<Session>, Instant)>>,
+    /// The newest playlists, whole and delta update, with their compressed form.
+    gzipped: Mutex<[Option<(Bytes, Bytes)>; 2]>,
 }
 
 impl Outlet {
+    /// A playlist compressed, which is done once for all viewers. `skip`: it is a delta update.
+    pub(crate) fn gzip(&self, text: &Bytes, skip: bool) -> Bytes {
+        let known = &mut lock(&self.gzipped)[usize::from(skip)];
+        if let Some((_, packed)) = known.as_ref().filter(|(known, _)| known == text) {
+            return packed.clone();
+        }
+        let packed = Bytes::from(gzip(text));
+        *known = Some((text.clone(), packed.clone()));
+        packed
+    }
+
     /// Packs the stream until it is over or nobody asks any more.
     async fn pack(self: Arc<Self>, mut viewer: Viewer) {
         while let Some(tag) = poll_fn(|context| {
@@ -209,6 +224,7 @@ impl Outlets {
             asked: Mutex::new(Instant::now()),
             over: AtomicBool::new(false),
             viewers: Mutex::default(),
+            gzipped: Mutex::default(),
         });
         runtime.spawn(outlet.clone().pack(viewer));
         outlets.insert(stream.name().to_owned(), outlet.clone());

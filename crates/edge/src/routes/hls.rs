@@ -14,6 +14,7 @@ use media::hls::{Name, Segmenter, When};
 
 use super::viewing::{self, VIEWER, full, late, missing, opening};
 use crate::bans::Refused;
+use crate::gzip::{self, gzip};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::Outlet;
@@ -156,7 +157,9 @@ fn enter(
         let text = String::from_utf8_lossy(&text);
         let text = text.replace(MEDIA_PLAYLIST, &format!("~{pass}/{MEDIA_PLAYLIST}"));
         let page = state.passes.page(opening.viewer, now);
-        request.text(text.into()).with(VIEWER, page)
+        let text = Bytes::from(text);
+        let packed = request.gzips.then(|| gzip(&text).into());
+        request.text(text, packed).with(VIEWER, page)
     }))
 }
 
@@ -191,6 +194,8 @@ struct Request {
     /// `_HLS_msn`, `_HLS_part` and `_HLS_skip`.
     after: Option<(u64, Option<usize>)>,
     skip: bool,
+    /// Whether the client takes compressed playlists.
+    gzips: bool,
     is_sound: bool,
 }
 
@@ -207,6 +212,7 @@ impl Request {
             now,
             head_only: head.method == "HEAD",
             after: msn.and_then(Result::ok).map(|msn| (msn, part)),
+            gzips: gzip::is_accepted(head),
             skip: matches!(head.parameter("_HLS_skip"), Some("YES" | "v2")),
             is_sound,
         }
@@ -269,9 +275,13 @@ impl Request {
 
     async fn playlist(&self, outlet: &Outlet) -> Response {
         let skip = self.skip;
+        let answer = |text: Bytes| {
+            let packed = self.gzips.then(|| outlet.gzip(&text, skip));
+            self.text(text, packed)
+        };
         let Some((msn, part)) = self.after else {
             let text = outlet.wait(|s| s.playlist(skip)).await;
-            return text.map_or_else(|| late(self.now), |text| self.text(text));
+            return text.map_or_else(|| late(self.now), answer);
         };
         let found = outlet.wait(|s| match s.when(msn, part) {
             When::Next => None,
@@ -279,19 +289,26 @@ impl Request {
             When::Past | When::Present => Some(s.playlist(skip)),
         });
         match found.await {
-            Some(Some(text)) => self.text(text),
+            Some(Some(text)) => answer(text),
             Some(None) => Response::plain(400, self.now),
             None => late(self.now),
         }
     }
 
-    fn text(&self, text: Bytes) -> Response {
-        let headers = vec![
+    /// A playlist, in its compressed form if there is one.
+    fn text(&self, text: Bytes, packed: Option<Bytes>) -> Response {
+        let coded = packed.is_some();
+        let text = packed.unwrap_or(text);
+        let mut headers = vec![
             ("date", httpdate::fmt_http_date(self.now)),
             ("content-type", PLAYLIST.into()),
             ("content-length", text.len().to_string()),
             ("cache-control", "no-cache".into()),
+            ("vary", "accept-encoding".into()),
         ];
+        if coded {
+            headers.push(("content-encoding", "gzip".into()));
+        }
         let body = if self.head_only { Body::Empty } else { Body::Bytes(text) };
         Response { status: 200, headers, body }
     }

@@ -11,7 +11,8 @@ use std::time::SystemTime;
 use relay::Status;
 
 use super::hls;
-use super::viewing::{VIEWER, enter, full, missing, with_cors};
+use super::viewing::{VIEWER, enter, full, missing, preflight, with_cors};
+use crate::config::Cors;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::FlvBody;
@@ -29,6 +30,10 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
         }
     };
     let had = || file.is_some() && state.live.outlets.ended(name).is_some();
+    if head.method == "OPTIONS" {
+        return (state.config.live.cors != Cors::SameOrigin)
+            .then(|| with_cors(state, preflight(head, "GET, HEAD", now)).into());
+    }
     if !is_known(state, name) && !had() {
         return None;
     }

@@ -6,7 +6,7 @@ mod live;
 pub(crate) mod pages;
 mod viewing;
 
-use viewing::with_cors;
+use viewing::{preflight, with_cors};
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -16,9 +16,6 @@ use crate::http::{Answer, BEACON, Body, RequestHead, Response};
 use crate::passes::ViewerId;
 use crate::sessions::Beacon;
 use crate::state::State;
-
-/// How long browsers may remember the answer to a preflight request: a day. They cut it down to hours.
-const PREFLIGHT_SECONDS: &str = "86400";
 
 /// Answers a request, whatever the HTTP version: live streams first, then the player, then files.
 pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> Answer {
@@ -38,9 +35,31 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
     if is_home && let Some(page) = pages::home(state, head, now) {
         return page.into();
     }
-    match &state.files {
+    let is_media = is_media(head.path());
+    let answer = match &state.files {
         Some(files) => files.answer(head, now),
         None => Response::plain(404, now).into(),
+    };
+    // A page of another origin that asks for a stream that is not there is to read so.
+    if is_media { with_cors_on_errors(state, answer) } else { answer }
+}
+
+/// Whether a path looks like that of a live stream.
+fn is_media(path: &str) -> bool {
+    [".flv", ".m3u8", ".m4s", ".ts", ".mp4"].iter().any(|end| path.ends_with(end))
+}
+
+fn with_cors_on_errors(state: &Arc<State>, answer: Answer) -> Answer {
+    let finish = |state: &State, response: Response| match response.status {
+        400.. => with_cors(state, response),
+        _ => response,
+    };
+    match answer {
+        Answer::Now(response) => finish(state, response).into(),
+        Answer::Later(response) => {
+            let state = state.clone();
+            Answer::Later(Box::pin(async move { finish(&state, response.await) }))
+        }
     }
 }
 
@@ -48,7 +67,7 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> A
 fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
     let is_for_others = state.config.live.cors != Cors::SameOrigin;
     let response = match head.method {
-        "OPTIONS" if is_for_others => preflight(now),
+        "OPTIONS" if is_for_others => preflight(head, "POST", now),
         "POST" => match Beacon::parse(head.body) {
             Some(beacon) => {
                 let viewer = state.passes.of_page(&beacon.viewer, now);
@@ -69,16 +88,6 @@ fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
         _ => Response::plain(405, now).with("allow", "POST"),
     };
     with_cors(state, response)
-}
-
-/// The answer to a CORS preflight request (Fetch standard, section 3.3.2): JSON is no content that
-/// pages may send elsewhere unasked.
-fn preflight(now: SystemTime) -> Response {
-    let headers = vec![("date", httpdate::fmt_http_date(now))];
-    Response { status: 204, headers, body: Body::Empty }
-        .with("access-control-allow-methods", "POST")
-        .with("access-control-allow-headers", "content-type")
-        .with("access-control-max-age", PREFLIGHT_SECONDS)
 }
 
 /// A page pass, for players on pages that are not ours.

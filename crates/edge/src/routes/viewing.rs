@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use crate::config::Cors;
-use crate::http::{RequestHead, Response};
+use crate::http::{Body, RequestHead, Response};
 use crate::io::SincePath;
 use crate::live::Missing;
 use crate::passes::{Grant, ViewerId};
@@ -96,6 +96,31 @@ pub(super) fn late(now: SystemTime) -> Response {
 /// The answer where there is no room: in a while there may be.
 pub(super) fn full(now: SystemTime) -> Response {
     Response::plain(503, now).with("retry-after", "5")
+}
+
+/// How long browsers may remember the answer to a preflight request: a day. They cut it down to hours.
+const PREFLIGHT_SECONDS: &str = "86400";
+/// Bytes of Access-Control-Request-Headers that are answered.
+const MAX_REQUESTED: usize = 1_024;
+
+/// The answer to a CORS preflight request (Fetch standard, section 3.3.2): players send fields of their own,
+/// and reports are JSON, which pages may not send elsewhere unasked. All fields are allowed by name, because
+/// `*` leaves Authorization out.
+pub(super) fn preflight(
+    head: &RequestHead<'_>,
+    methods: &'static str,
+    now: SystemTime,
+) -> Response {
+    let is_field = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(byte);
+    let asked = head.values("access-control-request-headers").next();
+    let asked = asked.filter(|value| value.len() <= MAX_REQUESTED && value.iter().all(is_field));
+    let asked =
+        asked.and_then(|value| core::str::from_utf8(value).ok()).unwrap_or("content-type, range");
+    let headers = vec![("date", httpdate::fmt_http_date(now))];
+    Response { status: 204, headers, body: Body::Empty }
+        .with("access-control-allow-methods", methods)
+        .with("access-control-allow-headers", asked)
+        .with("access-control-max-age", PREFLIGHT_SECONDS)
 }
 
 /// The response, for pages of other origins too if the configuration says so.

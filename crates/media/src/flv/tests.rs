@@ -82,12 +82,115 @@ fn broken_bodies_are_named() {
         read(&bad, 1_000).map(|tags| tags.len())
     };
     assert_eq!(with(0, b'X'), Err(Error::Signature));
-    assert_eq!(with(8, 3), Err(Error::Signature));
-    assert_eq!(with(13, 7), Err(Error::TagType(7)));
+    assert_eq!(with(6, 3), Err(Error::Signature));
     assert_eq!(with(13, 0x29), Err(Error::Encrypted));
     assert_eq!(with(14, 0xff), Err(Error::TooLarge(0xff_0015)));
-    // The size of the first tag says one byte less than there is.
-    assert_eq!(with(16, 20), Err(Error::Trailer));
+    let noise = [&good[..13], &vec![0x33; MAX_SEARCH + 20]].concat();
+    assert_eq!(read(&noise, 1_000), Err(Error::Lost));
+}
+
+/// The tags that are read from a body, whatever the pieces, and what was tolerated.
+fn tolerant(body: &[u8]) -> (Vec<Tag>, Vec<(Deviation, u32)>) {
+    let read = |piece: usize| {
+        let mut reader = Reader::new(100_000);
+        body.chunks(piece).for_each(|piece| reader.read(piece).expect("tolerated"));
+        let tags: Vec<Tag> = core::iter::from_fn(|| reader.next_tag()).collect();
+        (tags, reader.deviations().collect())
+    };
+    let all = read(1 << 20);
+    for piece in [1, 3, 1_000] {
+        assert_eq!(read(piece), all, "{piece}");
+    }
+    all
+}
+
+/// Many tags of sound and pictures.
+fn media() -> Vec<Tag> {
+    let tags = (0..40_u8).map(|n| match n % 2 {
+        0 => Tag::new(Kind::Video, u32::from(n) * 20, &[0x27, 1, 0, 0, 0, n, n]),
+        _ => Tag::new(Kind::Audio, u32::from(n) * 20, &[0xaf, 1, n]),
+    });
+    tags.map(|tag| tag.expect("short enough")).collect()
+}
+
+type Size = fn(&Tag) -> [u8; 4];
+
+#[test]
+fn sizes_behind_tags_may_be_wrong() {
+    fn size(tag: &Tag) -> u32 {
+        tag.payload().len() as u32
+    }
+    let sizes: [(Size, bool); 6] = [
+        (|tag| size(tag).to_be_bytes(), true),
+        (|tag| (size(tag) + 15).to_be_bytes(), true),
+        (|tag| (size(tag) + 11).to_le_bytes(), true),
+        (|_| [0xde, 0xad, 0xbe, 0xef], true),
+        (|_| [9; 4], true),
+        (|_| [0; 4], false),
+    ];
+    for (number, (size, is_wrong)) in sizes.into_iter().enumerate() {
+        let mut body = file_header(true, true).to_vec();
+        for tag in media() {
+            body.extend_from_slice(&tag.bytes()[..tag.bytes().len() - TRAILER_LEN]);
+            body.extend_from_slice(&size(&tag));
+        }
+        let (tags, met) = tolerant(&body);
+        assert_eq!(tags, media(), "{number}");
+        let expected = [(Deviation::FlvTrailer, 40)];
+        assert_eq!(met, &expected[..usize::from(is_wrong)], "{number}");
+    }
+}
+
+#[test]
+fn tags_of_unknown_types_are_left_out() {
+    let other = |number: u8, payload: &[u8]| {
+        let mut tag = Tag::new(Kind::Script, 7, payload).expect("short enough").bytes().to_vec();
+        tag[0] = number;
+        tag
+    };
+    let mut body = file_header(true, true).to_vec();
+    for tag in media() {
+        body.extend_from_slice(tag.bytes());
+        body.extend(other(0, b"junk"));
+        body.extend(other(15, b"\0\x02\0\x0aonTextData"));
+        body.extend(other(0x32, b"encrypted data"));
+        body.extend(other(15, b""));
+    }
+    assert_eq!(tolerant(&body), (media(), vec![(Deviation::FlvTagType, 160)]));
+}
+
+#[test]
+fn a_body_may_begin_otherwise_and_begin_again() {
+    let media = media();
+    let tags: Vec<u8> = media.iter().flat_map(|tag| tag.bytes().to_vec()).collect();
+    let header = file_header(true, true);
+    let mut short = header.to_vec();
+    short[8] = 5;
+    for (start, met) in [
+        (&header[..], None),
+        // Without the size of no tag, with one of 9, with one that is nonsense.
+        (&header[..9], Some(Deviation::FlvHeader)),
+        (&[&header[..9], &[0, 0, 0, 9]].concat(), None),
+        (&[&header[..9], &[0xff; 4]].concat(), None),
+        (&short, Some(Deviation::FlvHeader)),
+    ] {
+        let (read, deviations) = tolerant(&[start, &tags].concat());
+        assert_eq!(read, media, "{start:?}");
+        assert_eq!(deviations.first().map(|met| met.0), met, "{start:?}");
+    }
+    let half = tags.len() / 2;
+    let split = media[..20].iter().map(|tag| tag.bytes().len()).sum::<usize>();
+    assert!(split.abs_diff(half) < 50);
+    let again = [&header[..], &tags[..split], &header, &tags[split..]].concat();
+    assert_eq!(tolerant(&again), (media.clone(), vec![(Deviation::FlvHeader, 1)]));
+    // Bytes that belong to nothing, and a tag that was cut off.
+    for noise in [&[0x47; 100][..], &[0; 30], &tags[..5], b"HTTP/1.1 200 OK\r\n\r\n"] {
+        let body = [&header[..], &tags[..split], noise, &tags[split..]].concat();
+        let (read, met) = tolerant(&body);
+        let good = read.iter().filter(|tag| media.contains(tag)).count();
+        assert!(good >= 38 && read.len() <= good + 1, "{noise:?}");
+        assert!(!met.is_empty(), "{noise:?}");
+    }
 }
 
 proptest! {

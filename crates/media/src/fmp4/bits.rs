@@ -91,6 +91,16 @@ fn cropped(size: u32, first: u32, second: u32, unit: u32) -> Option<u32> {
     size.checked_sub(cut).filter(|size| (1..=0xffff).contains(size))
 }
 
+/// The ID of an H.264 sequence or picture parameter set, its NAL unit header included.
+pub(crate) fn h264_set_id(nal: &[u8]) -> Option<u32> {
+    let rbsp = rbsp(nal);
+    let mut bits = Bits::new(&rbsp);
+    // Profile, constraints and level stand before that of a sequence parameter set.
+    let before = if nal.first()? & 0x1f == 7 { 32 } else { 8 };
+    bits.skip(before)?;
+    bits.ue()
+}
+
 /// Reads an H.264 sequence parameter set, its NAL unit header included.
 pub(crate) fn h264_sps(nal: &[u8]) -> Option<Sps> {
     let rbsp = rbsp(nal);

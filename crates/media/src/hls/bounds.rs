@@ -32,6 +32,7 @@ impl Segmenter {
             }
             self.overflows += 1;
             self.frames.clear();
+            self.sounds_before.clear();
             self.sounds.clear();
             self.waiting = 0;
             self.discontinuity = true;

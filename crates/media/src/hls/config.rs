@@ -20,7 +20,8 @@ pub struct Config {
     pub container: Container,
     /// A segment ends at the first key frame after about this time; at least 100 ms.
     pub segment: Duration,
-    /// A part is not longer, unless a frame is; at least 20 ms.
+    /// About how long a part is, at least 20 ms. Segments are divided evenly: parts are up to 15 % longer, or
+    /// shorter, and a frame that is longer is a part.
     pub part: Duration,
     /// Complete segments in the playlist; at least 1.
     pub window: usize,

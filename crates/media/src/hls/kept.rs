@@ -18,15 +18,22 @@ pub(super) struct Tracks {
 
 impl Tracks {
     /// The ID of the segment with these tracks whose first sample is `first`, at `stream_ms` of the
-    /// stream.
-    pub(super) fn segment_id(&self, config: &Config, stream_ms: i64, first: &[u8]) -> u64 {
+    /// stream. `cuts` is what its cuts into parts follow from, beside the configuration.
+    pub(super) fn segment_id(
+        &self,
+        config: &Config,
+        cuts: &[i64],
+        stream_ms: i64,
+        first: &[u8],
+    ) -> u64 {
         let container = match config.container {
             Container::Fmp4 => 0,
             Container::Ts => 1,
         };
         let cut = [config.segment, config.part].map(|time| time.as_millis() as u64);
         let mut hash = Hash::default().with(&[container]);
-        for number in [cut[0], cut[1], stream_ms as u64] {
+        let cuts = cuts.iter().map(|cut| *cut as u64);
+        for number in [cut[0], cut[1], stream_ms as u64].into_iter().chain(cuts) {
             hash = hash.with(&number.to_be_bytes());
         }
         if let Some(video) = &self.video {

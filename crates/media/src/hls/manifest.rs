@@ -1,7 +1,9 @@
 //! Parses playlists of origins.
 //!
 //! RFC 8216, section 4. Only what a client without rendition groups and trick play needs is looked
-//! at. Memory is bounded by the text, and that by [`MAX_PLAYLIST`].
+//! at. Memory is bounded by the text, and that by [`MAX_PLAYLIST`]. What players understand is understood:
+//! numbers with decimals, tags and attributes in lower case, spaces, other line ends, and playlists that do
+//! not say how long their segments are.
 
 use core::mem::take;
 use core::time::Duration;
@@ -9,11 +11,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::error::Error;
+use crate::deviation::{Deviation, Deviations};
 
 /// Bytes of a playlist: some 10,000 segments.
 pub(super) const MAX_PLAYLIST: usize = 1 << 20;
 /// Durations above a day are no durations.
 const MAX_DURATION: Duration = Duration::from_secs(86_400);
+/// The target duration of a playlist that says nothing of durations.
+const DEFAULT_TARGET: Duration = Duration::from_secs(2);
+/// Media sequence numbers are below.
+const MAX_SEQUENCE: f64 = (1_u64 << 62) as f64;
 
 /// A playlist of either kind.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,8 +43,8 @@ pub(super) struct Variant {
 #[derive(Clone, PartialEq, Default, Debug)]
 pub(super) struct Media {
     pub(super) target: Duration,
-    /// The number of the first of `entries`.
-    pub(super) sequence: u64,
+    /// The number of the first of `entries`; `None` if it does not say.
+    pub(super) sequence: Option<u64>,
     pub(super) ended: bool,
     pub(super) entries: Vec<Entry>,
 }
@@ -62,25 +69,28 @@ pub(super) struct Entry {
 }
 
 /// Parses a playlist.
-pub(super) fn parse(text: &[u8]) -> Result<Manifest, Error> {
+pub(super) fn parse(text: &[u8], deviations: &mut Deviations) -> Result<Manifest, Error> {
     if text.len() > MAX_PLAYLIST {
         return Err(Error::TooLarge);
     }
-    let text = core::str::from_utf8(text).map_err(|_| Error::Playlist)?;
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    let text = String::from_utf8_lossy(text);
+    if text.contains('\u{fffd}') {
+        deviations.note(Deviation::PlaylistText);
+    }
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let mut lines = text.split(['\n', '\r']).map(str::trim).filter(|line| !line.is_empty());
     if lines.next().is_none_or(|line| !line.starts_with("#EXTM3U")) {
         return Err(Error::Playlist);
     }
     let mut parser = Parser::default();
     for line in lines {
-        match line.strip_prefix("#EXT") {
-            Some(tag) => parser.on_tag(tag)?,
+        match line.split_at_checked(4).filter(|(start, _)| start.eq_ignore_ascii_case("#EXT")) {
+            Some((_, tag)) => parser.on_tag(tag, deviations)?,
             None if line.starts_with('#') => {}
             None => parser.on_uri(line)?,
         }
     }
-    parser.finish()
+    parser.finish(deviations)
 }
 
 /// The playlist so far, and what its tags say of the URIs that follow.
@@ -94,6 +104,10 @@ struct Parser {
     audio: HashMap<String, bool>,
     /// Whether the next URI is a segment's.
     timed: bool,
+    /// The longest segment.
+    longest: Duration,
+    /// What EXT-X-TARGETDURATION says.
+    target: Option<f64>,
     discontinuity: bool,
     gap: bool,
     /// Length, and first byte if it is told.
@@ -106,25 +120,29 @@ struct Parser {
 
 impl Parser {
     /// Takes a line that begins with `#EXT`, without that.
-    fn on_tag(&mut self, tag: &str) -> Result<(), Error> {
+    fn on_tag(&mut self, tag: &str, deviations: &mut Deviations) -> Result<(), Error> {
         let (name, value) = tag.split_once(':').unwrap_or((tag, ""));
-        match name {
-            "INF" => self.timed = true,
-            "-X-TARGETDURATION" => {
-                let target = number(value).filter(|target| *target > 0).ok_or(Error::Playlist)?;
-                self.media.target = Duration::from_secs(target).min(MAX_DURATION);
+        match name.trim_end().to_ascii_uppercase().as_str() {
+            "INF" => {
+                self.timed = true;
+                self.longest = self.longest.max(duration(decimal(value)));
             }
-            "-X-MEDIA-SEQUENCE" => {
-                let sequence = number(value).filter(|sequence| *sequence < 1 << 62);
-                self.media.sequence = sequence.ok_or(Error::Playlist)?;
-            }
+            "-X-TARGETDURATION" => self.target = decimal(value),
+            "-X-MEDIA-SEQUENCE" => match decimal(value) {
+                Some(number) if (0.0..MAX_SEQUENCE).contains(&number) => {
+                    // Whole numbers are exact, also where a double is not.
+                    self.media.sequence = Some(number_of(value).unwrap_or(number as u64));
+                }
+                Some(_) => return Err(Error::Playlist),
+                None => deviations.note(Deviation::PlaylistTag),
+            },
             "-X-DISCONTINUITY" => self.discontinuity = true,
             "-X-GAP" => self.gap = true,
             "-X-BYTERANGE" => self.range = Some(byte_range(value).ok_or(Error::Playlist)?),
             "-X-ENDLIST" => self.media.ended = true,
-            "-X-KEY" if attribute(value, "METHOD") != Some("NONE") => return Err(Error::Encrypted),
+            "-X-KEY" if !is(attribute(value, "METHOD"), "NONE") => return Err(Error::Encrypted),
             "-X-MAP" => self.map = Some(Arc::new(map(value)?)),
-            "-X-MEDIA" if attribute(value, "TYPE") == Some("AUDIO") => {
+            "-X-MEDIA" if is(attribute(value, "TYPE"), "AUDIO") => {
                 if let Some(group) = attribute(value, "GROUP-ID") {
                     let has_uri = attribute(value, "URI").is_some();
                     *self.audio.entry(group.to_owned()).or_insert(true) &= has_uri;
@@ -164,7 +182,7 @@ impl Parser {
         Ok(Some((offset, length)))
     }
 
-    fn finish(self) -> Result<Manifest, Error> {
+    fn finish(mut self, deviations: &mut Deviations) -> Result<Manifest, Error> {
         if !self.variants.is_empty() {
             let variants = self.variants.into_iter().map(|(variant, group)| {
                 let separate = group.and_then(|group| self.audio.get(&group).copied());
@@ -172,9 +190,17 @@ impl Parser {
             });
             return Ok(Manifest::Master(variants.collect()));
         }
-        if self.media.target.is_zero() {
+        if self.target.is_none() && self.media.entries.is_empty() {
             return Err(Error::Playlist);
         }
+        if self.target.is_none_or(|target| target <= 0.0 || target.fract() != 0.0) {
+            deviations.note(Deviation::PlaylistTarget);
+        }
+        self.media.target = match duration(self.target) {
+            Duration::ZERO if self.longest.is_zero() => DEFAULT_TARGET,
+            Duration::ZERO => self.longest,
+            target => target,
+        };
         Ok(Manifest::Media(self.media))
     }
 }
@@ -208,6 +234,35 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
+/// The whole number that stands first.
+fn number_of(text: &str) -> Option<u64> {
+    let text = text.trim();
+    number(&text[..text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len())])
+}
+
+/// The number at the start of a value: `4`, `4.0`, `4,0` and `4.004,title`.
+fn decimal(text: &str) -> Option<f64> {
+    let text = text.trim();
+    let (whole, rest) = text.split_at(text.find(['.', ',']).unwrap_or(text.len()));
+    let digits = rest.get(1..).unwrap_or_default();
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    // A title may begin with digits, but not end with them before another comma.
+    let is_fraction =
+        rest.starts_with('.') || digits[end..].is_empty() || digits[end..].starts_with(',');
+    let fraction = if is_fraction { &digits[..end] } else { "" };
+    format!("{}.{fraction}0", whole.trim()).parse().ok()
+}
+
+fn duration(seconds: Option<f64>) -> Duration {
+    let seconds = seconds.unwrap_or(0.0).clamp(0.0, MAX_DURATION.as_secs_f64());
+    Duration::try_from_secs_f64(seconds).unwrap_or_default()
+}
+
+/// Whether an enumerated value is this one.
+fn is(value: Option<&str>, wanted: &str) -> bool {
+    value.is_some_and(|value| value.eq_ignore_ascii_case(wanted))
+}
+
 /// Length, and first byte if it is told.
 fn byte_range(text: &str) -> Option<(u64, Option<u64>)> {
     match text.split_once('@') {
@@ -221,14 +276,17 @@ fn attribute<'a>(list: &'a str, wanted: &str) -> Option<&'a str> {
     let mut rest = list;
     loop {
         let (name, behind) = rest.split_once('=')?;
+        // One without a value is left out.
+        let name = name.rsplit(',').next().unwrap_or(name);
+        let behind = behind.trim_start();
         let (value, behind) = match behind.strip_prefix('"') {
             Some(quoted) => quoted.split_once('"')?,
             None => behind.split_at(behind.find(',').unwrap_or(behind.len())),
         };
-        if name.trim() == wanted {
-            return Some(value);
+        if name.trim().eq_ignore_ascii_case(wanted) {
+            return Some(value.trim());
         }
-        rest = behind.strip_prefix(',')?;
+        rest = behind.trim_start().strip_prefix(',')?;
     }
 }
 
@@ -237,7 +295,7 @@ mod tests {
     use super::*;
 
     fn media(text: &str) -> Media {
-        match parse(text.as_bytes()) {
+        match parse(text.as_bytes(), &mut Deviations::default()) {
             Ok(Manifest::Media(media)) => media,
             other => panic!("no media playlist: {other:?}"),
         }
@@ -251,7 +309,10 @@ mod tests {
              #EXT-X-DISCONTINUITY\n#EXT-X-BYTERANGE:20@100\n#EXTINF:3.9,t\nb.m4s\n\
              #EXT-X-BYTERANGE:30\n#EXTINF:3,\nb.m4s\n#EXT-X-GAP\n#EXTINF:3,\nc\n#EXT-X-ENDLIST\n",
         );
-        assert_eq!((media.target, media.sequence, media.ended), (Duration::from_secs(4), 7, true));
+        assert_eq!(
+            (media.target, media.sequence, media.ended),
+            (Duration::from_secs(4), Some(7), true)
+        );
         let ranges: Vec<_> = media.entries.iter().map(|entry| entry.resource.range).collect();
         assert_eq!(ranges, [None, Some((100, 20)), Some((120, 30)), None]);
         let breaks: Vec<_> = media.entries.iter().map(|e| (e.discontinuity, e.gap)).collect();
@@ -265,7 +326,10 @@ mod tests {
         let text = "#EXTM3U\n#EXT-X-STREAM-INF:CODECS=\"a,BANDWIDTH=1\",BANDWIDTH=900\nhi\n\
                     #EXT-X-I-FRAME-STREAM-INF:BANDWIDTH=1,URI=\"x\"\n\
                     #EXT-X-STREAM-INF:BANDWIDTH=100\nlo\n";
-        let Ok(Manifest::Master(variants)) = parse(text.as_bytes()) else { panic!("no master") };
+        let Ok(Manifest::Master(variants)) = parse(text.as_bytes(), &mut Deviations::default())
+        else {
+            panic!("no master")
+        };
         let bandwidths: Vec<_> = variants.iter().map(|v| (&v.uri[..], v.bandwidth)).collect();
         assert_eq!(bandwidths, [("hi", 900), ("lo", 100)]);
         assert_eq!(
@@ -283,22 +347,113 @@ mod tests {
                     #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"own\"\na\n\
                     #EXT-X-STREAM-INF:BANDWIDTH=1,AUDIO=\"in\"\nb\n\
                     #EXT-X-STREAM-INF:BANDWIDTH=1,SUBTITLES=\"text\"\nc\n";
-        let Ok(Manifest::Master(variants)) = parse(text.as_bytes()) else { panic!("no master") };
+        let Ok(Manifest::Master(variants)) = parse(text.as_bytes(), &mut Deviations::default())
+        else {
+            panic!("no master")
+        };
         let separate: Vec<_> = variants.iter().map(|variant| variant.separate_audio).collect();
         assert_eq!(separate, [true, false, false]);
     }
 
     #[test]
     fn what_is_no_playlist_or_cannot_be_read_is_refused() {
-        let refused = |text: &str| parse(text.as_bytes()).expect_err("refused");
+        let refused =
+            |text: &str| parse(text.as_bytes(), &mut Deviations::default()).expect_err("refused");
         assert_eq!(refused(""), Error::Playlist);
         assert_eq!(refused("<html>"), Error::Playlist);
-        assert_eq!(refused("#EXTM3U\n#EXTINF:1,\na"), Error::Playlist, "no target duration");
-        assert_eq!(refused("#EXTM3U\n#EXT-X-TARGETDURATION:-1"), Error::Playlist);
+        assert_eq!(refused("#EXTM3U\n"), Error::Playlist, "neither segments nor variants");
+        let sequence = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXT-X-MEDIA-SEQUENCE:";
+        assert_eq!(refused(&format!("{sequence}{}", 1_u64 << 62)), Error::Playlist);
+        assert_eq!(refused(&format!("{sequence}-1")), Error::Playlist);
         assert_eq!(refused("#EXTM3U\n#EXT-X-KEY:METHOD=AES-128,URI=\"k\""), Error::Encrypted);
         let first = "#EXTM3U\n#EXT-X-TARGETDURATION:1\n#EXTINF:1,\n#EXT-X-BYTERANGE:5\na";
         assert_eq!(refused(first), Error::Playlist, "a range after nothing");
         assert_eq!(refused(&" ".repeat(MAX_PLAYLIST + 1)), Error::TooLarge);
-        assert_eq!(parse(&[b'#', 0xff]), Err(Error::Playlist));
+        assert_eq!(parse(&[b'#', 0xff], &mut Deviations::default()), Err(Error::Playlist));
+    }
+
+    #[test]
+    fn durations_are_read_as_they_are_written() {
+        for (target, inf, millis, deviates) in [
+            ("#EXT-X-TARGETDURATION:2", "2.0,", 2_000, false),
+            ("#EXT-X-TARGETDURATION:2.0", "2.0,", 2_000, false),
+            ("#EXT-X-TARGETDURATION: 2", "2", 2_000, false),
+            ("#EXT-X-TARGETDURATION:2.002", "2.0,", 2_002, true),
+            ("#EXT-X-TARGETDURATION:2,5", "2.0,", 2_500, true),
+            ("#EXT-X-TARGETDURATION:0", "2.004,title", 2_004, true),
+            ("#EXT-X-TARGETDURATION:-1", "2,004,title", 2_004, true),
+            ("#EXT-X-TARGETDURATION:two", "4,2 titles", 4_000, true),
+            ("#EXT-X-TARGETDURATION:", "4, 2", 4_000, true),
+            ("#EXT-X-TARGETDURATION:NaN", "4", 4_000, true),
+            ("#EXT-X-VERSION:3", "4.5", 4_500, true),
+            ("#EXT-X-VERSION:3", "", 2_000, true),
+            ("#EXT-X-VERSION:3", "-1,", 2_000, true),
+            ("#EXT-X-TARGETDURATION:1e300", "1,", 1_000, true),
+            ("#EXT-X-TARGETDURATION:99999999999999999999", "1,", 86_400_000, false),
+        ] {
+            let mut met = Deviations::default();
+            let text = format!("#EXTM3U\n{target}\n#EXTINF:{inf}\na.ts\n");
+            let Ok(Manifest::Media(media)) = parse(text.as_bytes(), &mut met) else {
+                panic!("{text}")
+            };
+            assert_eq!(media.target, Duration::from_millis(millis), "{text}");
+            assert_eq!(media.entries.len(), 1);
+            let expected = [(Deviation::PlaylistTarget, 1)];
+            assert_eq!(
+                met.take().collect::<Vec<_>>(),
+                &expected[..usize::from(deviates)],
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_form_of_lines_and_attributes_is_the_writers() {
+        let plain = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:18014398509481985\n\
+                     #EXT-X-MAP:URI=\"i.mp4\",BYTERANGE=\"10@5\"\n#EXTINF:2.0,\na.m4s?x=1&y=a:b\n\
+                     #EXTINF:2.0,\n//cdn.example/b.m4s\n";
+        let expected = media(plain);
+        assert_eq!(expected.sequence, Some(18_014_398_509_481_985));
+        for text in [
+            plain.replace('\n', "\r\n"),
+            plain.replace('\n', "\r"),
+            plain.replace('\n', " \n\n \t\n"),
+            format!("\u{feff}{plain}"),
+            format!("\n\n{plain}"),
+            plain.replace(":2", ": 2").replace("INF:2.0,", "INF: 2.0 , title"),
+            plain.replace("EXT-X", "ext-x").replace("MAP:URI", "map:uri"),
+            plain
+                .replace("URI=", "X, OLD=1 , uri = ")
+                .replace(",BYTE", " , ByteRange = \"1@1\", BYTE"),
+            plain.replace("#EXTINF", "#EXT-X-UNKNOWN:a=\"\n#EXTINF"),
+            plain.replace("#EXTINF", "# a comment: \u{e9}t\u{e9}\n#EXTINF"),
+        ] {
+            let mut got = media(&text);
+            // The first of two attributes of one name holds.
+            if text.contains("1@1") {
+                let map = got.entries[0].map.as_deref().expect("a map");
+                assert_eq!((&map.uri[..], map.range), ("i.mp4", Some((1, 1))), "{text}");
+                got.entries
+                    .iter_mut()
+                    .zip(&expected.entries)
+                    .for_each(|(a, b)| a.map.clone_from(&b.map));
+            }
+            assert_eq!(got, expected, "{text}");
+        }
+        let latin: Vec<u8> = plain
+            .replace("#EXTINF", "#?\n#EXTINF")
+            .bytes()
+            .map(|b| if b == b'?' { 0xe9 } else { b })
+            .collect();
+        let mut met = Deviations::default();
+        let Ok(Manifest::Media(got)) = parse(&latin, &mut met) else { panic!("no playlist") };
+        assert_eq!(got.entries.len(), 2);
+        assert_eq!(met.take().collect::<Vec<_>>(), [(Deviation::PlaylistText, 1)]);
+        assert!(media("#EXTM3U\n#EXT-X-KEY:method=none\n#EXTINF:1\na").sequence.is_none());
+        let mut met = Deviations::default();
+        let text = "#EXTM3U\n#EXT-X-TARGETDURATION:2\n#EXT-X-MEDIA-SEQUENCE:x\n#EXTINF:2,\na";
+        parse(text.as_bytes(), &mut met).expect("the sequence is left out");
+        assert_eq!(met.take().collect::<Vec<_>>(), [(Deviation::PlaylistTag, 1)]);
+        assert_eq!(media(&text.replace(":x", ":7.0")).sequence, Some(7));
     }
 }

@@ -16,6 +16,7 @@
 //! change (draft-pantos-hls-rfc8216bis, sections 4.4.3.1 and 4.4.3.7).
 
 use super::config::Config;
+use super::parts::part_target_ms;
 
 /// Slots are whole multiples of this.
 const STEP_MS: i64 = 100;
@@ -34,18 +35,11 @@ pub(super) struct Pace {
     pub(super) frame_rate: i64,
 }
 
-/// The first segment: its length, those of its parts without the last, its number of frames.
-#[derive(Clone, Debug)]
+/// The first segment: its length and the mean duration of its frames.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct First {
     pub(super) length_ms: i64,
-    pub(super) parts_ms: Vec<i64>,
-    pub(super) frames: i64,
-}
-
-/// The longest part before lengths are settled. A hundredth more than is wanted will do: thirds of a
-/// second are 333 or 334 ms.
-pub(super) fn part_limit_ms(config: &Config) -> i64 {
-    config.part.as_millis() as i64 * 101 / 100
+    pub(super) frame_us: i64,
 }
 
 impl Pace {
@@ -55,16 +49,11 @@ impl Pace {
         let is_whole = first.length_ms >= wanted * 9 / 10;
         let length_ms = if is_whole { first.length_ms } else { wanted };
         let slot_ms = (length_ms + ROUNDING_MS) / STEP_MS * STEP_MS;
-        let limit = part_limit_ms(config);
-        // Frames that last longer are parts by themselves. Roundings of a millisecond at either end.
-        let regular = first.parts_ms.iter().copied().filter(|part| *part <= limit).max();
-        let part = regular.or(first.parts_ms.iter().copied().max());
-        let frame_rate = first.frames * 1_000_000 / first.length_ms.max(1);
         Self {
             slot_ms: slot_ms.max(STEP_MS),
             target_s: ((slot_ms.max(first.length_ms) + 500) / 1_000).max(1),
-            part_ms: part.map_or(limit, |part| part + 2),
-            frame_rate,
+            part_ms: part_target_ms(config.part.as_millis() as i64, length_ms, first.frame_us),
+            frame_rate: 1_000_000_000 / first.frame_us.max(1),
         }
     }
 
@@ -86,19 +75,31 @@ impl Pace {
 
     /// Whether a segment of this length may end although its number is ahead of the slots.
     pub(super) fn is_whole(&self, length_ms: i64) -> bool {
-        length_ms >= self.slot_ms * 9 / 10
+        length_ms >= self.whole_ms()
+    }
+
+    /// The least length of a segment that may end although its number is ahead of the slots.
+    pub(super) fn whole_ms(&self) -> i64 {
+        self.slot_ms * 9 / 10
+    }
+
+    /// The time of the stream at which a slot begins.
+    pub(super) fn slot_start_ms(&self, slot: u64) -> i64 {
+        i64::try_from(slot).unwrap_or(i64::MAX).saturating_mul(self.slot_ms)
+    }
+
+    /// What the cuts of a segment into parts follow from, with the frames of the latest groups.
+    pub(super) fn cuts(&self, group_frames: i64) -> [i64; 3] {
+        [self.slot_ms, self.part_ms, group_frames]
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
 
-    fn pace(length_ms: i64, parts_ms: &[i64]) -> Pace {
-        let first = First { length_ms, parts_ms: parts_ms.to_vec(), frames: length_ms / 40 };
-        Pace::new(&Config::default(), &first)
+    fn pace(length_ms: i64, frame_us: i64) -> Pace {
+        Pace::new(&Config::default(), &First { length_ms, frame_us })
     }
 
     #[test]
@@ -114,7 +115,7 @@ mod tests {
             (10_000, 10_000, 10),
             (40, 2_000, 2),
         ] {
-            let pace = pace(length, &[]);
+            let pace = pace(length, 40_000);
             assert_eq!((pace.slot_ms, pace.target_s), (slot, target), "{length}");
             assert!(length <= pace.max_segment_ms());
         }
@@ -122,10 +123,7 @@ mod tests {
 
     #[test]
     fn parts_are_promised_no_longer_than_they_are() {
-        assert_eq!(pace(2_000, &[320, 320]).part_ms, 322);
-        assert_eq!(pace(2_000, &[300, 300, 1_500]).part_ms, 302, "a frame that was late");
-        assert_eq!(pace(2_000, &[1_000]).part_ms, 1_002, "a frame a second");
-        let config = Config { part: Duration::from_millis(500), ..Config::default() };
-        assert_eq!(part_limit_ms(&config), 505);
+        assert_eq!(pace(2_000, 40_000).part_ms, 365);
+        assert_eq!(pace(2_000, 1_000_000).part_ms, 1_005, "a frame a second");
     }
 }

@@ -75,8 +75,7 @@ impl Segmenter {
             let _ = writeln!(text, "#EXT-X-PROGRAM-DATE-TIME:{}", date_time(segment.wall_ms));
             let name = segment.name;
             for (number, part) in segment.parts.iter().enumerate().filter(|_| with_parts(index)) {
-                // A picture that stood still is longer than players are told that parts are.
-                let duration = seconds(part.duration_ms.min(part_target));
+                let duration = seconds(part.duration_ms);
                 let independent = if part.independent { ",INDEPENDENT=YES" } else { "" };
                 let _ = writeln!(
                     text,
@@ -84,7 +83,7 @@ impl Segmenter {
                 );
             }
             if segment.complete {
-                let duration = seconds(segment.duration_ms().min(pace.max_segment_ms()));
+                let duration = seconds(segment.duration_ms());
                 let _ = writeln!(text, "#EXTINF:{duration},\n{base}{name}.{extension}");
             }
         }

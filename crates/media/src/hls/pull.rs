@@ -19,6 +19,7 @@ pub use super::error::Error;
 use super::manifest::{self, Entry, MAX_PLAYLIST, Manifest, Media, Resource};
 pub use super::variant::Choice;
 use super::{flv_tags, follow, variant};
+use crate::deviation::{Deviation, Deviations};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::read::{Config, Movie};
 use crate::{Timeline, ts};
@@ -142,6 +143,8 @@ pub struct Pull {
     loaded_at: Timestamp,
     /// The number of the next segment to put into the queue.
     next: Option<u64>,
+    /// The newest segment that was put there.
+    newest: Option<Url>,
     queue: VecDeque<Segment>,
     target: Duration,
     ended: bool,
@@ -155,6 +158,7 @@ pub struct Pull {
     /// Codecs that are left out, and how many of them were told.
     unsupported: Vec<String>,
     told: usize,
+    deviations: Deviations,
 }
 
 impl Pull {
@@ -172,6 +176,7 @@ impl Pull {
             reload_at: start,
             loaded_at: start,
             next: None,
+            newest: None,
             queue: VecDeque::new(),
             target: Duration::ZERO,
             ended: false,
@@ -182,6 +187,7 @@ impl Pull {
             timeline: Timeline::default(),
             unsupported: Vec::new(),
             told: 0,
+            deviations: Deviations::default(),
         }
     }
 
@@ -294,7 +300,7 @@ impl Pull {
     }
 
     fn on_playlist(&mut self, base: &Url, body: &[u8]) -> Result<(), Error> {
-        match manifest::parse(body)? {
+        match manifest::parse(body, &mut self.deviations)? {
             Manifest::Master(_) if self.has_variant => Err(Error::Playlist),
             Manifest::Master(variants) => {
                 let variant = variant::choose(self.choice, variants)?;
@@ -318,7 +324,8 @@ impl Pull {
     }
 
     fn on_media(&mut self, base: &Url, media: Media) -> Result<(), Error> {
-        let Media { target, sequence, ended, entries } = media;
+        let sequence = media.sequence.unwrap_or_else(|| self.sequence_of(base, &media));
+        let Media { target, ended, entries, .. } = media;
         let end = sequence + entries.len() as u64;
         let start = if ended { 0 } else { entries.len().saturating_sub(START_SEGMENTS) };
         let restarted = self.next.is_some_and(|next| end + RESTART_SEGMENTS < next);
@@ -340,7 +347,9 @@ impl Pull {
         let skipped = usize::try_from(next.saturating_sub(sequence)).unwrap_or(usize::MAX);
         let before = self.queue.len();
         for entry in entries.into_iter().skip(skipped) {
-            self.queue.push_back(Segment::new(base, entry)?);
+            let segment = Segment::new(base, entry)?;
+            self.newest = Some(segment.place.0.clone());
+            self.queue.push_back(segment);
         }
         self.target = target;
         self.next = Some(next.max(end));
@@ -352,6 +361,23 @@ impl Pull {
         let changed = self.queue.len() > before;
         self.reload_at = self.loaded_at + if changed { target } else { target / 2 };
         Ok(())
+    }
+
+    /// The number of the first segment of a playlist that does not say it: it goes on behind the newest one
+    /// that is known.
+    fn sequence_of(&self, base: &Url, media: &Media) -> u64 {
+        let Some((next, newest)) = self.next.zip(self.newest.as_ref()) else { return 0 };
+        let is_newest = |entry: &Entry| follow(base, &entry.resource.uri).as_ref() == Some(newest);
+        match media.entries.iter().rposition(is_newest) {
+            Some(place) => next.saturating_sub(place as u64 + 1),
+            None => next,
+        }
+    }
+
+    /// Breaches of rules since this was last asked.
+    pub fn deviations(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
+        self.deviations.add(&self.ts.deviations());
+        self.deviations.take()
     }
 
     fn on_segment(&mut self, body: &Bytes) -> Result<Vec<Tag>, Error> {

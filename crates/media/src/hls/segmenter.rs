@@ -24,6 +24,7 @@ use super::grid::Grid;
 use super::kept::{Kept, Part, Segment, Tracks};
 use super::name::Name;
 use super::pace::Pace;
+use super::parts::{Groups, MAX_FRAME_MS};
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{Audio, Video};
@@ -52,7 +53,6 @@ pub(super) struct Open {
     pub(super) start_ms: i64,
     pub(super) part_start_ms: i64,
     wall_ms: i64,
-    pub(super) frames: i64,
     /// Whether it has a part, which is then in the last of [`Kept::segments`].
     pub(super) has_parts: bool,
 }
@@ -62,7 +62,7 @@ pub(super) struct Open {
 pub struct Segmenter {
     pub(super) config: Config,
     /// The newest headers.
-    tracks: Tracks,
+    pub(super) tracks: Tracks,
     /// A video header that is out of use because no frames come.
     idle_video: Option<Video>,
     /// Whether the headers are other ones than those of the segment that is growing.
@@ -75,7 +75,11 @@ pub struct Segmenter {
     /// How long a video frame lasts: the distance of the last two; 40 ms before there are two.
     pub(super) frame_ms: i64,
     grid: Grid,
+    /// The latest distances of key frames.
+    pub(super) groups: Groups,
     pub(super) frames: Vec<Sample>,
+    /// For each frame that waits, how many of the sounds that wait came before it.
+    pub(super) sounds_before: Vec<usize>,
     /// With the times that the stream gives them; [`Grid`] corrects those.
     pub(super) sounds: Vec<Sample>,
     pub(super) open: Option<Open>,
@@ -173,6 +177,7 @@ impl Segmenter {
                 self.drop_sounds();
                 self.wall = None;
                 self.video_ms = time;
+                self.groups.interrupt();
                 self.sound_since_ms = None;
                 Some(time)
             }
@@ -195,6 +200,7 @@ impl Segmenter {
         self.tracks.video = Some(video);
         self.discontinuity |= !self.kept.versions.is_empty();
         self.idle_video = None;
+        self.groups.interrupt();
         self.video_ms = i64::MIN;
         self.sound_since_ms = None;
     }
@@ -226,11 +232,13 @@ impl Segmenter {
         }
         let frame = Sample { dts: frame.dts.max(self.video_ms), ..frame };
         let at = frame.dts;
+        self.on_last_frame(at, wall_ms);
         let step = at.saturating_sub(core::mem::replace(&mut self.video_ms, at));
         if (1..=MAX_FORWARD_MS).contains(&step) {
             self.frame_ms = step;
         }
         self.sound_since_ms = None;
+        self.groups.push(at, frame.sync);
         let ends = self.open.is_some_and(|open| self.ends_before(open, at, frame.sync));
         match self.open {
             Some(open) if ends => {
@@ -240,17 +248,20 @@ impl Segmenter {
                 self.close_segment(at);
                 self.open(at, wall_ms, &frame.data);
             }
-            Some(open) => self.cut_part(open, at, self.frame_ms),
+            Some(open) => self.cut_part(open, at),
             None if frame.sync => self.open(at, wall_ms, &frame.data),
             None => return,
         }
-        if let Some(open) = &mut self.open {
-            open.frames += 1;
-        }
-        let video = self.tracks.video.as_ref().filter(|_| frame.sync);
-        let sets = video.map_or(0, |video| video.parameter_sets.iter().map(Bytes::len).sum());
-        self.waiting += frame.data.len() + sets + SAMPLE_COST;
+        self.waiting += self.cost(&frame);
+        self.sounds_before.push(self.sounds.len());
         self.frames.push(frame);
+    }
+
+    /// What a sample that waits may cost, in bytes.
+    pub(super) fn cost(&self, sample: &Sample) -> usize {
+        let video = self.tracks.video.as_ref().filter(|_| sample.sync);
+        let sets = video.map_or(0, |video| video.parameter_sets.iter().map(Bytes::len).sum());
+        sample.data.len() + sets + SAMPLE_COST
     }
 
     fn on_sound(&mut self, codec: Codec, data: Bytes, now: i64, wall_ms: i64) {
@@ -273,7 +284,7 @@ impl Segmenter {
             None => self.open(now, wall_ms, &data),
             Some(_) if self.changed => return,
             Some(open) if self.tracks.video.is_none() => {
-                self.cut_sound(open, now, samples * 1_000 / rate, wall_ms, &data);
+                self.cut_sound(open, now, samples * 1_000_000 / rate, wall_ms, &data);
             }
             Some(_) => {}
         }
@@ -282,9 +293,10 @@ impl Segmenter {
         let left_out = self.open.is_some_and(|open| open.has_parts)
             && self.kept.versions.back().is_some_and(|version| version.tracks.audio.is_none());
         if !left_out {
-            self.waiting += data.len() + SAMPLE_COST;
             let dts = now * rate / 1_000;
-            self.sounds.push(Sample { data, dts, composition: 0, sync: true });
+            let sound = Sample { data, dts, composition: 0, sync: true };
+            self.waiting += self.cost(&sound);
+            self.sounds.push(sound);
         }
     }
 
@@ -310,20 +322,23 @@ impl Segmenter {
             }
             self.msn = slot;
         }
-        let id = self.tracks.segment_id(&self.config, stream_ms, first);
+        let cuts = self.pace.map_or([0; 3], |pace| pace.cuts(self.groups.longest_frames()));
+        let id = self.tracks.segment_id(&self.config, &cuts, stream_ms, first);
         let (start_ms, part_start_ms) = (at, at);
-        self.open =
-            Some(Open { id, start_ms, part_start_ms, wall_ms, frames: 0, has_parts: false });
+        self.open = Some(Open { id, start_ms, part_start_ms, wall_ms, has_parts: false });
     }
 
     fn drop_sounds(&mut self) {
-        let size = |sound: &Sample| sound.data.len() + SAMPLE_COST;
-        self.waiting -= self.sounds.drain(..).map(|sound| size(&sound)).sum::<usize>();
+        let sounds = core::mem::take(&mut self.sounds);
+        let size: usize = sounds.iter().map(|sound| self.cost(sound)).sum();
+        self.waiting = self.waiting.saturating_sub(size);
+        self.sounds_before.fill(0);
     }
 
     /// Where what waits ends, if nothing follows.
-    fn pending_end(&self) -> i64 {
-        let video = self.frames.last().map(|frame| frame.dts + self.frame_ms);
+    pub(super) fn pending_end(&self) -> i64 {
+        let frame_ms = self.frame_ms.min(MAX_FRAME_MS);
+        let video = self.frames.last().map(|frame| frame.dts + frame_ms);
         let audio = self.tracks.audio.as_ref().zip(self.sounds.last()).map(|(audio, sound)| {
             let rate = i64::from(audio.sample_rate);
             (sound.dts + i64::from(audio.samples(&sound.data))) * 1_000 / rate
@@ -332,11 +347,10 @@ impl Segmenter {
     }
 
     pub(super) fn close_segment(&mut self, at: i64) {
+        self.settle(at);
+        self.split_long_part(at);
         self.close_part(at);
-        if let Some(open) = self.open.filter(|open| open.has_parts) {
-            if self.pace.is_none() {
-                self.settle(at - open.start_ms);
-            }
+        if self.open.is_some_and(|open| open.has_parts) {
             if let Some(segment) = self.kept.segments.back_mut() {
                 segment.complete = true;
             }
@@ -395,11 +409,12 @@ impl Segmenter {
         };
         let number = version.number;
         self.frames.clear();
+        self.sounds_before.clear();
         self.sounds.clear();
         self.waiting = 0;
         self.dirty = true;
         if first {
-            let discontinuity = core::mem::take(&mut self.discontinuity) && self.pace.is_some();
+            let discontinuity = core::mem::take(&mut self.discontinuity);
             self.kept.segments.push_back(Segment {
                 name: Name { msn: self.msn, id },
                 version: number,

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::error::{Error, MAX_CHUNK_STREAMS};
+use crate::deviation::{Deviation, Deviations};
 use crate::flv::{HEADER_LEN, MAX_PAYLOAD, Tag};
 
 /// Section 5.4.1: "The maximum chunk size defaults to 128 bytes"
@@ -75,6 +76,7 @@ pub(super) struct Reader {
     held: Vec<u8>,
     /// The chunk that is being read: its chunk stream, and how many bytes are missing.
     current: Option<(u32, usize)>,
+    pub(super) deviations: Deviations,
 }
 
 impl Reader {
@@ -157,10 +159,8 @@ impl Reader {
         if known.is_none() && format > 1 {
             return Err(Error::ChunkHeader);
         }
-        if unfinished && format < 3 {
-            return Err(Error::Interrupted);
-        }
-        let mut header = known.map_or_else(Header::default, |stream| stream.header);
+        let before = known.map_or_else(Header::default, |stream| stream.header);
+        let mut header = before;
         if let [t0, t1, t2, ..] = *fields {
             header.field = u32::from_be_bytes([0, t0, t1, t2]);
             header.extended = header.field == EXTENDED;
@@ -190,8 +190,32 @@ impl Reader {
                 at += 4;
             }
         }
+        // Some encoders put a header before each chunk of a message. FFmpeg and SRS take it for the same message if
+        // it is as long; only a message that begins can have all fields.
+        let same = format == 2
+            || format == 1 && (header.length, header.kind) == (before.length, before.kind);
+        if unfinished && format < 3 {
+            match same {
+                true => header = before,
+                false => self.abandon(id),
+            }
+            self.deviations.note(match same {
+                true => Deviation::RtmpContinuation,
+                false => Deviation::RtmpRestart,
+            });
+        }
+        let have = self.begin(id, format, &mut header)?;
+        let missing = (header.length - have).min(self.chunk_size);
+        self.current = (missing > 0).then_some((id, missing));
+        Ok(Some((id, at)))
+    }
+
+    /// Begins a message of this header, or goes on with the one that is not complete. Returns how many of its
+    /// bytes are there.
+    fn begin(&mut self, id: u32, format: u8, header: &mut Header) -> Result<usize, Error> {
         let mut have = 0;
-        let stream = self.streams.entry(id).or_insert(ChunkStream { header, partial: None });
+        let stream =
+            self.streams.entry(id).or_insert(ChunkStream { header: *header, partial: None });
         if let Some(buffer) = &stream.partial {
             have = buffer.len() - HEADER_LEN;
         } else {
@@ -210,10 +234,17 @@ impl Reader {
             self.unfinished += header.length;
             stream.partial = Some(Tag::buffer(header.length));
         }
-        stream.header = header;
-        let missing = (header.length - have).min(self.chunk_size);
-        self.current = (missing > 0).then_some((id, missing));
-        Ok(Some((id, at)))
+        stream.header = *header;
+        Ok(have)
+    }
+
+    /// Gives up what there is of the message on this chunk stream.
+    fn abandon(&mut self, id: u32) {
+        if let Some(stream) = self.streams.get_mut(&id)
+            && stream.partial.take().is_some()
+        {
+            self.unfinished -= stream.header.length;
+        }
     }
 
     /// The message of this chunk stream, if it is complete.
@@ -237,10 +268,8 @@ impl Reader {
                 1..=0x7fff_ffff => value as usize,
                 _ => return Err(Error::ChunkSize(value)),
             };
-        } else if let Some(stream) = self.streams.get_mut(&value)
-            && stream.partial.take().is_some()
-        {
-            self.unfinished -= stream.header.length;
+        } else {
+            self.abandon(value);
         }
         Ok(None)
     }

@@ -20,9 +20,6 @@ pub enum Error {
     /// The first chunk of a chunk stream leaves out what only a chunk before it could tell.
     #[error("RTMP chunk refers to a message that never was")]
     ChunkHeader,
-    /// A message starts within another one of the same chunk stream.
-    #[error("RTMP message starts within an unfinished one")]
-    Interrupted,
     /// A message of this many bytes, which is above the limit.
     #[error("RTMP message of {0} bytes is over the limit")]
     MessageTooLarge(usize),

@@ -10,6 +10,7 @@ use super::handshake::Handshake;
 use super::{Config, Error};
 use crate::amf0::{self, Value, object};
 use crate::codec::Role;
+use crate::deviation::{Deviation, Deviations};
 use crate::flv::{self, Kind, MAX_PAYLOAD, Tag};
 
 /// The largest message before there is a stream. Commands are some hundred bytes.
@@ -46,6 +47,8 @@ const CAN_FORWARD: f64 = 4.0;
 /// do not ask for more.
 const CAPS_EX: f64 = 4.0;
 
+/// The marker of an AMF0 string.
+const AMF0_STRING: u8 = 2;
 /// The AMF0 string that orders a server to keep what follows for those who come later.
 const SET_DATA_FRAME: &[u8] = b"\x02\x00\x0d@setDataFrame";
 
@@ -87,7 +90,7 @@ pub(super) struct Link {
     /// Bytes from the peer, and how many of them are acknowledged; both wrap (section 5.4.3).
     received: u32,
     acknowledged: u32,
-    /// How many bytes the peer sends between acknowledgements; 0 before it says so.
+    /// How many bytes the peer wants to send between acknowledgements; 0 before it says so.
     window: u32,
     /// Answers since nothing waited.
     replies: usize,
@@ -152,18 +155,24 @@ impl Link {
                 self.reply()?;
                 self.announce_window();
             }
-            COMMAND => {
-                return Ok(Some(Incoming::Command(command(message.payload(), message.stream)?)));
-            }
-            COMMAND_AMF3 => {
-                let values = behind_zero(message.payload())?;
-                return Ok(Some(Incoming::Command(command(values, message.stream)?)));
+            // Messages of the AMF3 types hold AMF0 behind a byte that is 0, or without it.
+            COMMAND | COMMAND_AMF3 => {
+                let payload = message.payload();
+                let payload = payload.strip_prefix(&[0]).unwrap_or(payload);
+                match command(payload, message.stream) {
+                    Ok(command) => return Ok(Some(Incoming::Command(command))),
+                    Err(error) if is_awaited(payload) => return Err(error),
+                    Err(_) => self.reader.deviations.note(Deviation::RtmpMessage),
+                }
             }
             AGGREGATE => self.split(&message)?,
-            DATA_AMF3 => {
-                let payload = behind_zero(message.payload())?;
-                self.tags.extend(script(message.timestamp, payload));
-            }
+            DATA_AMF3 => match message.payload() {
+                [0, payload @ ..] | payload @ [AMF0_STRING, ..] => {
+                    self.tags.extend(script(message.timestamp, payload));
+                }
+                [] => {}
+                _ => self.reader.deviations.note(Deviation::RtmpMessage),
+            },
             kind => match Kind::from_number(kind) {
                 // An empty message says nothing.
                 _ if message.payload().is_empty() => {}
@@ -223,12 +232,22 @@ impl Link {
     /// Section 5.4.3: "The client or the server MUST send an acknowledgment to the peer after
     /// receiving bytes equal to the window size."
     fn acknowledge(&mut self) -> Result<(), Error> {
-        if self.window > 0 && self.received.wrapping_sub(self.acknowledged) >= self.window {
+        // Many encoders say no window and wait for acknowledgements, or measure by them.
+        let window = match self.window {
+            0 => self.config.window_ack,
+            window => window.min(self.config.window_ack),
+        };
+        if self.received.wrapping_sub(self.acknowledged) >= window.max(1) {
             self.acknowledged = self.received;
             self.reply()?;
             self.writer.control(ACKNOWLEDGEMENT, &self.received.to_be_bytes());
         }
         Ok(())
+    }
+
+    /// What the peer did against the rules since the last call.
+    pub(super) fn deviations(&mut self) -> &mut Deviations {
+        &mut self.reader.deviations
     }
 
     /// To be called before an answer is queued: bounds what a peer can make us queue.
@@ -303,9 +322,11 @@ impl Link {
     }
 }
 
-/// Messages of the AMF3 types hold AMF0 behind a byte that is 0; AMF3 itself is refused.
-fn behind_zero(payload: &[u8]) -> Result<&[u8], Error> {
-    payload.strip_prefix(&[0]).ok_or(Error::Malformed("AMF3"))
+/// Whether the peer waits for what this command does, so that it cannot be left out.
+fn is_awaited(payload: &[u8]) -> bool {
+    let [AMF0_STRING, 0, length, name @ ..] = payload else { return false };
+    let awaited = ["connect", "createStream", "publish", "play"];
+    awaited.iter().any(|command| name.get(..usize::from(*length)) == Some(command.as_bytes()))
 }
 
 fn command(payload: &[u8], stream: u32) -> Result<Command, Error> {

@@ -15,6 +15,7 @@ use super::link::{
 use super::{Config, Error};
 use crate::amf0::{Value, object};
 use crate::codec::Role;
+use crate::deviation::Deviation;
 use crate::flv::{Kind, Tag};
 
 /// What a tag that waits costs beside its payload, roughly.
@@ -133,6 +134,11 @@ impl Server {
     /// The next bytes for the peer.
     pub fn poll_output(&mut self) -> Option<Bytes> {
         self.link.writer.pop()
+    }
+
+    /// What the peer did against the rules and was tolerated: how often since this was last asked.
+    pub fn deviations(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
+        self.link.deviations().take()
     }
 
     /// Bytes that wait for [`Server::poll_output`].

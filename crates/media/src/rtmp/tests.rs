@@ -7,6 +7,7 @@ use super::chunk::{Message, Reader, Writer};
 use super::error::MAX_CHUNK_STREAMS;
 use super::*;
 use crate::amf0::{self, Value, object};
+use crate::deviation::Deviation;
 use crate::flv::{Kind, Tag};
 
 const METADATA: &[u8] = b"\x02\x00\x0aonMetaData\x08\x00\x00\x00\x00\x00\x00\x09";
@@ -445,8 +446,6 @@ fn hostile_chunks_end_the_connection() {
     assert_eq!(end(&[huge.to_vec()]), Err(Error::MessageTooLarge(0xff_ffff)));
     let started = [4, 0, 0, 0, 0, 0, 9, 9, 1, 0, 0, 0, 1];
     assert_eq!(end(&[[started, started].concat()]), Ok(()), "the second is the first's payload");
-    let two: Vec<u8> = [&[4, 0, 0, 0, 0, 1, 0, 9, 1, 0, 0, 0][..], &[0; 128], &started].concat();
-    assert_eq!(end(&[two]), Err(Error::Interrupted));
 
     let (_, result) = after(&[vec![4, 0, 0, 0, 1, 0, 1, 9, 1, 0, 0, 0]]);
     assert_eq!(result, Err(Error::MessageTooLarge(65_537)), "no media before publish");
@@ -459,8 +458,102 @@ fn hostile_chunks_end_the_connection() {
     assert_eq!(code, Some(&"NetStream.Publish.BadName".into()), "it is told before the end");
     let nested = [&b"\x02\x00\x01x"[..], &b"\x0a\x00\x00\x00\x01".repeat(10_000)].concat();
     let nested = message(20, 0, &nested);
-    assert_eq!(end(&[nested]), Err(Error::Amf(amf0::Error::TooDeep)));
-    assert_eq!(end(&[message(17, 0, &[3, 2])]), Err(Error::Malformed("AMF3")));
+    assert_eq!(end(&[nested]), Ok(()), "it is left out");
+    let publish = [&b"\x02\x00\x07publish"[..], &b"\x0a\x00\x00\x00\x01".repeat(10_000)].concat();
+    let publish = message(20, 0, &publish);
+    assert_eq!(end(&[publish]), Err(Error::Amf(amf0::Error::TooDeep)));
+}
+
+#[test]
+fn messages_that_cannot_be_read_are_left_out_and_counted() {
+    let metadata = [&[0][..], METADATA].concat();
+    for (kind, payload, tags, left_out) in [
+        // AMF3 metadata, AMF0 with and without the zero byte, and nothing.
+        (15, &b"\x11\x06\x15onMetaData\x0a\x0b\x01\x01"[..], 0, 1),
+        (15, &metadata, 1, 0),
+        (15, METADATA, 1, 0),
+        (15, b"", 0, 0),
+        (15, b"\0", 0, 0),
+        (17, b"\x03\x02", 0, 1),
+        (17, b"\x11\x06\x09ping", 0, 1),
+        (17, b"\0\x02\x00\x04ping\x11", 0, 1),
+        (20, b"\x02\x00\x04ping\x00\x01", 0, 1),
+        (20, b"", 0, 1),
+        (16, b"shared object", 0, 0),
+    ] {
+        let mut server = publishing();
+        server.handle(&message(kind, 0, payload)).expect("tolerated");
+        server.handle(&message(9, 0, &[0x17, 1, 0, 0, 0, 1])).expect("allowed");
+        assert_eq!(server_events(&mut server).len(), tags + 1, "{kind} {payload:?}");
+        let met: Vec<_> = server.deviations().collect();
+        let expected = [(Deviation::RtmpMessage, 1)];
+        assert_eq!(met, &expected[..left_out], "{kind} {payload:?}");
+    }
+}
+
+#[test]
+fn a_message_goes_on_behind_a_header_of_its_own_or_begins_again() {
+    let payload: Vec<u8> = (0..300_u32).map(|n| if n == 0 { 0x17 } else { n as u8 }).collect();
+    let first = [&[4, 0, 0, 40, 0, 1, 44, 9, 1, 0, 0, 0][..], &payload[..128]].concat();
+    let by_type_1 =
+        |at: usize| [&[0x44, 0, 0, 7, 0, 1, 44, 9][..], &payload[at..300.min(at + 128)]].concat();
+    let by_type_2 = |at: usize| [&[0x84, 0, 0, 7][..], &payload[at..300.min(at + 128)]].concat();
+    let by_type_3 = |at: usize| [&[0xc4][..], &payload[at..300.min(at + 128)]].concat();
+    let extended =
+        [&[4, 0xff, 0xff, 0xff, 0, 1, 44, 9, 1, 0, 0, 0, 2, 0, 0, 0][..], &payload[..128]];
+    let go_on =
+        [&[0x44, 0xff, 0xff, 0xff, 0, 1, 44, 9, 2, 0, 0, 0][..], &payload[128..256]].concat();
+    let go_on_3 = [&[0xc4, 2, 0, 0, 0][..], &payload[256..]].concat();
+    let short = [4, 0, 0, 50, 0, 0, 1, 9, 1, 0, 0, 0, 0x27];
+    let by_type_1_again = [0x44, 0, 0, 10, 0, 0, 1, 8, 0xaf];
+    use Deviation::{RtmpContinuation, RtmpRestart};
+    for (chunks, time, length, met) in [
+        ([first.clone(), by_type_1(128), by_type_1(256)], 40, 300, (RtmpContinuation, 2)),
+        ([first.clone(), by_type_2(128), by_type_3(256)], 40, 300, (RtmpContinuation, 1)),
+        ([extended.concat(), go_on, go_on_3], 0x200_0000, 300, (RtmpContinuation, 1)),
+        ([first.clone(), short.to_vec(), vec![]], 50, 1, (RtmpRestart, 1)),
+        ([first.clone(), by_type_1_again.to_vec(), vec![]], 50, 1, (RtmpRestart, 1)),
+        (
+            [first.clone(), first.clone(), [by_type_3(128), by_type_3(256)].concat()],
+            40,
+            300,
+            (RtmpRestart, 1),
+        ),
+    ] {
+        for piece in [1, 7, 10_000] {
+            let mut server = publishing();
+            for bytes in chunks.concat().chunks(piece) {
+                server.handle(bytes).expect("tolerated");
+            }
+            let events = server_events(&mut server);
+            let [Event::Tag(tag)] = &events[..] else { panic!("{events:?}") };
+            assert_eq!((tag.timestamp(), tag.payload().len()), (time, length));
+            assert!(length == 1 || tag.payload()[..] == payload[..]);
+            assert_eq!(server.deviations().collect::<Vec<_>>(), [met]);
+            // What was given up costs nothing.
+            server.handle(&message(9, 0, &[0x17; 100_000])).expect("within the limits");
+        }
+    }
+}
+
+#[test]
+fn bytes_are_acknowledged_to_a_peer_that_asks_for_nothing() {
+    let acknowledgements = |window: Option<u32>| {
+        let mut served = active(publish());
+        if let Some(window) = window {
+            served.server.handle(&message(5, 0, &window.to_be_bytes())).expect("allowed");
+        }
+        let mut count = 0;
+        for _ in 0..90 {
+            served.server.handle(&message(9, 0, &[0x17; 100_000])).expect("allowed");
+            count += served.sent().into_iter().filter(|message| message.kind == 3).count();
+        }
+        count
+    };
+    assert_eq!(acknowledgements(None), 3, "9 MB in windows of 2.5 MB");
+    assert_eq!(acknowledgements(Some(0)), 3);
+    assert_eq!(acknowledgements(Some(0x7fff_ffff)), 3);
+    assert!(acknowledgements(Some(500_000)) >= 15);
 }
 
 #[test]

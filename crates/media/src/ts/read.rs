@@ -8,14 +8,17 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::{PACKET_LEN, PAT_PID, SYNC_BYTE, TIMESCALE, crc_32, stream_type};
+use super::TIMESCALE;
+use super::packed::Packed;
+use super::packets::Packets;
+use super::sets::ParameterSets;
+use super::tables::{Header, Program, Tables};
 use crate::codec::Codec;
+use crate::deviation::{Deviation, Deviations};
 use crate::fmp4::Sample;
 use crate::fmp4::config::{self, Audio, Mp3Header, Video, nal};
 use crate::fmp4::read::Config;
 
-/// The longest section of a table (section 2.4.4).
-const MAX_SECTION: usize = 1_024;
 /// Samples of a segment; more are no media.
 const MAX_SAMPLES: usize = crate::fmp4::read::MAX_SAMPLES;
 
@@ -52,9 +55,16 @@ pub enum Item {
 pub struct Reader {
     video: Option<Video>,
     audio: Option<Config>,
+    /// Parameter sets of H.264, by kind and ID: a stream may have several that its pictures choose from.
+    sets: ParameterSets,
+    /// The program that the tables told last: some packagers send them once.
+    program: Option<Program>,
+    /// Where packed audio goes on if it does not say.
+    packed_end: Option<u64>,
     /// The latest time seen, without wraps.
     time: Option<i64>,
     unsupported: Vec<&'static str>,
+    deviations: Deviations,
 }
 
 impl Reader {
@@ -63,17 +73,23 @@ impl Reader {
     /// # Errors
     /// It is no transport stream, or holds nothing of use.
     pub fn read(&mut self, segment: &[u8]) -> Result<Vec<Item>, Error> {
-        let mut demux = Demux::default();
-        for packet in packets(segment)? {
-            demux.packet(packet)?;
+        if let Some(packed) = Packed::read(segment) {
+            return Ok(self.packed(packed));
         }
-        self.unsupported = demux.unsupported;
-        if demux.streams.iter().all(Option::is_none) {
+        let packets = Packets::find(segment, &mut self.deviations).ok_or(Error::Sync)?;
+        let mut demux = Demux::new(self.first_program(packets.clone()));
+        let mut rest = packets;
+        while let Some(packet) = rest.next(&mut self.deviations) {
+            demux.packet(packet, &mut self.deviations)?;
+        }
+        self.program.clone_from(&demux.program);
+        self.unsupported = demux.program.as_ref().map_or(Vec::new(), |p| p.unsupported.clone());
+        if demux.streams.iter().all(Option::is_none) && demux.left.iter().all(Vec::is_empty) {
             return Err(Error::NoStream);
         }
         let mut items = Vec::new();
         let mut carry = Carry::default();
-        for unit in demux.streams.into_iter().flatten().flat_map(Stream::into_units) {
+        for unit in demux.into_units() {
             let dts = self.unwrap(unit.dts);
             let composition = difference(unit.pts, unit.dts) as i32;
             match unit.codec {
@@ -85,6 +101,49 @@ impl Reader {
             }
         }
         Ok(items)
+    }
+
+    /// The frames of packed audio.
+    fn packed(&mut self, packed: Packed<'_>) -> Vec<Item> {
+        let time = packed.time.or(self.packed_end).unwrap_or(0);
+        let (pts, data) = (self.unwrap(time), packed.frames.to_vec());
+        let (codec, dts) = (packed.codec, time);
+        let (mut items, mut carry) = (Vec::new(), Carry::default());
+        let unit = Unit { codec, pts: time, dts, random_access: false, data };
+        self.audio(&unit, pts, &mut carry, &mut items);
+        if let (Some(Item::Audio(last)), Some((start, _))) = (items.last(), carry.time) {
+            let samples = items.iter().filter(|item| matches!(item, Item::Audio(_))).count() as i64;
+            // The next segment begins a mean frame behind the last one.
+            let frame = (last.dts - start) / (samples - 1).max(1);
+            self.packed_end = Some((last.dts + frame) as u64 & MASK);
+        }
+        items
+    }
+
+    /// Breaches of rules since this was last asked.
+    pub fn deviations(&mut self) -> Deviations {
+        core::mem::take(&mut self.deviations)
+    }
+
+    /// The first program of a segment, wherever its tables are: they hold for what is before them too. Without
+    /// tables it is that of the segment before.
+    fn first_program(&mut self, mut packets: Packets<'_>) -> Option<Program> {
+        let mut tables = Tables::default();
+        let mut ignored = Deviations::default();
+        let mut has_media = false;
+        while let Some(packet) = packets.next(&mut ignored) {
+            let Some(header) = Header::read(packet) else { continue };
+            if let Some(program) = tables.packet(&header) {
+                let pids = program.streams.iter().flatten();
+                if has_media && pids.count() > 0 {
+                    self.deviations.note(Deviation::TsTables);
+                }
+                return Some(program);
+            }
+            has_media |= header.start && header.payload.starts_with(&[0, 0, 1]);
+        }
+        self.deviations.note(Deviation::TsTables);
+        self.program.take()
     }
 
     /// Codecs of sound and pictures in the last segment that FLV cannot carry.
@@ -126,9 +185,12 @@ impl Reader {
             data.put_slice(nal_unit);
         }
         let [vps, sps, pps] = &sets;
-        let video = match (vps.first(), sps.first()) {
-            (Some(vps), Some(sps)) if hevc => Video::from_h265(vps, sps, pps),
-            (_, Some(sps)) if !hevc => Video::from_h264(sps, pps),
+        let video = match hevc {
+            true if !vps.is_empty() && !sps.is_empty() => Video::from_h265_sets(vps, sps, pps),
+            false if !sps.is_empty() || !pps.is_empty() => {
+                let (sps, pps) = self.sets.with(sps, pps);
+                Video::from_h264_sets(&sps, &pps)
+            }
             _ => None,
         };
         // Open groups of pictures start with a picture that is no IDR but is marked.
@@ -249,16 +311,6 @@ fn difference(a: u64, b: u64) -> i64 {
     ((a.wrapping_sub(b) << 31) as i64) >> 31
 }
 
-/// The packets of a segment, which may have something short before the first.
-fn packets(segment: &[u8]) -> Result<impl Iterator<Item = &[u8]>, Error> {
-    let aligned = |at: &usize| {
-        segment.get(*at) == Some(&SYNC_BYTE)
-            && segment.get(at + PACKET_LEN).is_none_or(|byte| *byte == SYNC_BYTE)
-    };
-    let start = (0..segment.len().min(PACKET_LEN)).find(aligned).ok_or(Error::Sync)?;
-    Ok(segment[start..].chunks_exact(PACKET_LEN))
-}
-
 /// A PES packet's payload.
 struct Unit {
     codec: Codec,
@@ -272,6 +324,8 @@ struct Unit {
 struct Stream {
     pid: u16,
     codec: Codec,
+    /// The counter of its newest packet.
+    counter: Option<u8>,
     pes: Pes,
     units: Vec<Unit>,
 }
@@ -286,124 +340,78 @@ struct Pes {
 /// Takes packets apart.
 #[derive(Default)]
 struct Demux {
-    pmt_pid: Option<u16>,
-    /// Sections of PAT and PMT that are being received.
-    sections: [Vec<u8>; 2],
+    tables: Tables,
+    program: Option<Program>,
     /// Video and audio.
     streams: [Option<Stream>; 2],
-    unsupported: Vec<&'static str>,
+    /// The same before the program changed.
+    left: [Vec<Unit>; 2],
 }
 
 impl Demux {
-    fn packet(&mut self, packet: &[u8]) -> Result<(), Error> {
-        if packet[0] != SYNC_BYTE {
-            return Err(Error::Sync);
+    fn new(program: Option<Program>) -> Self {
+        let mut demux = Self::default();
+        program.into_iter().for_each(|program| demux.set_program(program));
+        demux
+    }
+
+    fn packet(&mut self, packet: &[u8], deviations: &mut Deviations) -> Result<(), Error> {
+        let Some(header) = Header::read(packet) else { return Ok(()) };
+        if let Some(program) = self.tables.packet(&header) {
+            self.set_program(program);
         }
-        let pid = u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff;
-        let start = packet[1] & 0x40 != 0;
-        // Packets with an error that the sender knew of, and those without payload.
-        if packet[1] & 0x80 != 0 || packet[3] & 0x10 == 0 {
-            return Ok(());
+        let mut streams = self.streams.iter_mut().flatten();
+        let Some(stream) = streams.find(|stream| stream.pid == header.pid) else { return Ok(()) };
+        if header.scrambled {
+            return Err(Error::Encrypted);
         }
-        let (mut payload_at, mut random_access) = (4, false);
-        if packet[3] & 0x20 != 0 {
-            payload_at = 5 + usize::from(packet[4]);
-            random_access = packet[4] > 0 && packet[5] & 0x40 != 0;
+        if let Some(before) = stream.counter.replace(header.counter) {
+            // Section 2.4.3.3: a packet may be sent twice.
+            if before == header.counter && stream.pes.bytes.ends_with(header.payload) {
+                return Ok(());
+            }
+            if header.counter != (before + 1) & 15 && !header.discontinuity {
+                deviations.note(Deviation::TsContinuity);
+            }
         }
-        let Some(payload) = packet.get(payload_at..) else { return Ok(()) };
-        if pid == PAT_PID {
-            self.table(0, payload, start);
-        } else if Some(pid) == self.pmt_pid {
-            self.table(1, payload, start);
-        } else if let Some(stream) = self.streams.iter_mut().flatten().find(|s| s.pid == pid) {
-            if packet[3] & 0xc0 != 0 {
-                return Err(Error::Encrypted);
-            }
-            if start {
-                stream.finish();
-                stream.pes.random_access = random_access;
-            }
-            // What comes before the first start belongs to nothing.
-            if start || !stream.pes.bytes.is_empty() {
-                stream.pes.bytes.extend_from_slice(payload);
-            }
+        if header.start {
+            stream.finish();
+            stream.pes.random_access = header.random_access;
+        }
+        // What comes before the first start belongs to nothing.
+        if header.start || !stream.pes.bytes.is_empty() {
+            stream.pes.bytes.extend_from_slice(header.payload);
         }
         Ok(())
     }
 
-    fn table(&mut self, index: usize, payload: &[u8], start: bool) {
-        let section = &mut self.sections[index];
-        let mut payload = payload;
-        if start {
-            section.clear();
-            let Some(behind) =
-                payload.first().and_then(|skip| payload.get(1 + usize::from(*skip)..))
-            else {
-                return;
-            };
-            payload = behind;
-        } else if section.is_empty() {
-            return;
-        }
-        section.extend_from_slice(&payload[..payload.len().min(MAX_SECTION - section.len())]);
-        let Some(head) = section.get(..3) else { return };
-        let length = usize::from(u16::from_be_bytes([head[1], head[2]]) & 0x0fff) + 3;
-        if section.len() < length || length < 12 {
-            return;
-        }
-        let section = core::mem::take(section);
-        let section = &section[..length];
-        if crc_32(section) != 0 {
-            return;
-        }
-        let body = &section[8..length - 4];
-        if index == 0 && section[0] == 0 {
-            // The first program; number 0 is the network's table.
-            let entry = body.as_chunks::<4>().0.iter().find(|entry| entry[..2] != [0, 0]);
-            self.pmt_pid = entry.map(|entry| pid_at(entry, 2));
-        } else if index == 1 && section[0] == 2 {
-            self.program(body);
-        }
-    }
-
-    fn program(&mut self, body: &[u8]) {
-        if body.len() < 4 {
-            return;
-        }
-        let mut at = 4 + usize::from(u16::from_be_bytes([body[2], body[3]]) & 0x0fff);
-        let mut found = [None, None];
-        self.unsupported.clear();
-        while let Some(entry) = body.get(at..at + 5) {
-            let (index, codec) = match entry[0] {
-                stream_type::AVC => (0, Codec::Avc),
-                stream_type::HEVC => (0, Codec::Hevc),
-                stream_type::ADTS => (1, Codec::Aac),
-                stream_type::MPEG1_AUDIO | stream_type::MPEG2_AUDIO => (1, Codec::Mp3),
-                _ => (2, Codec::Legacy(0)),
-            };
-            if let Some(slot @ None) = found.get_mut(index) {
-                *slot = Some((pid_at(entry, 1), codec));
-            }
-            let unsupported = stream_type::UNSUPPORTED.iter().find(|(kind, _)| *kind == entry[0]);
-            self.unsupported.extend(unsupported.map(|(_, name)| *name));
-            at += 5 + usize::from(u16::from_be_bytes([entry[3], entry[4]]) & 0x0fff);
-        }
-        for (stream, found) in self.streams.iter_mut().zip(found) {
-            let same = stream.as_ref().map(|stream| (stream.pid, stream.codec)) == found;
-            if !same {
-                *stream = found.map(|(pid, codec)| Stream {
+    /// Goes on with the streams of this program, and keeps what came of others.
+    fn set_program(&mut self, program: Program) {
+        for (index, found) in program.streams.iter().enumerate() {
+            let stream = &mut self.streams[index];
+            if stream.as_ref().map(|stream| (stream.pid, stream.codec)) != *found {
+                let new = found.map(|(pid, codec)| Stream {
                     pid,
                     codec,
+                    counter: None,
                     pes: Pes::default(),
                     units: Vec::new(),
                 });
+                let old = core::mem::replace(stream, new);
+                self.left[index].extend(old.into_iter().flat_map(Stream::into_units));
             }
         }
+        self.program = Some(program);
     }
-}
 
-fn pid_at(bytes: &[u8], at: usize) -> u16 {
-    u16::from_be_bytes([bytes[at], bytes[at + 1]]) & 0x1fff
+    /// The units of video, then those of audio.
+    fn into_units(self) -> impl Iterator<Item = Unit> {
+        let streams = self.left.into_iter().zip(self.streams);
+        streams.flat_map(|(mut units, stream)| {
+            units.extend(stream.into_iter().flat_map(Stream::into_units));
+            units
+        })
+    }
 }
 
 impl Stream {

@@ -7,6 +7,7 @@ use super::read::{Error, Item};
 use super::write::Program;
 use super::*;
 use crate::codec::Codec;
+use crate::deviation::Deviation;
 use crate::fmp4::Sample;
 use crate::fmp4::config::{Audio, Video};
 use crate::fmp4::read::Config;
@@ -126,7 +127,8 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
         .flat_map(|sound| [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &sound.data[..]].concat())
         .collect();
     let mut stream = whole[..2 * PACKET_LEN].to_vec();
-    for (pts, data, counter) in [(0u64, &adts[..150], 0), (1_920 * 2 + 900, &adts[150..], 1)] {
+    let mut counter = 0;
+    for (pts, data) in [(0u64, &adts[..150]), (1_920 * 2 + 900, &adts[150..])] {
         let mut pes = vec![0, 0, 1, 0xc0, 0, 0, 0x80, 0x80, 5, 0x21];
         let pts = pts + 90_000;
         pes.extend([
@@ -142,6 +144,7 @@ fn audio_frames_may_lie_across_packets_of_the_elementary_stream() {
             stream.extend([SYNC_BYTE, start, 0x01, 0x30 | counter, adaptation as u8]);
             stream.extend((0..adaptation).map(|at| if at == 0 { 0 } else { 0xff }));
             stream.extend_from_slice(piece);
+            counter += 1;
         }
     }
     let got = Reader::default().read(&stream).expect("readable");
@@ -319,5 +322,210 @@ fn a_program_with_other_tracks_has_another_version() {
         let byte = pmt[4 + 2 + 1 + 5];
         assert_eq!((pmt[7], byte & 0xc1), (2, 0xc1));
         assert!(versions.insert(byte >> 1 & 0x1f), "{video:?} {audio:?}");
+    }
+}
+
+/// Frames of 25 per second with a key frame each second, and sound.
+fn program(seconds: i64) -> Vec<u8> {
+    let (video, audio) = (video(), audio());
+    let frames: Vec<Sample> =
+        (0..25 * seconds).map(|n| frame(n * 40, 80, n % 25 == 0, 900)).collect();
+    let sounds: Vec<Sample> = (0..46 * seconds).map(|n| sound(n, 300)).collect();
+    let program = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    Writer::default().write(program).to_vec()
+}
+
+/// How many pictures and sounds a reader finds, and what it tolerates.
+fn count(reader: &mut Reader, segment: &[u8]) -> ([usize; 2], Vec<(Deviation, u32)>) {
+    let items = reader.read(segment).expect("tolerated");
+    let videos = items.iter().filter(|item| matches!(item, Item::Video(_))).count();
+    let audios = items.iter().filter(|item| matches!(item, Item::Audio(_))).count();
+    ([videos, audios], reader.deviations().take().collect())
+}
+
+fn packets(segment: &[u8]) -> Vec<Vec<u8>> {
+    segment.chunks(PACKET_LEN).map(<[u8]>::to_vec).collect()
+}
+
+fn pid(packet: &[u8]) -> u16 {
+    u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff
+}
+
+#[test]
+fn a_reader_finds_packets_behind_damage() {
+    let good = program(2);
+    let whole = [50, 92];
+    assert_eq!(count(&mut Reader::default(), &good), (whole, vec![]));
+    let half = good.len() / PACKET_LEN / 2 * PACKET_LEN;
+    for (number, lost) in [(0, 1), (1, 1), (2, 1), (half / PACKET_LEN, 1), (7, 3)] {
+        let mut bad = good.clone();
+        for packet in 0..lost {
+            bad[(number + packet) * PACKET_LEN] = 0;
+        }
+        // One that knows the program: a damaged packet may be that of a table.
+        let mut reader = Reader::default();
+        count(&mut reader, &good);
+        let (got, met) = count(&mut reader, &bad);
+        assert!(got[0] + got[1] + 2 * lost >= whole[0] + whole[1] - 2, "{number} {lost}: {got:?}");
+        let kinds: Vec<Deviation> = met.iter().map(|met| met.0).collect();
+        let expects = |kind: Deviation| number == 0 || kinds.contains(&kind);
+        assert!(expects(Deviation::TsSync) && kinds.len() <= 3, "{number}: {kinds:?}");
+    }
+    for noise in [&[0; 100][..], &[0x47; 100], &[0x47; 187], b"<html>", &good[..77]] {
+        for at in [0, half] {
+            let bad = [&good[..at], noise, &good[at..]].concat();
+            let (got, _) = count(&mut Reader::default(), &bad);
+            assert!(got[0] >= 49 && got[1] >= 91, "{at} {noise:?}: {got:?}");
+        }
+    }
+    // Cut in the middle of a packet, here and at the end.
+    let short = [&good[..half - 100], &good[half..good.len() - 77]].concat();
+    let (got, met) = count(&mut Reader::default(), &short);
+    assert!(got[0] >= 49 && got[1] >= 90, "{got:?}");
+    assert_eq!(met[0], (Deviation::TsSync, 1));
+}
+
+#[test]
+fn packets_may_have_a_time_before_or_a_code_behind_them() {
+    let good = program(2);
+    let before: Vec<u8> = good
+        .chunks(PACKET_LEN)
+        .zip(0u32..)
+        .flat_map(|(p, n)| [&n.to_be_bytes(), p].concat())
+        .collect();
+    let behind: Vec<u8> = good.chunks(PACKET_LEN).flat_map(|p| [p, &[0x47; 16]].concat()).collect();
+    for other in [before, behind] {
+        let got = count(&mut Reader::default(), &other);
+        assert_eq!(got, ([50, 92], vec![(Deviation::TsPacketSize, 1)]));
+    }
+}
+
+#[test]
+fn tables_may_come_late_or_once_or_change() {
+    let good = packets(&program(2));
+    let (tables, media): (Vec<_>, Vec<_>) = good.iter().cloned().partition(|packet| {
+        let payload_at = if packet[3] & 0x20 != 0 { 5 + usize::from(packet[4]) } else { 4 };
+        pid(packet) == 0 || packet[payload_at..].starts_with(&[0, 2])
+    });
+    assert_eq!(tables.len(), 2);
+    let late = [&media[..40], &tables, &media[40..]].concat().concat();
+    let late_only = vec![(Deviation::TsTables, 1)];
+    assert_eq!(count(&mut Reader::default(), &late), ([50, 92], late_only.clone()));
+    let mut reader = Reader::default();
+    assert_eq!(reader.read(&media.concat()), Err(Error::NoStream), "nobody said what it is");
+    reader.deviations();
+    assert_eq!(count(&mut reader, &good.concat()).0, [50, 92]);
+    for _ in 0..3 {
+        assert_eq!(count(&mut reader, &media.concat()), ([50, 92], late_only.clone()));
+    }
+    // Sound that joins in the middle, under other PIDs.
+    let (video, audio) = (video(), audio());
+    let frames = [frame(0, 0, true, 300), frame(40, 0, false, 300)];
+    let sounds = [sound(0, 100), sound(1, 100)];
+    let mut alone =
+        Writer::default().write(Program { video: Some((&video, &frames)), audio: None }).to_vec();
+    let both = Program { video: Some((&video, &frames)), audio: Some((&audio, &sounds)) };
+    alone.extend_from_slice(&Writer::default().write(both));
+    assert_eq!(count(&mut Reader::default(), &alone).0, [4, 2]);
+    let moved = [program(1), program(1)].concat();
+    let half = moved.len() / 2;
+    let mut moved = packets(&moved);
+    let video_pid = pid(&media[0]);
+    let count_half = half / PACKET_LEN;
+    for packet in moved[count_half..].iter_mut().filter(|packet| pid(packet) == video_pid) {
+        packet[2] ^= 0x40;
+    }
+    let pmt = moved[count_half + 1].as_mut_slice();
+    let start = 5 + usize::from(pmt[4]) * usize::from(pmt[3] & 0x20 != 0);
+    let section = if pmt[3] & 0x20 != 0 { start + 1 } else { 5 };
+    let length = 3 + usize::from(u16::from_be_bytes([pmt[section + 1], pmt[section + 2]]) & 0xfff);
+    let entry = (section..section + length).find(|at| pmt[*at] == stream_type::AVC).expect("AVC");
+    pmt[entry + 2] ^= 0x40;
+    let crc = crc_32(&pmt[section..section + length - 4]).to_be_bytes();
+    pmt[section + length - 4..section + length].copy_from_slice(&crc);
+    assert_eq!(count(&mut Reader::default(), &moved.concat()).0, [50, 92]);
+}
+
+#[test]
+fn repeated_packets_are_left_out_and_missing_ones_are_counted() {
+    let good = packets(&program(1));
+    let twice: Vec<u8> = good.iter().flat_map(|packet| [&packet[..], packet].concat()).collect();
+    let expected = Reader::default().read(&good.concat()).expect("readable");
+    assert_eq!(Reader::default().read(&twice).expect("readable"), expected);
+    let mut missing = good;
+    missing.remove(20);
+    let (got, met) = count(&mut Reader::default(), &missing.concat());
+    assert!(got[0] >= 24, "{got:?}");
+    assert_eq!(met, [(Deviation::TsContinuity, 1)]);
+}
+
+#[test]
+fn all_parameter_sets_that_pictures_may_name_are_kept() {
+    // The same sets under the IDs 1: the first bit behind the level, and behind the header, says 0.
+    let sets = video().parameter_sets;
+    let [sps, pps] = &sets[..] else { panic!("two sets") };
+    let with_id_1 = |set: &Bytes, at: usize| {
+        // `1` becomes `010`: two bits more.
+        let bits: Vec<u8> =
+            set[at..].iter().flat_map(|b| (0..8).map(move |n| b >> (7 - n) & 1)).collect();
+        let mut bits = [&[0, 1, 0][..], &bits[1..]].concat();
+        bits.resize(bits.len().next_multiple_of(8), 0);
+        let bytes = bits.chunks(8).map(|bits| bits.iter().fold(0, |byte, bit| byte << 1 | bit));
+        Bytes::from([&set[..at], &bytes.collect::<Vec<u8>>()].concat())
+    };
+    let (other_sps, other_pps) = (with_id_1(sps, 4), with_id_1(pps, 1));
+    let mut kept = sets::ParameterSets::default();
+    let (a, b) = kept.with(core::slice::from_ref(sps), core::slice::from_ref(pps));
+    assert_eq!((&a[..], &b[..]), (&sets[..1], &sets[1..]));
+    let both = (vec![sps.clone(), other_sps.clone()], vec![pps.clone(), other_pps.clone()]);
+    let other = |kept: &mut sets::ParameterSets| {
+        kept.with(core::slice::from_ref(&other_sps), core::slice::from_ref(&other_pps))
+    };
+    assert_eq!(other(&mut kept), both);
+    // Either alone changes nothing from then on.
+    assert_eq!(kept.with(core::slice::from_ref(sps), &[]), both);
+    assert_eq!(kept.with(&[], core::slice::from_ref(&other_pps)), both);
+    let record = Video::from_h264_sets(&both.0, &both.1).expect("a record");
+    assert_eq!(record.parameter_sets.len(), 4);
+    // Another encoder's set under the same ID.
+    let mut new_sps = sps.to_vec();
+    new_sps[3] += 1;
+    let new_sps = Bytes::from(new_sps);
+    let (a, b) = kept.with(core::slice::from_ref(&new_sps), core::slice::from_ref(pps));
+    assert_eq!((a, b), (vec![new_sps], vec![pps.clone()]));
+}
+
+#[test]
+fn packed_audio_takes_its_time_from_its_tag() {
+    let adts =
+        |number: u8| [&[0xff, 0xf1, 0x4c, 0x80, 0x0d, 0x7f, 0xfc], &[number; 100][..]].concat();
+    let frames: Vec<u8> = (0..10).flat_map(adts).collect();
+    let tag = |time: u64| {
+        let owner = b"com.apple.streaming.transportStreamTimestamp\0";
+        let data = [&owner[..], &time.to_be_bytes()].concat();
+        let frame = [&b"PRIV"[..], &(data.len() as u32).to_be_bytes(), &[0, 0], &data].concat();
+        [&b"ID3\x04\0\0\0\0\0"[..], &[frame.len() as u8], &frame].concat()
+    };
+    let times = |reader: &mut Reader, segment: &[u8]| -> Vec<i64> {
+        let items = reader.read(segment).expect("packed audio");
+        let times = items.iter().filter_map(|item| match item {
+            Item::Audio(sample) => Some(sample.dts),
+            _ => None,
+        });
+        times.collect()
+    };
+    let mut reader = Reader::default();
+    let first = times(&mut reader, &[tag(90_000), frames.clone()].concat());
+    assert_eq!((first.len(), first[0], first[9]), (10, 90_000, 90_000 + 9 * 1_920));
+    let foreign = b"ID3\x03\0\0\0\0\0\x05hello".to_vec();
+    let second = times(&mut reader, &[foreign, tag(190_000), frames.clone()].concat());
+    assert_eq!((second.len(), second[0]), (10, 190_000));
+    // Without a time it goes on.
+    assert!(times(&mut reader, &frames)[0].abs_diff(190_000 + 19_200) < 400);
+    let mp3 = [&[0xff, 0xfb, 0x90, 0xc0][..], &[0; 413]].concat();
+    assert_eq!(times(&mut Reader::default(), &mp3.repeat(3)).len(), 3);
+    for (end, start) in [(5, &b"ID3\x04\0\0\x7f\x7f\x7f\x7f"[..]), (0, &b"ID3"[..])] {
+        let broken = [start, &frames[..end]].concat();
+        assert!(Reader::default().read(&broken).is_err(), "{broken:?}");
     }
 }

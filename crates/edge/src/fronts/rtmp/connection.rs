@@ -25,6 +25,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use super::naming::stream_name;
 use super::places::Places;
 use super::roles::{Next, Player, Role, Waiting};
 use crate::bans::Refused;
@@ -34,7 +35,7 @@ use crate::http::parameter;
 use crate::ingest::pull::Via;
 use crate::ingest::{ENDED, authorize, lose, publish};
 use crate::limits::{Fault, Place};
-use crate::live::{Dismissal, Held, Missing};
+use crate::live::{Dismissal, Held, Missing, Told};
 use crate::names::printable;
 use crate::passes::ViewerId;
 use crate::play::{self, NotBegun};
@@ -82,6 +83,8 @@ pub(super) struct Connection {
     server: Server,
     role: Role,
     output: VecDeque<Bytes>,
+    /// What was logged of the peer's breaches of rules.
+    told: Told,
     /// Bytes from the peer.
     received: u64,
     times: Times,
@@ -109,6 +112,7 @@ impl Connection {
             places,
             role: Role::Nothing,
             output: VecDeque::new(),
+            told: Told::default(),
             received: 0,
             times: Times { idle: now, heard: now, taken: now, pinged: None },
             ending: false,
@@ -181,6 +185,7 @@ impl Connection {
                     self.take_events().await;
                     // From now on: an answer of the operator's server may have taken its time.
                     (self.times.heard, self.times.pinged) = (Instant::now(), None);
+                    self.take_deviations();
                     result.map_err(|e| End::Peer(e.to_string()))?;
                 }
                 written = writer.write_vectored(&slices), if !slices.is_empty() => {
@@ -310,6 +315,16 @@ impl Connection {
         }
     }
 
+    /// Counts what the peer did against the rules, and logs it once.
+    fn take_deviations(&mut self) {
+        let met = self.server.deviations();
+        let who = match &self.role {
+            Role::Publishes(held) => held.publisher.stream().name(),
+            _ => "RTMP",
+        };
+        self.told.tell(&self.state.live.tolerated, who, met);
+    }
+
     /// The stream is no longer this publisher's.
     fn on_lost(&mut self, loss: Dismissal) {
         let (event, how, why) = match loss {
@@ -340,7 +355,7 @@ impl Connection {
 
     async fn on_publish(&mut self, request: &Request) {
         self.on_request();
-        let name = format!("{}/{}", request.app, request.stream);
+        let name = stream_name(request);
         let key = parameter(&request.query, "key");
         let config = &self.state.config;
         let live = &self.state.live;
@@ -383,7 +398,7 @@ impl Connection {
 
     async fn on_play(&mut self, request: &Request) {
         self.on_request();
-        let name = format!("{}/{}", request.app, request.stream);
+        let name = stream_name(request);
         match self.admit(&name, request).await {
             Ok(waiting) => {
                 self.role = Role::Waits(Box::new(waiting));

@@ -8,7 +8,7 @@ use hyper::body::Incoming;
 use media::{Tag, flv};
 use tokio::time::timeout;
 
-use super::trouble::{Reason, Trouble};
+use super::trouble::{Notes, Reason, Trouble};
 use crate::client::Failure;
 
 pub(super) struct FlvSource {
@@ -16,11 +16,17 @@ pub(super) struct FlvSource {
     reader: flv::Reader,
     /// Longest wait for a tag.
     limit: Duration,
+    notes: Notes,
 }
 
 impl FlvSource {
-    pub(super) fn new(response: Response<Incoming>, max_tag: usize, limit: Duration) -> Self {
-        Self { response, reader: flv::Reader::new(max_tag), limit }
+    pub(super) fn new(
+        response: Response<Incoming>,
+        max_tag: usize,
+        limit: Duration,
+        notes: Notes,
+    ) -> Self {
+        Self { response, reader: flv::Reader::new(max_tag), limit, notes }
     }
 
     /// The next tag; `None` at the end. May be dropped while it waits.
@@ -37,6 +43,7 @@ impl FlvSource {
             let Some(frame) = self.response.body_mut().frame().await else { return Ok(None) };
             if let Ok(data) = frame.map_err(|e| Failure(e.to_string()))?.into_data() {
                 let read = self.reader.read(&data);
+                self.notes.tolerate(self.reader.deviations());
                 read.map_err(|e| Trouble::new(Reason::Content, e))?;
             }
         }

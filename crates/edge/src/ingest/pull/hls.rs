@@ -9,15 +9,15 @@ use std::time::Duration;
 use bytes::Bytes;
 use hyper::Response;
 use hyper::body::Incoming;
-use media::Tag;
 use media::hls::pull::{Action, Choice, Failed, Pull, Request, Subject};
+use media::{Deviation, Tag};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use units::Timestamp;
 use url::Url;
 
-use super::http::{Upstream, body, check};
+use super::http::{Upstream, body, check, is_whole};
 use super::pacer::Pacer;
 use super::trouble::{Notes, Reason, Trouble};
 use crate::client::no_answer;
@@ -167,7 +167,9 @@ impl Fetcher {
 
     /// The tags in what came; `None` if it was of no use, and the pull goes on.
     fn on_body(&mut self, request: &Request, body: &Bytes) -> Result<Option<Vec<Tag>>, Trouble> {
-        let error = match self.pull.on_response(body) {
+        let taken = self.pull.on_response(body);
+        self.notes.tolerate(self.pull.deviations());
+        let error = match taken {
             Ok(tags) => return Ok(Some(tags)),
             Err(error) => error,
         };
@@ -209,9 +211,12 @@ impl Fetcher {
                     timeout(pause, got).await.map_err(|_| no_answer(pause))??
                 }
             };
-            check(&response, request.range.is_some())?;
+            check(&response)?;
+            if is_whole(&response, request.range) {
+                self.notes.tolerate([(Deviation::HttpRange, 1)].into_iter());
+            }
             self.pull.on_redirect(from);
-            body(response, request.max_bytes, pause).await
+            body(response, request.range, request.max_bytes, pause).await
         };
         timeout(limit, answered).await.map_err(|_| no_answer(limit))?
     }

@@ -5,12 +5,15 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
-use hyper::header::{HeaderMap, HeaderValue, LOCATION, RANGE};
+use hyper::header::{
+    ACCEPT_ENCODING, CONTENT_ENCODING, COOKIE, HeaderMap, HeaderValue, LOCATION, RANGE,
+};
 use hyper::{Method, Response, StatusCode};
 use media::hls::follow;
 use tokio::time::timeout;
 use url::Url;
 
+use super::cookies::Cookies;
 use super::trouble::{Reason, Trouble};
 use super::via::{CDN_LOOP, Via};
 use crate::client::{Client, Failure, Reach, authorization, no_answer, reached};
@@ -18,6 +21,8 @@ use crate::config;
 
 /// Redirections that are followed.
 const MAX_REDIRECTS: usize = 4;
+/// Bytes before a range that are read in vain, from an origin that knows no ranges.
+const MAX_SKIPPED: u64 = 64 << 20;
 
 /// An upstream over HTTP.
 ///
@@ -34,6 +39,7 @@ pub(super) struct Upstream {
     reach: Reach,
     /// The field that finds loops.
     via: HeaderValue,
+    cookies: Cookies,
 }
 
 impl Upstream {
@@ -46,7 +52,8 @@ impl Upstream {
         let _ = url.set_username("");
         let _ = url.set_password(None);
         url.set_fragment(None);
-        Self { client, url, headers, reach: Reach::Public, via: via.field() }
+        let (reach, cookies) = (Reach::Public, Cookies::default());
+        Self { client, url, headers, reach, via: via.field(), cookies }
     }
 
     /// The configured URL, without user name and password.
@@ -70,6 +77,11 @@ impl Upstream {
                 headers.clone_from(&self.headers);
             }
             headers.insert(CDN_LOOP, self.via.clone());
+            // Media is compressed already, and nothing here unpacks.
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+            if let Some(cookies) = self.cookies.field(&url) {
+                headers.append(COOKIE, cookies);
+            }
             if let Some((first, count)) = range {
                 let last = first.saturating_add(count.max(1) - 1);
                 let range = HeaderValue::try_from(format!("bytes={first}-{last}"));
@@ -77,6 +89,7 @@ impl Upstream {
             }
             let response =
                 self.client.send(reach, Method::GET, &url, headers, Bytes::new()).await?;
+            self.cookies.take(&url, response.headers());
             if is_upstream {
                 self.reach = reached(&response);
             }
@@ -95,27 +108,60 @@ impl Upstream {
 }
 
 /// Refuses a response that does not have what was asked for.
-pub(super) fn check(response: &Response<Incoming>, is_range: bool) -> Result<(), Trouble> {
+pub(super) fn check(response: &Response<Incoming>) -> Result<(), Trouble> {
     let status = response.status();
-    if status.is_success() && (!is_range || status == StatusCode::PARTIAL_CONTENT) {
-        return Ok(());
+    if !status.is_success() {
+        return Err(Trouble::new(Reason::Status, format!("status {status}")));
     }
-    Err(Trouble::new(Reason::Status, format!("status {status}")))
+    let coded = response.headers().get_all(CONTENT_ENCODING).iter();
+    let coded = coded.filter_map(|value| value.to_str().ok()).find(|value| {
+        let value = value.trim();
+        !value.is_empty() && !value.eq_ignore_ascii_case("identity")
+    });
+    match coded {
+        None => Ok(()),
+        Some(coding) => {
+            let text = format!("content-encoding {} was not asked for", coding.escape_debug());
+            Err(Trouble::new(Reason::Content, text))
+        }
+    }
 }
 
-/// The body of a response: at most `max` bytes, and none of them after a pause of `pause`.
+/// Whether the response has all of a resource of which `range` was asked for.
+pub(super) fn is_whole(response: &Response<Incoming>, range: Option<(u64, u64)>) -> bool {
+    range.is_some() && response.status() != StatusCode::PARTIAL_CONTENT
+}
+
+/// The body of a response: at most `max` bytes, and none of them after a pause of `pause`. Where it is
+/// the whole of which `range` was asked for, the bytes of that.
 pub(super) async fn body(
     response: Response<Incoming>,
+    range: Option<(u64, u64)>,
     max: usize,
     pause: Duration,
 ) -> Result<Bytes, Trouble> {
+    let whole = range.filter(|_| is_whole(&response, range));
+    if let Some((first, _)) = whole.filter(|(first, _)| *first > MAX_SKIPPED) {
+        let text = format!("no answer to a range at byte {first}: the origin sends the whole");
+        return Err(Trouble::new(Reason::Content, text));
+    }
+    let (mut skipped, count) = whole.map_or((0, usize::MAX), |(first, count)| {
+        (first as usize, usize::try_from(count).unwrap_or(usize::MAX))
+    });
     let (mut incoming, mut body) = (response.into_body(), BytesMut::new());
     while let Some(frame) = timeout(pause, incoming.frame()).await.map_err(|_| no_answer(pause))? {
         let Ok(data) = frame.map_err(|e| Failure(e.to_string()))?.into_data() else { continue };
+        let before = skipped.min(data.len());
+        skipped -= before;
+        let end = before + (data.len() - before).min(count - body.len());
+        let data = data.slice(before..end);
         if body.len() + data.len() > max {
             return Err(Trouble::new(Reason::Content, "HLS resource over the limit"));
         }
         body.extend_from_slice(&data);
+        if body.len() == count {
+            break;
+        }
     }
     Ok(body.freeze())
 }
@@ -135,7 +181,7 @@ mod tests {
 
     async fn get(upstream: &mut Upstream, url: &Url) -> Result<String, String> {
         let (from, response) = upstream.get(url, None).await.map_err(|trouble| trouble.text)?;
-        check(&response, false).map_err(|trouble| trouble.text)?;
+        check(&response).map_err(|trouble| trouble.text)?;
         Ok(from.into())
     }
 
@@ -152,6 +198,60 @@ mod tests {
         let error = get(&mut upstream, &origin.url("/5")).await;
         assert_eq!(error, Err("too many redirections".into()));
         assert_eq!(origin.connections(), 2, "one for the upstream, one for what it names");
+    }
+
+    #[tokio::test]
+    async fn the_whole_is_cut_to_the_range_that_was_asked_for() {
+        let origin = Origin::start(NO_TIME, |_| ok(&b"0123456789"[..])).await;
+        let mut upstream = upstream(origin.url("/"));
+        let url = origin.url("/a");
+        for (range, expected) in [
+            (None, Ok("0123456789")),
+            (Some((0, 4)), Ok("0123")),
+            (Some((3, 4)), Ok("3456")),
+            (Some((8, 4)), Ok("89")),
+            (Some((20, 4)), Ok("")),
+            (Some((MAX_SKIPPED + 1, 4)), Err("the whole")),
+        ] {
+            upstream.reach = Reach::Loopback;
+            let (_, response) = upstream.get(&url, range).await.expect("an answer");
+            check(&response).expect("of use");
+            assert_eq!(is_whole(&response, range), range.is_some());
+            let got = body(response, range, 10, Duration::from_secs(9)).await;
+            match expected {
+                Ok(text) => assert_eq!(got.expect("a body"), text),
+                Err(word) => assert!(got.expect_err("refused").text.contains(word)),
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn coded_answers_are_refused_in_words_and_cookies_come_back() {
+        let origin = Origin::start(NO_TIME, |target| {
+            let mut answer = ok("x");
+            let (name, value) = match target {
+                "/gzip" => ("content-encoding", "gzip"),
+                "/identity" => ("content-encoding", "identity"),
+                _ => ("set-cookie", "s=1; path=/"),
+            };
+            answer.headers_mut().insert(name, value.parse().expect("a value"));
+            answer
+        })
+        .await;
+        let mut upstream = upstream(origin.url("/"));
+        get(&mut upstream, &origin.url("/")).await.expect("an answer");
+        let error = get(&mut upstream, &origin.url("/gzip")).await;
+        assert_eq!(error, Err("content-encoding gzip was not asked for".into()));
+        get(&mut upstream, &origin.url("/identity")).await.expect("no coding");
+        let sent: Vec<_> = origin
+            .requests()
+            .iter()
+            .map(|(_, headers)| {
+                assert_eq!(headers["accept-encoding"], "identity");
+                headers.get("cookie").map(|value| value.to_str().expect("text").to_owned())
+            })
+            .collect();
+        assert_eq!(sent, [None, Some("s=1".into()), Some("s=1".into())]);
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Streams pulled from an upstream, on the first viewer and while somebody watches: RTMP, HTTP-FLV
 //! or HLS. One pull serves any number of viewers.
 
+mod cookies;
 mod flv;
 mod hls;
 mod http;

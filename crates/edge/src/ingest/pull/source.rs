@@ -39,7 +39,7 @@ impl Source {
         let url = upstream.url().clone();
         let got = timeout(limit, upstream.get(&url, None));
         let (from, response) = got.await.map_err(|_| no_answer(limit))??;
-        check(&response, false)?;
+        check(&response)?;
         let kind = response.headers().get("content-type").and_then(|value| value.to_str().ok());
         let is_playlist = kind.is_some_and(|kind| kind.to_ascii_lowercase().contains("mpegurl"))
             || [&url, &from].iter().any(|url| url.path().ends_with(".m3u8"));
@@ -47,7 +47,7 @@ impl Source {
             let first = (from, response);
             Self::Hls(Box::new(HlsSource::start(upstream, first, choice(rule), limit, notes)))
         } else {
-            Self::Flv(Box::new(FlvSource::new(response, max_tag, limit)))
+            Self::Flv(Box::new(FlvSource::new(response, max_tag, limit, notes)))
         })
     }
 

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::hls::pull::Error;
-use media::{fmp4, ts};
+use media::{Deviation, fmp4, ts};
 use tokio::time::Instant;
 
 use crate::client::Failure;
-use crate::live::Live;
+use crate::live::{Live, Told};
 
 /// The same reason is said again after this time at the earliest: an origin decides how often it
 /// fails.
@@ -103,11 +103,12 @@ pub(super) struct Notes {
     live: Arc<Live>,
     name: String,
     said: Option<(Reason, Instant)>,
+    told: Told,
 }
 
 impl Notes {
     pub(super) fn new(live: Arc<Live>, name: &str) -> Self {
-        Self { live, name: name.to_owned(), said: None }
+        Self { live, name: name.to_owned(), said: None, told: Told::default() }
     }
 
     /// An upstream failed.
@@ -130,7 +131,12 @@ impl Notes {
         self.live.pulls.note(&self.name, trouble.text);
     }
 
-    /// The same of a segment that is left out.
+    /// What the upstream does against the rules of its format, and is tolerated.
+    pub(super) fn tolerate(&mut self, met: impl Iterator<Item = (Deviation, u32)>) {
+        self.told.tell(&self.live.tolerated, &self.name, met);
+    }
+
+    /// A segment that is left out is noted with its trouble.
     pub(super) fn left_out(&mut self, trouble: Trouble) {
         self.live.events.count("pull_segment_left_out");
         self.note(trouble.of("left out"));

@@ -1,0 +1,66 @@
+//! Finds the packets of a transport stream, also behind damage.
+//!
+//! Packets stand 188 bytes apart; 192 in recordings with a time in front of each (M2TS), 204 with a code
+//! for error correction behind each. A packet whose sync byte is wrong is lost; behind bytes that do not
+//! belong there, two packets have to follow a sync byte for it to be one.
+
+use super::{PACKET_LEN, SYNC_BYTE};
+use crate::deviation::{Deviation, Deviations};
+
+/// How far apart packets may stand.
+const STRIDES: [usize; 3] = [PACKET_LEN, 192, 204];
+/// Bytes that are searched for the first packet.
+const MAX_START: usize = 64 << 10;
+/// Packets that follow one by which it is believed, at the start and later.
+const CONFIRM_START: usize = 4;
+const CONFIRM: usize = 2;
+
+/// The packets of a segment.
+#[derive(Clone, Debug)]
+pub(super) struct Packets<'a> {
+    segment: &'a [u8],
+    at: usize,
+    stride: usize,
+}
+
+impl<'a> Packets<'a> {
+    /// Looks for the first packet; `None` if there is none.
+    pub(super) fn find(segment: &'a [u8], deviations: &mut Deviations) -> Option<Self> {
+        let last = segment.len().checked_sub(PACKET_LEN)?.min(MAX_START);
+        let mut starts =
+            (0..=last).flat_map(|at| STRIDES.map(|stride| Self { segment, at, stride }));
+        // One of those behind it may be damaged.
+        let is_start =
+            |start: &Self| start.missing(start.at, CONFIRM_START).is_some_and(|n| n <= 1);
+        let found = starts.find(is_start)?;
+        if found.stride != PACKET_LEN {
+            deviations.note(Deviation::TsPacketSize);
+        }
+        Some(found)
+    }
+
+    /// The next packet. What is left out before it is noted.
+    pub(super) fn next(&mut self, deviations: &mut Deviations) -> Option<&'a [u8]> {
+        let mut packet = self.segment.get(self.at..self.at + PACKET_LEN)?;
+        if packet[0] != SYNC_BYTE {
+            deviations.note(Deviation::TsSync);
+            let next = self.at + self.stride;
+            self.at = match self.missing(next, CONFIRM) {
+                Some(0) => next,
+                _ => (self.at + 1..self.segment.len())
+                    .find(|at| self.missing(*at, CONFIRM) == Some(0))?,
+            };
+            packet = self.segment.get(self.at..self.at + PACKET_LEN)?;
+        }
+        self.at += self.stride;
+        Some(packet)
+    }
+
+    /// How many of the packets that follow one at `at` are not there; `None` if that is none. Behind the end
+    /// of the segment none is expected.
+    fn missing(&self, at: usize, following: usize) -> Option<usize> {
+        let is_sync = |at: usize| self.segment.get(at).is_none_or(|byte| *byte == SYNC_BYTE);
+        self.segment.get(at).filter(|byte| **byte == SYNC_BYTE)?;
+        Some((1..=following).filter(|number| !is_sync(at + number * self.stride)).count())
+    }
+}
