@@ -244,6 +244,22 @@ fn a_viewer_who_leaves_a_drain_is_all_it_waits_for() {
 }
 
 #[test]
+fn a_drain_sends_publishers_away_and_ends_their_streams() {
+    let mut edge = Edge::start("drain.timeout = \"1h\"\ndrain.publishers = \"500ms\"\n");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let viewers = [
+        Viewer::h1(edge.address, "/live/demo.flv"),
+        Viewer::h3(edge.address, "/live/demo.flv"),
+        Viewer::rtmp(edge.rtmp, "live/demo"),
+    ];
+    viewers.iter().for_each(|viewer| viewer.wait_for_frames(10));
+    edge.signal(Signal::SIGTERM);
+    edge.says("sent away by the drain");
+    viewers.iter().for_each(|viewer| assert_eq!(viewer.end(), End::Clean));
+    assert_eq!(edge.exit_code(), Some(0));
+}
+
+#[test]
 fn a_drain_delivers_responses_that_are_on_their_way() {
     // The file is handed to the transport as a whole, and half of it waits for the client.
     const LENGTH: usize = 48 * 1024;

@@ -3,6 +3,8 @@
 
 use std::io::Write as _;
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::publisher::Publisher;
 use crate::support::edge::Edge;
@@ -186,6 +188,30 @@ fn a_pulled_stream_that_its_upstream_ends_is_asked_for_again() {
     assert_time_goes_on(&viewer.tags());
     assert_ne!(viewer.has_ended(), Some(End::Clean), "viewers are kept meanwhile");
     edge.says("the stream is over");
+}
+
+#[test]
+fn a_pulled_stream_that_no_upstream_has_any_more_ends_for_its_viewers() {
+    let has_ended = Arc::new(AtomicBool::new(false));
+    let over = has_ended.clone();
+    let origin = Origin::start(move |_, socket| match over.load(Ordering::Relaxed) {
+        true => respond(socket, 404, "x: y", b""),
+        false => stream_clip(socket),
+    });
+    let config = format!("live.linger = \"1s\"\n{}", rule(&[&origin.url("/demo.flv")], ""));
+    let edge = Edge::start(&config);
+    let viewers = viewers(&edge, assert_is_clip);
+    let master = http::get(edge.address, "/live/demo/index.m3u8").text();
+    let media = master.lines().rfind(|line| !line.starts_with('#')).expect("a playlist");
+    let media = format!("/live/demo/{media}");
+    assert!(!http::get(edge.address, &media).text().contains("ENDLIST"));
+    has_ended.store(true, Ordering::Relaxed);
+    origin.cut();
+    viewers.iter().for_each(|viewer| assert_eq!(viewer.end(), End::Clean));
+    until("the playlist ends", || {
+        http::get(edge.address, &media).text().contains("#EXT-X-ENDLIST")
+    });
+    edge.says("live/demo: over, no upstream has had it for 1s");
 }
 
 #[test]

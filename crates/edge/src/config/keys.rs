@@ -424,6 +424,9 @@ sections! {
     [drain] Drain {
         /// How long open requests may go on.
         timeout: Duration = SECOND * 30, in Duration::ZERO..=DAY, effect AtOnce;
+        /// How long publishers over RTMP may go on. Then they are told and disconnected, so that they find another server,
+        /// and their streams end for viewers.
+        publishers: Duration = SECOND * 5, in Duration::ZERO..=DAY, effect AtOnce;
     }
 
     // What may stand any number of times.

@@ -41,6 +41,9 @@ pub enum Error {
     /// Too much media before we could answer `publish`.
     #[error("too much RTMP media before publishing was answered")]
     Early,
+    /// Too many messages without media.
+    #[error("too many RTMP messages without media")]
+    Idle,
     /// The peer sends what demands answers and does not read them.
     #[error("RTMP peer does not read the answers to what it sends")]
     Unread,

@@ -94,7 +94,12 @@ pub(super) struct Link {
     window: u32,
     /// Answers since nothing waited.
     replies: usize,
+    /// What messages without media may still cost; `None` without a limit.
+    allowance: Option<u32>,
 }
+
+/// Bytes of a message without media that cost as much as the message itself.
+const BYTES_PER_COST: usize = 1_024;
 
 impl Link {
     pub(super) fn new(mut config: Config, handshake: Handshake) -> Self {
@@ -110,6 +115,7 @@ impl Link {
             acknowledged: 0,
             window: 0,
             replies: 0,
+            allowance: None,
         }
     }
 
@@ -133,7 +139,13 @@ impl Link {
                 self.acknowledge()?;
                 return Ok(None);
             };
+            let bytes = message.payload().len();
             let incoming = self.message(message)?;
+            match incoming {
+                Some(Incoming::Tag(_)) => {}
+                None if !self.tags.is_empty() => {}
+                _ => self.charge(bytes)?,
+            }
             if incoming.is_some() {
                 return Ok(incoming);
             }
@@ -188,6 +200,24 @@ impl Link {
             },
         }
         Ok(None)
+    }
+
+    /// To be called for each message that brings no media: bounds the work that a peer can cause.
+    pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Error> {
+        let Some(allowance) = &mut self.allowance else { return Ok(()) };
+        let cost = u32::try_from(1 + bytes / BYTES_PER_COST).unwrap_or(u32::MAX);
+        *allowance = allowance.checked_sub(cost).ok_or(Error::Idle)?;
+        Ok(())
+    }
+
+    /// Sets what messages without media may cost from here on: one each, and one more per KiB.
+    pub(super) fn allow(&mut self, allowance: u32) {
+        self.allowance = Some(allowance);
+    }
+
+    /// What they may still cost.
+    pub(super) fn allowance(&self) -> Option<u32> {
+        self.allowance
     }
 
     fn user_control(&mut self, payload: &[u8]) -> Result<Option<Incoming>, Error> {

@@ -126,6 +126,13 @@ impl Server {
         Ok(())
     }
 
+    /// Gives the peer `more` for messages without media, up to `most` in all. Each such message costs one, and one more
+    /// per KiB; a peer that exceeds its allowance breaks a limit. Without a call there is no limit.
+    pub fn allow(&mut self, more: u32, most: u32) {
+        let left = self.link.allowance().map_or(most, |left| left.saturating_add(more).min(most));
+        self.link.allow(left);
+    }
+
     /// What happened since the last call.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
@@ -247,7 +254,7 @@ impl Server {
                 held.push_back(tag);
             }
             // The last tags of one who was refused, for example.
-            _ => {}
+            _ => self.link.charge(tag.bytes().len())?,
         }
         Ok(())
     }

@@ -272,6 +272,45 @@ fn a_publisher_whose_stream_is_taken_is_told_and_heard_no_more() {
 }
 
 #[test]
+fn messages_without_media_have_an_allowance_and_media_of_a_publisher_has_none() {
+    let floods: [(&str, Vec<u8>); 9] = [
+        ("empty audio", message(8, 1, b"")),
+        ("empty video", message(9, 1, b"")),
+        ("empty data", message(15, 1, b"")),
+        ("acknowledgement", message(3, 0, &[0; 4])),
+        ("user control", message(4, 0, &[0, 9, 0, 0])),
+        ("window", message(5, 0, &[0, 1, 0, 0])),
+        ("shared object", message(19, 0, b"x")),
+        ("empty aggregate", message(22, 1, b"")),
+        ("unknown command", command("what", 0.0, &[])),
+    ];
+    for (name, part) in floods {
+        for before in [Vec::new(), vec![connect()], vec![connect(), publish()]] {
+            let (mut served, result) = after(&before);
+            assert_eq!(result, Ok(()));
+            served.server.allow(0, 100);
+            let sent = (0..200).take_while(|_| served.server.handle(&part).is_ok()).count();
+            assert!(sent <= 100, "{name}: {sent}");
+        }
+    }
+    let mut server = publishing();
+    server.allow(0, 100);
+    let frame = message(8, 1, &[0xaf, 1, 0x21]);
+    assert!((0..1_000).all(|_| server.handle(&frame).is_ok()));
+    // Media of one who does not publish is none.
+    let (mut served, _) = after(&[connect()]);
+    served.server.allow(0, 100);
+    assert!(!(0..200).all(|_| served.server.handle(&frame).is_ok()));
+    // What a second gives back is no more than the most.
+    let mut server = publishing();
+    server.allow(0, 100);
+    (0..3).for_each(|_| server.allow(80, 100));
+    let part = message(8, 1, b"");
+    let sent = (0..200).take_while(|_| server.handle(&part).is_ok()).count();
+    assert_eq!(sent, 100);
+}
+
+#[test]
 fn queries_are_joined_and_enhanced_rtmp_is_announced_to_who_asks() {
     let (mut served, result) = after(&[connect(), publish()]);
     assert_eq!(result, Ok(()));

@@ -87,6 +87,14 @@ impl Origin {
         lock(&self.shared.requests).clone()
     }
 
+    /// Cuts off all connections.
+    pub fn cut(&self) {
+        for socket in lock(&self.shared.sockets).drain(..) {
+            // It may be closed already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
     /// Connections that are open.
     pub fn open(&self) -> usize {
         self.shared.open.load(Ordering::Relaxed)
@@ -98,10 +106,7 @@ impl Drop for Origin {
         self.shared.stop.store(true, Ordering::Relaxed);
         // Wakes the listener.
         let _ = TcpStream::connect(self.address);
-        for socket in lock(&self.shared.sockets).drain(..) {
-            // It may be closed already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.cut();
         if let Some(thread) = self.thread.take() {
             let ended = thread.join();
             assert!(ended.is_ok() || std::thread::panicking(), "the origin failed");

@@ -9,10 +9,13 @@
 //! a player to take what it is sent; one that says nothing is asked by a ping behind the media, which
 //! only one that reads will answer.
 
+mod deadlines;
+
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, SystemTime};
@@ -23,7 +26,8 @@ use media::rtmp::{self, Event, Request, Server};
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::task::yield_now;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::naming::stream_name;
 use super::places::Places;
@@ -50,8 +54,9 @@ const READ: usize = 64 * 1024;
 const SLICES: usize = 64;
 /// How long the last words to a refused or ended peer may take.
 const FAREWELL: Duration = Duration::from_secs(2);
-/// Bytes of the peer's side of the handshake: C0, C1 and C2 (specification 1.0, section 5.2).
-const HANDSHAKE: u64 = 1 + 2 * 1_536;
+/// Messages without media that a peer may send at once, and in each second: acknowledgements, answers to pings, commands.
+const MAX_IDLE_MESSAGES: u32 = 500;
+const IDLE_MESSAGES_PER_SECOND: f64 = 100.0;
 
 /// Why a connection ended that did not end as it should.
 pub(super) enum End {
@@ -73,6 +78,14 @@ struct Times {
     taken: Instant,
     /// When the ping left that is not answered.
     pinged: Option<Instant>,
+    /// When messages without media were last allowed.
+    allowed: Instant,
+}
+
+/// Returns when publishers have to go: some time after the start of a drain.
+async fn drained(shared: &Shared) {
+    shared.drained().await;
+    sleep(shared.state().config.drain.publishers).await;
 }
 
 pub(super) struct Connection {
@@ -114,7 +127,7 @@ impl Connection {
             output: VecDeque::new(),
             told: Told::default(),
             received: 0,
-            times: Times { idle: now, heard: now, taken: now, pinged: None },
+            times: Times { idle: now, heard: now, taken: now, pinged: None, allowed: now },
             ending: false,
         }
     }
@@ -153,6 +166,9 @@ impl Connection {
         crate::io::prepare(stream, self.state.config.rtmp.timeout);
         let (mut reader, mut writer) = stream.split();
         let mut input = BytesMut::with_capacity(READ);
+        let shared = self.shared.clone();
+        let mut drained = pin!(drained(&shared));
+        let mut is_drained = false;
         loop {
             self.collect();
             if self.ending && self.output.is_empty() {
@@ -180,6 +196,7 @@ impl Connection {
                         return Ok(());
                     }
                     self.received += input.len() as u64;
+                    self.allow_messages();
                     let result = self.server.handle(&input);
                     input.clear();
                     self.take_events().await;
@@ -187,6 +204,8 @@ impl Connection {
                     (self.times.heard, self.times.pinged) = (Instant::now(), None);
                     self.take_deviations();
                     result.map_err(|e| End::Peer(e.to_string()))?;
+                    // All other connections have their turn before this one's next bytes.
+                    yield_now().await;
                 }
                 written = writer.write_vectored(&slices), if !slices.is_empty() => {
                     self.advance(written.map_err(|e| End::Peer(e.to_string()))?);
@@ -195,66 +214,42 @@ impl Connection {
                 next = next => self.take_next(next),
                 () = sleep_until(deadline) => self.on_deadline()?,
                 () = self.places.evicted() => return Err(End::Evicted),
+                () = &mut drained, if !is_drained => {
+                    is_drained = true;
+                    self.on_drained();
+                }
             }
         }
     }
 
-    /// Whether the handshake is over.
-    fn is_open(&self) -> bool {
-        self.received >= HANDSHAKE
-    }
-
-    /// How long a player may say nothing before it is asked whether it is there.
-    fn silence(&self) -> Duration {
-        self.state.config.rtmp.timeout / 2
-    }
-
-    /// When [`Connection::on_deadline`] is due, at the latest.
-    fn deadline(&self) -> Instant {
-        let (config, times) = (&self.state.config.rtmp, &self.times);
-        if self.ending {
-            return times.taken + FAREWELL;
-        }
-        let of_role = match self.role {
-            Role::Nothing if !self.is_open() => times.idle + config.handshake_timeout,
-            Role::Nothing => times.idle + config.request_timeout,
-            Role::Publishes(_) => times.heard + config.timeout,
-            Role::Waits(_) | Role::Plays(_) => match times.pinged {
-                None => times.heard + self.silence(),
-                Some(pinged) => pinged + config.timeout,
-            },
-        };
-        let taken = (!self.output.is_empty()).then(|| times.taken + config.timeout);
-        taken.map_or(of_role, |taken| taken.min(of_role))
-    }
-
-    /// Ends what has taken too long by now, or asks a player whether it is there.
-    fn on_deadline(&mut self) -> Result<(), End> {
+    /// Gives the peer messages without media for the time that has passed.
+    fn allow_messages(&mut self) {
         let now = Instant::now();
-        if now < self.deadline() {
-            return Ok(());
+        let passed = now.duration_since(self.times.allowed).as_secs_f64();
+        let more = (passed * IDLE_MESSAGES_PER_SECOND) as u32;
+        if more > 0 {
+            self.times.allowed = now;
         }
-        let config = &self.state.config.rtmp;
-        let silent = || End::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
-        if self.ending || !self.output.is_empty() && now >= self.times.taken + config.timeout {
-            return Err(silent());
-        }
-        match self.role {
-            Role::Nothing if !self.is_open() => {
-                let why = format!("no handshake within {:?}", config.handshake_timeout);
-                Err(End::Late(Fault::RtmpHandshake, why))
+        self.server.allow(more, MAX_IDLE_MESSAGES);
+    }
+
+    /// The time of publishers in a drain is over: the stream ends for its viewers, and the publisher finds another server.
+    fn on_drained(&mut self) {
+        match self.become_idle() {
+            Role::Publishes(Held { publisher, .. }) => {
+                let (stream, number) = (publisher.stream().clone(), publisher.number());
+                drop(publisher);
+                tracing::info!(
+                    "{}: publisher {} sent away by the drain",
+                    stream.name(),
+                    self.remote
+                );
+                self.state.live.streams.end_after(&stream, number);
+                self.server.revoke("the server is going away");
+                self.ending = true;
             }
-            Role::Nothing => {
-                let why = format!("neither publish nor play within {:?}", config.request_timeout);
-                Err(End::Late(Fault::RtmpRequest, why))
-            }
-            Role::Waits(_) | Role::Plays(_) if self.times.pinged.is_none() => {
-                self.server.ping();
-                self.times.pinged = Some(now);
-                Ok(())
-            }
-            Role::Publishes(_) => Err(End::Peer(format!("nothing heard for {:?}", config.timeout))),
-            _ => Err(silent()),
+            Role::Nothing => self.ending = true,
+            role => self.role = role,
         }
     }
 

@@ -128,13 +128,14 @@ impl Puller {
         let live = &self.state.live;
         let (mut lived, mut wait, mut index) = (false, BACK_OFF[0], 0);
         let mut opened = None;
+        let mut lived_until = Instant::now();
         while let Some(url) = self.url(index) {
             let shown = Redacted(&url).to_string();
             live.pulls.turn_to(self.stream.name(), shown.clone());
             let mut frames = 0;
             let end = self.attempt(index, opened.take(), &mut frames).await;
             if frames > 0 {
-                (lived, wait) = (true, BACK_OFF[0]);
+                (lived, wait, lived_until) = (true, BACK_OFF[0], Instant::now());
             }
             match end {
                 End::Replaced => return live.pulls.gave_frames(self.stream.name()),
@@ -151,10 +152,17 @@ impl Puller {
                 live.events.count("pull_failover");
                 continue;
             }
-            if !lived {
+            // As for a publisher who is gone: viewers are told that the stream is over.
+            let linger = self.state.config.live.linger;
+            let left = linger.saturating_sub(lived_until.elapsed());
+            if !lived || left.is_zero() {
+                if lived {
+                    let name = self.stream.name();
+                    tracing::info!("{name}: over, no upstream has had it for {linger:?}");
+                }
                 return;
             }
-            sleep(wait).await;
+            sleep(wait.min(left)).await;
             (index, wait) = (0, (wait * 2).min(BACK_OFF[1]));
         }
     }

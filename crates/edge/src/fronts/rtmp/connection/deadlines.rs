@@ -1,0 +1,72 @@
+//! The times by which something has to happen on an RTMP connection.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{Connection, End, FAREWELL, Role};
+use crate::limits::Fault;
+
+/// Bytes of the peer's side of the handshake: C0, C1 and C2 (specification 1.0, section 5.2).
+const HANDSHAKE: u64 = 1 + 2 * 1_536;
+
+impl Connection {
+    /// Whether the handshake is over.
+    fn is_open(&self) -> bool {
+        self.received >= HANDSHAKE
+    }
+
+    /// How long a player may say nothing before it is asked whether it is there.
+    fn silence(&self) -> Duration {
+        self.state.config.rtmp.timeout / 2
+    }
+
+    /// When [`Connection::on_deadline`] is due, at the latest.
+    pub(super) fn deadline(&self) -> Instant {
+        let (config, times) = (&self.state.config.rtmp, &self.times);
+        if self.ending {
+            return times.taken + FAREWELL;
+        }
+        let of_role = match self.role {
+            Role::Nothing if !self.is_open() => times.idle + config.handshake_timeout,
+            Role::Nothing => times.idle + config.request_timeout,
+            Role::Publishes(_) => times.heard + config.timeout,
+            Role::Waits(_) | Role::Plays(_) => match times.pinged {
+                None => times.heard + self.silence(),
+                Some(pinged) => pinged + config.timeout,
+            },
+        };
+        let taken = (!self.output.is_empty()).then(|| times.taken + config.timeout);
+        taken.map_or(of_role, |taken| taken.min(of_role))
+    }
+
+    /// Ends what has taken too long by now, or asks a player whether it is there.
+    pub(super) fn on_deadline(&mut self) -> Result<(), End> {
+        let now = Instant::now();
+        if now < self.deadline() {
+            return Ok(());
+        }
+        let config = &self.state.config.rtmp;
+        let silent = || End::Late(Fault::RtmpSilent, format!("silent for {:?}", config.timeout));
+        if self.ending || !self.output.is_empty() && now >= self.times.taken + config.timeout {
+            return Err(silent());
+        }
+        match self.role {
+            Role::Nothing if !self.is_open() => {
+                let why = format!("no handshake within {:?}", config.handshake_timeout);
+                Err(End::Late(Fault::RtmpHandshake, why))
+            }
+            Role::Nothing => {
+                let why = format!("neither publish nor play within {:?}", config.request_timeout);
+                Err(End::Late(Fault::RtmpRequest, why))
+            }
+            Role::Waits(_) | Role::Plays(_) if self.times.pinged.is_none() => {
+                self.server.ping();
+                self.times.pinged = Some(now);
+                Ok(())
+            }
+            Role::Publishes(_) => Err(End::Peer(format!("nothing heard for {:?}", config.timeout))),
+            _ => Err(silent()),
+        }
+    }
+}
