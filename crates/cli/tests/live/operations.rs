@@ -56,15 +56,15 @@ fn a_reload_says_what_holds_and_warns_of_what_waits_for_the_next_start() {
     // Ports of 0 are as they were.
     edge.reload(
         "recovery.scheme = \"arq\"\nhooks.secret = \"second-secret\"\nlog.level = \"debug\"\n\
-         records.directory = \"records\"\nlive.max_streams = 3\ndrain.timeout = \"1s\"\n",
+         log.connections = \"connections\"\nrecords.directory = \"records\"\nlive.max_streams = 3\ndrain.timeout = \"1s\"\n",
     );
     let line = edge.says("edge.toml reloaded");
-    let keys =
-        "new connections and streams: [recovery] scheme; at once: [hooks] secret, [drain] timeout";
+    let keys = "new connections and streams: [recovery] scheme; at once: [hooks] secret, [log] level, \
+                [drain] timeout";
     assert!(line.ends_with(keys), "{line}");
     let line = edge.says("wait for the next start");
     let keys = "WARN edge.toml: other values wait for the next start: [live] max_streams, \
-                [records] directory, [log] level";
+                [records] directory, [log] connections";
     assert!(line.ends_with(keys), "{line}");
     assert!(!edge.directory().join("records").exists(), "nobody writes there yet");
     edge.reload("");
