@@ -41,9 +41,8 @@ sections! {
         key: Option<PathBuf> = None, example "\"/etc/mendcast/key.pem\"";
         /// Directory whose files are served. Without it there are none.
         root: Option<PathBuf> = None, example "\"/srv/www\"";
-        /// Secrets of tokens, tickets, passes, resets and connection IDs, shared by the nodes of a
-        /// site; `mendcast edge keygen` makes the file. Without it they are made at the start and end
-        /// with the process.
+        /// Secrets of tokens, tickets, passes, resets and connection IDs, shared by the nodes of a site; `mendcast edge
+        /// keygen` makes the file. Without it they are made at the start and end with the process.
         key_file: Option<PathBuf> = None, example "\"/etc/mendcast/secrets\"";
         /// QUIC event loops, and as many threads for HTTP/1.1 and HTTP/2; 0: one of each per core.
         cores: u16 = 0, in 0..=256, effect AtStart;
@@ -61,8 +60,7 @@ sections! {
 
     /// Live streams. A stream `live/demo` is watched at `/live/demo.flv`.
     [live] Live {
-        /// Where viewers start: at the next key frame, at the newest one that is there, or at
-        /// whichever is nearer.
+        /// Where viewers start: at the next key frame, at the newest one that is there, or at whichever is nearer.
         start: Start = Start::LatestGop;
         /// Groups of pictures kept of each stream, for viewers to come and for slow ones.
         groups: u16 = 2, in 1..=64;
@@ -80,8 +78,7 @@ sections! {
         thin_lag: Duration = MILLISECOND * 500, in MILLISECOND * 100..=MINUTE;
         /// A viewer this far behind skips to the newest key frame.
         max_lag: Duration = SECOND * 5, in MILLISECOND * 100..=MINUTE;
-        /// How long sound waits for the next picture, so that both leave in one packet; 0s: not at
-        /// all.
+        /// How long sound waits for the next picture, so that both leave in one packet; 0s: not at all.
         merge: Duration = MILLISECOND * 40, in Duration::ZERO..=SECOND;
         /// How long viewers are kept when a publisher is lost and may come back.
         linger: Duration = SECOND * 10, in Duration::ZERO..=HOUR;
@@ -114,10 +111,9 @@ sections! {
         window: u16 = 6, in 1..=1_000;
         /// Bytes of segments kept of each stream.
         cache: Size = Size::from_mib(32), in Size::from_mib(1)..=Size::from_mib(1024);
-        /// Whether the media of streams that everybody may play has the same URLs for all viewers, so that
-        /// caches in front of this server keep one copy. What a cache delivers is then missing from the
-        /// viewers' sessions, which count playlists only. Streams with `[[play]]` or `on_play` are never
-        /// shared.
+        /// Whether the media of streams that everybody may play has the same URLs for all viewers, so that caches in
+        /// front of this server keep one copy. What a cache delivers is then missing from the viewers' sessions, which
+        /// count playlists only. Streams with `[[play]]` or `on_play` are never shared.
         shared: bool = false;
     }
 
@@ -181,8 +177,7 @@ sections! {
         /// Viewers' sessions of one address (one /64 of IPv6) at the same time, over all protocols; further
         /// viewers get status 503. A NAT has many viewers behind one.
         max_sessions_per_address: u32 = 4_096, in 1..=10_000_000;
-        /// Of these, those of HLS, which last 20 s beyond the last request and need no connection of
-        /// their own.
+        /// Of these, those of HLS, which last 20 s beyond the last request and need no connection of their own.
         max_hls_sessions_per_address: u32 = 2_048, in 1..=10_000_000;
     }
 
@@ -192,29 +187,25 @@ sections! {
         /// its draft alone. `cubic` (RFC 9438): random loss freezes live viewers, but not under `cubic-live`, which keeps
         /// the delivered rate where there is no queue. `copa` (NSDI 2018): fails on links that deliver in bunches.
         congestion: Algorithm = Algorithm::Bbr;
-        /// When clients must prove their address before the handshake, at the price of a round
-        /// trip.
+        /// When clients must prove their address before the handshake, at the price of a round trip.
         retry: Retry = Retry::Auto;
         /// Whether requests may come in 0-RTT data, which an attacker can replay; only GET and
         /// HEAD are served from it, where a token proves the client's address.
         early_data: bool = true;
         /// TLS 1.3 ciphers.
         ciphers: Vec<Cipher> = vec![Cipher::Aes128, Cipher::Aes256, Cipher::ChaCha20];
-        /// Packets sent under one key before the server updates it; 0: only near the limit of the
-        /// cipher.
+        /// Packets sent under one key before the server updates it; 0: only near the limit of the cipher.
         key_update_after: u64 = 0, in 0..=1 << 36;
         /// How long an address token is valid.
         token_lifetime: Duration = DAY, in MINUTE..=DAY * 30;
-        /// A connection ends when for this long nothing arrived. Viewers, too, notice after this time that the server has
-        /// died without a word.
+        /// A connection ends when for this long nothing arrived, also for viewers whose server has died without a word.
         idle_timeout: Duration = SECOND * 15, in SECOND..=MINUTE * 10;
         /// Longest wait for a request's head, from its first byte on, and for its content, from the
         /// head on, with a second more for each KiB of it. Slower requests are reset.
         request_timeout: Duration = SECOND * 10, in SECOND..=MINUTE * 10;
         /// A connection ends when for this long no request was open on it, whatever else arrived.
         unused_timeout: Duration = SECOND * 30, in SECOND..=HOUR;
-        /// Interval of PINGs on a connection on which nothing else is sent, at most a third of the idle timeout; 0s: none.
-        /// They carry viewers through pauses of the publisher.
+        /// Interval of PINGs on a silent connection, at most a third of the idle timeout, for viewers in pauses; 0s: none.
         keep_alive: Duration = SECOND * 5, in Duration::ZERO..=MINUTE * 10;
         /// Longest delay of an acknowledgement.
         max_ack_delay: Duration = MILLISECOND * 25, in MILLISECOND..=MILLISECOND * 1000;
@@ -250,8 +241,7 @@ sections! {
         /// Send buffer of each UDP socket.
         send_buffer: Size = Size::from_mib(4), in Size::from_kib(64)..=Size::from_mib(1024),
             effect AtStart;
-        /// Whether files are also served over HTTP/0.9 (ALPN hq-interop), as interoperability
-        /// tests want it.
+        /// Whether files are also served over HTTP/0.9 (ALPN hq-interop), as interoperability tests want it.
         hq_interop: bool = false;
         /// Directory for qlog files, one per sampled connection. Without it there are none.
         qlog_dir: Option<PathBuf> = None, example "\"/var/log/mendcast/qlog\"";
@@ -263,18 +253,17 @@ sections! {
     [recovery] Recovery {
         /// How lost data is repaired. "arq": retransmission alone. "deadline": besides, copies for viewers whom
         /// retransmissions would reach too late, as far apart as losses come together on their path, only when nothing
-        /// else waits or a viewer on a wide path gets what is kept of the stream to begin with, and none where a queue is
-        /// what loses packets (docs/deadline.md). "spare": `copies` of all that was lost, a little later and with the
-        /// same regard for what waits: nearly as good, at the same price whoever watches.
-        /// The others are the papers' schemes; their copies do not wait for room. "autorec" (AutoRec,
-        /// journal): the fewest late frames under independent loss on a network at least twice as wide
-        /// as the stream, for the most copies; on a narrow one it freezes the stream many times as
-        /// often. "autorec-mm24": its version of MM'24, which goes by a utility. "art-paper": nearly as
-        /// good where there is room, for half of the copies, which leave at random within a burst's
-        /// length; harmful too where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its
-        /// network "art-dqn" learn how many. "or3-copies": 2n-2 copies in round n, so none before a
-        /// retransmission is lost too: cheap, and little gained. The rest ("art-code", "or3", ...) is for
-        /// comparison. `mendcast lab run live-default` measures most of the others.
+        /// else waits or a viewer on a wide path gets what is kept of the stream to begin with, and none where a queue
+        /// is what loses packets (docs/deadline.md). "spare": `copies` of all that was lost, a little later and with
+        /// the same regard for what waits: nearly as good, at the same price whoever watches. The others are the
+        /// papers' schemes; their copies do not wait for room. "autorec" (AutoRec, journal): the fewest late frames
+        /// under independent loss on a network at least twice as wide as the stream, for the most copies; on a narrow
+        /// one it freezes the stream many times as often. "autorec-mm24": its version of MM'24, which goes by a
+        /// utility. "art-paper": nearly as good where there is room, for half of the copies, which leave at random
+        /// within a burst's length; harmful too where it is narrow. Its bandits "art-egreedy" and "art-ucb" and its
+        /// network "art-dqn" learn how many. "or3-copies": 2n-2 copies in round n, so none before a retransmission is
+        /// lost too: cheap, and little gained. The rest ("art-code", "or3", ...) is for comparison. `mendcast lab run
+        /// live-default` measures most of the others.
         scheme: Choice = deadline();
         /// Deadline: how much sooner, in the mean, a copy has to make late data come for it to be sent; to be in time
         /// and not late counts 150 ms more. More: fewer copies; 0s: all that help at all, within `max_redundancy`.
@@ -385,8 +374,7 @@ sections! {
         /// What control calls bring along, as `Authorization: Bearer TOKEN`. Where `listen` is no loopback address
         /// nobody may control the server without one; on loopback everybody on this machine may.
         token: Option<Secret> = None, example "\"32-random-letters-or-digits-0123\"", effect AtOnce;
-        /// File whose only line is such a token; with `token` either of them will do. It is read again at each
-        /// reload.
+        /// File whose only line is such a token; with `token` either of them will do. It is read again at each reload.
         token_file: Option<PathBuf> = None, example "\"/etc/mendcast/admin-token\"", effect AtOnce;
     }
 
@@ -414,8 +402,7 @@ sections! {
     [log] Log {
         /// The least important messages that are logged.
         level: Level = Level::Info, effect AtOnce;
-        /// File to which each closed connection appends one line of JSON. Without it there is
-        /// none.
+        /// File to which each closed connection appends one line of JSON. Without it there is none.
         connections: Option<PathBuf> = None, example "\"/var/log/mendcast/connections.jsonl\"",
             effect AtStart;
     }
@@ -424,8 +411,7 @@ sections! {
     [drain] Drain {
         /// How long open requests may go on.
         timeout: Duration = SECOND * 30, in Duration::ZERO..=DAY, effect AtOnce;
-        /// How long publishers over RTMP may go on. Then they are told and disconnected, so that they find another server,
-        /// and their streams end for viewers.
+        /// How long publishers over RTMP may go on. Then they are sent away and their streams end for viewers.
         publishers: Duration = SECOND * 5, in Duration::ZERO..=DAY, effect AtOnce;
     }
 
@@ -458,8 +444,7 @@ sections! {
         start: Option<Mode> = None, example "\"wira\"";
     }
 
-    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as
-    /// `mendcast edge sign` makes them.
+    /// Streams that only signed URLs play: `?expires=SECONDS&sig=HEX`, as `mendcast edge sign` makes them.
     [[play]] Play {
         /// The streams: a name, or the start of names and `*`.
         stream: String = String::new(), required "\"paid/*\"";
@@ -471,11 +456,10 @@ sections! {
     [[pull]] Pull {
         /// The streams: a name, or the start of names and `*`.
         stream: String = String::new(), required "\"live/*\"";
-        /// Where they are: rtmp://, rtmps://, http:// or https:// URLs of RTMP, HTTP-FLV or HLS.
-        /// `{name}` stands for the stream's name, `{tail}` for what the `*` stood for;
-        /// `user:password@` in an http or https URL becomes Basic authorization. The next one is
-        /// tried when one fails; while a later one serves, the first is tried again in the
-        /// background, after 10 s at first and at last each 5 minutes.
+        /// Where they are: rtmp://, rtmps://, http:// or https:// URLs of RTMP, HTTP-FLV or HLS. `{name}` stands for
+        /// the stream's name, `{tail}` for what the `*` stood for; `user:password@` in an http or https URL becomes
+        /// Basic authorization. The next one is tried when one fails; while a later one serves, the first is tried
+        /// again in the background, after 10 s at first and at last each 5 minutes.
         upstream: Vec<Upstream> = Vec::new(), required "[\"rtmp://origin.example/{name}\"]";
         /// Header fields of the requests to the servers that `upstream` names over http and https;
         /// servers that those lead to do not get them.

@@ -10,68 +10,16 @@
 
 mod arrivals;
 mod seats;
+mod terms;
 
-use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 use std::time::Instant;
 
-use tokio::sync::Notify;
-
-use crate::config::Network;
 use crate::sync::lock;
 use seats::Seats;
-
-/// Whom a place counts for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Origin {
-    /// An IPv4 address, or a /56 of IPv6, which is a household or a small site.
-    address: Network,
-    /// A /24 of IPv4, or a /48 of IPv6.
-    network: Network,
-}
-
-impl Origin {
-    /// The origin of a client at `address`.
-    pub fn of(address: IpAddr) -> Self {
-        let address = address.to_canonical();
-        let (own, all) = if address.is_ipv4() { (32, 24) } else { (56, 48) };
-        Self { address: Network::around(address, own), network: Network::around(address, all) }
-    }
-}
-
-/// How many may be in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bounds {
-    pub all: u32,
-    pub per_address: u32,
-    /// Whether also holders that have something to do make room, if their network holds many times what the newcomer's
-    /// does.
-    pub evicts_busy: bool,
-}
-
-/// Why somebody was not let in.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Full {
-    /// All places are taken.
-    All,
-    /// The address has all the places that one may have.
-    Address,
-}
-
-/// What a gate has done so far.
-#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Counts {
-    /// Places in use now.
-    pub used: usize,
-    /// Newcomers refused because all places were taken.
-    pub full: u64,
-    /// Newcomers refused because their address had its share.
-    pub address: u64,
-    /// Holders that lost their place to a newcomer.
-    pub evicted: u64,
-}
+use terms::Bell;
+pub(crate) use terms::{Bounds, Counts, Full, Origin};
 
 /// A gate.
 #[derive(Debug, Default)]
@@ -96,25 +44,6 @@ impl Gate {
     /// What it has done so far.
     pub fn counts(&self) -> Counts {
         lock(&self.0).counts()
-    }
-}
-
-/// How a holder learns that its place is somebody else's.
-#[derive(Debug, Default)]
-struct Bell {
-    notify: Notify,
-    is_gone: AtomicBool,
-    /// Of a holder that is no task.
-    waker: Mutex<Option<Waker>>,
-}
-
-impl Bell {
-    fn ring(&self) {
-        self.is_gone.store(true, Ordering::Relaxed);
-        self.notify.notify_one();
-        if let Some(waker) = lock(&self.waker).take() {
-            waker.wake();
-        }
     }
 }
 
@@ -147,17 +76,17 @@ impl Permit {
 
     /// Returns when the place is somebody else's. To be awaited by one task.
     pub async fn evicted(&self) {
-        self.bell.notify.notified().await;
+        self.bell.rung().await;
     }
 
     /// Wakes this when the place is somebody else's: for a holder that asks [`Permit::is_evicted`] then.
     pub fn wake_on_eviction(&self, waker: Waker) {
-        *lock(&self.bell.waker) = Some(waker);
+        self.bell.wake(waker);
     }
 
     /// Whether the place is somebody else's.
     pub fn is_evicted(&self) -> bool {
-        self.bell.is_gone.load(Ordering::Relaxed)
+        self.bell.is_rung()
     }
 }
 

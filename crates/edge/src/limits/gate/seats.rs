@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::arrivals::Arrivals;
-use super::{Bell, Bounds, Counts, Full, Origin};
+use super::terms::{Bell, Bounds, Counts, Full, Origin};
 use crate::config::Network;
 
 /// A newcomer keeps its place for this long beside others of its kind: a handshake over a slow path.

@@ -124,7 +124,7 @@ fn the_one_that_is_idle_longest_makes_room_and_hears_of_it() {
     assert!(!room.has(first));
     assert!([busy, second, third, newcomer].into_iter().all(|id| room.has(id)));
     let runtime = tokio::runtime::Builder::new_current_thread().build().expect("made");
-    runtime.block_on(room.bells[&first].notify.notified());
+    runtime.block_on(room.bells[&first].rung());
     assert_eq!(room.seats.counts().evicted, 1);
     room.seats.leave(first);
     assert_eq!(room.seats.held.len(), 4, "its place is not given back twice");
