@@ -52,8 +52,8 @@ export async function startBrowser(args = []) {
   });
 
   const browser = {
-    /** Opens `url`, in a window of its own if it is to be in sight beside others, after the script `before`: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
-    async open(url, { width = 1400, height = 1000, dark = false, before = '', newWindow = false } = {}) {
+    /** Opens `url`, in a window of its own if it is to be in sight beside others, after the script `before`, each answer at least `latency` ms behind its request: `{ evaluate(expression), until(expression, ms), picture(file), complaints, close() }`. */
+    async open(url, { width = 1400, height = 1000, dark = false, before = '', newWindow = false, latency = 0 } = {}) {
       const { targetId } = await send('Target.createTarget', { url: 'about:blank', newWindow });
       const { sessionId } = await send('Target.attachToTarget', { targetId, flatten: true });
       const to = (method, params) => send(method, params, sessionId);
@@ -72,6 +72,10 @@ export async function startBrowser(args = []) {
       await to('Emulation.setDeviceMetricsOverride', { width, height, deviceScaleFactor: 1, mobile: false });
       await to('Emulation.setEmulatedMedia', { features: [{ name: 'prefers-color-scheme', value: dark ? 'dark' : 'light' }] });
       await to('Page.addScriptToEvaluateOnNewDocument', { source: before });
+      if (latency > 0) {
+        await to('Network.enable');
+        await to('Network.emulateNetworkConditions', { offline: false, latency, downloadThroughput: -1, uploadThroughput: -1 });
+      }
       await to('Page.navigate', { url });
       const evaluate = async (expression) => {
         const { result, exceptionDetails } = await to('Runtime.evaluate', { expression, awaitPromise: true, returnByValue: true });

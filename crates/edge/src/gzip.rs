@@ -149,6 +149,31 @@ mod tests {
     }
 
     #[test]
+    fn a_client_says_whether_it_takes_gzip() {
+        for (value, takes) in [
+            ("gzip", true),
+            ("deflate, GZIP;q=0.5, br", true),
+            ("br;q=1.0, gzip; q=0", false),
+            ("gzip;q=0.0", false),
+            ("identity", false),
+            ("x-gzip", false),
+            ("", false),
+        ] {
+            let head = RequestHead {
+                method: "GET",
+                target: "/",
+                fields: vec![("accept-encoding", value.as_bytes())],
+                remote: "127.0.0.1:1".parse().expect("an address"),
+                protocol: crate::viewer::Protocol::Http1,
+                cohort: None,
+                tcp: None,
+                body: &[],
+            };
+            assert_eq!(is_accepted(&head), takes, "{value}");
+        }
+    }
+
+    #[test]
     fn gzip_of_others_unpacks_what_is_packed_here() {
         let line = "#EXT-X-PART:DURATION=0.320,URI=\"899795648-8e3f542b53644110.0.m4s\"\n";
         let mut noise = 1_u32;

@@ -326,11 +326,9 @@ impl Reader {
                 }
                 State::Trailer { tag, size, bytes } => {
                     if fill(bytes, &mut input, TRAILER_LEN) {
+                        self.in_doubt = tag.is_some() && bytes[..] != size.to_be_bytes();
                         // Some writers put 0 there.
-                        self.in_doubt = tag.is_some()
-                            && bytes[..] != size.to_be_bytes()
-                            && bytes[..] != [0; TRAILER_LEN];
-                        if self.in_doubt {
+                        if self.in_doubt && bytes[..] != [0; TRAILER_LEN] {
                             self.deviations.note(Deviation::FlvTrailer);
                         }
                         self.tags.extend(tag.take());

@@ -291,7 +291,9 @@ fn a_page_of_the_named_origin_may_play_and_report_and_caches_are_told() {
     let origin = ("access-control-allow-origin", "https://a.test".to_owned());
     let vary = ("vary", "origin".to_owned());
     for path in ["/live/demo.flv", "/live/demo/index.m3u8", "/viewer"] {
-        let fields = vec![origin.clone(), vary.clone()];
+        // Playlists are compressed for clients that take it.
+        let coded = if path.ends_with(".m3u8") { "accept-encoding, origin" } else { "origin" };
+        let fields = vec![origin.clone(), ("vary", coded.to_owned())];
         assert_eq!(cors(&edge, "GET", path), (200, fields), "{path}");
     }
     let fields = vec![
@@ -302,6 +304,44 @@ fn a_page_of_the_named_origin_may_play_and_report_and_caches_are_told() {
         vary,
     ];
     assert_eq!(cors(&edge, "OPTIONS", "/beacon"), (204, fields));
+}
+
+#[test]
+fn a_page_may_ask_for_media_with_fields_of_its_own_and_read_why_there_is_none() {
+    let edge = Edge::start("");
+    let _publisher = Publisher::start(edge.rtmp, "live/demo", None);
+    let any = ("access-control-allow-origin", "*".to_owned());
+    for path in
+        ["/live/demo/index.m3u8", "/live/demo.flv", "/live/none/index.m3u8", "/live/none.flv"]
+    {
+        let fields = vec![
+            any.clone(),
+            ("access-control-allow-methods", "GET, HEAD".to_owned()),
+            ("access-control-allow-headers", "range".to_owned()),
+            ("access-control-max-age", "86400".to_owned()),
+        ];
+        assert_eq!(cors(&edge, "OPTIONS", path), (204, fields), "{path}");
+    }
+    for path in [
+        "/live/none/index.m3u8",
+        "/live/none.flv",
+        "/live/none/~x/media.m3u8",
+        "/live/none/init-0000000000000003.mp4",
+    ] {
+        let (status, fields) = cors(&edge, "GET", path);
+        assert!(status >= 400 && fields.contains(&any), "{path}: {status} {fields:?}");
+    }
+    for path in ["/live/demo.flv", "/live/demo/index.m3u8"] {
+        let (status, fields) = cors(&edge, "POST", path);
+        assert!(status == 405 && fields.contains(&any), "{path}: {fields:?}");
+    }
+    assert_eq!(cors(&edge, "GET", "/nothing").1, vec![], "no media");
+    let closed = Edge::start("live.cors = \"\"\n");
+    let (status, fields) = cors(&closed, "OPTIONS", "/live/demo/index.m3u8");
+    assert!(
+        status >= 400 && fields.iter().all(|(name, _)| *name == "allow"),
+        "{status} {fields:?}"
+    );
 }
 
 #[test]

@@ -32,7 +32,7 @@ pub fn respond(state: &Arc<State>, head: &RequestHead<'_>, now: SystemTime) -> O
     let had = || file.is_some() && state.live.outlets.ended(name).is_some();
     if head.method == "OPTIONS" {
         return (state.config.live.cors != Cors::SameOrigin)
-            .then(|| with_cors(state, preflight(head, "GET, HEAD", now)).into());
+            .then(|| with_cors(state, preflight(head, "GET, HEAD", "range", now)).into());
     }
     if !is_known(state, name) && !had() {
         return None;

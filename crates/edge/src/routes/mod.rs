@@ -67,7 +67,7 @@ fn with_cors_on_errors(state: &Arc<State>, answer: Answer) -> Answer {
 fn beacon(state: &State, head: &RequestHead<'_>, now: SystemTime) -> Response {
     let is_for_others = state.config.live.cors != Cors::SameOrigin;
     let response = match head.method {
-        "OPTIONS" if is_for_others => preflight(head, "POST", now),
+        "OPTIONS" if is_for_others => preflight(head, "POST", "content-type", now),
         "POST" => match Beacon::parse(head.body) {
             Some(beacon) => {
                 let viewer = state.passes.of_page(&beacon.viewer, now);

@@ -104,23 +104,31 @@ const PREFLIGHT_SECONDS: &str = "86400";
 const MAX_REQUESTED: usize = 1_024;
 
 /// The answer to a CORS preflight request (Fetch standard, section 3.3.2): players send fields of their own,
-/// and reports are JSON, which pages may not send elsewhere unasked. All fields are allowed by name, because
-/// `*` leaves Authorization out.
+/// and reports are JSON, which pages may not send elsewhere unasked. The fields that are asked for are
+/// allowed by name, because `*` leaves Authorization out; `usual` where none can be read.
 pub(super) fn preflight(
     head: &RequestHead<'_>,
     methods: &'static str,
+    usual: &'static str,
     now: SystemTime,
 ) -> Response {
-    let is_field = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(byte);
-    let asked = head.values("access-control-request-headers").next();
-    let asked = asked.filter(|value| value.len() <= MAX_REQUESTED && value.iter().all(is_field));
-    let asked =
-        asked.and_then(|value| core::str::from_utf8(value).ok()).unwrap_or("content-type, range");
+    let is_field = |byte: u8| byte.is_ascii_alphanumeric() || b"-_, ".contains(&byte);
+    let asked = head.value("access-control-request-headers");
+    let asked = asked.filter(|text| text.len() <= MAX_REQUESTED && text.bytes().all(is_field));
     let headers = vec![("date", httpdate::fmt_http_date(now))];
     Response { status: 204, headers, body: Body::Empty }
         .with("access-control-allow-methods", methods)
-        .with("access-control-allow-headers", asked)
+        .with("access-control-allow-headers", asked.unwrap_or(usual))
         .with("access-control-max-age", PREFLIGHT_SECONDS)
+}
+
+/// The response, which depends on this field of the request too.
+fn vary(mut response: Response, field: &str) -> Response {
+    match response.headers.iter_mut().find(|(name, _)| *name == "vary") {
+        Some((_, fields)) => *fields = format!("{fields}, {field}"),
+        None => response.headers.push(("vary", field.to_owned())),
+    }
+    response
 }
 
 /// The response, for pages of other origins too if the configuration says so.
@@ -130,7 +138,8 @@ pub(super) fn with_cors(state: &State, response: Response) -> Response {
         Cors::Any => response.with("access-control-allow-origin", "*"),
         // What a cache in between got for a page of one origin is not for pages of another.
         Cors::Origin(origin) => {
-            response.with("access-control-allow-origin", origin).with("vary", "origin")
+            let response = response.with("access-control-allow-origin", origin);
+            vary(response, "origin")
         }
     };
     response.with("access-control-expose-headers", VIEWER)

@@ -183,6 +183,12 @@ fn a_body_may_begin_otherwise_and_begin_again() {
     assert!(split.abs_diff(half) < 50);
     let again = [&header[..], &tags[..split], &header, &tags[split..]].concat();
     assert_eq!(tolerant(&again), (media.clone(), vec![(Deviation::FlvHeader, 1)]));
+    // A tag that says a byte less than it has: it is damaged, and those behind it are found.
+    let mut shorter = [&header[..], &tags].concat();
+    shorter[16] -= 1;
+    let (read, met) = tolerant(&shorter);
+    assert_eq!(read[read.len() - 39..], media[1..]);
+    assert!(!met.is_empty());
     // Bytes that belong to nothing, and a tag that was cut off.
     for noise in [&[0x47; 100][..], &[0; 30], &tags[..5], b"HTTP/1.1 200 OK\r\n\r\n"] {
         let body = [&header[..], &tags[..split], noise, &tags[split..]].concat();

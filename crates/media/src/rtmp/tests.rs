@@ -569,6 +569,13 @@ fn a_message_goes_on_behind_a_header_of_its_own_or_begins_again() {
             assert_eq!((tag.timestamp(), tag.payload().len()), (time, length));
             assert!(length == 1 || tag.payload()[..] == payload[..]);
             assert_eq!(server.deviations().collect::<Vec<_>>(), [met]);
+            // The time of a message without a header of its own follows from the first chunk's.
+            if time == 40 && met.0 == RtmpContinuation {
+                let next = [by_type_3(0), by_type_3(128), by_type_3(256)].concat();
+                server.handle(&next).expect("allowed");
+                let events = server_events(&mut server);
+                assert!(matches!(&events[..], [Event::Tag(tag)] if tag.timestamp() == 80));
+            }
             // What was given up costs nothing.
             server.handle(&message(9, 0, &[0x17; 100_000])).expect("within the limits");
         }

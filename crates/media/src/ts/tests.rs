@@ -371,11 +371,13 @@ fn a_reader_finds_packets_behind_damage() {
         let expects = |kind: Deviation| number == 0 || kinds.contains(&kind);
         assert!(expects(Deviation::TsSync) && kinds.len() <= 3, "{number}: {kinds:?}");
     }
-    for noise in [&[0; 100][..], &[0x47; 100], &[0x47; 187], b"<html>", &good[..77]] {
+    for noise in [&[0; 100][..], &[0x47; 100], &[0x47; 187], b"<html>GGG</html>", &good[..77]] {
         for at in [0, half] {
             let bad = [&good[..at], noise, &good[at..]].concat();
             let (got, _) = count(&mut Reader::default(), &bad);
             assert!(got[0] >= 49 && got[1] >= 91, "{at} {noise:?}: {got:?}");
+            // What begins as a packet does is taken for one.
+            assert!(noise[0] == SYNC_BYTE || got == whole, "{at} {noise:?}: {got:?}");
         }
     }
     // Cut in the middle of a packet, here and at the end.

@@ -338,3 +338,30 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_playlist_that_slides_without_a_number_goes_on_behind_what_is_known() {
+    let body = Bytes::from(whole(Container::Ts, 0..2_000).1[0].clone());
+    let mut pull = pull();
+    let list = |first: u32| {
+        let segments = (first..first + 6).map(|n| format!("#EXTINF:2,\n{n}.ts\n"));
+        let text = format!("#EXTM3U\n#EXT-X-TARGETDURATION:2\n{}", segments.collect::<String>());
+        Bytes::from(text)
+    };
+    let mut fetched = Vec::new();
+    for (reload, first) in [(0, 0), (1, 1), (2, 3), (3, 3), (4, 20)] {
+        let mut answered = false;
+        while let Action::Fetch(request) = pull.next(seconds(10 * reload)) {
+            let is_list = request.kind == Subject::Playlist;
+            if is_list && core::mem::replace(&mut answered, true) {
+                break;
+            }
+            let (_, name) = request.url.as_str().rsplit_once('/').expect("a path");
+            fetched.extend((!is_list).then(|| name.to_owned()));
+            pull.on_response(&if is_list { list(first) } else { body.clone() }).expect("of use");
+        }
+    }
+    let names = [3, 4, 5, 6, 7, 8, 23, 24, 25].map(|n| format!("{n}.ts"));
+    assert_eq!(fetched[..6], names[..6]);
+    assert_eq!(fetched.last(), names.last());
+}

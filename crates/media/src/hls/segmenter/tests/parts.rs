@@ -225,3 +225,70 @@ fn a_stream_that_changes_its_rate_and_groups_goes_on_evenly() {
         assert!(lasts.iter().all(|last| *last > 200), "{frame_ms} {group}: {lasts:?}");
     }
 }
+
+#[test]
+fn durations_of_pauses_are_true_or_marked_by_a_discontinuity() {
+    // At which time a picture stands still, for how long, and whether that breaks the stream.
+    for (from, pause_ms, breaks) in [
+        (8_400, 200, false),
+        (8_400, 700, false),
+        (9_900, 1_500, false),
+        (8_400, 2_600, true),
+        (8_400, 4_000, true),
+        (800, 400, false),
+        (800, 4_000, true),
+    ] {
+        for audio in [false, true] {
+            let what = format!("{from} {pause_ms} {audio}");
+            let mut segmenter = segmenter(Config { window: 1_000, ..Config::default() });
+            for at in 0..20_000_u32 {
+                let silent = (from..from + pause_ms).contains(&at);
+                if at % 40 == 0 && !silent {
+                    segmenter.push(&frame(at, at % 2_000 == 0), WALL + u64::from(at));
+                }
+                if audio && !silent && (at * 48) % 1_024 < 48 {
+                    segmenter.push(&sound(at), WALL + u64::from(at));
+                }
+            }
+            segmenter.end();
+            let list = text(&segmenter, false);
+            let target = milliseconds(&list, "#EXT-X-TARGETDURATION:");
+            let movie = Movie::new(&init(&segmenter, 1).expect("an init")).expect("readable");
+            let segments: Vec<&Segment> = segmenter.kept.segments.iter().collect();
+            for pair in segments.windows(2) {
+                let (length, step) = (pair[0].duration_ms(), pair[1].wall_ms - pair[0].wall_ms);
+                assert!(length <= target + 499, "{what}: {length}");
+                assert!(pair[1].discontinuity || length == step, "{what}: {length} {step}");
+                let times: Vec<i64> = pair
+                    .iter()
+                    .map(|segment| {
+                        let samples = movie.samples(&segment.parts[0].bytes).expect("readable");
+                        let video = samples.iter().find(|s| movie.tracks[s.0].id == 1);
+                        video.expect("video").1.dts
+                    })
+                    .collect();
+                assert!(pair[1].discontinuity || times[1] - times[0] == length, "{what}");
+            }
+            let broken = segments.iter().filter(|segment| segment.discontinuity).count();
+            assert_eq!(broken, usize::from(breaks), "{what}");
+        }
+    }
+}
+
+#[test]
+fn a_gap_in_sound_alone_is_marked() {
+    let mut segmenter = Segmenter::new(Config { window: 1_000, ..Config::default() });
+    segmenter.push(&audio_header(), WALL);
+    for at in (0..20_000_u32).filter(|at| (at * 48) % 1_024 < 48) {
+        if !(8_000..11_000).contains(&at) && !(14_000..14_100).contains(&at) {
+            segmenter.push(&sound(at), WALL + u64::from(at));
+        }
+    }
+    check(&segmenter, "a gap");
+    let segments: Vec<&Segment> = segmenter.kept.segments.iter().collect();
+    let broken = segments.iter().filter(|segment| segment.discontinuity).count();
+    assert_eq!(broken, 1, "a short gap belongs to its part");
+    for pair in segments.windows(2).filter(|pair| !pair[1].discontinuity && pair[1].complete) {
+        assert_eq!(pair[0].duration_ms(), pair[1].wall_ms - pair[0].wall_ms);
+    }
+}
