@@ -205,7 +205,7 @@ sections! {
         request_timeout: Duration = SECOND * 10, in SECOND..=MINUTE * 10;
         /// A connection ends when for this long no request was open on it, whatever else arrived.
         unused_timeout: Duration = SECOND * 30, in SECOND..=HOUR;
-        /// Interval of PINGs on a silent connection, at most a third of the idle timeout, for viewers in pauses; 0s: none.
+        /// Interval of PINGs on a silent connection with open requests, at most a third of the idle timeout; 0s: none.
         keep_alive: Duration = SECOND * 5, in Duration::ZERO..=MINUTE * 10;
         /// Longest delay of an acknowledgement.
         max_ack_delay: Duration = MILLISECOND * 25, in MILLISECOND..=MILLISECOND * 1000;

@@ -31,6 +31,10 @@ use crate::viewer::Unit;
 /// Viewers of one connection who are told how it does: one, as a rule.
 const MAX_WATCHES: usize = 32;
 
+/// Unanswered probes after which a drain waits no longer for a client's acknowledgements: at least
+/// a second and a half.
+const GONE: u32 = 8;
+
 /// How often sessions are told how fast their streams are.
 const RATES_EVERY: Duration = Duration::from_secs(1);
 
@@ -414,9 +418,11 @@ impl Requests {
         self.responses.is_empty() && self.waiting.is_empty() && self.unproven.is_empty()
     }
 
-    /// Whether nothing is left to deliver, and the client knows which requests were taken.
-    pub(super) fn is_drained(&self) -> bool {
-        self.is_idle() && self.application.as_ref().is_none_or(|a| a.is_drained())
+    /// Whether nothing is left to deliver, and the client knows which requests were taken; or it has
+    /// left without a word.
+    pub(super) fn is_drained(&self, connection: &Connection) -> bool {
+        let is_gone = connection.unanswered_probes() >= GONE;
+        self.is_idle() && (is_gone || self.application.as_ref().is_none_or(|a| a.is_drained()))
     }
 
     /// Tells the client that no more requests are taken.

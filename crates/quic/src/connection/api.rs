@@ -55,6 +55,11 @@ impl Connection {
         self.path.standing.addresses
     }
 
+    /// Probe time-outs since the peer last acknowledged something: RFC 9002, section 6.2.
+    pub fn unanswered_probes(&self) -> u32 {
+        self.pto_count
+    }
+
     /// Whether the peer's address is validated.
     pub fn is_validated(&self) -> bool {
         self.path.standing.validated

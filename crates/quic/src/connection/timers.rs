@@ -131,7 +131,8 @@ impl Connection {
 
     fn keep_alive_deadline(&self) -> Option<Timestamp> {
         let interval = self.config.keep_alive?;
-        if self.ping_due || self.data.ledger.has_eliciting() || self.handshake.is_some() {
+        let is_busy = self.ping_due || self.data.ledger.has_eliciting();
+        if is_busy || self.handshake.is_some() || !self.streams.has_requests() {
             return None;
         }
         // In time for a second PING, should the first be lost.

@@ -219,6 +219,12 @@ impl Streams {
         }
     }
 
+    /// Whether a bidirectional stream of the peer is open.
+    pub(crate) fn has_requests(&self) -> bool {
+        let requests = &self.remote[lane(Direction::Bidirectional)];
+        requests.opened > requests.closed
+    }
+
     /// Removes the stream if it is over; the peer may then open another one in its place.
     fn retire(&mut self, slot: u32) {
         let stream = self.table.at(slot);

@@ -75,8 +75,8 @@ impl EventLoop {
             connection.close(now, EXCESSIVE_LOAD, "its place went to a network with fewer");
         }
         if self.drain_ends.is_some()
-            && place.requests.is_drained()
             && let Some(connection) = self.endpoint.connection(handle)
+            && place.requests.is_drained(connection)
         {
             connection.close(now, NO_ERROR, "the server is going away");
         }
