@@ -73,7 +73,7 @@ impl Bits {
         }
     }
 
-    /// A code, whose highest bit is first.
+    /// Writes a code, highest bit first.
     fn put_code(&mut self, code: u64, bits: u32) {
         self.put(code.reverse_bits() >> (64 - bits), bits);
     }
@@ -108,7 +108,7 @@ impl Bits {
     }
 }
 
-/// The symbol of a number, of which there are `1 << log` for each number of extra bits, and those bits.
+/// Returns the symbol of a number, its extra bits, and their count. `1 << log` symbols share a count.
 fn split(number: usize, log: u32) -> (usize, u64, u32) {
     if number < 2 << log {
         return (number, 0, 0);

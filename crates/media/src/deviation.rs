@@ -1,4 +1,4 @@
-//! What readers tolerate: breaches of a format's rules whose meaning is clear.
+//! Breaches of format rules that readers tolerate because the meaning is clear.
 
 /// A breach of a format's rules that a reader goes on after.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -12,13 +12,13 @@ pub enum Deviation {
     PlaylistTag,
     /// Packets of a transport stream are not where they should be; those between were left out.
     TsSync,
-    /// Packets of a transport stream have 4 bytes before or 16 bytes behind them.
+    /// Transport stream packets of 192 or 204 bytes.
     TsPacketSize,
     /// A segment of a transport stream has its tables late, or not at all.
     TsTables,
     /// Packets of a transport stream are missing.
     TsContinuity,
-    /// The size behind an FLV tag is wrong.
+    /// A PreviousTagSize field of FLV is wrong.
     FlvTrailer,
     /// An FLV tag has a type that does not exist, or is encrypted data.
     FlvTagType,
@@ -95,7 +95,7 @@ impl Deviations {
         }
     }
 
-    /// Gives what was met, and begins anew.
+    /// Returns the counts and resets them.
     pub fn take(&mut self) -> impl Iterator<Item = (Deviation, u32)> + use<> {
         let counts = core::mem::take(&mut self.0);
         Deviation::ALL.into_iter().zip(counts).filter(|(_, count)| *count > 0)

@@ -21,7 +21,7 @@ pub const TRAILER_LEN: usize = 4;
 pub const MAX_PAYLOAD: usize = 0xff_ffff;
 /// The file header, and the size of the tag before the first, which is 0.
 const FILE_HEADER_LEN: usize = 13;
-/// Bytes by which a tag is found: its header, and the first of its payload.
+/// Bytes that identify a tag in a search: its header and the first payload byte.
 const SEARCHED: usize = HEADER_LEN + 1;
 /// Bytes that are searched for a tag at most.
 const MAX_SEARCH: usize = 1 << 20;
@@ -225,8 +225,8 @@ pub enum Error {
 
 /// Reads the tags of an FLV body that arrives in pieces. Each payload is copied once, into its tag.
 ///
-/// What players read is read: sizes behind tags that are wrong, tags of unknown types, which are left out,
-/// and bytes between tags, behind which the reader looks for the next tag.
+/// The reader is as tolerant as players: it accepts wrong tag sizes, skips tags of unknown types, and searches
+/// for the next tag after stray bytes.
 #[derive(Debug)]
 pub struct Reader {
     max_tag: usize,
@@ -255,7 +255,7 @@ enum State {
         timestamp: u32,
         missing: usize,
     },
-    /// The rest of a tag that is left out, without the size behind it.
+    /// The remaining payload of a skipped tag.
     LeftOut(usize),
     Trailer {
         /// `None` for one that is left out.

@@ -84,8 +84,8 @@ impl Segmenter {
         self.sounds.get(number).map(|sound| sound.dts * 1_000 / rate)
     }
 
-    /// Makes a part of the frames, or sounds if there is no video, before that of this number, and keeps
-    /// the others waiting.
+    /// Closes a part before the waiting frame of this number, or before the sound if there is no video. Later
+    /// frames keep waiting.
     fn close_part_before(&mut self, number: usize) {
         let Some(at) = self.waiting_ms(number) else { return };
         let later = self.take_from(number);
@@ -93,8 +93,8 @@ impl Segmenter {
         self.put_back(later);
     }
 
-    /// Takes the frames from this number on, or sounds if there is no video, and the sounds that came
-    /// behind the first of them.
+    /// Takes the frames from this number on, and the sounds that arrived after the first of them; without video,
+    /// the sounds from this number on.
     fn take_from(&mut self, number: usize) -> Later {
         if self.frames.is_empty() {
             return Later { sounds: self.sounds.split_off(number), ..Later::default() };
@@ -116,8 +116,7 @@ impl Segmenter {
         self.sounds_before = later.sounds_before;
     }
 
-    /// Where no segment has the number before that of the slot that begins at `at`, what waits becomes
-    /// one.
+    /// Makes a segment of the waiting frames if the slot before `at` would have none.
     pub(super) fn catch_up(&mut self, open: Open, at: i64, wall_ms: i64) {
         let slot = self.pace.map_or(0, |pace| pace.slot(self.clock.stream_ms(at)));
         if slot > self.msn + 1 && open.has_parts {
@@ -222,7 +221,7 @@ impl Segmenter {
         } else if self.pace.is_some() {
             let end_ms = self.earliest_end_ms(&pace, open, is_ahead);
             if (Outlook { end_ms, frame_us }).ends_part(part_ms, open.part_start_ms, at) {
-                // A short gap of sound belongs to the part behind it.
+                // The next part includes a short gap of sound.
                 self.close_part(at.min(open.part_start_ms + part_ms));
             }
         }

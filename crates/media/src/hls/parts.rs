@@ -5,9 +5,9 @@
 //! part that is much shorter than the others is allowed, but hls.js leaves it out when its playlist
 //! arrives together with the next part, and then stalls at the hole.
 //!
-//! The end of the growing segment is predicted from the distance of key frames, and what is left of it is
-//! divided evenly again at each part. A key frame that nobody could foresee may still leave a short last
-//! part: the part before it is published by then.
+//! The segmenter predicts the end of the growing segment from the key frame interval, and divides the rest of
+//! the segment evenly at each part. An unexpected key frame may still leave a short last part: the part before
+//! it is already published.
 
 /// How long a picture may stand still for the next one to be expected as late.
 pub(super) const MAX_FRAME_MS: i64 = 500;
@@ -15,7 +15,7 @@ pub(super) const MAX_FRAME_MS: i64 = 500;
 const GROUPS: usize = 4;
 /// The least share of PART-TARGET that a part other than the last may last, in percent.
 const MIN_PART_PERCENT: i64 = 85;
-/// The most that a part may last, in percent of what is wanted, unless a frame is longer.
+/// Maximum length of a part, in percent of the configured length. A longer frame is a part of its own.
 const MAX_PART_PERCENT: i64 = 115;
 /// Granularity of PART-TARGET. Servers that measure the same frames, in rounded milliseconds, agree on it.
 const TARGET_STEP_MS: i64 = 5;
@@ -30,7 +30,7 @@ struct Group {
     frames: i64,
 }
 
-/// The latest groups of pictures, from which the next key frame is predicted.
+/// The latest groups of pictures. They predict the next key frame.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Groups {
     /// The newest key frame's time, and the frames since.

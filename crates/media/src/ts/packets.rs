@@ -1,8 +1,8 @@
 //! Finds the packets of a transport stream, also behind damage.
 //!
-//! Packets stand 188 bytes apart; 192 in recordings with a time in front of each (M2TS), 204 with a code
-//! for error correction behind each. A packet whose sync byte is wrong is lost; behind bytes that do not
-//! belong there, two packets have to follow a sync byte for it to be one.
+//! Packets are 188 bytes apart: 192 in recordings with a timestamp before each packet (M2TS), and 204 with an
+//! error correction code after each. A packet with a wrong sync byte is lost. After stray bytes, a sync byte
+//! counts only if two more packets follow it.
 
 use super::{PACKET_LEN, SYNC_BYTE};
 use crate::deviation::{Deviation, Deviations};
@@ -11,7 +11,7 @@ use crate::deviation::{Deviation, Deviations};
 const STRIDES: [usize; 3] = [PACKET_LEN, 192, 204];
 /// Bytes that are searched for the first packet.
 const MAX_START: usize = 64 << 10;
-/// Packets that follow one by which it is believed, at the start and later.
+/// Following packets that confirm a sync byte, at the start and later.
 const CONFIRM_START: usize = 4;
 const CONFIRM: usize = 2;
 
@@ -29,7 +29,7 @@ impl<'a> Packets<'a> {
         let last = segment.len().checked_sub(PACKET_LEN)?.min(MAX_START);
         let mut starts =
             (0..=last).flat_map(|at| STRIDES.map(|stride| Self { segment, at, stride }));
-        // One of those behind it may be damaged.
+        // One of the confirming packets may be damaged.
         let is_start =
             |start: &Self| start.missing(start.at, CONFIRM_START).is_some_and(|n| n <= 1);
         let found = starts.find(is_start)?;
@@ -39,7 +39,7 @@ impl<'a> Packets<'a> {
         Some(found)
     }
 
-    /// The next packet. What is left out before it is noted.
+    /// Returns the next packet, and notes skipped bytes.
     pub(super) fn next(&mut self, deviations: &mut Deviations) -> Option<&'a [u8]> {
         let mut packet = self.segment.get(self.at..self.at + PACKET_LEN)?;
         if packet[0] != SYNC_BYTE {
@@ -56,8 +56,8 @@ impl<'a> Packets<'a> {
         Some(packet)
     }
 
-    /// How many of the packets that follow one at `at` are not there; `None` if that is none. Behind the end
-    /// of the segment none is expected.
+    /// Counts the missing packets after a packet at `at`; `None` if no packet is there. Positions past the end
+    /// of the segment count as present.
     fn missing(&self, at: usize, following: usize) -> Option<usize> {
         let is_sync = |at: usize| self.segment.get(at).is_none_or(|byte| *byte == SYNC_BYTE);
         self.segment.get(at).filter(|byte| **byte == SYNC_BYTE)?;

@@ -20,7 +20,7 @@ pub(super) struct ParameterSets {
 impl ParameterSets {
     /// Takes the sets of an access unit; gives all that hold from there on, by ID.
     pub(super) fn with(&mut self, sps: &[Bytes], pps: &[Bytes]) -> (Vec<Bytes>, Vec<Bytes>) {
-        // Another encoder's set under a known ID: what was before is no longer used.
+        // A new set under a known ID comes from another encoder, which does not use the old sets.
         let is_other = |new: &Bytes| {
             let id = h264_set_id(new);
             let same = self.sequence.iter().find(|(known, _)| Some(*known) == id);

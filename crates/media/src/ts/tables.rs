@@ -1,5 +1,4 @@
-//! Packets' headers, and the tables that say what a program has (Rec. ITU-T H.222.0, sections 2.4.3 and
-//! 2.4.4).
+//! Packet headers and program tables (Rec. ITU-T H.222.0, sections 2.4.3 and 2.4.4).
 
 use super::{PAT_PID, crc_32, stream_type};
 use crate::codec::Codec;
@@ -7,7 +6,7 @@ use crate::codec::Codec;
 /// The longest section of a table (section 2.4.4).
 const MAX_SECTION: usize = 1_024;
 
-/// What a program is: its streams of video and audio, and what else it has.
+/// A program: its video and audio streams, and its unsupported codecs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Program {
     pub(super) streams: [Option<(u16, Codec)>; 2],

@@ -19,7 +19,7 @@ pub(super) fn stream_name(request: &Request) -> String {
     joined(&[app, stream])
 }
 
-/// What stands behind the host in a URL without its scheme, without the query.
+/// The path of a URL that lacks its scheme, without the query.
 fn path(rest: &str) -> &str {
     let (_, path) = rest.split_once('/').unwrap_or_default();
     path.split(['?', '#']).next().unwrap_or_default()

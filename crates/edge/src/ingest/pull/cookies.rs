@@ -29,7 +29,7 @@ struct Cookie {
 pub(super) struct Cookies(Vec<Cookie>);
 
 impl Cookies {
-    /// Takes what the response from `url` sets.
+    /// Stores the cookies of a response from `url`.
     pub(super) fn take(&mut self, url: &Url, headers: &HeaderMap) {
         for field in headers.get_all(SET_COOKIE).iter().take(MAX_COOKIES) {
             let text = field.to_str().ok().filter(|text| text.len() <= MAX_FIELD);
