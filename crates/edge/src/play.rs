@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 
 use crate::hooks::Hook;
 use crate::ingest::pull::{self, Via};
-use crate::limits::Place;
+use crate::limits::{Full, Permit, Place};
 use crate::live::{Missing, start};
 use crate::names::matches;
 use crate::sessions::{Opening, Session};
@@ -41,32 +41,31 @@ pub(crate) fn watch(state: &State, stream: Arc<Stream>) -> Option<Viewer> {
     Viewer::new(stream, start(&state.config.live))
 }
 
-/// Why the session of a viewer who was let in does not begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NotBegun {
-    /// The operator has sent it away since.
-    SentAway,
-    /// Its address has as many as one may have.
-    AddressFull,
-}
+/// The places of one viewer's session. A request holds them while it waits for the hook and the
+/// stream; the session holds them afterwards. Dropping them frees the places.
+#[derive(Debug)]
+pub(crate) struct Places(Vec<Permit>);
 
-/// Opens the session of a viewer who was let in.
+/// Reserves the places that the session of this viewer takes.
 ///
 /// # Errors
-/// Why it does not begin.
-pub(crate) fn begin(state: &State, opening: Opening) -> Result<Arc<Session>, NotBegun> {
-    let enter = |place| {
-        let place = state.limits.enter(place, &state.config, Some(opening.remote));
-        place.map_err(|_| NotBegun::AddressFull)
-    };
+/// The address has as many sessions and waiting requests as it may have.
+pub(crate) fn reserve(state: &State, opening: &Opening) -> Result<Places, Full> {
+    let enter = |place| state.limits.enter(place, &state.config, Some(opening.remote));
     let mut places = vec![enter(Place::Session)?];
     if opening.format == "hls" {
         places.push(enter(Place::HlsSession)?);
     }
-    let session = state.sessions.begin(opening, places);
+    Ok(Places(places))
+}
+
+/// Opens the session of an admitted viewer in its reserved places; `None` if the operator has
+/// dismissed the viewer since the request.
+pub(crate) fn begin(state: &State, opening: Opening, Places(held): Places) -> Option<Arc<Session>> {
+    let session = state.sessions.begin(opening, held);
     // Only now: who is sent away either finds the session or is found here.
     let is_sent_away = state.bans.refuse_player(session.opening());
-    if is_sent_away { Err(NotBegun::SentAway) } else { Ok(session) }
+    (!is_sent_away).then_some(session)
 }
 
 /// Asks the hook whether a viewer may play. Runs on the runtime of the hooks, also for an event loop. The
@@ -101,13 +100,16 @@ mod tests {
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
     use tokio::runtime::Handle;
+    use tokio::task::JoinHandle;
     use tokio::time::timeout;
 
     use super::*;
     use crate::config::Config;
     use crate::hooks::Grant;
+    use crate::http::{Answer, RequestHead};
     use crate::ingest::publish;
     use crate::passes::ViewerId;
+    use crate::routes::respond;
     use crate::viewer::Protocol;
 
     const LIMIT: Duration = Duration::from_secs(5);
@@ -155,7 +157,10 @@ mod tests {
             "[limits]\nmax_sessions_per_address = 3\nmax_hls_sessions_per_address = 2\n\
              trusted = \"10.0.0.0/8\"",
         );
-        let begin = |format, remote| begin(&state, opening(format, remote));
+        let begin = |format, remote| {
+            let opening = opening(format, remote);
+            reserve(&state, &opening).map(|places| begin(&state, opening, places).expect("let in"))
+        };
         let mut held = vec![];
         for format in ["hls", "hls"] {
             held.push(begin(format, [192, 0, 2, 1]).expect("room"));
@@ -170,6 +175,63 @@ mod tests {
         let losses = state.limits.losses();
         for reason in ["session_address", "hls_session_address"] {
             assert!(losses.contains(&(reason, 1)), "{losses:?}");
+        }
+    }
+
+    fn head<'a>(target: &'a str, method: &'a str, address: [u8; 4]) -> RequestHead<'a> {
+        RequestHead {
+            method,
+            target,
+            fields: vec![],
+            remote: (address, 1).into(),
+            protocol: Protocol::Http2,
+            cohort: None,
+            tcp: None,
+            body: &[],
+        }
+    }
+
+    /// Starts a request and lets it wait.
+    async fn request(state: &Arc<State>, head: RequestHead<'_>) -> Result<u16, JoinHandle<u16>> {
+        let answer = respond(state, &head, SystemTime::now());
+        let answer = match answer {
+            Answer::Now(response) => return Ok(response.status),
+            Answer::Later(answer) => tokio::spawn(async move { answer.await.status }),
+        };
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        if answer.is_finished() { Ok(answer.await.expect("answered")) } else { Err(answer) }
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_the_hook_or_the_stream_hold_the_places_of_sessions() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = silent.local_addr().expect("bound");
+        let hook = format!("[hooks]\non_play = \"http://{address}/\"\ntimeout = \"60s\"\n");
+        for more in [hook.as_str(), ""] {
+            let state = state(&format!(
+                "[limits]\nmax_sessions_per_address = 3\nmax_hls_sessions_per_address = 1\n{more}\
+                 [[pull]]\nstream = \"live/*\"\nupstream = [\"rtmp://{address}/live/a\"]"
+            ));
+            let from = |target, method, address| request(&state, head(target, method, address));
+            let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+            let mut waiting = vec![];
+            waiting.push(from("/live/a/index.m3u8", "HEAD", one).await.expect_err("waits"));
+            assert_eq!(from("/live/a/index.m3u8", "GET", one).await.ok(), Some(503), "{more}");
+            for name in ["/live/a.flv", "/live/b.flv"] {
+                waiting.push(from(name, "GET", one).await.expect_err("waits"));
+            }
+            assert_eq!(from("/live/c.flv", "GET", one).await.ok(), Some(503), "{more}");
+            waiting.push(from("/live/a.flv", "GET", other).await.expect_err("waits"));
+            assert_eq!(state.limits.counts(Place::Session).used, 4);
+            // A client that cancels its requests has its places back.
+            waiting.iter().for_each(JoinHandle::abort);
+            for request in waiting {
+                assert!(request.await.is_err());
+            }
+            assert_eq!(state.limits.counts(Place::Session).used, 0, "{more}");
+            assert_eq!(state.limits.counts(Place::HlsSession).used, 0, "{more}");
         }
     }
 

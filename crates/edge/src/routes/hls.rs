@@ -17,7 +17,7 @@ use crate::bans::Refused;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::Outlet;
-use crate::play::{ask_hook, begin, find, is_open};
+use crate::play::{ask_hook, begin, find, is_open, reserve};
 use crate::sessions::{Opening, Session};
 use crate::state::State;
 
@@ -138,8 +138,11 @@ fn enter(
         Ok(opening) => opening,
         Err(refusal) => return Answer::Now(*refusal),
     };
+    let Ok(places) = reserve(state, &opening) else { return full(now).into() };
     let (state, query) = (state.clone(), head.query().to_owned());
     Answer::Later(Box::pin(async move {
+        // Until the answer. The session begins with the first media.
+        let _places = places;
         if !ask_hook(state.clone(), opening.clone(), query).await {
             return Response::plain(403, now);
         }
@@ -253,7 +256,7 @@ impl Request {
         outlet: &Outlet,
         opening: Option<Opening>,
     ) {
-        let Some(opening) = opening else { return };
+        let Some(opening) = opening.filter(|_| !self.head_only) else { return };
         let known = outlet.session(opening.viewer);
         if let (200, Body::Bytes(text)) = (answer.status, &answer.body)
             && is_shared(state, &opening.stream)
@@ -302,10 +305,6 @@ impl Request {
         opening: Option<Opening>,
     ) -> Response {
         let Some(parts) = parts else { return Response::plain(404, self.now) };
-        let session = match opening.map(|opening| session(state, outlet, opening)) {
-            Some(None) => return full(self.now),
-            known => known.flatten(),
-        };
         let length: usize = parts.iter().map(Bytes::len).sum();
         let kind = match self.resource {
             Resource::Init(_) => "video/mp4",
@@ -323,6 +322,10 @@ impl Request {
         if self.head_only {
             return Response { status: 200, headers, body: Body::Empty };
         }
+        let session = match opening.map(|opening| session(state, outlet, opening)) {
+            Some(None) => return full(self.now),
+            known => known.flatten(),
+        };
         session.iter().for_each(|session| session.add_media(length as u64));
         let body = Body::Parts { parts: parts.into(), session, slack };
         Response { status: 200, headers, body }
@@ -333,7 +336,12 @@ impl Request {
 /// or the operator has sent it away since it asked.
 fn session(state: &State, outlet: &Outlet, opening: Opening) -> Option<Arc<Session>> {
     let known = outlet.session(opening.viewer);
-    known.or_else(|| outlet.enter(opening.viewer, || begin(state, opening).ok()))
+    known.or_else(|| {
+        outlet.enter(opening.viewer, || {
+            let places = reserve(state, &opening).ok()?;
+            begin(state, opening, places)
+        })
+    })
 }
 
 #[cfg(test)]

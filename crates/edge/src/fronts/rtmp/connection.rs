@@ -37,7 +37,7 @@ use crate::limits::{Fault, Place};
 use crate::live::{Dismissal, Held, Missing};
 use crate::names::printable;
 use crate::passes::ViewerId;
-use crate::play::{self, NotBegun};
+use crate::play;
 use crate::sessions::Opening;
 use crate::signing::may_play;
 use crate::state::{Shared, State};
@@ -421,16 +421,19 @@ impl Connection {
             scheme: "",
             tcp: None,
         };
-        let bans = &self.state.bans;
-        if bans.refuse_player(&opening)
-            || !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await
-        {
+        if self.state.bans.refuse_player(&opening) {
             return Err("refused");
         }
+        // A player that waits for the hook or the stream holds its places already.
         if self.places.player.is_none() {
             let (limits, address) = (self.shared.limits(), self.remote.ip());
             let place = limits.enter(Place::RtmpPlayer, &self.state.config, Some(address));
             self.places.player = Some(place.map_err(|_| "too many players")?);
+        }
+        let places = play::reserve(&self.state, &opening);
+        let places = places.map_err(|_| "too many viewers at this address")?;
+        if !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
+            return Err("refused");
         }
         let stream = play::find(&self.state, name, Via::default());
         let stream = stream.map_err(|why| match why {
@@ -439,7 +442,7 @@ impl Connection {
             Missing::NoMemory => "no memory is left for another stream",
         })?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
-        Ok(Waiting { viewer, opening })
+        Ok(Waiting { viewer, opening, places })
     }
 
     /// Hands a player what its stream has for it.
@@ -452,14 +455,10 @@ impl Connection {
                 self.refuse_player(&waiting.opening.stream, "the upstream has no such stream");
             }
             (Next::Kinds(Some(_)), Role::Waits(waiting)) => {
-                let Waiting { viewer, opening } = *waiting;
+                let Waiting { viewer, opening, places } = *waiting;
                 let name = opening.stream.clone();
-                let session = match play::begin(&self.state, opening) {
-                    Ok(session) => session,
-                    Err(NotBegun::SentAway) => return self.refuse_player(&name, "refused"),
-                    Err(NotBegun::AddressFull) => {
-                        return self.refuse_player(&name, "too many viewers at this address");
-                    }
+                let Some(session) = play::begin(&self.state, opening, places) else {
+                    return self.refuse_player(&name, "refused");
                 };
                 self.server.accept();
                 let player = Player { viewer, session, paused: false, based: false };
