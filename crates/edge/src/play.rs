@@ -1,16 +1,18 @@
 //! Who gets to watch a stream, whatever the protocol: whether there is one, where it comes from, whether the
 //! operator's server grants it, and where the viewer starts.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use relay::{Stream, Viewer};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::hooks::Hook;
+use crate::config::{Config, Network, any_contains};
+use crate::hooks::{self, Asker, Hook};
 use crate::ingest::pull::{self, Via};
 use crate::limits::{Full, Permit, Place};
-use crate::live::{Missing, start};
+use crate::live::{AskedName, Missing, start};
 use crate::names::matches;
 use crate::sessions::{Opening, Session};
 use crate::state::State;
@@ -26,13 +28,68 @@ pub(crate) fn is_open(state: &State, name: &str) -> bool {
     state.config.hooks.on_play.is_none() && !rules.any(|rule| matches(&rule.stream, name))
 }
 
-/// The stream of this name for one who may play it: what is not there is asked of an upstream, with
-/// the servers that the request has passed.
+/// The stream of this name for a client that may play it. A stream that is not here is pulled for a
+/// request that has passed the servers `via`.
 ///
 /// # Errors
 /// It is not to be had, or not now.
-pub(crate) fn find(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stream>, Missing> {
-    state.live.streams.get(name).map_or_else(|| pull::start(state, name, via), Ok)
+pub(crate) fn find(
+    state: &Arc<State>,
+    name: &str,
+    remote: IpAddr,
+    via: Via,
+) -> Result<Arc<Stream>, Missing> {
+    if let Some(stream) = state.live.streams.get(name) {
+        return Ok(stream);
+    }
+    if !pull::may_start(state, name) {
+        return Err(Missing::Unknown);
+    }
+    let _asked = look_for(state, name, remote)?;
+    pull::start(state, name, via)
+}
+
+/// Has a name looked for at the hook or an upstream, at the cost of the client's network; `None` for
+/// a name that is known here or being pulled.
+fn look_for(state: &State, name: &str, remote: IpAddr) -> Result<Option<AskedName>, Missing> {
+    let live = &state.live;
+    let is_here = live.streams.get(name).is_some() || live.pulls.is_running(name);
+    if is_here || live.outlets.ended(name).is_some() {
+        return Ok(None);
+    }
+    let network = (!is_trusted(&state.config, remote)).then(|| Network::of_site(remote));
+    live.asked.enter(name, network).map(Some)
+}
+
+fn is_trusted(config: &Config, remote: IpAddr) -> bool {
+    any_contains(config.limits.trusted.as_ref(), remote)
+}
+
+/// The client at this address, as one that has the hook asked.
+pub(crate) fn asker(config: &Config, remote: IpAddr) -> Asker {
+    Asker::new(remote, is_trusted(config, remote))
+}
+
+/// The reason why a viewer is not admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Denied {
+    /// The hook refuses the viewer, or fails.
+    Refused,
+    /// Too many questions wait for the hook.
+    Busy,
+    /// The stream is not looked for.
+    Missing(Missing),
+}
+
+impl Denied {
+    /// The reason, in words for a player.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Busy => "too many viewers wait for the on_play hook",
+            Self::Missing(why) => why.words(),
+        }
+    }
 }
 
 /// A new viewer of the stream, who starts where the configuration of the moment says; `None` if
@@ -68,13 +125,22 @@ pub(crate) fn begin(state: &State, opening: Opening, Places(held): Places) -> Op
     (!is_sent_away).then_some(session)
 }
 
-/// Asks the hook whether a viewer may play. Runs on the runtime of the hooks, also for an event loop. The
-/// question is taken back when the answer is waited for no more.
-pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String) -> bool {
+/// Asks the hook whether a viewer may play. Runs on the runtime of the hooks, also for an event loop.
+/// If the caller stops waiting, the question is cancelled. Returns the name's place among those that are
+/// looked for, to be held until the stream is found.
+///
+/// # Errors
+/// The viewer may not play, or not now.
+pub(crate) async fn ask_hook(
+    state: Arc<State>,
+    opening: Opening,
+    query: String,
+) -> Result<Option<AskedName>, Denied> {
     if state.config.hooks.on_play.is_none() {
-        return true;
+        return Ok(None);
     }
-    let Some(runtime) = state.runtime.get().cloned() else { return false };
+    let name = look_for(&state, &opening.stream, opening.remote).map_err(Denied::Missing)?;
+    let Some(runtime) = state.runtime.get().cloned() else { return Err(Denied::Refused) };
     let what = json!({
         "stream": opening.stream,
         "protocol": opening.protocol.name(),
@@ -85,15 +151,27 @@ pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String)
     });
     let mut asked = JoinSet::new();
     let question = async move {
-        let granted = state.hooks.ask(&state.config.hooks, Hook::Play, what).await;
-        granted.map_err(|why| tracing::info!("{}: viewer refused: {why}", opening.stream)).is_ok()
+        let asker = asker(&state.config, opening.remote);
+        let granted = state.hooks.ask(&state.config.hooks, Hook::Play, asker, what).await;
+        granted.map_err(|why| match why {
+            // It is counted.
+            hooks::Denied::Busy(_) => Denied::Busy,
+            why @ hooks::Denied::Refused(_) => {
+                tracing::info!("{}: viewer refused: {why}", opening.stream);
+                Denied::Refused
+            }
+        })
     };
     asked.spawn_on(question, &runtime);
-    matches!(asked.join_next().await, Some(Ok(true)))
+    match asked.join_next().await {
+        Some(Ok(answer)) => answer.map(|_| name),
+        _ => Err(Denied::Refused),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, SystemTime};
 
     use media::{Kind, Tag};
@@ -104,7 +182,6 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
-    use crate::config::Config;
     use crate::hooks::Grant;
     use crate::http::{Answer, RequestHead};
     use crate::ingest::publish;
@@ -235,6 +312,101 @@ mod tests {
         }
     }
 
+    /// Counts connections and answers none.
+    async fn silent() -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("bound").to_string();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = count.clone();
+        tokio::spawn(async move {
+            let mut held = vec![];
+            while let Ok((socket, _)) = listener.accept().await {
+                held.push(socket);
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        (address, count)
+    }
+
+    #[tokio::test]
+    async fn unknown_names_reach_the_hook_and_upstreams_at_a_bounded_rate() {
+        let (address, connections) = silent().await;
+        let hook = format!("[hooks]\non_play = \"http://{address}/\"\ntimeout = \"60s\"\n");
+        for more in [hook.as_str(), ""] {
+            let state = state(&format!(
+                "[limits]\ntrusted = \"10.0.0.0/8\"\n{more}[[pull]]\nstream = \"live/*\"\n\
+                 max_pending = 1000\nupstream = [\"rtmp://{address}/live/a\"]"
+            ));
+            let mut statuses = vec![];
+            let mut waiting = vec![];
+            for n in 0..300_u16 {
+                // Neighbours share a network, and media of shared HLS needs no pass.
+                let target = match n % 2 {
+                    0 => format!("/live/{n}.flv"),
+                    _ => format!("/live/{n}/index.m3u8"),
+                };
+                match request(&state, head(&target, "GET", [192, 0, 2, n as u8])).await {
+                    Ok(status) => statuses.push(status),
+                    Err(answer) => waiting.push(answer),
+                }
+            }
+            assert!((20..30).contains(&waiting.len()), "{} wait", waiting.len());
+            assert!(statuses.iter().all(|&status| status == 429), "{statuses:?}");
+            // A popular name costs one token, however many viewers ask for it behind one NAT.
+            let popular = || request(&state, head("/live/popular.flv", "GET", [198, 51, 100, 1]));
+            for _ in 0..500 {
+                waiting.push(popular().await.expect_err("waits"));
+            }
+            for n in 0..100 {
+                let target = format!("/live/trusted{n}.flv");
+                let head = head(&target, "GET", [10, 0, 0, 1]);
+                waiting.push(request(&state, head).await.expect_err("waits"));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let asked = connections.swap(0, Ordering::Relaxed);
+            assert!(asked <= 64 + 30 + 1 + 100, "{asked} connections");
+            if more.is_empty() {
+                assert_eq!(state.live.pulls.running(), waiting.len() - 499, "one each");
+            }
+            waiting.iter().for_each(JoinHandle::abort);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hook_is_asked_by_so_many_at_once_and_publishers_have_turns_of_their_own() {
+        let (address, asked) = silent().await;
+        let state = state(&format!(
+            "[hooks]\non_play = \"http://{address}/\"\non_publish = \"http://{address}/\"\n\
+             timeout = \"2s\"\nmax_at_once = 8"
+        ));
+        let stream =
+            publish(&state.live, &state.bans, &state.config, "live/a", None, Grant::Nobody);
+        let _held = stream.expect("room");
+        let mut waiting = vec![];
+        for n in 0..3_000_u16 {
+            let address = [192, 0, (n % 100) as u8, 1];
+            let answer = request(&state, head("/live/a.flv", "GET", address)).await;
+            waiting.extend(answer.err());
+        }
+        assert_eq!(waiting.len(), 1_024 + 8, "the others are refused at once");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 8);
+        let what = json!({});
+        let asker = asker(&state.config, [192, 0, 1, 1].into());
+        let published = state.hooks.ask(&state.config.hooks, Hook::Publish, asker, what);
+        assert!(timeout(Duration::from_millis(200), published).await.is_err(), "it is asked");
+        assert_eq!(asked.load(Ordering::Relaxed), 9);
+        let mut statuses = [0, 0];
+        for answer in waiting {
+            let status = timeout(LIMIT, answer).await.expect("in time").expect("answered");
+            statuses[usize::from(status == 403)] += 1;
+        }
+        assert_eq!(statuses, [1_024, 8], "503 without a turn, 403 without an answer");
+        let unasked = state.hooks.unasked();
+        assert_eq!(unasked[1], ("on_play_late", 1_024));
+        assert!(unasked[0].1 >= 3_000 - 1_024 - 8, "{unasked:?}");
+    }
+
     #[tokio::test]
     async fn without_memory_nothing_new_is_published_or_pulled() {
         let state = state(
@@ -249,7 +421,7 @@ mod tests {
         live.streams.keep_within_memory(|| live.outlets.trim());
         let refusal = offer("live/b").expect_err("no room");
         assert_eq!(refusal, "no memory is left for another stream");
-        let find = |name| find(&state, name, Via::default()).map(|_| ());
+        let find = |name| find(&state, name, [192, 0, 2, 1].into(), Via::default()).map(|_| ());
         assert!(is_known(&state, "pulled/a"), "so that the answer is no 404");
         assert_eq!(find("pulled/a"), Err(Missing::NoMemory));
         assert_eq!(find("unknown"), Err(Missing::Unknown));

@@ -5,6 +5,7 @@
 //! viewer of the stream itself. Requests for what comes next wait for it (draft-pantos-hls-
 //! rfc8216bis, section 6.2.5.2).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,7 +13,7 @@ use bytes::Bytes;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Name, Segmenter, When};
 
-use super::viewing::{self, VIEWER, full, late, missing, opening};
+use super::viewing::{self, VIEWER, denied, full, late, missing, opening};
 use crate::bans::Refused;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
@@ -111,9 +112,9 @@ pub(super) fn respond(
             Some(opening)
         }
     };
-    let (state, name) = (state.clone(), name.to_owned());
+    let (state, name, remote) = (state.clone(), name.to_owned(), head.remote.ip());
     Answer::Later(Box::pin(async move {
-        match outlet(&state, &name, via, now) {
+        match outlet(&state, &name, remote, via, now) {
             Ok(outlet) => request.answer(&state, &outlet, opening).await,
             Err(refusal) => *refusal,
         }
@@ -143,13 +144,15 @@ fn enter(
     Answer::Later(Box::pin(async move {
         // Until the answer. The session begins with the first media.
         let _places = places;
-        if !ask_hook(state.clone(), opening.clone(), query).await {
-            return Response::plain(403, now);
-        }
-        let outlet = match outlet(&state, &opening.stream, via, now) {
+        let asked = match ask_hook(state.clone(), opening.clone(), query).await {
+            Ok(asked) => asked,
+            Err(why) => return denied(why, now),
+        };
+        let outlet = match outlet(&state, &opening.stream, opening.remote, via, now) {
             Ok(outlet) => outlet,
             Err(refusal) => return *refusal,
         };
+        drop(asked);
         let Some(text) = outlet.wait(Segmenter::master).await else { return late(now) };
         let pass = state.passes.stream(opening.viewer, &opening.stream, now, opening.until);
         let text = String::from_utf8_lossy(&text);
@@ -166,6 +169,7 @@ fn enter(
 fn outlet(
     state: &Arc<State>,
     name: &str,
+    remote: IpAddr,
     via: Via,
     now: SystemTime,
 ) -> Result<Arc<Outlet>, Box<Response>> {
@@ -173,7 +177,7 @@ fn outlet(
     if let Some(outlet) = outlets.known(&state.live.streams, name) {
         return Ok(outlet);
     }
-    let stream = find(state, name, via).or_else(|why| outlets.ended(name).ok_or(why));
+    let stream = find(state, name, remote, via).or_else(|why| outlets.ended(name).ok_or(why));
     let stream = stream.map_err(|why| Box::new(missing(why, now)))?;
     let runtime = state.runtime.get();
     let shared = is_shared(state, name);

@@ -11,7 +11,7 @@ use std::time::SystemTime;
 use relay::Status;
 
 use super::hls;
-use super::viewing::{VIEWER, enter, full, missing, with_cors};
+use super::viewing::{VIEWER, denied, enter, full, missing, with_cors};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::FlvBody;
@@ -89,13 +89,15 @@ fn flv(
     }
     let query = head.query().to_owned();
     Answer::Later(Box::pin(async move {
-        if !ask_hook(state.clone(), opening.clone(), query).await {
-            return Response::plain(403, now);
-        }
-        let stream = match find(&state, &opening.stream, via) {
+        let asked = match ask_hook(state.clone(), opening.clone(), query).await {
+            Ok(asked) => asked,
+            Err(why) => return denied(why, now),
+        };
+        let stream = match find(&state, &opening.stream, opening.remote, via) {
             Ok(stream) => stream,
             Err(why) => return missing(why, now),
         };
+        drop(asked);
         let Some(mut viewer) = watch(&state, stream) else { return full(now) };
         // An upstream that has nothing to give is found out before anything is promised.
         if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {

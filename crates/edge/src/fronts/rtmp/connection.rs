@@ -37,7 +37,7 @@ use crate::limits::{Fault, Place};
 use crate::live::{Dismissal, Held, Missing};
 use crate::names::printable;
 use crate::passes::ViewerId;
-use crate::play;
+use crate::play::{self, Denied};
 use crate::sessions::Opening;
 use crate::signing::may_play;
 use crate::state::{Shared, State};
@@ -359,7 +359,9 @@ impl Connection {
                 "remote": self.remote.ip().to_string(),
                 "query": request.query,
             });
-            let grant = self.state.hooks.ask(&config.hooks, Hook::Publish, what).await?;
+            let asker = play::asker(config, self.remote.ip());
+            let asked = self.state.hooks.ask(&config.hooks, Hook::Publish, asker, what);
+            let grant = asked.await.map_err(|why| why.to_string())?;
             publish(live, bans, config, &name, key, grant)
         };
         match granted.await {
@@ -432,15 +434,10 @@ impl Connection {
         }
         let places = play::reserve(&self.state, &opening);
         let places = places.map_err(|_| "too many viewers at this address")?;
-        if !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await {
-            return Err("refused");
-        }
-        let stream = play::find(&self.state, name, Via::default());
-        let stream = stream.map_err(|why| match why {
-            Missing::Unknown => "no such stream",
-            Missing::Full => "too many streams are waited for",
-            Missing::NoMemory => "no memory is left for another stream",
-        })?;
+        let asked = play::ask_hook(self.state.clone(), opening.clone(), request.query.clone());
+        let _asked = asked.await.map_err(Denied::words)?;
+        let stream = play::find(&self.state, name, opening.remote, Via::default());
+        let stream = stream.map_err(Missing::words)?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
         Ok(Waiting { viewer, opening, places })
     }
