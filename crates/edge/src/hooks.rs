@@ -6,9 +6,13 @@
 //! answer means is the operator's choice. One that closes a connection that was kept instead of
 //! answering is asked once more, so that the same request may come twice.
 
+mod turns;
+
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use aws_lc_rs::hmac;
@@ -23,6 +27,8 @@ use crate::config::{self, HttpUrl};
 use crate::hex::hex;
 use crate::redacted::Redacted;
 use crate::sync::lock;
+pub(crate) use turns::Asker;
+use turns::{QueueFull, Turn, Turns};
 
 /// The most of an answer that is read.
 const MAX_ANSWER: usize = 4_096;
@@ -65,6 +71,34 @@ pub enum Grant {
     Nobody,
 }
 
+/// The reason why something may not be.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Denied {
+    /// The hook refuses it, or fails.
+    Refused(String),
+    /// Too many questions wait for this hook.
+    Busy(Hook),
+}
+
+impl fmt::Display for Denied {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(why) => f.write_str(why),
+            Self::Busy(hook) => write!(f, "too many questions wait for the {} hook", hook.name()),
+        }
+    }
+}
+
+/// The questions of one kind.
+#[derive(Debug, Default)]
+struct Questions {
+    turns: Turns,
+    /// Refused because the queue was full.
+    full: AtomicU64,
+    /// Had no turn in time.
+    late: AtomicU64,
+}
+
 #[derive(Clone, Debug, Default)]
 struct Outcome {
     url: String,
@@ -86,6 +120,7 @@ const TOO_MANY: &str = "too many wait to be told";
 struct Terms {
     secret: Option<String>,
     timeout: Duration,
+    max_at_once: usize,
 }
 
 /// How the hooks did so far, and what is still to be told.
@@ -95,6 +130,8 @@ pub struct Hooks {
     outcomes: Mutex<BTreeMap<Hook, Outcome>>,
     telling: Mutex<JoinSet<()>>,
     places: Arc<Semaphore>,
+    play: Questions,
+    publish: Questions,
 }
 
 impl Default for Hooks {
@@ -105,6 +142,8 @@ impl Default for Hooks {
             outcomes: Mutex::default(),
             telling: Mutex::default(),
             places,
+            play: Questions::default(),
+            publish: Questions::default(),
         }
     }
 }
@@ -112,22 +151,36 @@ impl Default for Hooks {
 impl Hooks {
     /// From now on requests are signed with this configuration's secret, and waited for as long as it says.
     pub fn follow(&self, config: &config::Hooks) {
-        let terms = Terms { secret: config.secret.clone(), timeout: config.timeout };
+        let terms = Terms {
+            secret: config.secret.clone(),
+            timeout: config.timeout,
+            max_at_once: config.max_at_once as usize,
+        };
         self.terms.store(Arc::new(terms));
     }
 
-    /// Asks whether something may be; without such a hook it may.
+    /// Asks whether something may be; without such a hook it may. A question waits for its turn at most
+    /// half of the time-out, so that the hook has the other half to answer.
     ///
     /// # Errors
-    /// Why not, in words for the log and for the publisher's user.
-    pub async fn ask(
+    /// The reason why not, for the log and for the publisher's user.
+    pub(crate) async fn ask(
         &self,
         config: &config::Hooks,
         hook: Hook,
+        asker: Asker,
         what: Value,
-    ) -> Result<Grant, String> {
+    ) -> Result<Grant, Denied> {
         let Some(url) = hook.url(config) else { return Ok(Grant::Nobody) };
-        let (answered, why) = match self.call(hook, url, what).await {
+        let (begun, limit) = (Instant::now(), self.terms.load().timeout);
+        let Some(_turn) = self.turn(hook, asker, limit / 2).await? else {
+            return match config.on_failure {
+                config::OnFailure::Allow => Ok(Grant::Nobody),
+                config::OnFailure::Refuse => Err(Denied::Busy(hook)),
+            };
+        };
+        let limit = limit.saturating_sub(begun.elapsed());
+        let (answered, why) = match self.call(hook, url, what, limit).await {
             Ok(status @ 200..=299) => {
                 tracing::debug!("{} granted with {status}", hook.name());
                 return Ok(Grant::Hook);
@@ -137,8 +190,46 @@ impl Hooks {
         };
         match config.on_failure {
             config::OnFailure::Allow if !answered => Ok(Grant::Nobody),
-            _ => Err(why),
+            _ => Err(Denied::Refused(why)),
         }
+    }
+
+    /// Waits for a turn to ask; `None` if there is none within `limit`.
+    async fn turn(
+        &self,
+        hook: Hook,
+        asker: Asker,
+        limit: Duration,
+    ) -> Result<Option<Turn>, Denied> {
+        let questions = match hook {
+            Hook::Publish => &self.publish,
+            Hook::Play | Hook::Close => &self.play,
+        };
+        let turn = questions.turns.take(asker, self.terms.load().max_at_once);
+        let count = |counter: &AtomicU64| counter.fetch_add(1, Ordering::Relaxed);
+        match timeout(limit, turn).await {
+            Ok(Ok(turn)) => Ok(Some(turn)),
+            Ok(Err(QueueFull)) => {
+                count(&questions.full);
+                Err(Denied::Busy(hook))
+            }
+            Err(_) => {
+                count(&questions.late);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Questions that were not asked, by reason.
+    pub(crate) fn unasked(&self) -> [(&'static str, u64); 4] {
+        let Self { play, publish, .. } = self;
+        [
+            ("on_play_full", &play.full),
+            ("on_play_late", &play.late),
+            ("on_publish_full", &publish.full),
+            ("on_publish_late", &publish.late),
+        ]
+        .map(|(reason, count)| (reason, count.load(Ordering::Relaxed)))
     }
 
     /// Tells something; nobody waits for the answer. Where too much waits already, it fails at once.
@@ -156,8 +247,9 @@ impl Hooks {
         telling.spawn(async move {
             let _place = hooks.places.acquire().await;
             if let Some(url) = hook.url(&config) {
+                let limit = hooks.terms.load().timeout;
                 // The outcome is counted.
-                let _ = hooks.call(hook, url, what).await;
+                let _ = hooks.call(hook, url, what, limit).await;
             }
         });
     }
@@ -187,6 +279,7 @@ impl Hooks {
         hook: Hook,
         HttpUrl(url): &HttpUrl,
         mut what: Value,
+        limit: Duration,
     ) -> Result<u16, String> {
         what["event"] = hook.name().into();
         let body = what.to_string();
@@ -198,7 +291,7 @@ impl Hooks {
             let signature = HeaderValue::try_from(format!("sha256={}", hex(tag.as_ref())));
             headers.insert("x-mendcast-signature", signature.expect("digits"));
         }
-        let asked = Client::system().post_json(url, headers, body, MAX_ANSWER, terms.timeout);
+        let asked = Client::system().post_json(url, headers, body, MAX_ANSWER, limit);
         let result = asked.await;
         let mut outcomes = self.lock();
         let outcome = outcomes.entry(hook).or_default();

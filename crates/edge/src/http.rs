@@ -109,6 +109,7 @@ impl Response {
             408 => "Request Timeout",
             413 => "Content Too Large",
             412 => "Precondition Failed",
+            429 => "Too Many Requests",
             416 => "Range Not Satisfiable",
             502 => "Bad Gateway",
             503 => "Service Unavailable",

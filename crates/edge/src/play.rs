@@ -1,16 +1,18 @@
 //! Who gets to watch a stream, whatever the protocol: whether there is one, where it comes from, whether the
 //! operator's server grants it, and where the viewer starts.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use relay::{Stream, Viewer};
 use serde_json::json;
 use tokio::task::JoinSet;
 
-use crate::hooks::Hook;
+use crate::config::{Config, Network, any_contains};
+use crate::hooks::{self, Asker, Hook};
 use crate::ingest::pull::{self, Via};
-use crate::limits::Place;
-use crate::live::{Missing, start};
+use crate::limits::{Full, Permit, Place};
+use crate::live::{AskedName, Missing, start};
 use crate::names::matches;
 use crate::sessions::{Opening, Session};
 use crate::state::State;
@@ -26,13 +28,68 @@ pub(crate) fn is_open(state: &State, name: &str) -> bool {
     state.config.hooks.on_play.is_none() && !rules.any(|rule| matches(&rule.stream, name))
 }
 
-/// The stream of this name for one who may play it: what is not there is asked of an upstream, with
-/// the servers that the request has passed.
+/// The stream of this name for a client that may play it. A stream that is not here is pulled for a
+/// request that has passed the servers `via`.
 ///
 /// # Errors
 /// It is not to be had, or not now.
-pub(crate) fn find(state: &Arc<State>, name: &str, via: Via) -> Result<Arc<Stream>, Missing> {
-    state.live.streams.get(name).map_or_else(|| pull::start(state, name, via), Ok)
+pub(crate) fn find(
+    state: &Arc<State>,
+    name: &str,
+    remote: IpAddr,
+    via: Via,
+) -> Result<Arc<Stream>, Missing> {
+    if let Some(stream) = state.live.streams.get(name) {
+        return Ok(stream);
+    }
+    if !pull::may_start(state, name) {
+        return Err(Missing::Unknown);
+    }
+    let _asked = look_for(state, name, remote)?;
+    pull::start(state, name, via)
+}
+
+/// Has a name looked for at the hook or an upstream, at the cost of the client's network; `None` for
+/// a name that is known here or being pulled.
+fn look_for(state: &State, name: &str, remote: IpAddr) -> Result<Option<AskedName>, Missing> {
+    let live = &state.live;
+    let is_here = live.streams.get(name).is_some() || live.pulls.is_running(name);
+    if is_here || live.outlets.ended(name).is_some() {
+        return Ok(None);
+    }
+    let network = (!is_trusted(&state.config, remote)).then(|| Network::of_site(remote));
+    live.asked.enter(name, network).map(Some)
+}
+
+fn is_trusted(config: &Config, remote: IpAddr) -> bool {
+    any_contains(config.limits.trusted.as_ref(), remote)
+}
+
+/// The client at this address, as one that has the hook asked.
+pub(crate) fn asker(config: &Config, remote: IpAddr) -> Asker {
+    Asker::new(remote, is_trusted(config, remote))
+}
+
+/// The reason why a viewer is not admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Denied {
+    /// The hook refuses the viewer, or fails.
+    Refused,
+    /// Too many questions wait for the hook.
+    Busy,
+    /// The stream is not looked for.
+    Missing(Missing),
+}
+
+impl Denied {
+    /// The reason, in words for a player.
+    pub(crate) const fn words(self) -> &'static str {
+        match self {
+            Self::Refused => "refused",
+            Self::Busy => "too many viewers wait for the on_play hook",
+            Self::Missing(why) => why.words(),
+        }
+    }
 }
 
 /// A new viewer of the stream, who starts where the configuration of the moment says; `None` if
@@ -41,41 +98,49 @@ pub(crate) fn watch(state: &State, stream: Arc<Stream>) -> Option<Viewer> {
     Viewer::new(stream, start(&state.config.live))
 }
 
-/// Why the session of a viewer who was let in does not begin.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum NotBegun {
-    /// The operator has sent it away since.
-    SentAway,
-    /// Its address has as many as one may have.
-    AddressFull,
-}
+/// The places of one viewer's session. A request holds them while it waits for the hook and the
+/// stream; the session holds them afterwards. Dropping them frees the places.
+#[derive(Debug)]
+pub(crate) struct Places(Vec<Permit>);
 
-/// Opens the session of a viewer who was let in.
+/// Reserves the places that the session of this viewer takes.
 ///
 /// # Errors
-/// Why it does not begin.
-pub(crate) fn begin(state: &State, opening: Opening) -> Result<Arc<Session>, NotBegun> {
-    let enter = |place| {
-        let place = state.limits.enter(place, &state.config, Some(opening.remote));
-        place.map_err(|_| NotBegun::AddressFull)
-    };
+/// The address has as many sessions and waiting requests as it may have.
+pub(crate) fn reserve(state: &State, opening: &Opening) -> Result<Places, Full> {
+    let enter = |place| state.limits.enter(place, &state.config, Some(opening.remote));
     let mut places = vec![enter(Place::Session)?];
     if opening.format == "hls" {
         places.push(enter(Place::HlsSession)?);
     }
-    let session = state.sessions.begin(opening, places);
-    // Only now: who is sent away either finds the session or is found here.
-    let is_sent_away = state.bans.refuse_player(session.opening());
-    if is_sent_away { Err(NotBegun::SentAway) } else { Ok(session) }
+    Ok(Places(places))
 }
 
-/// Asks the hook whether a viewer may play. Runs on the runtime of the hooks, also for an event loop. The
-/// question is taken back when the answer is waited for no more.
-pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String) -> bool {
+/// Opens the session of an admitted viewer in its reserved places; `None` if the operator has
+/// dismissed the viewer since the request.
+pub(crate) fn begin(state: &State, opening: Opening, Places(held): Places) -> Option<Arc<Session>> {
+    let session = state.sessions.begin(opening, held);
+    // Only now: who is sent away either finds the session or is found here.
+    let is_sent_away = state.bans.refuse_player(session.opening());
+    (!is_sent_away).then_some(session)
+}
+
+/// Asks the hook whether a viewer may play. Runs on the runtime of the hooks, also for an event loop.
+/// If the caller stops waiting, the question is cancelled. Returns the name's place among those that are
+/// looked for, to be held until the stream is found.
+///
+/// # Errors
+/// The viewer may not play, or not now.
+pub(crate) async fn ask_hook(
+    state: Arc<State>,
+    opening: Opening,
+    query: String,
+) -> Result<Option<AskedName>, Denied> {
     if state.config.hooks.on_play.is_none() {
-        return true;
+        return Ok(None);
     }
-    let Some(runtime) = state.runtime.get().cloned() else { return false };
+    let name = look_for(&state, &opening.stream, opening.remote).map_err(Denied::Missing)?;
+    let Some(runtime) = state.runtime.get().cloned() else { return Err(Denied::Refused) };
     let what = json!({
         "stream": opening.stream,
         "protocol": opening.protocol.name(),
@@ -86,28 +151,42 @@ pub(crate) async fn ask_hook(state: Arc<State>, opening: Opening, query: String)
     });
     let mut asked = JoinSet::new();
     let question = async move {
-        let granted = state.hooks.ask(&state.config.hooks, Hook::Play, what).await;
-        granted.map_err(|why| tracing::info!("{}: viewer refused: {why}", opening.stream)).is_ok()
+        let asker = asker(&state.config, opening.remote);
+        let granted = state.hooks.ask(&state.config.hooks, Hook::Play, asker, what).await;
+        granted.map_err(|why| match why {
+            // It is counted.
+            hooks::Denied::Busy(_) => Denied::Busy,
+            why @ hooks::Denied::Refused(_) => {
+                tracing::info!("{}: viewer refused: {why}", opening.stream);
+                Denied::Refused
+            }
+        })
     };
     asked.spawn_on(question, &runtime);
-    matches!(asked.join_next().await, Some(Ok(true)))
+    match asked.join_next().await {
+        Some(Ok(answer)) => answer.map(|_| name),
+        _ => Err(Denied::Refused),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::{Duration, SystemTime};
 
     use media::{Kind, Tag};
     use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
     use tokio::runtime::Handle;
+    use tokio::task::JoinHandle;
     use tokio::time::timeout;
 
     use super::*;
-    use crate::config::Config;
     use crate::hooks::Grant;
+    use crate::http::{Answer, RequestHead};
     use crate::ingest::publish;
     use crate::passes::ViewerId;
+    use crate::routes::respond;
     use crate::viewer::Protocol;
 
     const LIMIT: Duration = Duration::from_secs(5);
@@ -155,7 +234,10 @@ mod tests {
             "[limits]\nmax_sessions_per_address = 3\nmax_hls_sessions_per_address = 2\n\
              trusted = \"10.0.0.0/8\"",
         );
-        let begin = |format, remote| begin(&state, opening(format, remote));
+        let begin = |format, remote| {
+            let opening = opening(format, remote);
+            reserve(&state, &opening).map(|places| begin(&state, opening, places).expect("let in"))
+        };
         let mut held = vec![];
         for format in ["hls", "hls"] {
             held.push(begin(format, [192, 0, 2, 1]).expect("room"));
@@ -173,6 +255,158 @@ mod tests {
         }
     }
 
+    fn head<'a>(target: &'a str, method: &'a str, address: [u8; 4]) -> RequestHead<'a> {
+        RequestHead {
+            method,
+            target,
+            fields: vec![],
+            remote: (address, 1).into(),
+            protocol: Protocol::Http2,
+            cohort: None,
+            tcp: None,
+            body: &[],
+        }
+    }
+
+    /// Starts a request and lets it wait.
+    async fn request(state: &Arc<State>, head: RequestHead<'_>) -> Result<u16, JoinHandle<u16>> {
+        let answer = respond(state, &head, SystemTime::now());
+        let answer = match answer {
+            Answer::Now(response) => return Ok(response.status),
+            Answer::Later(answer) => tokio::spawn(async move { answer.await.status }),
+        };
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        if answer.is_finished() { Ok(answer.await.expect("answered")) } else { Err(answer) }
+    }
+
+    #[tokio::test]
+    async fn requests_that_wait_for_the_hook_or_the_stream_hold_the_places_of_sessions() {
+        let silent = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = silent.local_addr().expect("bound");
+        let hook = format!("[hooks]\non_play = \"http://{address}/\"\ntimeout = \"60s\"\n");
+        for more in [hook.as_str(), ""] {
+            let state = state(&format!(
+                "[limits]\nmax_sessions_per_address = 3\nmax_hls_sessions_per_address = 1\n{more}\
+                 [[pull]]\nstream = \"live/*\"\nupstream = [\"rtmp://{address}/live/a\"]"
+            ));
+            let from = |target, method, address| request(&state, head(target, method, address));
+            let (one, other) = ([192, 0, 2, 1], [192, 0, 2, 2]);
+            let mut waiting = vec![];
+            waiting.push(from("/live/a/index.m3u8", "HEAD", one).await.expect_err("waits"));
+            assert_eq!(from("/live/a/index.m3u8", "GET", one).await.ok(), Some(503), "{more}");
+            for name in ["/live/a.flv", "/live/b.flv"] {
+                waiting.push(from(name, "GET", one).await.expect_err("waits"));
+            }
+            assert_eq!(from("/live/c.flv", "GET", one).await.ok(), Some(503), "{more}");
+            waiting.push(from("/live/a.flv", "GET", other).await.expect_err("waits"));
+            assert_eq!(state.limits.counts(Place::Session).used, 4);
+            // A client that cancels its requests has its places back.
+            waiting.iter().for_each(JoinHandle::abort);
+            for request in waiting {
+                assert!(request.await.is_err());
+            }
+            assert_eq!(state.limits.counts(Place::Session).used, 0, "{more}");
+            assert_eq!(state.limits.counts(Place::HlsSession).used, 0, "{more}");
+        }
+    }
+
+    /// Counts connections and answers none.
+    async fn silent() -> (String, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let address = listener.local_addr().expect("bound").to_string();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = count.clone();
+        tokio::spawn(async move {
+            let mut held = vec![];
+            while let Ok((socket, _)) = listener.accept().await {
+                held.push(socket);
+                counter.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        (address, count)
+    }
+
+    #[tokio::test]
+    async fn unknown_names_reach_the_hook_and_upstreams_at_a_bounded_rate() {
+        let (address, connections) = silent().await;
+        let hook = format!("[hooks]\non_play = \"http://{address}/\"\ntimeout = \"60s\"\n");
+        for more in [hook.as_str(), ""] {
+            let state = state(&format!(
+                "[limits]\ntrusted = \"10.0.0.0/8\"\n{more}[[pull]]\nstream = \"live/*\"\n\
+                 max_pending = 1000\nupstream = [\"rtmp://{address}/live/a\"]"
+            ));
+            let mut statuses = vec![];
+            let mut waiting = vec![];
+            for n in 0..300_u16 {
+                // Neighbours share a network, and media of shared HLS needs no pass.
+                let target = match n % 2 {
+                    0 => format!("/live/{n}.flv"),
+                    _ => format!("/live/{n}/index.m3u8"),
+                };
+                match request(&state, head(&target, "GET", [192, 0, 2, n as u8])).await {
+                    Ok(status) => statuses.push(status),
+                    Err(answer) => waiting.push(answer),
+                }
+            }
+            assert!((20..30).contains(&waiting.len()), "{} wait", waiting.len());
+            assert!(statuses.iter().all(|&status| status == 429), "{statuses:?}");
+            // A popular name costs one token, however many viewers ask for it behind one NAT.
+            let popular = || request(&state, head("/live/popular.flv", "GET", [198, 51, 100, 1]));
+            for _ in 0..500 {
+                waiting.push(popular().await.expect_err("waits"));
+            }
+            for n in 0..100 {
+                let target = format!("/live/trusted{n}.flv");
+                let head = head(&target, "GET", [10, 0, 0, 1]);
+                waiting.push(request(&state, head).await.expect_err("waits"));
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            let asked = connections.swap(0, Ordering::Relaxed);
+            assert!(asked <= 64 + 30 + 1 + 100, "{asked} connections");
+            if more.is_empty() {
+                assert_eq!(state.live.pulls.running(), waiting.len() - 499, "one each");
+            }
+            waiting.iter().for_each(JoinHandle::abort);
+        }
+    }
+
+    #[tokio::test]
+    async fn a_hook_is_asked_by_so_many_at_once_and_publishers_have_turns_of_their_own() {
+        let (address, asked) = silent().await;
+        let state = state(&format!(
+            "[hooks]\non_play = \"http://{address}/\"\non_publish = \"http://{address}/\"\n\
+             timeout = \"2s\"\nmax_at_once = 8"
+        ));
+        let stream =
+            publish(&state.live, &state.bans, &state.config, "live/a", None, Grant::Nobody);
+        let _held = stream.expect("room");
+        let mut waiting = vec![];
+        for n in 0..3_000_u16 {
+            let address = [192, 0, (n % 100) as u8, 1];
+            let answer = request(&state, head("/live/a.flv", "GET", address)).await;
+            waiting.extend(answer.err());
+        }
+        assert_eq!(waiting.len(), 1_024 + 8, "the others are refused at once");
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        assert_eq!(asked.load(Ordering::Relaxed), 8);
+        let what = json!({});
+        let asker = asker(&state.config, [192, 0, 1, 1].into());
+        let published = state.hooks.ask(&state.config.hooks, Hook::Publish, asker, what);
+        assert!(timeout(Duration::from_millis(200), published).await.is_err(), "it is asked");
+        assert_eq!(asked.load(Ordering::Relaxed), 9);
+        let mut statuses = [0, 0];
+        for answer in waiting {
+            let status = timeout(LIMIT, answer).await.expect("in time").expect("answered");
+            statuses[usize::from(status == 403)] += 1;
+        }
+        assert_eq!(statuses, [1_024, 8], "503 without a turn, 403 without an answer");
+        let unasked = state.hooks.unasked();
+        assert_eq!(unasked[1], ("on_play_late", 1_024));
+        assert!(unasked[0].1 >= 3_000 - 1_024 - 8, "{unasked:?}");
+    }
+
     #[tokio::test]
     async fn without_memory_nothing_new_is_published_or_pulled() {
         let state = state(
@@ -187,7 +421,7 @@ mod tests {
         live.streams.keep_within_memory(|| live.outlets.trim());
         let refusal = offer("live/b").expect_err("no room");
         assert_eq!(refusal, "no memory is left for another stream");
-        let find = |name| find(&state, name, Via::default()).map(|_| ());
+        let find = |name| find(&state, name, [192, 0, 2, 1].into(), Via::default()).map(|_| ());
         assert!(is_known(&state, "pulled/a"), "so that the answer is no 404");
         assert_eq!(find("pulled/a"), Err(Missing::NoMemory));
         assert_eq!(find("unknown"), Err(Missing::Unknown));

@@ -172,6 +172,10 @@ impl Collector for Edge {
         encode_loops(&mut encoder, &loops)?;
         encode_pulses(&mut encoder, shared.pulses())?;
         encode_limits(&mut encoder, shared.limits())?;
+        let help = "Requests that were refused before the hook or an upstream was asked";
+        let names = state.live.asked.refused();
+        let refused = state.hooks.unasked().into_iter().chain(names);
+        encode_family(&mut encoder, "requests_limited", help, "reason", refused)?;
         let help = "Lines of the log that were left out or lost";
         encode_family(&mut encoder, "log_lines_lost", help, "reason", logging::lost())?;
         encode_beginnings(&mut encoder, &state.beginnings)?;

@@ -1,6 +1,7 @@
 //! The live streams of the process, and what is kept of each beside its media: who pulls it, and how it is
 //! packed as HLS.
 
+mod asked;
 mod events;
 mod flv;
 mod holders;
@@ -15,6 +16,7 @@ use relay::{Lags, Registry, Settings, Start};
 
 use crate::config::{self, Config};
 
+pub use asked::{AskedName, AskedNames};
 pub use events::{Events, Told};
 pub use flv::FlvBody;
 pub use holders::{Dismissal, Held, Holder, Holders};
@@ -34,6 +36,8 @@ pub struct Live {
     pub holders: Holders,
     /// The streams that are pulled.
     pub pulls: Pulls,
+    /// The names that clients have looked for at the hook and at upstreams.
+    pub asked: AskedNames,
     /// The streams that somebody watches as HLS.
     pub outlets: Outlets,
 }
@@ -47,6 +51,7 @@ impl Live {
             tolerated: Events::default(),
             holders: Holders::default(),
             pulls: Pulls::default(),
+            asked: AskedNames::default(),
             outlets: Outlets::default(),
         }
     }

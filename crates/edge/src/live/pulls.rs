@@ -70,8 +70,22 @@ pub enum Missing {
     Unknown,
     /// Too many others are waited for.
     Full,
+    /// The client's network asks for unknown names too often.
+    Often,
     /// Its upstream is not asked, because there is no memory for another stream.
     NoMemory,
+}
+
+impl Missing {
+    /// The reason, in words for a player.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Unknown => "no such stream",
+            Self::Full => "too many streams are waited for",
+            Self::Often => "too many requests for unknown streams",
+            Self::NoMemory => "no memory is left for another stream",
+        }
+    }
 }
 
 /// The rule that a pull belongs to: its pattern, and how many of its pulls may be without a frame.
@@ -111,6 +125,17 @@ impl Pulls {
     /// Whether [`Pulls::begin`] would enter or find a pull, if not now then as soon as there is room.
     pub fn may_begin(&self, name: &str, budget: Budget<'_>) -> bool {
         self.lock().look(name, budget) != Err(Missing::Unknown)
+    }
+
+    /// Whether the stream is being pulled.
+    pub fn is_running(&self, name: &str) -> bool {
+        self.lock().running.contains_key(name)
+    }
+
+    /// Pulls now.
+    #[cfg(test)]
+    pub fn running(&self) -> usize {
+        self.lock().running.len()
     }
 
     /// Has the pull of this stream end, which ends the stream. Returns whether there is one.

@@ -5,6 +5,7 @@
 //! viewer of the stream itself. Requests for what comes next wait for it (draft-pantos-hls-
 //! rfc8216bis, section 6.2.5.2).
 
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -12,13 +13,13 @@ use bytes::Bytes;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Name, Segmenter, When};
 
-use super::viewing::{self, VIEWER, full, late, missing, opening};
+use super::viewing::{self, VIEWER, denied, full, late, missing, opening};
 use crate::bans::Refused;
 use crate::gzip::{self, gzip};
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::Outlet;
-use crate::play::{ask_hook, begin, find, is_open};
+use crate::play::{ask_hook, begin, find, is_open, reserve};
 use crate::sessions::{Opening, Session};
 use crate::signing;
 use crate::state::State;
@@ -115,9 +116,9 @@ pub(super) fn respond(
             Some(opening)
         }
     };
-    let (state, name) = (state.clone(), name.to_owned());
+    let (state, name, remote) = (state.clone(), name.to_owned(), head.remote.ip());
     Answer::Later(Box::pin(async move {
-        match outlet(&state, &name, via, now) {
+        match outlet(&state, &name, remote, via, now) {
             Ok(outlet) => request.answer(&state, &outlet, opening).await,
             Err(refusal) => *refusal,
         }
@@ -142,15 +143,20 @@ fn enter(
         Ok(entered) => entered,
         Err(refusal) => return Answer::Now(*refusal),
     };
+    let Ok(places) = reserve(state, &opening) else { return full(now).into() };
     let (state, query) = (state.clone(), head.query().to_owned());
     Answer::Later(Box::pin(async move {
-        if !ask_hook(state.clone(), opening.clone(), query).await {
-            return Response::plain(403, now);
-        }
-        let outlet = match outlet(&state, &opening.stream, via, now) {
+        // Until the answer. The session begins with the first media.
+        let _places = places;
+        let asked = match ask_hook(state.clone(), opening.clone(), query).await {
+            Ok(asked) => asked,
+            Err(why) => return denied(why, now),
+        };
+        let outlet = match outlet(&state, &opening.stream, opening.remote, via, now) {
             Ok(outlet) => outlet,
             Err(refusal) => return *refusal,
         };
+        drop(asked);
         let Some(text) = outlet.wait(Segmenter::master).await else { return late(now) };
         let (viewer, stream) = (opening.viewer, &opening.stream);
         let pass = state.passes.stream(viewer, stream, grant, now, opening.until);
@@ -170,6 +176,7 @@ fn enter(
 fn outlet(
     state: &Arc<State>,
     name: &str,
+    remote: IpAddr,
     via: Via,
     now: SystemTime,
 ) -> Result<Arc<Outlet>, Box<Response>> {
@@ -177,7 +184,7 @@ fn outlet(
     if let Some(outlet) = outlets.known(&state.live.streams, name) {
         return Ok(outlet);
     }
-    let stream = find(state, name, via).or_else(|why| outlets.ended(name).ok_or(why));
+    let stream = find(state, name, remote, via).or_else(|why| outlets.ended(name).ok_or(why));
     let stream = stream.map_err(|why| Box::new(missing(why, now)))?;
     let runtime = state.runtime.get();
     let shared = is_shared(state, name);
@@ -263,7 +270,7 @@ impl Request {
         outlet: &Outlet,
         opening: Option<Opening>,
     ) {
-        let Some(opening) = opening else { return };
+        let Some(opening) = opening.filter(|_| !self.head_only) else { return };
         let known = outlet.session(opening.viewer);
         if let (200, Body::Bytes(text)) = (answer.status, &answer.body)
             && is_shared(state, &opening.stream)
@@ -323,10 +330,6 @@ impl Request {
         opening: Option<Opening>,
     ) -> Response {
         let Some(parts) = parts else { return Response::plain(404, self.now) };
-        let session = match opening.map(|opening| session(state, outlet, opening)) {
-            Some(None) => return full(self.now),
-            known => known.flatten(),
-        };
         let length: usize = parts.iter().map(Bytes::len).sum();
         let kind = match self.resource {
             Resource::Init(_) => "video/mp4",
@@ -344,6 +347,10 @@ impl Request {
         if self.head_only {
             return Response { status: 200, headers, body: Body::Empty };
         }
+        let session = match opening.map(|opening| session(state, outlet, opening)) {
+            Some(None) => return full(self.now),
+            known => known.flatten(),
+        };
         session.iter().for_each(|session| session.add_media(length as u64));
         let body = Body::Parts { parts: parts.into(), session, slack };
         Response { status: 200, headers, body }
@@ -354,7 +361,12 @@ impl Request {
 /// or the operator has sent it away since it asked.
 fn session(state: &State, outlet: &Outlet, opening: Opening) -> Option<Arc<Session>> {
     let known = outlet.session(opening.viewer);
-    known.or_else(|| outlet.enter(opening.viewer, || begin(state, opening).ok()))
+    known.or_else(|| {
+        outlet.enter(opening.viewer, || {
+            let places = reserve(state, &opening).ok()?;
+            begin(state, opening, places)
+        })
+    })
 }
 
 #[cfg(test)]

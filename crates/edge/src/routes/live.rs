@@ -11,12 +11,12 @@ use std::time::SystemTime;
 use relay::Status;
 
 use super::hls;
-use super::viewing::{VIEWER, enter, full, missing, preflight, with_cors};
+use super::viewing::{VIEWER, denied, enter, full, missing, preflight, with_cors};
 use crate::config::Cors;
 use crate::http::{Answer, Body, RequestHead, Response};
 use crate::ingest::pull::Via;
 use crate::live::FlvBody;
-use crate::play::{NotBegun, ask_hook, begin, find, is_known, watch};
+use crate::play::{ask_hook, begin, find, is_known, reserve, watch};
 use crate::state::State;
 
 /// Answers a request for a live stream; `None` if it is for something else.
@@ -76,12 +76,11 @@ fn flv(
     if head.method == "HEAD" {
         return Response { status: 200, headers, body: Body::Empty }.into();
     }
+    let Ok(places) = reserve(state, &opening) else { return full(now).into() };
     let state = state.clone();
-    let respond = move |state: &State, viewer, opening| {
-        let session = match begin(state, opening) {
-            Ok(session) => session,
-            Err(NotBegun::SentAway) => return Response::plain(403, now),
-            Err(NotBegun::AddressFull) => return full(now),
+    let respond = move |state: &State, viewer, opening, places| {
+        let Some(session) = begin(state, opening, places) else {
+            return Response::plain(403, now);
         };
         let body = Body::Flv(Box::new(FlvBody::new(viewer, session)));
         Response { status: 200, headers, body }
@@ -91,22 +90,24 @@ fn flv(
         && state.config.hooks.on_play.is_none()
     {
         let Some(viewer) = watch(&state, stream) else { return full(now).into() };
-        return respond(&state, viewer, opening).into();
+        return respond(&state, viewer, opening, places).into();
     }
     let query = head.query().to_owned();
     Answer::Later(Box::pin(async move {
-        if !ask_hook(state.clone(), opening.clone(), query).await {
-            return Response::plain(403, now);
-        }
-        let stream = match find(&state, &opening.stream, via) {
+        let asked = match ask_hook(state.clone(), opening.clone(), query).await {
+            Ok(asked) => asked,
+            Err(why) => return denied(why, now),
+        };
+        let stream = match find(&state, &opening.stream, opening.remote, via) {
             Ok(stream) => stream,
             Err(why) => return missing(why, now),
         };
+        drop(asked);
         let Some(mut viewer) = watch(&state, stream) else { return full(now) };
         // An upstream that has nothing to give is found out before anything is promised.
         if poll_fn(|context| viewer.poll_kinds(context)).await.is_none() {
             return Response::plain(502, now);
         }
-        respond(&state, viewer, opening)
+        respond(&state, viewer, opening, places)
     }))
 }

@@ -8,6 +8,7 @@ use crate::http::{Body, RequestHead, Response};
 use crate::io::SincePath;
 use crate::live::Missing;
 use crate::passes::{Grant, ViewerId};
+use crate::play::Denied;
 use crate::sessions::Opening;
 use crate::signing;
 use crate::state::State;
@@ -85,6 +86,17 @@ pub(super) fn missing(why: Missing, now: SystemTime) -> Response {
     match why {
         Missing::Unknown => Response::plain(404, now),
         Missing::Full | Missing::NoMemory => full(now),
+        // RFC 6585, section 4.
+        Missing::Often => Response::plain(429, now).with("retry-after", "1"),
+    }
+}
+
+/// The answer to a viewer who is not admitted.
+pub(super) fn denied(why: Denied, now: SystemTime) -> Response {
+    match why {
+        Denied::Refused => Response::plain(403, now),
+        Denied::Busy => late(now),
+        Denied::Missing(why) => missing(why, now),
     }
 }
 

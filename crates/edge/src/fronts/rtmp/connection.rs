@@ -42,7 +42,7 @@ use crate::limits::{Fault, Place};
 use crate::live::{Dismissal, Held, Missing, Told};
 use crate::names::printable;
 use crate::passes::ViewerId;
-use crate::play::{self, NotBegun};
+use crate::play::{self, Denied};
 use crate::sessions::Opening;
 use crate::signing::may_play;
 use crate::state::{Shared, State};
@@ -369,7 +369,9 @@ impl Connection {
                 "remote": self.remote.ip().to_string(),
                 "query": request.query,
             });
-            let grant = self.state.hooks.ask(&config.hooks, Hook::Publish, what).await?;
+            let asker = play::asker(config, self.remote.ip());
+            let asked = self.state.hooks.ask(&config.hooks, Hook::Publish, asker, what);
+            let grant = asked.await.map_err(|why| why.to_string())?;
             publish(live, bans, config, &name, key, grant)
         };
         match granted.await {
@@ -431,25 +433,23 @@ impl Connection {
             scheme: "",
             tcp: None,
         };
-        let bans = &self.state.bans;
-        if bans.refuse_player(&opening)
-            || !play::ask_hook(self.state.clone(), opening.clone(), request.query.clone()).await
-        {
+        if self.state.bans.refuse_player(&opening) {
             return Err("refused");
         }
+        // A player that waits for the hook or the stream holds its places already.
         if self.places.player.is_none() {
             let (limits, address) = (self.shared.limits(), self.remote.ip());
             let place = limits.enter(Place::RtmpPlayer, &self.state.config, Some(address));
             self.places.player = Some(place.map_err(|_| "too many players")?);
         }
-        let stream = play::find(&self.state, name, Via::default());
-        let stream = stream.map_err(|why| match why {
-            Missing::Unknown => "no such stream",
-            Missing::Full => "too many streams are waited for",
-            Missing::NoMemory => "no memory is left for another stream",
-        })?;
+        let places = play::reserve(&self.state, &opening);
+        let places = places.map_err(|_| "too many viewers at this address")?;
+        let asked = play::ask_hook(self.state.clone(), opening.clone(), request.query.clone());
+        let _asked = asked.await.map_err(Denied::words)?;
+        let stream = play::find(&self.state, name, opening.remote, Via::default());
+        let stream = stream.map_err(Missing::words)?;
         let viewer = play::watch(&self.state, stream).ok_or("too many viewers")?;
-        Ok(Waiting { viewer, opening })
+        Ok(Waiting { viewer, opening, places })
     }
 
     /// Hands a player what its stream has for it.
@@ -462,14 +462,10 @@ impl Connection {
                 self.refuse_player(&waiting.opening.stream, "the upstream has no such stream");
             }
             (Next::Kinds(Some(_)), Role::Waits(waiting)) => {
-                let Waiting { viewer, opening } = *waiting;
+                let Waiting { viewer, opening, places } = *waiting;
                 let name = opening.stream.clone();
-                let session = match play::begin(&self.state, opening) {
-                    Ok(session) => session,
-                    Err(NotBegun::SentAway) => return self.refuse_player(&name, "refused"),
-                    Err(NotBegun::AddressFull) => {
-                        return self.refuse_player(&name, "too many viewers at this address");
-                    }
+                let Some(session) = play::begin(&self.state, opening, places) else {
+                    return self.refuse_player(&name, "refused");
                 };
                 self.server.accept();
                 let player = Player { viewer, session, paused: false, based: false };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use relay::Viewer;
 
 use crate::live::{Dismissal, Held};
+use crate::play;
 use crate::sessions::{Opening, Session};
 
 /// What a connection is for.
@@ -20,6 +21,7 @@ pub(super) enum Role {
 pub(super) struct Waiting {
     pub(super) viewer: Viewer,
     pub(super) opening: Opening,
+    pub(super) places: play::Places,
 }
 
 pub(super) struct Player {

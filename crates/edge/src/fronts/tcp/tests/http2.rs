@@ -94,11 +94,13 @@ async fn an_http_2_client_that_gives_up_all_it_asks_for_is_closed() {
     let url = format!("http://{}/", hook.local_addr().expect("bound"));
     let server = start(|config| {
         let text = format!(
-            "[hooks]\non_play = \"{url}\"\n[[pull]]\nstream = \"live/*\"\n\
+            "[limits]\ntrusted = \"127.0.0.0/8\"\n[hooks]\non_play = \"{url}\"\n[[pull]]\nstream = \"live/*\"\n\
              upstream = [\"rtmp://127.0.0.1:1/live/a\"]"
         );
         let parsed = Config::parse("edge.toml", &text).expect("valid");
         (config.hooks, config.pull) = (parsed.hooks, parsed.pull);
+        // Each request has an unknown name looked for.
+        config.limits = parsed.limits;
     });
     let (mut reader, mut writer) = tokio::io::split(server.tls(b"h2").await);
     let drain = tokio::spawn(async move {

@@ -1,0 +1,322 @@
+//! Turns to ask a hook: a bounded number of questions at once, a bounded queue behind them, and a fair
+//! order between networks and between the subscribers of a network.
+
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::oneshot;
+
+use crate::config::Network;
+use crate::sync::lock;
+
+/// Questions that may wait for a turn. If the queue is full, the network with most waiting questions
+/// loses one.
+pub(super) const MAX_WAITING: usize = 1_024;
+
+/// A client as far as it shares turns with others.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Asker {
+    network: Network,
+    subscriber: Network,
+    /// A trusted client may take all turns, others at most a quarter per network.
+    is_trusted: bool,
+}
+
+impl Asker {
+    pub(crate) fn new(address: IpAddr, is_trusted: bool) -> Self {
+        let subscriber = Network::of_subscriber(address);
+        Self { network: Network::of_site(address), subscriber, is_trusted }
+    }
+
+    fn most(self, all: usize) -> usize {
+        if self.is_trusted { all } else { (all / 4).max(1) }
+    }
+}
+
+/// The questions of one network.
+#[derive(Debug, Default)]
+struct Group {
+    asking: usize,
+    waiting: usize,
+    /// The queues of the subscribers, the one whose turn is next first. None is empty.
+    lines: VecDeque<(Asker, VecDeque<Ticket>)>,
+}
+
+#[derive(Debug)]
+struct Ticket {
+    id: u64,
+    bell: oneshot::Sender<Turn>,
+}
+
+#[derive(Debug, Default)]
+struct Table {
+    next: u64,
+    asking: usize,
+    waiting: usize,
+    /// Questions that may be asked at once, as the last request's configuration says.
+    all: usize,
+    groups: HashMap<Network, Group>,
+    /// The networks with waiting questions, the one whose turn is next first.
+    order: VecDeque<Network>,
+}
+
+/// The turns of one kind of question.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Turns(Arc<Mutex<Table>>);
+
+/// Permission to ask now. The next question has its turn when this is dropped.
+#[derive(Debug)]
+pub(super) struct Turn {
+    turns: Turns,
+    network: Network,
+}
+
+/// The queue is full, or was filled by networks with fewer waiting questions.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct QueueFull;
+
+impl Turns {
+    /// Waits for a turn among at most `all` questions at once.
+    ///
+    /// # Errors
+    /// The queue is full.
+    pub(super) async fn take(&self, asker: Asker, all: usize) -> Result<Turn, QueueFull> {
+        let (bell, granted) = oneshot::channel();
+        let evicted;
+        let id = {
+            let mut table = lock(&self.0);
+            table.all = all;
+            evicted = table.make_room(asker)?;
+            table.push(asker, bell)
+        };
+        // Its bell is dropped, which refuses it.
+        drop(evicted);
+        // If the caller stops waiting, this removes the ticket.
+        let _waiting = Waiting { turns: self, asker, id };
+        self.hand_out();
+        granted.await.map_err(|_| QueueFull)
+    }
+
+    /// Gives free turns to waiting questions.
+    fn hand_out(&self) {
+        loop {
+            let Some((network, bell)) = lock(&self.0).pick() else { return };
+            // A turn that nobody takes any more comes back by its drop.
+            let _ = bell.send(Turn { turns: self.clone(), network });
+        }
+    }
+
+    #[cfg(test)]
+    fn counts(&self) -> (usize, usize, usize) {
+        let table = lock(&self.0);
+        (table.asking, table.waiting, table.groups.len())
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let mut table = lock(&self.turns.0);
+        table.asking -= 1;
+        if let Some(group) = table.groups.get_mut(&self.network) {
+            group.asking -= 1;
+        }
+        table.tidy(self.network);
+        drop(table);
+        self.turns.hand_out();
+    }
+}
+
+struct Waiting<'a> {
+    turns: &'a Turns,
+    asker: Asker,
+    id: u64,
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        // A bell is dropped outside of the lock: it may hold a turn.
+        let removed = lock(&self.turns.0).remove(self.asker, self.id);
+        drop(removed);
+    }
+}
+
+impl Table {
+    /// Makes room in the queue for a question of this network. Returns the question that loses its
+    /// place for that, the newest of the subscriber with most in the network with most.
+    fn make_room(&mut self, asker: Asker) -> Result<Option<Ticket>, QueueFull> {
+        let network = asker.network;
+        let asking = self.groups.get(&network).map_or(0, |group| group.asking);
+        let is_next = self.asking < self.all && asking < asker.most(self.all);
+        if is_next || self.waiting < MAX_WAITING {
+            return Ok(None);
+        }
+        let waiting = |network: &Network| self.groups.get(network).map_or(0, |group| group.waiting);
+        let longest = self.order.iter().copied().max_by_key(|n| waiting(n)).ok_or(QueueFull)?;
+        let own = waiting(&network);
+        // A newcomer takes a place only from a network, or in its own from a subscriber, with more.
+        if longest != network && waiting(&longest) <= own + 1 {
+            return Err(QueueFull);
+        }
+        let group = self.groups.get(&longest).ok_or(QueueFull)?;
+        let line = group.lines.iter().max_by_key(|(_, line)| line.len()).ok_or(QueueFull)?;
+        let own_line = group.lines.iter().find(|(other, _)| *other == asker);
+        if longest == network && line.1.len() <= own_line.map_or(0, |(_, line)| line.len()) + 1 {
+            return Err(QueueFull);
+        }
+        let (asker, id) = (line.0, line.1.back().map(|ticket| ticket.id).ok_or(QueueFull)?);
+        Ok(self.remove(asker, id))
+    }
+
+    fn push(&mut self, asker: Asker, bell: oneshot::Sender<Turn>) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        let group = self.groups.entry(asker.network).or_default();
+        if group.waiting == 0 {
+            self.order.push_back(asker.network);
+        }
+        group.waiting += 1;
+        self.waiting += 1;
+        let ticket = Ticket { id, bell };
+        match group.lines.iter_mut().find(|(other, _)| *other == asker) {
+            Some((_, line)) => line.push_back(ticket),
+            None => group.lines.push_back((asker, [ticket].into())),
+        }
+        id
+    }
+
+    /// The next question that may be asked, if any.
+    fn pick(&mut self) -> Option<(Network, oneshot::Sender<Turn>)> {
+        if self.asking >= self.all {
+            return None;
+        }
+        for _ in 0..self.order.len() {
+            let network = self.order.pop_front()?;
+            self.order.push_back(network);
+            let all = self.all;
+            let Some(group) = self.groups.get_mut(&network) else { continue };
+            let asking = group.asking;
+            let may_ask = |(asker, _): &(Asker, _)| asking < asker.most(all);
+            let Some(index) = group.lines.iter().position(may_ask) else { continue };
+            let Some((asker, mut line)) = group.lines.remove(index) else { continue };
+            let Some(ticket) = line.pop_front() else { continue };
+            if !line.is_empty() {
+                group.lines.push_back((asker, line));
+            }
+            group.asking += 1;
+            group.waiting -= 1;
+            self.asking += 1;
+            self.waiting -= 1;
+            self.tidy(network);
+            return Some((network, ticket.bell));
+        }
+        None
+    }
+
+    fn remove(&mut self, asker: Asker, id: u64) -> Option<Ticket> {
+        let group = self.groups.get_mut(&asker.network)?;
+        let at = group.lines.iter().position(|(other, _)| *other == asker)?;
+        let line = &mut group.lines[at].1;
+        let found = line.iter().position(|ticket| ticket.id == id)?;
+        let ticket = line.remove(found);
+        if line.is_empty() {
+            group.lines.remove(at);
+        }
+        group.waiting -= 1;
+        self.waiting -= 1;
+        self.tidy(asker.network);
+        ticket
+    }
+
+    /// Forgets a network without questions.
+    fn tidy(&mut self, network: Network) {
+        let Some(group) = self.groups.get(&network) else { return };
+        if group.waiting == 0 {
+            self.order.retain(|other| *other != network);
+            if group.asking == 0 {
+                self.groups.remove(&network);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::task::{JoinHandle, yield_now};
+
+    use super::*;
+
+    const ALL: usize = 8;
+
+    fn ask(turns: &Turns, address: [u8; 4]) -> JoinHandle<Result<Turn, QueueFull>> {
+        let turns = turns.clone();
+        let asker = Asker::new(address.into(), address[0] == 10);
+        tokio::spawn(async move { turns.take(asker, ALL).await })
+    }
+
+    async fn settle() {
+        for _ in 0..50 {
+            yield_now().await;
+        }
+    }
+
+    async fn answer(asked: JoinHandle<Result<Turn, QueueFull>>) -> Option<Turn> {
+        asked.await.expect("no panic").ok()
+    }
+
+    #[tokio::test]
+    async fn a_network_asks_a_quarter_at_once_and_a_trusted_one_all() {
+        let turns = Turns::default();
+        let flood: Vec<_> = (0..50).map(|n| ask(&turns, [192, 0, 2, n])).collect();
+        settle().await;
+        assert_eq!(turns.counts(), (2, 48, 1));
+        let other = ask(&turns, [198, 51, 100, 1]);
+        settle().await;
+        assert!(other.is_finished(), "another network asks at once");
+        let trusted: Vec<_> = (0..9).map(|_| ask(&turns, [10, 0, 0, 1])).collect();
+        settle().await;
+        assert_eq!(turns.counts(), (ALL, 52, 3));
+        for asked in flood.iter().chain(&trusted).chain([&other]) {
+            asked.abort();
+        }
+        for asked in flood.into_iter().chain(trusted).chain([other]) {
+            drop(asked.await);
+        }
+        settle().await;
+        assert_eq!(turns.counts(), (0, 0, 0), "nothing is left behind");
+    }
+
+    #[tokio::test]
+    async fn subscribers_and_networks_take_turns() {
+        let turns = Turns::default();
+        let mut flood: VecDeque<_> = (0..200).map(|_| ask(&turns, [192, 0, 2, 9])).collect();
+        settle().await;
+        let honest = ask(&turns, [192, 0, 2, 2]);
+        settle().await;
+        assert!(!honest.is_finished());
+        // Of the same network: it waits for one turn, not for all that came before it.
+        let first = answer(flood.pop_front().expect("one")).await;
+        assert!(first.is_some());
+        drop(first);
+        drop(answer(flood.pop_front().expect("one")).await);
+        settle().await;
+        assert!(honest.is_finished());
+    }
+
+    #[tokio::test]
+    async fn a_full_queue_takes_from_the_network_with_most() {
+        let turns = Turns::default();
+        let flood: Vec<_> = (0..MAX_WAITING + 12).map(|_| ask(&turns, [192, 0, 2, 9])).collect();
+        settle().await;
+        assert_eq!(turns.counts(), (2, MAX_WAITING, 1));
+        let refused = flood.iter().filter(|asked| asked.is_finished()).count();
+        assert_eq!(refused, 2 + 10, "two ask, ten were refused");
+        // Four more networks fill the turns, a fifth one waits in place of one of the flood.
+        let others: Vec<_> = (0..8).map(|n| ask(&turns, [198, 51, 100 + n / 2, 1])).collect();
+        settle().await;
+        assert_eq!(others.iter().filter(|asked| asked.is_finished()).count(), 6);
+        assert_eq!(turns.counts(), (ALL, MAX_WAITING, 5));
+        let refused = flood.iter().filter(|asked| asked.is_finished()).count();
+        assert_eq!(refused, 2 + 12);
+    }
+}
