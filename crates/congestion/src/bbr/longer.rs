@@ -25,9 +25,6 @@ const HELPED: f64 = 0.8;
 /// The round of a trial that decides, counted from the one in which it began: the one before acknowledges packets that
 /// left before the window grew.
 const JUDGED_ROUND: u64 = 2;
-/// Part of the round trip, as a divisor, by which the shortest round trip may grow in a trial: more shows a queue. Two
-/// viewers on a path too narrow for both would otherwise take turns in making it longer.
-const QUEUE_GROWTH: u32 = 10;
 /// Growth of the delivered rate above which a trial begins again with the longer round trip: the path was still
 /// becoming longer.
 const GROWTH: f64 = 1.5;
@@ -96,7 +93,7 @@ impl Longer {
         }
         let Some(trial) = &mut self.trial else {
             if seen.now >= self.blocked_until && seen.is_starved() {
-                self.begin(seen.present_rtt, seen.rate, seen.round);
+                self.begin(seen.rtt, seen.rate, seen.round);
             }
             return;
         };
@@ -110,7 +107,7 @@ impl Longer {
         }
         let Trial { before, rate, shortest, fastest, .. } = *trial;
         self.trial = None;
-        let is_path = shortest <= self.rtt + self.rtt / QUEUE_GROWTH;
+        let is_path = shortest <= self.rtt + self.rtt / 4;
         if is_path && fastest >= seen.proven_rate.scale(HELPED) {
             return;
         }
