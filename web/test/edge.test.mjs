@@ -106,7 +106,8 @@ test('the dashboard shows what is played, and metrics count it', { skip: missing
   await wait(5_000);
   if (PICTURES) await page.picture(join(PICTURES, 'dashboard.png'), true);
   await other.close();
-  const metrics = await (await fetch(`http://127.0.0.1:${site.admin}/metrics`)).text();
+  const accept = 'application/openmetrics-text';
+  const metrics = await (await fetch(`http://127.0.0.1:${site.admin}/metrics`, { headers: { accept } })).text();
   assert.match(metrics, /mendcast_viewers\{cohort="all",protocol="h3",format="flv"\} 1/);
   assert.match(metrics, /mendcast_first_frame_seconds_bucket\{le="\+Inf",cohort="all"/);
   assert.match(metrics, /# EOF\n$/);
