@@ -160,8 +160,7 @@ impl Permit {
     pub fn wake_on_eviction(&self, waker: Waker) {
         *lock(&self.bell.waker) = Some(waker);
         if self.is_evicted() {
-            let late = lock(&self.bell.waker).take();
-            late.into_iter().for_each(Waker::wake);
+            self.bell.ring();
         }
     }
 
