@@ -189,6 +189,8 @@ fn of_the_largest_network_the_address_with_most_places_makes_room() {
 
 #[test]
 fn a_waker_that_comes_after_the_eviction_is_woken_at_once() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     struct Count(AtomicBool);
     impl std::task::Wake for Count {
         fn wake(self: Arc<Self>) {
