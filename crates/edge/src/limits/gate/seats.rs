@@ -16,9 +16,12 @@ const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
 /// Least time between two restarts of an idle time: requests may come more often than that, and a restart costs more
 /// than a look. Far below [`GRACE_OF_SERVED`].
 const MIN_TOUCH_INTERVAL: Duration = Duration::from_secs(1);
-/// Busy holders make room only if their network holds at least this many places, and this many times what the
-/// newcomer's would: viewers behind one address of a household or an office are fewer.
-const MANY: u32 = 16;
+/// Busy holders make room only if their network or address holds at least one of so many parts of all places. The least
+/// and the most of these places bound that: more viewers than a household has, and no more than those of a small office.
+const BUSY_PARTS: u32 = 32;
+const BUSY_LEAST: u32 = 8;
+const BUSY_MOST: u32 = 16;
+/// ... and this many times what the newcomer's would.
 const TIMES: u32 = 4;
 /// Holders that have been idle longest, among whom the network that opens most is looked for.
 const LOOKED_AT: usize = 16;
@@ -97,10 +100,11 @@ impl Share {
 
     /// The holder whose place goes to a newcomer with `own` places: the one that has been idle longest, else the
     /// newest busy one if the share is far above the newcomer's.
-    fn holder(&self, own: u32, evicts_busy: bool) -> Option<u64> {
+    fn holder(&self, own: u32, bounds: Bounds) -> Option<u64> {
         self.idle.all().next().or_else(|| {
-            let is_far_above = self.used >= MANY && self.used >= TIMES.saturating_mul(own + 1);
-            self.busy.last().copied().filter(|_| evicts_busy && is_far_above)
+            let many = (bounds.all / BUSY_PARTS).clamp(BUSY_LEAST, BUSY_MOST);
+            let is_far_above = self.used >= many.max(TIMES.saturating_mul(own + 1));
+            self.busy.last().copied().filter(|_| bounds.evicts_busy && is_far_above)
         })
     }
 
@@ -143,7 +147,7 @@ impl Seats {
         }
         self.make_share(now, origin, bounds)?;
         if self.held.len() >= bounds.all as usize {
-            let Some(id) = self.who_makes_room(now, origin, bounds.evicts_busy) else {
+            let Some(id) = self.who_makes_room(now, origin, bounds) else {
                 self.counts.full += 1;
                 return Err(Full::All);
             };
@@ -195,15 +199,10 @@ impl Seats {
     }
 
     /// The holder whose place a newcomer takes; `None` if that has to be refused.
-    fn who_makes_room(
-        &self,
-        now: Instant,
-        origin: Option<Origin>,
-        evicts_busy: bool,
-    ) -> Option<u64> {
+    fn who_makes_room(&self, now: Instant, origin: Option<Origin>, bounds: Bounds) -> Option<u64> {
         let own = origin.map_or(0, |origin| self.held_by_network(origin));
-        self.holder_of_largest(own, evicts_busy)
-            .or_else(|| self.holder_of_neighbour(origin?, evicts_busy))
+        self.holder_of_largest(own, bounds)
+            .or_else(|| self.holder_of_neighbour(origin?, bounds))
             .or_else(|| {
                 let own_arrivals = origin.map_or(0, |origin| self.arrivals.of(origin.network));
                 self.holder_of_flood(own_arrivals)
@@ -236,24 +235,24 @@ impl Seats {
 
     /// A holder of the network with most places, if these are more than the newcomer's network would have: of the
     /// address with most places there, else of any.
-    fn holder_of_largest(&self, own: u32, evicts_busy: bool) -> Option<u64> {
+    fn holder_of_largest(&self, own: u32, bounds: Bounds) -> Option<u64> {
         let (most, network) = self.by_held.last()?;
         if *most < own + 2 {
             return None;
         }
         let share = self.networks.get(network)?;
         let address = share.addresses.last().and_then(|(_, address)| self.addresses.get(address));
-        let holder_of = |share: &Share| share.holder(own, evicts_busy);
+        let holder_of = |share: &Share| share.holder(own, bounds);
         address.and_then(holder_of).or_else(|| holder_of(share))
     }
 
     /// A holder of the address with most places in the newcomer's own network, if these are more than the newcomer's
     /// address would have.
-    fn holder_of_neighbour(&self, origin: Origin, evicts_busy: bool) -> Option<u64> {
+    fn holder_of_neighbour(&self, origin: Origin, bounds: Bounds) -> Option<u64> {
         let own = self.held_by_address(origin);
         let (most, address) = self.networks.get(&origin.network)?.addresses.last()?;
         let share = self.addresses.get(address).filter(|_| *most >= own + 2)?;
-        share.holder(own, evicts_busy)
+        share.holder(own, bounds)
     }
 
     /// Of those who never had work and have been idle longest, one of the network that opens most places, if that is

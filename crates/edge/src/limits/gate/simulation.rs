@@ -128,16 +128,20 @@ fn floods_keep_no_honest_client_out() {
 
 #[test]
 fn open_streams_of_sixteen_addresses_do_not_fill_the_front() {
-    let config = Config::default();
-    for from in [From::Spread(16), From::One24, From::One48] {
-        let manners = Manners {
-            place: Place::Tcp,
-            stay: Duration::from_secs(30),
-            are_attackers_busy: true,
-            are_neighbours: false,
-        };
-        let share = served(from, manners, &config);
-        assert!(share >= 0.95, "{from:?}: {share}");
+    let mut config = Config::default();
+    // Also on a small server, where each of them holds few.
+    for max_connections in [config.tcp.max_connections, 200] {
+        config.tcp.max_connections = max_connections;
+        for from in [From::Spread(16), From::Of24(16), From::One48] {
+            let manners = Manners {
+                place: Place::Tcp,
+                stay: Duration::from_secs(30),
+                are_attackers_busy: true,
+                are_neighbours: matches!(from, From::Of24(_)),
+            };
+            let share = served(from, manners, &config);
+            assert!(share >= 0.95, "{max_connections} {from:?}: {share}");
+        }
     }
 }
 
@@ -190,9 +194,9 @@ fn a_few_viewers_of_each_network_are_not_ended_for_others() {
         seats.set_idle(id, None);
         Ok::<_, Full>(id)
     };
-    // Twenty networks with fifteen viewers each.
-    assert!((0..300).all(|n| enter(n % 20).is_ok()));
-    assert_eq!(enter(20), Err(Full::All));
+    // Fifty networks with six viewers each.
+    assert!((0..300).all(|n| enter(n % 50).is_ok()));
+    assert_eq!(enter(50), Err(Full::All));
     assert_eq!(enter(0), Err(Full::All));
     assert_eq!(seats.counts().evicted, 0);
 }
