@@ -125,7 +125,7 @@ sections! {
         /// those who have not published or played yet, half of them for players, and what these
         /// leave, a quarter at least, for publishers who were let in.
         max_connections: u32 = 1_000, in 1..=1_000_000;
-        /// Connections of one address (one /64 of IPv6) at the same time; further ones are closed. At
+        /// Connections of one address (one /56 of IPv6) at the same time; further ones are closed. At
         /// most half of the places of those who have not published or played yet are one address's.
         max_connections_per_address: u32 = 256, in 1..=1_000_000;
         /// A publisher's connection ends when for this long nothing arrived, a player's when for this
@@ -143,15 +143,15 @@ sections! {
 
     /// HTTP/1.1 and HTTP/2.
     [tcp] Tcp {
-        /// Connections at the same time. A further one takes the place of the one that has been idle
-        /// longest; where none is, it is closed.
+        /// Connections at the same time. A further one takes a place of the network that holds most, else
+        /// of the connection that has been idle longest, else it is closed.
         max_connections: u32 = 16_384, in 1..=1_000_000;
-        /// The same for one address (one /64 of IPv6): a NAT has many viewers behind one.
+        /// The same for one address (one /56 of IPv6): a NAT has many viewers behind one.
         max_connections_per_address: u32 = 1_024, in 1..=1_000_000;
-        /// TLS handshakes at the same time. A further one takes the place of the one that has gone on
-        /// longest, from 3 s on; where none has, its connection is closed.
+        /// TLS handshakes at the same time. A further one takes a place of the network that holds most, else
+        /// of the handshake that has gone on longest, from 3 s on, else its connection is closed.
         max_handshakes: u32 = 4_096, in 1..=1_000_000;
-        /// The same for one address (one /64 of IPv6).
+        /// The same for one address (one /56 of IPv6).
         max_handshakes_per_address: u32 = 512, in 1..=1_000_000;
         /// Longest TLS handshake, longest wait for a connection's first request from there on, for
         /// each further request head on HTTP/1.1, and for a request's content.
@@ -174,7 +174,7 @@ sections! {
         /// Networks whose addresses are not limited one by one: load balancers that do not speak the
         /// PROXY protocol, and edges that pull from this one.
         trusted: Option<Vec<Network>> = None, example "[\"10.0.0.0/8\"]";
-        /// Viewers' sessions of one address (one /64 of IPv6) at the same time, over all protocols; further
+        /// Viewers' sessions of one address (one /56 of IPv6) at the same time, over all protocols; further
         /// viewers get status 503. A NAT has many viewers behind one.
         max_sessions_per_address: u32 = 4_096, in 1..=10_000_000;
         /// Of these, those of HLS, which last 20 s beyond the last request and need no connection of their own.
@@ -229,7 +229,7 @@ sections! {
         max_streams: u32 = 128, in 1..=65_536;
         /// Connections at the same time, on all event loops in equal parts; further ones are refused.
         max_connections: u32 = 100_000, in 1..=10_000_000;
-        /// Connections of one address (one /64 of IPv6) at the same time, which count once the
+        /// Connections of one address (one /56 of IPv6) at the same time, which count once the
         /// handshake has proven it; further ones are closed. A NAT has many viewers behind one.
         max_connections_per_address: u32 = 4_096, in 1..=10_000_000;
         /// UDP port at which viewers reach this server, as HTTP/1.1 and HTTP/2 announce it (Alt-Svc):

@@ -3,7 +3,7 @@
 //! A newcomer gets a [`Permit`], which gives the place back when it is dropped. A holder that has nothing to do says so
 //! ([`Permit::idle`]). When places run out, a newcomer from a network that holds few of them takes one from the network
 //! that holds most, or that opens most: a flood costs the flood its places. Networks are /24 of IPv4 and /48 of IPv6,
-//! and within them each address (/56 of IPv6) has a limit of its own.
+//! and within them each address (/56 of IPv6) has a limit of its own. Within a network the same holds between addresses.
 //!
 //! Between networks that hold as many, the holder that has been idle longest makes room. If nobody is idle, the
 //! newcomer is refused. A gate's memory is bounded by the permits in use, within a factor.
@@ -74,14 +74,23 @@ impl Permit {
         lock(&self.gate.0).set_idle(self.id, None);
     }
 
+    /// The holder did something just now. An idle holder is idle from now on; a busy one stays busy.
+    pub fn touch(&self) {
+        lock(&self.gate.0).touch(self.id, Instant::now());
+    }
+
     /// Returns when the place is somebody else's. To be awaited by one task.
     pub async fn evicted(&self) {
         self.bell.rung().await;
     }
 
-    /// Wakes this when the place is somebody else's: for a holder that asks [`Permit::is_evicted`] then.
+    /// Wakes this when the place is somebody else's, at once if it is already. It is woken while the gate is locked, so
+    /// it must neither enter nor leave one.
     pub fn wake_on_eviction(&self, waker: Waker) {
         self.bell.wake(waker);
+        if self.is_evicted() {
+            self.bell.ring();
+        }
     }
 
     /// Whether the place is somebody else's.

@@ -33,7 +33,7 @@ pub(crate) enum Place {
     RtmpPlayer,
     /// A QUIC connection whose address is proven.
     Quic,
-    /// A viewer's session; all together are bounded by connections and by the viewers of each stream.
+    /// A viewer's session, over any protocol.
     Session,
     /// One of HLS, which needs no connection of its own.
     HlsSession,
@@ -108,11 +108,16 @@ impl Place {
                 quic.max_connections - quic.max_connections / HANDSHAKES,
                 quic.max_connections_per_address,
             ),
-            Self::Session => (u32::MAX, limits.max_sessions_per_address),
+            // As many as there may be connections of viewers: requests of one HTTP connection are many.
+            Self::Session => {
+                let connections = quic.max_connections.saturating_add(tcp.max_connections);
+                let players = part(rtmp.max_connections, 2);
+                (connections.saturating_add(players), limits.max_sessions_per_address)
+            }
             Self::HlsSession => (quic.max_connections, limits.max_hls_sessions_per_address),
         };
-        // A publisher is not to be ended by strangers, and a session ends with its connection.
-        let evicts_busy = !matches!(self, Self::Rtmp | Self::Session);
+        // Publishers are not ended for strangers.
+        let evicts_busy = !matches!(self, Self::Rtmp);
         Bounds { all, per_address, evicts_busy }
     }
 }
@@ -291,6 +296,21 @@ mod tests {
             assert!(of_one >= 1 && of_one <= of(Place::RtmpNewcomer), "{all}");
             assert!(all < 1_000 || of_one * 2 <= of(Place::RtmpNewcomer), "{all}");
         }
+    }
+
+    #[test]
+    fn sessions_are_bounded_in_all_and_the_largest_network_makes_room() {
+        let text = "[limits]\nmax_sessions_per_address = 50\n[quic]\nmax_connections = 30\n\
+                    [tcp]\nmax_connections = 20\n[rtmp]\nmax_connections = 20";
+        let config = Config::parse("edge.toml", text).expect("valid");
+        let limits = Limits::default();
+        let enter = |address: [u8; 4]| limits.enter(Place::Session, &config, Some(address.into()));
+        let held: Vec<_> = (0..60).map(|n| enter([192, 0, 2, n / 30]).expect("free")).collect();
+        let other = enter([198, 51, 100, 1]).expect("room is made");
+        assert_eq!(held.iter().filter(|session| session.is_evicted()).count(), 1);
+        let neighbour = enter([192, 0, 2, 9]).expect("an address with far more makes room");
+        assert_eq!(enter([192, 0, 2, 0]).err(), Some(Full::All));
+        assert!(!other.is_evicted() && !neighbour.is_evicted());
     }
 
     #[test]

@@ -144,8 +144,7 @@ impl Outlet {
         // Their sessions end after the lock.
         let mut gone = Vec::new();
         lock(&self.viewers).retain(|_, (session, asked)| {
-            let is_over = session.stay().is_over() || session.is_evicted();
-            let stays = asked.elapsed() < SESSION_IDLE && !is_over;
+            let stays = asked.elapsed() < SESSION_IDLE && !session.stay().is_over();
             if !stays {
                 gone.push(session.clone());
             }
@@ -155,10 +154,14 @@ impl Outlet {
 
     /// The session of a viewer who asks, if it goes on.
     pub(crate) fn session(&self, viewer: ViewerId) -> Option<Arc<Session>> {
-        let mut viewers = lock(&self.viewers);
-        let (session, asked) = viewers.get_mut(&viewer).filter(|(s, _)| !s.stay().is_over())?;
-        *asked = Instant::now();
-        Some(session.clone())
+        let session = {
+            let mut viewers = lock(&self.viewers);
+            let (session, asked) = viewers.get_mut(&viewer).filter(|(s, _)| !s.stay().is_over())?;
+            *asked = Instant::now();
+            session.clone()
+        };
+        session.touch();
+        Some(session)
     }
 
     /// A session for a viewer who gets media for the first time, opened by `open`; `None` if that refuses, or the

@@ -68,7 +68,7 @@ pub struct Session {
     /// 0 before the first frame.
     first_frame_bytes: AtomicU64,
     reported: Reported,
-    stay: Stay,
+    stay: Arc<Stay>,
     state: Mutex<State>,
     sessions: Arc<Sessions>,
     held: Vec<Permit>,
@@ -85,9 +85,9 @@ impl Session {
         &self.opening
     }
 
-    /// Whether its place went to another viewer.
-    pub(crate) fn is_evicted(&self) -> bool {
-        self.held.iter().any(Permit::is_evicted)
+    /// The viewer asked for something just now: its places are not idle.
+    pub(crate) fn touch(&self) {
+        self.held.iter().for_each(Permit::touch);
     }
 
     /// How long the viewer may stay.
@@ -289,11 +289,14 @@ impl Sessions {
             thinned: AtomicU64::new(0),
             first_frame_bytes: AtomicU64::new(0),
             reported: Reported::default(),
-            stay: Stay::new(until),
+            stay: Arc::new(Stay::new(until)),
             state: Mutex::new(State { player: Player::new(before), ..State::default() }),
             sessions: self.clone(),
             held,
         });
+        for place in &session.held {
+            place.wake_on_eviction(session.stay.clone().into());
+        }
         let mut places = self.places();
         places.open.insert(id, Arc::downgrade(&session));
         places.by_viewer.entry(viewer).or_default().push(id);

@@ -1,9 +1,9 @@
 //! How long a viewer may stay: until its permission ends, or somebody ends its session. Whoever hands media out asks
 //! for this, whatever the protocol, and is woken when the session is ended.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::SystemTime;
 
 use crate::sync::lock;
@@ -49,12 +49,17 @@ impl Stay {
     }
 }
 
+/// An evicted place ends the stay.
+impl Wake for Stay {
+    fn wake(self: Arc<Self>) {
+        self.end();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::Arc;
     use std::sync::atomic::AtomicUsize;
-    use std::task::Wake;
     use std::time::Duration;
 
     #[derive(Default)]

@@ -4,6 +4,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::mpsc;
 
 use super::*;
+use crate::config::Config;
+use crate::limits::{Limits, Place};
 use crate::viewer::{Protocol, Unit, prefix};
 use records::Retention;
 
@@ -43,6 +45,28 @@ fn beacon(freezes: u64) -> Beacon {
             "freezes":{freezes},"freeze_s":{frozen},"next_hop":"h3"}}"#
     );
     Beacon::parse(text.as_bytes()).expect("sound")
+}
+
+#[test]
+fn the_stay_ends_when_the_place_is_evicted_before_or_after_the_session_began() {
+    let text = "[quic]\nmax_connections = 20\n[tcp]\nmax_connections = 1\n[rtmp]\n\
+                max_connections = 2";
+    let config = Config::parse("edge.toml", text).expect("valid");
+    let limits = Limits::default();
+    let enter = |address: [u8; 4]| {
+        limits.enter(Place::Session, &config, Some(address.into())).expect("a place")
+    };
+    let sessions = Arc::new(Sessions::new(None));
+    let begin = |place| sessions.begin(opening(ViewerId::random()), vec![place]);
+    let mut held: Vec<_> = (0..22).map(|_| enter([192, 0, 2, 1])).collect();
+    // The newest of the largest network goes first.
+    let (late, early) = (held.pop().expect("held"), held.pop().expect("held"));
+    let early = begin(early);
+    assert!(!early.stay().is_over());
+    let _others = [enter([198, 51, 100, 1]), enter([203, 0, 113, 1])];
+    assert!(late.is_evicted());
+    assert!(begin(late).stay().is_over() && early.stay().is_over());
+    assert!(held.into_iter().all(|place| !begin(place).stay().is_over()));
 }
 
 #[test]

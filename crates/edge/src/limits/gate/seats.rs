@@ -13,9 +13,15 @@ use crate::config::Network;
 const GRACE_OF_NEW: Duration = Duration::from_secs(3);
 /// One that had work to do keeps its place for this long afterwards: players pause between segments.
 const GRACE_OF_SERVED: Duration = Duration::from_secs(10);
-/// Busy holders make room only if their network holds at least this many places, and this many times what the
-/// newcomer's would: viewers behind one address of a household or an office are fewer.
-const MANY: u32 = 16;
+/// Least time between two restarts of an idle time: requests may come more often than that, and a restart costs more
+/// than a look. Far below [`GRACE_OF_SERVED`].
+const MIN_TOUCH_INTERVAL: Duration = Duration::from_secs(1);
+/// Busy holders make room only if their network or address holds at least one of so many parts of all places. The least
+/// and the most of these places bound that: more viewers than a household has, and no more than those of a small office.
+const BUSY_PARTS: u32 = 32;
+const BUSY_LEAST: u32 = 8;
+const BUSY_MOST: u32 = 16;
+/// ... and this many times what the newcomer's would.
 const TIMES: u32 = 4;
 /// Holders that have been idle longest, among whom the network that opens most is looked for.
 const LOOKED_AT: usize = 16;
@@ -68,6 +74,8 @@ pub(super) struct Share {
     pub(super) idle: Idle,
     /// Busy holders, by age.
     pub(super) busy: BTreeSet<u64>,
+    /// Addresses of a network by their places; of an address none.
+    pub(super) addresses: BTreeSet<(u32, Network)>,
 }
 
 impl Share {
@@ -88,6 +96,24 @@ impl Share {
             None => _ = self.busy.remove(&id),
         }
         self.used -= 1;
+    }
+
+    /// The holder whose place goes to a newcomer with `own` places: the one that has been idle longest, else the
+    /// newest busy one if the share is far above the newcomer's.
+    fn holder(&self, own: u32, bounds: Bounds) -> Option<u64> {
+        self.idle.all().next().or_else(|| {
+            let many = (bounds.all / BUSY_PARTS).clamp(BUSY_LEAST, BUSY_MOST);
+            let is_far_above = self.used >= many.max(TIMES.saturating_mul(own + 1));
+            self.busy.last().copied().filter(|_| bounds.evicts_busy && is_far_above)
+        })
+    }
+
+    /// Moves an address of this network from its former number of places to the present one. No places, no entry.
+    fn rank(&mut self, address: Network, former: u32, present: u32) {
+        self.addresses.remove(&(former, address));
+        if present > 0 {
+            self.addresses.insert((present, address));
+        }
     }
 }
 
@@ -121,7 +147,7 @@ impl Seats {
         }
         self.make_share(now, origin, bounds)?;
         if self.held.len() >= bounds.all as usize {
-            let Some(id) = self.who_makes_room(now, origin, bounds.evicts_busy) else {
+            let Some(id) = self.who_makes_room(now, origin, bounds) else {
                 self.counts.full += 1;
                 return Err(Full::All);
             };
@@ -173,40 +199,60 @@ impl Seats {
     }
 
     /// The holder whose place a newcomer takes; `None` if that has to be refused.
-    fn who_makes_room(
-        &self,
-        now: Instant,
-        origin: Option<Origin>,
-        evicts_busy: bool,
-    ) -> Option<u64> {
-        let held = |network| self.networks.get(&network).map_or(0, |share| share.used);
-        let own = origin.map_or(0, |origin| held(origin.network));
-        self.holder_of_largest(own, evicts_busy)
+    fn who_makes_room(&self, now: Instant, origin: Option<Origin>, bounds: Bounds) -> Option<u64> {
+        let own = origin.map_or(0, |origin| self.held_by_network(origin));
+        self.holder_of_largest(own, bounds)
+            .or_else(|| self.holder_of_neighbour(origin?, bounds))
             .or_else(|| {
                 let own_arrivals = origin.map_or(0, |origin| self.arrivals.of(origin.network));
                 self.holder_of_flood(own_arrivals)
             })
             .or_else(|| {
-                // A network loses nothing to one that holds more.
-                let may_go = |id: &u64| {
-                    let network = self.held.get(id).and_then(|seat| seat.origin).map(|o| o.network);
-                    network.is_none_or(|network| held(network) >= own)
-                };
-                self.idle.beyond_grace(now).take(LOOKED_AT).find(may_go)
+                let mut oldest = self.idle.beyond_grace(now).take(LOOKED_AT);
+                oldest.find(|&id| self.may_lose_to(id, origin))
             })
     }
 
-    /// A holder of the network that holds most, if that is more than a newcomer's would with one place more.
-    fn holder_of_largest(&self, own: u32, evicts_busy: bool) -> Option<u64> {
+    /// Whether the holder may lose its place to a newcomer of `origin`: a network loses nothing to one that holds
+    /// more, nor an address to a neighbour that does.
+    fn may_lose_to(&self, id: u64, origin: Option<Origin>) -> bool {
+        let holder = self.held.get(&id).and_then(|seat| seat.origin);
+        let Some((holder, newcomer)) = holder.zip(origin) else { return true };
+        if holder.network == newcomer.network {
+            self.held_by_address(holder) >= self.held_by_address(newcomer)
+        } else {
+            self.held_by_network(holder) >= self.held_by_network(newcomer)
+        }
+    }
+
+    fn held_by_network(&self, origin: Origin) -> u32 {
+        self.networks.get(&origin.network).map_or(0, |share| share.used)
+    }
+
+    fn held_by_address(&self, origin: Origin) -> u32 {
+        self.addresses.get(&origin.address).map_or(0, |share| share.used)
+    }
+
+    /// A holder of the network with most places, if these are more than the newcomer's network would have: of the
+    /// address with most places there, else of any.
+    fn holder_of_largest(&self, own: u32, bounds: Bounds) -> Option<u64> {
         let (most, network) = self.by_held.last()?;
         if *most < own + 2 {
             return None;
         }
         let share = self.networks.get(network)?;
-        share.idle.all().next().or_else(|| {
-            let is_far_above = *most >= MANY && *most >= TIMES.saturating_mul(own + 1);
-            share.busy.last().copied().filter(|_| evicts_busy && is_far_above)
-        })
+        let address = share.addresses.last().and_then(|(_, address)| self.addresses.get(address));
+        let holder_of = |share: &Share| share.holder(own, bounds);
+        address.and_then(holder_of).or_else(|| holder_of(share))
+    }
+
+    /// A holder of the address with most places in the newcomer's own network, if these are more than the newcomer's
+    /// address would have.
+    fn holder_of_neighbour(&self, origin: Origin, bounds: Bounds) -> Option<u64> {
+        let own = self.held_by_address(origin);
+        let (most, address) = self.networks.get(&origin.network)?.addresses.last()?;
+        let share = self.addresses.get(address).filter(|_| *most >= own + 2)?;
+        share.holder(own, bounds)
     }
 
     /// Of those who never had work and have been idle longest, one of the network that opens most places, if that is
@@ -251,7 +297,19 @@ impl Seats {
                 None => _ = share.busy.insert(id),
             }
         }
+        network.rank(origin.address, address.used - 1, address.used);
         self.by_held.insert((network.used, origin.network));
+    }
+
+    /// Restarts the idle time of an idle holder, which has had work by now.
+    pub(super) fn touch(&mut self, id: u64, now: Instant) {
+        let idle = self.held.get(&id).and_then(|seat| seat.idle);
+        let is_due = |(has_served, since): (bool, Instant)| {
+            !has_served || now.saturating_duration_since(since) >= MIN_TOUCH_INTERVAL
+        };
+        if idle.is_some_and(is_due) {
+            self.set_idle(id, Some((true, now)));
+        }
     }
 
     pub(super) fn set_idle(&mut self, id: u64, idle: Option<(bool, Instant)>) {
@@ -269,6 +327,27 @@ impl Seats {
         address.into_iter().chain(network).for_each(|share| share.set(id, before, idle));
     }
 
+    /// Counts the holder no more with its address and its network.
+    fn release(&mut self, id: u64, origin: Origin, idle: Option<(bool, Instant)>) {
+        let (Some(address), Some(network)) =
+            (self.addresses.get_mut(&origin.address), self.networks.get_mut(&origin.network))
+        else {
+            return;
+        };
+        self.by_held.remove(&(network.used, origin.network));
+        address.remove(id, idle);
+        network.remove(id, idle);
+        network.rank(origin.address, address.used + 1, address.used);
+        if network.used > 0 {
+            self.by_held.insert((network.used, origin.network));
+        } else {
+            self.networks.remove(&origin.network);
+        }
+        if address.used == 0 {
+            self.addresses.remove(&origin.address);
+        }
+    }
+
     /// Gives the place back; nothing if it is somebody else's already.
     pub(super) fn leave(&mut self, id: u64) {
         let Some(seat) = self.held.remove(&id) else { return };
@@ -276,21 +355,7 @@ impl Seats {
             self.idle.remove(idle, id);
         }
         if let Some(origin) = seat.origin {
-            if let Some(share) = self.addresses.get_mut(&origin.address) {
-                share.remove(id, seat.idle);
-                if share.used == 0 {
-                    self.addresses.remove(&origin.address);
-                }
-            }
-            if let Some(share) = self.networks.get_mut(&origin.network) {
-                self.by_held.remove(&(share.used, origin.network));
-                share.remove(id, seat.idle);
-                if share.used == 0 {
-                    self.networks.remove(&origin.network);
-                } else {
-                    self.by_held.insert((share.used, origin.network));
-                }
-            }
+            self.release(id, origin, seat.idle);
         }
         shrink(&mut self.held);
         shrink(&mut self.addresses);

@@ -15,6 +15,8 @@ enum From {
     Spread(u32),
     /// All addresses of one /24.
     One24,
+    /// So many addresses of 198.51.100.0/24, from its first on.
+    Of24(u32),
     /// All /64 of one /48.
     One48,
 }
@@ -24,6 +26,7 @@ impl From {
         match self {
             Self::Spread(count) => Ipv4Addr::from(0x0b00_0001 + (n % count) * 256).into(),
             Self::One24 => Ipv4Addr::from(0xc633_6400 + n % 256).into(),
+            Self::Of24(count) => Ipv4Addr::from(0xc633_6400 + n % count).into(),
             Self::One48 => {
                 let subnet = u128::from(n.wrapping_mul(2_654_435_761) % 65_536) << 64;
                 Ipv6Addr::from(0x2001_0db8_0001_u128 << 80 | subnet | u128::from(n)).into()
@@ -40,9 +43,11 @@ struct Manners {
     stay: Duration,
     /// Whether attackers do something all the time, as far as the server can tell.
     are_attackers_busy: bool,
+    /// Whether honest clients are in the /24 of the attack (198.51.100.0/24), else each in a network of its own.
+    are_neighbours: bool,
 }
 
-/// Share of 60 honest clients, one a second, each from a network of its own, who get a place and keep it for as long as they
+/// Share of 60 honest clients, one a second, each at an address of its own, who get a place and keep it for as long as they
 /// need it, beside 500 newcomers a second that keep theirs for as long as they can.
 fn served(from: From, manners: Manners, config: &Config) -> f64 {
     let bounds = manners.place.bounds(config);
@@ -60,7 +65,11 @@ fn served(from: From, manners: Manners, config: &Config) -> f64 {
         }
         if tick >= 20_000 && tick % 500 == 0 {
             count += 1;
-            let address = Ipv4Addr::from(0x1700_0001 + tick * 256);
+            let address = if manners.are_neighbours {
+                Ipv4Addr::from(0xc633_6400 + 100 + count)
+            } else {
+                Ipv4Addr::from(0x1700_0001 + tick * 256)
+            };
             match seats.enter(now, Some(Origin::of(address.into())), bounds, &Arc::default()) {
                 Ok(id) => staying.push_back((now + manners.stay, id)),
                 Err(_) => lost += 1,
@@ -107,7 +116,11 @@ fn floods_keep_no_honest_client_out() {
         for from in ATTACKS {
             let are_attackers_busy = !place.has_idle();
             let config = if are_attackers_busy { &busy } else { &config };
-            let share = served(from, Manners { place, stay, are_attackers_busy }, config);
+            let share = served(
+                from,
+                Manners { place, stay, are_attackers_busy, are_neighbours: false },
+                config,
+            );
             assert!(share >= 0.95, "{place:?} {from:?}: {share}");
         }
     }
@@ -115,12 +128,42 @@ fn floods_keep_no_honest_client_out() {
 
 #[test]
 fn open_streams_of_sixteen_addresses_do_not_fill_the_front() {
-    let config = Config::default();
-    for from in [From::Spread(16), From::One24, From::One48] {
-        let manners =
-            Manners { place: Place::Tcp, stay: Duration::from_secs(30), are_attackers_busy: true };
-        let share = served(from, manners, &config);
-        assert!(share >= 0.95, "{from:?}: {share}");
+    let mut config = Config::default();
+    // Also on a small server, where each of them holds few.
+    for max_connections in [config.tcp.max_connections, 200] {
+        config.tcp.max_connections = max_connections;
+        for from in [From::Spread(16), From::Of24(16), From::One48] {
+            let manners = Manners {
+                place: Place::Tcp,
+                stay: Duration::from_secs(30),
+                are_attackers_busy: true,
+                are_neighbours: matches!(from, From::Of24(_)),
+            };
+            let share = served(from, manners, &config);
+            assert!(share >= 0.95, "{max_connections} {from:?}: {share}");
+        }
+    }
+}
+
+#[test]
+fn floods_keep_no_client_of_the_same_network_out() {
+    let mut config = Config::default();
+    config.quic.max_connections = 10_000;
+    config.tcp.max_connections = 1_000;
+    let second = Duration::from_secs(1);
+    for (place, stay, are_attackers_busy) in [
+        (Place::RtmpNewcomer, second * 2, false),
+        (Place::Handshake, second * 2, false),
+        (Place::Tcp, second * 30, false),
+        (Place::Tcp, second * 30, true),
+        (Place::Quic, second * 30, true),
+        (Place::RtmpPlayer, second * 30, true),
+    ] {
+        for from in [From::Of24(1), From::Of24(2), From::Of24(16)] {
+            let manners = Manners { place, stay, are_attackers_busy, are_neighbours: true };
+            let share = served(from, manners, &config);
+            assert!(share >= 0.95, "{manners:?} {from:?}: {share}");
+        }
     }
 }
 
@@ -151,9 +194,9 @@ fn a_few_viewers_of_each_network_are_not_ended_for_others() {
         seats.set_idle(id, None);
         Ok::<_, Full>(id)
     };
-    // Twenty networks with fifteen viewers each.
-    assert!((0..300).all(|n| enter(n % 20).is_ok()));
-    assert_eq!(enter(20), Err(Full::All));
+    // Fifty networks with six viewers each.
+    assert!((0..300).all(|n| enter(n % 50).is_ok()));
+    assert_eq!(enter(50), Err(Full::All));
     assert_eq!(enter(0), Err(Full::All));
     assert_eq!(seats.counts().evicted, 0);
 }

@@ -51,6 +51,11 @@ impl Room {
         let by_held: BTreeSet<_> =
             self.seats.networks.iter().map(|(network, share)| (share.used, *network)).collect();
         assert_eq!(self.seats.by_held, by_held);
+        let of_networks: usize = self.seats.networks.values().map(|n| n.addresses.len()).sum();
+        assert_eq!(of_networks, self.seats.addresses.len());
+        for (used, address) in self.seats.networks.values().flat_map(|n| &n.addresses) {
+            assert_eq!(self.seats.addresses[address].used, *used);
+        }
         let count = |idle: &Idle| idle.0.iter().map(BTreeSet::len).sum::<usize>();
         let idle = self.seats.held.values().filter(|seat| seat.idle.is_some()).count();
         assert_eq!(count(&self.seats.idle), idle);
@@ -160,6 +165,63 @@ fn who_never_asked_for_anything_goes_before_those_who_pause() {
     assert!(room.has(player));
     room.busy("192.0.8.1").expect("room is made");
     assert!(!room.has(player), "it has paused for more than 10 s");
+    room.check();
+}
+
+#[test]
+fn of_the_largest_network_the_address_with_most_places_makes_room() {
+    let mut room = Room::new();
+    let neighbour = room.enter("192.0.2.1").expect("free");
+    room.wait(1);
+    let first = room.enter("192.0.2.2").expect("free");
+    let second = room.enter("192.0.2.2").expect("free");
+    room.busy("192.0.3.1").expect("free");
+    let stranger = room.busy("192.0.4.1").expect("room is made");
+    assert!(room.has(neighbour) && room.has(second) && !room.has(first));
+    // One of the same network takes a place of an address that holds two more.
+    room.seats.leave(stranger);
+    room.enter("192.0.2.2").expect("free");
+    let other = room.enter("192.0.2.3").expect("room is made");
+    assert!(room.has(neighbour) && room.has(other) && !room.has(second));
+    assert_eq!(room.enter("192.0.2.4"), Err(Full::All), "nobody holds two more");
+    room.check();
+}
+
+#[test]
+fn a_waker_that_comes_after_the_eviction_is_woken_at_once() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    struct Count(AtomicBool);
+    impl std::task::Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let gate = Arc::new(Gate::default());
+    let bounds = Bounds { all: 2, per_address: 2, evicts_busy: true };
+    let enter = |address| gate.enter(Some(origin(address)), bounds).expect("a place");
+    let permits = [enter("192.0.2.1"), enter("192.0.2.1"), enter("192.0.3.1")];
+    let gone = permits.iter().find(|permit| permit.is_evicted()).expect("evicted");
+    let count = Arc::new(Count(AtomicBool::new(false)));
+    gone.wake_on_eviction(count.clone().into());
+    assert!(count.0.load(Ordering::Relaxed));
+}
+
+#[test]
+fn a_holder_that_asks_now_and_then_is_not_idle_since_it_came() {
+    let mut room = Room::new();
+    let ids: Vec<_> = (1..5).map(|n| room.enter(&format!("192.0.{n}.1")).expect("free")).collect();
+    room.wait(9);
+    room.seats.touch(ids[0], room.now);
+    room.wait(3);
+    assert!((5..8).all(|n| room.enter(&format!("192.0.{n}.1")).is_ok()));
+    assert_eq!(room.enter("192.0.8.1"), Err(Full::All));
+    assert!(room.has(ids[0]));
+    assert!(ids[1..].iter().all(|id| !room.has(*id)));
+    room.seats.set_idle(ids[0], None);
+    room.wait(1);
+    room.seats.touch(ids[0], room.now);
+    assert_eq!(room.seats.held[&ids[0]].idle, None, "busy stays busy");
     room.check();
 }
 

@@ -82,7 +82,7 @@ async fn handshakes_that_do_not_go_on_are_few_for_each_address_and_all() {
         config.tcp.max_handshakes = 3;
         config.tcp.max_handshakes_per_address = 2;
     });
-    let _held = [server.connect("127.0.0.1").await, server.connect("127.0.0.1").await];
+    let [_held, second] = [server.connect("127.0.0.1").await, server.connect("127.0.0.1").await];
     server.holds(Place::Handshake, 2).await;
     assert_refused(&server, "127.0.0.1").await;
     assert_eq!(server.limited("tls_handshake_address"), 1);
@@ -90,12 +90,14 @@ async fn handshakes_that_do_not_go_on_are_few_for_each_address_and_all() {
     let established = server.tls_on(other, b"h2").await;
     assert!(established.is_ok(), "a place is given back with the end of the handshake");
     server.holds(Place::Handshake, 2).await;
-    let _held = server.connect("127.0.0.2").await;
+    drop(second);
+    server.holds(Place::Handshake, 1).await;
+    let _held = [server.connect("127.0.0.2").await, server.connect("127.0.0.3").await];
     server.holds(Place::Handshake, 3).await;
-    assert_refused(&server, "127.0.0.3").await;
+    assert_refused(&server, "127.0.0.4").await;
     assert_eq!(server.limited("tls_handshake_full"), 1);
     sleep(Duration::from_millis(3_100)).await;
-    let late = server.connect("127.0.0.3").await;
+    let late = server.connect("127.0.0.4").await;
     assert!(server.tls_on(late, b"h2").await.is_ok(), "the oldest makes room");
     assert_eq!(server.limited("tls_handshake_evicted"), 1);
 }
