@@ -213,8 +213,8 @@ impl Desk {
             "/metrics" => {
                 let accept = request.headers().get("accept").and_then(|field| field.to_str().ok());
                 let format = metrics::Format::accepted(accept);
-                let limited = self.visitors.limited();
-                let text = metrics::encode_as(format, shared, &self.control.calls, limited);
+                let own = (&self.control.calls, self.visitors.limited());
+                let text = metrics::encode_as(format, shared, own);
                 with_type(text_response(200, text), format.content_type())
             }
             "/healthz" => probe("ok", &shared.ailments()),
