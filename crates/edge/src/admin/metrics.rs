@@ -19,10 +19,11 @@ use relay::memory::{Event, Memory};
 
 use super::control::Calls;
 use super::process;
+use super::visitors::Limited;
 use crate::autoplex::AutoPlex;
 use crate::bans::Bans;
 use crate::beginnings::Beginnings;
-use crate::limits::{Limits, Place};
+use crate::limits::Place;
 use crate::logging;
 use crate::loops::pulse::Pulse;
 use crate::loops::report::Report;
@@ -89,9 +90,9 @@ fn plain(text: &str) -> String {
     out
 }
 
-/// All metrics as text.
-pub(super) fn encode_as(format: Format, shared: &Arc<Shared>, calls: &Calls) -> String {
-    let text = encode(shared, calls);
+/// All metrics as text, with the admin listener's `own`.
+pub(super) fn encode_as(format: Format, shared: &Arc<Shared>, own: (&Calls, Limited)) -> String {
+    let text = encode(shared, own);
     match format {
         Format::OpenMetrics => text,
         Format::Plain => plain(&text),
@@ -99,9 +100,9 @@ pub(super) fn encode_as(format: Format, shared: &Arc<Shared>, calls: &Calls) -> 
 }
 
 /// All metrics as OpenMetrics text.
-fn encode(shared: &Arc<Shared>, calls: &Calls) -> String {
+fn encode(shared: &Arc<Shared>, (calls, visitors): (&Calls, Limited)) -> String {
     let mut registry = Registry::with_prefix("mendcast");
-    let edge = Edge { shared: shared.clone(), calls: calls.all() };
+    let edge = Edge { shared: shared.clone(), calls: calls.all(), visitors };
     registry.register_collector(Box::new(edge));
     let mut text = String::new();
     // A string takes everything.
@@ -114,6 +115,8 @@ struct Edge {
     shared: Arc<Shared>,
     /// Control calls, by action and result.
     calls: Vec<([&'static str; 2], u64)>,
+    /// What the admin listener limited.
+    visitors: Limited,
 }
 
 type Labels<'a> = [(&'static str, &'a str); 3];
@@ -171,7 +174,7 @@ impl Collector for Edge {
         encode_process(&mut encoder, shared, &state, &loops)?;
         encode_loops(&mut encoder, &loops)?;
         encode_pulses(&mut encoder, shared.pulses())?;
-        encode_limits(&mut encoder, shared.limits())?;
+        encode_limits(&mut encoder, self)?;
         let help = "Requests that were refused before the hook or an upstream was asked";
         let names = state.live.asked.refused();
         let refused = state.hooks.unasked().into_iter().chain(names);
@@ -386,7 +389,8 @@ fn encode_pulses(encoder: &mut DescriptorEncoder<'_>, pulses: &[Arc<Pulse>]) -> 
 }
 
 /// The places that are bounded in number, and who was turned away or cut off.
-fn encode_limits(encoder: &mut DescriptorEncoder<'_>, limits: &Limits) -> Result<(), Error> {
+fn encode_limits(encoder: &mut DescriptorEncoder<'_>, edge: &Edge) -> Result<(), Error> {
+    let limits = edge.shared.limits();
     let help = "Places in use, where their number is bounded";
     let mut family = encoder.encode_descriptor("places_used", help, None, MetricType::Gauge)?;
     for place in Place::ALL {
@@ -394,7 +398,8 @@ fn encode_limits(encoder: &mut DescriptorEncoder<'_>, limits: &Limits) -> Result
         family.encode_family(&[("place", place.name())])?.encode_gauge(&used)?;
     }
     let help = "Connections that a limit refused or ended";
-    encode_family(encoder, "connections_limited", help, "reason", limits.losses())
+    let losses = limits.losses().into_iter().chain(edge.visitors);
+    encode_family(encoder, "connections_limited", help, "reason", losses)
 }
 
 /// What the operator does, and whom that keeps out.
@@ -508,7 +513,7 @@ mod tests {
     }
 
     fn scrape(edge: &Edge) -> String {
-        encode(edge.shared(), &Calls::default())
+        encode(edge.shared(), (&Calls::default(), [("admin_evicted", 0), ("admin_events", 0)]))
     }
 
     const MANUAL: &str = include_str!("../../../../docs/operate.md");

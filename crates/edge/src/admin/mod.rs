@@ -13,6 +13,7 @@ mod metrics;
 mod process;
 mod snapshot;
 mod user_groups;
+mod visitors;
 
 use std::convert::Infallible;
 use std::io;
@@ -29,7 +30,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, sleep};
@@ -41,6 +42,7 @@ use crate::sync::lock;
 use crate::viewer::Protocol;
 use control::{Control, Reply, Resource};
 use snapshot::Sampler;
+use visitors::{EventStream, Visitor, Visitors};
 
 /// How often the dashboard is told.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -55,6 +57,7 @@ struct Desk {
     /// For those who ask once: rates since somebody last did.
     sampler: Mutex<Sampler>,
     control: Control,
+    visitors: Visitors,
 }
 
 /// Serves `listener` until the drain is over, for everybody who waits to see it: `/readyz` says
@@ -69,6 +72,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         events,
         sampler: Mutex::new(Sampler::new(&shared)),
         control: Control::new(is_local),
+        visitors: Visitors::default(),
     });
     let mut connections = JoinSet::new();
     let mut finished = pin!(shared.finished());
@@ -80,20 +84,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         };
         match accepted {
             Ok((stream, remote)) => {
-                let desk = desk.clone();
-                connections.spawn(async move {
-                    let service = service_fn(move |request: Request<Incoming>| {
-                        let desk = desk.clone();
-                        async move { Ok::<_, Infallible>(desk.answer(request, remote).await) }
-                    });
-                    let connection = http1::Builder::new()
-                        .timer(TokioTimer::new())
-                        .header_read_timeout(HEADER_TIMEOUT)
-                        .serve_connection(TokioIo::new(stream), service);
-                    if let Err(e) = connection.await {
-                        tracing::debug!("admin connection: {e}");
-                    }
-                });
+                let visitor = Arc::new(desk.visitors.enter());
+                connections.spawn(desk.clone().receive(stream, remote, visitor));
             }
             Err(e) if e.kind() == io::ErrorKind::ConnectionAborted => {}
             Err(e) => {
@@ -121,7 +113,41 @@ async fn sample(shared: Arc<Shared>, sender: watch::Sender<Bytes>) {
 }
 
 impl Desk {
-    async fn answer(&self, request: Request<Incoming>, remote: SocketAddr) -> Response<Content> {
+    /// Answers the requests of one connection until it ends.
+    async fn receive(
+        self: Arc<Self>,
+        stream: TcpStream,
+        remote: SocketAddr,
+        visitor: Arc<Visitor>,
+    ) {
+        let asking = visitor.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (desk, visitor) = (self.clone(), asking.clone());
+            async move {
+                visitor.touch();
+                Ok::<_, Infallible>(desk.answer(request, remote, &visitor).await)
+            }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEADER_TIMEOUT)
+            .serve_connection(TokioIo::new(stream), service);
+        tokio::select! {
+            result = connection => {
+                if let Err(e) = result {
+                    tracing::debug!("admin connection: {e}");
+                }
+            }
+            () = visitor.over() => tracing::debug!("admin connection closed: idle"),
+        }
+    }
+
+    async fn answer(
+        &self,
+        request: Request<Incoming>,
+        remote: SocketAddr,
+        visitor: &Arc<Visitor>,
+    ) -> Response<Content> {
         let host = request.headers().get(HOST).and_then(|host| host.to_str().ok()).unwrap_or("");
         let hosts = self.shared.state().config.admin.hosts.clone().unwrap_or_default();
         let path = request.uri().path();
@@ -145,7 +171,7 @@ impl Desk {
         if path == "/api/autoplex" {
             return self.user_groups().await;
         }
-        self.show(&request, remote)
+        self.show(&request, remote, visitor)
     }
 
     /// What is known of user groups, of which a file is a part that takes its time to read.
@@ -159,11 +185,21 @@ impl Desk {
     }
 
     /// What changes nothing.
-    fn show(&self, request: &Request<Incoming>, remote: SocketAddr) -> Response<Content> {
+    fn show(
+        &self,
+        request: &Request<Incoming>,
+        remote: SocketAddr,
+        visitor: &Arc<Visitor>,
+    ) -> Response<Content> {
         let shared = &self.shared;
         match request.uri().path() {
             "/api/events" => {
-                let events = Events::new(self.events.clone());
+                let Some(place) = visitor.events() else {
+                    let mut full = text_response(503, "503 Too many streams of events\n".into());
+                    full.headers_mut().insert("retry-after", const { header("5") });
+                    return full;
+                };
+                let events = Events::new(self.events.clone(), place);
                 let mut response = Response::new(Content::Events(events));
                 let headers = response.headers_mut();
                 headers.insert("content-type", const { header("text/event-stream") });
@@ -177,7 +213,8 @@ impl Desk {
             "/metrics" => {
                 let accept = request.headers().get("accept").and_then(|field| field.to_str().ok());
                 let format = metrics::Format::accepted(accept);
-                let text = metrics::encode_as(format, shared, &self.control.calls);
+                let own = (&self.control.calls, self.visitors.limited());
+                let text = metrics::encode_as(format, shared, own);
                 with_type(text_response(200, text), format.content_type())
             }
             "/healthz" => probe("ok", &shared.ailments()),
@@ -282,14 +319,17 @@ enum Content {
 }
 
 /// Server-sent events (HTML, section 9.2) without end.
-struct Events(Pin<Box<dyn Future<Output = Next> + Send>>);
+struct Events {
+    next: Pin<Box<dyn Future<Output = Next> + Send>>,
+    place: EventStream,
+}
 
 /// The next event, and where those after it come from; `None` when there are no more.
 type Next = Option<(watch::Receiver<Bytes>, Bytes)>;
 
 impl Events {
-    fn new(receiver: watch::Receiver<Bytes>) -> Self {
-        Self(Box::pin(next_event(receiver)))
+    fn new(receiver: watch::Receiver<Bytes>, place: EventStream) -> Self {
+        Self { next: Box::pin(next_event(receiver)), place }
     }
 }
 
@@ -310,8 +350,9 @@ impl Body for Content {
         let next = match &mut *self {
             Self::Whole(bytes) => bytes.take().filter(|bytes| !bytes.is_empty()),
             Self::Events(events) => {
-                ready!(events.0.as_mut().poll(context)).map(|(receiver, event)| {
-                    *events = Events::new(receiver);
+                ready!(events.next.as_mut().poll(context)).map(|(receiver, event)| {
+                    events.place.touch();
+                    events.next = Box::pin(next_event(receiver));
                     event
                 })
             }

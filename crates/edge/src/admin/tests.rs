@@ -5,7 +5,6 @@ use crate::config::Config;
 use crate::server::Edge;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 const TOKEN: &str = "correct-horse-battery";
@@ -92,6 +91,50 @@ async fn a_page_in_the_operators_browser_changes_nothing() {
     ] {
         assert!(text.lines().any(|l| l == line), "{line} in {text}");
     }
+}
+
+#[tokio::test]
+async fn silent_connections_and_event_streams_are_bounded_and_health_is_always_told() {
+    let edge = Listening::at("127.0.0.1:0", "").await;
+    let connect = async || TcpStream::connect(("127.0.0.1", edge.port)).await.expect("connected");
+    let ask = async || {
+        let mut socket = connect().await;
+        let request = b"GET /api/events HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n";
+        socket.write_all(request).await.expect("sent");
+        let mut status = [0; 12];
+        timeout(PATIENCE, socket.read_exact(&mut status)).await.expect("in time").expect("read");
+        (socket, &status == b"HTTP/1.1 200")
+    };
+    let mut streams = vec![];
+    for number in 0..visitors::MAX_EVENT_STREAMS + 3 {
+        let (socket, is_let_in) = ask().await;
+        assert_eq!(is_let_in, number < visitors::MAX_EVENT_STREAMS, "{number}");
+        streams.extend(is_let_in.then_some(socket));
+    }
+    let mut silent = vec![];
+    for _ in 0..500 {
+        silent.push(connect().await);
+    }
+    assert_eq!(edge.status("GET /healthz", "", "").await, 200);
+    let text = edge.ask("GET /metrics", "", "").await.2;
+    let value = |reason: &str| {
+        let start = format!("mendcast_connections_limited_total{{reason=\"{reason}\"}} ");
+        let line = text.lines().find_map(|line| line.strip_prefix(start.as_str()));
+        line.expect(reason).parse::<f64>().expect(reason)
+    };
+    assert!(value("admin_evicted") >= 400.0, "{text}");
+    assert!((value("admin_events") - 3.0).abs() < 0.5, "{text}");
+    let mut event = [0; 4_000];
+    for socket in &mut streams {
+        let read = timeout(PATIENCE, socket.read(&mut event)).await.expect("in time");
+        assert!(read.expect("open") > 0, "event streams go on");
+    }
+    let mut first = silent.swap_remove(0);
+    let end = timeout(PATIENCE, first.read(&mut event)).await.expect("in time");
+    assert!(end.is_err() || end.is_ok_and(|length| length == 0), "the oldest is closed");
+    drop(streams);
+    let again = async { while !ask().await.1 {} };
+    timeout(PATIENCE, again).await.expect("streams that end make room");
 }
 
 #[tokio::test]

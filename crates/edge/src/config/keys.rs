@@ -335,7 +335,7 @@ sections! {
         /// Longest wait for the answer.
         timeout: Duration = SECOND * 3, in MILLISECOND * 10..=MINUTE, effect AtOnce;
         /// Questions asked at the same time, separately for `on_play` and `on_publish`; a quarter of them per network
-        /// (/24, /48). Further ones wait for up to half of `timeout`, then players get status 503.
+        /// (/24, /48), half of that per address. Further ones wait for up to half of `timeout`; then players get 503.
         max_at_once: u32 = 64, in 1..=10_000, effect AtOnce;
         /// What it means when there is none.
         on_failure: OnFailure = OnFailure::Refuse;

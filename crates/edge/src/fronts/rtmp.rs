@@ -35,6 +35,11 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             accepted = listener.accept() => accepted,
         };
         match accepted {
+            Ok((stream, _)) if crate::io::descriptors::is_reserved(&stream) => {
+                crate::io::reset(&stream);
+                shared.limits().count(Fault::Accept);
+                shared.limits().make_room();
+            }
             Ok((stream, peer)) => match Places::admit(&shared, peer) {
                 Some(places) => drop(connections.spawn(run(shared.clone(), places, stream, peer))),
                 None => crate::io::reset(&stream),

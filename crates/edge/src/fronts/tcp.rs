@@ -31,7 +31,7 @@ use crate::bans::Refused;
 use crate::config::any_contains;
 use crate::http::{Answer, RequestHead, Responder, Response, max_body};
 use crate::invitation::alt_svc;
-use crate::io::{Measured, TcpPath};
+use crate::io::{Measured, TcpPath, descriptors};
 use crate::limits::{Fault, Limits, Permit, Place};
 use crate::routes::respond;
 use crate::state::{Shared, State};
@@ -65,6 +65,11 @@ pub(super) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
             accepted = listener.accept() => accepted,
         };
         match accepted {
+            Ok((stream, _)) if descriptors::is_reserved(&stream) => {
+                crate::io::reset(&stream);
+                shared.limits().count(Fault::Accept);
+                shared.limits().make_room();
+            }
             Ok((stream, peer)) => {
                 if let Some(connection) = Connection::admit(&shared, stream, peer, port) {
                     connections.spawn(connection.run(shared.clone(), turns.clone()));

@@ -1,6 +1,7 @@
 //! Turns to ask a hook: a bounded number of questions at once, a bounded queue behind them, and a fair
 //! order between networks and between the subscribers of a network.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
@@ -19,7 +20,8 @@ pub(super) const MAX_WAITING: usize = 1_024;
 pub(crate) struct Asker {
     network: Network,
     subscriber: Network,
-    /// A trusted client may take all turns, others at most a quarter per network.
+    /// A trusted client may take all turns. Others may take a quarter per network, and half of that per
+    /// subscriber: neighbours of a flood need not wait for its answers.
     is_trusted: bool,
 }
 
@@ -29,8 +31,10 @@ impl Asker {
         Self { network: Network::of_site(address), subscriber, is_trusted }
     }
 
-    fn most(self, all: usize) -> usize {
-        if self.is_trusted { all } else { (all / 4).max(1) }
+    /// The turns that its network, and it alone, may take of `all`.
+    fn most(self, all: usize) -> [usize; 2] {
+        let share = (all / 4).max(1);
+        if self.is_trusted { [all, all] } else { [share, (share / 2).max(1)] }
     }
 }
 
@@ -38,9 +42,29 @@ impl Asker {
 #[derive(Debug, Default)]
 struct Group {
     asking: usize,
+    /// The same by subscriber, without zeros.
+    asking_of: HashMap<Network, usize>,
     waiting: usize,
     /// The queues of the subscribers, the one whose turn is next first. None is empty.
     lines: VecDeque<(Asker, VecDeque<Ticket>)>,
+}
+
+impl Group {
+    fn may_ask(&self, asker: Asker, all: usize) -> bool {
+        let [of_network, of_subscriber] = asker.most(all);
+        let own = self.asking_of.get(&asker.subscriber).copied().unwrap_or(0);
+        self.asking < of_network && own < of_subscriber
+    }
+
+    fn end(&mut self, subscriber: Network) {
+        self.asking -= 1;
+        if let Entry::Occupied(mut own) = self.asking_of.entry(subscriber) {
+            *own.get_mut() -= 1;
+            if *own.get() == 0 {
+                own.remove();
+            }
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -69,7 +93,7 @@ pub(super) struct Turns(Arc<Mutex<Table>>);
 #[derive(Debug)]
 pub(super) struct Turn {
     turns: Turns,
-    network: Network,
+    asker: Asker,
 }
 
 /// The queue is full, or was filled by networks with fewer waiting questions.
@@ -101,9 +125,9 @@ impl Turns {
     /// Gives free turns to waiting questions.
     fn hand_out(&self) {
         loop {
-            let Some((network, bell)) = lock(&self.0).pick() else { return };
+            let Some((asker, bell)) = lock(&self.0).pick() else { return };
             // A turn that nobody takes any more comes back by its drop.
-            let _ = bell.send(Turn { turns: self.clone(), network });
+            let _ = bell.send(Turn { turns: self.clone(), asker });
         }
     }
 
@@ -118,10 +142,10 @@ impl Drop for Turn {
     fn drop(&mut self) {
         let mut table = lock(&self.turns.0);
         table.asking -= 1;
-        if let Some(group) = table.groups.get_mut(&self.network) {
-            group.asking -= 1;
+        if let Some(group) = table.groups.get_mut(&self.asker.network) {
+            group.end(self.asker.subscriber);
         }
-        table.tidy(self.network);
+        table.tidy(self.asker.network);
         drop(table);
         self.turns.hand_out();
     }
@@ -146,8 +170,9 @@ impl Table {
     /// place for that, the newest of the subscriber with most in the network with most.
     fn make_room(&mut self, asker: Asker) -> Result<Option<Ticket>, QueueFull> {
         let network = asker.network;
-        let asking = self.groups.get(&network).map_or(0, |group| group.asking);
-        let is_next = self.asking < self.all && asking < asker.most(self.all);
+        let group = self.groups.get(&network);
+        let may_ask = group.is_none_or(|group| group.may_ask(asker, self.all));
+        let is_next = self.asking < self.all && may_ask;
         if is_next || self.waiting < MAX_WAITING {
             return Ok(None);
         }
@@ -186,7 +211,7 @@ impl Table {
     }
 
     /// The next question that may be asked, if any.
-    fn pick(&mut self) -> Option<(Network, oneshot::Sender<Turn>)> {
+    fn pick(&mut self) -> Option<(Asker, oneshot::Sender<Turn>)> {
         if self.asking >= self.all {
             return None;
         }
@@ -195,20 +220,20 @@ impl Table {
             self.order.push_back(network);
             let all = self.all;
             let Some(group) = self.groups.get_mut(&network) else { continue };
-            let asking = group.asking;
-            let may_ask = |(asker, _): &(Asker, _)| asking < asker.most(all);
-            let Some(index) = group.lines.iter().position(may_ask) else { continue };
+            let next = group.lines.iter().position(|(asker, _)| group.may_ask(*asker, all));
+            let Some(index) = next else { continue };
             let Some((asker, mut line)) = group.lines.remove(index) else { continue };
             let Some(ticket) = line.pop_front() else { continue };
             if !line.is_empty() {
                 group.lines.push_back((asker, line));
             }
             group.asking += 1;
+            *group.asking_of.entry(asker.subscriber).or_default() += 1;
             group.waiting -= 1;
             self.asking += 1;
             self.waiting -= 1;
             self.tidy(network);
-            return Some((network, ticket.bell));
+            return Some((asker, ticket.bell));
         }
         None
     }
@@ -287,19 +312,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn subscribers_and_networks_take_turns() {
+    async fn a_flood_leaves_turns_to_its_neighbours() {
         let turns = Turns::default();
-        let mut flood: VecDeque<_> = (0..200).map(|_| ask(&turns, [192, 0, 2, 9])).collect();
+        let flood: Vec<_> = (0..200).map(|_| ask(&turns, [192, 0, 2, 9])).collect();
         settle().await;
+        assert_eq!(turns.counts(), (1, 199, 1), "half of the network's two");
+        let honest = ask(&turns, [192, 0, 2, 2]);
+        settle().await;
+        assert!(honest.is_finished(), "it has the other half");
+        flood.iter().for_each(JoinHandle::abort);
+    }
+
+    #[tokio::test]
+    async fn subscribers_of_a_network_take_turns() {
+        let turns = Turns::default();
+        let mut flood: VecDeque<_> =
+            (0..200).map(|n| ask(&turns, [192, 0, 2, 8 + n % 2])).collect();
+        settle().await;
+        assert_eq!(turns.counts(), (2, 198, 1));
         let honest = ask(&turns, [192, 0, 2, 2]);
         settle().await;
         assert!(!honest.is_finished());
-        // Of the same network: it waits for one turn, not for all that came before it.
-        let first = answer(flood.pop_front().expect("one")).await;
-        assert!(first.is_some());
-        drop(first);
-        drop(answer(flood.pop_front().expect("one")).await);
-        settle().await;
+        // It waits for some turns, not for all questions before it.
+        for _ in 0..3 {
+            drop(answer(flood.pop_front().expect("one")).await);
+            settle().await;
+        }
         assert!(honest.is_finished());
     }
 
@@ -308,15 +346,14 @@ mod tests {
         let turns = Turns::default();
         let flood: Vec<_> = (0..MAX_WAITING + 12).map(|_| ask(&turns, [192, 0, 2, 9])).collect();
         settle().await;
-        assert_eq!(turns.counts(), (2, MAX_WAITING, 1));
-        let refused = flood.iter().filter(|asked| asked.is_finished()).count();
-        assert_eq!(refused, 2 + 10, "two ask, ten were refused");
-        // Four more networks fill the turns, a fifth one waits in place of one of the flood.
-        let others: Vec<_> = (0..8).map(|n| ask(&turns, [198, 51, 100 + n / 2, 1])).collect();
+        assert_eq!(turns.counts(), (1, MAX_WAITING, 1));
+        let ended = || flood.iter().filter(|asked| asked.is_finished()).count();
+        assert_eq!(ended(), 1 + 11, "one asks, eleven are refused");
+        // Seven other networks fill the turns. Two more wait, in places of the flood.
+        let others: Vec<_> = (0..9).map(|n| ask(&turns, [198, 51, 100 + n, 1])).collect();
         settle().await;
-        assert_eq!(others.iter().filter(|asked| asked.is_finished()).count(), 6);
-        assert_eq!(turns.counts(), (ALL, MAX_WAITING, 5));
-        let refused = flood.iter().filter(|asked| asked.is_finished()).count();
-        assert_eq!(refused, 2 + 12);
+        assert_eq!(others.iter().filter(|asked| asked.is_finished()).count(), 7);
+        assert_eq!(turns.counts(), (ALL, MAX_WAITING, 10));
+        assert_eq!(ended(), 1 + 11 + 2);
     }
 }

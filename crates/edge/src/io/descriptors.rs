@@ -3,6 +3,9 @@
 //! The usual soft limit of 1,024 is for programs that use `select`. Without descriptors nothing is
 //! accepted, and no file is opened.
 
+use std::os::fd::AsRawFd;
+use std::sync::atomic::{AtomicI32, Ordering};
+
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 use crate::config::Config;
@@ -12,11 +15,26 @@ const BESIDE: u64 = 512;
 /// What each core has: sockets of both transports and what their threads wait with.
 const PER_CORE: u64 = 8;
 
+/// The first descriptor number that connections of viewers and publishers on TCP may not have.
+static CEILING: AtomicI32 = AtomicI32::new(i32::MAX);
+
+/// Whether an accepted connection has one of the last descriptors, which are for the admin listener,
+/// hooks, pulls and files. The kernel hands out the lowest free number (POSIX.1-2017, section 2.14).
+pub(crate) fn is_reserved(stream: &impl AsRawFd) -> bool {
+    stream.as_raw_fd() >= CEILING.load(Ordering::Relaxed)
+}
+
+/// The first reserved number: the last [`BESIDE`] descriptors are, at most a quarter of all.
+fn ceiling(granted: u64) -> i32 {
+    i32::try_from(granted - BESIDE.min(granted / 4)).unwrap_or(i32::MAX)
+}
+
 /// Raises the soft limit to the hard one, and says so if the configuration may need more.
 pub(crate) fn raise(config: &Config, cores: usize) {
     let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return };
     let raised = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
     let granted = if raised.is_ok() { hard } else { soft };
+    CEILING.store(ceiling(granted), Ordering::Relaxed);
     if let Some(warning) = shortage(needed(config, cores), granted) {
         tracing::warn!("{warning}");
     }
@@ -59,6 +77,13 @@ mod tests {
         config.live.max_streams = 10;
         assert_eq!(needed(&config, 1), least + 720);
         assert!(needed(&config, 64) > needed(&config, 1));
+    }
+
+    #[test]
+    fn the_last_descriptors_are_not_for_connections() {
+        for (granted, expected) in [(1_024, 768), (4_096, 3_584), (u64::MAX, i32::MAX), (0, 0)] {
+            assert_eq!(ceiling(granted), expected, "{granted}");
+        }
     }
 
     #[test]
