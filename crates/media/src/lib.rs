@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amf0;
+pub mod assemble;
 pub mod codec;
 pub mod disposable;
 pub mod flv;
@@ -18,6 +19,7 @@ pub mod timeline;
 pub mod tracks;
 pub mod ts;
 
+pub use assemble::{Assembler, Repair};
 pub use codec::{Codec, Role};
 pub use disposable::Marks;
 pub use flv::{Kind, Tag};

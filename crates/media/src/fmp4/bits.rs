@@ -91,6 +91,16 @@ fn cropped(size: u32, first: u32, second: u32, unit: u32) -> Option<u32> {
     size.checked_sub(cut).filter(|size| (1..=0xffff).contains(size))
 }
 
+/// The ID of an H.264 sequence or picture parameter set, its NAL unit header included.
+pub(crate) fn h264_set_id(nal: &[u8]) -> Option<u32> {
+    let rbsp = rbsp(nal);
+    let mut bits = Bits::new(&rbsp);
+    // Profile, constraints and level stand before that of a sequence parameter set.
+    let before = if nal.first()? & 0x1f == 7 { 32 } else { 8 };
+    bits.skip(before)?;
+    bits.ue()
+}
+
 /// Reads an H.264 sequence parameter set, its NAL unit header included.
 pub(crate) fn h264_sps(nal: &[u8]) -> Option<Sps> {
     let rbsp = rbsp(nal);
@@ -189,17 +199,7 @@ pub(crate) fn h265_sps(nal: &[u8]) -> Option<Sps> {
     bits.skip(16 + 4)?;
     let sub_layers = bits.u(3)?;
     let nested = bits.flag()?;
-    bits.skip(96)?;
-    let mut present = Vec::with_capacity(8);
-    for _ in 0..sub_layers {
-        present.push((bits.flag()?, bits.flag()?));
-    }
-    if sub_layers > 0 {
-        bits.skip(2 * (8 - sub_layers as usize))?;
-    }
-    for (profile, level) in present {
-        bits.skip(if profile { 88 } else { 0 } + if level { 8 } else { 0 })?;
-    }
+    h265_skip_profiles(&mut bits, sub_layers)?;
     bits.ue()?;
     let chroma = bits.ue()?;
     let separate = chroma == 3 && bits.flag()?;
@@ -220,6 +220,40 @@ pub(crate) fn h265_sps(nal: &[u8]) -> Option<Sps> {
         temporal_id_nested: nested,
         profile_tier_level,
     })
+}
+
+/// The ID of an H.265 video, sequence or picture parameter set, its NAL unit header included.
+pub(crate) fn h265_set_id(nal: &[u8]) -> Option<u32> {
+    let rbsp = rbsp(nal);
+    let mut bits = Bits::new(&rbsp);
+    bits.skip(16)?;
+    match nal.first()? >> 1 & 0x3f {
+        32 => bits.u(4),
+        33 => {
+            bits.skip(4)?;
+            let sub_layers = bits.u(3)?;
+            bits.skip(1)?;
+            h265_skip_profiles(&mut bits, sub_layers)?;
+            bits.ue()
+        }
+        _ => bits.ue(),
+    }
+}
+
+/// Skips `profile_tier_level` with this `sps_max_sub_layers_minus1` (section 7.3.3).
+fn h265_skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
+    bits.skip(96)?;
+    let mut present = Vec::with_capacity(8);
+    for _ in 0..sub_layers {
+        present.push((bits.flag()?, bits.flag()?));
+    }
+    if sub_layers > 0 {
+        bits.skip(2 * (8 - sub_layers as usize))?;
+    }
+    for (profile, level) in present {
+        bits.skip(if profile { 88 } else { 0 } + if level { 8 } else { 0 })?;
+    }
+    Some(())
 }
 
 /// Width and height in the first AV1 sequence header among these OBUs.

@@ -129,13 +129,20 @@ impl Video {
 
     /// The configuration that these H.264 parameter sets make: an avcC record with 4-byte lengths.
     pub fn from_h264(sps: &Bytes, pps: &[Bytes]) -> Option<Self> {
-        let profile = sps.get(1..4)?;
-        let parsed = bits::h264_sps(sps)?;
+        Self::from_h264_sets(core::slice::from_ref(sps), pps)
+    }
+
+    /// The same of several sequence parameter sets, of which the first tells profile and size.
+    pub fn from_h264_sets(sps: &[Bytes], pps: &[Bytes]) -> Option<Self> {
+        let first = sps.first()?;
+        let profile = first.get(1..4)?;
+        let parsed = bits::h264_sps(first)?;
         let mut record = BytesMut::new();
         record.put_u8(1);
         record.put_slice(profile);
-        record.put_slice(&[0xff, 0xe1]);
-        put_nal_units(&mut record, core::slice::from_ref(sps))?;
+        let count = u8::try_from(sps.len()).ok().filter(|count| *count < 0x20)?;
+        record.put_slice(&[0xff, 0xe0 | count]);
+        put_nal_units(&mut record, sps)?;
         record.put_u8(u8::try_from(pps.len()).ok()?);
         put_nal_units(&mut record, pps)?;
         if ![66, 77, 88].contains(&profile[0]) {
@@ -151,8 +158,15 @@ impl Video {
 
     /// The configuration that these H.265 parameter sets make: an hvcC record with 4-byte lengths.
     pub fn from_h265(vps: &Bytes, sps: &Bytes, pps: &[Bytes]) -> Option<Self> {
-        let Sps { chroma_format, bit_depth_luma, bit_depth_chroma, .. } = bits::h265_sps(sps)?;
-        let parsed = bits::h265_sps(sps)?;
+        let [vps, sps] = [vps, sps].map(core::slice::from_ref);
+        Self::from_h265_sets(vps, sps, pps)
+    }
+
+    /// The same of several sets of each kind, of which the first sequence parameter set tells profile and
+    /// size.
+    pub fn from_h265_sets(vps: &[Bytes], sps: &[Bytes], pps: &[Bytes]) -> Option<Self> {
+        let parsed = bits::h265_sps(sps.first()?)?;
+        let Sps { chroma_format, bit_depth_luma, bit_depth_chroma, .. } = parsed;
         let mut record = BytesMut::new();
         record.put_u8(1);
         record.put_slice(&parsed.profile_tier_level);
@@ -161,11 +175,7 @@ impl Video {
         record.put_slice(&[0xf8 | (bit_depth_luma - 8), 0xf8 | (bit_depth_chroma - 8), 0, 0]);
         let nested = u8::from(parsed.temporal_id_nested);
         record.put_slice(&[(parsed.temporal_layers & 7) << 3 | nested << 2 | 3, 3]);
-        let sets = [
-            (nal::HEVC_VPS, core::slice::from_ref(vps)),
-            (nal::HEVC_SPS, core::slice::from_ref(sps)),
-            (nal::HEVC_PPS, pps),
-        ];
+        let sets = [(nal::HEVC_VPS, vps), (nal::HEVC_SPS, sps), (nal::HEVC_PPS, pps)];
         for (kind, units) in sets {
             record.put_u8(0x80 | kind);
             record.put_u16(u16::try_from(units.len()).ok()?);
