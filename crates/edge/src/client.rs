@@ -279,8 +279,8 @@ impl Client {
         headers.extend(authorization(url));
         let sent = self.send(Reach::Anywhere, Method::POST, url, headers, body.into());
         let answered = timeout(limit, sent).await.unwrap_or_else(|_| Err(no_answer(limit)));
-        let response = answered
-            .map_err(|Failure(why)| Failure(format!("{}: {why}", Redacted(url))))?;
+        let response =
+            answered.map_err(|Failure(why)| Failure(format!("{}: {why}", Redacted(url))))?;
         let status = response.status().as_u16();
         let _ = timeout(READING, Limited::new(response.into_body(), max).collect()).await;
         Ok(status)

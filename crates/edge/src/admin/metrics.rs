@@ -113,7 +113,10 @@ impl Collector for Edge {
         encode_memory(&mut encoder, state.live.streams.memory())?;
         let help = "What happened to publishers and upstreams";
         let events = state.live.events.all();
-        encode_family(&mut encoder, "ingest_events", help, "event", events)
+        encode_family(&mut encoder, "ingest_events", help, "event", events)?;
+        let help = "Corrections of what publishers and upstreams sent";
+        let repairs = state.live.repairs.all();
+        encode_family(&mut encoder, "media_repairs", help, "reason", repairs)
     }
 }
 

@@ -12,7 +12,12 @@ pub struct Events(Mutex<BTreeMap<&'static str, u64>>);
 impl Events {
     /// It happened once more.
     pub fn count(&self, event: &'static str) {
-        *self.lock().entry(event).or_default() += 1;
+        self.add(event, 1);
+    }
+
+    /// It happened so many times more.
+    pub fn add(&self, event: &'static str, times: u64) {
+        *self.lock().entry(event).or_default() += times;
     }
 
     /// All that happened at least once.

@@ -28,6 +28,8 @@ pub struct Live {
     pub streams: Registry,
     /// What happened to publishers and upstreams.
     pub events: Events,
+    /// Corrections of what publishers and upstreams sent, by [`media::Repair::name`].
+    pub repairs: Events,
     /// Who publishes the streams that come over RTMP.
     pub holders: Holders,
     /// The streams that are pulled.
@@ -42,6 +44,7 @@ impl Live {
         Self {
             streams: Registry::new(config.live.max_streams as usize),
             events: Events::default(),
+            repairs: Events::default(),
             holders: Holders::default(),
             pulls: Pulls::default(),
             outlets: Outlets::default(),

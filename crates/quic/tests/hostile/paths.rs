@@ -162,7 +162,10 @@ fn connections_of_cores_that_a_restart_has_taken_away_are_reset() {
         let mut after = config();
         (after.core, after.cores) = (core, cores);
         let mut after = Raw::without_tls(Endpoint::new(after, [5; 32]));
-        assert!(matches!(after.outcome(&mut orphan.clone()), Outcome::Reply(21..)), "{core}/{cores}");
+        assert!(
+            matches!(after.outcome(&mut orphan.clone()), Outcome::Reply(21..)),
+            "{core}/{cores}"
+        );
     }
 }
 
