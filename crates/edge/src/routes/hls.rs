@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use media::Codec;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Name, Segmenter, When};
 
@@ -147,13 +148,23 @@ fn enter(
             Ok(outlet) => outlet,
             Err(refusal) => return *refusal,
         };
-        let Some(text) = outlet.wait(Segmenter::master).await else { return late(now) };
+        let found = |s: &Segmenter| s.master().map(Ok).or(s.refuses().map(Err));
+        let text = match outlet.wait(found).await {
+            Some(Ok(text)) => text,
+            Some(Err(codec)) => return Response::words(415, &unpacked(codec), now),
+            None => return late(now),
+        };
         let pass = state.passes.stream(opening.viewer, &opening.stream, now, opening.until);
         let text = String::from_utf8_lossy(&text);
         let text = text.replace(MEDIA_PLAYLIST, &format!("~{pass}/{MEDIA_PLAYLIST}"));
         let page = state.passes.page(opening.viewer, now);
         request.text(text.into()).with(VIEWER, page)
     }))
+}
+
+/// Why a stream of this codec is not played, in words.
+fn unpacked(codec: Codec) -> String {
+    format!("HLS cannot carry {codec} here: play the stream as FLV or RTMP")
 }
 
 /// The stream as HLS, packed from now on if it is not already.

@@ -32,6 +32,10 @@ use crate::ts;
 
 /// Video that does not come for so long, in audio's time, is taken for gone.
 const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
+/// Audio that does not come for so long, in video's time, is left out of segments from then on.
+const AUDIO_GONE_MS: i64 = VIDEO_GONE_MS;
+/// A stream of codecs that HLS cannot carry is called so after this time of it: others may begin later.
+const UNPACKED_MS: u32 = 1_000;
 /// Slots without media for which a window is kept: numbers catch up with one slot per segment.
 const MAX_BEHIND: u64 = 8;
 /// Wall time may differ this much from media time before dates follow it,
@@ -65,6 +69,11 @@ pub struct Segmenter {
     tracks: Tracks,
     /// A video header that is out of use because no frames come.
     idle_video: Option<Video>,
+    /// An audio header that is out of use because no frames come.
+    idle_audio: Option<Audio>,
+    /// The codec of the last frame that cannot be packed, with the times of the first such frame and of
+    /// the last.
+    unpacked: Option<(Codec, u32, u32)>,
     /// Whether the headers are other ones than those of the segment that is growing.
     pub(super) changed: bool,
     pub(super) clock: Clock,
@@ -72,6 +81,8 @@ pub struct Segmenter {
     video_ms: i64,
     /// The time of the first audio behind it.
     sound_since_ms: Option<i64>,
+    /// The time of the first video frame behind the newest audio.
+    silent_since_ms: Option<i64>,
     /// How long a video frame lasts: the distance of the last two; 40 ms before there are two.
     pub(super) frame_ms: i64,
     grid: Grid,
@@ -119,6 +130,13 @@ impl Segmenter {
         let class = tag.class();
         let data = tag.payload().slice(class.data_at.min(tag.payload().len())..);
         let wall_ms = i64::try_from(wall_ms).unwrap_or(0);
+        if let Some(codec) = class.codec
+            && matches!(class.role, Role::KeyFrame | Role::InterFrame | Role::AudioFrame)
+            && !self.carries(codec)
+        {
+            let (now, first) = (tag.timestamp(), self.unpacked.map(|(_, first, _)| first));
+            self.unpacked = Some((codec, first.unwrap_or(now), now));
+        }
         match (class.codec, class.role) {
             (Some(codec), Role::SequenceHeader) if tag.kind() == Kind::Video => {
                 self.on_video_header(codec, data);
@@ -154,6 +172,28 @@ impl Segmenter {
         self.render()
     }
 
+    fn carries(&self, codec: Codec) -> bool {
+        let is_fragmented = self.config.container == Container::Fmp4;
+        match codec {
+            Codec::Avc | Codec::Hevc | Codec::Aac | Codec::Mp3 => true,
+            Codec::Av1 | Codec::Opus => is_fragmented,
+            _ => false,
+        }
+    }
+
+    /// The codec of the newest frame that HLS cannot carry.
+    pub fn left_out(&self) -> Option<Codec> {
+        self.unpacked.map(|(codec, ..)| codec)
+    }
+
+    /// The codec for which HLS cannot carry the stream: after a second of it nothing else has come.
+    pub fn refuses(&self) -> Option<Codec> {
+        let (codec, first, last) = self.unpacked?;
+        let has_tracks = self.tracks != Tracks::default() || !self.kept.versions.is_empty();
+        let is_long = (UNPACKED_MS..1 << 31).contains(&last.wrapping_sub(first));
+        (is_long && !has_tracks).then_some(codec)
+    }
+
     /// The publisher is gone and nothing comes any more: what waits becomes the last part.
     pub fn end(&mut self) {
         self.close_segment(self.pending_end());
@@ -174,6 +214,7 @@ impl Segmenter {
                 self.wall = None;
                 self.video_ms = time;
                 self.sound_since_ms = None;
+                self.silent_since_ms = None;
                 Some(time)
             }
         }
@@ -208,6 +249,7 @@ impl Segmenter {
         if self.tracks.video.is_none() {
             self.close_segment(self.pending_end());
         }
+        self.idle_audio = None;
         if self.tracks.audio.replace(audio).is_some() {
             // Frames of the old one cannot stand beside those of the new one.
             self.changed = self.open.is_some();
@@ -231,6 +273,12 @@ impl Segmenter {
             self.frame_ms = step;
         }
         self.sound_since_ms = None;
+        let since = *self.silent_since_ms.get_or_insert(at);
+        if self.tracks.audio.is_some() && at.saturating_sub(since) > AUDIO_GONE_MS {
+            self.idle_audio = self.tracks.audio.take();
+            let version = self.kept.versions.back();
+            self.changed |= version.is_some_and(|version| version.tracks.audio.is_some());
+        }
         let ends = self.open.is_some_and(|open| self.ends_before(open, at, frame.sync));
         match self.open {
             Some(open) if ends => {
@@ -254,6 +302,10 @@ impl Segmenter {
     }
 
     fn on_sound(&mut self, codec: Codec, data: Bytes, now: i64, wall_ms: i64) {
+        self.silent_since_ms = None;
+        if self.tracks.audio.is_none() {
+            self.tracks.audio = self.idle_audio.take();
+        }
         let Some(audio) = self.tracks.audio.as_ref().filter(|audio| audio.codec == codec) else {
             return;
         };

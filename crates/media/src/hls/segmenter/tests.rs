@@ -629,3 +629,44 @@ fn a_bound_below_one_segment_gives_up_the_growing_one() {
     push(&mut segmenter, 30_000..40_000, 50, true);
     assert!(segments(&segmenter).len() > 2, "it goes on with the next key frame");
 }
+
+#[test]
+fn audio_that_ends_is_left_out_after_a_while_and_comes_back() {
+    let mut segmenter = segmenter(Config::default());
+    push(&mut segmenter, 0..4_000, 25, true);
+    push(&mut segmenter, 4_000..14_000, 25, false);
+    push(&mut segmenter, 14_000..20_000, 25, true);
+    let tracks = |s: &Segment| {
+        let version = segmenter.kept.versions.iter().find(|version| version.number == s.version);
+        version.is_some_and(|version| version.tracks.audio.is_some())
+    };
+    let complete = segmenter.kept.segments.iter().filter(|segment| segment.complete);
+    let seen: Vec<_> = complete.map(|s| (s.discontinuity, tracks(s))).collect();
+    assert!(seen.contains(&(true, false)), "{seen:?}");
+    assert_eq!(seen.last(), Some(&(false, true)), "{seen:?}");
+    assert_eq!(seen.iter().filter(|(jumps, _)| *jumps).count(), 2, "{seen:?}");
+}
+
+#[test]
+fn a_stream_of_codecs_that_hls_cannot_carry_is_refused_by_name() {
+    for (kind, payload) in [
+        (Kind::Video, &b"\x91vp09\0\0\0\0"[..]),
+        (Kind::Audio, b"\x91fLaC\xff\xf8"),
+        (Kind::Video, &[0x12, 0, 0]),
+    ] {
+        let mut segmenter = Segmenter::new(Config::default());
+        for n in 0..25 {
+            segmenter.push(&tag(kind, n * 40, &[payload]), WALL);
+        }
+        assert_eq!(segmenter.refuses(), None, "others may come");
+        segmenter.push(&tag(kind, 1_000, &[payload]), WALL);
+        assert!(segmenter.refuses().is_some() && segmenter.left_out() == segmenter.refuses());
+        segmenter.push(&audio_header(), WALL);
+        assert_eq!(segmenter.refuses(), None);
+    }
+    let mut segmenter = segmenter(Config { container: Container::Ts, ..Config::default() });
+    for n in 0..50 {
+        segmenter.push(&tag(Kind::Audio, n * 40, &[b"\x91Opus\x01"]), WALL);
+    }
+    assert_eq!((segmenter.left_out(), segmenter.refuses()), (Some(Codec::Opus), None));
+}
