@@ -24,6 +24,7 @@ mod playlist;
 pub mod pull;
 mod reference;
 pub mod segmenter;
+mod silence;
 mod variant;
 
 pub use lookup::When;
