@@ -25,6 +25,7 @@ pub mod pull;
 mod reference;
 pub mod segmenter;
 mod silence;
+mod unpacked;
 mod variant;
 
 pub use lookup::When;

@@ -38,8 +38,6 @@ const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
 const AUDIO_GONE_MS: i64 = VIDEO_GONE_MS;
 /// Silence stands in for audio after so much video without it.
 const QUIET_MS: i64 = 1_000;
-/// A stream of codecs that HLS cannot carry is called so after this time of it: others may begin later.
-const UNPACKED_MS: u32 = 1_000;
 /// Slots without media for which a window is kept: numbers catch up with one slot per segment.
 const MAX_BEHIND: u64 = 8;
 /// Wall time may differ this much from media time before dates follow it,
@@ -70,7 +68,7 @@ pub(super) struct Open {
 pub struct Segmenter {
     pub(super) config: Config,
     /// The newest headers.
-    tracks: Tracks,
+    pub(super) tracks: Tracks,
     /// A video header that is out of use because no frames come.
     idle_video: Option<Video>,
     /// An audio header that is out of use because no frames come.
@@ -81,7 +79,7 @@ pub struct Segmenter {
     has_sounded: bool,
     /// The codec of the last frame that cannot be packed, with the times of the first such frame and of
     /// the last.
-    unpacked: Option<(Codec, u32, u32)>,
+    pub(super) unpacked: Option<(Codec, u32, u32)>,
     /// Whether the headers are other ones than those of the segment that is growing.
     pub(super) changed: bool,
     pub(super) clock: Clock,
@@ -138,13 +136,7 @@ impl Segmenter {
         let class = tag.class();
         let data = tag.payload().slice(class.data_at.min(tag.payload().len())..);
         let wall_ms = i64::try_from(wall_ms).unwrap_or(0);
-        if let Some(codec) = class.codec
-            && matches!(class.role, Role::KeyFrame | Role::InterFrame | Role::AudioFrame)
-            && !self.carries(codec)
-        {
-            let (now, first) = (tag.timestamp(), self.unpacked.map(|(_, first, _)| first));
-            self.unpacked = Some((codec, first.unwrap_or(now), now));
-        }
+        self.note_codec(&class, tag.timestamp());
         match (class.codec, class.role) {
             (Some(codec), Role::SequenceHeader) if tag.kind() == Kind::Video => {
                 self.on_video_header(codec, data);
@@ -181,28 +173,6 @@ impl Segmenter {
         }
         self.cut(self.config.bytes);
         self.render()
-    }
-
-    fn carries(&self, codec: Codec) -> bool {
-        let is_fragmented = self.config.container == Container::Fmp4;
-        match codec {
-            Codec::Avc | Codec::Hevc | Codec::Aac | Codec::Mp3 => true,
-            Codec::Av1 | Codec::Opus => is_fragmented,
-            _ => false,
-        }
-    }
-
-    /// The codec of the newest frame that HLS cannot carry.
-    pub fn left_out(&self) -> Option<Codec> {
-        self.unpacked.map(|(codec, ..)| codec)
-    }
-
-    /// The codec for which HLS cannot carry the stream: after a second of it nothing else has come.
-    pub fn refuses(&self) -> Option<Codec> {
-        let (codec, first, last) = self.unpacked?;
-        let has_tracks = self.tracks != Tracks::default() || !self.kept.versions.is_empty();
-        let is_long = (UNPACKED_MS..1 << 31).contains(&last.wrapping_sub(first));
-        (is_long && !has_tracks).then_some(codec)
     }
 
     /// The publisher is gone and nothing comes any more: what waits becomes the last part.
