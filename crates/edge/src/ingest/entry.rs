@@ -12,17 +12,17 @@ use crate::live::Events;
 #[derive(Debug)]
 pub struct Entry {
     publisher: Publisher,
-    assembler: Assembler,
+    assembler: Box<Assembler>,
     ready: Vec<Tag>,
     /// Corrections that are counted and logged.
-    told: [u64; Repair::ALL.len()],
+    told: Box<[u64; Repair::ALL.len()]>,
 }
 
 impl Entry {
     /// The entry of this publisher, which has sent nothing yet.
     pub fn new(publisher: Publisher) -> Self {
-        let assembler = Assembler::default();
-        Self { publisher, assembler, ready: Vec::new(), told: [0; Repair::ALL.len()] }
+        let assembler = Box::default();
+        Self { publisher, assembler, ready: Vec::new(), told: Box::default() }
     }
 
     /// Appends a tag with the publisher's own time, and counts corrections in `repairs`. Returns whether
@@ -50,7 +50,7 @@ impl Entry {
     }
 
     fn tell(&mut self, repairs: &Events) {
-        for ((repair, made), told) in self.assembler.repairs().zip(&mut self.told) {
+        for ((repair, made), told) in self.assembler.repairs().zip(self.told.iter_mut()) {
             if made > *told {
                 if *told == 0 {
                     let name = self.publisher.stream().name();

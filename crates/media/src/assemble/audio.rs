@@ -2,7 +2,7 @@
 
 use bytes::{BufMut, Bytes};
 
-use super::{Counts, Repair};
+use super::repair::{Counts, Repair};
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{AAC_RATES, Audio, audio_specific_config};

@@ -2,9 +2,9 @@
 
 use bytes::{BufMut, Bytes};
 
+use super::repair::{Counts, Repair};
 use super::sets::Sets;
 use super::units::{Form, MAX_UNITS, Place, Units, place};
-use super::{Counts, Repair};
 use crate::codec::{Class, Codec, Role};
 use crate::flv::{Kind, MAX_PAYLOAD, Tag};
 use crate::fmp4::config::Video;

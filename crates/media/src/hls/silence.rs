@@ -45,7 +45,7 @@ pub(super) fn frame(audio: &Audio) -> Option<Bytes> {
     }
 }
 
-/// Puts silence from the end of the last frame, or from `start_ms`, to `end_ms`.
+/// Puts silence from the end of the segment's last frame, or from `start_ms`, to `end_ms`.
 pub(super) fn fill(
     audio: &Audio,
     grid: &Grid,
@@ -55,9 +55,13 @@ pub(super) fn fill(
 ) {
     let Some(data) = frame(audio) else { return };
     let rate = i64::from(audio.sample_rate);
-    let mut dts = grid.next().unwrap_or(start_ms * rate / 1_000);
+    let length = i64::from(audio.frame_samples);
+    // Without a frame before it, silence stands at whole frames since the time 0: it goes on from segment
+    // to segment.
+    let start = (start_ms * rate / 1_000 + length - 1).div_euclid(length) * length;
+    let mut dts = grid.next().unwrap_or(start);
     while dts < end_ms * rate / 1_000 && sounds.len() < MAX_FRAMES {
         sounds.push(Sample { data: data.clone(), dts, composition: 0, sync: true });
-        dts += i64::from(audio.frame_samples);
+        dts += length;
     }
 }

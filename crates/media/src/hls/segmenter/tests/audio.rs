@@ -63,7 +63,11 @@ fn audio_that_metadata_announces_is_silence_until_it_begins() {
         push(&mut segmenter, 0..8_000, 25, false);
         segmenter.push(&audio_header(), WALL);
         push(&mut segmenter, 8_000..14_000, 25, true);
-        let mut seen = audio_of(&segmenter).0;
+        let (mut seen, audio) = audio_of(&segmenter);
+        // Silence goes on from segment to segment without a hole, and so does what follows.
+        let steps = audio.windows(2).map(|pair| pair[1] - pair[0]);
+        assert!(steps.clone().all(|step| (1_000..2_200).contains(&step)), "{name} {rate}");
+        assert!(steps.filter(|step| *step != 1_024).count() <= 12, "{name} {rate}");
         seen.dedup();
         seen
     };
