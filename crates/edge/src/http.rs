@@ -116,6 +116,11 @@ impl Response {
             508 => "Loop Detected",
             _ => "Internal Server Error",
         };
+        Self::words(status, text, now)
+    }
+
+    /// An answer with `status` and a line of text that says why.
+    pub fn words(status: u16, text: &str, now: SystemTime) -> Self {
         let body = Bytes::from(format!("{status} {text}\n"));
         Self {
             status,

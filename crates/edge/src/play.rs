@@ -415,9 +415,9 @@ mod tests {
         );
         let live = &state.live;
         let offer = |name| publish(live, &state.bans, &state.config, name, None, Grant::Nobody);
-        let first = offer("live/a").expect("room");
-        let tag = Tag::new(Kind::Video, 0, &[&[0x17, 1, 0, 0, 0][..], &[0; 95_000]].concat());
-        first.publisher.push(tag.expect("short enough"));
+        let mut first = offer("live/a").expect("room");
+        let tag = Tag::new(Kind::Video, 0, &[&[0x12][..], &[0; 95_000]].concat());
+        first.publisher.push(tag.expect("short enough"), &live.repairs);
         live.streams.keep_within_memory(|| live.outlets.trim());
         let refusal = offer("live/b").expect_err("no room");
         assert_eq!(refusal, "no memory is left for another stream");

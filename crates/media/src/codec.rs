@@ -4,6 +4,8 @@
 //! and Veovera's Enhanced RTMP v2 (ExAudioTagHeader, ExVideoTagHeader, FourCC). Codec ID 12 for
 //! H.265 is no standard, but common in Chinese encoders.
 
+use core::fmt;
+
 /// A codec as FLV names it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Codec {
@@ -33,6 +35,26 @@ pub enum Codec {
     Legacy(u8),
     /// A FourCC that is not known here.
     FourCc([u8; 4]),
+}
+
+impl fmt::Display for Codec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Avc => "H.264",
+            Self::Hevc => "H.265",
+            Self::Av1 => "AV1",
+            Self::Vp8 => "VP8",
+            Self::Vp9 => "VP9",
+            Self::Aac => "AAC",
+            Self::Opus => "Opus",
+            Self::Mp3 => "MP3",
+            Self::Flac => "FLAC",
+            Self::Ac3 => "AC-3",
+            Self::Eac3 => "E-AC-3",
+            Self::Legacy(id) => return write!(f, "FLV's codec {id}"),
+            Self::FourCc(name) => return write!(f, "codec {}", name.escape_ascii()),
+        })
+    }
 }
 
 /// What a tag is to somebody who joins the stream.

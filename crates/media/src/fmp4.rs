@@ -298,4 +298,4 @@ fn put_esds(out: &mut BytesMut, audio: &Audio) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -10,6 +10,10 @@
 //! back with a new one: a browser stops the sound as well when it has no picture, and few players bear
 //! that a track goes or comes. Video that never had a key frame is gone.
 //!
+//! Audio plays if a frame of it came within the last [`SOUND_GONE_MS`] of video. A header alone announces
+//! audio for [`SOUND_EXPECTED_MS`]: players wait without end for a track that is announced and does not
+//! come. Audio that begins later, or again, begins with its header.
+//!
 //! Tags are those of the default tracks ([`crate::tracks`]), one of each kind.
 
 use core::time::Duration;
@@ -25,6 +29,13 @@ const AUDIO_GROUP_MS: u32 = 1_000;
 /// Video that stops for longer than this, in milliseconds of audio, is taken for gone: new viewers
 /// would otherwise begin at its last key frame, however old.
 pub const VIDEO_GONE_MS: u32 = 5_000;
+
+/// Audio that stops for longer than this, in milliseconds of video, is not announced to new viewers.
+pub const SOUND_GONE_MS: u32 = VIDEO_GONE_MS;
+
+/// Audio of which only the header came is expected for this long, in milliseconds of video. Kinds of tracks
+/// are unknown meanwhile.
+pub const SOUND_EXPECTED_MS: u32 = 1_000;
 
 /// How often the last key frame of such video is repeated, in milliseconds of audio: as often as players
 /// of Low-Latency HLS need a picture, which is once in a part.
@@ -102,6 +113,19 @@ enum Video {
     MissingSince(u32),
 }
 
+/// Whether a stream has audio.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+enum Sound {
+    #[default]
+    None,
+    /// Its header came, and video frames since this time, but none of its own.
+    Expected(Option<u32>),
+    /// The newest frame is audio.
+    Newest,
+    /// Since this time of its video, none came.
+    MissingSince(u32),
+}
+
 /// The newest tags of a stream.
 #[derive(Debug, Default)]
 pub struct GopCache {
@@ -123,7 +147,9 @@ pub struct GopCache {
     idle_video: Option<Tag>,
     /// Video frames are of no use before the next key frame.
     awaits_key: bool,
-    has_audio: bool,
+    sound: Sound,
+    /// The header of audio that does not play.
+    idle_audio: Option<Tag>,
     has_frames: bool,
     /// The number of the first tag of the present publisher.
     publisher: u64,
@@ -149,7 +175,8 @@ impl GopCache {
         self.key = None;
         self.idle_video = None;
         self.awaits_key = true;
-        self.has_audio = false;
+        self.sound = Sound::None;
+        self.idle_audio = None;
         self.has_frames = false;
     }
 
@@ -162,7 +189,8 @@ impl GopCache {
     /// video that cannot be decoded because its key frame is missing. Returns whether the tag was
     /// appended.
     pub fn push(&mut self, tag: Tag) -> bool {
-        let repeated = self.headers.tags().chain(&self.idle_video).any(|header| {
+        let idle = self.idle_video.iter().chain(&self.idle_audio);
+        let repeated = self.headers.tags().chain(idle).any(|header| {
             header.kind() == tag.kind()
                 && header.role() == tag.role()
                 && header.payload() == tag.payload()
@@ -184,11 +212,41 @@ impl GopCache {
                 }
             }
             (Kind::Video, Role::InterFrame) if self.awaits_key => return false,
-            (Kind::Audio, Role::AudioFrame) => self.look_for_video(&tag),
+            (Kind::Audio, Role::AudioFrame) => {
+                self.look_for_video(&tag);
+                // Those who came while there was no audio do not have it.
+                if let Some(header) = self.idle_audio.take() {
+                    self.append(header.with_timestamp(tag.timestamp()));
+                }
+            }
             _ => {}
+        }
+        if matches!(tag.role(), Role::KeyFrame | Role::InterFrame) {
+            self.look_for_sound(tag.timestamp());
         }
         self.append(tag);
         true
+    }
+
+    /// Takes back the announcement of audio that does not come, at this time of a video frame.
+    fn look_for_sound(&mut self, now: u32) {
+        let (then, patience) = match self.sound {
+            Sound::None => return,
+            Sound::Expected(None) => return self.sound = Sound::Expected(Some(now)),
+            Sound::Newest => return self.sound = Sound::MissingSince(now),
+            Sound::Expected(Some(then)) => (then, SOUND_EXPECTED_MS),
+            Sound::MissingSince(then) => (then, SOUND_GONE_MS),
+        };
+        if !(patience..1 << 31).contains(&now.wrapping_sub(then)) {
+            return;
+        }
+        if let Sound::Expected(_) = self.sound {
+            for group in self.groups.iter_mut().filter(|group| group.start >= self.publisher) {
+                Arc::make_mut(&mut group.headers).audio = None;
+            }
+        }
+        self.sound = Sound::None;
+        self.idle_audio = Arc::make_mut(&mut self.headers).audio.take();
     }
 
     /// Repeats the last key frame of video that stopped; video without one is forgotten.
@@ -237,7 +295,13 @@ impl GopCache {
                 self.video_ms = tag.timestamp();
                 self.video = Video::Newest;
             }
-            (Kind::Audio, _) => self.has_audio = true,
+            (Kind::Audio, Role::AudioFrame) => self.sound = Sound::Newest,
+            (Kind::Audio, Role::SequenceHeader) => {
+                self.idle_audio = None;
+                if self.sound == Sound::None {
+                    self.sound = Sound::Expected(None);
+                }
+            }
             _ => {}
         }
         self.has_frames |=
@@ -369,14 +433,20 @@ impl GopCache {
     /// the headers of the oldest group, whose tags may be gone.
     pub fn held(&self) -> usize {
         let headers = self.groups.front().map_or(&self.headers, |group| &group.headers);
-        let headers = headers.tags().chain(&self.idle_video).map(|tag| tag.bytes().len());
+        let headers = headers
+            .tags()
+            .chain(&self.idle_video)
+            .chain(&self.idle_audio)
+            .map(|tag| tag.bytes().len());
         self.bytes + self.tags.len() * TAG_COST + headers.sum::<usize>()
     }
 
-    /// Whether there is audio, and whether there is video, for the FLV file header. Nobody knows
-    /// before a publisher's first frame; the headers of all tracks come before it.
+    /// Whether audio plays, and whether there is video, for the FLV file header. Nobody knows before a
+    /// publisher's first frame; the headers of all tracks come before it. Nor does anybody know while
+    /// audio is expected.
     pub fn kinds(&self) -> Option<(bool, bool)> {
-        self.has_frames.then_some((self.has_audio, self.video != Video::None))
+        let is_known = self.has_frames && !matches!(self.sound, Sound::Expected(_));
+        is_known.then_some((self.sound != Sound::None, self.video != Video::None))
     }
 
     /// Groups that lost their start to the byte limit.

@@ -25,6 +25,8 @@ mod playlist;
 pub mod pull;
 mod reference;
 pub mod segmenter;
+mod silence;
+mod unpacked;
 mod variant;
 
 pub use lookup::When;

@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod amf0;
+pub mod assemble;
 pub mod codec;
 pub mod deviation;
 pub mod disposable;
@@ -19,6 +20,7 @@ pub mod timeline;
 pub mod tracks;
 pub mod ts;
 
+pub use assemble::{Assembler, Repair};
 pub use codec::{Codec, Role};
 pub use deviation::{Deviation, Deviations};
 pub use disposable::Marks;

@@ -190,7 +190,10 @@ impl Collector for Edge {
         encode_family(&mut encoder, "ingest_events", help, "event", events)?;
         let help = "Breaches of media formats' rules that readers went on after";
         let tolerated = state.live.tolerated.all();
-        encode_family(&mut encoder, "media_tolerated", help, "reason", tolerated)
+        encode_family(&mut encoder, "media_tolerated", help, "reason", tolerated)?;
+        let help = "Corrections of what publishers and upstreams sent";
+        let repairs = state.live.repairs.all();
+        encode_family(&mut encoder, "media_repairs", help, "reason", repairs)
     }
 }
 

@@ -1,12 +1,13 @@
 //! How streams come in: published to us over RTMP, or pulled from an upstream.
 
+mod entry;
 pub(crate) mod pull;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use relay::{Publisher, Refusal, Stream};
+use relay::{Refusal, Stream};
 use tokio::time::sleep;
 
 use crate::bans::Bans;
@@ -14,6 +15,8 @@ use crate::config::{Config, TakeOver};
 use crate::hooks::Grant;
 use crate::live::{Held, Holder, Live, settings};
 use crate::names::{is_name, matches};
+
+pub use entry::Entry;
 
 /// What a publisher is told whose stream the operator has ended.
 pub const ENDED: &str = "the operator has ended this stream";
@@ -90,7 +93,7 @@ pub fn publish(
 }
 
 /// Gives up a publisher: it may come back within `linger`, then the stream is over.
-pub fn lose(live: &Arc<Live>, publisher: Publisher, linger: Duration) {
+pub fn lose(live: &Arc<Live>, publisher: Entry, linger: Duration) {
     let (live, stream, number): (_, Arc<Stream>, _) =
         (live.clone(), publisher.stream().clone(), publisher.number());
     drop(publisher);

@@ -9,6 +9,7 @@ use aws_lc_rs::digest::{Digest, SHA256, digest};
 use relay::{Publisher, Refusal, Registry, Stream};
 use tokio::sync::oneshot;
 
+use crate::ingest::Entry;
 use crate::sync::lock;
 
 /// Why a publisher has lost its stream.
@@ -55,7 +56,7 @@ fn sha256(key: &str) -> Digest {
 #[derive(Debug)]
 pub struct Held {
     /// The publisher.
-    pub publisher: Publisher,
+    pub publisher: Entry,
     lost: oneshot::Receiver<Dismissal>,
 }
 
@@ -96,7 +97,7 @@ impl Holders {
             // It may be gone by itself meanwhile.
             let _ = last.lost.send(Dismissal::TakenOver);
         }
-        Ok(Held { publisher, lost })
+        Ok(Held { publisher: Entry::new(publisher), lost })
     }
 
     /// Tells the publisher of `name` that the operator ends its stream. Returns whether there is one.

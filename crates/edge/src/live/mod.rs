@@ -32,6 +32,8 @@ pub struct Live {
     pub events: Events,
     /// Breaches of media formats' rules that were tolerated, by reason.
     pub tolerated: Events,
+    /// Corrections of what publishers and upstreams sent, by [`media::Repair::name`].
+    pub repairs: Events,
     /// Who publishes the streams that come over RTMP.
     pub holders: Holders,
     /// The streams that are pulled.
@@ -49,6 +51,7 @@ impl Live {
             streams: Registry::new(config.live.max_streams as usize),
             events: Events::default(),
             tolerated: Events::default(),
+            repairs: Events::default(),
             holders: Holders::default(),
             pulls: Pulls::default(),
             asked: AskedNames::default(),

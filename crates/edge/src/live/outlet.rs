@@ -95,6 +95,7 @@ impl Outlet {
 
     /// Packs the stream until it is over or nobody asks any more.
     async fn pack(self: Arc<Self>, mut viewer: Viewer) {
+        let mut told = false;
         while let Some(tag) = poll_fn(|context| {
             if self.over.load(Ordering::Relaxed) {
                 return Poll::Ready(None);
@@ -109,7 +110,12 @@ impl Outlet {
             let mut packed = lock(&self.packed);
             let news = packed.segmenter.push(&tag, now.saturating_sub(lag).as_millis() as u64);
             packed.settle();
+            let left_out = packed.segmenter.left_out().filter(|_| !told);
             drop(packed);
+            if let Some(codec) = left_out {
+                told = true;
+                tracing::warn!("{}: HLS cannot carry {codec}: left out", self.stream.name());
+            }
             if news {
                 self.wake();
             }

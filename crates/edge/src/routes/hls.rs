@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
+use media::Codec;
 use media::hls::segmenter::MEDIA_PLAYLIST;
 use media::hls::{Name, Segmenter, When};
 
@@ -157,7 +158,12 @@ fn enter(
             Err(refusal) => return *refusal,
         };
         drop(asked);
-        let Some(text) = outlet.wait(Segmenter::master).await else { return late(now) };
+        let found = |s: &Segmenter| s.master().map(Ok).or(s.refuses().map(Err));
+        let text = match outlet.wait(found).await {
+            Some(Ok(text)) => text,
+            Some(Err(codec)) => return Response::words(415, &unpacked(codec), now),
+            None => return late(now),
+        };
         let (viewer, stream) = (opening.viewer, &opening.stream);
         let pass = state.passes.stream(viewer, stream, grant, now, opening.until);
         let text = String::from_utf8_lossy(&text);
@@ -167,6 +173,11 @@ fn enter(
         let packed = request.gzips.then(|| gzip(&text).into());
         request.text(text, packed).with(VIEWER, page)
     }))
+}
+
+/// Why a stream of this codec is not played, in words.
+fn unpacked(codec: Codec) -> String {
+    format!("HLS cannot carry {codec} here: play the stream as FLV or RTMP")
 }
 
 /// The stream as HLS, packed from now on if it is not already.

@@ -199,17 +199,7 @@ pub(crate) fn h265_sps(nal: &[u8]) -> Option<Sps> {
     bits.skip(16 + 4)?;
     let sub_layers = bits.u(3)?;
     let nested = bits.flag()?;
-    bits.skip(96)?;
-    let mut present = Vec::with_capacity(8);
-    for _ in 0..sub_layers {
-        present.push((bits.flag()?, bits.flag()?));
-    }
-    if sub_layers > 0 {
-        bits.skip(2 * (8 - sub_layers as usize))?;
-    }
-    for (profile, level) in present {
-        bits.skip(if profile { 88 } else { 0 } + if level { 8 } else { 0 })?;
-    }
+    h265_skip_profiles(&mut bits, sub_layers)?;
     bits.ue()?;
     let chroma = bits.ue()?;
     let separate = chroma == 3 && bits.flag()?;
@@ -230,6 +220,40 @@ pub(crate) fn h265_sps(nal: &[u8]) -> Option<Sps> {
         temporal_id_nested: nested,
         profile_tier_level,
     })
+}
+
+/// The ID of an H.265 video, sequence or picture parameter set, its NAL unit header included.
+pub(crate) fn h265_set_id(nal: &[u8]) -> Option<u32> {
+    let rbsp = rbsp(nal);
+    let mut bits = Bits::new(&rbsp);
+    bits.skip(16)?;
+    match nal.first()? >> 1 & 0x3f {
+        32 => bits.u(4),
+        33 => {
+            bits.skip(4)?;
+            let sub_layers = bits.u(3)?;
+            bits.skip(1)?;
+            h265_skip_profiles(&mut bits, sub_layers)?;
+            bits.ue()
+        }
+        _ => bits.ue(),
+    }
+}
+
+/// Skips `profile_tier_level` with this `sps_max_sub_layers_minus1` (section 7.3.3).
+fn h265_skip_profiles(bits: &mut Bits<'_>, sub_layers: u32) -> Option<()> {
+    bits.skip(96)?;
+    let mut present = Vec::with_capacity(8);
+    for _ in 0..sub_layers {
+        present.push((bits.flag()?, bits.flag()?));
+    }
+    if sub_layers > 0 {
+        bits.skip(2 * (8 - sub_layers as usize))?;
+    }
+    for (profile, level) in present {
+        bits.skip(if profile { 88 } else { 0 } + if level { 8 } else { 0 })?;
+    }
+    Some(())
 }
 
 /// Width and height in the first AV1 sequence header among these OBUs.

@@ -314,3 +314,55 @@ fn a_new_publisher_without_video_is_joined_at_its_sound() {
     let times: Vec<_> = cache.groups().map(|group| group.timestamp).collect();
     assert_eq!(times, [2_000, 3_000]);
 }
+
+/// Whether the headers of the newest group have audio.
+fn announces_audio(cache: &GopCache) -> bool {
+    cache.groups().next_back().is_some_and(|group| group.headers.audio.is_some())
+}
+
+#[test]
+fn audio_that_never_comes_is_not_announced() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    (1..=25).for_each(|frame| assert!(cache.push(inter(frame * 40))));
+    let first = cache.groups().next().expect("a group").headers.clone();
+    assert_eq!((cache.kinds(), first.audio.is_some()), (Some((false, true)), false));
+    assert!(!cache.push(tag(Kind::Audio, 1_040, &AUDIO_HEADER)), "it is known");
+    cache.push(key(1_080));
+    assert!(!announces_audio(&cache));
+    // It begins: with its header, for those who came before.
+    let head = cache.head();
+    assert!(cache.push(sound(1_090)));
+    let roles: Vec<_> = since(&cache, head).iter().map(|tag| tag.role()).collect();
+    assert_eq!(roles, [Role::SequenceHeader, Role::AudioFrame]);
+    cache.push(key(1_120));
+    assert_eq!((cache.kinds(), announces_audio(&cache)), (Some((true, true)), true));
+}
+
+#[test]
+fn kinds_are_unknown_while_audio_is_expected() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(key(0));
+    cache.push(inter(960));
+    assert_eq!((cache.kinds(), announces_audio(&cache)), (None, true));
+    let head = cache.head();
+    cache.push(sound(20));
+    assert_eq!((cache.kinds(), since(&cache, head).len()), (Some((true, true)), 1));
+}
+
+#[test]
+fn audio_that_ends_is_announced_until_it_has_been_away_for_long() {
+    let mut cache = cache(2, 1 << 20);
+    cache.push(sound(0));
+    for at in (0..=5_000).step_by(40) {
+        cache.push(if at % 1_000 == 0 { key(at) } else { inter(at) });
+        assert_eq!(cache.kinds(), Some((at < 5_000, true)), "at {at}");
+    }
+    cache.push(key(5_040));
+    assert!(!announces_audio(&cache));
+    // Another header is news, and expected as the first was.
+    assert!(cache.push(tag(Kind::Audio, 5_050, &[0xaf, 0, 0x11, 0x90])));
+    assert_eq!(cache.kinds(), None);
+    (0..=25).for_each(|frame| assert!(cache.push(inter(5_080 + frame * 40))));
+    assert_eq!(cache.kinds(), Some((false, true)));
+}

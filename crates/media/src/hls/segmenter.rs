@@ -25,6 +25,7 @@ use super::kept::{Kept, Part, Segment, Tracks};
 use super::name::Name;
 use super::pace::Pace;
 use super::parts::{Groups, MAX_FRAME_MS};
+use super::silence;
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{Audio, Video};
@@ -33,6 +34,11 @@ use crate::ts;
 
 /// Video that does not come for so long, in audio's time, is taken for gone.
 const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
+/// Audio that does not come for so long, in video's time, is left out of segments from then on if there is
+/// no silence for its codec.
+const AUDIO_GONE_MS: i64 = VIDEO_GONE_MS;
+/// Silence stands in for audio after so much video without it.
+const QUIET_MS: i64 = 1_000;
 /// Slots without media for which a window is kept: numbers catch up with one slot per segment.
 const MAX_BEHIND: u64 = 8;
 /// Wall time may differ this much from media time before dates follow it,
@@ -65,6 +71,15 @@ pub struct Segmenter {
     pub(super) tracks: Tracks,
     /// A video header that is out of use because no frames come.
     idle_video: Option<Video>,
+    /// An audio header that is out of use because no frames come.
+    idle_audio: Option<Audio>,
+    /// The audio that the metadata announces.
+    promised: Option<Audio>,
+    /// Whether an audio frame has come.
+    has_sounded: bool,
+    /// The codec of the last frame that cannot be packed, with the times of the first such frame and of
+    /// the last.
+    pub(super) unpacked: Option<(Codec, u32, u32)>,
     /// Whether the headers are other ones than those of the segment that is growing.
     pub(super) changed: bool,
     pub(super) clock: Clock,
@@ -72,6 +87,8 @@ pub struct Segmenter {
     video_ms: i64,
     /// The time of the first audio behind it.
     sound_since_ms: Option<i64>,
+    /// The time of the first video frame behind the newest audio.
+    silent_since_ms: Option<i64>,
     /// How long a video frame lasts: the distance of the last two; 40 ms before there are two.
     pub(super) frame_ms: i64,
     grid: Grid,
@@ -123,6 +140,7 @@ impl Segmenter {
         let class = tag.class();
         let data = tag.payload().slice(class.data_at.min(tag.payload().len())..);
         let wall_ms = i64::try_from(wall_ms).unwrap_or(0);
+        self.note_codec(&class, tag.timestamp());
         match (class.codec, class.role) {
             (Some(codec), Role::SequenceHeader) if tag.kind() == Kind::Video => {
                 self.on_video_header(codec, data);
@@ -152,6 +170,9 @@ impl Segmenter {
                     self.on_sound(codec, data, now, wall_ms);
                 }
             }
+            (_, Role::Metadata) if crate::flv::time_base(tag).is_none() => {
+                self.promised = silence::promised(tag);
+            }
             _ => {}
         }
         self.cut(self.config.bytes);
@@ -179,6 +200,7 @@ impl Segmenter {
                 self.video_ms = time;
                 self.groups.interrupt();
                 self.sound_since_ms = None;
+                self.silent_since_ms = None;
                 Some(time)
             }
         }
@@ -214,7 +236,10 @@ impl Segmenter {
         if self.tracks.video.is_none() {
             self.close_segment(self.pending_end());
         }
-        if self.tracks.audio.replace(audio).is_some() {
+        self.idle_audio = None;
+        let stands_in = self.kept.versions.back().and_then(|version| version.tracks.audio.as_ref());
+        let is_other = stands_in.is_some_and(|other| *other != audio);
+        if self.tracks.audio.replace(audio).is_some() || is_other {
             // Frames of the old one cannot stand beside those of the new one.
             self.changed = self.open.is_some();
             self.discontinuity |= !self.kept.versions.is_empty();
@@ -239,6 +264,13 @@ impl Segmenter {
         }
         self.sound_since_ms = None;
         self.groups.push(at, frame.sync);
+        let since = *self.silent_since_ms.get_or_insert(at);
+        let is_mute = self.tracks.audio.as_ref().is_some_and(|a| silence::frame(a).is_none());
+        if is_mute && at.saturating_sub(since) > AUDIO_GONE_MS {
+            self.idle_audio = self.tracks.audio.take();
+            let version = self.kept.versions.back();
+            self.changed |= version.is_some_and(|version| version.tracks.audio.is_some());
+        }
         let ends = self.open.is_some_and(|open| self.ends_before(open, at, frame.sync));
         match self.open {
             Some(open) if ends => {
@@ -265,6 +297,11 @@ impl Segmenter {
     }
 
     fn on_sound(&mut self, codec: Codec, data: Bytes, now: i64, wall_ms: i64) {
+        self.silent_since_ms = None;
+        self.has_sounded = true;
+        if self.tracks.audio.is_none() {
+            self.tracks.audio = self.idle_audio.take();
+        }
         let Some(audio) = self.tracks.audio.as_ref().filter(|audio| audio.codec == codec) else {
             return;
         };
@@ -377,16 +414,25 @@ impl Segmenter {
             let last = self.kept.versions.back();
             let had_audio = last.is_some_and(|last| last.tracks.audio == self.tracks.audio);
             let has_audio = had_audio || !self.sounds.is_empty();
-            let tracks = Tracks {
-                video: self.tracks.video.clone(),
-                audio: self.tracks.audio.clone().filter(|_| has_audio),
-            };
+            let video = self.tracks.video.clone();
+            let own = self.tracks.audio.clone().filter(|_| has_audio);
+            let audio = own.or_else(|| {
+                let announced = self.tracks.audio.as_ref().or(self.promised.as_ref())?;
+                let stands_in = video.is_some() && silence::frame(announced).is_some();
+                stands_in.then(|| announced.clone())
+            });
+            let tracks = Tracks { video, audio };
             self.discontinuity |= self.kept.set_tracks(tracks, self.config.container);
         }
         let Some(version) = self.kept.versions.back() else { return };
         let Tracks { video, audio } = &version.tracks;
         let independent = video.is_none() || self.frames.first().is_some_and(|frame| frame.sync);
         if let Some(audio) = audio {
+            let patience = if self.has_sounded { QUIET_MS } else { 0 };
+            let is_quiet = self.silent_since_ms.is_some_and(|since| at - since >= patience);
+            if video.is_some() && self.sounds.is_empty() && is_quiet {
+                silence::fill(audio, &self.grid, &mut self.sounds, part_start_ms, at);
+            }
             self.grid.lay(audio, &mut self.sounds);
         }
         let bytes = match self.config.container {

@@ -281,7 +281,7 @@ impl Connection {
                 Event::Play(request) => self.on_play(&request).await,
                 Event::Tag(tag) => {
                     let Role::Publishes(held) = &mut self.role else { continue };
-                    if !held.publisher.push(tag) {
+                    if !held.publisher.push(tag, &self.state.live.repairs) {
                         let loss = held.loss();
                         self.on_lost(loss);
                     }

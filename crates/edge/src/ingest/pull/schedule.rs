@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use media::{Role, Tag};
-use relay::{Publisher, Stream};
+use relay::Stream;
 use tokio::time::{Instant, sleep, timeout};
 use url::Url;
 
@@ -20,6 +20,7 @@ use super::trouble::{Notes, Reason, Trouble};
 use super::via::Via;
 use crate::config;
 use crate::entropy::random;
+use crate::ingest::Entry;
 use crate::live::settings;
 use crate::redacted::Redacted;
 use crate::state::State;
@@ -215,12 +216,7 @@ impl Puller {
         }
     }
 
-    fn push(
-        &self,
-        publisher: &mut Option<Publisher>,
-        tag: Tag,
-        frames: &mut u64,
-    ) -> Result<(), End> {
+    fn push(&self, publisher: &mut Option<Entry>, tag: Tag, frames: &mut u64) -> Result<(), End> {
         let live = &self.state.live;
         let publisher = match publisher {
             Some(publisher) => publisher,
@@ -228,10 +224,10 @@ impl Puller {
                 let settings = settings(&self.state.config.live);
                 let new = live.streams.publish(self.stream.name(), settings);
                 live.pulls.fail(self.stream.name(), None);
-                none.insert(new.map_err(|refusal| match refusal {
+                none.insert(Entry::new(new.map_err(|refusal| match refusal {
                     relay::Refusal::Busy => End::Replaced,
                     refusal => End::Failed(Trouble::new(Reason::Status, refusal)),
-                })?)
+                })?))
             }
         };
         if !tag.role().is_header() {
@@ -240,7 +236,7 @@ impl Puller {
                 live.pulls.gave_frames(self.stream.name());
             }
         }
-        if publisher.push(tag) { Ok(()) } else { Err(End::Replaced) }
+        if publisher.push(tag, &live.repairs) { Ok(()) } else { Err(End::Replaced) }
     }
 
     /// Waits until the first upstream gives a key frame.

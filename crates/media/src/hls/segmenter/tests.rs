@@ -1,5 +1,6 @@
 //! The segmenter with tags made by hand.
 
+mod audio;
 mod parts;
 mod playlists;
 

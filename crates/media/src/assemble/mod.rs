@@ -1,0 +1,63 @@
+//! Corrects the tags of a publisher or an upstream before a stream takes them.
+//!
+//! Players of FLV and the packers of HLS want one picture per video tag, NAL units with 4-byte lengths
+//! that reach to the tag's end, a sequence header that fits the pictures, and raw AAC frames behind an
+//! AudioSpecificConfig. Encoders break each of these rules. [`Assembler`] restores them, counts each
+//! correction as a [`Repair`], and leaves well-formed tags as they are, byte for byte and without delay.
+//!
+//! Sources: ISO/IEC 14496-15 (length-prefixed NAL units, avcC, hvcC), Rec. ITU-T H.264 and H.265
+//! (annex B, section 7.4.1.2.4 and 7.4.2.4.4: order of NAL units in an access unit), ISO/IEC 14496-3,
+//! section 1.A.2.2 (ADTS).
+
+mod audio;
+mod repair;
+mod sets;
+mod units;
+mod video;
+
+use repair::Counts;
+pub use repair::Repair;
+
+use crate::flv::{Kind, Tag};
+use crate::tracks::default_track;
+
+/// Corrects the tags of one publisher, in their order.
+#[derive(Debug, Default)]
+pub struct Assembler {
+    video: video::Pictures,
+    audio: audio::Frames,
+    counts: Counts,
+}
+
+impl Assembler {
+    /// Takes the next tag and appends the tags that are ready to `out`: the tag itself if it is
+    /// well-formed.
+    pub fn push(&mut self, tag: Tag, out: &mut Vec<Tag>) {
+        // The stream itself drops packets of other tracks, and counts them.
+        let Some(tag) = default_track(tag.clone()) else { return out.push(tag) };
+        if tag.kind() != Kind::Script && tag.payload().is_empty() {
+            return self.counts.count(Repair::Empty);
+        }
+        match tag.kind() {
+            Kind::Video => self.video.push(tag, out, &mut self.counts),
+            Kind::Audio => {
+                self.video.on_other(tag.timestamp(), out);
+                self.audio.push(tag, out, &mut self.counts);
+            }
+            Kind::Script => out.push(tag),
+        }
+    }
+
+    /// The publisher is gone: appends the picture that waits for further slices to `out`.
+    pub fn flush(&mut self, out: &mut Vec<Tag>) {
+        self.video.flush(out);
+    }
+
+    /// How often each kind of correction was made so far.
+    pub fn repairs(&self) -> impl Iterator<Item = (Repair, u64)> + use<> {
+        self.counts.all()
+    }
+}
+
+#[cfg(test)]
+mod tests;
