@@ -1,8 +1,7 @@
-//! Metrics for Prometheus, as OpenMetrics text or in the older text format 0.0.4, as whoever asks
-//! accepts it. Labels have few values, and no client can add one: cohort, protocol, format, reason.
-//! What is per stream or per viewer is on the dashboard and in the records.
+//! Metrics for Prometheus. Labels have few values, and no client can add one: cohort, protocol,
+//! format, reason. Figures per stream or viewer are on the dashboard and in the records.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::fmt::Error;
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,6 +17,7 @@ use recovery::Latencies;
 use relay::memory::{Event, Memory};
 
 use super::control::Calls;
+use super::format::{self, Format};
 use super::process;
 use super::visitors::Limited;
 use crate::autoplex::AutoPlex;
@@ -33,69 +33,12 @@ use crate::state::{Shared, State};
 /// Upper ends of the buckets of latencies, in seconds.
 const BUCKETS: [f64; 12] = [0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0, 2.0, 5.0, 10.0];
 
-/// The forms of all metrics.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Format {
-    OpenMetrics,
-    /// Prometheus' own text format, version 0.0.4.
-    Plain,
-}
-
-impl Format {
-    /// The form that the header field `Accept` prefers; without one the older, which everybody
-    /// reads.
-    pub(super) fn accepted(accept: Option<&str>) -> Self {
-        let (mut open, mut plain) = (0.0f64, 0.0f64);
-        for range in accept.unwrap_or_default().split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let weight = parts.find_map(|part| part.strip_prefix("q=")?.parse().ok());
-            let weight = weight.unwrap_or(1.0f64);
-            match kind.as_str() {
-                "application/openmetrics-text" => open = open.max(weight),
-                "text/plain" | "text/*" | "*/*" => plain = plain.max(weight),
-                _ => {}
-            }
-        }
-        if open > 0.0 && open >= plain { Self::OpenMetrics } else { Self::Plain }
-    }
-
-    pub(super) fn content_type(self) -> &'static str {
-        match self {
-            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            Self::Plain => "text/plain; version=0.0.4; charset=utf-8",
-        }
-    }
-}
-
-/// OpenMetrics text in the older format: counters are called as their samples, and units and the
-/// end are not told.
-fn plain(text: &str) -> String {
-    let counters: HashSet<&str> = text
-        .lines()
-        .filter_map(|line| line.strip_prefix("# TYPE ")?.strip_suffix(" counter"))
-        .collect();
-    let mut out = String::with_capacity(text.len());
-    for line in text.lines() {
-        let mut words = line.splitn(4, ' ');
-        match (words.next(), words.next(), words.next()) {
-            (Some("#"), Some("UNIT" | "EOF"), _) => {}
-            (Some("#"), Some(what), Some(name)) if counters.contains(name) => {
-                let rest = words.next().unwrap_or_default();
-                out.extend(["# ", what, " ", name, "_total ", rest, "\n"]);
-            }
-            _ => out.extend([line, "\n"]),
-        }
-    }
-    out
-}
-
 /// All metrics as text, with the admin listener's `own`.
 pub(super) fn encode_as(format: Format, shared: &Arc<Shared>, own: (&Calls, Limited)) -> String {
     let text = encode(shared, own);
     match format {
         Format::OpenMetrics => text,
-        Format::Plain => plain(&text),
+        Format::Plain => format::plain(&text),
     }
 }
 
@@ -568,29 +511,9 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_gets_the_format_that_it_accepts() {
-        for (accept, format) in [
-            (None, Format::Plain),
-            (Some("*/*"), Format::Plain),
-            (Some("text/plain;version=0.0.4"), Format::Plain),
-            (Some("application/openmetrics-text"), Format::OpenMetrics),
-            (
-                Some("application/openmetrics-text; version=1.0.0; q=0.5, text/plain;q=0.2"),
-                Format::OpenMetrics,
-            ),
-            (Some("application/openmetrics-text;q=0.1,text/plain;q=0.9"), Format::Plain),
-            (Some("application/openmetrics-text;q=0"), Format::Plain),
-            (Some("application/json"), Format::Plain),
-            (Some(";;,q=,"), Format::Plain),
-        ] {
-            assert_eq!(Format::accepted(accept), format, "{accept:?}");
-        }
-    }
-
-    #[test]
     fn the_older_format_has_the_same_samples() {
         let open = scrape(&edge());
-        let plain = plain(&open);
+        let plain = format::plain(&open);
         let samples = |text: &str| -> Vec<String> {
             let lines = text.lines().filter(|line| !line.starts_with('#'));
             lines.map(str::to_owned).collect()

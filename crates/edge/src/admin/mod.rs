@@ -9,6 +9,7 @@
 
 mod access;
 mod control;
+mod format;
 mod metrics;
 mod process;
 mod snapshot;
@@ -41,6 +42,7 @@ use crate::state::Shared;
 use crate::sync::lock;
 use crate::viewer::Protocol;
 use control::{Control, Reply, Resource};
+use format::Format;
 use snapshot::Sampler;
 use visitors::{EventStream, Visitor, Visitors};
 
@@ -212,7 +214,7 @@ impl Desk {
             }
             "/metrics" => {
                 let accept = request.headers().get("accept").and_then(|field| field.to_str().ok());
-                let format = metrics::Format::accepted(accept);
+                let format = Format::accepted(accept);
                 let own = (&self.control.calls, self.visitors.limited());
                 let text = metrics::encode_as(format, shared, own);
                 with_type(text_response(200, text), format.content_type())

@@ -13,6 +13,8 @@ mod secrets;
 
 use std::path::Path;
 
+use congestion::Algorithm;
+
 use crate::Error;
 use crate::clock::unix_now;
 use crate::config::Config;
@@ -46,6 +48,7 @@ pub fn check(file: &Path, config: Config) -> Result<Checked, Error> {
     findings.extend(paths::look(&plan.config));
     findings.extend(secrets::of_file(file, &plan.config));
     findings.extend(standing(&plan));
+    findings.extend(congestion(&plan.config));
     findings.sort_by_key(|finding| !finding.is_error);
     Ok(Checked { findings, advice: invitation::advice(&plan) })
 }
@@ -57,6 +60,19 @@ pub(crate) fn standing(plan: &Plan) -> Vec<Finding> {
     findings.extend(certificate(plan));
     findings.extend(secrets::look(&plan.config));
     findings
+}
+
+/// Warns of controllers that freeze live viewers on common links (`docs/congestion.md`).
+fn congestion(config: &Config) -> Option<Finding> {
+    let algorithm = config.quic.congestion;
+    let what = match algorithm {
+        Algorithm::Cubic => "viewers freeze under random loss; use cubic-live or bbr",
+        Algorithm::Copa => {
+            "viewers freeze on Wi-Fi and other links that deliver in bunches; use bbr"
+        }
+        Algorithm::CubicLive | Algorithm::Bbr | Algorithm::BbrDraft => return None,
+    };
+    Some(Finding::warning("[quic] congestion", algorithm.name(), what))
 }
 
 /// The faults of the certificate chain: its dates and its length.

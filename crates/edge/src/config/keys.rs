@@ -90,8 +90,9 @@ sections! {
         max_tag: Size = Size::from_mib(4), in Size::from_kib(64)..=Size(0xff_ffff);
         /// Streams at the same time.
         max_streams: u32 = 1_000, in 1..=1_000_000, effect AtStart;
-        /// Viewers of one stream at the same time; further ones get status 503.
-        max_viewers: u32 = 100_000, in 1..=10_000_000;
+        /// Viewers of one stream at the same time; further ones get status 503, whatever their network
+        /// holds. The default is above the places of all sessions, which networks share fairly.
+        max_viewers: u32 = 1_000_000, in 1..=10_000_000;
         /// Whose pages may play the streams and report to `/beacon` (Access-Control-Allow-Origin): "*"
         /// those of all origins, one origin, or "" only pages of this server.
         cors: Cors = Cors::Any;

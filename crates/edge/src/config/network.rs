@@ -43,12 +43,6 @@ impl Network {
         Self::around(address, if address.is_ipv4() { 32 } else { 64 })
     }
 
-    /// The network of one site, whose addresses one party may hold: a /24 of IPv4, or a /48 of IPv6.
-    pub fn of_site(address: IpAddr) -> Self {
-        let address = address.to_canonical();
-        Self::around(address, if address.is_ipv4() { 24 } else { 48 })
-    }
-
     /// The same network in its one form.
     pub fn canonical(self) -> Self {
         Self::around(self.address, self.bits)

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::oneshot;
 
 use crate::config::Network;
+use crate::limits::Origin;
 use crate::sync::lock;
 
 /// Questions that may wait for a turn. If the queue is full, the network with most waiting questions
@@ -27,8 +28,8 @@ pub(crate) struct Asker {
 
 impl Asker {
     pub(crate) fn new(address: IpAddr, is_trusted: bool) -> Self {
-        let subscriber = Network::of_subscriber(address);
-        Self { network: Network::of_site(address), subscriber, is_trusted }
+        let Origin { address, network } = Origin::of(address);
+        Self { network, subscriber: address, is_trusted }
     }
 
     /// The turns that its network, and it alone, may take of `all`.

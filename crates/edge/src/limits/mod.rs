@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::config::{Config, any_contains};
-pub(crate) use gate::{Bounds, Counts, Full, Permit};
-use gate::{Gate, Origin};
+use gate::Gate;
+pub(crate) use gate::{Bounds, Counts, Full, Origin, Permit};
 
 /// Of all QUIC connections, one part in this many is for clients whose address is not proven yet.
 const HANDSHAKES: u32 = 16;

@@ -1,25 +1,31 @@
-//! Requests for streams that are neither live nor pulled: how fast clients may have such names looked
-//! for at the hook and at upstreams.
+//! Rate limits for look-ups of unknown stream names at the hook and at upstreams.
 //!
-//! Each name costs its network a token, once for all requests that ask for it at the same time.
+//! Each name costs its network a token, once for all simultaneous requests. Half of the tokens are
+//! reserved for clients without recent look-ups: a network's half for its other addresses, the half of
+//! all networks for other networks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Missing;
 use crate::config::Network;
+use crate::limits::Origin;
 use crate::sync::lock;
 
-/// Names that one network (/24 of IPv4, /48 of IPv6) may have looked for at once, and per second.
-const OF_NETWORK: Rate = Rate { burst: 20.0, per_second: 10.0 };
-/// The same of all networks.
+/// Look-ups of one network (/24 of IPv4, /48 of IPv6).
+const OF_NETWORK: Rate = Rate { burst: 40.0, per_second: 10.0 };
+/// Look-ups of all networks.
 const OF_ALL: Rate = Rate { burst: 400.0, per_second: 200.0 };
-/// Networks with a bucket of their own, above which full buckets are dropped. At most about 800 buckets
-/// can be less than full: [`OF_ALL`] bounds what is spent while a bucket fills up.
-const MAX_BUCKETS: usize = 4_096;
+/// Time after a look-up during which an address may not use its network's reserved half.
+const RECENT: Duration = Duration::from_secs(2);
+/// Table size above which full buckets and old addresses are dropped. About 1,200 networks and 800
+/// addresses can be recent, because [`OF_ALL`] bounds the look-ups.
+const MAX_ENTRIES: usize = 4_096;
 
+/// Tokens of a bucket.
 #[derive(Clone, Copy, Debug)]
 struct Rate {
     burst: f64,
@@ -48,16 +54,18 @@ impl Bucket {
 struct Table {
     all: Bucket,
     networks: HashMap<Network, Bucket>,
-    /// Names that are being looked for, by the requests that ask for them.
+    /// Time of each address's last look-up.
+    addresses: HashMap<Network, Instant>,
+    /// Names in look-up, with their number of requests.
     names: HashMap<Arc<str>, usize>,
     refused: [(&'static str, u64); 2],
 }
 
-/// The names that clients have looked for.
+/// The names in look-up, and the limits of further ones.
 #[derive(Clone, Debug)]
 pub struct AskedNames(Arc<Mutex<Table>>);
 
-/// A request for a name that is looked for. Others for the same name cost nothing until it is dropped.
+/// A request that waits for a look-up. Further requests for the same name cost nothing until it is dropped.
 #[derive(Debug)]
 pub struct AskedName {
     names: AskedNames,
@@ -69,6 +77,7 @@ impl Default for AskedNames {
         Self(Arc::new(Mutex::new(Table {
             all: Bucket::full(OF_ALL),
             networks: HashMap::new(),
+            addresses: HashMap::new(),
             names: HashMap::new(),
             refused: [("name_network", 0), ("name_all", 0)],
         })))
@@ -76,17 +85,17 @@ impl Default for AskedNames {
 }
 
 impl AskedNames {
-    /// Has the name looked for, at the cost of this network; `None` for a trusted client, whose network
-    /// has no limit of its own.
+    /// Begins or joins the look-up of a name for this client; `None` for a trusted client, which only the
+    /// limit of all networks binds.
     ///
     /// # Errors
-    /// The network, or all networks together, ask for unknown names too often.
-    pub fn enter(&self, name: &str, network: Option<Network>) -> Result<AskedName, Missing> {
+    /// The address, its network or all networks look names up too often.
+    pub(crate) fn enter(&self, name: &str, client: Option<Origin>) -> Result<AskedName, Missing> {
         let mut table = lock(&self.0);
         let name = match table.names.get_key_value(name) {
             Some((name, _)) => name.clone(),
             None => {
-                table.spend(network, Instant::now())?;
+                table.spend(client, Instant::now())?;
                 name.into()
             }
         };
@@ -113,48 +122,67 @@ impl Drop for AskedName {
 }
 
 impl Table {
-    fn spend(&mut self, network: Option<Network>, now: Instant) -> Result<(), Missing> {
+    fn spend(&mut self, client: Option<Origin>, now: Instant) -> Result<(), Missing> {
         self.all = self.all.filled(OF_ALL, now);
-        let known = network.and_then(|network| self.networks.get(&network));
-        let own = known.copied().map_or_else(
-            || Bucket { level: OF_NETWORK.burst, at: now },
-            |bucket| bucket.filled(OF_NETWORK, now),
-        );
-        if own.level < 1.0 {
+        let Some(Origin { address, network }) = client else { return self.spend_of_all(true) };
+        let own = self.networks.get(&network).copied();
+        let own = own.map_or(Bucket { level: OF_NETWORK.burst, at: now }, |bucket| {
+            bucket.filled(OF_NETWORK, now)
+        });
+        if own.level < needed(OF_NETWORK, !self.is_recent(address, now)) {
             self.refused[0].1 += 1;
             return Err(Missing::Often);
         }
-        // The last half is for networks that have not asked for a while.
-        let is_fresh = own.level >= OF_NETWORK.burst;
-        if self.all.level < if is_fresh { 1.0 } else { OF_ALL.burst / 2.0 } {
+        self.spend_of_all(own.level >= OF_NETWORK.burst)?;
+        if self.networks.len() >= MAX_ENTRIES {
+            let is_full =
+                |bucket: &Bucket| bucket.filled(OF_NETWORK, now).level >= OF_NETWORK.burst;
+            self.networks.retain(|_, bucket| !is_full(bucket));
+        }
+        self.networks.insert(network, Bucket { level: own.level - 1.0, at: now });
+        if self.addresses.len() >= MAX_ENTRIES {
+            self.addresses.retain(|_, last| now.saturating_duration_since(*last) < RECENT);
+        }
+        self.addresses.insert(address, now);
+        Ok(())
+    }
+
+    fn is_recent(&self, address: Network, now: Instant) -> bool {
+        let last = self.addresses.get(&address);
+        last.is_some_and(|last| now.saturating_duration_since(*last) < RECENT)
+    }
+
+    fn spend_of_all(&mut self, may_use_reserve: bool) -> Result<(), Missing> {
+        if self.all.level < needed(OF_ALL, may_use_reserve) {
             self.refused[1].1 += 1;
             return Err(Missing::Full);
         }
         self.all.level -= 1.0;
-        if let Some(network) = network {
-            if self.networks.len() >= MAX_BUCKETS {
-                let is_full =
-                    |bucket: &Bucket| bucket.filled(OF_NETWORK, now).level >= OF_NETWORK.burst;
-                self.networks.retain(|_, bucket| !is_full(bucket));
-            }
-            self.networks.insert(network, Bucket { level: own.level - 1.0, at: now });
-        }
         Ok(())
     }
+}
+
+/// The least level at which a client may take a token.
+fn needed(rate: Rate, may_use_reserve: bool) -> f64 {
+    if may_use_reserve { 1.0 } else { rate.burst / 2.0 + 1.0 }
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::Ipv6Addr;
-    use std::time::Duration;
 
     use super::*;
 
-    fn site(n: u32) -> Network {
-        Network::of_site(Ipv6Addr::from(u128::from(n) << 80).into())
+    /// An address of the network `n`.
+    fn client(n: u32, address: u32) -> Origin {
+        Origin::of(Ipv6Addr::from(u128::from(n) << 80 | u128::from(address) << 72).into())
     }
 
-    /// How many of these new names may be looked for.
+    fn site(n: u32) -> Origin {
+        client(n, 0)
+    }
+
+    /// The number of these new names that one address of the network may look up.
     fn try_names(names: &AskedNames, from: u32, count: usize) -> usize {
         (0..count).filter(|n| names.enter(&format!("{from}/{n}"), Some(site(from))).is_ok()).count()
     }
@@ -185,6 +213,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn an_address_leaves_half_of_the_tokens_to_its_neighbours() {
+        let names = AskedNames::default();
+        for second in 0..60_u32 {
+            let flood = try_names(&names, 1, 500);
+            assert!(flood <= if second == 0 { 20 } else { 10 }, "{flood} in second {second}");
+            let neighbour = names.enter("a", Some(client(1, 1 + second % 4)));
+            assert!(neighbour.is_ok(), "{second}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn many_networks_leave_room_for_one_that_asks_seldom() {
         let names = AskedNames::default();
         let asked: usize = (0..100).map(|network| try_names(&names, network, 20)).sum();
@@ -209,6 +249,7 @@ mod tests {
                 tokio::time::advance(Duration::from_millis(60)).await;
             }
         }
-        assert!(lock(&names.0).networks.len() <= MAX_BUCKETS);
+        assert!(lock(&names.0).networks.len() <= MAX_ENTRIES);
+        assert!(lock(&names.0).addresses.len() <= MAX_ENTRIES);
     }
 }

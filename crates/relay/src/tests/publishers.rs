@@ -67,6 +67,8 @@ fn other_tracks_than_the_default_ones_change_nothing_for_anybody() {
                 let key = key(track).with_timestamp(number * 40);
                 assert!(setup.publisher.push(key));
             }
+            let sound = audio(&[0xaf, 1, b'x']).with_timestamp(number * 40);
+            assert!(setup.publisher.push(sound));
         }
         assert!(setup.publisher.push(audio(b"\x95\x01mp4a\x01x").with_timestamp(number * 40)));
     }
@@ -80,7 +82,7 @@ fn other_tracks_than_the_default_ones_change_nothing_for_anybody() {
     assert_eq!(headers.len(), 2);
     assert_eq!(headers[1].payload()[..], [0xaf, 0, 0x12, 0x10]);
     assert_eq!((got[2].role(), got[2].timestamp()), (Role::KeyFrame, 1_000));
-    assert_eq!(got.len(), 2 + FRAMES as usize);
+    assert_eq!(got.len(), 2 + FRAMES as usize + 1);
     let starts = setup.publisher.stream().with_cache(|cache| cache.groups().count());
     assert_eq!((starts, setup.publisher.stream().stats().other_tracks), (2, 1 + 4 + 50));
 }

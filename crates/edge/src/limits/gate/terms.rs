@@ -14,9 +14,9 @@ use crate::sync::lock;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Origin {
     /// An IPv4 address, or a /56 of IPv6, which is a household or a small site.
-    pub(super) address: Network,
+    pub address: Network,
     /// A /24 of IPv4, or a /48 of IPv6.
-    pub(super) network: Network,
+    pub network: Network,
 }
 
 impl Origin {
