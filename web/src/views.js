@@ -87,6 +87,12 @@ const quantiles = (title, key, names, hint) => ({
   cell: (row) => (row[key] ? `${names.map((name) => number(row[key][name])).join(' / ')} ms` : ABSENT),
 });
 
+/** Corrections by kind: `start codes 300 · adts 225`. */
+export const corrections = (row) => Object.entries(row.corrections ?? {})
+  .filter(([, count]) => Number.isFinite(count) && count > 0)
+  .map(([kind, count]) => `${kind.replaceAll('_', ' ')} ${number(count)}`)
+  .join(' · ');
+
 const mark = (bad, value) => ({ text: value, tone: bad ? 'warn' : '' });
 
 export const tables = {
@@ -106,6 +112,7 @@ export const tables = {
       figure('Skips', 'skips', number, { hint: 'Times that a viewer fell behind and jumped to a key frame' }),
       figure('Thinned', 'thinned', number, { hint: 'Pictures that no other needs and that viewers who were behind did not get' }),
       text('Codecs', 'codecs'),
+      { title: 'Corrected', wrap: true, hint: 'Corrections of the tags of its publisher or upstream', value: (row) => corrections(row), cell: (row) => mark(corrections(row) !== '', corrections(row) || ABSENT) },
       { title: 'Error', wrap: true, value: (row) => row.error, cell: (row) => ({ text: row.error ?? ABSENT, tone: row.error ? 'bad' : 'muted' }) },
     ],
   },

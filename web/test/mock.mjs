@@ -38,7 +38,7 @@ export function inventedEvent(t, start = t - 600) {
     zero_rtt_share: 0.63, egress_mbps: 118 + 21 * wave(280) + 6 * noise(2), cpu_cores: 0.31 + 0.05 * noise(4), rss_mb: 84.2, udp_drops: 17,
     streams: [
       { name: 'live/demo', source: 'publish', status: 'live', viewers: 52, in_mbps: 1.5, gop_ms: 2000, key_frame_age_ms: (t * 1000) % 2000, skips: 0, codecs: 'avc1 mp4a', error: null },
-      { name: 'live/concert', source: 'pull', status: 'live', viewers: 25, in_mbps: 3.96, gop_ms: 4000, key_frame_age_ms: 9350, skips: 3, codecs: 'hvc1 mp4a', error: null },
+      { name: 'live/concert', source: 'pull', status: 'live', viewers: 25, in_mbps: 3.96, gop_ms: 4000, key_frame_age_ms: 9350, skips: 3, codecs: 'hvc1 mp4a', corrections: { start_codes: 300, adts: 225 }, error: null },
       { name: 'live/away', source: 'pull', status: 'connecting', viewers: 0, in_mbps: 0, gop_ms: null, key_frame_age_ms: null, skips: 0, codecs: '', error: 'rtmp://origin.example/live/away: connection refused; next try in 8 s' },
       { name: 'live/<b>later</b>', source: 'pull', status: 'waiting', viewers: 0, in_mbps: 0, gop_ms: null, key_frame_age_ms: null, skips: 0, codecs: '', error: null },
       { name: 'live/yesterday', source: 'publish', status: 'ended', viewers: 0, in_mbps: 0, gop_ms: 1000, key_frame_age_ms: null, skips: 1, codecs: 'av01 mp4a', error: null },

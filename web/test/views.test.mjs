@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import test from 'node:test';
 import { filterRows, sortRows } from '../src/tables.js';
-import { charts, cohortOrder, tables, tiles } from '../src/views.js';
+import { charts, cohortOrder, corrections, tables, tiles } from '../src/views.js';
 import { inventedEvent } from './mock.mjs';
 
 const cellText = (column, row) => {
@@ -58,4 +58,9 @@ test('a filter wants each of its words in some cell', () => {
   const rows = [{ a: 'live/demo', b: 'HTTP/3' }, { a: 'live/demo', b: 'HTTP/2' }];
   const find = (words) => filterRows(rows, words, ({ a, b }) => [a, b]).length;
   assert.deepEqual(['', 'demo', 'http/3 DEMO', 'demo concert'].map(find), [2, 2, 1, 0]);
+});
+
+test('corrections of a stream are told by kind, and none as nothing', () => {
+  assert.equal(corrections({ corrections: { start_codes: 300, adts: 0, empty_units: 1 } }), 'start codes 300 · empty units 1');
+  for (const row of [{}, { corrections: {} }, { corrections: { adts: NaN } }]) assert.equal(corrections(row), '');
 });

@@ -4,6 +4,7 @@ use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::Waker;
 use core::time::Duration;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use media::{GopCache, Kind, Limits, Tag, Timeline, default_track, flv};
@@ -148,6 +149,7 @@ pub struct Stream {
     skips: AtomicU64,
     skipped_ms: AtomicU64,
     thinned: AtomicU64,
+    corrections: Mutex<BTreeMap<&'static str, u64>>,
 }
 
 impl Stream {
@@ -175,6 +177,7 @@ impl Stream {
             skips: AtomicU64::new(0),
             skipped_ms: AtomicU64::new(0),
             thinned: AtomicU64::new(0),
+            corrections: Mutex::default(),
         }
     }
 
@@ -231,6 +234,17 @@ impl Stream {
             jumps: live.timeline.jumps(),
             overflows: live.cache.overflows(),
         }
+    }
+
+    /// Counts corrections of this kind that were made before tags entered the stream.
+    pub fn count_corrections(&self, kind: &'static str, count: u64) {
+        let mut corrections = self.corrections.lock().unwrap_or_else(PoisonError::into_inner);
+        *corrections.entry(kind).or_default() += count;
+    }
+
+    /// Corrections by kind.
+    pub fn corrections(&self) -> BTreeMap<&'static str, u64> {
+        self.corrections.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// A new publisher; `None` if there is one already. It may be another encoder, so that nothing

@@ -166,6 +166,7 @@ pub(super) fn describe_stream(state: &State, stream: &Arc<Stream>, viewers: u64)
         "skips": stream.stats().skips,
         "thinned": stream.stats().thinned,
         "codecs": codecs,
+        "corrections": stream.corrections(),
         "error": pull.and_then(|pull| pull.error),
     })
 }

@@ -56,6 +56,7 @@ impl Entry {
                     tracing::warn!("{name}: corrected: {}", repair.words());
                 }
                 repairs.add(repair.name(), made - *told);
+                self.publisher.stream().count_corrections(repair.name(), made - *told);
                 *told = made;
             }
         }
@@ -87,6 +88,7 @@ mod tests {
         let adts = [0xaf, 1, 0xff, 0xf1, 0x50, 0x80, 1, 0x3f, 0xfc, 0x21, 7];
         assert!(entry.push(tag(&[0xaf, 0]), &events) && entry.push(tag(&adts), &events));
         assert_eq!(events.all(), [("adts", 1), ("empty_header", 1)]);
+        assert!(stream.corrections().into_iter().eq(events.all()));
         let payloads = |number| stream.with_cache(|c| c.get(number).map(Tag::payload));
         assert_eq!(payloads(0).as_deref(), Some(&[0xaf, 0, 0x12, 0x10][..]));
         assert_eq!(payloads(1).as_deref(), Some(&[0xaf, 1, 0x21, 7][..]));
