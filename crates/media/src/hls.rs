@@ -25,7 +25,6 @@ mod playlist;
 pub mod pull;
 mod reference;
 pub mod segmenter;
-mod silence;
 mod unpacked;
 mod variant;
 

@@ -12,12 +12,14 @@
 mod audio;
 mod repair;
 mod sets;
+mod silence;
 mod units;
 mod video;
 
 use repair::Counts;
 pub use repair::Repair;
 
+use crate::codec::Role;
 use crate::flv::{Kind, Tag};
 use crate::tracks::default_track;
 
@@ -26,6 +28,7 @@ use crate::tracks::default_track;
 pub struct Assembler {
     video: video::Pictures,
     audio: audio::Frames,
+    silence: silence::Silence,
     counts: Counts,
 }
 
@@ -39,12 +42,26 @@ impl Assembler {
             return self.counts.count(Repair::Empty);
         }
         match tag.kind() {
-            Kind::Video => self.video.push(tag, out, &mut self.counts),
+            Kind::Video => {
+                if matches!(tag.role(), Role::KeyFrame | Role::InterFrame) {
+                    self.silence.on_video(tag.timestamp(), out, &mut self.counts);
+                }
+                self.video.push(tag, out, &mut self.counts);
+            }
             Kind::Audio => {
                 self.video.on_other(tag.timestamp(), out);
+                let first = out.len();
                 self.audio.push(tag, out, &mut self.counts);
+                for tag in out.split_off(first) {
+                    if self.silence.on_audio(&tag, &mut self.counts) {
+                        out.push(tag);
+                    }
+                }
             }
-            Kind::Script => out.push(tag),
+            Kind::Script => {
+                self.silence.on_metadata(&tag);
+                out.push(tag);
+            }
         }
     }
 

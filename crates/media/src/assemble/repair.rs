@@ -27,11 +27,15 @@ pub enum Repair {
     Adts,
     /// AAC frames without a sequence header were dropped.
     AudioHeader,
+    /// Silence was inserted where announced audio did not come.
+    Silence,
+    /// Audio that came after its time was filled with silence was dropped.
+    LateAudio,
 }
 
 impl Repair {
     /// All kinds.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self::Empty,
         Self::Cut,
         Self::AnnexB,
@@ -44,6 +48,8 @@ impl Repair {
         Self::VideoHeader,
         Self::Adts,
         Self::AudioHeader,
+        Self::Silence,
+        Self::LateAudio,
     ];
 
     /// The name in metrics.
@@ -61,6 +67,8 @@ impl Repair {
             Self::VideoHeader => "video_without_header",
             Self::Adts => "adts",
             Self::AudioHeader => "audio_without_header",
+            Self::Silence => "silent_frames",
+            Self::LateAudio => "late_audio",
         }
     }
 
@@ -79,6 +87,8 @@ impl Repair {
             Self::VideoHeader => "video without a sequence header (dropped)",
             Self::Adts => "ADTS headers in AAC frames (removed)",
             Self::AudioHeader => "AAC frames without a sequence header (dropped)",
+            Self::Silence => "announced audio is missing (silence inserted)",
+            Self::LateAudio => "audio more than 0.5 s behind its usual time (dropped)",
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What players need leaves, whatever an encoder does; well-formed tags leave as they came.
 
 mod hostile;
+mod silence;
 
 use bytes::{Bytes, BytesMut};
 

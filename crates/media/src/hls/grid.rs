@@ -15,11 +15,6 @@ pub(super) struct Grid {
 }
 
 impl Grid {
-    /// Where the next frame is expected, in samples; `None` at a segment's start.
-    pub(super) fn next(&self) -> Option<i64> {
-        self.next
-    }
-
     /// Moves frames, whose times are what the stream says, onto the grid; one too many is dropped.
     pub(super) fn lay(&mut self, audio: &Audio, frames: &mut Vec<Sample>) {
         let rate = i64::from(audio.sample_rate);

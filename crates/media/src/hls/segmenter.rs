@@ -25,7 +25,6 @@ use super::kept::{Kept, Part, Segment, Tracks};
 use super::name::Name;
 use super::pace::Pace;
 use super::parts::{Groups, MAX_FRAME_MS};
-use super::silence;
 use crate::codec::{Codec, Role};
 use crate::flv::{Kind, Tag};
 use crate::fmp4::config::{Audio, Video};
@@ -34,11 +33,9 @@ use crate::ts;
 
 /// Video that does not come for so long, in audio's time, is taken for gone.
 const VIDEO_GONE_MS: i64 = MAX_FORWARD_MS;
-/// Audio that does not come for so long, in video's time, is left out of segments from then on if there is
-/// no silence for its codec.
+/// Time of video without audio after which segments leave the audio track out. Publishers of AAC LC have
+/// silence instead ([`crate::assemble`]).
 const AUDIO_GONE_MS: i64 = VIDEO_GONE_MS;
-/// Silence stands in for audio after so much video without it.
-const QUIET_MS: i64 = 1_000;
 /// Slots without media for which a window is kept: numbers catch up with one slot per segment.
 const MAX_BEHIND: u64 = 8;
 /// Wall time may differ this much from media time before dates follow it,
@@ -73,10 +70,6 @@ pub struct Segmenter {
     idle_video: Option<Video>,
     /// An audio header that is out of use because no frames come.
     idle_audio: Option<Audio>,
-    /// The audio that the metadata announces.
-    promised: Option<Audio>,
-    /// Whether an audio frame has come.
-    has_sounded: bool,
     /// The codec of the last frame that cannot be packed, with the times of the first such frame and of
     /// the last.
     pub(super) unpacked: Option<(Codec, u32, u32)>,
@@ -170,9 +163,6 @@ impl Segmenter {
                     self.on_sound(codec, data, now, wall_ms);
                 }
             }
-            (_, Role::Metadata) if crate::flv::time_base(tag).is_none() => {
-                self.promised = silence::promised(tag);
-            }
             _ => {}
         }
         self.cut(self.config.bytes);
@@ -265,8 +255,7 @@ impl Segmenter {
         self.sound_since_ms = None;
         self.groups.push(at, frame.sync);
         let since = *self.silent_since_ms.get_or_insert(at);
-        let is_mute = self.tracks.audio.as_ref().is_some_and(|a| silence::frame(a).is_none());
-        if is_mute && at.saturating_sub(since) > AUDIO_GONE_MS {
+        if self.tracks.audio.is_some() && at.saturating_sub(since) > AUDIO_GONE_MS {
             self.idle_audio = self.tracks.audio.take();
             let version = self.kept.versions.back();
             self.changed |= version.is_some_and(|version| version.tracks.audio.is_some());
@@ -298,7 +287,6 @@ impl Segmenter {
 
     fn on_sound(&mut self, codec: Codec, data: Bytes, now: i64, wall_ms: i64) {
         self.silent_since_ms = None;
-        self.has_sounded = true;
         if self.tracks.audio.is_none() {
             self.tracks.audio = self.idle_audio.take();
         }
@@ -415,12 +403,7 @@ impl Segmenter {
             let had_audio = last.is_some_and(|last| last.tracks.audio == self.tracks.audio);
             let has_audio = had_audio || !self.sounds.is_empty();
             let video = self.tracks.video.clone();
-            let own = self.tracks.audio.clone().filter(|_| has_audio);
-            let audio = own.or_else(|| {
-                let announced = self.tracks.audio.as_ref().or(self.promised.as_ref())?;
-                let stands_in = video.is_some() && silence::frame(announced).is_some();
-                stands_in.then(|| announced.clone())
-            });
+            let audio = self.tracks.audio.clone().filter(|_| has_audio);
             let tracks = Tracks { video, audio };
             self.discontinuity |= self.kept.set_tracks(tracks, self.config.container);
         }
@@ -428,11 +411,6 @@ impl Segmenter {
         let Tracks { video, audio } = &version.tracks;
         let independent = video.is_none() || self.frames.first().is_some_and(|frame| frame.sync);
         if let Some(audio) = audio {
-            let patience = if self.has_sounded { QUIET_MS } else { 0 };
-            let is_quiet = self.silent_since_ms.is_some_and(|since| at - since >= patience);
-            if video.is_some() && self.sounds.is_empty() && is_quiet {
-                silence::fill(audio, &self.grid, &mut self.sounds, part_start_ms, at);
-            }
             self.grid.lay(audio, &mut self.sounds);
         }
         let bytes = match self.config.container {

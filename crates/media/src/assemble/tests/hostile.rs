@@ -13,10 +13,10 @@ fn units_of(tag: &Tag) -> Vec<Bytes> {
 }
 
 /// A sequence of numbers that a seed determines (Marsaglia's xorshift).
-struct Numbers(u64);
+pub(super) struct Numbers(pub(super) u64);
 
 impl Numbers {
-    fn below(&mut self, limit: usize) -> usize {
+    pub(super) fn below(&mut self, limit: usize) -> usize {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;
