@@ -11,6 +11,7 @@ mod clients;
 mod crew;
 mod handshakes;
 mod names;
+mod network;
 mod newcomers;
 mod publishers;
 mod slow;
@@ -45,6 +46,7 @@ impl Neighbours {
             cancels::join,
             beacons::join,
             publishers::join,
+            network::join,
         ];
         Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
     }
