@@ -14,6 +14,7 @@ mod names;
 mod network;
 mod newcomers;
 mod publishers;
+mod silent;
 mod slow;
 mod tally;
 
@@ -47,6 +48,7 @@ impl Neighbours {
             beacons::join,
             publishers::join,
             network::join,
+            silent::join,
         ];
         Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
     }
