@@ -17,6 +17,7 @@ mod publishers;
 mod silent;
 mod slow;
 mod tally;
+mod waiting;
 
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -49,6 +50,7 @@ impl Neighbours {
             publishers::join,
             network::join,
             silent::join,
+            waiting::join,
         ];
         Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
     }
