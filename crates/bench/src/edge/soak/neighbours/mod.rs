@@ -10,6 +10,7 @@ mod cancels;
 mod clients;
 mod crew;
 mod handshakes;
+mod logs;
 mod names;
 mod network;
 mod newcomers;
@@ -51,6 +52,7 @@ impl Neighbours {
             network::join,
             silent::join,
             waiting::join,
+            logs::join,
         ];
         Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
     }
