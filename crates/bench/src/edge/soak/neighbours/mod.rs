@@ -14,6 +14,7 @@ mod logs;
 mod names;
 mod network;
 mod newcomers;
+mod poison;
 mod publishers;
 mod silent;
 mod slow;
@@ -53,6 +54,7 @@ impl Neighbours {
             silent::join,
             waiting::join,
             logs::join,
+            poison::join,
         ];
         Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
     }
