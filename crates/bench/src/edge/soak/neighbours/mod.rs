@@ -9,6 +9,7 @@ mod beacons;
 mod cancels;
 mod clients;
 mod crew;
+mod empty;
 mod handshakes;
 mod logs;
 mod names;
@@ -55,6 +56,7 @@ impl Neighbours {
             waiting::join,
             logs::join,
             poison::join,
+            empty::join,
         ];
         Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
     }
