@@ -10,6 +10,7 @@ mod cancels;
 mod clients;
 mod crew;
 mod empty;
+mod frames;
 mod handshakes;
 mod logs;
 mod names;
@@ -57,6 +58,7 @@ impl Neighbours {
             logs::join,
             poison::join,
             empty::join,
+            frames::join,
         ];
         Self::run(Crew::new(target, only)?, kinds, Some(NICEST))
     }
