@@ -19,6 +19,10 @@ const STAYS: Duration = Duration::from_secs(7);
 const BATCH: usize = 50;
 const APART: Duration = Duration::from_millis(50);
 
+/// Messages that the server may not take within a flood: it allows 1,200. On a busy machine a flood
+/// has fewer, and proves nothing.
+const TOO_MANY: usize = 2_000;
+
 /// Message types.
 const ACKNOWLEDGEMENT: u8 = 3;
 const USER_CONTROL: u8 = 4;
@@ -57,8 +61,10 @@ async fn flood(strike: Strike, kind: &str, messages: Vec<u8>) -> Result<(), Fail
     rtmp.flush().await?;
     let batch = messages.repeat(BATCH);
     let (mut reader, mut writer) = rtmp.stream.split();
+    let mut sent = 0;
     let floods = async {
         while writer.write_all(&batch).await.is_ok() {
+            sent += BATCH;
             sleep(APART).await;
         }
         // The reader learns how it ended.
@@ -72,7 +78,8 @@ async fn flood(strike: Strike, kind: &str, messages: Vec<u8>) -> Result<(), Fail
     });
     match ended.await {
         Ok(how) => strike.tally.answer(how),
-        Err(_) => strike.tally.breach("never ended by the server"),
+        Err(_) if sent >= TOO_MANY => strike.tally.breach("never ended by the server"),
+        Err(_) => strike.tally.end("left", 1),
     }
     Ok(())
 }
