@@ -1,6 +1,6 @@
 //! The contestants' processes.
 
-use std::io::{BufRead as _, BufReader, Read};
+use std::io::{BufRead as _, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -178,10 +178,19 @@ pub(super) fn inspected_edge(
     start_edge(mendcast, &write_config(dir, &format!("{settings}{inspected}"))?)
 }
 
-/// An edge with this configuration, which has RTMP; and its admin listener.
+/// An edge with this configuration, which has RTMP; and its admin listener. Nobody reads its log.
 pub(super) fn start_edge(
     mendcast: &Path,
     config: &Path,
+) -> Result<(Server, Option<SocketAddr>), String> {
+    start_logged_edge(mendcast, config, std::io::sink())
+}
+
+/// The same; what it logs after its start goes to `log`.
+pub(super) fn start_logged_edge(
+    mendcast: &Path,
+    config: &Path,
+    mut log: impl Write + Send + 'static,
 ) -> Result<(Server, Option<SocketAddr>), String> {
     let mut child = Command::new(mendcast)
         .args(["edge", "--config"])
@@ -190,13 +199,13 @@ pub(super) fn start_edge(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(|e| format!("{}: {e}", mendcast.display()))?;
-    let log = child.stderr.take();
+    let stderr = child.stderr.take();
     let process = Process(child);
     let (mut address, mut rtmp, mut admin, mut text) = (None, None, None, String::new());
-    let mut lines = log.map(BufReader::new);
-    while let Some(log) = &mut lines {
+    let mut lines = stderr.map(BufReader::new);
+    while let Some(lines) = &mut lines {
         let start = text.len();
-        if log.read_line(&mut text).map_or(true, |read| read == 0) {
+        if lines.read_line(&mut text).map_or(true, |read| read == 0) {
             return Err(format!("{} did not start: {text}", mendcast.display()));
         }
         if let Some((_, place)) = text[start..].trim_end().rsplit_once("dashboard on http://") {
@@ -213,7 +222,7 @@ pub(super) fn start_edge(
         }
     }
     // The rest of its log must find a reader.
-    std::thread::spawn(move || lines.map(|mut log| std::io::copy(&mut log, &mut std::io::sink())));
+    std::thread::spawn(move || lines.map(|mut lines| std::io::copy(&mut lines, &mut log)));
     match (address, rtmp) {
         (Some(address), Some(rtmp)) => {
             Ok((Server { process, address, ingest: Ingest::Rtmp(rtmp) }, admin))

@@ -5,14 +5,16 @@
 //! no longer, and come as well as before. Memory has to stay flat, and nothing may be left of those who
 //! went. A neighbour that did not reach the server proves nothing: all of them have to have.
 
+mod bounds;
+
 use std::time::Duration;
 
 use qoe::stats::{Clustered, Interval, Observation};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 
-use super::crowd::Views;
 use super::neighbours::Count;
+use super::outcome::{Beside, Outcome, Verdict};
 use super::server::Look;
 use super::view::View;
 
@@ -43,48 +45,24 @@ const SWING: f64 = 2e6;
 const SETTLED: Duration = Duration::from_secs(240);
 /// Such a run shows whether memory runs away: by more than this.
 const ROUGH: f64 = 64e6;
-/// The least share of the attempts that were due which a neighbour must have made.
-const MADE: f64 = 0.5;
 /// The least share of the attempts made that must have reached the server: of those who only hold a
 /// connection this shows when the server ends it, and of the last ones it never does.
 const REACHED: f64 = 0.25;
-/// The fewest attempts that prove anything.
-const FEWEST: u64 = 5;
-
-/// What a soak has shown.
-pub(super) struct Outcome {
-    /// The views without neighbours, and the look after the last viewer had gone.
-    pub alone: (Views, Look),
-    /// The views with neighbours, and what these did; `None` if there were none.
-    pub beside: Option<(Views, Vec<Count>)>,
-    /// Of the last phase.
-    pub looks: Vec<Look>,
-    /// After everybody had gone.
-    pub last: Look,
-    /// Sessions that have a record.
-    pub records: u64,
-}
-
-/// A rule, whether it holds, and the figures.
-#[derive(Debug)]
-pub(super) struct Verdict {
-    pub rule: &'static str,
-    pub holds: bool,
-    pub figures: String,
-}
 
 impl Outcome {
     /// Every rule that applies.
     pub(super) fn verdicts(&self) -> Vec<Verdict> {
         let mut verdicts = vec![self.nobody_fails()];
-        if let Some((views, neighbours)) = &self.beside {
+        if let Some(Beside { views, neighbours, newcomers }) = &self.beside {
             let (alone, beside) = (&self.alone.0.counted, &views.counted);
             verdicts.push(delivered(alone, beside));
             let [count, time] = freezes(alone, beside);
             verdicts.extend([count, time, no_more_fail(alone, beside), starts(alone, beside)]);
+            verdicts.extend(newcomers.iter().map(bounds::let_in));
             verdicts.extend(neighbours.iter().map(reached));
         }
         verdicts.extend([self.flat(), self.no_growth_at_the_end(), self.nothing_left()]);
+        verdicts.extend(self.bounds());
         verdicts.extend([self.as_many_sessions_as_views(), self.a_record_each()]);
         verdicts
     }
@@ -178,16 +156,19 @@ impl Outcome {
         }
     }
 
+    /// Fleeting sessions of a network with many of them have none; those are neighbours'.
     fn a_record_each(&self) -> Verdict {
-        let [sessions, without, dropped] =
-            [self.last.sessions, self.last.without_media, self.last.records_dropped]
-                .map(|count| count as u64);
+        let Look { sessions, without_media, fleeting, records_dropped, .. } = &self.last;
+        let [sessions, without, fleeting, dropped] =
+            [sessions, without_media, fleeting, records_dropped].map(|count| *count as u64);
+        let viewers = self.alone.1.fleeting as u64;
+        let rows = self.records.rows;
         Verdict {
             rule: "each session with media has a record",
-            holds: sessions == self.records + without && dropped == 0,
+            holds: sessions == rows + without + fleeting && dropped == 0 && viewers == 0,
             figures: format!(
-                "{sessions} sessions, {without} without media, {} records, {dropped} dropped",
-                self.records
+                "{sessions} sessions, {without} without media, {fleeting} fleeting ones of networks \
+                 with many, {viewers} of these without neighbours, {rows} records, {dropped} dropped"
             ),
         }
     }
@@ -288,12 +269,11 @@ fn starts(alone: &[View], beside: &[View]) -> Verdict {
 /// Whether a neighbour really ran, and had nothing that it may not have.
 fn reached(count: &Count) -> Verdict {
     let Count { name, due, attempted, reached, breaches, ends } = count;
-    let enough = *attempted as f64 >= MADE * *due && *attempted >= FEWEST;
     let arrived = *reached as f64 >= REACHED * *attempted as f64;
     let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
     Verdict {
         rule: name,
-        holds: enough && arrived && *breaches == 0,
+        holds: count.is_enough() && arrived && *breaches == 0,
         figures: format!(
             "{attempted} attempts of {due:.0} due, {reached} reached the server, {breaches} should have been \
              refused; {}",

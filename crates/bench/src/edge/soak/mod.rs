@@ -1,19 +1,26 @@
-//! The soak: healthy viewers come and go behind a lossy link for a long time, and hostile neighbours
-//! come to the same server.
+//! The soak: healthy viewers come and go behind a lossy link for a long time, and hostile
+//! neighbours come to the same server.
 //!
-//! It has two phases on one server: without neighbours for [`ALONE`] of the time, and with them for the
-//! rest. In each the viewers come at its beginning and are gone at its end, with stays from one distribution and
-//! seeds of their own. What they had is compared per second of view ([`judge`]); a rule that does not hold fails
-//! the soak.
+//! It has two phases on one server: without neighbours for [`ALONE`] of the time, and with them for
+//! the rest. In each the viewers come at its beginning and are gone at its end, with stays from one
+//! distribution and seeds of their own. What they had is compared per second of view ([`judge`]); a
+//! rule that does not hold fails the soak.
 //!
-//! The neighbours ([`neighbours`]) have addresses of their own, 127.0.1.x and on, while the viewers are all
-//! behind 127.0.0.2: limits go by address, and a viewer behind an attacker's address shares its quota, by
-//! design. They come around the link, at rates that are stated in each file. All share the machine with
-//! the server: the time of everybody on the processors is printed.
+//! Beside the neighbours honest newcomers publish over RTMP and view over TCP, where places are
+//! short: they have to be let in.
+//!
+//! The neighbours ([`neighbours`]) have addresses of their own, 127.0.1.x and on, while the viewers
+//! are all behind 127.0.0.2: limits go by address, and a viewer behind an attacker's address shares
+//! its quota, by design. They come around the link, at rates that are stated in each file. All
+//! share the machine with the server: the time of everybody on the processors is printed.
 
 mod crowd;
+mod hook;
 mod judge;
+mod log;
 mod neighbours;
+mod outcome;
+mod records;
 mod server;
 mod view;
 
@@ -24,9 +31,13 @@ use super::publisher::{Ingest, Publisher};
 use super::servers;
 use crate::loopback::receive_errors;
 use crowd::{Crowd, Manner, Views};
-use judge::{Outcome, Verdict};
+use hook::HookServer;
+
+use log::LogMeter;
 use neighbours::{Neighbours, Target};
-use server::{Look, Observed};
+use outcome::{Beside, Outcome, Verdict};
+use records::Records;
+use server::{Look, Observed, Servants};
 
 /// The share of the time without neighbours.
 const ALONE: f64 = 0.2;
@@ -53,8 +64,8 @@ pub(crate) struct Soak {
     /// The longest that one stays, in seconds.
     #[arg(long, default_value_t = 60)]
     stay: u64,
-    /// Only neighbours whose name contains this, to see what one does; `off`: none, and the phase without
-    /// them takes all of the time.
+    /// Only neighbours whose name contains this, to see what one does; `off`: none, and the phase
+    /// without them takes all of the time.
     #[arg(long, default_value = "", value_name = "TEXT")]
     neighbours: String,
     /// Further sections of the server's configuration, to see the soak fail: `[quic]` with
@@ -89,8 +100,14 @@ impl Soak {
         let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
         super::identity(dir.path())?;
         let upstream = server::silent_upstream()?;
-        let far = upstream.local_addr().map_err(|e| e.to_string())?;
-        let (server, admin) = server::start(&mendcast, dir.path(), far, &self.settings)?;
+        let hook = HookServer::start()?;
+        let servants = Servants {
+            upstream: upstream.local_addr().map_err(|e| e.to_string())?,
+            hook: hook.address,
+        };
+        let log = LogMeter::default();
+        let (server, admin) =
+            server::start(&mendcast, dir.path(), &servants, &self.settings, log.clone())?;
         let (link, address) = server::link(&mendcast, server.address, &self.loss)?;
         let publisher = Publisher::start(server.ingest.clone())?;
         std::thread::sleep(super::LEAD);
@@ -116,11 +133,13 @@ impl Soak {
         let (mut beside, mut last) = (None, empty.clone());
         if !is_alone {
             let target = Target { web: server.address, rtmp, dir: dir.path().to_owned() };
-            let neighbours = Neighbours::start(target, &self.neighbours)?;
+            let neighbours = Neighbours::start(target.clone(), &self.neighbours)?;
+            let newcomers = Neighbours::newcomers(target)?;
             let (views, with) = stage.phase("with neighbours", all.saturating_sub(alone))?;
-            let (counts, cpu) = neighbours.leave()?;
+            let (newcomers, _) = newcomers.leave()?;
+            let (neighbours, cpu) = neighbours.leave()?;
             println!("      of this process, neighbours took {:.0} s", cpu.as_secs_f64());
-            beside = Some((views, counts));
+            beside = Some(Beside { views, neighbours, newcomers });
             looks = with;
             last = stage.observed.look_until_empty()?;
         }
@@ -128,8 +147,9 @@ impl Soak {
         publisher.stop()?;
         // What is left of the records is written at its end.
         super::wake::end(server.process)?;
-        let records = server::records(&dir.path().join("records"))?;
-        tell(&Outcome { alone: (views, empty), beside, looks, last, records }.verdicts())
+        let records = Records::read(&dir.path().join("records"))?;
+        let log = log.size();
+        tell(&Outcome { alone: (views, empty), beside, looks, last, records, log }.verdicts())
     }
 }
 

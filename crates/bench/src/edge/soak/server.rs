@@ -8,9 +8,15 @@ use std::time::{Duration, Instant};
 
 use super::super::publisher::KEY;
 use super::super::servers::{self, Process, Server};
+use super::hook::SLOW_NAMES;
+use super::log::LogMeter;
 
 /// How often the server is looked at.
 const LOOK: Duration = Duration::from_secs(10);
+/// Longest wait for an answer of the admin listener.
+const ADMIN_WAIT: Duration = Duration::from_secs(10);
+/// Stands for the time of an answer that did not come.
+const NO_HEALTH: Duration = Duration::from_secs(3_600);
 /// How long the server has to forget everybody: its longest idle time-out is 30 s on QUIC, and players'
 /// last words have 5 s more.
 const FORGETTING: Duration = Duration::from_secs(60);
@@ -18,6 +24,8 @@ const FORGETTING: Duration = Duration::from_secs(60);
 const VIEWERS_ADDRESS: &str = "127.0.0.2";
 /// What publishers of the streams `others/…` bring as their key.
 pub(super) const OTHER_KEY: &str = "others";
+/// Places for connections over TCP. The neighbours want more, so that places are shared.
+const TCP_PLACES: u32 = 1_024;
 /// Names that are pulled from an upstream that never answers begin with this.
 pub(super) const PULLED: &str = "far/";
 
@@ -34,6 +42,8 @@ pub(super) struct Look {
     pub sessions: f64,
     /// Sessions that ended without media, which leave no record.
     pub without_media: f64,
+    /// Sessions below 2 s whose network had too many of them for a record each.
+    pub fleeting: f64,
     /// Records that the disk did not take.
     pub records_dropped: f64,
     /// QUIC connections there now.
@@ -44,6 +54,28 @@ pub(super) struct Look {
     pub places: f64,
     /// Connections that a limit has refused or ended.
     pub limited: f64,
+    /// Descriptors that the server has open.
+    pub descriptors: u64,
+    /// Time until `/healthz` was answered; [`NO_HEALTH`] if it was not.
+    pub health: Duration,
+    /// Seconds played and frozen, and freezes, by all players' reports.
+    pub reported: Reported,
+}
+
+/// Sums of players' reports.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reported {
+    pub played_s: f64,
+    pub frozen_s: f64,
+    pub freezes: f64,
+}
+
+/// Addresses that the server asks.
+pub(super) struct Servants {
+    /// An upstream that does not answer.
+    pub upstream: SocketAddr,
+    /// The `on_play` hook.
+    pub hook: SocketAddr,
 }
 
 /// An upstream that takes connections and says nothing. Nobody accepts them: the kernel's queue fills, and
@@ -58,23 +90,32 @@ pub(super) fn silent_upstream() -> Result<TcpListener, String> {
 pub(super) fn start(
     mendcast: &Path,
     dir: &Path,
-    upstream: SocketAddr,
+    &Servants { upstream, hook }: &Servants,
     settings: &str,
+    log: LogMeter,
 ) -> Result<(Server, SocketAddr), String> {
+    let pull = |names: &str| {
+        let upstream = format!("[\"http://{upstream}/{{name}}.flv\"]");
+        format!("[[pull]]\nstream = \"{names}*\"\nupstream = {upstream}\n")
+    };
     let text = format!(
         "[server]\nlisten = \"127.0.0.1:0\"\ncertificate = \"chain.pem\"\nkey = \"key.pem\"\n\
          [rtmp]\nlisten = \"127.0.0.1:0\"\n\
+         [tcp]\nmax_connections = {TCP_PLACES}\n\
+         [hooks]\non_play = \"http://{hook}/play\"\n\
          [admin]\nlisten = \"127.0.0.1:0\"\n\
          [drain]\ntimeout = \"1s\"\n\
          [records]\ndirectory = \"records\"\nperiod = \"2m\"\n\
          [[publish]]\nstream = \"live/*\"\nkey = \"{KEY}\"\n\
          [[publish]]\nstream = \"others/*\"\nkey = \"{OTHER_KEY}\"\n\
-         [[pull]]\nstream = \"{PULLED}*\"\nupstream = [\"http://{upstream}/{{name}}.flv\"]\n\
-         {settings}"
+         {}{}{settings}",
+        pull(PULLED),
+        // The server asks the hook only about streams that are there or can be pulled.
+        pull(SLOW_NAMES),
     );
     let path = dir.join("edge.toml");
     std::fs::write(&path, text).map_err(|e| format!("{}: {e}", path.display()))?;
-    let (server, admin) = servers::start_edge(mendcast, &path)?;
+    let (server, admin) = servers::start_logged_edge(mendcast, &path, log)?;
     Ok((server, admin.ok_or("the edge has no admin listener")?))
 }
 
@@ -147,9 +188,13 @@ impl Observed {
 
     /// Asks the server's admin listener, and the system.
     pub(super) fn look(&self) -> Result<Look, String> {
+        let asked = Instant::now();
+        let health = get(self.admin, "/healthz").map_or(NO_HEALTH, |_| asked.elapsed());
         let text = get(self.admin, "/metrics").map_err(|e| format!("{}: {e}", self.admin))?;
         let resident = servers::resident(self.pid)?;
-        Ok(Look { at: self.start.elapsed(), resident, ..Look::read(&text)? })
+        let descriptors = descriptors(self.pid)?;
+        let at = self.start.elapsed();
+        Ok(Look { at, resident, descriptors, health, ..Look::read(&text)? })
     }
 }
 
@@ -169,16 +214,21 @@ impl Look {
             Ok(metrics.lines().filter(of).filter_map(value).sum())
         };
         Ok(Self {
-            at: Duration::ZERO,
-            resident: 0,
             viewers: sum("mendcast_viewers")?,
             sessions: sum("mendcast_sessions_total")?,
             without_media: sum("mendcast_sessions_without_media_total")?,
+            fleeting: sum("mendcast_sessions_without_record_total")?,
             records_dropped: sum("mendcast_records_dropped_total")?,
             connections: sum("mendcast_quic_connections")?,
             streams: sum("mendcast_streams")?,
             places: sum("mendcast_places_used")?,
             limited: sum("mendcast_connections_limited_total")?,
+            reported: Reported {
+                played_s: sum("mendcast_played_seconds_total")?,
+                frozen_s: sum("mendcast_freeze_seconds_total")?,
+                freezes: sum("mendcast_freezes_total")?,
+            },
+            ..Self::default()
         })
     }
 
@@ -190,8 +240,10 @@ impl Look {
 
 fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     let mut stream = TcpStream::connect(address)?;
-    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
-    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    stream.set_read_timeout(Some(ADMIN_WAIT))?;
+    let accept = "application/openmetrics-text; version=1.0.0, */*; q=0.1";
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nAccept: {accept}\r\n")?;
+    write!(stream, "Connection: close\r\n\r\n")?;
     let mut text = String::new();
     stream.read_to_string(&mut text)?;
     match text.starts_with("HTTP/1.1 200 ") {
@@ -200,17 +252,11 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
     }
 }
 
-/// Rows in all files of JSON lines.
-pub(super) fn records(directory: &Path) -> Result<u64, String> {
-    let mut rows = 0;
-    for entry in std::fs::read_dir(directory).map_err(|e| e.to_string())?.flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "jsonl") {
-            let file = std::fs::File::open(&path).map_err(|e| e.to_string())?;
-            rows += BufReader::new(file).lines().count() as u64;
-        }
-    }
-    Ok(rows)
+/// Descriptors that a process has open.
+fn descriptors(pid: u32) -> Result<u64, String> {
+    let path = format!("/proc/{pid}/fd");
+    let open = std::fs::read_dir(&path).map_err(|e| format!("{path}: {e}"))?;
+    Ok(open.count() as u64)
 }
 
 #[cfg(test)]
@@ -223,11 +269,15 @@ mod tests {
             "viewers",
             "sessions",
             "sessions_without_media",
+            "sessions_without_record",
             "records_dropped",
             "quic_connections",
             "streams",
             "places_used",
             "connections_limited",
+            "played_seconds",
+            "freeze_seconds",
+            "freezes",
         ]
         .iter()
         .map(|name| format!("# TYPE mendcast_{name} gauge\n"))
@@ -238,10 +288,16 @@ mod tests {
              mendcast_viewers_refused_total 9\nmendcast_streams 1\n\
              mendcast_places_used{place=\"rtmp\"} 1\nmendcast_places_used{place=\"tcp\"} 4\n\
              mendcast_quic_connections 7\nmendcast_sessions_total{protocol=\"h3\"} 12\n\
-             mendcast_sessions_without_media_total 1\n",
+             mendcast_sessions_without_media_total 1\n\
+             mendcast_sessions_without_record_total 2\n\
+             mendcast_played_seconds_total{cohort=\"a\"} 8.5\n\
+             mendcast_freeze_seconds_total{cohort=\"a\"} 1.5\nmendcast_freezes_total 3\n",
         );
         assert_eq!((busy.viewers, busy.places, busy.connections), (5.0, 5.0, 7.0));
         assert_eq!((busy.sessions, busy.without_media, busy.streams), (12.0, 1.0, 1.0));
+        assert_eq!(busy.fleeting, 2.0);
+        let Reported { played_s, frozen_s, freezes } = busy.reported;
+        assert_eq!((played_s, frozen_s, freezes), (8.5, 1.5, 3.0));
         assert!(!busy.is_empty());
         assert!(look("mendcast_streams 1\nmendcast_places_used{place=\"rtmp\"} 1\n").is_empty());
         let renamed = types.replace("quic_connections", "quic_sessions");

@@ -6,6 +6,10 @@ use qoe::player::Freezes;
 use qoe::{Player, Policy};
 use units::Timestamp;
 
+use super::super::crowd::Views;
+use super::super::log::LogSize;
+use super::super::records::Records;
+use super::super::server::Reported;
 use super::*;
 use crate::edge::media::RATE;
 
@@ -32,7 +36,15 @@ fn views() -> Views {
 }
 
 fn look(minute: u64, resident: u64) -> Look {
-    Look { at: MINUTE * minute as u32, resident, streams: 1.0, places: 1.0, ..Look::default() }
+    Look {
+        at: MINUTE * minute as u32,
+        resident,
+        streams: 1.0,
+        places: 1.0,
+        descriptors: 60,
+        health: Duration::from_millis(2),
+        ..Look::default()
+    }
 }
 
 /// All is well.
@@ -45,22 +57,42 @@ fn outcome() -> Outcome {
         breaches: 0,
         ends: vec![("status 404".to_owned(), 98)],
     };
+    let newcomer = Count {
+        name: "newcomers",
+        due: 50.0,
+        attempted: 50,
+        reached: 49,
+        breaches: 0,
+        ends: vec![("let in".to_owned(), 49), ("status 503".to_owned(), 1)],
+    };
+    let reported = Reported { played_s: 70.0, frozen_s: 20.0, freezes: 400.0 };
     Outcome {
         alone: (views(), Look { sessions: 120.0, ..look(0, 30_000_000) }),
-        beside: Some((views(), vec![neighbour])),
+        beside: Some(Beside {
+            views: views(),
+            neighbours: vec![neighbour],
+            newcomers: vec![newcomer],
+        }),
         looks: (0..30).map(|minute| look(minute, 40_000_000 + minute % 2 * 100_000)).collect(),
-        last: Look { sessions: 304.0, without_media: 4.0, ..look(31, 39_000_000) },
-        records: 300,
+        last: Look {
+            sessions: 310.0,
+            without_media: 4.0,
+            fleeting: 6.0,
+            reported,
+            ..look(31, 39_000_000)
+        },
+        records: Records { rows: 300, reported: 10, beyond: 0, room_s: 100.0 },
+        log: LogSize { bytes: 1_000_000, lines: 9_000, controls: 0 },
     }
 }
 
 impl Outcome {
     fn beside_mut(&mut self) -> &mut Vec<View> {
-        &mut self.beside.as_mut().expect("neighbours").0.counted
+        &mut self.beside.as_mut().expect("neighbours").views.counted
     }
 
     fn neighbour_mut(&mut self) -> &mut Count {
-        &mut self.beside.as_mut().expect("neighbours").1[0]
+        &mut self.beside.as_mut().expect("neighbours").neighbours[0]
     }
 }
 
@@ -76,7 +108,7 @@ fn broken(change: impl FnOnce(&mut Outcome)) -> Vec<&'static str> {
 #[test]
 fn a_soak_in_which_all_is_well_breaks_no_rule() {
     assert_eq!(broken(|_| {}), [""; 0]);
-    assert_eq!(outcome().verdicts().len(), 12);
+    assert_eq!(outcome().verdicts().len(), 20);
     assert_eq!(broken(|soak| soak.beside = None), [""; 0]);
 }
 
@@ -198,11 +230,15 @@ fn views_sessions_and_records_must_agree() {
     for sessions in [118.0, 121.0] {
         assert_eq!(broken(|soak| soak.alone.1.sessions = sessions), ["sessions are views"]);
     }
-    assert_eq!(broken(|soak| soak.records = 299), ["each session with media has a record"]);
+    assert_eq!(broken(|soak| soak.records.rows = 299), ["each session with media has a record"]);
     assert_eq!(
         broken(|soak| soak.last.records_dropped = 1.0),
         ["each session with media has a record"]
     );
+    let fleeting = broken(|soak| soak.last.fleeting = 5.0);
+    assert_eq!(fleeting, ["each session with media has a record"]);
+    let healthy = broken(|soak| soak.alone.1.fleeting = 1.0);
+    assert_eq!(healthy, ["each session with media has a record"]);
 }
 
 #[test]
@@ -215,4 +251,57 @@ fn the_slope_is_that_of_the_line() {
 fn first_frames_are_ranked() {
     let wait = first_frames(&views().counted, [0.0, 0.5, 1.0]).map(|wait| wait.as_millis());
     assert_eq!(wait, [80, 90, 99]);
+}
+
+#[test]
+fn newcomers_must_be_let_in() {
+    let newcomers = |attempted, reached| {
+        broken(|soak| {
+            let newcomer = &mut soak.beside.as_mut().expect("neighbours").newcomers[0];
+            (newcomer.attempted, newcomer.reached) = (attempted, reached);
+        })
+    };
+    assert_eq!(newcomers(100, 95), [""; 0]);
+    assert_eq!(newcomers(100, 94), ["newcomers"]);
+    assert_eq!(newcomers(10, 10), ["newcomers"], "too few came");
+}
+
+#[test]
+fn the_server_must_answer_for_its_health_in_time() {
+    let rule = ["/healthz answers in time"];
+    let answers = |after| broken(|soak| soak.looks[3].health = after);
+    assert_eq!(answers(Duration::from_millis(900)), [""; 0]);
+    assert_eq!(answers(Duration::from_millis(1_100)), rule);
+}
+
+#[test]
+fn memory_and_descriptors_must_stay_bounded() {
+    let peak = |resident| broken(|soak| soak.looks[3].resident = resident);
+    assert_eq!(peak(500_000_000), [""; 0]);
+    assert_eq!(peak(520_000_000), ["memory is bounded"]);
+    let open = |descriptors| broken(|soak| soak.looks[3].descriptors = descriptors);
+    assert_eq!(open(2_900), [""; 0]);
+    assert_eq!(open(3_100), ["descriptors are bounded"]);
+    let left = |descriptors| broken(|soak| soak.last.descriptors = descriptors);
+    assert_eq!(left(120), [""; 0]);
+    assert_eq!(left(130), ["no descriptor is left of neighbours"]);
+}
+
+#[test]
+fn the_log_must_stay_short_and_harmless() {
+    // The soak of these tests takes 31 minutes.
+    let long = |bytes| broken(|soak| soak.log.bytes = bytes);
+    assert_eq!(long(15_700_000), [""; 0]);
+    assert_eq!(long(15_800_000), ["the log stays short"]);
+    assert_eq!(broken(|soak| soak.log.controls = 1), ["the log has no control characters"]);
+}
+
+#[test]
+fn reports_must_fit_in_their_sessions() {
+    let rule = ["reports fit in their sessions"];
+    assert_eq!(broken(|soak| soak.records.beyond = 1), rule);
+    assert_eq!(broken(|soak| soak.last.reported.frozen_s = 31.0), rule);
+    assert_eq!(broken(|soak| soak.last.reported.played_s = f64::NAN), rule);
+    assert_eq!(broken(|soak| soak.last.reported.played_s = -30.0), rule);
+    assert_eq!(broken(|soak| soak.last.reported.freezes = 501.0), rule);
 }

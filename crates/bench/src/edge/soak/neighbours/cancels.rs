@@ -1,10 +1,10 @@
-//! Requests that are cancelled at once: RST_STREAM right after HEADERS on HTTP/2, and on HTTP/3 STOP_SENDING
-//! or RESET_STREAM right after the request. They are for the live stream, so
-//! that each opens a session and a cursor.
+//! Requests that are cancelled at once: RST_STREAM right after HEADERS on HTTP/2, and on HTTP/3
+//! STOP_SENDING or RESET_STREAM right after the request. They are for the live stream, so that each
+//! opens a session and a cursor.
 //!
-//! 50 a second on each, on 2.5 connections a second. Each that had media leaves a record: half an hour of
-//! them is some 150 MB on the disk. The last request of a connection is not cancelled, and its answer
-//! shows that the server has seen those before it.
+//! 50 a second on each, on 2.5 connections a second. Of those that had media 20 a second leave a
+//! record, as all come from one network. The last request of a connection is not cancelled, and its
+//! answer shows that the server has seen those before it.
 
 use std::time::Duration;
 

@@ -110,8 +110,17 @@ impl Strike {
         name: &str,
         intent: Intent,
     ) -> Result<(Rtmp, Option<ClientEvent>), Failure> {
-        let stream = self.tcp(self.target.rtmp, None).await?;
         let url = Url::parse(&format!("rtmp://{}/{name}", self.target.rtmp))?;
+        self.rtmp_of(url, intent).await
+    }
+
+    /// The same for a URL that need not be one.
+    pub(super) async fn rtmp_of(
+        &self,
+        url: Url,
+        intent: Intent,
+    ) -> Result<(Rtmp, Option<ClientEvent>), Failure> {
+        let stream = self.tcp(self.target.rtmp, None).await?;
         let client = Client::new(url, intent, Default::default(), &[7; 1_528]);
         let mut rtmp = Rtmp { stream, client };
         let event = rtmp.next().await?;

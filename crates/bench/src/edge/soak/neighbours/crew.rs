@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::tally::{Count, Tally};
@@ -58,6 +59,27 @@ pub(super) struct Strike {
     pub number: u64,
     /// Attempts on it.
     pub attempts: u32,
+}
+
+impl Strike {
+    /// Makes the attempts at the same time, as strikes of one attempt each.
+    pub(super) async fn at_once<F, O>(self, attack: F) -> Result<(), Failure>
+    where
+        F: Fn(Self) -> O,
+        O: Future<Output = Result<(), Failure>> + Send + 'static,
+    {
+        let mut attempts = JoinSet::new();
+        for nth in 0..u64::from(self.attempts) {
+            let number = self.number * u64::from(self.attempts) + nth;
+            attempts.spawn(attack(Self { number, attempts: 1, ..self.clone() }));
+        }
+        while let Some(attempt) = attempts.join_next().await {
+            if let Err(e) = attempt? {
+                self.tally.end(in_short(&e.to_string()), 1);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// All neighbours while they run.

@@ -71,7 +71,7 @@ async fn asks(strike: Strike, key: &'static str) -> Result<(), Failure> {
 }
 
 /// One who is let in; `None` if the stream is another's, who has not dropped yet.
-async fn let_in(strike: &Strike, kind: &str) -> Result<Option<Rtmp>, Failure> {
+pub(super) async fn let_in(strike: &Strike, kind: &str) -> Result<Option<Rtmp>, Failure> {
     let name = format!("others/{kind}-{}?key={OTHER_KEY}", strike.number % STREAMS);
     let (rtmp, event) = strike.rtmp(&name, Intent::Publish).await?;
     match event {

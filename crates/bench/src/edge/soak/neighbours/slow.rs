@@ -49,7 +49,7 @@ pub(super) fn join(crew: &mut Crew) {
 
 /// What a connection takes of what it asked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Takes {
+pub(super) enum Takes {
     Nothing,
     Little,
 }
@@ -59,7 +59,7 @@ async fn hold(tally: &Tally, ended: impl Future<Output = &'static str>) {
     tally.end(timeout(STAYS, ended).await.unwrap_or("left"), 1);
 }
 
-async fn h1(strike: Strike, takes: Takes) -> Result<(), Failure> {
+pub(super) async fn h1(strike: Strike, takes: Takes) -> Result<(), Failure> {
     let tally = &strike.tally;
     tally.attempt(1);
     let mut stream = strike.tls(Http::V1, Some(TCP_BUFFER)).await?;

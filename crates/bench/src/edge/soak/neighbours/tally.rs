@@ -1,8 +1,14 @@
-//! What a kind of neighbour did: how often it tried, how often that reached the server, and how it ended.
+//! What a kind of neighbour did: how often it tried, how often that reached the server, and how it
+//! ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+/// The least share of the attempts that were due that a neighbour or newcomer must have made.
+const MADE: f64 = 0.5;
+/// The fewest attempts that prove anything.
+const FEWEST: u64 = 5;
 
 /// The counters of a neighbour while it runs.
 #[derive(Debug, Default)]
@@ -29,9 +35,16 @@ pub(crate) struct Count {
     pub reached: u64,
     /// Attempts that the server should have refused, or ended, and has not.
     pub breaches: u64,
-    /// How they ended: what the server answered, or that it ended the connection, or that the neighbour
-    /// left by itself; and how often.
+    /// How they ended: what the server answered, or that it ended the connection, or that the
+    /// neighbour left by itself; and how often.
     pub ends: Vec<(String, u64)>,
+}
+
+impl Count {
+    /// Returns whether enough of the attempts that were due were made to prove anything.
+    pub(crate) fn is_enough(&self) -> bool {
+        self.attempted as f64 >= MADE * self.due && self.attempted >= FEWEST
+    }
 }
 
 impl Tally {

@@ -1,0 +1,133 @@
+//! Rules on what neighbours may cost the server and the honest newcomers: places, memory,
+//! descriptors, the log, the answers of `/healthz`, and the statistics of players' reports.
+
+use std::time::Duration;
+
+use crate::edge::soak::neighbours::Count;
+use crate::edge::soak::outcome::{Outcome, Verdict};
+use crate::edge::soak::server::Reported;
+
+/// The least share of newcomers that is let in.
+const LET_IN: f64 = 0.95;
+/// Longest wait for `/healthz`: Kubernetes' default for a probe.
+const HEALTH: Duration = Duration::from_secs(1);
+/// Most resident memory in bytes. 40 viewers and all neighbours took 168 MB.
+const MEMORY: u64 = 512_000_000;
+/// Most descriptors: 1,024 of TCP, 1,000 of RTMP, 512 in reserve, and the rest of the process.
+const DESCRIPTORS: u64 = 3_000;
+/// Descriptors that may stay open beside those of the time before neighbours came: hooks' and
+/// upstreams' connections that are kept, 64 at most.
+const KEPT: u64 = 64;
+/// Most bytes of the log per second, on average. Neighbours ask for about 350 lines a second of 130
+/// bytes; the budget of each kind of line is 5 lines a second.
+const LOG_RATE: f64 = 8_192.0;
+/// Bytes of the log that may come on top: 50 lines of 1 KiB of each of ten kinds.
+const LOG_BURST: f64 = 512_000.0;
+
+impl Outcome {
+    /// Every rule of this file that applies with and without neighbours.
+    pub(super) fn bounds(&self) -> [Verdict; 7] {
+        let [memory, open, left] = self.resources();
+        let [short, harmless] = self.log();
+        [self.health(), memory, open, left, short, harmless, self.reports()]
+    }
+
+    fn health(&self) -> Verdict {
+        let longest = self.looks.iter().map(|look| look.health).max().unwrap_or_default();
+        Verdict {
+            rule: "/healthz answers in time",
+            holds: !self.looks.is_empty() && longest <= HEALTH,
+            figures: format!(
+                "after {} ms at most in {} looks; at most {} ms",
+                longest.as_millis(),
+                self.looks.len(),
+                HEALTH.as_millis()
+            ),
+        }
+    }
+
+    fn resources(&self) -> [Verdict; 3] {
+        let memory = self.looks.iter().map(|look| look.resident).max().unwrap_or_default();
+        let open = self.looks.iter().map(|look| look.descriptors).max().unwrap_or_default();
+        let (before, after) = (self.alone.1.descriptors, self.last.descriptors);
+        let megabytes = |bytes: u64| bytes as f64 * 1e-6;
+        [
+            Verdict {
+                rule: "memory is bounded",
+                holds: memory <= MEMORY,
+                figures: format!("{:.1} MB; at most {:.0}", megabytes(memory), megabytes(MEMORY)),
+            },
+            Verdict {
+                rule: "descriptors are bounded",
+                holds: open <= DESCRIPTORS,
+                figures: format!("{open} open; at most {DESCRIPTORS}"),
+            },
+            Verdict {
+                rule: "no descriptor is left of neighbours",
+                holds: after <= before + KEPT,
+                figures: format!("{after} open, {before} before; at most {KEPT} more"),
+            },
+        ]
+    }
+
+    fn log(&self) -> [Verdict; 2] {
+        let log = &self.log;
+        let seconds = self.last.at.as_secs_f64();
+        let most = LOG_BURST + LOG_RATE * seconds;
+        [
+            Verdict {
+                rule: "the log stays short",
+                holds: log.bytes as f64 <= most,
+                figures: format!(
+                    "{:.1} kB in {} lines in {:.1} min; at most {:.0} kB",
+                    log.bytes as f64 * 1e-3,
+                    log.lines,
+                    seconds / 60.0,
+                    most * 1e-3
+                ),
+            },
+            Verdict {
+                rule: "the log has no control characters",
+                holds: log.controls == 0,
+                figures: format!("{} control characters", log.controls),
+            },
+        ]
+    }
+
+    /// Metrics and records count for each session at most what it lasted.
+    fn reports(&self) -> Verdict {
+        let Reported { played_s, frozen_s, freezes } = self.last.reported;
+        let records = &self.records;
+        let is_possible = [played_s, frozen_s, freezes].iter().all(|sum| *sum >= 0.0);
+        Verdict {
+            rule: "reports fit in their sessions",
+            holds: is_possible
+                && played_s + frozen_s <= records.room_s
+                && freezes <= records.room_freezes()
+                && records.beyond == 0,
+            figures: format!(
+                "{played_s:.0} s played, {frozen_s:.0} s and {freezes} times frozen in {} sessions \
+                 with reports, which have room for {:.0} s and {:.0} freezes; {} records beyond theirs",
+                records.reported,
+                records.room_s,
+                records.room_freezes(),
+                records.beyond
+            ),
+        }
+    }
+}
+
+/// Whether newcomers came, and the server let them in.
+pub(super) fn let_in(count: &Count) -> Verdict {
+    let Count { name, due, attempted, reached, ends, .. } = count;
+    let ends: Vec<String> = ends.iter().map(|(how, count)| format!("{how} {count}")).collect();
+    Verdict {
+        rule: name,
+        holds: count.is_enough() && *reached as f64 >= LET_IN * *attempted as f64,
+        figures: format!(
+            "{reached} of {attempted} let in, {due:.0} due; at least {:.0} %; {}",
+            LET_IN * 100.0,
+            ends.join(", ")
+        ),
+    }
+}
