@@ -83,7 +83,8 @@ fn player_names_parse_and_display() {
         "buffer:-1s",
     ] {
         let why = bad.parse::<Policy>().expect_err(bad).to_string();
-        assert!(why.starts_with(&format!("`{bad}`; it may be low-latency, ")), "{why}");
+        let start = format!("unknown player `{bad}`: expected low-latency, ");
+        assert!(why.starts_with(&start), "{why}");
         assert!(why.ends_with("buffer:100ms to buffer:10s"), "{why}");
     }
     let own = Policy { start: ms(1), rebuffer: ms(2), catch_up: None };
