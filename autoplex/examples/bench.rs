@@ -16,7 +16,7 @@ use std::time::Instant;
 
 use groups::decide::Rules;
 use groups::select::Policy;
-use groups::{Building, Group, Parameters, Table, Times};
+use groups::{Group, Parameters, Table, TableBuilder, Times};
 use made::Chance;
 use mendcast_autoplex::decide::{Deciding, Rows};
 use mendcast_autoplex::engine::Engine;
@@ -167,7 +167,7 @@ fn measure(root: &Path) {
 /// A table of a million ranges.
 fn ranges() {
     let times = Times { issued: END, lifetime: Duration::from_secs(7_200) };
-    let mut building = Building::new(times);
+    let mut building = TableBuilder::new(times);
     let parameters =
         Parameters { rate: Rate::from_kbps(4_000), in_flight: 60_000, sessions: 300, decided: END };
     let ids: Vec<_> = (0..GROUPS as i64)

@@ -102,7 +102,7 @@ struct Decide {
     #[arg(long, value_name = "FILE", conflicts_with_all = ["exact", "histograms"])]
     rows: Option<PathBuf>,
     /// A country of fewer sessions that teach is left as it is; a group of so many is half itself, half the wider one
-    #[arg(long, default_value_t = Rules::default().least, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, default_value_t = Rules::default().min_sessions, value_parser = clap::value_parser!(u64).range(1..))]
     least: u64,
     /// How long a decision holds
     #[arg(long, default_value = "2h", value_parser = duration)]
@@ -284,7 +284,11 @@ impl Decide {
             _ => Rows::Sessions,
         };
         self.measure.and((&self.which, &self.when, rows), |deciding| {
-            let rules = Rules { least: self.least, lean: self.least as f64, ..Rules::default() };
+            let rules = Rules {
+                min_sessions: self.least,
+                parent_weight: self.least as f64,
+                ..Rules::default()
+            };
             let deciding = Deciding { rules, lifetime: self.lifetime, ..deciding };
             match deciding.run()? {
                 Some(summary) => eprintln!("mendcast-autoplex: {summary}"),

@@ -9,8 +9,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use groups::decide::{OfGroup, Rules};
-use groups::select::Chosen;
+use groups::decide::{GroupStats, Rules};
+use groups::select::Selection;
 use groups::{Arm, GroupId, MAX_FILE, Table, Times};
 
 use crate::engine::{Engine, Source};
@@ -266,10 +266,10 @@ impl Deciding<'_> {
     }
 
     /// The groups of the decision, wider ones first.
-    fn groups(&self, chosen: Vec<(String, Chosen)>, guard: &Guard) -> Vec<OfGroup> {
+    fn groups(&self, chosen: Vec<(String, Selection)>, guard: &Guard) -> Vec<GroupStats> {
         let off: HashSet<&str> = guard.off().collect();
         // A group that is off has a place of its own even if nothing is known of it, or its wider one's would count.
-        let unseen = off.iter().map(|name| ((*name).to_owned(), Chosen::default()));
+        let unseen = off.iter().map(|name| ((*name).to_owned(), Selection::default()));
         let mut groups = self.plan.policy.groups(chosen.into_iter().chain(unseen));
         for group in &mut groups {
             group.is_off = widening(&group.name).any(|name| off.contains(name));
@@ -318,12 +318,13 @@ fn named(
     rows: &Integers,
     names: &HashMap<i64, String>,
     odd: &mut Vec<String>,
-) -> Vec<(String, Chosen)> {
+) -> Vec<(String, Selection)> {
     let row = |row: Vec<i64>| {
         let [group, sessions, weight, goodput_kbps, open_kbps, in_flight, window] = row[..] else {
             return None;
         };
-        let chosen = Chosen { group, sessions, weight, goodput_kbps, open_kbps, in_flight, window };
+        let chosen =
+            Selection { group, sessions, weight, goodput_kbps, open_kbps, in_flight, window };
         Some((names.get(&group)?.clone(), chosen))
     };
     let named: Vec<_> = rows.rows().filter_map(row).collect();

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use groups::{Building, GroupId};
+use groups::{GroupId, TableBuilder};
 
 use crate::Error;
 use crate::geo::{Geo, Parts, widening};
@@ -32,7 +32,11 @@ fn deepest(name: &str, known: &Known<'_>) -> Option<GroupId> {
 ///
 /// # Errors
 /// One line: a database cannot be read.
-pub fn of_databases(geo: &Geo, known: &Known<'_>, building: &mut Building) -> Result<(), Error> {
+pub fn of_databases(
+    geo: &Geo,
+    known: &Known<'_>,
+    building: &mut TableBuilder,
+) -> Result<(), Error> {
     for v6 in [false, true] {
         let (lists, said) = geo.segments(v6)?;
         let mut groups: HashMap<Vec<Option<u32>>, Option<GroupId>> = HashMap::new();
@@ -55,7 +59,7 @@ pub fn of_databases(geo: &Geo, known: &Known<'_>, building: &mut Building) -> Re
 pub fn of_prefixes(
     prefixes: &BTreeMap<String, String>,
     known: &Known<'_>,
-    building: &mut Building,
+    building: &mut TableBuilder,
 ) {
     for v6 in [false, true] {
         let mut all: Vec<(u64, u64, GroupId)> = prefixes
@@ -133,13 +137,13 @@ fn sweep(lists: &[Vec<Segment>], mut visit: impl FnMut(u64, u64, &[Option<u32>])
 
 /// Ranges that touch and are of the same group become one.
 struct Merged<'a> {
-    building: &'a mut Building,
+    building: &'a mut TableBuilder,
     v6: bool,
     last: Option<(u64, u64, GroupId)>,
 }
 
 impl<'a> Merged<'a> {
-    fn new(building: &'a mut Building, v6: bool) -> Self {
+    fn new(building: &'a mut TableBuilder, v6: bool) -> Self {
         Self { building, v6, last: None }
     }
 

@@ -8,7 +8,7 @@ use std::fs;
 use std::path::PathBuf;
 
 use groups::Table;
-use groups::decide::OfGroup;
+use groups::decide::GroupStats;
 use serde::Serialize;
 
 use crate::Error;
@@ -33,7 +33,7 @@ pub struct Reporting<'a> {
     /// What was decided.
     pub table: &'a Table,
     /// The groups of the table in their order, as they were seen.
-    pub groups: &'a [OfGroup],
+    pub groups: &'a [GroupStats],
     /// How viewers fared.
     pub guard: &'a Guard,
     /// What sessions were chosen by.

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use groups::Times;
-use groups::decide::{Rules, Seen, decide};
+use groups::decide::{Observed, Rules, decide};
 use serde_json::Value;
 
 use super::*;
@@ -15,7 +15,7 @@ const PERIOD: u64 = 1_800;
 /// A decision in a folder of its own.
 struct Made {
     folder: tempfile::TempDir,
-    groups: Vec<OfGroup>,
+    groups: Vec<GroupStats>,
     guard: Guard,
     now: u64,
 }
@@ -27,9 +27,9 @@ impl Made {
     }
 
     fn group(&mut self, name: &str, sessions: u64, mbps: f64) {
-        let seen = Seen { sessions, rate: mbps * 1e6, in_flight: mbps * 12_500.0 };
+        let seen = Observed { sessions, rate: mbps * 1e6, in_flight: mbps * 12_500.0 };
         let seen = (sessions > 0).then_some(seen);
-        let group = OfGroup { name: name.into(), parent: None, seen, is_off: false };
+        let group = GroupStats { name: name.into(), parent: None, seen, is_off: false };
         self.groups.push(group);
     }
 
@@ -45,7 +45,7 @@ impl Made {
 
     fn table(&self) -> Table {
         let times = Times { issued: self.now, lifetime: Duration::from_secs(4 * PERIOD) };
-        let rules = Rules { least: 1, ..Rules::default() };
+        let rules = Rules { min_sessions: 1, ..Rules::default() };
         decide(&self.groups, None, &rules, times).0.finish().expect("no ranges")
     }
 

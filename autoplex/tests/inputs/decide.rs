@@ -33,7 +33,7 @@ fn of(chance: &mut made::Chance, group: i64, count: usize) -> Vec<Measured> {
 
 /// One in ten teaches, and groups here have some hundred sessions.
 fn rules() -> Rules {
-    Rules { least: 20, lean: 20.0, ..Rules::default() }
+    Rules { min_sessions: 20, parent_weight: 20.0, ..Rules::default() }
 }
 
 fn deciding<'a>(

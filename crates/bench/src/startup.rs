@@ -12,7 +12,7 @@ use quic::crypto::{KeyRing, Purpose};
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::SeedableRng as _;
 use startup::cookie::Rules;
-use startup::{Carrier, Cookie, History, Perception, Prefix, Spent};
+use startup::{Carrier, Cookie, History, JumpLedger, Perception, Prefix};
 use units::Rate;
 
 use crate::loopback::calibration;
@@ -101,10 +101,10 @@ fn open(times: u32) -> f64 {
 
 /// A jump for each of many viewers, in a table as the server has it.
 fn buy(times: u32) -> f64 {
-    let (spent, mut unit) = (Spent::new(1 << 17), 0u64);
+    let (spent, mut unit) = (JumpLedger::new(1 << 17), 0u64);
     each(times, || {
         unit = unit.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        black_box(spent.buy(&Cookie { unit, ..cookie() }, NOW));
+        black_box(spent.claim(&Cookie { unit, ..cookie() }, NOW));
     })
 }
 

@@ -197,13 +197,13 @@ impl<'a> Told<'a> {
 mod tests {
     use super::*;
     use core::time::Duration;
-    use groups::{Building, Group, Times};
+    use groups::{Group, TableBuilder, Times};
     use units::Rate;
 
     #[test]
     fn an_address_is_explained_with_its_group_and_the_wider_ones() {
         let times = Times { issued: 1_000_000, lifetime: Duration::from_secs(7_200) };
-        let mut building = Building::new(times);
+        let mut building = TableBuilder::new(times);
         let of = |mbps, sessions| Parameters {
             rate: Rate::from_mbps(mbps),
             in_flight: 60_000,

@@ -8,7 +8,7 @@ use congestion::Algorithm;
 use quic::{Connection, ControllerFactory};
 use records::Record;
 use startup::cookie::{Correlation, Verdict};
-use startup::decision::{self, Known, Limits, Mode};
+use startup::decision::{self, Inputs, Limits, Mode};
 use startup::{Carrier, Cookie, Guided, Prefix};
 use units::Rate;
 
@@ -66,14 +66,14 @@ fn on_the_wire(bytes: u64, mtu: u16) -> u64 {
 
 /// Starts a connection that is about to send its first live response. It goes on as it is where it knows its path, or has more in
 /// flight than the window that is decided on; and with [`Mode::Iw10`], which is what controllers do by themselves.
-pub fn start(connection: &mut Connection, mode: Mode, known: &Known, limits: &Limits) -> Started {
+pub fn start(connection: &mut Connection, mode: Mode, known: &Inputs, limits: &Limits) -> Started {
     let mut started = Started { mode, carrier: None, window: None, rate: None };
     if mode == Mode::Iw10 || !knows_nothing(connection) {
         return started;
     }
     let mtu = connection.mtu();
     let first_frame = known.first_frame.map(|bytes| on_the_wire(bytes, mtu));
-    let known = Known { first_frame, ..*known };
+    let known = Inputs { first_frame, ..*known };
     let decision = decision::decide(mode, &known, &Limits { mtu, ..*limits });
     let start = decision.start;
     let has_room = start.window.is_some_and(|window| connection.in_flight() <= window);

@@ -253,12 +253,12 @@ impl Hold {
 mod tests {
     use super::*;
     use core::time::Duration;
-    use groups::{Building, Group, Times};
+    use groups::{Group, TableBuilder, Times};
     use units::Rate;
 
     fn table(issued: u64, mbps: u64) -> Table {
         let times = Times { issued, lifetime: Duration::from_secs(7_200) };
-        let mut building = Building::new(times);
+        let mut building = TableBuilder::new(times);
         let parameters = Parameters {
             rate: Rate::from_mbps(mbps),
             in_flight: 50_000,

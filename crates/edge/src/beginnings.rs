@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use startup::cookie::{Rules, Verdict};
-use startup::{Carrier, Cookie, History, Past, Prefix, Refusal, Spent};
+use startup::{Carrier, Cookie, History, JumpLedger, PathState, Prefix, Refusal};
 
 use crate::sync::lock;
 
@@ -21,7 +21,7 @@ pub(crate) type Brought = (Carrier, Result<Cookie, Refusal>);
 /// What all event loops share.
 #[derive(Debug)]
 pub struct Beginnings {
-    spent: Spent,
+    spent: JumpLedger,
     history: Mutex<History>,
     /// By carrier: accepted, then refused by reason.
     cookies: [[AtomicU64; 1 + Refusal::ALL.len()]; Carrier::ALL.len()],
@@ -35,7 +35,7 @@ impl Beginnings {
     /// Nobody has come yet. What `networks` networks measured last will be remembered.
     pub(crate) fn new(networks: usize) -> Self {
         Self {
-            spent: Spent::new(VIEWERS),
+            spent: JumpLedger::new(VIEWERS),
             history: Mutex::new(History::new(networks)),
             cookies: Default::default(),
             strangers: AtomicU64::new(0),
@@ -57,7 +57,7 @@ impl Beginnings {
         now: u64,
         rules: &Rules,
         buys: bool,
-    ) -> Result<Option<(Carrier, Past)>, Refusal> {
+    ) -> Result<Option<(Carrier, PathState)>, Refusal> {
         let mut is_spent = false;
         for (carrier, cookie) in brought {
             match self.judge(*carrier, *cookie, client, now, rules, buys) {
@@ -89,10 +89,10 @@ impl Beginnings {
         now: u64,
         rules: &Rules,
         buys: bool,
-    ) -> Result<Past, Refusal> {
+    ) -> Result<PathState, Refusal> {
         let past = cookie.and_then(|cookie| cookie.accept(carrier, client, now, rules));
         let past = match past {
-            Ok(past) if buys && !self.spent.buy(&past.cookie, now) => Err(Refusal::Spent),
+            Ok(past) if buys && !self.spent.claim(&past.cookie, now) => Err(Refusal::Spent),
             other => other,
         };
         let outcome = past.as_ref().err().map_or(0, |refusal| 1 + *refusal as usize);

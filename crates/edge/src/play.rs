@@ -418,7 +418,7 @@ mod tests {
         let mut first = offer("live/a").expect("room");
         let tag = Tag::new(Kind::Video, 0, &[&[0x12][..], &[0; 95_000]].concat());
         first.publisher.push(tag.expect("short enough"), &live.repairs);
-        live.streams.keep_within_memory(|| live.outlets.trim());
+        live.streams.enforce_memory_limit(|| live.outlets.trim());
         let refusal = offer("live/b").expect_err("no room");
         assert_eq!(refusal, "no memory is left for another stream");
         let find = |name| find(&state, name, [192, 0, 2, 1].into(), Via::default()).map(|_| ());

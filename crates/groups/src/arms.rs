@@ -1,27 +1,28 @@
-//! Who is held to the parameters, who is not, and why: without a share of sessions that are free, nobody would find
-//! out what paths carry, nor what the parameters did.
+//! Assignment of sessions to experiment arms. Uncapped sessions are needed to observe the
+//! capacity of paths, and to measure the effect of the caps.
 
 use core::fmt;
 
-/// A session's part.
+/// Experiment arm of a session.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Arm {
-    /// Free, and the only ones that teach: whoever is bounded by the last decision would only repeat it.
+    /// Uncapped, and the only source of estimates: capped sessions would only reproduce the last
+    /// decision.
     Explorer,
-    /// Free at all times: what the whole does is measured against them.
+    /// Never capped: the baseline for the effect of all caps.
     Holdout,
-    /// Free because it is its group's turn to be (a switchback): sessions that share a bottleneck with bounded ones have
-    /// something of their bounds, so that a group is compared with itself too.
+    /// Uncapped because the group is in a control period (switchback). Caps also affect uncapped
+    /// sessions on the same bottleneck, so each group is compared with itself over time, too.
     Control,
-    /// Held to its group's parameters.
+    /// Capped at the parameters of its group.
     Treated,
 }
 
 impl Arm {
-    /// All parts.
+    /// All arms.
     pub const ALL: [Self; 4] = [Self::Explorer, Self::Holdout, Self::Control, Self::Treated];
 
-    /// As records and metrics name it.
+    /// Name in records and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Explorer => "explorer",
@@ -38,27 +39,29 @@ impl fmt::Display for Arm {
     }
 }
 
-/// How many are free.
+/// Fractions of uncapped sessions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shares {
-    /// Of viewers: explorers. More learn faster, and have nothing of what is learned.
+    /// Fraction of viewers that explore. More explorers learn faster but do not benefit.
     pub explorers: f64,
-    /// Of viewers: the hold-out.
+    /// Fraction of viewers in the hold-out.
     pub holdout: f64,
-    /// Of a group's periods: those in which all of it is free.
+    /// Fraction of a group's periods that are control periods.
     pub control: f64,
 }
 
 impl Default for Shares {
-    /// A tenth explores; a twentieth of viewers, and one period in ten, are there to compare with.
+    /// Explorers 0.1, hold-out 0.05, control periods 0.1.
     fn default() -> Self {
         Self { explorers: 0.1, holdout: 0.05, control: 0.1 }
     }
 }
 
 impl Shares {
-    /// The part of a viewer's session. A viewer stays an explorer or in the hold-out: `unit` is what the viewer cannot
-    /// choose, and `salt` an operator's word that makes others of them. `period` counts the periods of decisions.
+    /// Returns the arm of a viewer's session. Explorer and hold-out are permanent per viewer.
+    ///
+    /// `unit` identifies the viewer and must not be under its control. The operator changes `salt`
+    /// to draw new arms. `period` numbers the decision periods.
     pub fn arm(&self, salt: &str, unit: u64, group: &str, period: u64) -> Arm {
         let viewer = fraction(&[salt.as_bytes(), b"viewer", &unit.to_le_bytes()]);
         if viewer < self.explorers {
@@ -72,7 +75,7 @@ impl Shares {
     }
 }
 
-/// A number from 0 to 1 that looks like chance: FNV-1a, and the last step of SplitMix64, which spreads its bits.
+/// Returns a hash in 0..1: FNV-1a, finished with the last step of SplitMix64 to mix the bits.
 fn fraction(parts: &[&[u8]]) -> f64 {
     let bytes = parts.iter().flat_map(|part| part.iter().copied().chain([0xff]));
     let mut x = bytes.fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
@@ -88,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_come_out_and_viewers_stay_what_they_are() {
+    fn shares_are_met_and_viewers_keep_their_arm() {
         let shares = Shares::default();
         let mut counts = [0; 4];
         for unit in 0..20_000 {
@@ -99,7 +102,7 @@ mod tests {
             assert!(!is_sticky(arm) || arm == later, "{unit}");
         }
         let shares = counts.map(|count| f64::from(count) / 20_000.0);
-        // 85 % of viewers are neither, and a tenth of periods is free; of 50 periods that may be a few more or fewer.
+        // Only 50 distinct periods: the share of control periods varies by a few percent.
         for (share, (wanted, error)) in
             shares.into_iter().zip([(0.1, 0.01), (0.05, 0.01), (0.085, 0.1), (0.765, 0.1)])
         {
@@ -108,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_has_its_turn_as_a_whole_and_another_salt_makes_other_explorers() {
+    fn groups_switch_as_a_whole_and_the_salt_changes_explorers() {
         let shares = Shares { explorers: 0.0, holdout: 0.0, control: 0.5 };
         let mut turns = 0;
         for period in 0..400 {

@@ -1,67 +1,68 @@
-//! From what was seen of groups in a period to what their next sessions may send: small groups lean on the wider
-//! ones that they are part of, and nothing changes by much at once.
+//! Turns a period's observations into the parameters of each group's next sessions. Small groups
+//! shrink towards their parents, and parameters change gradually.
 
 use core::ops::RangeInclusive;
 use std::collections::HashMap;
 
 use units::Rate;
 
-use crate::table::{Building, Group, GroupId, Parameters, Table, Times};
+use crate::table::{Group, GroupId, Parameters, Table, TableBuilder, Times};
 
-/// What the selected sessions of a group had.
+/// Statistics of a group's selected sessions.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Seen {
-    /// How many sessions the selection was made from.
+pub struct Observed {
+    /// Number of candidate sessions.
     pub sessions: u64,
-    /// What the statistic of the policy says of their rates, in bit/s.
+    /// Rate by the policy's statistic, in bit/s.
     pub rate: f64,
-    /// The same of their bytes in flight.
+    /// Bytes in flight by the same statistic.
     pub in_flight: f64,
 }
 
-impl Seen {
-    /// Whether anything can be learned from it.
+impl Observed {
+    /// Returns true if all values are positive and finite.
     fn is_sane(&self) -> bool {
         let is_fine = |value: f64| value.is_finite() && value > 0.0;
         self.sessions > 0 && is_fine(self.rate) && is_fine(self.in_flight)
     }
 }
 
-/// A group of a period.
+/// A group of one period.
 #[derive(Clone, PartialEq, Debug)]
-pub struct OfGroup {
-    /// Its name, by which the last decision knows it as well.
+pub struct GroupStats {
+    /// Name, which also identifies the group in the previous decision.
     pub name: Box<str>,
-    /// The place of the wider group that it is part of, which stands before it.
+    /// Index of the parent group, which precedes this one.
     pub parent: Option<usize>,
-    /// What was seen of it; `None` if it had no session that counts.
-    pub seen: Option<Seen>,
-    /// The guard has turned it off.
+    /// Observations; `None` without eligible sessions.
+    pub seen: Option<Observed>,
+    /// Whether the guard disabled the group.
     pub is_off: bool,
 }
 
-/// How much is made of how little.
+/// Settings of a decision.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rules {
-    /// A group with no wider one needs this many sessions, or nothing is decided for it.
-    pub least: u64,
-    /// The wider group counts as this many sessions: at as many of its own a group is half itself.
-    pub lean: f64,
-    /// What sessions may have of what was seen: less than 1 leaves room where a group's paths differ.
+    /// Sessions that a group without a parent estimate needs. With fewer, it gets no parameters.
+    pub min_sessions: u64,
+    /// Weight of the parent, in sessions. A group with as many sessions of its own weighs half.
+    pub parent_weight: f64,
+    /// Fraction of the observed values granted to sessions. Below 1, it leaves headroom for groups
+    /// with diverse paths.
     pub share: f64,
-    /// By which factor parameters may change from one period to the next.
+    /// Allowed factors between the parameters of successive periods.
     pub steps: RangeInclusive<f64>,
 }
 
 impl Default for Rules {
-    /// 200 sessions, of which the band from the 5th to the 20th percentile has thirty; a rise to the double takes four
-    /// periods.
+    /// With 200 sessions, the band from the 5th to the 20th percentile has 30. Doubling a parameter
+    /// takes four periods.
     fn default() -> Self {
-        Self { least: 200, lean: 200.0, share: 1.0, steps: 0.8..=1.25 }
+        Self { min_sessions: 200, parent_weight: 200.0, share: 1.0, steps: 0.8..=1.25 }
     }
 }
 
-/// An estimate that is not bounded by the last decision yet.
+/// Estimate of a group before the step limit.
 #[derive(Clone, Copy)]
 struct Estimate {
     rate: f64,
@@ -69,42 +70,43 @@ struct Estimate {
     sessions: u64,
 }
 
-/// Decides for all groups of a period; `last` is the decision in force. The table has no ranges of addresses yet.
+/// Decides the parameters of all groups. `last` is the active decision. The returned table has no
+/// address ranges yet.
 ///
 /// ```
 /// use core::time::Duration;
-/// use mendcast_groups::decide::{OfGroup, Rules, Seen, decide};
+/// use mendcast_groups::decide::{GroupStats, Rules, Observed, decide};
 /// use mendcast_groups::Times;
 ///
-/// let seen = Some(Seen { sessions: 1_000, rate: 4e6, in_flight: 60_000.0 });
-/// let country = OfGroup { name: "BR".into(), parent: None, seen, is_off: false };
-/// let seen = Some(Seen { sessions: 200, rate: 8e6, in_flight: 60_000.0 });
-/// let city = OfGroup { name: "BR/SP/Campinas".into(), parent: Some(0), seen, is_off: false };
+/// let seen = Some(Observed { sessions: 1_000, rate: 4e6, in_flight: 60_000.0 });
+/// let country = GroupStats { name: "BR".into(), parent: None, seen, is_off: false };
+/// let seen = Some(Observed { sessions: 200, rate: 8e6, in_flight: 60_000.0 });
+/// let city = GroupStats { name: "BR/SP/Campinas".into(), parent: Some(0), seen, is_off: false };
 /// let times = Times { issued: 1_800_000_000, lifetime: Duration::from_secs(7_200) };
 /// let (_, ids) = decide(&[country, city], None, &Rules::default(), times);
 /// assert_eq!(ids.len(), 2);
 /// ```
 pub fn decide(
-    groups: &[OfGroup],
+    groups: &[GroupStats],
     last: Option<&Table>,
     rules: &Rules,
     times: Times,
-) -> (Building, Vec<GroupId>) {
+) -> (TableBuilder, Vec<GroupId>) {
     let last: HashMap<&str, &Parameters> = last
         .into_iter()
         .flat_map(|table| table.groups())
         .filter_map(|group| Some((&*group.name, group.parameters.as_ref()?)))
         .collect();
-    let mut building = Building::new(times);
+    let mut building = TableBuilder::new(times);
     let mut estimates: Vec<Option<Estimate>> = Vec::with_capacity(groups.len());
     let mut ids: Vec<GroupId> = Vec::with_capacity(groups.len());
     for group in groups {
         let parent = group.parent.filter(|place| *place < ids.len());
         let wider = parent.and_then(|place| estimates[place]);
-        let own = group.seen.filter(Seen::is_sane);
+        let own = group.seen.filter(Observed::is_sane);
         let estimate = estimate(own.as_ref(), wider, rules);
         let before = last.get(&*group.name).copied();
-        // Where nothing new is known, what was decided holds for as long as a table does.
+        // Without a new estimate, an earlier decision stays valid for the lifetime of a table.
         let is_fresh = |last: &&Parameters| {
             times.issued.saturating_sub(last.decided) <= times.lifetime.as_secs()
         };
@@ -127,11 +129,11 @@ pub fn decide(
     (building, ids)
 }
 
-/// What is thought of a group: its own sessions beside those that the wider group stands for.
-fn estimate(own: Option<&Seen>, wider: Option<Estimate>, rules: &Rules) -> Option<Estimate> {
+/// Weighs a group's own sessions against its parent's estimate.
+fn estimate(own: Option<&Observed>, wider: Option<Estimate>, rules: &Rules) -> Option<Estimate> {
     match (own, wider) {
         (Some(own), Some(wider)) => {
-            let weight = own.sessions as f64 / (own.sessions as f64 + rules.lean);
+            let weight = own.sessions as f64 / (own.sessions as f64 + rules.parent_weight);
             let mix = |own: f64, wider: f64| weight * own + (1.0 - weight) * wider;
             Some(Estimate {
                 rate: mix(own.rate, wider.rate),
@@ -139,7 +141,7 @@ fn estimate(own: Option<&Seen>, wider: Option<Estimate>, rules: &Rules) -> Optio
                 sessions: own.sessions,
             })
         }
-        (Some(own), None) => (own.sessions >= rules.least).then_some(Estimate {
+        (Some(own), None) => (own.sessions >= rules.min_sessions).then_some(Estimate {
             rate: own.rate,
             in_flight: own.in_flight,
             sessions: own.sessions,
@@ -148,7 +150,7 @@ fn estimate(own: Option<&Seen>, wider: Option<Estimate>, rules: &Rules) -> Optio
     }
 }
 
-/// The estimate, no further from the last decision than one step.
+/// Limits an estimate to one step from the last decision.
 fn bounded(
     estimate: Estimate,
     last: Option<&Parameters>,
@@ -181,13 +183,13 @@ mod tests {
         Times { issued: 1_800_000_000, lifetime: Duration::from_secs(7_200) }
     }
 
-    fn of(name: &str, parent: Option<usize>, sessions: u64, mbps: f64) -> OfGroup {
-        let seen = Seen { sessions, rate: mbps * 1e6, in_flight: mbps * 12_500.0 };
+    fn of(name: &str, parent: Option<usize>, sessions: u64, mbps: f64) -> GroupStats {
+        let seen = Observed { sessions, rate: mbps * 1e6, in_flight: mbps * 12_500.0 };
         let seen = (sessions > 0).then_some(seen);
-        OfGroup { name: name.into(), parent, seen, is_off: false }
+        GroupStats { name: name.into(), parent, seen, is_off: false }
     }
 
-    fn table(groups: &[OfGroup], last: Option<&Table>) -> Table {
+    fn table(groups: &[GroupStats], last: Option<&Table>) -> Table {
         decide(groups, last, &Rules::default(), times()).0.finish().expect("no ranges")
     }
 
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn small_groups_lean_on_the_wider_one() {
+    fn small_groups_shrink_towards_their_parents() {
         let groups = [
             of("BR", None, 10_000, 4.0),
             of("BR/half", Some(0), 200, 8.0),
@@ -216,19 +218,19 @@ mod tests {
     }
 
     #[test]
-    fn parameters_change_by_a_step_at_most() {
+    fn parameters_change_by_at_most_one_step() {
         let last = table(&[of("BR", None, 1_000, 4.0)], None);
         let next = |rate| mbps(&table(&[of("BR", None, 1_000, rate)], Some(&last)))[0];
         assert_eq!(next(40.0), Some(5.0));
         assert_eq!(next(0.1), Some(3.2));
         assert_eq!(next(4.2), Some(4.2));
-        // One that the last decision does not know has nothing to be near to.
+        // A group that is new to the table has no step limit.
         let other = table(&[of("TR", None, 1_000, 40.0)], Some(&last));
         assert_eq!(mbps(&other), [Some(40.0)]);
     }
 
     #[test]
-    fn a_group_that_nobody_came_from_keeps_its_parameters_for_a_while() {
+    fn groups_without_sessions_keep_their_parameters_for_one_lifetime() {
         let last = table(&[of("BR", None, 1_000, 4.0)], None);
         let later = |seconds| {
             let times = Times { issued: times().issued + seconds, ..times() };
@@ -240,29 +242,30 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_can_have_seen_teaches_nothing() {
+    fn impossible_observations_and_parents_are_ignored() {
         for rate in [f64::NAN, f64::INFINITY, -1.0, 0.0] {
             let mut group = of("BR", None, 1_000, 4.0);
             group.seen.as_mut().expect("there").rate = rate;
             assert_eq!(mbps(&table(&[group], None)), [None], "{rate}");
         }
-        // Nor do parents that stand behind, or that are not there.
-        let lost = [of("BR/SP", Some(7), 1_000, 4.0), of("BR/RJ", Some(1), 1_000, 4.0)];
-        let found = table(&lost, None);
+        // Parents that follow their child or do not exist.
+        let orphans = [of("BR/SP", Some(7), 1_000, 4.0), of("BR/RJ", Some(1), 1_000, 4.0)];
+        let found = table(&orphans, None);
         assert!(found.groups().iter().all(|group| group.parent.is_none()));
     }
 
     proptest! {
         #[test]
-        fn a_decision_can_be_read_again_whatever_was_seen(
+        fn every_decision_survives_encoding(
             all in proptest::collection::vec(
                 (proptest::option::of(0usize..40), 0u64..2_000, any::<f64>(), any::<f64>()), 0..40,
             ),
         ) {
-            let groups: Vec<OfGroup> = all.iter().enumerate().map(|(n, (parent, sessions, rate, in_flight))| {
-                let seen = Seen { sessions: *sessions, rate: *rate, in_flight: *in_flight };
+            let groups = all.iter().enumerate();
+            let groups: Vec<GroupStats> = groups.map(|(n, (parent, sessions, rate, in_flight))| {
+                let seen = Observed { sessions: *sessions, rate: *rate, in_flight: *in_flight };
                 let name = format!("{n}").into();
-                OfGroup { name, parent: *parent, seen: Some(seen), is_off: n % 7 == 0 }
+                GroupStats { name, parent: *parent, seen: Some(seen), is_off: n % 7 == 0 }
             }).collect();
             let table = table(&groups, None);
             prop_assert_eq!(Table::decode(&table.encode()), Ok(table));

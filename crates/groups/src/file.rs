@@ -1,16 +1,21 @@
-//! A table as a file, so that one process decides and many serve. All numbers are little-endian:
+//! File format of a table: one process decides, many serve. All numbers are little-endian.
 //!
-//! | bytes | what |
+//! | bytes | content |
 //! |---|---|
 //! | 8 | `MCGROUPS` |
 //! | 4 | version, 1 |
-//! | 4 | CRC-32 (ISO-HDLC) of all that follows |
-//! | 8, 8 | issued, in Unix seconds; lifetime, in seconds |
-//! | 4, 4, 4 | numbers of groups, of ranges of IPv4, of ranges of IPv6 |
-//! | for each group | length of its name (1), name, flags (1: off = 1, parameters = 2), place of its parent (4; `ffffffff` for none), and with parameters rate in bit/s (8), bytes in flight (8), sessions (8), decided (8) |
-//! | for each range | first, last, group: 4, 4, 4 bytes for IPv4; 8, 8, 4 for IPv6 |
+//! | 4 | CRC-32 (ISO-HDLC) of the rest of the file |
+//! | 8, 8 | issue time, in Unix seconds; lifetime, in seconds |
+//! | 4, 4, 4 | numbers of groups, IPv4 ranges, IPv6 ranges |
+//! | variable, per group | see below |
+//! | 12, per IPv4 range | first (4), last (4), group (4) |
+//! | 20, per IPv6 range | first (8), last (8), group (4) |
 //!
-//! The checksum finds damage, not forgery: who may write the file may decide.
+//! A group consists of the length of its name (1), its name, flags (1; off = 1, with parameters =
+//! 2), and its parent's index (4; `ffffffff` for none). Parameters are the rate in bit/s (8), bytes
+//! in flight (8), sessions (8), and the decision time in Unix seconds (8).
+//!
+//! The checksum detects damage, not forgery: write access to the file is authority to decide.
 
 use core::time::Duration;
 
@@ -23,45 +28,45 @@ const MAGIC: &[u8; 8] = b"MCGROUPS";
 const VERSION: u32 = 1;
 /// Magic, version and checksum.
 const HEAD: usize = 16;
-/// The largest file that is read: some ten million ranges.
+/// Largest accepted file, in bytes: about ten million ranges.
 pub const MAX_FILE: usize = 256 << 20;
 const NO_PARENT: u32 = u32::MAX;
 const OFF: u8 = 1;
 const WITH_PARAMETERS: u8 = 2;
 
-/// Why bytes are no table.
+/// Reason why bytes are not a valid table.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum FileError {
-    /// It begins with something else.
-    #[error("this is no table of user groups")]
+    /// Wrong magic number.
+    #[error("not a table of user groups")]
     Kind,
-    /// It is from another release.
+    /// Version of another release.
     #[error("the table has version {0}; this release reads version {VERSION}")]
     Version(u32),
-    /// It is larger than [`MAX_FILE`].
+    /// Larger than [`MAX_FILE`].
     #[error("the table is larger than {MAX_FILE} bytes")]
     TooLarge,
-    /// It is cut off or damaged.
-    #[error("the table is cut off or damaged")]
+    /// Truncated or damaged.
+    #[error("the table is truncated or damaged")]
     Damaged,
-    /// It says something that cannot be.
-    #[error("group {place} of the table is absurd: {what}")]
-    Absurd {
-        /// The place of the group, from 0.
+    /// A group with invalid values.
+    #[error("group {place} of the table is invalid: {what}")]
+    Invalid {
+        /// Index of the group.
         place: usize,
-        /// What is wrong with it.
+        /// The fault.
         what: &'static str,
     },
-    /// Ranges overlap.
+    /// Overlapping ranges.
     #[error("{0}")]
     Overlap(#[from] Overlap),
-    /// A range is of a group that is not there.
-    #[error("a range is of group {0}, which is not there")]
+    /// A range that refers to a missing group.
+    #[error("an address range refers to group {0}, which does not exist")]
     NoGroup(u32),
 }
 
 impl Table {
-    /// The table as bytes.
+    /// Encodes the table.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEAD + 28 + 64 * self.groups.len() + 20 * self.ranges());
         out.extend_from_slice(MAGIC);
@@ -87,10 +92,10 @@ impl Table {
         out
     }
 
-    /// The table of these bytes.
+    /// Decodes a table.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// If the bytes are not a valid table.
     pub fn decode(bytes: &[u8]) -> Result<Self, FileError> {
         if bytes.len() > MAX_FILE {
             return Err(FileError::TooLarge);
@@ -112,7 +117,7 @@ impl Table {
         let [groups, v4, v6] = [r.u32()?, r.u32()?, r.u32()?];
         let groups: Vec<Group> =
             (0..groups as usize).map(|place| r.group(place)).collect::<Result<_, _>>()?;
-        // A count is a claim: memory is taken for what is there.
+        // Counts are unverified: allocate as elements are read, not in advance.
         let v4 = (0..v4).map(|_| Ok(Range { first: r.u32()?, last: r.u32()?, group: r.u32()? }));
         let v4: Vec<Range<u32>> = v4.collect::<Result<_, FileError>>()?;
         let v6 = (0..v6).map(|_| Ok(Range { first: r.u64()?, last: r.u64()?, group: r.u32()? }));
@@ -145,7 +150,7 @@ fn put_group(out: &mut Vec<u8>, group: &Group) {
     }
 }
 
-/// What is left of a file.
+/// The unread rest of a file.
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
@@ -170,18 +175,18 @@ impl<'a> Reader<'a> {
     }
 
     fn group(&mut self, place: usize) -> Result<Group, FileError> {
-        let absurd = |what| FileError::Absurd { place, what };
+        let invalid = |what| FileError::Invalid { place, what };
         let [len] = self.array()?;
         let name = core::str::from_utf8(self.take(len.into())?);
-        let name = name.map_err(|_| absurd("its name is not UTF-8"))?;
+        let name = name.map_err(|_| invalid("its name is not UTF-8"))?;
         let [flags] = self.array()?;
         if flags & !(OFF | WITH_PARAMETERS) != 0 {
-            return Err(absurd("it has flags that this release does not know"));
+            return Err(invalid("it has flags that this release does not know"));
         }
         let parent = Some(self.u32()?).filter(|parent| *parent != NO_PARENT);
-        // So that nobody who follows parents goes in circles.
+        // Rules out cycles of parents.
         if parent.is_some_and(|parent| parent as usize >= place) {
-            return Err(absurd("its parent does not stand before it"));
+            return Err(invalid("its parent does not precede it"));
         }
         let mut group = Group {
             name: name.into(),
@@ -194,7 +199,7 @@ impl<'a> Reader<'a> {
             let parameters =
                 Parameters { rate, in_flight, sessions: self.u64()?, decided: self.u64()? };
             if !parameters.is_sane() {
-                return Err(absurd("nobody could mean its parameters"));
+                return Err(invalid("its parameters are out of range"));
             }
             group.parameters = Some(parameters);
         }

@@ -1,10 +1,12 @@
-//! User groups and what the next sessions of each may send at most: the two tables of AutoPlex's execution
-//! module (section 4.1, figure 4), `<address, group>` and `<group, parameters>`, in one immutable [`Table`] that is
-//! made elsewhere, travels as a file, and is replaced as a whole.
+//! User groups and the send limits of their next sessions.
 //!
-//! Looking up takes no lock and no allocation: whoever serves holds an `Arc` of the table in force. A table
-//! that is cut off, damaged, of another version or absurd is no table: the one before stays in force, and when
-//! that has passed its time, no group has parameters and every session is served as without AutoPlex.
+//! A [`Table`] holds both tables of AutoPlex's execution module (section 4.1, figure 4):
+//! `<address, group>` and `<group, parameters>`. It is immutable, built by another process,
+//! distributed as a file, and replaced as a whole.
+//!
+//! Lookups take no lock and allocate nothing: servers hold an `Arc` of the active table. Truncated,
+//! damaged or implausible tables and other versions are rejected, and the previous table stays
+//! active. Once that expires, no group has parameters and sessions are served without AutoPlex.
 
 #![forbid(unsafe_code)]
 
@@ -20,4 +22,4 @@ pub use arms::{Arm, Shares};
 pub use file::{FileError, MAX_FILE};
 pub use limits::{Limits, Mode, Need, UnknownMode};
 pub use ranges::{Overlap, Range};
-pub use table::{Absent, Building, Group, GroupId, Parameters, Table, Times};
+pub use table::{Absent, Group, GroupId, Parameters, Table, TableBuilder, Times};

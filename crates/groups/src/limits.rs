@@ -1,5 +1,4 @@
-//! What a session may send at most, from the parameters of its group: as the paper has it, or with a floor below
-//! which no stream is pushed.
+//! Derives a session's cap from its group's parameters, as in the paper or with a floor per stream.
 
 use core::fmt;
 use core::str::FromStr;
@@ -13,16 +12,15 @@ use crate::table::Parameters;
 /// How parameters are applied.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Debug)]
 pub enum Mode {
-    /// Not at all.
+    /// No caps.
     #[default]
     Off,
-    /// Algorithm 1 and equation 1 to the letter. What sessions asked for becomes a bound on what the next ones may
-    /// ask for, so that streams of a higher bit rate than their group's usual one are starved; and those who are
-    /// bounded teach the next bound, which is lower. For comparison only.
+    /// Algorithm 1 and equation 1 to the letter, for comparison only. Streams above their group's
+    /// usual bit rate starve, and capped sessions lower the next cap.
     Paper,
-    /// A multiple of what each stream needs, and nothing learned: see [`Limits::demand`].
+    /// A multiple of the stream's bit rate, without learning: see [`Limits::demand`].
     Demand,
-    /// The group's bound, between what each stream needs and a multiple of that: see [`Limits::safe`].
+    /// The group's rate, clamped to multiples of the stream's bit rate: see [`Limits::safe`].
     Safe,
 }
 
@@ -30,7 +28,7 @@ impl Mode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Off, Self::Paper, Self::Demand, Self::Safe];
 
-    /// As configurations, metrics and records name it.
+    /// Name in configurations, metrics and records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Off => "off",
@@ -47,9 +45,9 @@ impl fmt::Display for Mode {
     }
 }
 
-/// There is no such mode.
+/// Unknown name of a mode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("there are the modes off, paper, demand and safe")]
+#[error("unknown mode: expected off, paper, demand or safe")]
 pub struct UnknownMode;
 
 impl FromStr for Mode {
@@ -60,45 +58,45 @@ impl FromStr for Mode {
     }
 }
 
-/// What a session sends now.
+/// Current demand of a session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Need {
-    /// The bit rate of the stream as it is published, protocol included as far as it is known; `None` if it is not
-    /// known yet.
+    /// Published bit rate of the stream, including known protocol overhead. `None` while unknown.
     pub bitrate: Option<Rate>,
-    /// The player has yet to fill its buffer, or is behind: it needs more than what is published.
+    /// Whether the player is behind or still filling its buffer. It then needs more than `bitrate`.
     pub is_behind: bool,
-    /// The smoothed round-trip time.
+    /// Smoothed round-trip time.
     pub rtt: Duration,
 }
 
-/// Between what a stream is held, as multiples of its bit rate.
+/// Bounds of the cap, as multiples of the stream's bit rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
-    /// The least pacing rate; at least 1.
+    /// Lower bound of the pacing rate; at least 1, default 1.5.
     pub floor: f64,
-    /// The most: above it a sender only overruns queues, since the stream has no more to send.
+    /// Upper bound, default 3. A faster sender only overruns queues.
     pub ceiling: f64,
-    /// What both are multiplied by for a session that is behind or has just begun.
+    /// Factor on both bounds for sessions that are behind or have just started; default 1.5.
     pub behind: f64,
 }
 
 impl Default for Limits {
-    /// At least 1.5: room for retransmissions under heavy loss and for key frames. At most 3: `mendcast lab autoplex` finds
-    /// more late frames below that. Half as much more for those who are behind: a buffer of a second fills in a second.
+    /// 1.5 leaves room for key frames and for retransmissions under heavy loss. Below 3,
+    /// `mendcast lab autoplex` finds more late frames. With `behind` at 1.5, a buffer of 1 s fills
+    /// within 1 s.
     fn default() -> Self {
         Self { floor: 1.5, ceiling: 3.0, behind: 1.5 }
     }
 }
 
-/// Round trips that a window carries at its rate: as BBR has it, whose own window this must not undercut.
-const ROUNDS: u64 = 2;
-/// A window always has room for these many full datagrams, so that a frame's last packets do not wait for
+/// Round trips at the capped rate that a window holds. BBR uses 2: less would undercut its window.
+const WINDOW_ROUND_TRIPS: u64 = 2;
+/// Minimum window: 16 full datagrams. The last packets of a frame then need not wait for
 /// acknowledgements that the client delays.
-const LEAST_WINDOW: u64 = 16 * 1_500;
+const MIN_WINDOW: u64 = 16 * 1_500;
 
 impl Limits {
-    /// The cap of a session under `mode`, whose group has these parameters.
+    /// Returns the cap of a session under `mode`, given the parameters of its group.
     pub fn cap(&self, mode: Mode, parameters: Option<&Parameters>, need: &Need) -> Cap {
         match (mode, parameters) {
             (Mode::Off, _) | (Mode::Paper | Mode::Safe, None) => Cap::default(),
@@ -111,14 +109,14 @@ impl Limits {
         }
     }
 
-    /// The most that the stream can use. No bound as long as nobody knows what it needs.
+    /// Caps at the most that the stream can use. No cap while its bit rate is unknown.
     pub fn demand(&self, need: &Need) -> Cap {
         let wide = Parameters { rate: Rate::MAX, in_flight: 0, sessions: 0, decided: 0 };
         self.safe(&wide, need)
     }
 
-    /// The group's rate, but at least what this stream needs and at most what it can use; and a window that carries that
-    /// rate. No bound as long as nobody knows what the stream needs.
+    /// Caps at the group's rate, clamped to the stream's needs, and at a window that carries this
+    /// rate. No cap while the bit rate is unknown.
     pub fn safe(&self, parameters: &Parameters, need: &Need) -> Cap {
         let Some(bitrate) = need.bitrate.filter(|rate| *rate > Rate::ZERO) else {
             return Cap::default();
@@ -127,8 +125,8 @@ impl Limits {
         let floor = self.floor.max(1.0);
         let [least, most] = [floor, self.ceiling.max(floor)].map(|n| bitrate.scale(n * behind));
         let rate = parameters.rate.clamp(least, most);
-        let carries = rate.bytes_in(need.rtt).saturating_mul(ROUNDS);
-        let in_flight = parameters.in_flight.max(carries).max(LEAST_WINDOW);
+        let carries = rate.bytes_in(need.rtt).saturating_mul(WINDOW_ROUND_TRIPS);
+        let in_flight = parameters.in_flight.max(carries).max(MIN_WINDOW);
         Cap { rate: Some(rate), in_flight: Some(in_flight), ..Cap::default() }
     }
 }
@@ -148,24 +146,24 @@ mod tests {
     }
 
     #[test]
-    fn the_group_bounds_those_who_need_less_and_nobody_else() {
+    fn the_group_rate_applies_between_floor_and_ceiling() {
         let limits = Limits::default();
         let rate = |stream, is_behind| {
             limits.safe(&parameters(3_000, 50_000), &need(stream, is_behind)).rate
         };
-        assert_eq!(rate(500, false), Some(Rate::from_kbps(1_500)), "it can use no more");
+        assert_eq!(rate(500, false), Some(Rate::from_kbps(1_500)), "ceiling");
         assert_eq!(rate(500, true), Some(Rate::from_kbps(2_250)));
         assert_eq!(rate(1_500, false), Some(Rate::from_kbps(3_000)));
         assert_eq!(rate(2_000, false), Some(Rate::from_kbps(3_000)));
-        assert_eq!(rate(4_000, false), Some(Rate::from_kbps(6_000)), "it needs more");
+        assert_eq!(rate(4_000, false), Some(Rate::from_kbps(6_000)), "floor");
         assert_eq!(rate(2_000, true), Some(Rate::from_kbps(4_500)));
         let demand = |stream| limits.demand(&need(stream, false)).rate;
         assert_eq!((demand(1_000), demand(0)), (Some(Rate::from_kbps(3_000)), None));
-        assert_eq!(rate(0, true), None, "nobody knows what it needs");
+        assert_eq!(rate(0, true), None, "unknown bit rate");
     }
 
     #[test]
-    fn the_paper_draws_back_whatever_a_stream_needs() {
+    fn paper_mode_ignores_the_bit_rate() {
         let cap = Limits::default().cap(
             Mode::Paper,
             Some(&parameters(3_000, 50_000)),
@@ -182,20 +180,20 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_known_by_their_names() {
+    fn mode_names_parse() {
         assert!(Mode::ALL.iter().all(|mode| mode.name().parse() == Ok(*mode)));
         assert_eq!("Safe".parse::<Mode>(), Err(UnknownMode));
     }
 
     proptest! {
         #[test]
-        fn no_stream_is_ever_pushed_below_its_floor(
+        fn no_stream_is_capped_below_its_floor(
             kbps in 8u64..100_000_000, in_flight in 2_400u64..1 << 30, stream in 1u64..200_000,
             is_behind: bool, rtt_ms in 0u64..5_000,
         ) {
             let need = Need { rtt: Duration::from_millis(rtt_ms), ..need(stream, is_behind) };
             let cap = Limits::default().safe(&parameters(kbps, in_flight), &need);
-            let (rate, window) = (cap.rate.expect("a bound"), cap.in_flight.expect("a bound"));
+            let (rate, window) = (cap.rate.expect("a cap"), cap.in_flight.expect("a cap"));
             prop_assert!(rate.as_bps() * 2 >= stream * 1_000 * 3);
             prop_assert!(window >= 2 * Rate::from_kbps(stream).bytes_in(need.rtt));
         }

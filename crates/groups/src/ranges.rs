@@ -1,28 +1,28 @@
-//! Which group an address belongs to: disjoint ranges in order, IPv4 by the whole address and IPv6 by its
-//! network (the upper 64 bits, which a site gives to one customer at most).
+//! Maps addresses to groups by sorted, disjoint ranges. IPv4 uses the full address, IPv6 the upper
+//! 64 bits: a site assigns a /64 to one customer at most.
 
 use core::net::IpAddr;
 
-/// The addresses from `first` to `last`, both included.
+/// An inclusive range of addresses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Range<A> {
     /// The first address.
     pub first: A,
     /// The last address.
     pub last: A,
-    /// The place of its group in the table.
+    /// Index of the group in the table.
     pub group: u32,
 }
 
-/// Ranges overlap, are out of order, or end before they begin.
+/// Ranges that overlap, are unsorted, or end before they start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("range {place} does not begin behind the one before, or ends before it begins")]
+#[error("address range {place} does not start after the previous one, or ends before it starts")]
 pub struct Overlap {
-    /// Its place among the ranges of its kind, from 0.
+    /// Index of the range within its address family.
     pub place: usize,
 }
 
-/// What ranges are made of: numbers whose upper 16 bits an index goes by.
+/// Address type, indexed by its upper 16 bits.
 pub(crate) trait Address: Copy + Ord {
     fn upper(self) -> u16;
 }
@@ -39,18 +39,21 @@ impl Address for u64 {
     }
 }
 
-/// Disjoint ranges in order, and where those begin that begin in each 2^16th of the space. The index stays in the
-/// cache; of a million ranges of IPv4, a search then reads one or two cache lines.
+/// Sorted, disjoint ranges, indexed by the upper 16 bits of their first address.
+///
+/// The index stays in the CPU cache. With a million IPv4 ranges, a search then reads one or two
+/// cache lines of the ranges.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ranges<A> {
     all: Vec<Range<A>>,
-    /// How many ranges begin below these upper bits; one more entry says how many there are. Empty if there are none.
-    begun: Vec<u32>,
+    /// Number of ranges that start below these upper bits, plus a final entry with the total.
+    /// Empty without ranges.
+    starts: Vec<u32>,
 }
 
 impl<A> Default for Ranges<A> {
     fn default() -> Self {
-        Self { all: Vec::new(), begun: Vec::new() }
+        Self { all: Vec::new(), starts: Vec::new() }
     }
 }
 
@@ -63,20 +66,21 @@ impl<A: Address> Ranges<A> {
                 return Err(Overlap { place });
             }
         }
-        let mut begun = Vec::new();
+        let mut starts = Vec::new();
         if !all.is_empty() {
-            begun.reserve_exact(usize::from(u16::MAX) + 2);
+            starts.reserve_exact(usize::from(u16::MAX) + 2);
             for (place, range) in all.iter().enumerate() {
-                begun.resize((usize::from(range.first.upper()) + 1).max(begun.len()), place as u32);
+                let upper = usize::from(range.first.upper());
+                starts.resize((upper + 1).max(starts.len()), place as u32);
             }
-            begun.resize(usize::from(u16::MAX) + 2, all.len() as u32);
+            starts.resize(usize::from(u16::MAX) + 2, all.len() as u32);
         }
-        Ok(Self { all, begun })
+        Ok(Self { all, starts })
     }
 
     pub(crate) fn find(&self, address: A) -> Option<u32> {
         let upper = usize::from(address.upper());
-        let (from, to) = (*self.begun.get(upper)? as usize, *self.begun.get(upper + 1)? as usize);
+        let (from, to) = (*self.starts.get(upper)? as usize, *self.starts.get(upper + 1)? as usize);
         let here = self.all[from..to].partition_point(|range| range.first <= address);
         let range = &self.all[(from + here).checked_sub(1)?];
         (address <= range.last).then_some(range.group)
@@ -91,14 +95,14 @@ impl<A: Address> Ranges<A> {
     }
 }
 
-/// What addresses are looked up by.
+/// Lookup key of an address.
 pub(crate) enum Key {
     V4(u32),
     V6(u64),
 }
 
 impl Key {
-    /// An IPv4-mapped address counts as what it maps.
+    /// Treats an IPv4-mapped IPv6 address as IPv4.
     pub(crate) fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => Self::V4(v4.to_bits()),
@@ -116,9 +120,9 @@ mod tests {
         Ranges::new(all.map(|(&(first, last), group)| Range { first, last, group }))
     }
 
-    /// Against a walk over all of them: at both ends, within, beside, and across what the index goes by.
+    /// Probes both ends, the inside, and the surroundings of ranges, also across index slots.
     #[test]
-    fn finds_what_a_walk_finds() {
+    fn search_agrees_with_a_linear_scan() {
         let all = [
             (0, 0),
             (2, 9),
@@ -139,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn none_and_overlapping_ranges() {
+    fn overlapping_and_unsorted_ranges_are_rejected() {
         assert_eq!(ranges(&[]).expect("in order").find(7), None);
         assert_eq!(ranges(&[(1, 5), (5, 6)]), Err(Overlap { place: 1 }));
         assert_eq!(ranges(&[(1, 5), (9, 8)]), Err(Overlap { place: 1 }));

@@ -1,28 +1,28 @@
-//! Which sessions of a period a decision is made from: AutoPlex's "better-performed sessions" (sections 3.4 and 4.2),
-//! and our own selection, which knows demand from capacity.
+//! Selects the sessions that a decision is based on: AutoPlex's "better-performed sessions"
+//! (sections 3.4 and 4.2), and our own selection, which separates demand from capacity.
 //!
-//! All numbers are integers and every order has a tie-break, so that the queries of `autoplex/sql`, which say the same for
-//! many more sessions, find the same to the last bit, on whatever engine.
+//! All numbers are integers and every sort has a tie-break. The queries in `autoplex/sql`, which
+//! scale to many more sessions, therefore yield bit-identical results on any engine.
 
 use core::ops::Range;
 use std::collections::{BTreeMap, HashMap};
 
-use crate::decide::{OfGroup, Seen};
+use crate::decide::{GroupStats, Observed};
 
-/// A session, as decisions see it.
+/// The columns of a session that decisions use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sample {
-    /// Its user group: [`group_id`] of the name.
+    /// User group: [`group_id`] of its name.
     pub group: i64,
-    /// A number of its own, which nobody outside can choose.
+    /// Unique number, which no client can choose.
     pub session: i64,
-    /// Its network: /24 or /48.
+    /// Network of the client: /24 or /48.
     pub prefix: i64,
-    /// When it ended, in Unix seconds.
+    /// End time, in Unix seconds.
     pub ended: i64,
-    /// 1 if it was served without a cap so that others learn from it.
+    /// 1 for uncapped sessions that probe the path's capacity.
     pub explorer: i64,
-    /// Packets sent that were no copies of others; at least 1.
+    /// First transmissions, in packets; at least 1.
     pub packets: i64,
     /// Retransmissions.
     pub retransmitted: i64,
@@ -30,15 +30,15 @@ pub struct Sample {
     pub goodput_kbps: i64,
     /// Smoothed round-trip time in microseconds; at least 1.
     pub rtt_us: i64,
-    /// Most bytes in flight.
+    /// Maximum bytes in flight.
     pub in_flight: i64,
     /// Largest congestion window in bytes.
     pub window: i64,
-    /// Largest delivery rate of flights that the stream did not limit, in kbit/s; 0 if there was none.
+    /// Highest delivery rate while not application-limited, in kbit/s; 0 without a sample.
     pub open_kbps: i64,
 }
 
-/// The number by which a group is known wherever sessions are measured: FNV-1a of its name, without the sign's bit.
+/// Hashes a group's name to the number used in measurements: FNV-1a without the sign bit.
 pub fn group_id(name: &str) -> i64 {
     let hash = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -46,7 +46,7 @@ pub fn group_id(name: &str) -> i64 {
     (hash & i64::MAX as u64) as i64
 }
 
-/// What sessions are put in order by, ascending.
+/// Sort key of sessions, ascending.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Metric {
     /// Retransmissions per million first transmissions.
@@ -70,24 +70,24 @@ impl Metric {
     }
 }
 
-/// Which sessions teach.
+/// Rule that selects sessions.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Policy {
-    /// As people name it.
+    /// Name in configurations and reports.
     pub name: &'static str,
-    /// What they are put in order by.
+    /// Sort key.
     pub metric: Metric,
-    /// The percentiles between which a session is chosen, of those of its group.
+    /// Percentiles of a group's sessions between which sessions are selected.
     pub band: Range<i64>,
-    /// Only explorers count, and of these only those who measured a rate that the stream did not limit.
+    /// Restricts the selection to explorers with a delivery rate that the stream did not limit.
     pub explorers: bool,
-    /// A network contributes so many per cent of the number of its group's networks in sessions, rounded up: with 5,
-    /// no more than one in twenty of all, or one. 0 for no bound.
+    /// Maximum sessions per network, in percent of the number of networks in the group, rounded up.
+    /// With 5, a network contributes at most every twentieth session, or one. 0 disables the limit.
     pub prefix_share: i64,
 }
 
 impl Policy {
-    /// The paper's, for few retransmissions (section 5.1).
+    /// The paper's policy for few retransmissions (section 5.1).
     pub const LOWER_RETRANSMISSION: Self = Self {
         name: "lower-retransmission",
         metric: Metric::Retransmission,
@@ -95,7 +95,7 @@ impl Policy {
         explorers: false,
         prefix_share: 0,
     };
-    /// The paper's, for a high ratio of goodput to round-trip time (section 5.2).
+    /// The paper's policy for a high ratio of goodput to round-trip time (section 5.2).
     pub const GOODPUT_PER_RTT: Self = Self {
         name: "goodput-per-rtt",
         metric: Metric::GoodputPerRtt,
@@ -103,8 +103,8 @@ impl Policy {
         explorers: false,
         prefix_share: 0,
     };
-    /// Ours: the middle fifth of what the explorers' paths were seen to carry. It does not move by more than the share of
-    /// those who lie, and nobody whose stream needs little says that the path has little.
+    /// Our policy: the middle fifth of the explorers' delivery rates. Lying clients shift it by no
+    /// more than their share, and low-rate streams do not make the path look narrow.
     pub const OPEN_RATE: Self = Self {
         name: "open-rate",
         metric: Metric::OpenRate,
@@ -112,31 +112,31 @@ impl Policy {
         explorers: true,
         prefix_share: 5,
     };
-    /// All that are built in.
+    /// All built-in policies.
     pub const ALL: [Self; 3] = [Self::LOWER_RETRANSMISSION, Self::GOODPUT_PER_RTT, Self::OPEN_RATE];
 
-    /// What is seen of a group of which this was chosen. The paper takes goodput as the pacing rate, and the mean of
-    /// flight and window as the window (algorithm 1, lines 7 and 8).
-    pub fn seen(&self, chosen: &Chosen) -> Option<Seen> {
+    /// Returns the statistics of a selection. The paper uses goodput as the pacing rate, and the
+    /// mean of flight and window as the window (algorithm 1, lines 7 and 8).
+    pub fn seen(&self, chosen: &Selection) -> Option<Observed> {
         let (in_flight, window) = (chosen.mean(chosen.in_flight)?, chosen.mean(chosen.window)?);
         let (kbps, in_flight) = match self.metric {
             Metric::OpenRate => (chosen.mean(chosen.open_kbps)?, in_flight),
             _ => (chosen.mean(chosen.goodput_kbps)?, (in_flight + window) / 2.0),
         };
-        Some(Seen { sessions: chosen.sessions as u64, rate: kbps * 1e3, in_flight })
+        Some(Observed { sessions: chosen.sessions as u64, rate: kbps * 1e3, in_flight })
     }
 
-    /// The groups of a decision: those of which something was chosen, by their names, and all that these are part of.
-    /// What was chosen of a wider group is what was chosen of its parts: the best sessions of each, not those of the
-    /// best part.
-    pub fn groups(&self, chosen: impl IntoIterator<Item = (String, Chosen)>) -> Vec<OfGroup> {
-        let mut all: BTreeMap<String, Chosen> = BTreeMap::new();
+    /// Returns the groups of a decision: groups with selected sessions, and their ancestors. An
+    /// ancestor sums the selections of its parts. It has the best sessions of every part rather
+    /// than the sessions of the best part.
+    pub fn groups(&self, chosen: impl IntoIterator<Item = (String, Selection)>) -> Vec<GroupStats> {
+        let mut all: BTreeMap<String, Selection> = BTreeMap::new();
         for (name, part) in chosen {
             let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
             ends.for_each(|end| all.entry(name[..end].to_owned()).or_default().add(&part));
         }
         let places: HashMap<&str, usize> = all.keys().map(String::as_str).zip(0..).collect();
-        let group = |(name, chosen): (&String, &Chosen)| OfGroup {
+        let group = |(name, chosen): (&String, &Selection)| GroupStats {
             name: name.as_str().into(),
             parent: name.rsplit_once('/').and_then(|(wider, _)| places.get(wider).copied()),
             seen: self.seen(chosen),
@@ -150,32 +150,32 @@ impl Policy {
     }
 }
 
-/// What was chosen of a group. Sums are of the values times 100.
+/// Selected sessions of a group. Sums are scaled by 100.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Chosen {
-    /// The group.
+pub struct Selection {
+    /// Group number.
     pub group: i64,
-    /// Sessions that the choice was made among.
+    /// Candidate sessions.
     pub sessions: i64,
-    /// Sessions chosen, times 100; with histograms, parts of sessions too.
+    /// Selected sessions, times 100. Histograms also select fractions of sessions.
     pub weight: i64,
-    /// Of [`Sample::goodput_kbps`].
+    /// Sum of [`Sample::goodput_kbps`].
     pub goodput_kbps: i64,
-    /// Of [`Sample::open_kbps`].
+    /// Sum of [`Sample::open_kbps`].
     pub open_kbps: i64,
-    /// Of [`Sample::in_flight`].
+    /// Sum of [`Sample::in_flight`].
     pub in_flight: i64,
-    /// Of [`Sample::window`].
+    /// Sum of [`Sample::window`].
     pub window: i64,
 }
 
-impl Chosen {
-    /// The mean of what a sum is of.
+impl Selection {
+    /// Returns the weighted mean of one of the sums.
     pub fn mean(&self, sum: i64) -> Option<f64> {
         (self.weight > 0).then(|| sum as f64 / self.weight as f64)
     }
 
-    /// Takes in what was chosen of a part of this group.
+    /// Adds the selection of a part of this group.
     pub fn add(&mut self, part: &Self) {
         self.sessions += part.sessions;
         self.weight += part.weight;
@@ -186,17 +186,19 @@ impl Chosen {
     }
 }
 
-/// Chooses of each group, in the order of their numbers; groups of which nothing was chosen are left out.
+/// Selects sessions of each group, in order of group number. Groups without any are omitted.
 ///
 /// ```
 /// use mendcast_groups::select::{Policy, Sample, choose, group_id};
 ///
 /// let group = group_id("BR/AS28573/SP/Campinas");
-/// let sample = |session| Sample { group, session, packets: 1_000, retransmitted: session, ..Sample::default() };
+/// let sample = |session| {
+///     Sample { group, session, packets: 1_000, retransmitted: session, ..Sample::default() }
+/// };
 /// let chosen = choose((1..=100).map(sample), &Policy::LOWER_RETRANSMISSION);
 /// assert_eq!((chosen[0].sessions, chosen[0].weight), (100, 1_500));
 /// ```
-pub fn choose(samples: impl IntoIterator<Item = Sample>, policy: &Policy) -> Vec<Chosen> {
+pub fn choose(samples: impl IntoIterator<Item = Sample>, policy: &Policy) -> Vec<Selection> {
     let mut groups: BTreeMap<i64, Vec<Sample>> = BTreeMap::new();
     for sample in samples.into_iter().filter(|sample| policy.takes(sample)) {
         groups.entry(sample.group).or_default().push(sample);
@@ -205,16 +207,16 @@ pub fn choose(samples: impl IntoIterator<Item = Sample>, policy: &Policy) -> Vec
     chosen.filter(|chosen| chosen.weight > 0).collect()
 }
 
-fn of_group(mut sessions: Vec<Sample>, policy: &Policy) -> Chosen {
+fn of_group(mut sessions: Vec<Sample>, policy: &Policy) -> Selection {
     thin(&mut sessions, policy.prefix_share);
     sessions.sort_unstable_by_key(|sample| (policy.metric.of(sample), sample.session));
     let among = sessions.len() as i64;
     let group = sessions.first().map_or(0, |sample| sample.group);
-    let mut all = Chosen { group, sessions: among, ..Chosen::default() };
+    let mut all = Selection { group, sessions: among, ..Selection::default() };
     let (first, last) = (among * policy.band.start, among * policy.band.end);
     for (sample, place) in sessions.iter().zip(1..) {
         if place * 100 > first && place * 100 <= last {
-            all.add(&Chosen {
+            all.add(&Selection {
                 group,
                 sessions: 0,
                 weight: 100,
@@ -228,8 +230,8 @@ fn of_group(mut sessions: Vec<Sample>, policy: &Policy) -> Chosen {
     all
 }
 
-/// Leaves of each network no more than `share` per cent of the number of networks: the sessions of the smallest numbers.
-/// The bound is by networks, not sessions, or else whoever comes often would widen it.
+/// Limits each network to `share` percent of the number of networks, keeping its lowest session
+/// numbers. A limit relative to sessions would grow with a network's own sessions.
 fn thin(sessions: &mut Vec<Sample>, share: i64) {
     if share == 0 {
         return;
@@ -268,7 +270,7 @@ mod tests {
         }
     }
 
-    fn one(samples: impl IntoIterator<Item = Sample>, policy: &Policy) -> Chosen {
+    fn one(samples: impl IntoIterator<Item = Sample>, policy: &Policy) -> Selection {
         choose(samples, policy).pop().unwrap_or_default()
     }
 
@@ -278,8 +280,8 @@ mod tests {
     }
 
     #[test]
-    fn the_bands_are_those_of_the_paper() {
-        // Places 6 to 20 and 81 to 95 of a hundred.
+    fn bands_match_the_paper() {
+        // Ranks 6 to 20 and 81 to 95 of 100.
         let chosen = one((1..=100).map(sample), &Policy::LOWER_RETRANSMISSION);
         assert_eq!(chosen.mean(chosen.goodput_kbps), Some(13_000.0));
         let chosen = one((1..=100).map(sample), &Policy::GOODPUT_PER_RTT);
@@ -292,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handful_of_sessions_has_no_band_and_equals_are_told_apart() {
+    fn few_sessions_select_none_and_ties_are_broken() {
         let sizes = (0..=6).map(|n| one((1..=n).map(sample), &Policy::LOWER_RETRANSMISSION).weight);
         assert_eq!(sizes.collect::<Vec<_>>(), [0, 0, 0, 0, 0, 100, 100]);
         let equal = |n| Sample { retransmitted: 0, ..sample(n) };
@@ -302,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn only_explorers_with_a_rate_of_their_own_teach_the_open_rate() {
+    fn open_rate_uses_only_explorers_with_an_unlimited_rate() {
         let quiet = |n| Sample { explorer: n % 2, ..sample(n) };
         let chosen = one((1..=100).map(quiet), &Policy::OPEN_RATE);
         assert_eq!(chosen.sessions, 50);
@@ -311,13 +313,13 @@ mod tests {
     }
 
     #[test]
-    fn wider_groups_are_the_sums_of_their_parts_and_stand_before_them() {
-        let part = |group, sessions| Chosen {
+    fn parent_groups_sum_their_parts_and_precede_them() {
+        let part = |group, sessions| Selection {
             group,
             sessions,
             weight: 100,
             goodput_kbps: 100 * sessions,
-            ..Chosen::default()
+            ..Selection::default()
         };
         let chosen = [("BR/AS1/SP", part(1, 10)), ("BR/AS1/RJ", part(2, 30)), ("BR-X", part(3, 7))];
         let chosen = chosen.map(|(name, chosen)| (name.to_owned(), chosen));
@@ -335,13 +337,13 @@ mod tests {
         let honest = || (1..=100).map(|n| Sample { open_kbps: 10_000 + 10 * n, ..sample(n) });
         let liar = |n: i64| Sample { prefix: 1_000_000, open_kbps: 1, ..sample(1_000 + n) };
         let (before, after) = (rate(honest()), rate(honest().chain((1..=900).map(liar))));
-        // 6 of 106: without the bound nine tenths of all would be liars.
+        // 6 of 106 sessions. Without the limit, 9 of 10 would be false.
         assert!(after > 0.95 * before, "{before}, {after}");
     }
 
     #[test]
-    fn a_tenth_who_lie_move_the_open_rate_by_less_than_a_tenth() {
-        // Rates of a group whose logarithm has a standard deviation of 0.6, as in the built-in population.
+    fn a_tenth_of_false_samples_moves_the_open_rate_by_less_than_a_tenth() {
+        // The logarithm of the rate has a standard deviation of 0.6, as in the built-in population.
         let spread = |n: i64| {
             let u = (n as f64 - 0.5) / 900.0;
             (8_000.0 * (0.6 * 1.702_f64.recip() * (u / (1.0 - u)).ln()).exp()) as i64

@@ -1,4 +1,4 @@
-//! The table in force, and how one is made.
+//! The lookup table of group parameters, and its builder.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use core::time::Duration;
@@ -7,25 +7,25 @@ use units::Rate;
 
 use crate::ranges::{Key, Overlap, Range, Ranges};
 
-/// The place of a group in its table. It means nothing in another one.
+/// Index of a group, valid only within its table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct GroupId(pub(crate) u32);
 
-/// What the sessions of a group may send at most, as a decision has found it.
+/// Send limits decided for the sessions of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Parameters {
-    /// Of pacing; 8 kbit/s to 100 Gbit/s.
+    /// Pacing rate, 8 kbit/s to 100 Gbit/s.
     pub rate: Rate,
-    /// Bytes in flight; 2,400 to 1 GiB.
+    /// Bytes in flight, 2,400 B to 1 GiB.
     pub in_flight: u64,
-    /// The sessions that they come from.
+    /// Number of sessions observed.
     pub sessions: u64,
-    /// The end of the period in which those were, in Unix seconds.
+    /// End of the observed period, in Unix seconds.
     pub decided: u64,
 }
 
 impl Parameters {
-    /// Whether anybody could mean it.
+    /// Returns true if all values are within their ranges.
     pub(crate) fn is_sane(&self) -> bool {
         (Rate::from_kbps(8)..=Rate::from_mbps(100_000)).contains(&self.rate)
             && (2_400..=1 << 30).contains(&self.in_flight)
@@ -35,46 +35,46 @@ impl Parameters {
 /// A user group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// As people know it: `BR/SP/Campinas/AS28573`. Up to 255 bytes.
+    /// Path of names, such as `BR/SP/Campinas/AS28573`. Up to 255 bytes.
     pub name: Box<str>,
-    /// The wider group that it is part of, which stands before it in the table.
+    /// Wider group, which precedes this one in the table.
     pub parent: Option<GroupId>,
-    /// `None`: too little is known of it, its sessions are served as without AutoPlex.
+    /// Decided limits. Without enough data, `None`: sessions are served without AutoPlex.
     pub parameters: Option<Parameters>,
-    /// The guard has turned it off: its viewers did worse than those of the hold-out.
+    /// Whether the guard disabled the group because its viewers did worse than the hold-out.
     pub is_off: bool,
 }
 
-/// When a table holds.
+/// Validity period of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// When it was decided, in Unix seconds.
+    /// Time of the decision, in Unix seconds.
     pub issued: u64,
-    /// How long it holds from then on.
+    /// Validity after `issued`.
     pub lifetime: Duration,
 }
 
-/// Why an address has no parameters.
+/// Reason why an address has no parameters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Absent {
-    /// The table is past its time.
+    /// The table has expired.
     Expired,
-    /// It was decided more than [`Table::SKEW`] from now: one of the clocks is wrong.
+    /// The table was issued more than [`Table::SKEW`] in the future: one of the clocks is wrong.
     Future,
     /// The address is in no range.
     Unknown,
-    /// Too little is known of its group.
+    /// The group has too little data.
     Undecided,
-    /// Its group is turned off.
+    /// The guard disabled the group.
     Off,
 }
 
 impl Absent {
-    /// All, in the order of their discriminants.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 5] =
         [Self::Expired, Self::Future, Self::Unknown, Self::Undecided, Self::Off];
 
-    /// As metrics name it.
+    /// Label in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Expired => "expired",
@@ -86,7 +86,7 @@ impl Absent {
     }
 }
 
-/// `<address, group>` and `<group, parameters>`.
+/// The tables `<address, group>` and `<group, parameters>`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Table {
     pub(crate) times: Times,
@@ -96,13 +96,13 @@ pub struct Table {
 }
 
 impl Table {
-    /// How far the clocks of who decides and who serves may be apart.
+    /// Tolerated difference between the clocks of the deciding and the serving machine.
     pub const SKEW: Duration = Duration::from_secs(60);
 
-    /// What the next session of this address may send at most, at `now` (Unix seconds).
+    /// Returns the send limits of an address at `now` (Unix seconds).
     ///
     /// # Errors
-    /// Why nothing says so.
+    /// The reason if it has none.
     pub fn parameters(&self, address: IpAddr, now: u64) -> Result<(GroupId, &Parameters), Absent> {
         let Times { issued, lifetime } = self.times;
         if issued > now.saturating_add(Self::SKEW.as_secs()) {
@@ -120,7 +120,7 @@ impl Table {
         }
     }
 
-    /// The group of an address.
+    /// Returns the group of an address.
     pub fn group_of(&self, address: IpAddr) -> Option<GroupId> {
         let place = match Key::of(address) {
             Key::V4(address) => self.v4.find(address),
@@ -129,63 +129,63 @@ impl Table {
         place.map(GroupId)
     }
 
-    /// A group of this table.
+    /// Returns a group by its index.
     pub fn group(&self, id: GroupId) -> Option<&Group> {
         self.groups.get(id.0 as usize)
     }
 
-    /// All groups, parents before those that are part of them.
+    /// All groups, parents before their children.
     pub fn groups(&self) -> &[Group] {
         &self.groups
     }
 
-    /// When it holds.
+    /// Validity period of the table.
     pub fn times(&self) -> Times {
         self.times
     }
 
-    /// How many ranges of addresses it knows.
+    /// Number of address ranges.
     pub fn ranges(&self) -> usize {
         self.v4.len() + self.v6.len()
     }
 }
 
-/// A table in the making.
+/// Builder of a [`Table`].
 #[derive(Clone, Debug)]
-pub struct Building {
+pub struct TableBuilder {
     times: Times,
     v4: Vec<Range<u32>>,
     v6: Vec<Range<u64>>,
     groups: Vec<Group>,
 }
 
-impl Building {
-    /// An empty table.
+impl TableBuilder {
+    /// Creates a builder without groups and ranges.
     pub fn new(times: Times) -> Self {
         Self { times, v4: Vec::new(), v6: Vec::new(), groups: Vec::new() }
     }
 
-    /// Adds a group behind its parent.
+    /// Adds a group. Its parent must already have been added.
     pub fn group(&mut self, group: Group) -> GroupId {
         self.groups.push(group);
         GroupId((self.groups.len() - 1) as u32)
     }
 
-    /// The addresses from `first` to `last` are of this group.
+    /// Assigns the addresses from `first` to `last`, inclusive, to a group.
     pub fn v4(&mut self, first: Ipv4Addr, last: Ipv4Addr, group: GroupId) {
         self.v4.push(Range { first: first.to_bits(), last: last.to_bits(), group: group.0 });
     }
 
-    /// The networks (/64) from that of `first` to that of `last` are of this group.
+    /// Assigns the /64 networks of `first` to `last`, inclusive, to a group.
     pub fn v6(&mut self, first: Ipv6Addr, last: Ipv6Addr, group: GroupId) {
         let [first, last] = [first, last].map(|address| (address.to_bits() >> 64) as u64);
         self.v6.push(Range { first, last, group: group.0 });
     }
 
-    /// The table. Ranges may have come in any order.
+    /// Builds the table. Ranges may have been added in any order.
     ///
     /// # Errors
-    /// Two of them overlap, or one ends before it begins.
+    /// If ranges overlap or one ends before it starts.
     pub fn finish(mut self) -> Result<Table, Overlap> {
         self.v4.sort_unstable_by_key(|range| range.first);
         self.v6.sort_unstable_by_key(|range| range.first);

@@ -3,8 +3,8 @@
 
 use delivery::Started;
 use quic::Connection;
-use startup::decision::{Known, Limits, Mode};
-use startup::{Carrier, Past};
+use startup::decision::{Inputs, Limits, Mode};
+use startup::{Carrier, PathState};
 
 /// How a connection starts, and what is known when it does.
 #[derive(Clone, Copy, Debug)]
@@ -12,7 +12,7 @@ pub struct Beginning {
     /// The way to start.
     pub mode: Mode,
     /// What the viewer's last connection measured.
-    pub past: Option<Past>,
+    pub past: Option<PathState>,
     /// Whether the request came in 0-RTT data, so that no round trip has been measured. The testbed's clients ask after
     /// their handshake in any case; this says what the decision gets to know.
     pub is_early: bool,
@@ -31,7 +31,7 @@ impl Default for Beginning {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opening {
     beginning: Beginning,
-    known: Option<Known>,
+    known: Option<Inputs>,
     /// How it started, once it has.
     pub started: Option<Started>,
 }
@@ -50,7 +50,7 @@ impl Opening {
         }
         let rtt = connection.rtt();
         let measured = rtt.first_sample().filter(|_| !is_early).map(|_| rtt.min());
-        let known = Known { first_frame, past, handshake_rtt: measured };
+        let known = Inputs { first_frame, past, handshake_rtt: measured };
         self.known = Some(known);
         let started = delivery::start(connection, mode, &known, &limits);
         if self.started.is_none() || started.window.is_some() {

@@ -1,6 +1,6 @@
-//! How well the model of loss in calls fits, as a picture: the share of packets that are lost 20 ms to 2 s after
-//! a lost one, and the shares of losses in runs of each length; of the fates that were measured, and of a million
-//! packets over a link with the model.
+//! Plots the fit of the loss model of calls: the loss probability 20 ms to 2 s after a loss, and
+//! the distribution of losses over run lengths, for the measured fates and for a million packets
+//! over a link with the model.
 //!
 //! `cargo run --release -p mendcast-links --example draw_calls > docs/pictures/calls-fit.svg`
 
@@ -11,19 +11,19 @@ use units::{Ecn, Timestamp};
 
 const LAGS: &str = include_str!("../src/calls-measured.csv");
 const RUNS: &str = include_str!("../src/calls-runs.csv");
-/// The columns' lags in slots of 20 ms, and their names.
+/// Lags of the columns in slots of 20 ms, and their labels.
 const LAG_SLOTS: [usize; 8] = [1, 2, 3, 5, 10, 25, 50, 100];
 const LAG_NAMES: [&str; 8] = ["20 ms", "40", "60", "100", "200", "500 ms", "1 s", "2 s"];
-/// Upper ends of the columns' run lengths, and their names.
+/// Upper ends of the columns' run lengths, and their labels.
 const LENGTHS: [usize; 5] = [1, 5, 15, 50, usize::MAX];
 const LENGTH_NAMES: [&str; 5] = ["1 packet", "2 to 5", "6 to 15", "16 to 50", "more"];
 const SLOT: Duration = Duration::from_millis(20);
 const PACKETS: usize = 1_000_000;
-/// Rates that are drawn, nominal and as it came out of what was fitted, with a colour each (Okabe and Ito, 2008).
+/// Plotted rates: nominal, as fitted, and colour (Okabe and Ito, 2008).
 const DRAWN: [(&str, &str, &str); 3] =
     [("0.01", "0.0106", "#0072b2"), ("0.05", "0.0542", "#d55e00"), ("0.20", "0.1969", "#009e73")];
 
-/// Fates of packets 20 ms apart at this rate, as the model has them.
+/// Fates of packets 20 ms apart, from the model.
 fn fates(rate: &str) -> Vec<bool> {
     let loss = format!("calls:rate={rate}").parse().expect("a loss");
     let config = LinkConfig { loss: Some(loss), ..LinkConfig::default() };
@@ -38,14 +38,14 @@ fn fates(rate: &str) -> Vec<bool> {
     (0..PACKETS).map(fate).collect()
 }
 
-/// The shares of packets lost at each lag after a lost one.
+/// Fractions of packets lost at each lag after a lost one.
 fn after(fates: &[bool]) -> Vec<f64> {
     let losses = fates.iter().filter(|lost| **lost).count();
     let both = |lag: usize| fates.iter().zip(&fates[lag..]).filter(|(a, b)| **a && **b).count();
     LAG_SLOTS.iter().map(|lag| both(*lag) as f64 / losses as f64).collect()
 }
 
-/// The shares of losses in runs of each length.
+/// Fractions of losses in runs of each length.
 fn in_runs(fates: &[bool]) -> Vec<f64> {
     let mut counts = [0; LENGTHS.len()];
     for run in fates.split(|lost| !lost).map(<[bool]>::len).filter(|run| *run > 0) {
@@ -55,21 +55,21 @@ fn in_runs(fates: &[bool]) -> Vec<f64> {
     counts.iter().map(|count| *count as f64 / losses as f64).collect()
 }
 
-/// The first columns behind the rate in a table.
+/// Returns the first columns after the rate in a table.
 fn measured(table: &str, rate: &str, columns: usize) -> Vec<f64> {
     let line = table.lines().find(|line| line.split(',').next() == Some(rate));
     let columns = line.expect("a measured rate").split(',').skip(1).take(columns);
     columns.map(|share| share.parse().expect("a number")).collect()
 }
 
-/// A part of the picture: shares over columns.
+/// A plot of fractions over columns.
 struct Panel {
-    /// Where it begins, from the top.
+    /// Vertical offset.
     top: usize,
     title: &'static str,
     below: &'static str,
     names: &'static [&'static str],
-    /// Where the columns stand, from 0 to 1.
+    /// Positions of the columns, 0 to 1.
     places: Vec<f64>,
 }
 
@@ -103,7 +103,7 @@ impl Panel {
         }
     }
 
-    /// A line for the model, dots for what was measured.
+    /// Draws the model as a line and the measurements as dots.
     fn draw(&self, colour: &str, modelled: &[f64], measured: &[f64]) {
         let place = |(column, share): (usize, &f64)| self.place(column, *share);
         let point = |(x, y): (f64, f64)| format!("{x:.1},{y:.1}");
@@ -136,7 +136,7 @@ fn draw_legend() {
 }
 
 fn main() {
-    // Lags in equal parts of their logarithm.
+    // Lags spaced evenly in their logarithm.
     let longest = (LAG_SLOTS[LAG_SLOTS.len() - 1] as f64).ln();
     let lags = Panel {
         top: 0,

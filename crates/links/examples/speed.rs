@@ -1,12 +1,12 @@
-//! What a packet through a link costs: `cargo run --release -p mendcast-links --example speed`.
-//! With the path of a trace as its argument, that trace instead of the built-in settings.
+//! Cost of a packet through a link: `cargo run --release -p mendcast-links --example speed`. Uses a
+//! trace instead of the built-in settings if its path is given as an argument.
 
 use std::time::{Duration, Instant};
 
 use mendcast_links::{Link, LinkConfig, Packet, Probability, Queue, Trace};
 use units::{Ecn, Rate, Timestamp};
 
-/// Offers packets a little below the rate of the link and takes them out again.
+/// Offers packets slightly below the rate of the link and polls them.
 fn measure(name: &str, config: &LinkConfig) {
     const PACKETS: u64 = 4_000_000;
     let mut link: Link<u32> = Link::new(config, 1, "speed");
@@ -15,7 +15,7 @@ fn measure(name: &str, config: &LinkConfig) {
     let mut events = 0_u64;
     let begin = Instant::now();
     for i in 0..PACKETS {
-        // Trains of eight, as senders send.
+        // Trains of eight packets, like real senders.
         if i % 8 == 0 {
             now += Duration::from_micros(8 * 1_050);
         }
@@ -28,7 +28,7 @@ fn measure(name: &str, config: &LinkConfig) {
         link.send(now, Packet { size: 1_378, ecn: Ecn::NotEct, payload: i as u32 });
     }
     let spent = begin.elapsed();
-    link.check_conservation().expect("the books balance");
+    link.check_conservation().expect("balanced");
     println!(
         "{name:28} {:6.1} ns per packet, {:.2} events per packet, {:.1} % delivered",
         spent.as_nanos() as f64 / PACKETS as f64,
@@ -58,8 +58,8 @@ fn main() {
     measure(
         "everything",
         &LinkConfig {
-            jitter: Some("gauss:2ms,reorder".parse().expect("a jitter")),
-            reorder: Some("2%,30ms".parse().expect("a reordering")),
+            jitter: Some("gauss:2ms,reorder".parse().expect("valid jitter")),
+            reorder: Some("2%,30ms".parse().expect("valid reordering")),
             duplicate: Probability::new(0.01).expect("a probability"),
             ..with_loss("5%")
         },

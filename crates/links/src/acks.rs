@@ -1,9 +1,9 @@
-//! A client that acknowledges rarely, as browsers and offloads do.
+//! A client that acknowledges rarely, like browsers and offloads.
 //!
-//! Third-party clients acknowledge each second packet (RFC 9000, section 13.2.2), and their code
-//! does not change. This model holds their acknowledgements back and lets the newest of several
-//! pass, which repeats the ranges of those before it. Such a client reports a gap later than RFC
-//! 9000 recommends (section 13.2.1: at once), by up to the longest wait.
+//! Third-party clients acknowledge every second packet (RFC 9000, section 13.2.2) and cannot be
+//! changed. This model delays their acknowledgements and passes on only the newest of several,
+//! which repeats the ranges of the others. Gaps are therefore reported up to the maximum delay
+//! later than RFC 9000, section 13.2.1 recommends (at once).
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -12,36 +12,36 @@ use units::{Ecn, Timestamp};
 
 use crate::text::{Fields, ParseError, parse_duration};
 
-/// Largest datagram that counts as an acknowledgement, in bytes.
-const LARGEST: usize = 100;
-/// Packets that a third-party client acknowledges with one datagram.
+/// Maximum size of a datagram that counts as an acknowledgement, in bytes.
+const MAX_ACK_SIZE: usize = 100;
+/// Packets that a third-party client acknowledges per datagram.
 const PER_DATAGRAM: u32 = 2;
-/// Most significant bit of a datagram's first byte: a long header (RFC 8999, section 5.1), that is,
+/// Most significant bit of a datagram's first byte: a long header (RFC 8999, section 5.1), and thus
 /// a handshake.
 const LONG_HEADER: u8 = 0x80;
-/// Limits of a setting.
+/// Valid settings.
 const EACH: core::ops::RangeInclusive<u32> = 2..=1_000;
 const WITHIN: core::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(5);
 
-/// How rarely a client acknowledges.
+/// Acknowledgement frequency of a client.
 ///
 /// As text: `each=32,within=250ms`, also with `,after=100`; or `chromium`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RareAcks {
-    /// Packets that one acknowledgement stands for. 2 to 1,000.
+    /// Packets per acknowledgement. 2 to 1,000.
     pub each: u32,
-    /// Longest wait of an acknowledgement. 1 ms to 5 s.
+    /// Maximum delay of an acknowledgement. 1 ms to 5 s.
     pub within: Duration,
-    /// Whether a quarter of the round-trip time limits `within`.
+    /// Whether `within` is limited to a quarter of the round-trip time.
     pub is_quarter_rtt: bool,
-    /// First packets, which are acknowledged as usual. Default 0; handshakes pass anyway.
+    /// Initial packets that are acknowledged as usual. Default 0. Handshakes always pass.
     pub after: u32,
 }
 
 impl RareAcks {
-    /// The rule of Chromium (`QuicReceivedPacketManager`): after 100 packets, each tenth packet,
-    /// and no later than 25 ms or a quarter of the round-trip time.
+    /// Chromium's rule (`QuicReceivedPacketManager`): after 100 packets, acknowledges every tenth
+    /// packet, within 25 ms or a quarter of the round-trip time.
     pub const CHROMIUM: Self =
         Self { each: 10, within: Duration::from_millis(25), is_quarter_rtt: true, after: 100 };
 }
@@ -67,22 +67,22 @@ impl FromStr for RareAcks {
     }
 }
 
-/// The acknowledgements that one client holds back.
+/// Delayed acknowledgements of one client.
 #[derive(Debug)]
 pub struct HeldAcks {
     wait: Duration,
-    /// Datagrams that pass at the start, and of which one passes afterwards.
+    /// Datagrams that pass at the start, and datagrams per passed one afterwards.
     first: u32,
     of: u32,
     seen: u32,
-    /// Datagrams held back since the last one that left.
+    /// Datagrams delayed since the last one passed.
     count: u32,
     newest: Option<(Ecn, Vec<u8>)>,
     until: Timestamp,
 }
 
 impl HeldAcks {
-    /// Holds back by `rule` on a path of this round-trip time.
+    /// Applies `rule` on a path with this round-trip time.
     pub fn new(rule: RareAcks, rtt: Duration) -> Self {
         let wait = match rule.is_quarter_rtt {
             true => rule.within.min(rtt / 4).max(*WITHIN.start()),
@@ -99,7 +99,7 @@ impl HeldAcks {
         }
     }
 
-    /// Takes a datagram of the client. `send` gets the datagrams that leave now, in order.
+    /// Takes a datagram from the client. Calls `send` for the datagrams that pass now, in order.
     pub fn take(
         &mut self,
         now: Timestamp,
@@ -109,7 +109,7 @@ impl HeldAcks {
     ) {
         self.seen = self.seen.saturating_add(1);
         let is_handshake = data.first().is_some_and(|first| first & LONG_HEADER != 0);
-        if data.len() > LARGEST || is_handshake || self.seen <= self.first {
+        if data.len() > MAX_ACK_SIZE || is_handshake || self.seen <= self.first {
             self.release(send);
             return send(ecn, data);
         }
@@ -123,12 +123,12 @@ impl HeldAcks {
         }
     }
 
-    /// Returns when the datagram that is held back leaves at the latest.
+    /// Returns the latest time at which the delayed datagram passes.
     pub fn until(&self) -> Option<Timestamp> {
         self.newest.is_some().then_some(self.until)
     }
 
-    /// Gives `send` the datagram that has been held back long enough.
+    /// Calls `send` for the delayed datagram if it is due.
     pub fn release_due(&mut self, now: Timestamp, send: &mut dyn FnMut(Ecn, &[u8])) {
         if self.until().is_some_and(|until| until <= now) {
             self.release(send);

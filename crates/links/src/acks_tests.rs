@@ -1,4 +1,4 @@
-//! Clients that acknowledge rarely: which datagrams leave, and when.
+//! Clients that acknowledge rarely: passed datagrams and their times.
 
 use super::*;
 
@@ -6,7 +6,7 @@ const fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-/// Datagrams that leave of one each millisecond, by their numbers.
+/// Sends one datagram per millisecond and returns the numbers of those that pass.
 fn leaving(acks: &mut HeldAcks, numbers: core::ops::Range<u8>) -> Vec<u8> {
     let mut left = Vec::new();
     for number in numbers {
@@ -23,12 +23,12 @@ fn due(acks: &mut HeldAcks, ms: u64) -> Vec<u8> {
 }
 
 #[test]
-fn chromium_acknowledges_the_first_100_packets_as_usual_and_then_each_tenth() {
+fn chromium_passes_the_first_100_packets_and_then_every_tenth() {
     let mut acks = HeldAcks::new(RareAcks::CHROMIUM, Duration::from_millis(200));
     let first: Vec<u8> = (0..50).collect();
     assert_eq!(leaving(&mut acks, 0..50), first);
     assert_eq!(leaving(&mut acks, 100..112), [104, 109]);
-    // Two are held back since 110 ms.
+    // Two are delayed since 110 ms.
     assert_eq!(acks.until(), Some(at(135)));
     assert!(due(&mut acks, 134).is_empty());
     assert_eq!(due(&mut acks, 135), [111]);
@@ -36,7 +36,7 @@ fn chromium_acknowledges_the_first_100_packets_as_usual_and_then_each_tenth() {
 }
 
 #[test]
-fn only_chromiums_wait_goes_by_the_round_trip_time() {
+fn only_chromiums_delay_depends_on_the_round_trip_time() {
     let until = |rule: &str| {
         let mut acks = HeldAcks::new(rule.parse().unwrap(), Duration::from_millis(40));
         leaving(&mut acks, 0..51);
@@ -47,7 +47,7 @@ fn only_chromiums_wait_goes_by_the_round_trip_time() {
 }
 
 #[test]
-fn one_datagram_stands_for_as_many_packets_as_asked() {
+fn one_datagram_acknowledges_the_requested_number_of_packets() {
     let rule = "each=32,within=250ms".parse().unwrap();
     let mut acks = HeldAcks::new(rule, Duration::from_millis(40));
     assert_eq!(leaving(&mut acks, 0..100), [15, 31, 47, 63, 79, 95]);
@@ -61,7 +61,7 @@ fn one_datagram_stands_for_as_many_packets_as_asked() {
 }
 
 #[test]
-fn requests_and_handshakes_leave_at_once_behind_the_datagram_held_back() {
+fn requests_and_handshakes_pass_at_once_after_the_delayed_datagram() {
     let rule = "each=32,within=250ms".parse().unwrap();
     let mut acks = HeldAcks::new(rule, Duration::from_millis(40));
     for (first, length) in [(0x40, 101), (0xe0, 60)] {
@@ -74,7 +74,7 @@ fn requests_and_handshakes_leave_at_once_behind_the_datagram_held_back() {
 }
 
 #[test]
-fn rules_are_read_and_refused_with_what_was_expected() {
+fn rules_parse_or_state_the_expected_format() {
     let within = Duration::from_millis(250);
     let rule = RareAcks { each: 32, within, is_quarter_rtt: false, after: 100 };
     assert_eq!("each=32,within=250ms,after=100".parse(), Ok(rule));

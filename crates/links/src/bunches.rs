@@ -1,5 +1,5 @@
-//! A link layer that hands packets over in bunches: Wi-Fi stations in power saving (frames wait at
-//! the access point for a beacon), DRX of LTE and 5G, request slots of DOCSIS and of satellites.
+//! A link layer that delivers packets in bunches: Wi-Fi stations in power saving (frames wait at
+//! the access point for a beacon), DRX of LTE and 5G, request slots of DOCSIS and satellites.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -9,18 +9,18 @@ use units::Timestamp;
 use crate::random::Stream;
 use crate::text::{Fields, ParseError, parse_duration};
 
-/// Shortest and longest period.
+/// Valid periods.
 const PERIODS: core::ops::RangeInclusive<Duration> =
     Duration::from_millis(1)..=Duration::from_secs(5);
 
-/// Packets wait behind the bottleneck until the link layer wakes up, and then arrive together.
+/// Delivery in bunches: packets wait after the bottleneck until the link layer wakes up.
 ///
 /// The seed draws the phase. As text: `200ms`; `300ms,awake=30ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bunches {
     /// Period of the wake-ups. 1 ms to 5 s.
     pub every: Duration,
-    /// Time after each wake-up in which packets pass at once. Below `every`; default 0.
+    /// Time after each wake-up during which packets pass at once. Below `every`; default 0.
     pub awake: Duration,
 }
 
@@ -59,8 +59,8 @@ impl WakeUps {
         Self { every, awake: bunches.awake.as_nanos() as u64, phase: phase as u64 }
     }
 
-    /// Returns when a packet goes on that left the bottleneck at `at`. Later packets go on no
-    /// earlier.
+    /// Returns when a packet continues that left the bottleneck at `at`. Preserves the order of
+    /// packets.
     #[inline]
     pub(crate) fn release(&self, at: Timestamp) -> Timestamp {
         let since = (at.as_nanos() % self.every + self.every - self.phase) % self.every;

@@ -1,4 +1,4 @@
-//! Bunches on whole links: times, order, announced events and conservation.
+//! Bunches on complete links: times, order, announced events and conservation.
 
 use units::{Ecn, Rate};
 
@@ -9,19 +9,19 @@ fn packet() -> Packet<()> {
     Packet { size: 1_250, ecn: Ecn::NotEct, payload: () }
 }
 
-/// All packets of the link, each at the event that was announced for it.
+/// Polls all packets, each at its announced event.
 fn drain(link: &mut Link<()>) -> Vec<Delivered<()>> {
     let mut all = Vec::new();
     while let Some(now) = link.next_event() {
         while let Some(delivered) = link.poll(now) {
-            assert_eq!(delivered.at, now, "no event was announced for this arrival");
+            assert_eq!(delivered.at, now, "unannounced arrival");
             all.push(delivered);
         }
     }
     all
 }
 
-/// A packet each millisecond for this many, over a link with these bunches and 30 ms of delay.
+/// A link with these bunches and a delay of 30 ms, and one packet per millisecond.
 fn link(bunches: &str, packets: u64, seed: u64) -> Link<()> {
     let config = LinkConfig {
         bunches: Some(bunches.parse().unwrap()),
@@ -36,11 +36,11 @@ fn link(bunches: &str, packets: u64, seed: u64) -> Link<()> {
 }
 
 #[test]
-fn packets_arrive_together_at_wake_ups_of_one_phase_and_in_order() {
+fn packets_arrive_in_order_at_periodic_wake_ups() {
     for seed in 1..=5 {
         let mut link = link("200ms", 1_000, seed);
         let inside = link.in_flight().packets;
-        assert_eq!(inside, 1_000, "the phase has not come, seed {seed}");
+        assert_eq!(inside, 1_000, "before the first wake-up, seed {seed}");
         let all = drain(&mut link);
         link.check_conservation().unwrap();
         assert!(all.is_sorted_by_key(|delivered| (delivered.at, delivered.place)));
@@ -49,7 +49,7 @@ fn packets_arrive_together_at_wake_ups_of_one_phase_and_in_order() {
         assert!((5..=6).contains(&times.len()), "seed {seed}: {times:?}");
         let gaps = times.windows(2).map(|pair| pair[1].since(pair[0]));
         assert!(gaps.into_iter().all(|gap| gap == Duration::from_millis(200)), "{times:?}");
-        // 100 us of transmission, at most a period of waiting, and the delay.
+        // 100 us of transmission, at most one period of waiting, and the delay.
         for (sent, delivered) in (0..).zip(&all) {
             let took = delivered.at.since(Timestamp::from_millis(sent));
             assert!(took >= Duration::from_micros(30_100), "{took:?}");
@@ -65,7 +65,7 @@ fn packets_pass_at_once_while_the_link_layer_is_awake() {
     let passed = (0..)
         .zip(&all)
         .filter(|(sent, delivered)| delivered.at.since(Timestamp::from_millis(*sent)) == at_once);
-    // A tenth of each period, and the packet that meets the wake-up itself.
+    // A tenth of each period, plus the packet at the wake-up itself.
     let passed = passed.count();
     assert!((295..=310).contains(&passed), "{passed} of 3000");
 }
@@ -79,7 +79,7 @@ fn the_seed_draws_the_phase() {
 }
 
 #[test]
-fn a_wake_up_neither_comes_early_nor_is_missed() {
+fn wake_ups_are_exact() {
     let wake_ups = WakeUps { every: 10, awake: 3, phase: 4 };
     let released = |at| wake_ups.release(Timestamp::from_nanos(at)).as_nanos();
     let all: Vec<u64> = (0..16).map(released).collect();
@@ -87,7 +87,7 @@ fn a_wake_up_neither_comes_early_nor_is_missed() {
 }
 
 #[test]
-fn bunches_are_read_and_refused_with_what_was_expected() {
+fn bunches_parse_or_state_the_expected_format() {
     let ms = Duration::from_millis;
     assert_eq!("200ms".parse(), Ok(Bunches { every: ms(200), awake: ms(0) }));
     assert_eq!(" 300ms,awake=30ms".parse(), Ok(Bunches { every: ms(300), awake: ms(30) }));

@@ -1,33 +1,34 @@
-//! Loss as calls have it: rare single losses, times in which a part of all packets is lost, bursts in which nearly
-//! all of them are, and short and long outages.
+//! Losses of calls: isolated losses, periods with partial loss, bursts with nearly complete loss,
+//! and short and long outages.
 //!
-//! A chain of six states steps every 20 ms and has a loss rate in each. `examples/fit_calls` fits it by maximum
-//! likelihood (Baum and Welch) to recorded fates of the loss generator of Opus 1.6 at eight nominal rates, 60,000
-//! packets 20 ms apart each; that generator is a recurrent network trained on the losses of real calls. Between
-//! the eight rates the fit is interpolated. What it reproduces, and how well, is in the tests: given that a packet
-//! was lost, how probably one is that follows 20 ms to 2 s later, and the shares of losses in runs of each length.
-//! Both are drawn in `docs/pictures/calls-fit.svg`. The generator itself has a heavier tail than these twenty
-//! minutes of it, which hold two outages of more than a second at 5 %: `tests/clairvoyant.rs` has by how much.
+//! A chain of six states steps every 20 ms, with a loss rate per state. `examples/fit_calls` fits
+//! it by maximum likelihood (Baum and Welch) to recorded fates from the loss generator of Opus 1.6
+//! at eight nominal rates, with 60,000 packets 20 ms apart for each. That generator is a recurrent
+//! network trained on losses of real calls. Rates between the eight are interpolated. The tests
+//! state how well the chain reproduces two statistics: the loss probability 20 ms to 2 s after a
+//! loss, and the distribution of run lengths. Both are plotted in `docs/pictures/calls-fit.svg`.
+//! The generator has a heavier tail than these 20 minutes, which contain two outages above 1 s at 5
+//! %: `tests/clairvoyant.rs` quantifies the difference.
 
 use core::time::Duration;
 
 use crate::random::{Probability, Stream};
 
-/// The time between two steps of the chain.
+/// Time between two steps of the chain.
 pub(crate) const SLOT: Duration = Duration::from_millis(20);
-/// The rates for which there is a fit.
+/// Range of fitted rates.
 pub(crate) const RATES: core::ops::RangeInclusive<f64> = 0.01..=0.2;
 
 const STATES: usize = 6;
-/// The state whose loss rate makes up for what interpolation leaves: packets are lost one by one in it.
+/// State with independent losses. Its rate compensates interpolation errors.
 const STEADY: usize = 1;
-/// Slots after which the chain begins anew, so that a long silence costs little: 82 s.
+/// Slots after which the chain restarts, so that long gaps are cheap: 82 s.
 const BLOCK: u64 = 4_096;
 
-/// A fit: the chain's moves by state, and the loss rate in each.
+/// A fit: transition probabilities and loss rates by state.
 #[derive(Clone, Copy)]
 struct Fit {
-    /// Of the fates that it was fitted to; the nominal one differs a little.
+    /// Loss rate of the fitted fates, slightly different from the nominal rate.
     rate: f64,
     moves: [[f64; STATES]; STATES],
     loss: [f64; STATES],
@@ -133,20 +134,20 @@ const FITS: [Fit; 8] = [
     },
 ];
 
-/// The chain at one mean rate.
+/// Chain for one mean loss rate.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
-    /// By state, the chances that the next one is at most the first, the second, and so on.
+    /// Cumulative transition probabilities by state.
     moves: [[Probability; STATES - 1]; STATES],
-    /// The same for a chain that nothing is known of.
-    begins: [Probability; STATES - 1],
+    /// Cumulative stationary distribution, for the start of a block.
+    initial: [Probability; STATES - 1],
     loss: [Probability; STATES],
-    /// The slot that was looked at last, and its state.
+    /// The last evaluated slot, and its state.
     known: Option<(u64, usize)>,
 }
 
 impl Chain {
-    /// The chain whose mean loss rate is `rate`, clamped to [`RATES`].
+    /// Creates the chain with the mean loss rate `rate`, clamped to [`RATES`].
     pub(crate) fn new(rate: f64) -> Self {
         let rate = rate.clamp(*RATES.start(), *RATES.end());
         let fit = Fit::at(rate);
@@ -156,13 +157,13 @@ impl Chain {
         loss[STEADY] = (rate - others) / shares[STEADY];
         Self {
             moves: fit.moves.map(cumulated),
-            begins: cumulated(shares),
+            initial: cumulated(shares),
             loss: loss.map(Probability::clamped),
             known: None,
         }
     }
 
-    /// The loss rate in this slot. The same for a seed whichever slots were looked at before.
+    /// Returns the loss rate in a slot. It depends only on the seed and the slot.
     #[inline]
     pub(crate) fn rate(&mut self, states: Stream, slot: u64) -> Probability {
         let (mut at, mut state) = match self.known {
@@ -171,7 +172,7 @@ impl Chain {
             }
             _ => {
                 let first = slot - slot % BLOCK;
-                (first, next(&self.begins, states.at(first)))
+                (first, next(&self.initial, states.at(first)))
             }
         };
         while at < slot {
@@ -183,7 +184,7 @@ impl Chain {
     }
 }
 
-/// The state that a draw leads to.
+/// Returns the state selected by a draw.
 fn next(chances: &[Probability; STATES - 1], draw: u64) -> usize {
     chances.iter().take_while(|chance| !chance.hit(draw)).count()
 }
@@ -198,11 +199,11 @@ fn cumulated(chances: [f64; STATES]) -> [Probability; STATES - 1] {
 }
 
 impl Fit {
-    /// Between the two fits around `rate`, in equal parts of its logarithm.
+    /// Interpolates between the two fits around `rate`, linearly in its logarithm.
     fn at(rate: f64) -> Self {
         let above = FITS.iter().position(|fit| fit.rate >= rate).unwrap_or(FITS.len() - 1).max(1);
         let (a, b) = (&FITS[above - 1], &FITS[above]);
-        // Rates a little outside of the fits are had by single losses alone.
+        // Isolated losses make up for rates slightly outside of the fits.
         let part = ((rate / a.rate).ln() / (b.rate / a.rate).ln()).clamp(0.0, 1.0);
         let mix = |a: f64, b: f64| a + (b - a) * part;
         Self {
@@ -214,7 +215,7 @@ impl Fit {
         }
     }
 
-    /// The share of time that the chain is in each state: what 10,000 steps leave of any beginning.
+    /// Returns the stationary distribution, approximated by 10,000 steps.
     fn shares(&self) -> [f64; STATES] {
         let mut shares = [1.0 / STATES as f64; STATES];
         for _ in 0..10_000 {
@@ -241,7 +242,7 @@ mod tests {
         (0..packets).map(|slot| chain.rate(states, slot).hit(fates.at(slot))).collect()
     }
 
-    /// The share of packets that are lost this many slots behind a lost one.
+    /// Fraction of packets lost at this lag after a lost one, in slots.
     fn after(fates: &[bool], lag: usize) -> f64 {
         let pairs = fates.iter().zip(&fates[lag..]).filter(|(lost, _)| **lost);
         let (both, lost) =
@@ -253,8 +254,9 @@ mod tests {
         fates.split(|lost| !lost).map(<[bool]>::len).filter(|length| *length > 0).collect()
     }
 
-    /// Measured of the generator, two thirds of it not fitted to: rate, shares lost 20, 40, 60, 100, 200, 500 ms, 1 and
-    /// 2 s after a loss, the share of runs that are one packet long, and the 99th percentile of their lengths.
+    /// Measurements of the generator, two thirds of them not used for the fit. Columns: rate; loss
+    /// probability 20, 40, 60, 100, 200, 500 ms, 1 and 2 s after a loss; fraction of runs of one
+    /// packet; 99th percentile of run lengths.
     const MEASURED: &str = include_str!("calls-measured.csv");
 
     fn rows<const COLUMNS: usize>(text: &str) -> impl Iterator<Item = [f64; COLUMNS]> {
@@ -267,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn losses_come_together_as_in_calls() {
+    fn losses_are_correlated_as_in_calls() {
         const LAGS: [usize; 8] = [1, 2, 3, 5, 10, 25, 50, 100];
         for [rate, shares @ .., single, longest] in rows::<11>(MEASURED) {
             let fates = fates(rate, 7, 3_000_000);
@@ -282,7 +284,7 @@ mod tests {
             let ones = runs.iter().filter(|run| **run == 1).count() as f64 / runs.len() as f64;
             let p99 = runs[runs.len() * 99 / 100];
             println!("{rate}: {ones:.3} of {single} alone, 99 % of runs up to {p99} of {longest}");
-            // Of the fates that 1 % was fitted to, one run in a hundred is 13 packets long.
+            // In the fates fitted at 1 %, one run in a hundred has 13 packets.
             assert!(
                 (ones - single).abs() < 0.06 && p99.abs_diff(longest as usize) <= 5,
                 "{ones} {p99}"
@@ -290,11 +292,11 @@ mod tests {
         }
     }
 
-    /// Rate, and the shares of losses in runs of each length, of the fates that the chain was fitted to.
+    /// Statistics of the fitted fates: rate, and fractions of losses in runs of each length.
     const FITTED: &str = include_str!("calls-runs.csv");
 
     #[test]
-    fn losses_are_in_runs_as_long_as_those_that_were_fitted() {
+    fn run_lengths_match_the_fitted_fates() {
         const LENGTHS: [usize; 5] = [1, 5, 15, 50, usize::MAX];
         for [rate, measured @ ..] in rows::<6>(FITTED) {
             let runs = runs(&fates(rate, 11, 3_000_000));
@@ -312,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn between_the_fits_the_rate_is_what_is_asked_for() {
+    fn interpolated_chains_have_the_requested_rate() {
         for rate in [0.013, 0.04, 0.067, 0.12, 0.17] {
             let fates = fates(rate, 3, 3_000_000);
             let lost = fates.iter().filter(|lost| **lost).count() as f64 / fates.len() as f64;
@@ -321,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_has_its_rate_whichever_were_looked_at_before() {
+    fn the_rate_of_a_slot_does_not_depend_on_earlier_queries() {
         let states = Stream::new(1, "calls", "loss state");
         let (mut all, mut some) = (Chain::new(0.05), Chain::new(0.05));
         let each: Vec<_> = (0..20_000).map(|slot| all.rate(states, slot)).collect();

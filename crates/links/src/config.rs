@@ -1,4 +1,4 @@
-//! What a link is made of: one direction's settings.
+//! Settings of a link.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -18,11 +18,11 @@ use crate::text::ParseError;
 use crate::trace::{Rows, Trace};
 use crate::window::Window;
 
-/// One direction of a path. Everything left out is perfect: no limit, no delay, no loss.
+/// One direction of a path. Omitted settings mean no limit, no delay and no loss.
 ///
-/// Where a `trace` has rows, its columns stand for the settings left out: `rate`, `delay` (half the
-/// RTT) and `loss`. A setting that is given wins over its column, so [`Rate::MAX`] or
-/// [`Loss::None`] switches a column off.
+/// The columns of a `trace` with rows replace omitted settings: `rate`, `delay` (half of the RTT)
+/// and `loss`. Explicit settings override its columns, so [`Rate::MAX`] or [`Loss::None`] disables
+/// a column.
 ///
 /// ```
 /// use mendcast_links::{LinkConfig, Queue};
@@ -38,42 +38,42 @@ use crate::window::Window;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct LinkConfig {
-    /// Rate of the bottleneck; [`Rate::MAX`] (`unlimited`) for none, and then no queue either.
+    /// Rate of the bottleneck. [`Rate::MAX`] (`unlimited`) also disables the queue.
     pub rate: Option<Rate>,
-    /// What waits for the bottleneck. At least one packet must fit.
+    /// Queue before the bottleneck. At least one packet must fit.
     pub queue: Queue,
-    /// Propagation delay, one way.
+    /// One-way propagation delay.
     pub delay: Option<Duration>,
-    /// Round-trip times that take the place of `delay` from points in time on.
+    /// Round-trip times that replace `delay` from given times on.
     pub rtt_steps: Option<Steps>,
-    /// Wake-ups of the link layer, for which packets wait behind the bottleneck.
+    /// Wake-ups of the link layer, for which packets wait after the bottleneck.
     pub bunches: Option<Bunches>,
     /// Variation of the delay.
     pub jitter: Option<Jitter>,
-    /// Which packets are lost.
+    /// Loss model.
     pub loss: Option<Loss>,
-    /// Where they are lost.
+    /// Position of the loss model.
     pub loss_place: LossPlace,
-    /// Packets held back and overtaken.
+    /// Packets that are delayed and overtaken.
     pub reorder: Option<Reorder>,
-    /// Share of packets that arrive twice; the copy is made behind the bottleneck.
+    /// Fraction of packets that are duplicated after the bottleneck.
     pub duplicate: Probability,
-    /// Share of delivered packets that are damaged; see [`crate::Corruption`].
+    /// Fraction of delivered packets that are damaged; see [`crate::Corruption`].
     pub corrupt: Probability,
     /// Token bucket before the queue.
     pub policer: Option<Policer>,
     /// Treatment of packets by their ECN field, before the queue.
     pub ecn: Option<EcnPolicy>,
-    /// Largest packet in bytes, IP header included.
+    /// Maximum packet size in bytes, including the IP header.
     pub mtu: Option<u32>,
-    /// Times at which whatever is offered vanishes.
+    /// Windows with complete loss of offered packets.
     pub blackhole: Vec<Window>,
-    /// Recorded conditions.
+    /// Recorded network conditions.
     pub trace: Option<Trace>,
 }
 
 impl LinkConfig {
-    /// Returns the propagation delay of packets that set out at `at`, without jitter and a trace's.
+    /// Returns the propagation delay at `at`, without jitter and without the delay of a trace.
     pub fn delay_at(&self, at: Timestamp) -> Duration {
         let step = self.rtt_steps.as_ref().and_then(|steps| steps.delay(steps.count(at)));
         step.or(self.delay).unwrap_or_default()
@@ -85,12 +85,12 @@ impl LinkConfig {
     }
 }
 
-/// Where a link loses packets.
+/// Position of losses in a link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LossPlace {
-    /// Before the queue: a lost packet costs no capacity (netem).
+    /// Before the queue: a lost packet uses no capacity (netem).
     BeforeQueue,
-    /// After the queue: a lost packet has used its share of the rate (a radio link).
+    /// After the queue: a lost packet has used capacity (radio link).
     #[default]
     AfterQueue,
 }

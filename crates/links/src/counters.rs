@@ -1,4 +1,4 @@
-//! The fates of a link's packets, and the check that each packet has one.
+//! Packet counters of a link, and the check that they balance.
 
 use core::fmt;
 
@@ -12,7 +12,7 @@ use crate::packet::Packet;
 pub struct Tally {
     /// Packets.
     pub packets: u64,
-    /// Bytes on the wire, IP and UDP headers included.
+    /// Bytes on the wire, including IP and UDP headers.
     pub bytes: u64,
 }
 
@@ -31,13 +31,13 @@ impl Tally {
 /// Running totals of one link.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
-    /// Offered to the link by the sender.
+    /// Offered by the sender.
     pub sent: Tally,
-    /// Extra copies that the link made.
+    /// Copies made by the link.
     pub duplicated: Tally,
-    /// Came out at the far end, copies included.
+    /// Delivered at the far end, including copies.
     pub delivered: Tally,
-    /// Refused by a full queue or dropped by CoDel.
+    /// Dropped by a full queue or by CoDel.
     pub queue_dropped: Tally,
     /// Lost by the loss model.
     pub lost: Tally,
@@ -47,22 +47,22 @@ pub struct Counters {
     pub mtu_dropped: Tally,
     /// Dropped by the policer.
     pub policed: Tally,
-    /// Dropped for their ECN field.
+    /// Dropped because of their ECN field.
     pub ecn_dropped: Tally,
-    /// Of those delivered: came out after a packet that was sent later.
+    /// Delivered after a packet that was sent later.
     pub reordered: Tally,
     /// Marked Congestion Experienced by the queue or the ECN policy.
     pub ecn_marked: Tally,
-    /// ECN field set to Not-ECT by the ECN policy.
+    /// Set to Not-ECT by the ECN policy.
     pub ecn_bleached: Tally,
     /// Changed from ECT(0) to ECT(1) by the ECN policy.
     pub ecn_remarked: Tally,
-    /// Of those delivered: damaged on the way.
+    /// Delivered with damage.
     pub corrupted: Tally,
 }
 
 impl Counters {
-    /// Marks a packet CE if its sender understands that; whether it does.
+    /// Marks an ECN-capable packet CE. Returns false if it is not ECN-capable.
     pub(crate) fn mark<T>(&mut self, packet: &mut Packet<T>) -> bool {
         match packet.ecn {
             Ecn::NotEct => return false,
@@ -75,7 +75,7 @@ impl Counters {
         true
     }
 
-    /// What must still be inside the link: sent + duplicated − delivered − discarded.
+    /// Checks that `inside` = sent + duplicated − delivered − discarded.
     pub(crate) fn check(&self, inside: Tally) -> Result<(), Imbalance> {
         let entered = self.sent.plus(self.duplicated);
         let accounted = [
@@ -94,12 +94,12 @@ impl Counters {
     }
 }
 
-/// A link whose books do not balance; a defect of the model.
+/// Unbalanced counters of a link: a defect of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imbalance {
     /// Sent and duplicated.
     pub entered: Tally,
-    /// Delivered, discarded or still inside.
+    /// Delivered, discarded, or still inside.
     pub accounted: Tally,
 }
 

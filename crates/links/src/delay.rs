@@ -1,8 +1,8 @@
 //! Bunches, propagation delay, jitter and reordering: the packets on their way to the far end.
 //!
-//! A packet first waits for the link layer's wake-up, if it has [`Bunches`], and then propagates.
-//! Jitter keeps the order unless told otherwise (a packet waits for the one before it, as behind a
-//! real queue); a packet that reordering picks is held back and overtaken by those behind it.
+//! A packet first waits for a wake-up of the link layer, with [`Bunches`], and then propagates. By
+//! default, jitter preserves the order: a packet waits for the previous one, as in a real queue.
+//! Packets selected by reordering are delayed and overtaken.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -18,10 +18,9 @@ use crate::steps::Steps;
 use crate::text::{ParseError, parse_duration};
 use crate::trace::Rows;
 
-/// Variation of the delay from packet to packet; the sum with the propagation delay is never below
-/// zero.
+/// Variation of the delay per packet. The total delay is never negative.
 ///
-/// As text: `5ms` or `uniform:5ms`; `gauss:5ms`; with `,reorder` behind it packets may overtake
+/// As text: `5ms` or `uniform:5ms`; `gauss:5ms`. With the suffix `,reorder`, packets may overtake
 /// each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Jitter {
@@ -56,7 +55,8 @@ impl Jitter {
         }
     }
 
-    /// How much later than [`Self::bound`] before its nominal time the packet at `place` arrives.
+    /// Returns the delay of the packet with index `place`, relative to [`Self::bound`] before
+    /// nominal.
     fn offset(self, draws: Stream, place: u64) -> Duration {
         let bound = self.bound().as_nanos();
         let nanos = match self {
@@ -96,12 +96,12 @@ impl FromStr for Jitter {
     }
 }
 
-/// Reordering: some packets are held back for a while. As text: `2%,30ms`.
+/// Reordering: delays some packets. As text: `2%,30ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reorder {
-    /// Share of packets that are held back.
+    /// Fraction of delayed packets.
     pub probability: Probability,
-    /// How much longer they take.
+    /// Additional delay.
     pub extra: Duration,
 }
 
@@ -120,18 +120,18 @@ impl FromStr for Reorder {
     }
 }
 
-/// Where the propagation delay comes from.
+/// Source of the propagation delay.
 #[derive(Debug)]
 pub(crate) enum Propagation {
     Fixed(Duration),
-    /// Half of the round-trip time in force when the packet sets out.
+    /// Half of the trace's round-trip time at departure.
     Rows {
         rows: Arc<Rows>,
         cursor: usize,
     },
 }
 
-/// What delays packets beside propagation.
+/// Delays other than propagation.
 #[derive(Debug)]
 pub(crate) struct Waits {
     pub(crate) bunches: Option<Bunches>,
@@ -140,37 +140,37 @@ pub(crate) struct Waits {
     pub(crate) reorder: Option<Reorder>,
 }
 
-/// The packets that have left the bottleneck and have not arrived.
+/// Packets between the bottleneck and the far end.
 #[derive(Debug)]
 pub(crate) struct DelayLine<T> {
     wake_ups: Option<WakeUps>,
     propagation: Propagation,
     steps: Option<Steps>,
-    /// Steps that have happened, by the packets that have set out.
+    /// Number of steps before the latest departure.
     steps_done: usize,
-    /// A delay below which no packet arrives after its wake-up.
+    /// Lower bound of the delay after the wake-up.
     least: Duration,
     jitter: Option<Jitter>,
     jitter_draws: Stream,
     reorder: Option<Reorder>,
     reorder_draws: Stream,
-    /// By [`OnTheWay::turn`].
-    packets: VecDeque<OnTheWay<T>>,
-    /// The latest arrival time ever given to a packet that was not displaced.
+    /// Sorted by [`Propagating::order`].
+    packets: VecDeque<Propagating<T>>,
+    /// Latest arrival of a packet in order.
     last_due: Timestamp,
 }
 
-/// A packet whose `at` is its time of arrival.
+/// A packet with its time of arrival in `at`.
 #[derive(Debug)]
-struct OnTheWay<T> {
+struct Propagating<T> {
     item: Item<T>,
-    /// Whether it arrives in another order than that in which it came.
+    /// Whether it arrives out of order.
     is_displaced: bool,
 }
 
-impl<T> OnTheWay<T> {
-    /// At the same time those that keep their order come first, then the others in theirs of sending.
-    fn turn(&self) -> (Timestamp, bool, u64) {
+impl<T> Propagating<T> {
+    /// Sort key. At equal times, packets in order come first, then the others by index.
+    fn order(&self) -> (Timestamp, bool, u64) {
         (self.item.at, self.is_displaced, self.item.place)
     }
 }
@@ -200,20 +200,19 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// Returns a time before which no packet arrives that leaves the bottleneck at `leaving` or
-    /// later.
+    /// Returns a lower bound of the arrival of packets that leave the bottleneck from `leaving` on.
     #[inline]
     pub(crate) fn earliest(&self, leaving: Timestamp) -> Timestamp {
         self.wake_ups.map_or(leaving, |wake_ups| wake_ups.release(leaving)) + self.least
     }
 
-    /// Packets on the way.
+    /// Propagating packets.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Item<T>> {
         self.packets.iter().map(|packet| &packet.item)
     }
 
-    /// Takes in a packet whose `at` is the time at which it left the bottleneck. It sets out then, or later if it
-    /// may not before; those behind it do not wait for it.
+    /// Adds a packet that left the bottleneck at `at`. It departs then, or at `not_before` without
+    /// delaying later packets.
     #[inline]
     pub(crate) fn push(&mut self, mut item: Item<T>) {
         let has_waited = item.not_before > item.at;
@@ -238,17 +237,17 @@ impl<T> DelayLine<T> {
         if !is_displaced {
             self.last_due = due;
         }
-        let packet = OnTheWay { item, is_displaced };
-        // Nearly all arrive behind those that are on the way.
-        if self.packets.back().is_none_or(|last| last.turn() <= packet.turn()) {
+        let packet = Propagating { item, is_displaced };
+        // Nearly all packets arrive last.
+        if self.packets.back().is_none_or(|last| last.order() <= packet.order()) {
             return self.packets.push_back(packet);
         }
-        let place = self.packets.partition_point(|other| other.turn() <= packet.turn());
+        let place = self.packets.partition_point(|other| other.order() <= packet.order());
         self.packets.insert(place, packet);
     }
 
-    /// Returns the propagation delay of a packet that sets out at `at`. Packets behind a step do
-    /// not wait for those before it.
+    /// Returns the propagation delay of a packet that departs at `at`. Packets after a step do not
+    /// wait for those before it.
     #[inline]
     fn delay(&mut self, at: Timestamp) -> Duration {
         if let Some(steps) = &self.steps {
@@ -267,13 +266,13 @@ impl<T> DelayLine<T> {
         }
     }
 
-    /// When the next packet arrives.
+    /// Returns the arrival of the next packet.
     #[inline]
     pub(crate) fn next_due(&self) -> Option<Timestamp> {
         self.packets.front().map(|packet| packet.item.at)
     }
 
-    /// The next packet that arrives at or before `now`; its `at` is the time of arrival.
+    /// Returns the next packet that arrives up to `now`, with its arrival in `at`.
     #[inline]
     pub(crate) fn pop(&mut self, now: Timestamp) -> Option<Item<T>> {
         self.next_due().filter(|due| *due <= now)?;

@@ -1,4 +1,4 @@
-//! Networks that change the ECN field or drop packets for it, which senders detect by RFC 9000,
+//! Networks that change the ECN field or drop ECN-capable packets. Senders detect them by RFC 9000,
 //! section 13.4.2.
 
 use core::str::FromStr;
@@ -10,27 +10,27 @@ use crate::packet::Packet;
 use crate::random::{Probability, Stream};
 use crate::text::{Fields, ParseError, parse_duration};
 
-/// Treatment of packets by their ECN field, from a point in time on.
+/// Treatment of packets by their ECN field.
 ///
 /// As text: `bleach`, `drop`, `drop:50%`, `remark` or `mark:5%`, each also with `,from=5s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EcnPolicy {
-    /// Treatment.
+    /// The treatment.
     pub rule: EcnRule,
-    /// Virtual time from which it applies. Default 0.
+    /// Virtual time at which it starts. Default 0.
     pub from: Timestamp,
 }
 
-/// A treatment of packets by their ECN field.
+/// Treatment of packets by their ECN field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EcnRule {
-    /// Sets the field to Not-ECT, so that the sender's marks and CE do not arrive.
+    /// Sets the field to Not-ECT, which removes ECT and CE.
     Bleach,
-    /// Drops packets that carry ECT or CE with this probability.
+    /// Drops packets with ECT or CE, with this probability.
     Drop(Probability),
     /// Changes ECT(0) into ECT(1).
     Remark,
-    /// Changes ECT into CE with this probability, as a congested router would.
+    /// Changes ECT into CE with this probability, like a congested router.
     Mark(Probability),
 }
 
@@ -72,7 +72,8 @@ impl EcnNode {
         Self { policy, draws: Stream::new(seed, link, "ecn") }
     }
 
-    /// Treats the packet at `place`. Returns whether it passes; changes are counted, drops are not.
+    /// Applies the policy to the packet with index `place`. Returns false to drop it. Counts
+    /// changes, but not drops.
     #[inline]
     pub(crate) fn passes<T>(
         &self,

@@ -1,12 +1,12 @@
-//! ECN policies on whole links: what happens to each codepoint, and the counters.
+//! ECN policies on complete links: effects on each codepoint, and counters.
 
 use super::*;
 use crate::{Counters, Link, LinkConfig};
 
 const ALL: [Ecn; 4] = [Ecn::NotEct, Ecn::Ect0, Ecn::Ect1, Ecn::Ce];
 
-/// The fields that arrive of 1,000 packets of each codepoint, one each millisecond, and the
-/// counters.
+/// Sends 1,000 packets per codepoint, one per millisecond. Returns the fields sent and delivered,
+/// and the counters.
 fn arriving(policy: &str, seed: u64) -> (Vec<(Ecn, Ecn)>, Counters) {
     let ecn = Some(policy.parse().unwrap());
     let mut link = Link::new(&LinkConfig { ecn, ..LinkConfig::default() }, seed, "test");
@@ -35,7 +35,7 @@ fn a_bleached_field_arrives_as_not_ect() {
 }
 
 #[test]
-fn packets_with_ect_or_ce_are_dropped_by_share_and_others_pass() {
+fn packets_with_ect_or_ce_are_dropped_with_their_probability() {
     let (arrived, counters) = arriving("drop", 1);
     assert!(arrived.iter().all(|(sent, ecn)| *sent == Ecn::NotEct && *ecn == Ecn::NotEct));
     assert_eq!((arrived.len(), counters.ecn_dropped.packets), (1_000, 3_000));
@@ -46,7 +46,7 @@ fn packets_with_ect_or_ce_are_dropped_by_share_and_others_pass() {
 }
 
 #[test]
-fn ect_0_becomes_ect_1_and_nothing_else_changes() {
+fn remarking_changes_only_ect_0() {
     let (arrived, counters) = arriving("remark", 1);
     assert_eq!(count(&arrived, (Ecn::Ect0, Ecn::Ect1)), 1_000);
     for same in [Ecn::NotEct, Ecn::Ect1, Ecn::Ce] {
@@ -56,7 +56,7 @@ fn ect_0_becomes_ect_1_and_nothing_else_changes() {
 }
 
 #[test]
-fn ect_becomes_ce_by_share() {
+fn ect_becomes_ce_with_its_probability() {
     let (arrived, counters) = arriving("mark:5%", 3);
     let marked = count(&arrived, (Ecn::Ect0, Ecn::Ce)) + count(&arrived, (Ecn::Ect1, Ecn::Ce));
     assert!((70..130).contains(&marked), "{marked}");
@@ -65,13 +65,13 @@ fn ect_becomes_ce_by_share() {
 }
 
 #[test]
-fn a_policy_begins_at_its_time() {
+fn a_policy_starts_at_its_time() {
     let (arrived, counters) = arriving("drop,from=2s", 1);
     assert_eq!((arrived.len(), counters.ecn_dropped.packets), (2_500, 1_500));
 }
 
 #[test]
-fn policies_are_read_and_refused_with_what_was_expected() {
+fn policies_parse_or_state_the_expected_format() {
     let half = "50%".parse().unwrap();
     let policy = |rule, from| Ok(EcnPolicy { rule, from: Timestamp::from_secs(from) });
     assert_eq!("bleach".parse(), policy(EcnRule::Bleach, 0));

@@ -1,28 +1,26 @@
-//! Link models: what happens to a packet between two hosts, as a chain of nodes per direction, in
-//! whatever time the caller says it is. The testbed drives them in virtual time, the relay of
-//! `mendcast link` in real time.
+//! Link models: a chain of nodes per direction between two hosts, driven by the caller's time. The
+//! testbed uses virtual time, the relay of `mendcast link` real time.
 //!
 //! A [`Link`] is one direction. A packet passes its nodes in this order:
 //!
 //! 1. blackhole windows and the MTU,
-//! 2. the policer and the ECN policy of a network before the bottleneck,
-//! 3. loss, if [`LossPlace::BeforeQueue`] (where netem puts it),
-//! 4. the queue (drop-tail in bytes, or CoDel of RFC 8289) and the rate (constant, or a trace),
-//! 5. loss, if [`LossPlace::AfterQueue`] (the default: a radio that fails after capacity was
-//!    spent),
+//! 2. policer and ECN policy of a network before the bottleneck,
+//! 3. loss, if [`LossPlace::BeforeQueue`] (as in netem),
+//! 4. queue (drop-tail in bytes, or CoDel of RFC 8289) and rate (constant, or a trace),
+//! 5. loss, if [`LossPlace::AfterQueue`] (the default: a radio link that fails after using
+//!    capacity),
 //! 6. duplication, bunches, propagation delay (with steps and jitter), and reordering.
 //!
-//! [`HeldAcks`] stands before a path: a client that acknowledges rarely.
+//! [`HeldAcks`] precedes a path and models a client that acknowledges rarely.
 //!
-//! Randomness: every node draws from a stream of its own, derived from the seed, the name of the
-//! link and the role of the node, and **indexed** rather than consumed: by the packet's place among
-//! those offered to the link, or by time slot where a model works in time slots. So the fate of the
-//! n-th packet, or of a slot, depends on nothing else: not on the recovery scheme under test, not
-//! on the queue's state, not on whether another node was switched on, and not on what a sender knows
-//! of fates ([`Passage`]).
+//! Randomness: every node draws from its own stream, derived from the seed, the name of the link
+//! and the role of the node. Draws are **indexed** rather than consumed: by the packet's index
+//! among those offered to the link, or by time slot. The fate of packet n or of a slot is therefore
+//! independent of everything else: the recovery scheme, the state of the queue, other nodes, and
+//! the sender's knowledge of fates ([`Passage`]).
 //!
-//! Time is integer nanoseconds; rates keep the remainder, so a long run has exactly the bytes that
-//! its rate allows.
+//! Time is integer nanoseconds. Rates keep the remainder, so long runs carry exactly the bytes that
+//! the rate allows. its rate allows.
 
 #![forbid(unsafe_code)]
 

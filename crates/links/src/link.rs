@@ -1,7 +1,7 @@
-//! One direction of a path: the chain of nodes, driven by the caller's time.
+//! One direction of a path: a chain of nodes, driven by the caller's time.
 //!
-//! Nothing happens between calls: a call first brings the bottleneck up to the time it names, each
-//! step at its own instant, so results do not depend on how often the link is polled.
+//! Each call first advances the bottleneck to the given time, with every step at its own instant.
+//! Results therefore do not depend on the frequency of polling.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -20,30 +20,30 @@ use crate::random::{Probability, Stream};
 use crate::rate::Server;
 use crate::window::Window;
 
-/// How often a packet that insists is tried again, and how many times at most.
-const TRY_AGAIN: Duration = Duration::from_millis(1);
-const MAX_TRIES: u32 = 60_000;
+/// Retry interval and maximum number of retries of an insistent packet.
+const RETRY_INTERVAL: Duration = Duration::from_millis(1);
+const MAX_RETRIES: u32 = 60_000;
 
-/// A packet that came out at the far end.
+/// A packet delivered at the far end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivered<T> {
-    /// When.
+    /// Time of arrival.
     pub at: Timestamp,
-    /// Its place among the packets offered to the link, from 0; a duplicate has its original's.
+    /// Index among the packets offered to the link, from 0. A duplicate has the index of its
+    /// original.
     pub place: u64,
-    /// The packet, with the ECN field that it now has.
+    /// The packet with its current ECN field.
     pub packet: Packet<T>,
-    /// The damage that the caller must do to the payload.
+    /// Damage to apply to the payload.
     pub corruption: Option<Corruption>,
 }
 
-/// Damage to one packet. The link does not look into payloads, so the caller who takes a packet out
-/// applies it.
+/// Damage to a packet. The caller applies it, as the link does not access payloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corruption(u64);
 
 impl Corruption {
-    /// Flips one to four bits of `data`; nothing happens to empty data.
+    /// Flips one to four bits of `data`. No effect on empty data.
     pub fn apply(self, data: &mut [u8]) {
         let bits = data.len() as u64 * 8;
         for flip in 0..=(self.0 & 3) {
@@ -57,7 +57,7 @@ impl Corruption {
 
 /// One direction of a path.
 ///
-/// Times never go backwards from call to call.
+/// Times must not decrease from call to call.
 #[derive(Debug)]
 pub struct Link<T> {
     blackhole: Vec<Window>,
@@ -72,7 +72,7 @@ pub struct Link<T> {
     corrupt: Probability,
     corrupt_draws: Stream,
     line: DelayLine<T>,
-    /// The latest place among those delivered.
+    /// Highest index delivered.
     latest: u64,
     counters: Counters,
 }
@@ -81,14 +81,14 @@ pub struct Link<T> {
 struct Bottleneck<T> {
     server: Server,
     queue: Waiting<T>,
-    /// The packet in transmission; `at` is when its last bit leaves.
+    /// The packet in transmission. Its `at` is when its last bit leaves.
     transmitting: Option<Item<T>>,
-    /// Before this nothing leaves; `None` while nothing waits.
+    /// Time before which nothing leaves; `None` if the queue is empty.
     next: Option<Timestamp>,
 }
 
 impl<T> Bottleneck<T> {
-    /// The next packet that leaves at or before `now`; its `at` is when.
+    /// Returns the next packet that leaves up to `now`, with its departure in `at`.
     #[inline]
     fn leave(&mut self, now: Timestamp, counters: &mut Counters) -> Option<Item<T>> {
         loop {
@@ -114,8 +114,7 @@ impl<T> Bottleneck<T> {
 }
 
 impl<T: Clone> Link<T> {
-    /// The link of these settings. Its nodes draw from streams that `seed`, `name` and the node's
-    /// role determine.
+    /// Creates a link. Its nodes draw from streams determined by `seed`, `name` and their role.
     pub fn new(config: &LinkConfig, seed: u64, name: &str) -> Self {
         let propagation = match (config.delay, config.rows()) {
             (None, Some(rows)) => Propagation::Rows { rows: Arc::clone(rows), cursor: 0 },
@@ -157,8 +156,8 @@ impl<T: Clone> Link<T> {
         self.send_as(now, packet, Passage::Ordinary);
     }
 
-    /// [`Self::send`] for a packet that losses may spare. It has a place among the others, waits in the queue and
-    /// is dropped by it like them.
+    /// Like [`Self::send`], for a packet that losses may spare. It has an index and can be dropped
+    /// by the queue like any other packet.
     #[inline]
     pub fn send_as(&mut self, now: Timestamp, mut packet: Packet<T>, passage: Passage) {
         self.advance(now);
@@ -195,21 +194,22 @@ impl<T: Clone> Link<T> {
                 bottleneck.queue.push(item, &mut self.counters);
                 self.advance(now);
             }
-            None => self.set_out(item),
+            None => self.propagate(item),
         }
     }
 
-    /// When [`Self::poll`] may next have something to give; it may still say `None` then.
+    /// Returns the earliest time at which [`Self::poll`] may return a packet. It may still return
+    /// `None`.
     #[inline]
     pub fn next_event(&self) -> Option<Timestamp> {
         let arrival = self.line.next_due();
         let Some(leaving) = self.bottleneck.as_ref().and_then(|b| b.next) else { return arrival };
-        // A packet that never leaves is no event.
+        // A packet that never leaves is not an event.
         let leaving = (leaving < Timestamp::MAX).then(|| self.line.earliest(leaving));
         arrival.into_iter().chain(leaving).min()
     }
 
-    /// The next packet that comes out at or before `now`, in order of arrival. Call until `None`.
+    /// Returns the next packet that arrives up to `now`, in order of arrival. Call until `None`.
     #[inline]
     pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
         self.advance(now);
@@ -228,17 +228,17 @@ impl<T: Clone> Link<T> {
         Some(Delivered { at, place, packet, corruption })
     }
 
-    /// Totals so far.
+    /// Current totals.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
 
-    /// Bytes that wait for the bottleneck, without the packet in transmission.
+    /// Bytes in the queue, without the packet in transmission.
     pub fn queued_bytes(&self) -> u64 {
         self.bottleneck.as_ref().map_or(0, |b| b.queue.bytes())
     }
 
-    /// What is inside the link: waiting, in transmission or on the way.
+    /// Packets inside the link: queued, in transmission, or propagating.
     pub fn in_flight(&self) -> Tally {
         let mut inside = Tally::default();
         let bottleneck = self.bottleneck.iter().flat_map(|b| b.queue.iter().chain(&b.transmitting));
@@ -246,21 +246,21 @@ impl<T: Clone> Link<T> {
         inside
     }
 
-    /// Whether sent + duplicated = delivered + discarded + in flight, in packets and in bytes.
+    /// Checks that sent + duplicated = delivered + discarded + in flight, in packets and in bytes.
     ///
     /// # Errors
-    /// With both sides of the equation, if they differ: a defect of the model.
+    /// Returns both sides if they differ, which is a defect of the model.
     pub fn check_conservation(&self) -> Result<(), Imbalance> {
         self.counters.check(self.in_flight())
     }
 
-    /// Brings the bottleneck up to `now`.
+    /// Advances the bottleneck to `now`.
     #[inline]
     fn advance(&mut self, now: Timestamp) {
         while let Some(item) =
             self.bottleneck.as_mut().and_then(|b| b.leave(now, &mut self.counters))
         {
-            self.set_out(item);
+            self.propagate(item);
         }
     }
 
@@ -268,25 +268,25 @@ impl<T: Clone> Link<T> {
         self.blackhole.iter().any(|window| window.contains(now))
     }
 
-    /// When a packet that losses took at `from` sets out nevertheless, if it insists.
+    /// Returns the departure of an insistent packet that was lost at `from`.
     fn first_passage(&self, from: Timestamp, place: u64, passage: Passage) -> Option<Timestamp> {
         if passage != Passage::Insistent {
             return None;
         }
         let mut ahead = self.loss.clone();
-        (1..=MAX_TRIES).find_map(|tries| {
-            let at = from + TRY_AGAIN * tries;
+        (1..=MAX_RETRIES).find_map(|tries| {
+            let at = from + RETRY_INTERVAL * tries;
             let is_lost = ahead.is_lost(at, place + u64::from(tries));
             (!is_lost && !self.is_dead(at)).then_some(at)
         })
     }
 
-    /// Sends a packet on its way to the far end from where its last bit has left.
+    /// Starts the propagation of a fully transmitted packet.
     #[inline]
-    fn set_out(&mut self, mut item: Item<T>) {
+    fn propagate(&mut self, mut item: Item<T>) {
         let (place, size) = (item.place, item.packet.size);
         let is_lost = self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, place);
-        // What waits for losses to end sets out when they have ended.
+        // A packet that waits for losses to end departs after them.
         if is_lost && item.passage != Passage::Spared && item.not_before <= item.at {
             match self.first_passage(item.at, place, item.passage) {
                 Some(at) => item.not_before = at,

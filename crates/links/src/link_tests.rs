@@ -1,5 +1,5 @@
-//! Whole links: exact rates, mahimahi's semantics, order, independence of the nodes' randomness,
-//! and conservation over random settings.
+//! Complete links: exact rates, mahimahi's semantics, order, independence of random draws, and
+//! conservation for random settings.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -18,7 +18,7 @@ fn drain<T: Clone>(link: &mut Link<T>) -> Vec<Delivered<T>> {
     let mut out = Vec::new();
     while let Some(now) = link.next_event() {
         while let Some(packet) = link.poll(now) {
-            assert_eq!(packet.at, now, "no event was announced for this arrival");
+            assert_eq!(packet.at, now, "unannounced arrival");
             out.push(packet);
         }
     }
@@ -36,7 +36,7 @@ fn opportunities(millis: &[u64]) -> Option<Trace> {
 
 #[test]
 fn a_busy_link_carries_exactly_its_rate() {
-    // 7 Mbps: a packet of 1,250 bytes takes 1,428,571.43 ns; a million of them take 10^16 / 7 ns.
+    // 7 Mbps: a packet of 1,250 bytes takes 1,428,571.43 ns, and a million take 10^16 / 7 ns.
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(7)),
         queue: Queue::drop_tail(10_000_000),
@@ -51,7 +51,7 @@ fn a_busy_link_carries_exactly_its_rate() {
         last = *arrivals(&mut link).last().unwrap();
     }
     let exact = 1_250 * 8 * 1_000_000 * 1_000_u64 / 7;
-    // Each of the thousand batches may begin a nanosecond late.
+    // Each of the 1,000 batches may start one nanosecond late.
     assert!((exact..=exact + 1_000).contains(&last.as_nanos()), "{last:?} against {exact} ns");
     link.check_conservation().unwrap();
 
@@ -64,21 +64,21 @@ fn a_busy_link_carries_exactly_its_rate() {
 }
 
 #[test]
-fn a_change_of_rate_reaches_the_packet_in_transmission() {
-    // 1 Mbps for 10 ms, then 3 Mbps for 10 ms, and so on.
+fn a_rate_change_affects_the_packet_in_transmission() {
+    // 1 Mbps for 10 ms, then 3 Mbps for 10 ms, repeatedly.
     let trace: Trace = "0 1 0ms 0\n0.010 3 0ms 0\n".parse().unwrap();
     let config = LinkConfig { trace: Some(trace), ..LinkConfig::default() };
     let mut link = Link::new(&config, 1, "test");
     link.send(Timestamp::from_millis(4), packet(1_500));
     // 12,000 bits: 6,000 in the first 6 ms, 6,000 in the next 2 ms.
     assert_eq!(arrivals(&mut link), [Timestamp::from_millis(12)]);
-    // Across a lap: 3,000 bits until 20 ms, then 1 Mbps.
+    // Across the end of a lap: 3,000 bits until 20 ms, then 1 Mbps.
     link.send(Timestamp::from_millis(19), packet(1_500));
     assert_eq!(arrivals(&mut link), [Timestamp::from_millis(29)]);
 }
 
 #[test]
-fn rows_drive_the_delay_and_keep_the_order() {
+fn rows_set_the_delay_and_preserve_the_order() {
     let trace: Trace = "0 1 80ms 0\n1 1 20ms 0\n".parse().unwrap();
     let config = LinkConfig { trace: Some(trace), rate: Some(Rate::MAX), ..LinkConfig::default() };
     let mut link = Link::new(&config, 1, "test");
@@ -93,12 +93,12 @@ fn rows_drive_the_delay_and_keep_the_order() {
 fn small_packets_share_an_opportunity_and_large_ones_span_several() {
     let config = LinkConfig { trace: opportunities(&[2, 4, 6, 20]), ..LinkConfig::default() };
     let mut link = Link::new(&config, 1, "test");
-    // With 4 bytes of TUN header each: 502 + 502 fill 1,004 of 1,504 bytes, so 500 of the third
-    // packet's 1,004 go in the first opportunity and 504 in the second.
+    // Including the TUN header of 4 bytes, 502 + 502 use 1,004 of 1,504 bytes. Of the third
+    // packet's 1,004, 500 fit the first opportunity and 504 the second.
     for size in [498, 498, 1_000, 1_500] {
         link.send(Timestamp::from_millis(1), packet(size));
     }
-    // The fourth takes the 1,000 left at 4 ms and 504 at 6 ms.
+    // The fourth uses the remaining 1,000 at 4 ms and 504 at 6 ms.
     assert_eq!(arrivals(&mut link), [2, 2, 4, 6].map(Timestamp::from_millis));
 }
 
@@ -106,17 +106,17 @@ fn small_packets_share_an_opportunity_and_large_ones_span_several() {
 fn an_unused_opportunity_is_lost_and_the_schedule_wraps() {
     let config = LinkConfig { trace: opportunities(&[0, 5, 10]), ..LinkConfig::default() };
     let mut link = Link::new(&config, 1, "test");
-    // An opportunity serves only what was there before it.
+    // An opportunity serves only packets that arrived before it.
     for (sent, arrives) in [(0, 5), (5, 10), (7, 10), (11, 15), (20, 25), (10_019, 10_020)] {
         link.send(Timestamp::from_millis(sent), packet(1_500));
         assert_eq!(arrivals(&mut link), [Timestamp::from_millis(arrives)], "sent at {sent} ms");
     }
-    // 10 ms and the next lap's 0 ms fall together: two packets leave at once.
+    // 10 ms is also 0 ms of the next lap: two packets leave at once.
     for _ in 0..3 {
         link.send(Timestamp::from_millis(10_027), packet(1_500));
     }
     assert_eq!(arrivals(&mut link), [10_030, 10_030, 10_035].map(Timestamp::from_millis));
-    // The rest of a used opportunity is lost to a packet that comes at its instant.
+    // A packet that arrives at an opportunity cannot use its rest.
     link.send(Timestamp::from_millis(10_041), packet(100));
     assert_eq!(arrivals(&mut link), [Timestamp::from_millis(10_045)]);
     link.send(Timestamp::from_millis(10_045), packet(100));
@@ -139,7 +139,7 @@ fn a_saturated_trace_has_the_rate_of_its_opportunities() {
 }
 
 #[test]
-fn polling_seldom_or_often_gives_the_same_arrivals() {
+fn the_polling_interval_does_not_change_arrivals() {
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(5)),
         queue: Queue::codel(60_000),
@@ -171,7 +171,7 @@ fn polling_seldom_or_often_gives_the_same_arrivals() {
 }
 
 #[test]
-fn jitter_keeps_the_order_unless_told_otherwise() {
+fn jitter_preserves_the_order_by_default() {
     for (text, ordered) in [("5ms", true), ("gauss:5ms", true), ("5ms,reorder", false)] {
         let config = LinkConfig {
             delay: Some(10 * MS),
@@ -194,7 +194,7 @@ fn jitter_keeps_the_order_unless_told_otherwise() {
 }
 
 #[test]
-fn a_packet_held_back_is_overtaken_and_holds_up_nobody() {
+fn a_delayed_packet_is_overtaken_without_delaying_others() {
     let config = LinkConfig {
         delay: Some(10 * MS),
         reorder: Some(Reorder { probability: Probability::clamped(0.1), extra: 5 * MS }),
@@ -215,7 +215,7 @@ fn a_packet_held_back_is_overtaken_and_holds_up_nobody() {
 }
 
 #[test]
-fn a_blackhole_swallows_what_is_offered_and_spares_what_is_on_the_way() {
+fn a_blackhole_drops_offered_packets_and_spares_packets_in_flight() {
     let config = LinkConfig {
         delay: Some(10 * MS),
         blackhole: vec!["100ms,50ms".parse().unwrap()],
@@ -241,7 +241,7 @@ fn packets_above_the_mtu_are_dropped() {
 }
 
 #[test]
-fn loss_before_the_queue_costs_no_capacity_and_after_it_does() {
+fn only_loss_after_the_queue_uses_capacity() {
     for (place, last) in [(LossPlace::BeforeQueue, 1), (LossPlace::AfterQueue, 10)] {
         let config = LinkConfig {
             rate: Some(Rate::from_mbps(12)),
@@ -258,7 +258,7 @@ fn loss_before_the_queue_costs_no_capacity_and_after_it_does() {
 }
 
 #[test]
-fn damage_flips_few_bits_and_is_the_same_for_the_same_seed() {
+fn damage_flips_few_bits_and_depends_only_on_the_seed() {
     let config = LinkConfig { corrupt: Probability::clamped(0.5), ..LinkConfig::default() };
     let damage = |seed| {
         let mut link = Link::new(&config, seed, "test");
@@ -279,14 +279,14 @@ fn damage_flips_few_bits_and_is_the_same_for_the_same_seed() {
     Corruption(u64::MAX).apply(&mut []);
 }
 
-/// The places lost by a link with these settings, offered 2,000 packets in 4 s.
+/// Offers 2,000 packets in 4 s and returns the indexes of the lost ones.
 fn lost(config: &LinkConfig, seed: u64, name: &str) -> Vec<u64> {
     let mut link = Link::new(config, seed, name);
     let refused = |link: &Link<u64>| {
         let counters = link.counters();
         counters.queue_dropped.packets + counters.blackholed.packets
     };
-    // What is refused is refused at once.
+    // Drops before the queue happen at once.
     let mut taken = std::collections::BTreeSet::new();
     for place in 0..2_000 {
         let before = refused(&link);
@@ -304,12 +304,12 @@ fn lost(config: &LinkConfig, seed: u64, name: &str) -> Vec<u64> {
 }
 
 #[test]
-fn another_node_does_not_change_who_is_lost() {
+fn other_nodes_do_not_change_losses() {
     for loss in ["10%", "ge:p=5%,r=30%", "lomax:rate=10%", "corr:rate=30%,correlation=25%"] {
         let bare = LinkConfig { loss: Some(loss.parse().unwrap()), ..LinkConfig::default() };
         let expected = lost(&bare, 5, "down");
         assert!(expected.len() > 50, "{loss}");
-        assert_eq!(lost(&bare, 5, "down"), expected, "same seed, same fate: {loss}");
+        assert_eq!(lost(&bare, 5, "down"), expected, "same seed, same fates: {loss}");
         assert_ne!(lost(&bare, 6, "down"), expected, "{loss}");
         assert_ne!(lost(&bare, 5, "up"), expected, "{loss}");
         let full = LinkConfig {
@@ -323,7 +323,7 @@ fn another_node_does_not_change_who_is_lost() {
             ..bare.clone()
         };
         assert_eq!(lost(&full, 5, "down"), expected, "{loss}");
-        // Those that a blackhole or a full queue took are missing, and nobody else's fate changes.
+        // Only packets dropped by a blackhole or a full queue are missing.
         let narrow = LinkConfig {
             blackhole: vec!["1s,500ms".parse().unwrap()],
             rate: Some(Rate::from_mbps(4)),
@@ -336,7 +336,7 @@ fn another_node_does_not_change_who_is_lost() {
     }
 }
 
-/// Places of the packets of 1,500 bytes, one each 10 ms, that come over this link, and when.
+/// Sends packets of 1,500 bytes, one per 10 ms. Returns indexes and times of the delivered ones.
 fn came(config: &LinkConfig) -> Vec<(u64, u64)> {
     let mut link = Link::new(config, 1, "test");
     for place in 0..20 {
@@ -348,8 +348,8 @@ fn came(config: &LinkConfig) -> Vec<(u64, u64)> {
 }
 
 #[test]
-fn a_loss_model_takes_the_place_of_a_traces_own_loss_and_leaves_its_rate() {
-    // 12 Mbps without loss for 100 ms, then 6 Mbps at which everything is lost.
+fn a_loss_model_replaces_only_the_loss_of_a_trace() {
+    // 12 Mbps without loss for 100 ms, then 6 Mbps with complete loss.
     let rows: Trace = "0 12 0ms 0\n0.100 6 0ms 1\n0.200 6 0ms 1\n".parse().unwrap();
     let config = |loss: Option<&str>| LinkConfig {
         trace: Some(rows.clone()),
@@ -361,19 +361,19 @@ fn a_loss_model_takes_the_place_of_a_traces_own_loss_and_leaves_its_rate() {
     assert_eq!(came(&config(Some("none"))), (0..20).map(at).collect::<Vec<_>>());
     let others = (0..20).filter(|place| ![3, 15].contains(place));
     assert_eq!(came(&config(Some("script:3,15"))), others.map(at).collect::<Vec<_>>());
-    // A model decides the same fates with a trace as without one.
+    // The model's fates are independent of the trace.
     let fates = |config: &LinkConfig| -> Vec<u64> {
         came(config).into_iter().map(|(place, _)| place).collect()
     };
     let model = "calls:rate=20%,reading=slots";
     let bare = LinkConfig { trace: None, rate: Some(Rate::from_mbps(50)), ..config(Some(model)) };
     assert_eq!(fates(&config(Some(model))), fates(&bare));
-    // Delivery opportunities have no loss of their own.
+    // Delivery opportunities have no loss column.
     let opportunities = LinkConfig { trace: opportunities(&[5]), ..config(Some("script:3,15")) };
     assert_eq!(fates(&opportunities).len(), 18);
 }
 
-/// When packets sent as `passage` at these milliseconds arrive over 30 ms of delay.
+/// Sends packets as `passage` at these milliseconds over a delay of 30 ms. Returns their arrivals.
 fn passed(config: LinkConfig, passage: Passage, at: &[u64]) -> Vec<u64> {
     let mut link = Link::new(&LinkConfig { delay: Some(30 * MS), ..config }, 1, "test");
     for &at in at {
@@ -385,7 +385,7 @@ fn passed(config: LinkConfig, passage: Passage, at: &[u64]) -> Vec<u64> {
 }
 
 #[test]
-fn a_packet_that_insists_sets_out_as_soon_as_the_loss_model_lets_one_pass() {
+fn an_insistent_packet_departs_once_the_loss_model_permits() {
     let lossy = |text: &str, loss_place| LinkConfig {
         loss: Some(text.parse().unwrap()),
         loss_place,
@@ -394,17 +394,17 @@ fn a_packet_that_insists_sets_out_as_soon_as_the_loss_model_lets_one_pass() {
     for place in [LossPlace::BeforeQueue, LossPlace::AfterQueue] {
         let dead = lossy("script:10ms+50ms", place);
         assert_eq!(passed(dead.clone(), Passage::Ordinary, &[9, 20, 40, 61]), [39, 91]);
-        // Those that waited come when the window ends, and the one behind it is not held up.
+        // Waiting packets depart at the end of the window and do not delay the next one.
         assert_eq!(passed(dead.clone(), Passage::Insistent, &[9, 20, 40, 61]), [39, 90, 90, 91]);
         assert_eq!(passed(dead, Passage::Spared, &[9, 20, 40, 61]), [39, 50, 70, 91]);
-        // By packets: the one with the fifth place is the first that passes.
+        // With per-packet fates, the packet with index 5 is the first one to pass.
         assert_eq!(passed(lossy("script:0-4", place), Passage::Insistent, &[0]), [35]);
         assert_eq!(passed(lossy("100%", place), Passage::Insistent, &[0]), []);
     }
 }
 
 #[test]
-fn a_packet_that_insists_waits_for_a_blackhole_to_end() {
+fn an_insistent_packet_waits_for_the_end_of_a_blackhole() {
     let dead = LinkConfig {
         blackhole: vec!["10ms,50ms".parse().unwrap(), "55ms,20ms".parse().unwrap()],
         ..LinkConfig::default()
@@ -416,7 +416,7 @@ fn a_packet_that_insists_waits_for_a_blackhole_to_end() {
 }
 
 #[test]
-fn who_insists_changes_nobody_elses_fate() {
+fn an_insistent_packet_does_not_change_other_fates() {
     for loss in [
         "10%",
         "ge:p=5%,r=30%",
@@ -453,7 +453,7 @@ fn who_insists_changes_nobody_elses_fate() {
 }
 
 #[test]
-fn a_dead_link_holds_its_packets_and_has_no_events() {
+fn a_dead_link_keeps_its_packets_and_has_no_events() {
     let config = LinkConfig { rate: Some(Rate::ZERO), ..LinkConfig::default() };
     let mut link = Link::new(&config, 1, "test");
     (0..3).for_each(|_| link.send(Timestamp::ZERO, packet(1_000)));
@@ -550,7 +550,7 @@ proptest! {
     })]
 
     #[test]
-    fn whatever_the_settings_every_packet_is_accounted_for(
+    fn every_packet_is_accounted_for(
         config in any_config(),
         seed in any::<u64>(),
         offered in prop::collection::vec((0..3_000_u64, 40..1_500_u32, 0..6_u8), 1..200),

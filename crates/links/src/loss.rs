@@ -1,7 +1,7 @@
-//! Loss models: which packets never arrive.
+//! Loss models.
 //!
-//! Every model is a function of the seed and of a packet's place among those offered to the link,
-//! or of the seed and the time slot; see the crate's documentation for why.
+//! The fate of a packet is a function of the seed and the packet's index among those offered to the
+//! link, or of the seed and the time slot. The crate's documentation explains why.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -16,111 +16,112 @@ use crate::text::{Fields, ParseError, parse_duration};
 use crate::trace::Rows;
 use crate::window::Window;
 
-/// How packets are lost.
+/// Loss model.
 ///
 /// As text: `none`; `5%`; `corr:rate=5%,correlation=25%`; `gauss:mean=5%,sd=2%,every=1s`;
-/// `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms` (without `slot` the chain steps per packet);
-/// `outages:rate=5%,length=2ms` (such a chain in time: everything is lost for 2 ms in the mean);
-/// `lomax:rate=1%` (optionally `alpha`, `sigma`, `max`); `calls:rate=5%` (optionally `reading=slots`);
-/// `gilbert:file=PATH` (optionally `network=wifi`, `row=7`, `bad=50%`); `script:0,7-9,1s+200ms` (packets counted from
-/// 0, and windows `AT+FOR`).
+/// `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms` (without `slot`, the chain steps per packet);
+/// `outages:rate=5%,length=2ms` (a chain in time with outages of 2 ms on average); `lomax:rate=1%`
+/// (optionally `alpha`, `sigma`, `max`); `calls:rate=5%` (optionally `reading=slots`);
+/// `gilbert:file=PATH` (optionally `network=wifi`, `row=7`, `bad=50%`); `script:0,7-9,1s+200ms`
+/// (packets counted from 0, and windows `AT+FOR`).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Loss {
-    /// Nothing is lost.
+    /// No loss.
     #[default]
     None,
-    /// Each packet on its own, with this probability.
+    /// Independent losses with this probability.
     Independent(Probability),
     /// netem's `loss RATE CORRELATION` (`get_crandom` in `sch_netem.c`): each packet's draw is
-    /// blended with the one before. The blend narrows the distribution of draws, so the loss rate
-    /// that results is far below `rate`: with 25 %, 0.19 % for 5 % and 1.7 % for 10 %.
+    /// blended with the previous one. This narrows the distribution of draws, so the actual loss
+    /// rate is far below `rate`: with a correlation of 25 %, 0.19 % for 5 % and 1.7 % for 10 %.
     Correlated {
         /// netem's nominal rate.
         rate: Probability,
         /// Weight of the previous draw.
         correlation: Probability,
     },
-    /// A loss rate that is drawn anew in each slot from a Gaussian distribution, clamped to three
-    /// standard deviations and to 0 to 1.
+    /// A loss rate drawn per slot from a Gaussian distribution, clamped to three standard
+    /// deviations and to 0 to 1.
     Gaussian {
         /// Mean of the rate.
         mean: Probability,
-        /// Its standard deviation.
+        /// Standard deviation of the rate.
         sd: Probability,
         /// Length of a slot, above zero.
         every: Duration,
     },
-    /// Gilbert-Elliott: a chain of good and bad states with a loss rate each. It starts good.
+    /// Gilbert-Elliott: a chain with a good and a bad state, each with its loss rate. Starts good.
     GilbertElliott {
-        /// Probability of a step from good to bad.
+        /// Probability of a transition from good to bad.
         p: Probability,
-        /// Probability of a step from bad to good.
+        /// Probability of a transition from bad to good.
         r: Probability,
         /// Loss rate in the good state.
         good: Probability,
         /// Loss rate in the bad state.
         bad: Probability,
-        /// Time between steps, above zero; `None`: a step per packet.
+        /// Time between steps, above zero. `None` for one step per packet.
         slot: Option<Duration>,
     },
-    /// Bursts of consecutive losses, whose lengths follow a discretised Lomax distribution,
-    /// P(length > k) = (1 + k / sigma)^−alpha; at least one packet passes between two bursts, and
-    /// gaps are geometric. ART's measured bursts fit `alpha` 1.08, `sigma` 1.78.
+    /// Bursts of consecutive losses with lengths from a discretized Lomax distribution, P(length >
+    /// k) = (1 + k / sigma)^−alpha. At least one packet passes between two bursts, and gaps are
+    /// geometric. The bursts measured by ART fit `alpha` 1.08, `sigma` 1.78.
     Lomax {
-        /// Mean loss rate; at most m / (m + 1) for a mean burst of m packets can be reached.
+        /// Mean loss rate. At most m / (m + 1) is achievable with a mean burst of m packets.
         rate: Probability,
         /// Shape, above zero.
         alpha: f64,
         /// Scale in packets, above zero.
         sigma: f64,
-        /// Longest burst in packets, from 1; what is longer is cut to this. (ART's bursts have
-        /// a mean of 9.4 packets when cut at 1,000; uncut it is 22.8, more than half of it from
-        /// bursts that no experiment has time for.)
+        /// Maximum burst in packets, from 1. Longer ones are truncated. (ART's bursts have a mean
+        /// of 9.4 packets if truncated at 1,000, and of 22.8 otherwise. More than half of the
+        /// latter results from bursts longer than an experiment.)
         max: u32,
     },
-    /// Loss as calls have it (`calls.rs` says from where): a chain with a step each 20 ms.
+    /// Losses of calls (sources in `calls.rs`): a chain with a step per 20 ms.
     Calls {
         /// Mean loss rate, 1 % to 20 %.
         rate: Probability,
-        /// What a step decides.
+        /// Effect of a step on the packets in its slot.
         reading: Reading,
     },
-    /// A Gilbert chain of a recorded session; the link's seed draws which one. A step every 16.7 ms.
+    /// Gilbert chain of a recorded session, which the link's seed selects, with a step per 16.7 ms.
     ///
-    /// In such a file a row is bad if anything of it was lost, however little: how much of a bad row is lost is a
-    /// choice, and so is all that happens within a row. Of `bad` = 100 % the mean loss is the most that the
-    /// file allows, p ÷ (p + r).
+    /// In the recordings, a row is bad if any of its packets was lost. The loss rate within a bad
+    /// row and the pattern within a row are therefore assumptions. With `bad` = 100 %, the mean
+    /// loss is the highest that the recording allows, p ÷ (p + r).
     Sessions {
-        /// The sessions to draw from, at least one.
+        /// Candidate sessions, at least one.
         sessions: Arc<[Session]>,
-        /// Loss rate of bad rows: 50 % if nothing is said, about what [`Loss::Calls`] loses of a slot in which a
-        /// packet is lost.
+        /// Loss rate of bad rows. Default 50 %, about the loss rate of [`Loss::Calls`] in slots
+        /// with a loss.
         bad: Probability,
     },
-    /// These packets and these times.
+    /// Explicit packets and times.
     Script {
-        /// First and last packet of each run, counted from 0 among those offered to the link.
+        /// First and last index of each run, counted from 0 among the packets offered to the link.
         packets: Vec<(u64, u64)>,
-        /// Windows in which everything is lost.
+        /// Windows with complete loss.
         windows: Vec<Window>,
     },
 }
 
-/// How a chain that was fitted to packets 20 ms apart is read for packets that are closer together.
+/// Interpretation of a chain fitted to packets 20 ms apart, for packets that are closer together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Reading {
-    /// A slot of 20 ms has a loss rate, and each packet its own fate: about half of the packets of a slot are
-    /// lost with one that is.
+    /// A slot of 20 ms has a loss rate, and each packet its own fate: if one packet of a slot is
+    /// lost, so is about half of the others.
     #[default]
     Packets,
-    /// All packets of a slot have one fate: the burstiest reading.
+    /// All packets of a slot share one fate: the burstiest interpretation.
     Slots,
 }
 
 const EXPECTED: &str = "none, a probability like `5%`, or one of `corr:rate=5%,correlation=25%`, \
     `gauss:mean=5%,sd=2%,every=1s`, `ge:p=0.2,r=0.8,good=1%,bad=40%,slot=30ms`, \
-    `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, `calls:rate=5%,reading=packets`, \
-    `gilbert:file=PATH,network=wifi,row=7,bad=50%`, `script:0,7-9,1s+200ms`";
+    `outages:rate=5%,length=2ms`, `lomax:rate=1%,alpha=1.08,sigma=1.78,max=1000`, \
+    `calls:rate=5%,reading=packets`, `gilbert:file=PATH,network=wifi,row=7,bad=50%`, \
+    `script:0,7-9,1s+200ms`";
 
 impl FromStr for Loss {
     type Err = ParseError;
@@ -161,9 +162,9 @@ impl FromStr for Loss {
                 let rate: Probability = fields.required("rate")?;
                 let length = fields.optional_with("length", parse_slot)?;
                 let length = length.unwrap_or(Duration::from_millis(2));
-                // An outage lasts a geometric number of steps, 1 ÷ r in the mean, and the chain is bad
+                // An outage lasts a geometric number of steps, 1 ÷ r on average. The chain is bad
                 // for p ÷ (p + r) of the time.
-                let slot = (length / 20).max(SHORTEST_SLOT);
+                let slot = (length / 20).max(MIN_SLOT);
                 let r = slot.as_secs_f64() / length.as_secs_f64();
                 let p = r * rate.as_f64() / (1.0 - rate.as_f64());
                 Self::GilbertElliott {
@@ -202,11 +203,11 @@ impl FromStr for Loss {
     }
 }
 
-const SHORTEST_SLOT: Duration = Duration::from_micros(100);
+const MIN_SLOT: Duration = Duration::from_micros(100);
 
 fn parse_slot(text: &str) -> Result<Duration, ParseError> {
     match parse_duration(text)? {
-        slot if slot >= SHORTEST_SLOT => Ok(slot),
+        slot if slot >= MIN_SLOT => Ok(slot),
         _ => Err(ParseError::new(text, "a slot of at least 100us")),
     }
 }
@@ -247,13 +248,13 @@ fn read_script(items: &str) -> Option<Loss> {
     Some(Loss::Script { packets, windows })
 }
 
-/// A loss model at work.
+/// State of a loss model.
 #[derive(Clone, Debug)]
 pub(crate) struct LossProcess {
     model: Model,
-    /// Whether a packet is lost, given the state.
+    /// Draws for the fates of packets.
     fates: Stream,
-    /// Which state holds.
+    /// Draws for the states of the model.
     states: Stream,
 }
 
@@ -271,7 +272,7 @@ enum Model {
 }
 
 impl LossProcess {
-    /// The process of `loss`, or where `loss` says nothing, of the trace's loss column.
+    /// Creates the process of `loss` or, without `loss`, of the trace's loss column.
     pub(crate) fn new(
         loss: Option<&Loss>,
         trace: Option<&Arc<Rows>>,
@@ -288,9 +289,9 @@ impl LossProcess {
         Self { model, fates, states }
     }
 
-    /// Whether the packet with this place among those offered is lost, at `now`.
+    /// Returns true if the packet with this index is lost at `now`.
     ///
-    /// Places ascend from call to call; there may be gaps.
+    /// Indexes must increase from call to call, possibly with gaps.
     #[inline]
     pub(crate) fn is_lost(&mut self, now: Timestamp, place: u64) -> bool {
         let fate = self.fates.at(place);
@@ -323,7 +324,7 @@ impl LossProcess {
             Model::Bursts { start, exceeds, left, fate } => fate.at(place, |n| {
                 if *left > 0 {
                     *left -= 1;
-                    // After the last loss of a burst one packet passes.
+                    // One packet passes after the last loss of a burst.
                     return *left > 0;
                 }
                 let begins = start.hit(self.fates.at(n));
@@ -377,7 +378,7 @@ impl Model {
                 slot: slot.map(whole_nanos),
             },
             Loss::Sessions { ref sessions, bad } => {
-                // Slots are counted from 0: no state has this draw.
+                // The index of a slot never reaches u64::MAX, so no state uses this draw.
                 let drawn = u128::from(states.at(u64::MAX)) * sessions.len() as u128;
                 let Session { p, r } = sessions[(drawn >> 64) as usize];
                 let (good, slot) = (Probability::ZERO, Some(whole_nanos(sessions::ROW)));
@@ -404,23 +405,23 @@ fn lomax_exceeds(alpha: f64, sigma: f64, max: u32) -> Arc<[Probability]> {
     (1..max).map(|k| Probability::clamped((1.0 + f64::from(k) / sigma).powf(-alpha))).collect()
 }
 
-/// The chance that a packet that may begin a burst does, for a mean `rate` with bursts of `mean`.
+/// Returns the probability that a packet starts a burst, for a mean loss rate of `rate` with a mean
+/// burst of `mean` packets.
 ///
-/// A burst is followed by one packet that passes for sure and then by packets that each begin the
-/// next burst with chance q, so the gap has a mean of 1 / q. The share of lost packets is
-/// mean / (mean + 1 / q).
+/// After a burst, one packet passes. Each following packet starts the next burst with probability
+/// q, so the mean gap is 1 / q. The fraction of lost packets is mean / (mean + 1 / q).
 fn burst_start(rate: f64, mean: f64) -> Probability {
     if rate >= 1.0 { Probability::ONE } else { Probability::clamped(rate / (mean * (1.0 - rate))) }
 }
 
-/// A fate that is decided packet by packet, for packets that may have been dropped elsewhere.
+/// Evaluates fates packet by packet, although some packets are dropped elsewhere.
 #[derive(Clone, Debug, Default)]
 struct Stepped {
     next: u64,
 }
 
 impl Stepped {
-    /// Steps through every place up to `place` and returns the last one's fate.
+    /// Steps through all indexes up to `place` and returns the fate of the last one.
     #[inline]
     fn at(&mut self, place: u64, mut step: impl FnMut(u64) -> bool) -> bool {
         let mut lost = false;
@@ -435,11 +436,11 @@ impl Stepped {
 /// The two-state chain of Gilbert and Elliott.
 #[derive(Clone, Debug)]
 struct Chain {
-    /// Probability to be bad after a good step.
+    /// Probability of a bad step after a good one.
     enter: Probability,
-    /// Probability to be bad after a bad step.
+    /// Probability of a bad step after a bad one.
     remain: Probability,
-    /// The last step looked at, and whether it was bad.
+    /// The last evaluated step, and whether it was bad.
     known: (u64, bool),
 }
 
@@ -448,10 +449,10 @@ impl Chain {
         Self { enter, remain: leave.complement(), known: (0, false) }
     }
 
-    /// Whether the chain is in the bad state at `step`.
+    /// Returns true if the chain is in the bad state at `step`.
     ///
-    /// Goes back only until the draw of a step decides its state whatever the one before was, so a
-    /// long silence costs nothing unless the chain is sticky.
+    /// Searches backwards only to a step with a draw that determines its state regardless of the
+    /// previous one. Long gaps are therefore cheap unless transitions are rare.
     #[inline]
     fn is_bad(&mut self, states: Stream, step: u64) -> bool {
         let mut inverted = false;

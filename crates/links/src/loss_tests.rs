@@ -9,7 +9,7 @@ fn process(text: &str) -> LossProcess {
     LossProcess::new(Some(&loss), None, SEED, "test")
 }
 
-/// The fates of `n` packets, one each `gap`.
+/// Fates of `n` packets at intervals of `gap`.
 fn fates(text: &str, n: u64, gap: Duration) -> Vec<bool> {
     let mut process = process(text);
     let nanos = gap.as_nanos() as u64;
@@ -46,7 +46,7 @@ fn independent_losses_have_their_rate_and_geometric_bursts() {
 }
 
 #[test]
-fn nothing_or_everything_can_be_lost() {
+fn loss_rates_of_zero_and_one_are_exact() {
     assert_eq!(mean(&fates("none", 1_000, MS)), 0.0);
     assert_eq!(mean(&fates("0%", 1_000, MS)), 0.0);
     assert_eq!(mean(&fates("100%", 1_000, MS)), 1.0);
@@ -54,7 +54,7 @@ fn nothing_or_everything_can_be_lost() {
     assert_eq!(mean(&fates("lomax:rate=0", 1_000, MS)), 0.0);
 }
 
-/// P(draw < p) of netem's blended draws, by iterating their distribution function on a grid:
+/// P(draw < p) of netem's blended draws. Iterates their distribution function on a grid:
 /// F(y) = E[F'((y − (1 − c) u) / c)] over a uniform u.
 fn netem_rate(p: f64, c: f64) -> f64 {
     const N: usize = 2_000;
@@ -80,23 +80,23 @@ fn netem_rate(p: f64, c: f64) -> f64 {
 }
 
 #[test]
-fn correlated_losses_have_the_rate_that_netems_blend_gives() {
+fn correlated_losses_have_the_rate_of_netems_blend() {
     for (text, rate) in [("10%", 0.1), ("20%", 0.2)] {
         let fates = fates(&format!("corr:rate={text},correlation=25%"), 1_000_000, MS);
         assert_near(mean(&fates), netem_rate(rate, 0.25), 0.05);
-        // A loss makes the next one likelier.
+        // A loss makes the next one more likely.
         let pairs = fates.windows(2).filter(|pair| pair[0] && pair[1]).count() as f64;
         assert!(pairs / 1e6 > 1.2 * mean(&fates).powi(2));
     }
 }
 
 #[test]
-fn a_gaussian_rate_has_its_mean_and_its_spread_over_slots() {
+fn a_gaussian_rate_has_its_mean_and_variance_over_slots() {
     let fates = fates("gauss:mean=10%,sd=2%,every=1s", 1_000_000, MS);
     assert_near(mean(&fates), 0.1, 0.02);
     let slots: Vec<f64> = fates.chunks(1_000).map(mean).collect();
     let variance = slots.iter().map(|rate| (rate - 0.1).powi(2)).sum::<f64>() / slots.len() as f64;
-    // The slots' own variance and the binomial variance of 1,000 packets in each.
+    // Variance of the slots' rates, plus the binomial variance of 1,000 packets per slot.
     assert_near(variance, 0.02_f64.powi(2) + 0.1 * 0.9 / 1_000.0, 0.15);
 }
 
@@ -109,8 +109,9 @@ fn gilbert_elliott_per_packet_has_its_rate_and_burst_length() {
 }
 
 #[test]
-fn the_papers_slotted_chain_has_no_memory_from_slot_to_slot() {
-    // p(G→B) + p(B→G) = 1: each 30 ms slot is bad with chance 0.2 whatever the one before was.
+fn the_papers_slotted_chain_is_memoryless() {
+    // p(G→B) + p(B→G) = 1: each slot of 30 ms is bad with probability 0.2, regardless of the
+    // previous one.
     let mut chain = Chain {
         enter: Probability::clamped(0.2),
         remain: Probability::clamped(0.8).complement(),
@@ -134,7 +135,7 @@ fn the_papers_slotted_chain_has_the_mean_loss_of_figure_20() {
 }
 
 #[test]
-fn a_slots_state_does_not_depend_on_which_slots_were_looked_at() {
+fn the_state_of_a_slot_does_not_depend_on_earlier_queries() {
     for (p, r) in [(0.2, 0.8), (0.01, 0.05), (0.9, 0.95), (1.0, 1.0)] {
         let chain = || Chain {
             enter: Probability::clamped(p),
@@ -158,7 +159,7 @@ fn a_slots_state_does_not_depend_on_which_slots_were_looked_at() {
 }
 
 #[test]
-fn a_chain_that_always_steps_alternates() {
+fn a_chain_that_always_changes_state_alternates() {
     let mut chain = Chain { enter: Probability::ONE, remain: Probability::ZERO, known: (0, false) };
     let states = Stream::new(SEED, "test", "loss state");
     for step in [1, 2, 3, 10, 1_001] {
@@ -175,14 +176,14 @@ fn outages_have_their_share_of_time_and_their_length() {
         let length = bursts.iter().sum::<usize>() as f64 / bursts.len() as f64;
         assert_near(length, 20.0 * f64::from(ms), 0.1);
     }
-    // What passes in an outage is a matter of time, not of packets.
+    // Outages depend on time, not on packets.
     let sparse = fates("outages:rate=10%,length=4ms", 20_000, MS * 100);
     assert_near(mean(&sparse), 0.1, 0.1);
     assert!(bursts(&sparse).iter().sum::<usize>() < 2 * bursts(&sparse).len());
 }
 
 #[test]
-fn lomax_bursts_have_the_tail_that_art_measured() {
+fn lomax_bursts_have_the_tail_measured_by_art() {
     let fates = fates("lomax:rate=10%", 4_000_000, MS);
     assert_near(mean(&fates), 0.1, 0.1);
     let bursts = bursts(&fates);
@@ -192,13 +193,13 @@ fn lomax_bursts_have_the_tail_that_art_measured() {
     {
         assert_near(exceeds(k), expected, tolerance);
     }
-    // ART states P1 = 37.2 %; the fit gives 38.2 %.
+    // ART reports P1 = 37.2 %. The fit gives 38.2 %.
     assert_near(1.0 - exceeds(1), 0.382, 0.03);
     assert!(bursts.iter().all(|length| *length <= 1_000));
 }
 
 #[test]
-fn lomax_bursts_reach_other_rates_too() {
+fn lomax_bursts_support_other_rates() {
     for rate in [0.01, 0.3] {
         let fates = fates(&format!("lomax:rate={rate},max=100"), 3_000_000, MS);
         assert_near(mean(&fates), rate, 0.06);
@@ -206,7 +207,7 @@ fn lomax_bursts_reach_other_rates_too() {
 }
 
 #[test]
-fn a_packets_fate_does_not_depend_on_which_packets_got_so_far() {
+fn fates_do_not_depend_on_drops_elsewhere() {
     for text in [
         "5%",
         "corr:rate=30%,correlation=25%",
@@ -226,14 +227,14 @@ fn a_packets_fate_does_not_depend_on_which_packets_got_so_far() {
 }
 
 #[test]
-fn a_script_loses_its_packets_and_its_windows() {
+fn a_script_drops_its_packets_and_windows() {
     let fates = fates("script:0,7-9,20ms+5ms", 40, MS);
     let lost: Vec<usize> = (0..40).filter(|i| fates[*i]).collect();
     assert_eq!(lost, [0, 7, 8, 9, 20, 21, 22, 23, 24]);
 }
 
 #[test]
-fn a_traces_loss_column_is_followed_over_time() {
+fn the_loss_column_of_a_trace_is_followed() {
     let trace: crate::Trace = "0 1 2ms 0\n1 1 2ms 0.5\n".parse().unwrap();
     let mut process = LossProcess::new(None, trace.rows(), SEED, "test");
     let fates: Vec<bool> =
@@ -247,7 +248,7 @@ fn a_traces_loss_column_is_followed_over_time() {
 }
 
 #[test]
-fn a_loss_model_that_cannot_be_read_says_what_was_expected() {
+fn invalid_loss_models_state_the_expected_format() {
     for bad in
         ["5", "ge:p=0.2", "ge:p=0.2,r=0.8,x=1", "lomx:rate=1%", "script:a", "corr:5%", "ge:p"]
     {

@@ -2,55 +2,55 @@
 
 use units::{Ecn, Timestamp};
 
-/// Bytes of an IPv4 header without options and a UDP header.
+/// Length of an IPv4 header without options and a UDP header, in bytes.
 pub const UDP_IPV4_HEADERS: u32 = 28;
 
 /// A packet on a link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Packet<T> {
-    /// Bytes on the wire, IP and UDP headers included: what rate, queue, MTU and counters count.
+    /// Bytes on the wire, including IP and UDP headers. Used by rate, queue, MTU and counters.
     pub size: u32,
-    /// The ECN field of its IP header.
+    /// ECN field of the IP header.
     pub ecn: Ecn,
-    /// Whatever the caller wants back at the far end. Cloned only to duplicate the packet.
+    /// The caller's data, returned at the far end. Cloned only to duplicate the packet.
     pub payload: T,
 }
 
 impl<T> Packet<T> {
-    /// A UDP datagram with `length` bytes of data, over IPv4.
+    /// Creates a UDP datagram over IPv4 with `length` bytes of data.
     pub const fn datagram(length: u32, ecn: Ecn, payload: T) -> Self {
         Self { size: length.saturating_add(UDP_IPV4_HEADERS), ecn, payload }
     }
 }
 
-/// What a link's losses may do to a packet. All but the first are for senders that know the fates of their
-/// packets, which there are only in a testbed.
+/// Effect of losses on a packet. All but the first are for senders that know the fates of their
+/// packets, which exist only in the testbed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Passage {
-    /// It is lost where the loss model or a blackhole takes it.
+    /// Can be lost by the loss model or a blackhole.
     #[default]
     Ordinary,
-    /// The loss model lets it pass; a blackhole takes it.
+    /// Cannot be lost by the loss model, but by a blackhole.
     Spared,
-    /// Where the loss model or a blackhole would take it, it sets out as soon as both let a packet pass:
-    /// the first of many copies that arrives.
+    /// If lost by the loss model or a blackhole, departs as soon as neither would lose it, like the
+    /// first of many copies that arrives.
     ///
-    /// It is tried again every millisecond, with the fate of a packet that is sent then: that of the time slot
-    /// where the model has slots, and that of the place as many behind its own where fates go by packets. After
-    /// a minute it is lost. Nobody else's fate changes. What is idealised: the copies that do not arrive
-    /// take nothing of the bottleneck, which the packet itself has passed before it waits; and it
-    /// comes out of order, so that its sender may take it for lost meanwhile.
+    /// It is retried every millisecond with the fate of a packet sent at that time: the fate of
+    /// the time slot, or of a later index with per-packet fates. After one minute it is lost.
+    /// Fates of other packets do not change. The model is idealized: failed copies use no capacity,
+    /// as the packet passes the bottleneck once, before it waits. It arrives out of order, so the
+    /// sender may declare it lost meanwhile.
     Insistent,
 }
 
-/// A packet inside the link: `at` is when it entered the node that it is in, or on its way to the
-/// far end, when it will arrive.
+/// A packet inside the link. `at` is the time when it entered its current node or, on the way to
+/// the far end, its time of arrival.
 #[derive(Clone, Debug)]
 pub(crate) struct Item<T> {
     pub(crate) at: Timestamp,
     pub(crate) place: u64,
     pub(crate) packet: Packet<T>,
     pub(crate) passage: Passage,
-    /// When it may set out at the earliest.
+    /// Earliest departure.
     pub(crate) not_before: Timestamp,
 }

@@ -1,11 +1,11 @@
-//! Two links that make a path between a client and a server.
+//! A path of two links between a client and a server.
 
 use units::{Rate, Timestamp};
 
 use crate::config::LinkConfig;
 use crate::link::Link;
 
-/// The settings of both directions.
+/// Settings of both directions.
 #[derive(Clone, Debug, Default)]
 pub struct PathConfig {
     /// Server to client.
@@ -15,8 +15,8 @@ pub struct PathConfig {
 }
 
 impl PathConfig {
-    /// The same settings for both directions, except the trace's, whose rate and loss shape only the
-    /// way down (its RTT is shared by both).
+    /// Applies the settings to both directions, except rate and loss of a trace, which apply only
+    /// to the downlink. Both share its RTT.
     pub fn both(link: LinkConfig) -> Self {
         let up = LinkConfig {
             rate: Some(link.rate.unwrap_or(Rate::MAX)),
@@ -27,7 +27,7 @@ impl PathConfig {
     }
 }
 
-/// Both directions between a client and a server.
+/// Both directions of a path.
 #[derive(Debug)]
 pub struct Path<T> {
     /// Server to client.
@@ -37,7 +37,7 @@ pub struct Path<T> {
 }
 
 impl<T: Clone> Path<T> {
-    /// The path of these settings; the links draw from the streams "`name` down" and "`name` up".
+    /// Creates the path. Its links draw from the streams "`name` down" and "`name` up".
     pub fn new(config: &PathConfig, seed: u64, name: &str) -> Self {
         Self {
             down: Link::new(&config.down, seed, &format!("{name} down")),
@@ -45,7 +45,7 @@ impl<T: Clone> Path<T> {
         }
     }
 
-    /// When either link has something to do.
+    /// Returns the time of the next event on either link.
     pub fn next_event(&self) -> Option<Timestamp> {
         self.down.next_event().into_iter().chain(self.up.next_event()).min()
     }
@@ -57,7 +57,7 @@ mod tests {
     use crate::{Loss, Trace};
 
     #[test]
-    fn a_trace_shapes_the_way_down_and_shares_its_rtt() {
+    fn a_trace_shapes_the_downlink_and_shares_its_rtt() {
         let trace: Trace = "0 1 20ms 0.5\n".parse().unwrap();
         let path = PathConfig::both(LinkConfig { trace: Some(trace), ..LinkConfig::default() });
         assert_eq!((path.down.rate, &path.down.loss), (None, &None));
@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_holds_for_both_directions() {
+    fn explicit_settings_apply_to_both_directions() {
         let loss = Some("5%".parse::<Loss>().unwrap());
         let rate = Some(Rate::from_mbps(12));
         let path =

@@ -1,7 +1,8 @@
-//! A policer: a token bucket without a queue, as access networks use them to enforce a plan (Flach
+//! A policer: a token bucket without a queue, as used by access networks to enforce a plan (Flach
 //! et al., "An Internet-Wide Analysis of Traffic Policing", SIGCOMM 2016).
 //!
-//! Integers only, as in [`crate::rate`]: tokens are bit-nanoseconds of work at the policer's rate.
+//! Uses only integers, like [`crate::rate`]: tokens are bit-nanoseconds of work at the policer's
+//! rate.
 
 use core::str::FromStr;
 
@@ -10,17 +11,17 @@ use units::{Rate, Timestamp};
 use crate::rate::WORK_PER_BYTE;
 use crate::text::{Fields, ParseError, parse_bytes};
 
-/// Smallest burst in bytes: a packet of the usual MTU must pass.
+/// Minimum burst in bytes: a packet of the usual MTU must pass.
 const MIN_BURST: u64 = 1_500;
 
-/// A token bucket that drops packets beyond `rate` and `burst`; nothing waits.
+/// A token bucket that drops packets beyond `rate` and `burst`.
 ///
 /// As text: `2mbps,burst=20kB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Policer {
-    /// Rate of the tokens. Above zero.
+    /// Token rate. Above zero.
     pub rate: Rate,
-    /// Bytes that may pass at once after a pause; the bucket is full at the start. At least 1,500.
+    /// Bucket size in bytes, at least 1,500. The bucket is full at the start.
     pub burst: u64,
 }
 
@@ -45,7 +46,7 @@ impl FromStr for Policer {
 #[derive(Debug)]
 pub(crate) struct Bucket {
     bps: u128,
-    /// Tokens at most, and tokens at `at`, both in bit-nanoseconds.
+    /// Maximum tokens, and tokens at `at`, in bit-nanoseconds.
     size: u128,
     tokens: u128,
     at: Timestamp,
@@ -57,7 +58,7 @@ impl Bucket {
         Self { bps: policer.rate.as_bps().into(), size, tokens: size, at: Timestamp::ZERO }
     }
 
-    /// Returns whether a packet of `size` bytes passes at `now`, and takes its tokens if it does.
+    /// Returns true if a packet of `size` bytes passes at `now`, and takes its tokens.
     #[inline]
     pub(crate) fn passes(&mut self, now: Timestamp, size: u32) -> bool {
         let earned = now.since(self.at).as_nanos().saturating_mul(self.bps);

@@ -1,4 +1,4 @@
-//! The policer: exact bytes, no delay, and its counters.
+//! The policer: exact bytes, no delay, and counters.
 
 use core::time::Duration;
 
@@ -16,7 +16,7 @@ fn packet(size: u32) -> Packet<()> {
     Packet { size, ecn: Ecn::NotEct, payload: () }
 }
 
-/// Sends a packet and returns whether it passes; a policer does not delay.
+/// Sends a packet and returns true if it passes.
 fn passes(link: &mut Link<()>, now: Timestamp, size: u32) -> bool {
     link.send(now, packet(size));
     let arrived = link.poll(now);
@@ -26,7 +26,7 @@ fn passes(link: &mut Link<()>, now: Timestamp, size: u32) -> bool {
 
 #[test]
 fn a_burst_passes_and_then_exactly_the_rate() {
-    // 7 Mbps: 1,250 bytes are earned in 1,428,571.43 ns, so rounding would show.
+    // 7 Mbps: 1,250 bytes take 1,428,571.43 ns, so rounding errors would add up.
     let mut link = link("7mbps,burst=20kB");
     let at_once = (0..100).filter(|_| passes(&mut link, Timestamp::ZERO, 1_250)).count();
     assert_eq!(at_once, 16);
@@ -45,7 +45,7 @@ fn a_burst_passes_and_then_exactly_the_rate() {
 }
 
 #[test]
-fn a_pause_fills_the_bucket_and_no_more() {
+fn a_pause_fills_the_bucket_to_its_size() {
     let mut link = link("1mbps,burst=3000B");
     for minute in 0..3 {
         let now = Timestamp::from_secs(60 * minute);
@@ -55,7 +55,7 @@ fn a_pause_fills_the_bucket_and_no_more() {
 }
 
 #[test]
-fn a_token_is_there_at_its_nanosecond_and_not_before() {
+fn tokens_are_exact_to_the_nanosecond() {
     let mut link = link("1mbps,burst=1500B");
     assert!(passes(&mut link, Timestamp::ZERO, 1_500));
     // 1,500 bytes at 1 Mbps: 12 ms.
@@ -64,7 +64,7 @@ fn a_token_is_there_at_its_nanosecond_and_not_before() {
 }
 
 #[test]
-fn a_policer_is_read_and_refused_with_what_was_expected() {
+fn policers_parse_or_state_the_expected_format() {
     let policer = Policer { rate: Rate::from_mbps(2), burst: 20_000 };
     assert_eq!("2mbps,burst=20kB".parse(), Ok(policer));
     for bad in ["", "2mbps", "0mbps,burst=20kB", "2mbps,burst=1499B", "unlimited,burst=2kB"] {

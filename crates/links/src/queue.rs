@@ -1,8 +1,7 @@
 //! The queue before the bottleneck: drop-tail in bytes, or CoDel (RFC 8289).
 //!
-//! The limit counts packets that wait; the one being transmitted has left. A packet that carries
-//! ECT is marked CE where CoDel would have dropped it (RFC 8289, section 3 leaves that to the
-//! implementation; RFC 3168, section 5).
+//! The limit excludes the packet in transmission. CoDel marks ECT packets CE instead of dropping
+//! them (RFC 8289, section 3 leaves this to the implementation; RFC 3168, section 5).
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -14,21 +13,22 @@ use crate::counters::Counters;
 use crate::packet::Item;
 use crate::text::{Fields, ParseError, parse_bytes, parse_duration};
 
-/// How packets wait for the bottleneck, and which ones are refused.
+/// Queue discipline.
 ///
-/// As text: `500kB`; `500kB,mark=100kB`; `codel` (optionally `codel:limit=500kB,target=5ms,interval=100ms`).
+/// As text: `500kB`; `500kB,mark=100kB`; `codel` (optionally
+/// `codel:limit=500kB,target=5ms,interval=100ms`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// First in, first out; a packet that does not fit is dropped.
+    /// First in, first out. Drops packets that do not fit.
     DropTail {
-        /// Bytes that may wait.
+        /// Capacity in bytes.
         limit: u64,
-        /// Packets that carry ECT are marked on arrival if more bytes than this wait before them.
+        /// Queue length in bytes above which arriving ECT packets are marked.
         mark_above: Option<u64>,
     },
     /// CoDel (RFC 8289), with drop-tail at `limit`.
     Codel {
-        /// Bytes that may wait.
+        /// Capacity in bytes.
         limit: u64,
         /// Acceptable standing delay (RFC 8289, section 4.3: 5 ms).
         target: Duration,
@@ -37,19 +37,19 @@ pub enum Queue {
     },
 }
 
-/// Bytes that may wait where nothing else is said.
+/// Default capacity in bytes.
 const DEFAULT_LIMIT: u64 = 500_000;
-/// What RFC 8289, sections 4.3 and 4.2, recommends.
+/// Defaults of RFC 8289, sections 4.3 and 4.2.
 const TARGET: Duration = Duration::from_millis(5);
 const INTERVAL: Duration = Duration::from_millis(100);
 
 impl Queue {
-    /// Drop-tail at this many bytes.
+    /// Drop-tail with this capacity in bytes.
     pub const fn drop_tail(limit: u64) -> Self {
         Self::DropTail { limit, mark_above: None }
     }
 
-    /// CoDel with the parameters of RFC 8289 and this many bytes at most.
+    /// CoDel with the parameters of RFC 8289 and this capacity in bytes.
     pub const fn codel(limit: u64) -> Self {
         Self::Codel { limit, target: TARGET, interval: INTERVAL }
     }
@@ -91,7 +91,7 @@ impl FromStr for Queue {
     }
 }
 
-/// The packets that wait.
+/// Queued packets.
 #[derive(Debug)]
 pub(crate) struct Waiting<T> {
     items: VecDeque<Item<T>>,
@@ -124,7 +124,7 @@ impl<T> Waiting<T> {
         self.items.front()
     }
 
-    /// Takes a packet in, or discards it if it does not fit.
+    /// Enqueues a packet, or drops it if it does not fit.
     #[inline]
     pub(crate) fn push(&mut self, mut item: Item<T>, counters: &mut Counters) {
         let size = item.packet.size;
@@ -138,7 +138,7 @@ impl<T> Waiting<T> {
         self.items.push_back(item);
     }
 
-    /// Takes out the packet to transmit at `now`, discarding or marking those that CoDel picks.
+    /// Dequeues the packet to transmit at `now`. Drops or marks the packets selected by CoDel.
     #[inline]
     pub(crate) fn pop(&mut self, now: Timestamp, counters: &mut Counters) -> Option<Item<T>> {
         let Some(mut codel) = self.codel.take() else { return self.take() };
@@ -154,7 +154,7 @@ impl<T> Waiting<T> {
     }
 }
 
-/// The state of RFC 8289, section 5.
+/// State of RFC 8289, section 5.
 #[derive(Debug)]
 struct Codel {
     target: Duration,
@@ -166,8 +166,8 @@ struct Codel {
     dropping: bool,
 }
 
-/// The largest packet: with no more than this waiting, the queue is no standing one (RFC 8289,
-/// section 5.6).
+/// Maximum packet size in bytes. With no more than this queued, there is no standing queue (RFC
+/// 8289, section 5.6).
 const MAX_PACKET: u64 = 1_500;
 
 impl Codel {
@@ -188,7 +188,7 @@ impl Codel {
         from + self.interval.div_f64(f64::from(self.count.max(1)).sqrt())
     }
 
-    /// RFC 8289, section 5.6, `dodequeue`: the head, and whether it may be dropped.
+    /// RFC 8289, section 5.6, `dodequeue`: returns the head and whether it may be dropped.
     fn examine<T>(&mut self, queue: &mut Waiting<T>, now: Timestamp) -> (Option<Item<T>>, bool) {
         let head = queue.take();
         let standing = head
@@ -235,7 +235,7 @@ impl Codel {
                 self.examine(queue, now).0
             };
             self.dropping = true;
-            // RFC 8289, section 5.5: a recent dropping state resumes near its last drop rate.
+            // RFC 8289, section 5.5: soon after a dropping state, resumes near its last drop rate.
             let drops = self.count.saturating_sub(self.last_count);
             let recent = now.since(self.drop_next) < 16 * self.interval;
             self.count = if drops > 1 && recent { drops } else { 1 };

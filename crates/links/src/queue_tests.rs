@@ -1,4 +1,4 @@
-//! CoDel against the behaviour that RFC 8289 describes, on a whole link.
+//! CoDel on a complete link, against the behaviour described by RFC 8289.
 
 use core::time::Duration;
 
@@ -6,15 +6,14 @@ use units::{Ecn, Rate, Timestamp};
 
 use crate::{Link, LinkConfig, Packet, Queue};
 
-/// A link of 12 Mbps: a packet of 1,500 bytes takes 1 ms.
+/// A link of 12 Mbps, so a packet of 1,500 bytes takes 1 ms.
 fn link(queue: Queue) -> Link<u64> {
     let config = LinkConfig { rate: Some(Rate::from_mbps(12)), queue, ..LinkConfig::default() };
     Link::new(&config, 1, "test")
 }
 
-/// Keeps `window` packets in the link for `seconds`, as a sender with a fixed window does: each
-/// arrival (or drop) lets one more packet in. Returns the sojourn of each delivered packet with its
-/// time.
+/// Keeps `window` packets in the link for `seconds`, like a sender with a fixed window: each
+/// arrival or drop admits another packet. Returns time and sojourn of each delivered packet.
 fn closed_loop(
     link: &mut Link<u64>,
     window: u64,
@@ -39,8 +38,8 @@ fn closed_loop(
 }
 
 #[test]
-fn a_standing_queue_is_cut_after_one_interval_and_then_faster_and_faster() {
-    // Open loop: 10 % more than the link carries.
+fn a_standing_queue_is_dropped_from_at_a_rising_rate() {
+    // Open loop: 10 % more than the rate of the link.
     let mut link = link(Queue::codel(1_000_000));
     let mut drops = Vec::new();
     for packet in 0..5_500_u64 {
@@ -52,8 +51,8 @@ fn a_standing_queue_is_cut_after_one_interval_and_then_faster_and_faster() {
             drops.push(now);
         }
     }
-    // The queue grows by 0.1 ms per packet: 5 ms of sojourn after about 55 ms, the first drop an
-    // interval later.
+    // The queue grows by 0.1 ms per packet. The sojourn reaches 5 ms after about 55 ms, and the
+    // first drop follows one interval later.
     let first = drops[0].as_secs_f64();
     assert!((0.150..0.175).contains(&first), "{first}");
     // RFC 8289, section 5.3: the k-th next drop follows after interval / sqrt(k).
@@ -73,7 +72,7 @@ fn a_queue_below_the_target_is_left_alone() {
 }
 
 #[test]
-fn ect_packets_are_marked_where_others_are_dropped() {
+fn ect_packets_are_marked_instead_of_dropped() {
     let mut dropping = link(Queue::codel(1_000_000));
     closed_loop(&mut dropping, 40, Ecn::NotEct, 5);
     let dropped = dropping.counters().queue_dropped.packets;
@@ -86,12 +85,12 @@ fn ect_packets_are_marked_where_others_are_dropped() {
 }
 
 #[test]
-fn drop_tail_counts_what_does_not_fit() {
+fn drop_tail_counts_packets_that_do_not_fit() {
     let mut link = link(Queue::drop_tail(15_000));
     for _ in 0..20 {
         link.send(Timestamp::ZERO, Packet { size: 1_500, ecn: Ecn::NotEct, payload: 0 });
     }
-    // One in transmission, ten waiting.
+    // One in transmission, ten queued.
     assert_eq!(link.counters().queue_dropped.packets, 9);
     assert_eq!(link.queued_bytes(), 15_000);
     let end = Timestamp::from_secs(1);
@@ -99,7 +98,7 @@ fn drop_tail_counts_what_does_not_fit() {
         std::iter::from_fn(|| link.poll(end)).map(|packet| packet.at).collect();
     let expected: Vec<Timestamp> = (1..=11).map(Timestamp::from_millis).collect();
     assert_eq!(arrivals, expected);
-    // A smaller packet may still fit where a larger one does not.
+    // A smaller packet may fit where a larger one does not.
     for size in [1_500, 14_000, 1_500, 1_000] {
         link.send(end, Packet { size, ecn: Ecn::NotEct, payload: 0 });
     }
@@ -107,7 +106,7 @@ fn drop_tail_counts_what_does_not_fit() {
 }
 
 #[test]
-fn a_threshold_marks_those_that_find_more_waiting() {
+fn packets_above_the_threshold_are_marked() {
     let mut link = link(Queue::DropTail { limit: 15_000, mark_above: Some(3_000) });
     for ecn in [Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::Ect0, Ecn::Ect1, Ecn::NotEct, Ecn::Ce] {
         link.send(Timestamp::ZERO, Packet { size: 1_500, ecn, payload: 0 });
@@ -120,7 +119,7 @@ fn a_threshold_marks_those_that_find_more_waiting() {
 }
 
 #[test]
-fn queues_are_read_from_text() {
+fn queues_parse() {
     assert_eq!("500kB".parse(), Ok(Queue::drop_tail(500_000)));
     assert_eq!("codel".parse(), Ok(Queue::codel(500_000)));
     assert_eq!("codel:limit=1MB,target=5ms,interval=100ms".parse(), Ok(Queue::codel(1_000_000)));

@@ -1,16 +1,16 @@
-//! Seeded randomness without state: a stream is a key, and its n-th draw is a hash of key and n
+//! Stateless seeded randomness: a stream is a key, and its n-th draw is a hash of the key and n
 //! (the output function of SplitMix64 over a Weyl sequence: Steele, Lea and Flood, OOPSLA 2014).
-//! A node that looks at draw n gets the same value whatever other nodes drew, and in whatever order.
+//! Draws are independent of other nodes and of the order of access.
 
 use core::fmt;
 use core::str::FromStr;
 
 use crate::text::ParseError;
 
-/// The increment of the Weyl sequence: 2^64 divided by the golden ratio, made odd.
+/// Increment of the Weyl sequence: 2^64 divided by the golden ratio, made odd.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// A bijection of 64-bit words in which every input bit reaches every output bit.
+/// A bijection of 64-bit words. Every input bit affects every output bit.
 #[inline]
 const fn mix(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -18,12 +18,12 @@ const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// One indexed stream of draws.
+/// An indexed stream of draws.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stream(u64);
 
 impl Stream {
-    /// The stream of the node with this role in the link of this name.
+    /// Creates the stream of a node by its role and the name of its link.
     pub(crate) fn new(seed: u64, link: &str, role: &str) -> Self {
         let absorb = |key: u64, name: &str| {
             name.bytes().fold(mix(key ^ name.len() as u64), |key, byte| {
@@ -33,15 +33,15 @@ impl Stream {
         Self(absorb(absorb(mix(seed.wrapping_add(GOLDEN)), link), role))
     }
 
-    /// The draw with this index: uniform over all 64-bit words.
+    /// Returns the draw with this index, uniform over all 64-bit words.
     #[inline]
     pub(crate) const fn at(self, index: u64) -> u64 {
         mix(self.0.wrapping_add(index.wrapping_mul(GOLDEN)))
     }
 
-    /// A bell-shaped draw in units of 2^-16 standard deviations, clamped to three of them: the sum
-    /// of twelve uniform 16-bit numbers (mean 12 × 32767.5, standard deviation 2^16). Integers only,
-    /// so it is the same on every machine.
+    /// Returns an approximately Gaussian draw in units of 2^-16 standard deviations, clamped to
+    /// three of them: the sum of twelve uniform 16-bit numbers (mean 12 × 32767.5, standard
+    /// deviation 2^16). Integers give identical results on all machines.
     pub(crate) fn gaussian(self, index: u64) -> i64 {
         let base = index.wrapping_mul(3);
         let sum: u64 = (0..3)
@@ -52,7 +52,7 @@ impl Stream {
     }
 }
 
-/// A probability, 0 to 1, with a resolution of 2^-53. Read as `5%` or `0.05`.
+/// A probability, 0 to 1, with a resolution of 2^-53. Parsed from `5%` or `0.05`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Probability(u64);
 
@@ -62,27 +62,27 @@ impl Probability {
     /// Always.
     pub const ONE: Self = Self(1 << 53);
 
-    /// The probability `p`; `None` outside 0 to 1.
+    /// Converts `p`; `None` outside 0 to 1.
     pub fn new(p: f64) -> Option<Self> {
         (0.0..=1.0).contains(&p).then(|| Self::clamped(p))
     }
 
-    /// The probability nearest to `p`; zero for NaN.
+    /// Converts `p`, clamped to 0 to 1; zero for NaN.
     pub(crate) fn clamped(p: f64) -> Self {
         Self((p.clamp(0.0, 1.0) * (1_u64 << 53) as f64).round() as u64)
     }
 
-    /// As a number from 0 to 1.
+    /// Value from 0 to 1.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / (1_u64 << 53) as f64
     }
 
-    /// The probability of the opposite.
+    /// Probability of the opposite event.
     pub(crate) const fn complement(self) -> Self {
         Self((1 << 53) - self.0)
     }
 
-    /// Whether an event of this probability happens at this draw.
+    /// Returns true if an event of this probability occurs at this draw.
     #[inline]
     pub(crate) const fn hit(self, draw: u64) -> bool {
         draw >> 11 < self.0
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn draws_are_uniform_and_bell_shaped_ones_have_unit_variance() {
+    fn draws_are_uniform_and_gaussian_draws_have_unit_variance() {
         let stream = Stream::new(7, "test", "moments");
         let n = 200_000_u64;
         let mean = (0..n).map(|i| stream.at(i) as f64 / 2f64.powi(64)).sum::<f64>() / n as f64;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn certainty_is_certain_and_impossibility_impossible() {
+    fn certain_and_impossible_events_are_exact() {
         for draw in [0, 1, u64::MAX / 2, u64::MAX] {
             assert!(Probability::ONE.hit(draw));
             assert!(!Probability::ZERO.hit(draw));

@@ -1,10 +1,10 @@
-//! The bottleneck's clock: when may the next packet start, and when has it gone?
+//! Rate of the bottleneck: start and end of each transmission.
 //!
-//! Integers only. A rate serves `size × 8 × 10^9` bit-nanoseconds of work per packet; the part of
-//! the last nanosecond that a packet did not need is credit for the packet behind it, so a busy link
-//! carries exactly its rate. A delivery opportunity follows mahimahi's `LinkQueue`: each carries 1504
-//! bytes (an IP packet of 1500 and 4 bytes of TUN header), several packets may share it, a packet
-//! may span several, and what no waiting packet uses is gone.
+//! Uses only integers. A packet needs `size × 8 × 10^9` bit-nanoseconds of work. The unused part of
+//! its last nanosecond is credited to the next packet, so a busy link carries exactly its rate.
+//! Delivery opportunities follow mahimahi's `LinkQueue`: each carries 1504 bytes (an IP packet of
+//! 1500 and a TUN header of 4), and packets may share or span opportunities. Unused capacity is
+//! lost.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -13,18 +13,18 @@ use units::{Rate, Timestamp};
 
 use crate::trace::{Opportunities, Rows, Trace};
 
-/// Bytes that one of mahimahi's delivery opportunities carries.
+/// Capacity of a mahimahi delivery opportunity, in bytes.
 const OPPORTUNITY_BYTES: u32 = 1504;
-/// Bytes that mahimahi's TUN device puts before each IP packet.
+/// Header that mahimahi's TUN device adds to each IP packet, in bytes.
 const TUN_HEADER: u32 = 4;
-/// Bit-nanoseconds of work in a byte.
+/// Work per byte, in bit-nanoseconds.
 pub(crate) const WORK_PER_BYTE: u64 = 8_000_000_000;
 
-/// What limits the rate, and how far it has come.
+/// Rate limit and its progress.
 #[derive(Debug)]
 pub(crate) struct Server {
     limit: Limit,
-    /// When the last packet had gone.
+    /// End of the last transmission.
     free_at: Timestamp,
     /// Work already done for the next packet if it follows without a gap.
     credit: u64,
@@ -40,16 +40,17 @@ enum Limit {
 #[derive(Debug)]
 struct Lap {
     schedule: Arc<Opportunities>,
-    /// Start of the current lap, nanoseconds.
+    /// Start of the current lap in nanoseconds.
     base: u64,
-    /// Index of the first opportunity not used up.
+    /// Index of the first unused opportunity.
     next: usize,
-    /// Bytes left in the opportunity before it, which was at `free_at`.
+    /// Bytes left in the previous opportunity, at `free_at`.
     left: u32,
 }
 
 impl Server {
-    /// What limits a link with this rate, or without one its trace; `None` if nothing does.
+    /// Creates the server of a rate or, without a rate, of a trace. `None` if nothing limits the
+    /// link.
     pub(crate) fn new(rate: Option<Rate>, trace: Option<&Trace>) -> Option<Self> {
         let limit = match (rate, trace) {
             (Some(Rate::MAX), _) | (None, None) => return None,
@@ -62,13 +63,13 @@ impl Server {
         Some(Self { limit, free_at: Timestamp::ZERO, credit: 0 })
     }
 
-    /// When the packet that arrived at `arrived`, next in line, can start.
+    /// Returns the start of the transmission of the next packet, which arrived at `arrived`.
     #[inline]
     pub(crate) fn next_start(&mut self, arrived: Timestamp) -> Timestamp {
         match &mut self.limit {
             Limit::Constant(_) | Limit::Rows { .. } => arrived.max(self.free_at),
             Limit::Opportunities(lap) => {
-                // An opportunity serves what was there before it, not what comes at its instant.
+                // An opportunity serves only packets that arrived before it.
                 if lap.left > 0 && arrived < self.free_at {
                     return self.free_at;
                 }
@@ -78,8 +79,8 @@ impl Server {
         }
     }
 
-    /// Serves a packet of `size` bytes from `start`, which is what [`Self::next_start`] said, and
-    /// returns when its last bit has gone ([`Timestamp::MAX`]: never).
+    /// Transmits a packet of `size` bytes from `start`, as returned by [`Self::next_start`].
+    /// Returns when its last bit leaves, or [`Timestamp::MAX`] for never.
     #[inline]
     pub(crate) fn transmit(&mut self, start: Timestamp, size: u32) -> Timestamp {
         if start > self.free_at {
@@ -113,20 +114,20 @@ impl Server {
     }
 }
 
-/// When `work` begun at `now` is done at `bps`, and the work left over in the last nanosecond.
+/// Returns the end of `work` started at `now`, and the spare work in the last nanosecond.
 #[inline]
 fn run(now: Timestamp, work: u64, bps: u64) -> (Timestamp, u64) {
     if bps == 0 {
         return (Timestamp::MAX, 0);
     }
     let nanos = work.div_ceil(bps);
-    // Both factors came from one division: the product exceeds `work` by less than `bps`.
+    // `nanos` is a rounded quotient, so the product exceeds `work` by less than `bps`.
     let credit = u128::from(nanos) * u128::from(bps) - u128::from(work);
     (now + Duration::from_nanos(nanos), credit as u64)
 }
 
 impl Lap {
-    /// Gives up every opportunity at or before `arrived`; the time of the first one left.
+    /// Skips all opportunities up to `arrived`. Returns the time of the next one.
     #[inline]
     fn skip_to(&mut self, arrived: u64) -> u64 {
         let (times, period) = (self.schedule.times(), self.schedule.period());
@@ -137,14 +138,14 @@ impl Lap {
                 self.next = 0;
             }
             let phase = arrived - self.base;
-            // The lap's last opportunity is at `period`, after the phase: there is one to find.
+            // The lap's last opportunity is at `period`, after the phase, so the search succeeds.
             self.next += times[self.next..].partition_point(|&t| t <= phase);
         }
         self.base + times[self.next]
     }
 
-    /// Uses `bytes` of what is left at `now` and of the opportunities behind; the time of the last
-    /// one used.
+    /// Uses `bytes` of the rest at `now` and of the following opportunities. Returns the time of
+    /// the last one used.
     fn take(&mut self, mut now: Timestamp, mut bytes: u32) -> Timestamp {
         while bytes > self.left {
             bytes -= self.left;

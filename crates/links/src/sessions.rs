@@ -1,6 +1,7 @@
-//! Gilbert chains of recorded sessions, read from a file that experiments name by path: a line per session, with
-//! the columns `network`, `p_good_to_bad` and `r_bad_to_good`, the chances of a step between two rows of 16.7 ms
-//! (the form of `gilbert-model-regression` of SparkTraces, whose sessions are of cloud gaming).
+//! Gilbert chains of recorded sessions, from a file. It has one line per session, with the columns
+//! `network`, `p_good_to_bad` and `r_bad_to_good`: the transition probabilities between rows of
+//! 16.7 ms. This is the format of `gilbert-model-regression` in SparkTraces, with sessions of cloud
+//! gaming.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -9,21 +10,22 @@ use std::sync::Arc;
 use crate::random::Probability;
 use crate::text::{Fields, ParseError};
 
-/// The time between two steps of a chain.
+/// Time between two steps of a chain.
 pub(crate) const ROW: Duration = Duration::from_micros(16_700);
-/// The columns of a file.
+/// Header of a file.
 const COLUMNS: &str = "network,p_good_to_bad,r_bad_to_good";
 
-/// A session's chain.
+/// Chain of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Chance that a bad row follows a good one.
+    /// Probability that a bad row follows a good one.
     pub p: Probability,
-    /// Chance that a good row follows a bad one.
+    /// Probability that a good row follows a bad one.
     pub r: Probability,
 }
 
-/// Reads `file=PATH` and what may stand with it: the sessions to draw from, and the loss rate of bad rows.
+/// Parses `file=PATH` and its options. Returns the candidate sessions and the loss rate of bad
+/// rows.
 pub(crate) fn read(
     text: &str,
     fields: &mut Fields<'_>,
@@ -47,7 +49,7 @@ pub(crate) fn read(
     Ok((sessions, bad))
 }
 
-/// The sessions of a network, or of all, in the content of a file.
+/// Parses the sessions of one network, or of all.
 fn parse(content: &str, network: Option<&str>) -> Result<Vec<Session>, String> {
     let mut lines = (1..).zip(content.lines().map(str::trim)).filter(|(_, line)| !line.is_empty());
     match lines.next() {
@@ -83,7 +85,7 @@ mod tests {
     use crate::{Link, LinkConfig, Loss, Packet};
     use units::{Ecn, Timestamp};
 
-    /// A file that goes away.
+    /// A temporary file.
     struct File(std::path::PathBuf);
 
     impl File {
@@ -110,7 +112,7 @@ mod tests {
         wifi,0.02,0.25\n\
         cell,0.1,0.4\n";
 
-    /// The share of a million packets, one each 2 ms, that is lost by sessions of this seed.
+    /// Fraction of a million packets, one per 2 ms, that is lost with this seed.
     fn lost(loss: &Loss, seed: u64) -> f64 {
         let config = LinkConfig { loss: Some(loss.clone()), ..LinkConfig::default() };
         let mut link = Link::new(&config, seed, "down");
@@ -123,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_loses_what_its_chain_says() {
+    fn the_loss_rate_follows_from_the_chain() {
         let file = File::new("sessions", SESSIONS);
         // The chain is bad for p ÷ (p + r) of the time.
         for (more, share) in [
@@ -148,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bad_file_is_named_with_its_line() {
+    fn errors_name_the_file_and_line() {
         let error = |content: &str, more: &str| {
             File::new("bad", content).loss(more).unwrap_err().to_string()
         };

@@ -1,4 +1,4 @@
-//! Steps of the round-trip time: changes of route and hand-overs between cells or satellites.
+//! Steps of the round-trip time: route changes, and hand-overs between cells or satellites.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -8,31 +8,31 @@ use units::Timestamp;
 
 use crate::text::{ParseError, parse_duration};
 
-/// Longest round-trip time.
+/// Maximum round-trip time.
 const MAX_RTT: Duration = Duration::from_secs(3_600);
 
-/// Round-trip times from points in virtual time on; each direction takes half. Before the first
-/// step the link's own delay holds.
+/// Round-trip times from given points in virtual time on. Each direction takes half. Before the
+/// first step, the link's own delay applies.
 ///
-/// Packets that set out after a step to a shorter time may overtake earlier packets, as after a
-/// change of route. As text: `8s:200ms,20s:20ms`; times ascend.
+/// Packets sent after a step to a shorter time may overtake earlier ones, as after a route change.
+/// As text: `8s:200ms,20s:20ms`, with ascending times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steps(Arc<[(Timestamp, Duration)]>);
 
 impl Steps {
-    /// Returns how many steps have happened at `at`.
+    /// Returns the number of steps up to `at`.
     #[inline]
     pub(crate) fn count(&self, at: Timestamp) -> usize {
         self.0.partition_point(|(from, _)| *from <= at)
     }
 
-    /// Returns the delay of one direction after `count` steps; `None` before the first.
+    /// Returns the one-way delay after `count` steps; `None` before the first.
     #[inline]
     pub(crate) fn delay(&self, count: usize) -> Option<Duration> {
         count.checked_sub(1).and_then(|step| self.0.get(step)).map(|(_, rtt)| *rtt / 2)
     }
 
-    /// Returns the shortest delay of one direction in any step.
+    /// Returns the minimum one-way delay of all steps.
     pub(crate) fn least(&self) -> Duration {
         self.0.iter().map(|(_, rtt)| *rtt / 2).min().unwrap_or(Duration::MAX)
     }

@@ -1,4 +1,4 @@
-//! Steps of the round-trip time on whole links.
+//! Steps of the round-trip time on complete links.
 
 use units::{Ecn, Rate};
 
@@ -9,7 +9,7 @@ fn drain(link: &mut Link<()>) -> Vec<Delivered<()>> {
     let mut all = Vec::new();
     while let Some(now) = link.next_event() {
         while let Some(delivered) = link.poll(now) {
-            assert_eq!(delivered.at, now, "no event was announced for this arrival");
+            assert_eq!(delivered.at, now, "unannounced arrival");
             all.push(delivered);
         }
     }
@@ -34,7 +34,7 @@ fn link(config: &LinkConfig, sent_at: &[u64]) -> Link<()> {
 }
 
 #[test]
-fn each_direction_takes_half_of_the_round_trip_time_in_force() {
+fn each_direction_takes_half_of_the_current_round_trip_time() {
     let config = config("100ms:200ms,500ms:20ms,900ms:60ms");
     let mut link = link(&config, &[0, 99, 100, 300, 499, 500, 901]);
     let all = drain(&mut link);
@@ -43,7 +43,7 @@ fn each_direction_takes_half_of_the_round_trip_time_in_force() {
     arrivals.sort_unstable();
     let at: Vec<u64> = arrivals.iter().map(|(_, at)| *at).collect();
     assert_eq!(at, [30, 129, 200, 400, 599, 510, 931]);
-    // The packet of 500 ms overtakes the packet of 499 ms.
+    // The packet sent at 500 ms overtakes the one sent at 499 ms.
     assert_eq!(all[4].place, 5);
     assert_eq!(link.counters().reordered.packets, 1);
     link.check_conservation().unwrap();
@@ -52,7 +52,7 @@ fn each_direction_takes_half_of_the_round_trip_time_in_force() {
 }
 
 #[test]
-fn packets_keep_their_order_between_steps_and_behind_a_bottleneck() {
+fn packets_stay_in_order_between_steps_and_after_a_bottleneck() {
     let config = LinkConfig {
         rate: Some(Rate::from_mbps(10)),
         queue: Queue::drop_tail(1_000_000),
@@ -63,7 +63,7 @@ fn packets_keep_their_order_between_steps_and_behind_a_bottleneck() {
     let mut link = link(&config, &times);
     let all = drain(&mut link);
     assert_eq!(all.len(), 1_000);
-    // Only packets of the last route overtake, and only packets of the one before it.
+    // Only packets of the latest route overtake, and only those of the previous one.
     for (index, delivered) in all.iter().enumerate() {
         let overtaken = all[index..].iter().filter(|later| later.place < delivered.place);
         let mut overtaken = overtaken.map(|later| later.place);
@@ -73,7 +73,7 @@ fn packets_keep_their_order_between_steps_and_behind_a_bottleneck() {
 }
 
 #[test]
-fn steps_are_read_and_refused_with_what_was_expected() {
+fn steps_parse_or_state_the_expected_format() {
     let steps: Steps = "8s:200ms, 20s:20ms".parse().unwrap();
     assert_eq!(steps.count(Timestamp::from_secs(19)), 1);
     assert_eq!(steps.delay(2), Some(Duration::from_millis(10)));

@@ -1,4 +1,4 @@
-//! Reading settings from text, with errors that say what was expected.
+//! Parsing of settings, with errors that state the expected format.
 
 use core::fmt;
 use core::str::FromStr;
@@ -6,7 +6,7 @@ use core::time::Duration;
 
 use units::Rate;
 
-/// A setting that could not be read: what was given and what was expected.
+/// An invalid setting: the given text and the expected format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError(pub(crate) String);
 
@@ -24,10 +24,10 @@ impl fmt::Display for ParseError {
 
 impl core::error::Error for ParseError {}
 
-/// Reads a time: `60ms`, `5s`, `1.5s`, `250us`, `100ns`, `2min`, or `0`.
+/// Parses a time: `60ms`, `5s`, `1.5s`, `250us`, `100ns`, `2min`, or `0`.
 ///
 /// # Errors
-/// Without a unit, and for negative times or times beyond a year.
+/// For a missing unit, negative times, and times above one year.
 pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
     const UNITS: [(&str, f64); 6] =
         [("ns", 1.0), ("us", 1e3), ("µs", 1e3), ("ms", 1e6), ("min", 6e10), ("s", 1e9)];
@@ -37,11 +37,11 @@ pub fn parse_duration(text: &str) -> Result<Duration, ParseError> {
         .ok_or_else(|| ParseError::new(text, "a time like `60ms`, `5s` or `250us`"))
 }
 
-/// Reads a size in bytes: `500kB` (1,000 each), `64KiB` (1,024 each), `2MB`, `1MiB`, `1500B`, or
+/// Parses a size in bytes: `500kB` (1,000 each), `64KiB` (1,024 each), `2MB`, `1MiB`, `1500B`, or
 /// `unlimited`.
 ///
 /// # Errors
-/// Without a unit, and for negative sizes or sizes beyond 2^53.
+/// For a missing unit, negative sizes, and sizes above 2^53.
 pub(crate) fn parse_bytes(text: &str) -> Result<u64, ParseError> {
     const UNITS: [(&str, f64); 5] =
         [("kib", 1024.0), ("mib", 1_048_576.0), ("kb", 1e3), ("mb", 1e6), ("b", 1.0)];
@@ -54,10 +54,10 @@ pub(crate) fn parse_bytes(text: &str) -> Result<u64, ParseError> {
         .ok_or_else(|| ParseError::new(text, "a size like `500kB`, `64KiB` or `1500B`"))
 }
 
-/// Reads a rate: what [`Rate`] reads, or `unlimited`.
+/// Parses a rate as [`Rate`] does, or `unlimited`.
 ///
 /// # Errors
-/// Without a unit, and for negative rates.
+/// For a missing unit and negative rates.
 pub fn parse_rate(text: &str) -> Result<Rate, ParseError> {
     match text.trim() {
         "unlimited" => Ok(Rate::MAX),
@@ -67,7 +67,7 @@ pub fn parse_rate(text: &str) -> Result<Rate, ParseError> {
     }
 }
 
-/// A number that is not negative, times the unit behind it; zero needs no unit.
+/// Parses a non-negative number with a unit. Zero needs no unit.
 fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     let text = text.trim();
     if text == "0" {
@@ -79,7 +79,7 @@ fn quantity(text: &str, units: &[(&str, f64)]) -> Option<f64> {
     (number.is_finite() && number >= 0.0).then_some(number * unit)
 }
 
-/// The `key=value` pairs of a setting, taken one by one.
+/// The `key=value` pairs of a setting.
 pub(crate) struct Fields<'a> {
     whole: &'a str,
     expected: &'a str,
@@ -87,7 +87,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// Splits `pairs`, a part of the setting `whole` that should look like `expected`.
+    /// Splits `pairs`, part of the setting `whole` with the format `expected`.
     pub(crate) fn new(
         whole: &'a str,
         pairs: &'a str,
@@ -102,7 +102,7 @@ impl<'a> Fields<'a> {
         Ok(Self { whole, expected, pairs })
     }
 
-    /// The value of `key` as `read` understands it, if the key is there.
+    /// Takes the value of `key`, parsed by `read`, if present.
     pub(crate) fn optional_with<V, E: fmt::Display>(
         &mut self,
         key: &str,
@@ -114,7 +114,7 @@ impl<'a> Fields<'a> {
         read(value).map(Some).map_err(|e| ParseError(format!("`{key}` in `{whole}`: {e}")))
     }
 
-    /// The value of `key`, if it is there.
+    /// Takes the value of `key` if present.
     pub(crate) fn optional<V: FromStr<Err: fmt::Display>>(
         &mut self,
         key: &str,
@@ -122,7 +122,7 @@ impl<'a> Fields<'a> {
         self.optional_with(key, V::from_str)
     }
 
-    /// The value of `key`, which must be there.
+    /// Takes the value of `key`, which is required.
     pub(crate) fn required<V: FromStr<Err: fmt::Display>>(
         &mut self,
         key: &str,
@@ -130,7 +130,7 @@ impl<'a> Fields<'a> {
         self.optional(key)?.ok_or_else(|| ParseError::new(self.whole, self.expected))
     }
 
-    /// Refuses keys that nobody asked for.
+    /// Rejects keys that were not taken.
     pub(crate) fn finish(self) -> Result<(), ParseError> {
         match self.pairs.is_empty() {
             true => Ok(()),

@@ -1,9 +1,9 @@
-//! Quantities as text, and errors that help.
+//! Quantities as text, and error messages.
 
 use super::*;
 
 #[test]
-fn quantities_are_read_with_their_units() {
+fn quantities_parse_with_their_units() {
     assert_eq!(parse_duration("60ms"), Ok(Duration::from_millis(60)));
     assert_eq!(parse_duration(" 1.5 s"), Ok(Duration::from_millis(1_500)));
     assert_eq!(parse_duration("2min"), Ok(Duration::from_secs(120)));

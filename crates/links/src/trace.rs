@@ -1,13 +1,13 @@
-//! Recorded network conditions, read from files that experiments name by path.
+//! Recorded network conditions, read from files.
 //!
-//! Two formats are told apart by their content. *Mahimahi* (Netravali et al., USENIX ATC 2015): one
-//! line per delivery opportunity, the time in whole milliseconds. *Rows* (SparkTraces, NSDI 2024):
-//! time in seconds, bandwidth in Mbps, RTT with the unit `ms`, and loss rate, all piecewise
-//! constant. Both repeat when they end.
+//! The content determines the format. *Mahimahi* (Netravali et al., USENIX ATC 2015): one delivery
+//! opportunity per line, as a time in integer milliseconds. *Rows* (SparkTraces, NSDI 2024): time
+//! in seconds, bandwidth in Mbps, RTT with the unit `ms`, and loss rate, all piecewise constant.
+//! Both repeat at their end.
 //!
-//! A negative loss rate is read as 0 and counted: the logs of SparkTraces take the loss of an
-//! interval as the difference of two counters, which is below zero when packets of an earlier
-//! interval arrive late. Other negative values, NaN and infinities are refused.
+//! Negative loss rates are read as 0 and counted: SparkTraces computes the loss of an interval as
+//! the difference of two counters, which is negative if packets of an earlier interval arrive late.
+//! Other negative values, NaN and infinities are rejected.
 
 use core::fmt;
 use core::str::FromStr;
@@ -31,18 +31,18 @@ pub enum Trace {
 /// Mahimahi's delivery opportunities.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Opportunities {
-    /// Nanoseconds, ascending, the last above zero: it is also the length of a lap.
+    /// Nanoseconds, ascending. The last is above zero and the length of a lap.
     times: Vec<u64>,
 }
 
-/// The conditions from one point in time to the next row's.
+/// Conditions until the start of the next row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Start, counted from the first row's.
+    /// Start, relative to the first row.
     pub at: Duration,
     /// Available bandwidth.
     pub rate: Rate,
-    /// Round-trip time; each direction takes half.
+    /// Round-trip time. Each direction takes half.
     pub rtt: Duration,
     /// Loss rate of packets.
     pub loss: Probability,
@@ -58,22 +58,22 @@ pub struct Rows {
 }
 
 impl Trace {
-    /// Reads the trace in the file at `path`.
+    /// Reads a trace from the file at `path`.
     ///
     /// # Errors
-    /// When the file cannot be read or a line is in neither format; the error names file and line.
+    /// If the file cannot be read or has an invalid line. The error names file and line.
     pub fn load(path: &str) -> Result<Self, ParseError> {
         let error = |e: &dyn fmt::Display| ParseError(format!("trace {path}: {e}"));
         let text = std::fs::read_to_string(path).map_err(|e| error(&e))?;
         text.parse().map_err(|e| error(&e))
     }
 
-    /// Returns how many rows of the file had a negative loss rate, which is read as 0.
+    /// Returns the number of rows with a negative loss rate, read as 0.
     pub fn negative_losses(&self) -> usize {
         self.rows().map_or(0, |rows| rows.negative_losses)
     }
 
-    /// The rows, if the trace is of that format.
+    /// Returns the rows, if the trace has this format.
     pub(crate) fn rows(&self) -> Option<&Arc<Rows>> {
         match self {
             Self::Rows(rows) => Some(rows),
@@ -85,7 +85,7 @@ impl Trace {
 impl FromStr for Trace {
     type Err = ParseError;
 
-    /// Reads the content of a trace file.
+    /// Parses the content of a trace file.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         let lines = || {
             (1..)
@@ -123,7 +123,7 @@ impl FromStr for Trace {
     }
 }
 
-/// Reads a row, and whether its loss rate is negative.
+/// Parses a row. Also returns whether its loss rate is negative.
 fn read_row(line: &str) -> Result<(Row, bool), String> {
     const EXPECTED: &str = "seconds, Mbps, RTT and loss rate, like `0.015 3.63 38.0ms 0.00` \
         (`#` before a header)";
@@ -157,10 +157,10 @@ fn read_row(line: &str) -> Result<(Row, bool), String> {
 }
 
 impl Opportunities {
-    /// Opportunities at these nanoseconds.
+    /// Creates a schedule with opportunities at these nanoseconds.
     ///
     /// # Errors
-    /// When the times do not ascend, or the last is zero (a lap must take time).
+    /// If the times do not ascend, or the last is zero.
     pub fn new(times: Vec<u64>) -> Result<Self, ParseError> {
         if !times.is_sorted() {
             return Err(ParseError("delivery opportunities must be in order of time".to_owned()));
@@ -171,22 +171,22 @@ impl Opportunities {
         }
     }
 
-    /// Nanoseconds of the opportunities of one lap.
+    /// Opportunities of one lap, in nanoseconds.
     pub(crate) fn times(&self) -> &[u64] {
         &self.times
     }
 
-    /// Nanoseconds that a lap takes.
+    /// Length of a lap in nanoseconds.
     pub(crate) fn period(&self) -> u64 {
         *self.times.last().expect("checked at construction: not empty")
     }
 }
 
 impl Rows {
-    /// A record made of these rows. The last one lasts as long as the one before it.
+    /// Creates a record of these rows. The last one lasts as long as the previous one.
     ///
     /// # Errors
-    /// When there is none, times do not ascend, or every rate is zero.
+    /// If there are no rows, times do not ascend, or all rates are zero.
     pub fn new(mut rows: Vec<Row>) -> Result<Self, ParseError> {
         let Some(start) = rows.first().map(|row| row.at) else {
             return Err(ParseError("no rows".to_owned()));
@@ -206,13 +206,13 @@ impl Rows {
         Ok(Self { rows, period, negative_losses: 0 })
     }
 
-    /// The rows of one lap.
+    /// Rows of one lap.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
 
-    /// The row in force at `now`, and the time at which the next one begins. `cursor` is where the
-    /// last look-up ended; any value is right, a good one is fast.
+    /// Returns the row at `now`, and the start of the next one. `cursor` is a hint that may have
+    /// any value and is updated.
     #[inline]
     pub(crate) fn at(&self, now: Timestamp, cursor: &mut usize) -> (&Row, Timestamp) {
         let phase = now.as_nanos() % self.period;
@@ -225,7 +225,7 @@ impl Rows {
     }
 }
 
-/// Nanoseconds of a span that [`read_row`] or a caller keeps below 584 years.
+/// Converts a span, limited by [`read_row`] or the caller to 584 years, to nanoseconds.
 fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,9 +1,9 @@
-//! Trace files: formats, laps, and the values that are refused.
+//! Trace files: formats, laps, and rejected values.
 
 use super::*;
 
 #[test]
-fn the_two_formats_are_told_apart_by_content() {
+fn the_content_determines_the_format() {
     assert!(matches!("0\n5\n5\n9\n".parse(), Ok(Trace::Opportunities(_))));
     let trace: Trace = "1.000 12.48 29.9ms 0.02\n1.015 8.11 30.5ms 0.00\n".parse().unwrap();
     let rows = trace.rows().unwrap();
@@ -14,7 +14,7 @@ fn the_two_formats_are_told_apart_by_content() {
 }
 
 #[test]
-fn a_bad_line_is_named_with_what_was_expected() {
+fn errors_name_the_line_and_the_expected_format() {
     let error = |text: &str| text.parse::<Trace>().unwrap_err().to_string();
     assert!(error("0\n5\nx\n").starts_with("line 3, `x`: expected the time"));
     assert!(error("0 1 2ms 0\n1 1 2 0\n").starts_with("line 2, `1 1 2 0`: column 3 (`rtt`)"));
@@ -44,7 +44,7 @@ fn rows_are_found_in_any_lap_with_any_cursor() {
 }
 
 #[test]
-fn a_negative_loss_counts_as_none_and_is_counted() {
+fn negative_losses_are_zero_and_counted() {
     let text = "0 1 2ms -0.02\r\n1 2 2ms 0.5\r\n2 2 2ms -1e-9\r\n3 2 2ms -0\r\n";
     let trace: Trace = text.parse().unwrap();
     let losses: Vec<f64> = trace.rows().unwrap().rows.iter().map(|row| row.loss.as_f64()).collect();
@@ -54,7 +54,7 @@ fn a_negative_loss_counts_as_none_and_is_counted() {
 }
 
 #[test]
-fn values_that_cannot_be_are_refused_with_row_and_column() {
+fn invalid_values_are_rejected_with_row_and_column() {
     for (row, column) in [
         ("-1 1 2ms 0", "column 1 (`time`) is `-1`"),
         ("nan 1 2ms 0", "column 1 (`time`) is `nan`"),
@@ -85,7 +85,7 @@ fn values_that_cannot_be_are_refused_with_row_and_column() {
 }
 
 #[test]
-fn a_header_is_a_comment_or_is_refused() {
+fn headers_must_be_comments() {
     let rows = "0 1 2ms 0\n1 2 2ms 0\n";
     assert!(format!("# time rate rtt loss\n{rows}").parse::<Trace>().is_ok());
     let error = format!("time rate rtt loss\n{rows}").parse::<Trace>().unwrap_err().to_string();

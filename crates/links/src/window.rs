@@ -1,4 +1,4 @@
-//! Spans of time, as blackholes and scripts of losses name them.
+//! Time windows of blackholes and loss scripts.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -7,17 +7,17 @@ use units::Timestamp;
 
 use crate::text::{ParseError, parse_duration};
 
-/// A span of time, from `at` up to but not including `at + length`. As text: `2s,500ms`.
+/// A time window from `at` to before `at + length`. As text: `2s,500ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
     /// Start.
     pub at: Timestamp,
-    /// How long.
+    /// Length.
     pub length: Duration,
 }
 
 impl Window {
-    /// Whether `now` is inside.
+    /// Returns true if `now` is in the window.
     #[inline]
     pub fn contains(&self, now: Timestamp) -> bool {
         now >= self.at && now.since(self.at) < self.length
@@ -33,6 +33,6 @@ impl FromStr for Window {
             let at = Timestamp::ZERO + parse_duration(at).ok()?;
             Some(Self { at, length: parse_duration(length).ok()? })
         };
-        read().ok_or_else(|| ParseError::new(text, "when and for how long: `2s,500ms`"))
+        read().ok_or_else(|| ParseError::new(text, "start and length: `2s,500ms`"))
     }
 }

@@ -1,5 +1,5 @@
-//! What a sender could reach that knows the fates of its packets, without queues and other packets: each lost
-//! packet by itself, under loss as calls have it.
+//! Delays that a sender with knowledge of its packets' fates could achieve, without queues and
+//! other packets: each lost packet by itself, under the loss model of calls.
 
 use core::time::Duration;
 
@@ -8,7 +8,7 @@ use units::{Ecn, Timestamp};
 
 const SEED: u64 = 20_261_122;
 const RTT: Duration = Duration::from_millis(80);
-/// From a sending to the moment at which its loss is known: a round trip, and 15 ms.
+/// Time from sending a packet to detecting its loss: one round trip plus 15 ms.
 const DETECTION: Duration = Duration::from_millis(95);
 const PACKETS: u64 = 300_000;
 
@@ -21,7 +21,7 @@ fn link(loss: &str) -> Link<u64> {
     Link::new(&config, SEED, "down")
 }
 
-/// How a sender sends a packet first, and again once it knows that the packet is lost.
+/// When a packet is sent first, and again after its loss is detected.
 #[derive(Clone, Copy)]
 struct Sender {
     first: Passage,
@@ -32,10 +32,10 @@ const ARQ: Sender = Sender { first: Passage::Ordinary, again: Passage::Ordinary 
 const AFTER_DETECTION: Sender = Sender { first: Passage::Ordinary, again: Passage::Insistent };
 const FROM_START: Sender = Sender { first: Passage::Insistent, again: Passage::Insistent };
 
-/// The delays from the first sending of packets, one each 20 ms, to their arrival.
+/// Delays from the first transmission of packets, one per 20 ms, to their arrival.
 fn delays(loss: &str, sender: Sender) -> Vec<Duration> {
     let mut link = link(loss);
-    // A packet's next sending, in the order of time.
+    // Sendings, in order of time.
     let mut due: std::collections::BTreeSet<(Timestamp, u64, bool)> =
         (0..PACKETS).map(|n| (at(n), n, true)).collect();
     let mut came: Vec<Option<Timestamp>> = vec![None; PACKETS as usize];
@@ -50,10 +50,10 @@ fn delays(loss: &str, sender: Sender) -> Vec<Duration> {
     while let Some(arrived) = link.poll(Timestamp::MAX) {
         came[arrived.packet.payload as usize].get_or_insert(arrived.at);
     }
-    link.check_conservation().expect("the books balance");
+    link.check_conservation().expect("balanced");
     let delay = |(n, came): (u64, &Option<Timestamp>)| Some((*came)?.since(at(n)));
     let delays = (0..).zip(&came).map(delay).collect::<Option<_>>();
-    delays.expect("all arrive in the end")
+    delays.expect("all packets arrive")
 }
 
 fn at(number: u64) -> Timestamp {
@@ -64,14 +64,14 @@ fn packet(number: u64) -> Packet<u64> {
     Packet { size: 1_200, ecn: Ecn::NotEct, payload: number }
 }
 
-/// How many of these are longer than this many milliseconds.
+/// Number of delays above `ms` milliseconds.
 fn later(delays: &[Duration], ms: u64) -> usize {
     delays.iter().filter(|delay| **delay > Duration::from_millis(ms)).count()
 }
 
-/// The shares of lost packets that come later than 150, 200, 300, 400 and 600 ms at a round-trip time of 80 ms: of
-/// the 60,000 fates at nominally 5 % that the chain was fitted to (`examples/fit_calls` prints them), and of 1.2
-/// million fates of the same generator.
+/// Percentages of lost packets that arrive later than 150, 200, 300, 400 and 600 ms at a round-trip
+/// time of 80 ms. First for the 60,000 fates at nominally 5 % used for the fit (printed by
+/// `examples/fit_calls`), then for 1.2 million fates of the same generator.
 const BOUNDS: [u64; 5] = [150, 200, 300, 400, 600];
 const MEASURED: [(&str, Sender, [f64; 5], [f64; 5]); 3] = [
     ("ARQ", ARQ, [23.7, 23.7, 10.1, 5.6, 2.7], [24.8, 24.8, 11.7, 7.0, 2.9]),
@@ -79,12 +79,13 @@ const MEASURED: [(&str, Sender, [f64; 5], [f64; 5]); 3] = [
     ("from the start", FROM_START, [13.9, 8.8, 5.3, 3.6, 2.3], [15.1, 11.1, 6.7, 4.1, 1.7]),
 ];
 
-/// The same of the model at this rate, sender by sender; each may differ by `part` of what was measured, or 1.2 %.
+/// Compares the model at this rate with `measured`, per sender. Tolerates a fraction `part`, or 1.2
+/// %.
 fn compare(rate: &str, measured: [[f64; 5]; 3], part: f64) {
     let mut least = [f64::MAX; BOUNDS.len()];
     for ((name, sender, ..), measured) in MEASURED.into_iter().zip(measured) {
         let delays = delays(&format!("calls:rate={rate},reading=slots"), sender);
-        // What is lost is later than half a round trip.
+        // Lost packets arrive later than half a round trip.
         let lost = later(&delays, 40) as f64;
         let shares = BOUNDS.map(|bound| later(&delays, bound) as f64 * 100.0 / lost);
         println!("{rate}, {name}: {shares:.1?}, measured {measured:?} (seed {SEED})");
@@ -99,19 +100,21 @@ fn compare(rate: &str, measured: [[f64; 5]; 3], part: f64) {
 }
 
 #[test]
-fn lost_data_is_as_late_as_in_the_fates_that_the_model_was_fitted_to() {
+fn lost_data_is_as_late_as_with_the_fitted_fates() {
     compare("5.42%", MEASURED.map(|(_, _, fitted, _)| fitted), 0.15);
 }
 
 #[test]
-fn knowing_fates_helps_as_much_as_in_a_simulation_of_calls() {
-    // Twenty minutes hold few long outages: chance has made what was fitted lighter than the whole.
+fn knowledge_of_fates_helps_as_much_as_in_simulated_calls() {
+    // 20 minutes contain few long outages: by chance, the fitted fates have a lighter tail than the
+    // rest.
     compare("5%", MEASURED.map(|(.., generated)| generated), 0.3);
 }
 
 #[test]
-fn no_packet_comes_later_for_knowing_its_fates() {
-    // Where packets of a slot have fates of their own, retransmissions move others to another place: noise.
+fn knowledge_of_fates_delays_no_packet() {
+    // With per-packet fates in a slot, retransmissions shift the indexes of other packets, which
+    // adds noise.
     for (loss, noise) in [
         ("outages:rate=5%,length=30ms", 0),
         ("calls:rate=5%", 150),

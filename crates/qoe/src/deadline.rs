@@ -1,7 +1,7 @@
 //! Deadline miss rate (DMR): the "proportion of video frames failing to render before their
-//! deadline" (AutoRec, journal version, section VII-A). Its comparison with forward error
-//! correction has a "100 ms playback deadline" at 60 frames per second, read here as 100 ms after
-//! a frame's capture.
+//! deadline" (AutoRec, journal version, section VII-A). The paper's comparison with forward error
+//! correction has a "100 ms playback deadline" at 60 frames per second. We read this as 100 ms
+//! after a frame's capture.
 
 use core::time::Duration;
 
@@ -16,14 +16,14 @@ pub struct Deadlines {
 }
 
 impl Deadlines {
-    /// Each frame must be there `budget` after its capture at the latest.
+    /// Creates a counter for a deadline of `budget` after each frame's capture.
     pub const fn new(budget: Duration) -> Self {
         Self { budget, frames: 0, missed: 0 }
     }
 
-    /// A frame captured at `captured` whose last byte, and that of every frame that it needs, the
-    /// player could read at `complete`; `None` if it never could. Exactly at the deadline is in
-    /// time. Returns whether it was.
+    /// Counts a frame captured at `captured`. `complete` is the time when the player had the last
+    /// byte of the frame and of all frames it depends on, `None` for never. Returns true if it met
+    /// the deadline, inclusive.
     pub fn on_frame(&mut self, captured: Timestamp, complete: Option<Timestamp>) -> bool {
         let in_time = complete.is_some_and(|at| at <= captured + self.budget);
         self.frames += 1;
@@ -31,17 +31,17 @@ impl Deadlines {
         in_time
     }
 
-    /// Frames so far.
+    /// Number of frames.
     pub const fn frames(&self) -> u64 {
         self.frames
     }
 
-    /// Frames so far that came too late or never.
+    /// Number of frames that missed their deadline.
     pub const fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// The metric `dmr`: missed frames per frame, 0 to 1; `None` before the first.
+    /// The metric `dmr`: missed frames per frame, 0 to 1. `None` without frames.
     pub fn rate(&self) -> Option<f64> {
         (self.frames > 0).then(|| self.missed as f64 / self.frames as f64)
     }
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_at_its_deadline_is_in_time_and_one_that_never_comes_is_missed() {
+    fn the_deadline_is_inclusive_and_incomplete_frames_miss_it() {
         let mut deadlines = Deadlines::new(Duration::from_millis(100));
         assert_eq!(deadlines.rate(), None);
         let captured = Timestamp::from_millis(50);

@@ -1,9 +1,9 @@
-//! What a viewer experiences, in numbers: a model of the player ([`player`]), missed deadlines
-//! ([`deadline`]), and the statistics with which reports compare them ([`stats`]).
+//! Quality of experience: a player model ([`player`]), missed deadlines ([`deadline`]), and the
+//! statistics used by reports ([`stats`]).
 //!
-//! Nothing in here knows how media travels, what time it is, or where randomness comes from: the
-//! caller says when a frame was complete, and lends its seeded generator. The testbed, the headless
-//! viewer and the production reports share these definitions, so that their numbers compare.
+//! This crate has no transport, no clock and no source of randomness: the caller passes the
+//! completion time of each frame, and a seeded generator. The testbed, the headless viewer and the
+//! production reports share these definitions, so their numbers are comparable.
 
 #![forbid(unsafe_code)]
 

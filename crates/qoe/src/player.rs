@@ -1,16 +1,16 @@
-//! A model of the player: when it starts, when it freezes, how far behind it is.
+//! Player model: start, freezes, and live latency.
 //!
-//! A freeze is what AutoRec measures: "video freezing occurs when the player buffer becomes empty"
-//! (journal version, section II-B). It lasts until the player has buffered enough to go on, as
-//! between `waiting` and `playing` of an HTML media element. The time before playing starts is
-//! waiting, not freezing; rates per 100 s divide by the time from the start of playing on, freezes
-//! included (CTA-2066's stall / (stall + play), Puffer's stall / total after startup).
+//! Freezes are defined as in AutoRec: "video freezing occurs when the player buffer becomes empty"
+//! (journal version, section II-B). A freeze lasts until enough is buffered to resume, like the
+//! time between `waiting` and `playing` of an HTML media element. Time before playback starts is
+//! waiting, not freezing. Rates per 100 s divide by the time since the start of playback, including
+//! freezes (CTA-2066's stall / (stall + play), Puffer's stall / total after startup).
 //!
-//! Time is exact. Between two calls the model computes when the buffer ran empty; it need not be
-//! called at those instants, so virtual and real time work alike.
+//! Times are exact. The model computes between two calls when the buffer ran empty, and so supports
+//! virtual and real time.
 //!
-//! The duration of the newest frame is unknown until the next one comes. Buffered media therefore
-//! ends at the newest frame's time, and a freeze begins up to one frame early.
+//! The duration of the newest frame is unknown until the next one arrives. Buffered media therefore
+//! ends at the newest frame's time, and a freeze starts up to one frame early.
 
 mod policy;
 mod report;
@@ -24,30 +24,30 @@ use units::Timestamp;
 pub use policy::{CatchUp, Policy, UnknownPlayer};
 pub use report::{FREEZE_THRESHOLDS, Freeze, FreezeRates, Freezes, Report};
 
-/// A longer step of media time from one frame to the next is a jump: nobody encodes a frame that
-/// long, a relay skipped to the live edge. Agora counts gaps of this length.
+/// Maximum media time between two frames. A larger step is a jump, as frames are not that long: the
+/// relay skipped to the live edge. Agora counts gaps of this length.
 pub const MAX_STEP: Duration = Duration::from_millis(500);
 
-/// How many freezes a player lists; further ones are counted only.
+/// Maximum number of freezes that a player lists. Further ones are only counted.
 pub const MAX_LISTED_FREEZES: usize = 1_000;
 
-/// Playing speeds are in percent, so buffered media is kept in hundredths of a nanosecond: what
-/// playing at 120 % takes in a nanosecond is then a whole number.
+/// Normal playback speed in percent. Buffered media is stored in hundredths of a nanosecond, so
+/// that the media consumed per nanosecond at any speed is an integer.
 const NORMAL_SPEED: u128 = 100;
 
-/// What a frame needs to be shown.
+/// Dependency of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FrameKind {
-    /// Nothing: a key frame; every frame of a stream without video.
+    /// None: a key frame, or any frame of a stream without video.
     Key,
-    /// What came before it: other video, and the sound of a stream with video, since players begin
-    /// with a picture.
+    /// Depends on earlier frames. Also audio of a stream with video, as players start with a
+    /// picture.
     Dependent,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Phase {
-    /// Playing has not started.
+    /// Before playback starts.
     Waiting,
     Playing {
         /// Percent.
@@ -56,44 +56,44 @@ enum Phase {
     Frozen {
         since: Timestamp,
     },
-    /// The stream has ended and all of it was played.
+    /// The stream has ended and all media was played.
     Ended,
 }
 
-/// One viewer's player, from request to end.
+/// Player of one viewer, from the request to the end.
 #[derive(Clone, Debug)]
 pub struct Player {
     policy: Policy,
     requested: Timestamp,
-    /// Until when the model has been computed.
+    /// Time up to which the model is computed.
     now: Timestamp,
     phase: Phase,
-    /// No more frames will come.
+    /// Whether the stream has ended.
     ending: bool,
     first_frame: Option<Timestamp>,
     started: Option<Timestamp>,
     /// Media time of the newest frame, in milliseconds modulo 2^32.
     newest: Option<u32>,
-    /// Media that came, without what was skipped.
+    /// Received media, excluding skipped media.
     received: Duration,
     skipped: Duration,
     skips: u64,
-    /// Received and not yet played, in hundredths of a nanosecond.
+    /// Received but unplayed media, in hundredths of a nanosecond.
     buffered: u128,
-    /// The frame that came earliest for its media time: when, and its place since the first frame,
-    /// with what was skipped.
+    /// Arrival time and position of the frame that arrived earliest relative to its media time. The
+    /// position is counted from the first frame and includes skipped media.
     live_edge: (Timestamp, Duration),
-    /// Frames that brought media, and those among them that were late.
+    /// Frames that added media, and late frames among them.
     frames: u64,
     late: u64,
     played: Duration,
-    /// Freezes that have ended, by [`FREEZE_THRESHOLDS`].
+    /// Completed freezes by [`FREEZE_THRESHOLDS`].
     tallies: [Freezes; FREEZE_THRESHOLDS.len()],
     listed: Vec<Freeze>,
 }
 
 impl Player {
-    /// A player that requests its stream at `requested`.
+    /// Creates a player that requests its stream at `requested`.
     pub fn new(policy: Policy, requested: Timestamp) -> Self {
         Self {
             policy,
@@ -117,13 +117,14 @@ impl Player {
         }
     }
 
-    /// At `now` the player has read the last byte of a frame whose media time is `media_ms`
-    /// milliseconds modulo 2^32, as in FLV; nearest to the newest frame's is meant.
+    /// Processes a frame that was completely received at `now`. `media_ms` is its media time
+    /// in milliseconds modulo 2^32, as in FLV, and is interpreted as the time nearest to the newest
+    /// frame.
     ///
-    /// Nothing counts before the first key frame. A step back of up to [`MAX_STEP`] is the
-    /// interleaving of sound and pictures and adds nothing. A larger step, either way, is a jump:
-    /// the player plays on from the frame before it to the frame after it without a pause, and
-    /// what lies between is skipped if the jump was forward.
+    /// Frames before the first key frame are ignored. A step back of up to [`MAX_STEP`] results
+    /// from interleaved audio and video, and adds nothing. A larger step in either direction is a
+    /// jump: playback continues across it without a pause, and the media in between is skipped if
+    /// the jump is forward.
     pub fn on_media(&mut self, now: Timestamp, media_ms: u32, kind: FrameKind) {
         self.advance(now);
         if self.ending {
@@ -161,7 +162,7 @@ impl Player {
         self.play_if_buffered();
     }
 
-    /// At `now` the stream ended: the player plays what it has, thresholds or not, and is done.
+    /// Ends the stream at `now`. The player plays the rest of its buffer regardless of thresholds.
     pub fn on_end(&mut self, now: Timestamp) {
         self.advance(now);
         self.ending = true;
@@ -171,7 +172,7 @@ impl Player {
         }
     }
 
-    /// Lets time pass until `now`. Times before the latest one count as the latest.
+    /// Advances the model to `now`. Ignores times in the past.
     pub fn advance(&mut self, now: Timestamp) {
         while self.now < now {
             match self.phase {
@@ -185,7 +186,7 @@ impl Player {
         }
     }
 
-    /// What the viewer experienced until `now`.
+    /// Returns the viewer's experience up to `now`.
     pub fn report(&mut self, now: Timestamp) -> Report {
         self.advance(now);
         let mut freezes = self.tallies;
@@ -215,12 +216,12 @@ impl Player {
         }
     }
 
-    /// The first [`MAX_LISTED_FREEZES`] freezes, without one that goes on.
+    /// The first [`MAX_LISTED_FREEZES`] completed freezes.
     pub fn freezes(&self) -> &[Freeze] {
         &self.listed
     }
 
-    /// Plays until `now`, or until the buffer asks for another speed or is empty.
+    /// Plays until `now`, or until the speed changes or the buffer is empty.
     fn play(&mut self, speed: u128, now: Timestamp) {
         let catch_up = self.policy.catch_up.filter(|_| speed > NORMAL_SPEED);
         let floor = catch_up.map_or(0, |catch_up| hundredths(catch_up.until));
@@ -237,7 +238,7 @@ impl Player {
         }
     }
 
-    /// More was buffered, or no more will be: starts, resumes or speeds up if that is enough.
+    /// Starts, resumes or speeds up if the buffer suffices or the stream has ended.
     fn play_if_buffered(&mut self) {
         let (needed, speed) = match self.phase {
             Phase::Waiting => (self.policy.start, NORMAL_SPEED),
@@ -245,7 +246,7 @@ impl Player {
             Phase::Playing { speed } => (Duration::ZERO, speed),
             Phase::Ended => return,
         };
-        // With nothing at all, a player would stop at once.
+        // An empty buffer would freeze again at once.
         if self.buffered == 0 || (self.buffered < hundredths(needed) && !self.ending) {
             return;
         }
@@ -274,7 +275,7 @@ impl Player {
         }
     }
 
-    /// The place in the stream that a frame would have that came now as early as the earliest.
+    /// Returns the position of a frame that arrives now as early as the earliest frame did.
     fn live_edge_at(&self, now: Timestamp) -> Duration {
         let (at, place) = self.live_edge;
         place.saturating_add(now.since(at))

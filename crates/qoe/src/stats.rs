@@ -1,10 +1,10 @@
-//! The statistics of reports: samples with their quantiles, mean and variance, Student's interval
-//! of a mean ([`Estimate`]), bootstrap intervals ([`Bootstrap`]) of the difference between two samples
-//! whose values come in clusters ([`Clustered`]), and what many or categorical comparisons need
+//! Statistics of reports: samples with quantiles, mean and variance; Student's confidence interval
+//! of the mean ([`Estimate`]); bootstrap intervals ([`Bootstrap`]) for the difference between two
+//! clustered samples ([`Clustered`]); corrections and tests for many or categorical comparisons
 //! ([`holm`], [`chi_square_tail`]).
 //!
-//! What a sample is too small for is `None`: there is no empty [`Sample`], and one value has
-//! neither variance nor intervals.
+//! Statistics that need more values are `None`: there is no empty [`Sample`], and a single value
+//! has no variance and no interval.
 
 mod bootstrap;
 mod clustered;

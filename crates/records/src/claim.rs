@@ -1,49 +1,50 @@
-//! Bounds of a player's report of its session. A player is anybody on the internet, and one report
-//! of 30 days frozen would outweigh a million honest ones. The server bounds reports as they
-//! arrive, the reader bounds the rows of older servers, and both bound them here.
+//! Bounds of player reports.
+//!
+//! Anybody can send reports, and a single one that claims 30 days frozen would outweigh a million
+//! honest ones. The server bounds reports on arrival, and the reader bounds the rows of older
+//! servers.
 
 use serde_json::{Map, Value};
 
-/// Time that a player may claim beyond the session: media that it had buffered at the start, the
-/// distance of two clocks, and the rounding of reports. In seconds.
+/// Tolerated excess over the session's length, in seconds: media buffered at the start, clock
+/// differences, and rounding.
 pub const SLACK_S: f64 = 5.0;
-/// Time after the end of a session within which its player may still report, in seconds.
-pub const LAST_WORDS_S: f64 = 5.0;
-/// The most media that a player is believed to have buffered, in milliseconds.
+/// Time after the end of a session during which reports are accepted, in seconds.
+pub const REPORT_GRACE_S: f64 = 5.0;
+/// Upper bound of the reported buffer, in milliseconds.
 pub const MAX_BUFFER_MS: f64 = 60_000.0;
-/// The most freezes per second of the session. A freeze takes 200 ms or more.
+/// Maximum freezes per second of the session. A freeze takes at least 200 ms.
 const FREEZES_PER_S: f64 = 4.0;
-/// The most freezes per second frozen: each takes 100 ms or more.
+/// Maximum freezes per frozen second. A freeze takes at least 100 ms.
 const FREEZES_PER_FROZEN_S: f64 = 10.0;
-/// The most frames per second of the session.
+/// Maximum frames per second of the session.
 const FRAMES_PER_S: f64 = 240.0;
-/// The column that marks a row with a report beyond its bounds.
+/// Column that marks rows with a report out of bounds.
 const MARK: &str = "report_clamped";
 
-/// Why a report is out of bounds.
+/// Violated bound of a report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Excess {
-    /// Time played and frozen beyond the length of the session.
+    /// Played and frozen time exceed the length of the session.
     Time,
-    /// More freezes than the time frozen, or the session, has room for.
+    /// More freezes than fit into the frozen time or the session.
     Freezes,
-    /// A first frame after the end of the session.
+    /// First frame after the end of the session.
     FirstFrame,
-    /// More frames than the session has room for.
+    /// More frames than fit into the session.
     Frames,
-    /// More buffered media than [`MAX_BUFFER_MS`]. The row is not marked, as no column holds the
-    /// buffer.
+    /// Buffer above [`MAX_BUFFER_MS`]. Does not mark the row, as no column stores the buffer.
     Buffer,
-    /// The first report of a session has counts that are not of this session.
+    /// The first report of a session includes counts of an earlier one.
     Earlier,
 }
 
 impl Excess {
-    /// All of them.
+    /// All violations.
     pub const ALL: [Self; 6] =
         [Self::Time, Self::Freezes, Self::FirstFrame, Self::Frames, Self::Buffer, Self::Earlier];
 
-    /// The name in metrics.
+    /// Name in metrics.
     pub fn name(self) -> &'static str {
         match self {
             Self::Time => "time",
@@ -56,25 +57,25 @@ impl Excess {
     }
 }
 
-/// A player's claims of one session. Absent, or finite and not negative.
+/// A player's claims about a session. Each is absent, or finite and not negative.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Claim {
-    /// From the request to the first picture, in milliseconds.
+    /// Time from the request to the first picture, in milliseconds.
     pub first_frame_ms: Option<f64>,
     /// Seconds played.
     pub played_s: Option<f64>,
-    /// Freezes.
+    /// Number of freezes.
     pub freezes: Option<f64>,
     /// Seconds frozen.
     pub freeze_s: Option<f64>,
-    /// Frames that were due.
+    /// Frames due.
     pub frames: Option<f64>,
-    /// Frames that were late.
+    /// Late frames.
     pub late_frames: Option<f64>,
 }
 
 impl Claim {
-    /// Cuts the claim to the room that a session of `seconds` has. Returns the excesses.
+    /// Clamps the claim to a session of `seconds`. Returns the violations.
     pub fn clamp(&mut self, seconds: f64) -> Vec<Excess> {
         let mut excess = Vec::new();
         let most_s = seconds.max(0.0) + SLACK_S;
@@ -89,7 +90,7 @@ impl Claim {
         cut(&mut self.late_frames, (most_s * FRAMES_PER_S).floor(), Excess::Frames);
         let watched = self.played_s.unwrap_or(0.0) + self.freeze_s.unwrap_or(0.0);
         if watched > most_s {
-            // Both in proportion, so that the claim favours neither.
+            // Scales both, as neither is more credible.
             for cell in [&mut self.played_s, &mut self.freeze_s] {
                 *cell = cell.map(|number| (number / watched * most_s).min(most_s));
             }
@@ -105,7 +106,7 @@ impl Claim {
     }
 }
 
-/// The columns of a claim, in the order of [`cells`].
+/// Columns of a claim, in the order of [`cells`].
 const COLUMNS: [&str; 6] = [
     "player_first_frame_ms",
     "player_played_s",
@@ -126,18 +127,18 @@ fn cells(claim: &mut Claim) -> [&mut Option<f64>; COLUMNS.len()] {
     ]
 }
 
-/// Whether the report of this row was beyond its bounds. Its player's numbers are the player's word
-/// against the server's clock: averages leave them out.
+/// Returns true if the report in this row was out of bounds. Averages must exclude its claims,
+/// which contradict the server's clock.
 pub fn is_clamped(row: &Map<String, Value>) -> bool {
     row.get(MARK).and_then(Value::as_f64).is_some_and(|mark| mark > 0.0)
 }
 
-/// Whether the column is a player's claim.
+/// Returns true if the column contains a player's claim.
 pub fn is_claim(column: &str) -> bool {
     COLUMNS.contains(&column)
 }
 
-/// The columns that [`clamp_row`] needs to judge any of `columns`.
+/// Columns that [`clamp_row`] needs to check any of `columns`.
 pub(crate) fn needed(columns: &[&str]) -> &'static [&'static str] {
     if columns.iter().any(|column| is_claim(column)) {
         &[
@@ -155,9 +156,9 @@ pub(crate) fn needed(columns: &[&str]) -> &'static [&'static str] {
     }
 }
 
-/// Cuts the player's claims in a row to what its duration allows, and marks the row then. Values
-/// that are no numbers, or negative, stay for the caller to find, as do those of a row without a
-/// duration. Returns whether the row is marked.
+/// Clamps the claims in a row to its duration, and marks the row if any was out of bounds. Leaves
+/// negative and non-numeric values to the caller, and all values of rows without a duration.
+/// Returns true if the row is marked.
 pub(crate) fn clamp_row(row: &mut Map<String, Value>) -> bool {
     let number = |row: &Map<String, Value>, column: &str| {
         row.get(column)?.as_f64().filter(|number| number.is_finite() && *number >= 0.0)
@@ -167,7 +168,7 @@ pub(crate) fn clamp_row(row: &mut Map<String, Value>) -> bool {
     for (column, cell) in COLUMNS.into_iter().zip(cells(&mut claim)) {
         *cell = number(row, column);
     }
-    if !claim.clamp(seconds + LAST_WORDS_S).is_empty() {
+    if !claim.clamp(seconds + REPORT_GRACE_S).is_empty() {
         for (column, cell) in COLUMNS.into_iter().zip(cells(&mut claim)) {
             let Some(number) = *cell else { continue };
             let is_whole = row.get(column).is_some_and(|value| !value.is_f64());
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_claim_stays_as_it_is() {
+    fn plausible_claims_are_unchanged() {
         for (played, freezes, frozen, seconds) in [
             (118.0, 2.0, 0.8, 120.0),
             (0.0, 1.0, 60.0, 60.0),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn no_claim_exceeds_what_the_session_has_room_for() {
+    fn no_claim_exceeds_the_session() {
         let numbers = [0.0, 0.5, 1.0, 9.0, 3_600.0, 2_592_000.0, 2.5e9, 1e300];
         for seconds in [0.0, 1.0, 120.0, f64::NAN, -5.0] {
             let most = f64::max(seconds, 0.0) + SLACK_S;
@@ -226,7 +227,7 @@ mod tests {
                         assert!(freezes <= most * 4.0 && freezes <= f * 10.0 + 1.0, "{one:?}");
                         assert!(one.first_frame_ms.expect("kept") <= most * 1e3);
                         let before = one;
-                        assert_eq!(one.clamp(seconds), [], "once is enough");
+                        assert_eq!(one.clamp(seconds), [], "idempotent");
                         assert_eq!((one, beyond.is_empty()), (before, beyond.is_empty()));
                     }
                 }
@@ -235,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_cut_to_its_duration_and_marked() {
+    fn a_row_is_clamped_to_its_duration_and_marked() {
         let mut row = json!({
             "duration_s": 100.0, "player_played_s": 0.0, "player_freezes": 2_500_000_000i64,
             "player_freeze_s": 2_592_000.0, "player_first_frame_ms": -1.0, "player_frames": "NaN",
@@ -254,6 +255,6 @@ mod tests {
         let row = row.as_object_mut().expect("an object");
         assert!(!clamp_row(row) && row.len() == 4);
         let mut row = json!({"player_freeze_s": 1e9, "report_clamped": 1});
-        assert!(clamp_row(row.as_object_mut().expect("an object")), "what the server marked");
+        assert!(clamp_row(row.as_object_mut().expect("an object")), "marked by the server");
     }
 }

@@ -1,4 +1,4 @@
-//! Session records as a Parquet file, made from their JSON lines.
+//! Converts session records from JSON lines to Parquet.
 
 use std::fs::File;
 use std::io::BufRead;
@@ -14,11 +14,10 @@ use serde_json::{Map, Value};
 
 use crate::record::{COLUMNS, Kind};
 
-/// Records that are turned into Parquet at once.
+/// Rows per Parquet row group.
 pub(crate) const GROUP_ROWS: usize = 1_000;
 
-/// Turns JSON lines into Parquet, a group of rows after the other. A line that was cut off is left
-/// out.
+/// Converts JSON lines to Parquet, one row group at a time. Truncated lines are skipped.
 pub(crate) fn write(mut lines: impl BufRead, file: File) -> Result<(), ParquetError> {
     let mut fields = Vec::new();
     for (name, kind) in COLUMNS {
@@ -61,7 +60,7 @@ pub(crate) fn write(mut lines: impl BufRead, file: File) -> Result<(), ParquetEr
     Ok(())
 }
 
-/// A column of a group of rows. As rows of JSON the group would take ten times as much memory.
+/// A column of a row group. JSON rows would take ten times as much memory.
 enum Cells {
     Text(Column<ByteArrayType>),
     Int(Column<Int64Type>),
@@ -94,7 +93,7 @@ impl Cells {
     }
 }
 
-/// The values that are there, and for each row whether it has one: definition level 1.
+/// Present values, and the definition level of each row: 1 if present.
 struct Column<T: DataType> {
     values: Vec<T::T>,
     levels: Vec<i16>,
@@ -110,7 +109,7 @@ impl<T: DataType> Column<T> {
         self.values.extend(cell);
     }
 
-    /// Writes what there is, and is empty.
+    /// Writes and clears the column.
     fn write(&mut self, to: &mut SerializedColumnWriter<'_>) -> Result<(), ParquetError> {
         to.typed::<T>().write_batch(&self.values, Some(&self.levels), None)?;
         self.values.clear();

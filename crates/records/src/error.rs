@@ -1,13 +1,13 @@
-//! Errors for people: a line of text that names the file, key or address at fault.
+//! User-facing errors: one line that names the file, key or address at fault.
 
 use core::fmt;
 
-/// Why something cannot be done, as one line.
+/// An error message of one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error(String);
 
 impl Error {
-    /// An error that says `text`; line ends in it become `; `.
+    /// Creates an error. Line breaks in `text` become `; `.
     pub fn new(text: impl fmt::Display) -> Self {
         let text = text.to_string();
         Self(text.lines().map(str::trim).filter(|l| !l.is_empty()).collect::<Vec<_>>().join("; "))
@@ -27,7 +27,7 @@ mod tests {
     use super::Error;
 
     #[test]
-    fn an_error_is_one_line_whatever_its_cause_says() {
+    fn an_error_has_one_line() {
         assert_eq!(Error::new("bad\n  worse\n\n").to_string(), "bad; worse");
     }
 }

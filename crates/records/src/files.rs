@@ -1,6 +1,8 @@
-//! The files of a directory of records, by their names: `sessions-20261121T083000Z.jsonl`, and
-//! `.parquet` of the same stem. Several servers may write to one directory: the one that writes a
-//! `.jsonl` file holds its lock, and others leave the files of that stem alone.
+//! Record files of a directory, by name: `sessions-20261121T083000Z.jsonl`, and `.parquet` with the
+//! same stem.
+//!
+//! Several servers may share a directory. The server that writes a `.jsonl` file locks it, and
+//! others ignore the files of that stem.
 
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
@@ -8,28 +10,29 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The files of one stem.
+/// Files of one stem.
 #[derive(Debug, Default)]
-pub(crate) struct Kept {
+pub(crate) struct FileSet {
     /// JSON lines.
     pub lines: Option<PathBuf>,
     /// The same rows as Parquet.
     pub parquet: Option<PathBuf>,
-    /// A Parquet file that was not completed.
+    /// An incomplete Parquet file.
     pub unfinished: Option<PathBuf>,
-    /// Bytes of all of them.
+    /// Total size in bytes.
     pub bytes: u64,
-    /// When rows were last written: a Parquet file may be made later than its rows.
+    /// Last modification of the rows. A Parquet file may be newer.
     pub written: Option<SystemTime>,
 }
 
-impl Kept {
+impl FileSet {
     pub(crate) fn paths(&self) -> impl Iterator<Item = &Path> {
         let all = [&self.lines, &self.parquet, &self.unfinished];
         all.into_iter().filter_map(Option::as_deref)
     }
 
-    /// The lock of the files, until it is dropped; `None` if another process has it.
+    /// Locks the files until the result is dropped. Returns `None` if another process holds the
+    /// lock.
     pub(crate) fn lock(&self) -> io::Result<Option<Lock>> {
         let Some(path) = &self.lines else { return Ok(Some(Lock(None))) };
         match File::open(path) {
@@ -40,20 +43,20 @@ impl Kept {
     }
 }
 
-/// Keeps other processes from the files of a stem.
+/// Lock on the files of a stem.
 #[derive(Debug)]
 pub(crate) struct Lock(pub Option<File>);
 
-/// Locks an open file. Returns false if another process has the lock; a file system without locks
-/// has no other writers that could be asked.
+/// Locks an open file. Returns false if another process holds the lock. On file systems without
+/// locks, assumes that there are no other writers.
 pub(crate) fn is_free(file: &File) -> bool {
     !matches!(file.try_lock(), Err(TryLockError::WouldBlock))
 }
 
-/// The files of records in `directory` by stem, oldest first. Other files, links and directories
-/// are not in it.
-pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, Kept>> {
-    let mut all: BTreeMap<String, Kept> = BTreeMap::new();
+/// Returns the record files in `directory` by stem, oldest first. Ignores other files, links and
+/// directories.
+pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, FileSet>> {
+    let mut all: BTreeMap<String, FileSet> = BTreeMap::new();
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();
@@ -63,7 +66,7 @@ pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, Kept>> {
             continue;
         }
         let (stem, metadata) = (stem.to_owned(), entry.metadata()?);
-        let place = |kept: &mut Kept| -> Option<()> {
+        let place = |kept: &mut FileSet| -> Option<()> {
             let written = metadata.modified().ok();
             match form {
                 "jsonl" => (kept.lines, kept.written) = (Some(path.clone()), written),
@@ -83,7 +86,7 @@ pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, Kept>> {
     Ok(all)
 }
 
-/// Whether a file of this stem is one that a server made: `sessions-`, the time, and perhaps a
+/// Returns true if a server created files with this stem: `sessions-`, the time, and an optional
 /// number.
 fn is_stem(stem: &str) -> bool {
     let digits = |text: &str, count: usize| {
@@ -103,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_that_a_server_gives_are_its_files() {
+    fn only_generated_names_are_record_files() {
         for (stem, is_ours) in [
             ("sessions-20261121T083000Z", true),
             ("sessions-20261121T083000Z-12", true),
@@ -119,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn files_of_one_stem_are_one_and_links_are_none() {
+    fn files_are_grouped_by_stem_and_links_are_ignored() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let at = |name: &str| directory.path().join(name);
         for name in ["jsonl", "parquet.part", "bak"] {

@@ -1,5 +1,5 @@
-//! Session records: a row per viewer session, as JSON lines and Parquet, their schema, writer and reader. The
-//! server writes them, the analysis reads them, and they are all that the two share.
+//! Session records: one row per viewer session, as JSON lines and Parquet. Defines their schema,
+//! writer and reader, which are all that the server and the analysis share.
 
 #![forbid(unsafe_code)]
 
@@ -13,9 +13,9 @@ mod retention;
 mod unit;
 mod writer;
 
-pub use claim::{Claim, Excess, LAST_WORDS_S, MAX_BUFFER_MS, SLACK_S, is_claim, is_clamped};
+pub use claim::{Claim, Excess, MAX_BUFFER_MS, REPORT_GRACE_S, SLACK_S, is_claim, is_clamped};
 pub use error::Error;
-pub use reader::{Input, Place, read};
+pub use reader::{Input, Location, read};
 pub use record::{COLUMNS, Kind, Record};
 pub use retention::Retention;
 pub use unit::{Unit, prefix};

@@ -1,4 +1,4 @@
-//! Records from files, whichever form they have: JSON lines or Parquet.
+//! Reads records from JSON lines or Parquet.
 
 use core::fmt;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,59 +17,59 @@ use serde_json::{Map, Value};
 use crate::claim;
 use crate::error::Error;
 
-/// The longest line that is taken for a record.
+/// Maximum length of a line, in bytes.
 const MAX_LINE: u64 = 64 * 1024;
-/// The most unreadable files that are named.
+/// Maximum number of unreadable files to name.
 const MAX_NAMED: usize = 20;
 
-/// What was read, and what could not be.
+/// Summary of the records read.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Input {
-    /// Files read, each pair of a `.jsonl` and a `.parquet` file as one.
+    /// Files read, counting the two formats of one file once.
     pub files: u64,
-    /// Files that could not be read, or not to their end, and why; not more than 20 are named.
+    /// Files that could not be read to their end, with the reason. Names at most 20.
     pub unreadable: Vec<String>,
-    /// How many they are.
+    /// Number of unreadable files.
     pub unreadable_files: u64,
-    /// Lines that are no record: broken, cut off, or too long.
+    /// Invalid, truncated or overlong lines.
     pub broken_lines: u64,
-    /// Records altogether.
+    /// Records read.
     pub records: u64,
-    /// Records whose player claims more than the session has room for; the claims are cut.
+    /// Records with clamped player claims.
     pub reports_clamped: u64,
 }
 
-/// Where a record stands; shown as `FILE:ROW`.
+/// Location of a record, displayed as `FILE:ROW`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Place<'a> {
+pub struct Location<'a> {
     /// The file.
     pub file: &'a Path,
-    /// The line, or the row of a Parquet file; the first is 1.
+    /// Line, or row of a Parquet file, from 1.
     pub row: u64,
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for Location<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file.display(), self.row)
     }
 }
 
-/// The records of a file, each with its row; `None` for a line that is none.
+/// Numbered rows of a file; `None` for an invalid line.
 type Rows = Box<dyn Iterator<Item = Result<(u64, Option<Map<String, Value>>), Failure>>>;
 type Failure = Box<dyn core::error::Error>;
 
-/// Reads the records of `paths`, files and directories of them, and hands each to `take`. Of
-/// Parquet files only `columns` are read; JSON lines have all that they have. A number that JSON
-/// has no word for (NaN, an infinity) is text, as it is no absent one. A player's claims are cut to
-/// what the session has room for, and the record is marked then
-/// ([`is_clamped`](crate::is_clamped)).
+/// Reads records from files and directories and passes each to `take`.
+///
+/// Reads only `columns` of Parquet files, but all fields of JSON lines. Numbers that JSON cannot
+/// represent (NaN, infinities) become text rather than absent values. Player claims are clamped to
+/// the session, and such records are marked ([`is_clamped`](crate::is_clamped)).
 ///
 /// # Errors
-/// One line: a path does not exist; or what `take` says. A file that cannot be read is none, it is named.
+/// If a path does not exist, or `take` fails. Unreadable files are listed in the result instead.
 pub fn read(
     paths: &[PathBuf],
     columns: &[&str],
-    mut take: impl FnMut(Place<'_>, &Map<String, Value>) -> Result<(), Error>,
+    mut take: impl FnMut(Location<'_>, &Map<String, Value>) -> Result<(), Error>,
 ) -> Result<Input, Error> {
     let mut input = Input::default();
     let columns: BTreeSet<&str> = columns.iter().chain(claim::needed(columns)).copied().collect();
@@ -81,7 +81,7 @@ pub fn read(
                 Ok((row, Some(mut record))) => {
                     input.records += 1;
                     input.reports_clamped += u64::from(claim::clamp_row(&mut record));
-                    take(Place { file: path, row }, &record)?;
+                    take(Location { file: path, row }, &record)?;
                 }
                 Ok((_, None)) => input.broken_lines += 1,
                 Err(e) => {
@@ -95,7 +95,7 @@ pub fn read(
 }
 
 impl Input {
-    /// Opens the Parquet form, which is exact and complete or not there; the other if that fails.
+    /// Opens the Parquet file, which is always complete, or else the JSON lines.
     fn open<'a>(&mut self, forms: &'a Forms, columns: &BTreeSet<&str>) -> Option<(&'a Path, Rows)> {
         let parquet = forms.parquet.iter().map(|path| (path, parquet_rows(path, columns)));
         let lines = forms.lines.iter().map(|path| (path, json_rows(path)));
@@ -126,7 +126,7 @@ fn parquet_rows(path: &Path, columns: &BTreeSet<&str>) -> Result<Rows, Failure> 
     Ok(Box::new(rows.zip(1..).map(|(row, number)| Ok((number, Some(record(&row?)))))))
 }
 
-/// Opens a regular file: one without an end, or that waits for a writer, is none.
+/// Opens a regular file. Rejects devices and pipes, which may be endless or block.
 fn open(path: &Path) -> io::Result<File> {
     if std::fs::metadata(path)?.is_file() {
         File::open(path)
@@ -135,7 +135,7 @@ fn open(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A row of a Parquet file.
+/// Converts a row of a Parquet file.
 fn record(row: &Row) -> Map<String, Value> {
     let cell = |field: &Field| match field {
         Field::Double(number) if !number.is_finite() => number.to_string().into(),
@@ -163,14 +163,14 @@ fn json_rows(path: &Path) -> Result<Rows, Failure> {
     })))
 }
 
-/// One file, or the two forms of one.
+/// A file in one or both formats.
 #[derive(Debug, Default)]
 struct Forms {
     lines: Option<PathBuf>,
     parquet: Option<PathBuf>,
 }
 
-/// The files that are named or lie in directories that are, by their name without the form.
+/// Finds the files in `paths` and in directories among them, by name without extension.
 fn found(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Forms>, Error> {
     let mut all: BTreeMap<PathBuf, Forms> = BTreeMap::new();
     let mut take = |path: &Path, form: &str| {
@@ -183,7 +183,7 @@ fn found(paths: &[PathBuf]) -> Result<BTreeMap<PathBuf, Forms>, Error> {
     let form = |path: &Path| path.extension().and_then(|e| e.to_str()).unwrap_or("").to_owned();
     for path in paths {
         let failed = |e: io::Error| Error::new(format!("{}: {e}", path.display()));
-        // One file by several ways is one file.
+        // Different paths may name the same file.
         let path = path.canonicalize().map_err(failed)?;
         if !path.is_dir() {
             take(&path, &form(&path));
@@ -206,7 +206,7 @@ enum Line {
     End,
 }
 
-/// Reads the next line; one that is too long is passed over.
+/// Reads the next line. Skips the contents of overlong ones.
 fn next_line(file: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<Line> {
     let mut too_long = false;
     loop {

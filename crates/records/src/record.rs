@@ -1,20 +1,20 @@
-//! What is kept of a session: one flat row, the same in JSON and Parquet.
+//! Schema of a session record: one flat row, the same in JSON and Parquet.
 
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-/// What a column holds.
+/// Type of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text.
     Text,
-    /// A whole number.
+    /// Integer.
     Int,
-    /// A number.
+    /// Floating-point number.
     Float,
 }
 
-/// The types that columns have in [`Record`].
+/// Rust type of a column in [`Record`].
 trait Column {
     const KIND: Kind;
 }
@@ -33,13 +33,13 @@ impl Column for f64 {
 
 macro_rules! record {
     ($($(#[doc = $doc:literal])+ $name:ident: $type:ty,)+) => {
-        /// One viewer session. What is not known is absent.
+        /// One viewer session. Unknown values are absent.
         #[derive(Clone, Debug, Default, PartialEq, Serialize)]
         pub struct Record {
             $($(#[doc = $doc])+ pub $name: Option<$type>,)+
         }
 
-        /// The columns in order: name and kind.
+        /// Columns in order, with name and type.
         pub const COLUMNS: &[(&str, Kind)] =
             &[$((stringify!($name), <$type as Column>::KIND),)+];
     };
@@ -48,7 +48,7 @@ macro_rules! record {
 record! {
     /// Number of the session in its process.
     session: i64,
-    /// The player's name for itself.
+    /// Name chosen by the player.
     viewer: String,
     /// The stream's name.
     stream: String,
@@ -56,57 +56,57 @@ record! {
     protocol: String,
     /// "flv", "hls" or "rtmp".
     format: String,
-    /// What the viewer was divided into its cohort by: the same for all its sessions.
+    /// Unit of assignment to cohorts: the same for all sessions of a viewer.
     unit: String,
     /// The viewer's cohort.
     cohort: String,
-    /// The recovery scheme that was in force.
+    /// Recovery scheme.
     scheme: String,
     /// The viewer's network: /24 or /48.
     prefix: String,
-    /// The viewer's user group: network type, place and AS, as whoever groups viewers names it.
+    /// User group: network type, place and AS.
     group: String,
-    /// How the viewer reaches the network ("wifi", "cellular", …); only the testbed knows.
+    /// Access network ("wifi", "cellular", …); set by the testbed only.
     access: String,
-    /// When it began, in milliseconds since 1970.
+    /// Start time, in milliseconds since 1970.
     started_ms: i64,
-    /// How long it lasted.
+    /// Duration.
     duration_s: f64,
-    /// Bytes of media handed to the transport.
+    /// Bytes of media passed to the transport.
     bytes: i64,
-    /// The same as a rate over the session.
+    /// Mean rate of these bytes.
     goodput_mbps: f64,
-    /// Times that the viewer was too slow and skipped to a key frame.
+    /// Skips to a key frame because the viewer was too slow.
     skips: i64,
-    /// Milliseconds of media that it skipped.
+    /// Skipped media.
     skipped_ms: i64,
-    /// Pictures that no other needs and that the viewer did not get because it was behind.
+    /// Disposable frames dropped while the viewer was behind.
     thinned: i64,
     /// 1 if the TLS session was resumed.
     resumed: i64,
     /// 1 if 0-RTT data was accepted.
     early_data: i64,
-    /// From the request to the acknowledgement of the first frame's last byte.
+    /// Time from the request to the acknowledgement of the first frame's last byte.
     first_frame_ms: f64,
-    /// Bytes of the stream up to the end of the first frame, headers and sound before it included.
+    /// Bytes up to the end of the first frame, including preceding headers and audio.
     first_frame_bytes: i64,
-    /// How the connection started, if it began with this session.
+    /// Startup mode, if the connection started with this session.
     start: String,
-    /// What brought the path's past along: "token", "ticket", "http" or "history".
+    /// Source of the saved path state: "token", "ticket", "http" or "history".
     start_cookie: String,
-    /// The window that was decided on; absent where the controller began with its own.
+    /// Decided initial window; absent if the controller used its own.
     start_window: i64,
-    /// The pacing rate that was decided on.
+    /// Decided pacing rate.
     start_rate_mbps: f64,
-    /// What became of a first flight beyond the initial window: "passed" or "failed".
+    /// Outcome of a first flight beyond the initial window: "passed" or "failed".
     jump: String,
-    /// The session's part in AutoPlex: "explorer", "holdout", "control" or "treated"; absent where that is off.
+    /// AutoPlex arm: "explorer", "holdout", "control" or "treated"; absent if AutoPlex is off.
     autoplex: String,
-    /// Bit rate of the stream as it was published.
+    /// Published bit rate of the stream.
     stream_mbps: f64,
-    /// Smallest pacing rate that AutoPlex held the session to; absent if to none.
+    /// Smallest pacing rate imposed by AutoPlex; absent if never capped.
     cap_mbps: f64,
-    /// The congestion controller.
+    /// Congestion controller.
     congestion_controller: String,
     /// Smallest round-trip time.
     rtt_min_ms: f64,
@@ -114,116 +114,115 @@ record! {
     rtt_ms: f64,
     /// Largest congestion window, in bytes.
     max_window: i64,
-    /// Most bytes in flight.
+    /// Maximum bytes in flight.
     max_in_flight: i64,
-    /// Largest delivery rate of any flight; a lower bound of the bottleneck's where the stream needs less.
+    /// Highest delivery rate; for low-rate streams, a lower bound of the bottleneck rate.
     max_bandwidth_mbps: f64,
-    /// Largest delivery rate of flights that the application did not limit; a lower bound of the bottleneck's.
+    /// Highest delivery rate while not application-limited; a lower bound of the bottleneck rate.
     open_rate_mbps: f64,
-    /// Packets declared lost, spurious losses taken out, ÷ packets whose fate was settled.
+    /// Lost packets, excluding spurious losses ÷ settled packets.
     loss_rate: f64,
-    /// Packets whose fate was settled.
+    /// Packets acknowledged or declared lost.
     packets_settled: i64,
-    /// Packets declared lost, spurious losses taken out.
+    /// Packets declared lost, excluding spurious losses.
     packets_lost: i64,
-    /// Packets declared lost that were acknowledged later.
+    /// Packets declared lost but acknowledged later.
     packets_spurious: i64,
-    /// Runs of consecutive packets that were declared lost, spurious losses included.
+    /// Loss bursts: runs of consecutive packets declared lost, including spurious losses.
     bursts: i64,
-    /// Packets of the longest run of the connection.
+    /// Length of the longest burst, in packets.
     burst_longest: i64,
-    /// Packets sent at most 1 ms after a lost one whose fate was settled.
+    /// Settled packets sent up to 1 ms after a lost one.
     after_1ms_sent: i64,
-    /// Those of them that were lost.
+    /// Lost packets among them.
     after_1ms_lost: i64,
-    /// Packets sent more than 1, at most 5 ms after a lost one.
+    /// Settled packets sent more than 1 and up to 5 ms after a lost one.
     after_5ms_sent: i64,
-    /// Those of them that were lost.
+    /// Lost packets among them.
     after_5ms_lost: i64,
-    /// Packets sent more than 5, at most 20 ms after a lost one.
+    /// Settled packets sent more than 5 and up to 20 ms after a lost one.
     after_20ms_sent: i64,
-    /// Those of them that were lost.
+    /// Lost packets among them.
     after_20ms_lost: i64,
-    /// Packets sent more than 20, at most 50 ms after a lost one.
+    /// Settled packets sent more than 20 and up to 50 ms after a lost one.
     after_50ms_sent: i64,
-    /// Those of them that were lost.
+    /// Lost packets among them.
     after_50ms_lost: i64,
-    /// Packets sent more than 50, at most 100 ms after a lost one.
+    /// Settled packets sent more than 50 and up to 100 ms after a lost one.
     after_100ms_sent: i64,
-    /// Those of them that were lost.
+    /// Lost packets among them.
     after_100ms_lost: i64,
-    /// Packets sent more than 100, at most 200 ms after a lost one.
+    /// Settled packets sent more than 100 and up to 200 ms after a lost one.
     after_200ms_sent: i64,
-    /// Those of them that were lost.
+    /// Lost packets among them.
     after_200ms_lost: i64,
-    /// Packets sent that were no copies of others and ask for an acknowledgement.
+    /// First transmissions: ack-eliciting packets that are not copies.
     first_transmissions: i64,
-    /// Their bytes.
+    /// Bytes of first transmissions.
     first_bytes: i64,
-    /// First copies of lost data, in every round.
+    /// Retransmissions: the first copy of lost data in each round.
     retransmissions: i64,
-    /// Those of round 2 and later: retransmissions of retransmissions.
+    /// Retransmissions in round 2 and later.
     repeated_retransmissions: i64,
     /// Retransmissions ÷ first transmissions.
     retransmission_ratio: f64,
-    /// Further copies.
+    /// Further copies of lost data.
     replicas: i64,
-    /// Their bytes.
+    /// Bytes of replicas.
     replica_bytes: i64,
     /// Replicas ÷ first transmissions.
     redundancy_cost: f64,
-    /// Lost data whose first retransmission was lost and that arrived by a later copy.
+    /// Lost data that lost its first retransmission and arrived by a later copy.
     recovery_count: i64,
-    /// Its recovery latency, from the detection of the loss to the sending of that copy: mean.
+    /// Mean recovery latency of that data: from loss detection to sending the copy that arrived.
     recovery_mean_ms: f64,
-    /// 95th percentile.
+    /// 95th percentile of the recovery latency.
     recovery_p95_ms: f64,
-    /// Maximum.
+    /// Maximum recovery latency.
     recovery_max_ms: f64,
-    /// Mean of T_unit: from the first sending of lost data to its first sending again.
+    /// Mean T_unit: time from the first transmission of lost data to its first retransmission.
     t_unit_ms: f64,
     /// Lost data that arrived.
     units_finished: i64,
-    /// Lost data that arrived and needed a second round or more.
+    /// Lost data that arrived after two or more rounds.
     units_late: i64,
-    /// Sum of the rounds of lost data that arrived.
+    /// Sum of rounds over the lost data that arrived.
     rounds: i64,
-    /// Most rounds that any lost data of the connection needed.
+    /// Maximum rounds of any lost data.
     rounds_max: i64,
-    /// Lost data that needed a second round or more ÷ all lost data that arrived.
+    /// `units_late` ÷ `units_finished`.
     recovery_deterioration: f64,
-    /// Time with nothing to send but replicas, per second of session.
+    /// Time with nothing but replicas to send, per second of session.
     off_mode_ms_per_s: f64,
-    /// How often such time began, per second of session.
+    /// Starts of such periods, per second of session.
     off_mode_entries_per_s: f64,
-    /// The player's own first-frame time.
+    /// First-frame time reported by the player.
     player_first_frame_ms: f64,
-    /// Seconds played, by the player.
+    /// Played time reported by the player.
     player_played_s: f64,
-    /// Freezes, by the player.
+    /// Freezes reported by the player.
     player_freezes: i64,
-    /// Seconds frozen, by the player.
+    /// Frozen time reported by the player.
     player_freeze_s: f64,
-    /// Frames that were due at the player.
+    /// Frames due at the player.
     player_frames: i64,
-    /// Those that were there later than 400 ms after their capture.
+    /// Frames that were complete more than 400 ms after their capture.
     player_late_frames: i64,
-    /// 1 if the player reported more than the session has room for: its numbers were cut, and
-    /// averages leave them out.
+    /// 1 if the player's report exceeded the session. It was clamped, and averages exclude it.
     report_clamped: i64,
 }
 
 impl Record {
-    /// The row as one line of JSON.
+    /// Returns the row as one line of JSON.
     pub fn json(&self) -> String {
         Value::from(self.object()).to_string()
     }
 
-    /// The row as a JSON object; what is absent is `null`.
+    /// Returns the row as a JSON object. Absent values are `null`.
     pub fn object(&self) -> Map<String, Value> {
         let Ok(Value::Object(mut row)) = serde_json::to_value(self) else { return Map::new() };
         for value in row.values_mut().filter(|value| value.is_f64()) {
-            // Three digits after the point are enough of milliseconds, seconds and Mbps; ratios get six.
+            // Six decimals suffice for ratios, and more than suffice for times and rates.
             *value = value.as_f64().map(|number| (number * 1e6).round() / 1e6).into();
         }
         row
@@ -235,7 +234,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_column_is_documented_in_the_order_of_the_rows() {
+    fn each_column_is_documented_in_order() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operate.md");
         let text = std::fs::read_to_string(path).expect("the documentation");
         let (_, section) = text.split_once("\n## Records\n").expect("a section about records");

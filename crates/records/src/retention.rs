@@ -1,31 +1,32 @@
-//! How long files of records are kept: by age, and by what all of them take together. The oldest go
-//! first; a file that is being written stays.
+//! Retention of record files by age and total size. Removes the oldest first, but no file that is
+//! being written.
 
 use std::io;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use crate::files::{self, Kept};
+use crate::files::{self, FileSet};
 
-/// What is kept.
+/// Retention limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Retention {
-    /// Maximum age of files by their last row; 0 keeps all. A gap between two files counts as a
-    /// third of this at most, or as a day if that is more: a clock that steps ahead by a year makes
-    /// no file a year older.
+    /// Maximum age of a file, by its last row. 0 disables the limit.
+    ///
+    /// The gap between two files counts as at most a third of this, or as a day if that is more, so
+    /// that a clock that jumps ahead does not make files old.
     pub age: Duration,
-    /// The most bytes that all files may take; 0 for any number.
+    /// Maximum total size in bytes. 0 disables the limit.
     pub bytes: u64,
 }
 
-/// The gap between two files that is always believed.
+/// Minimum for the largest counted gap between two files.
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// Removes what is too old or too much. `current` is the stem of the file that is being written.
+/// Removes files beyond the limits, except those with the stem `current`, which is being written.
 ///
 /// # Errors
-/// The directory cannot be read, or a file cannot be removed; the others are.
-pub(crate) fn tidy(
+/// If the directory cannot be read or a file cannot be removed. The other files are still removed.
+pub(crate) fn enforce(
     directory: &Path,
     current: &str,
     retention: Retention,
@@ -50,9 +51,9 @@ pub(crate) fn tidy(
     outcome
 }
 
-/// The age of each file, in the same order, with no gap counted as more than `longest`.
+/// Returns the age of each file, in order. Counts gaps as at most `longest`.
 fn ages<'a>(
-    all: impl Iterator<Item = &'a Kept>,
+    all: impl Iterator<Item = &'a FileSet>,
     now: SystemTime,
     longest: Duration,
 ) -> Vec<Duration> {
@@ -68,10 +69,10 @@ fn ages<'a>(
     ages
 }
 
-/// Removes the files of a stem; false if another process writes them.
-fn remove(kept: &Kept) -> io::Result<bool> {
+/// Removes the files of a stem. Returns false if another process is writing them.
+fn remove(kept: &FileSet) -> io::Result<bool> {
     let Some(_lock) = kept.lock()? else { return Ok(false) };
-    // The rows last: without them their Parquet file could not be made again.
+    // Rows last, as the Parquet file can be recreated from them.
     for path in [&kept.unfinished, &kept.parquet, &kept.lines].into_iter().flatten() {
         std::fs::remove_file(path)?;
     }
@@ -100,11 +101,11 @@ mod tests {
             file.set_modified(self.now - DAY * days).expect("set");
         }
 
-        /// What is left after `days` more, by the clock.
-        fn tidied(&self, current: &str, age: Duration, bytes: u64, days: u32) -> Vec<String> {
+        /// Returns the remaining files after enforcement `days` later.
+        fn remaining(&self, current: &str, age: Duration, bytes: u64, days: u32) -> Vec<String> {
             let retention = Retention { age, bytes };
             let now = self.now + DAY * days;
-            tidy(self.directory.path(), current, retention, now).expect("tidied");
+            enforce(self.directory.path(), current, retention, now).expect("removed");
             let entries = std::fs::read_dir(self.directory.path()).expect("a directory");
             let names = entries.map(|entry| entry.expect("an entry").file_name());
             let mut names: Vec<_> = names.map(|n| n.to_string_lossy().into_owned()).collect();
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_old_or_too_much_goes_and_what_is_not_ours_stays() {
+    fn old_and_excess_files_are_removed_and_foreign_files_stay() {
         let folder = Folder::new();
         folder.put("notes.txt", 100);
         folder.put("sessions-backup.jsonl", 100);
@@ -129,7 +130,7 @@ mod tests {
         folder.put(&name(4, "jsonl"), 2);
         folder.put(&name(5, "jsonl"), 30);
         let current = "sessions-20261105T000000Z";
-        assert_eq!(folder.tidied(current, Duration::ZERO, 0, 0).len(), 8, "nothing is to go");
+        assert_eq!(folder.remaining(current, Duration::ZERO, 0, 0).len(), 8, "no limits");
         let all = [name(2, "jsonl"), name(3, "jsonl"), name(4, "jsonl"), name(5, "jsonl")];
         let ours = |names: Vec<String>| -> Vec<String> {
             assert!(
@@ -138,25 +139,25 @@ mod tests {
             );
             names.into_iter().filter(|name| name.starts_with("sessions-2")).collect()
         };
-        assert_eq!(ours(folder.tidied(current, DAY * 8, 0, 0)), all);
-        assert_eq!(ours(folder.tidied(current, DAY * 8, 2_000, 0)), all[1..]);
-        assert_eq!(ours(folder.tidied(current, Duration::ZERO, 1, 0)), all[3..]);
+        assert_eq!(ours(folder.remaining(current, DAY * 8, 0, 0)), all);
+        assert_eq!(ours(folder.remaining(current, DAY * 8, 2_000, 0)), all[1..]);
+        assert_eq!(ours(folder.remaining(current, Duration::ZERO, 1, 0)), all[3..]);
     }
 
     #[test]
-    fn a_clock_that_steps_ahead_makes_no_file_old() {
+    fn a_clock_that_jumps_ahead_does_not_age_files() {
         let folder = Folder::new();
         (1..=5).for_each(|n| folder.put(&name(n, "jsonl"), 50 - 10 * n));
         let current = "sessions-20271231T000000Z";
-        assert_eq!(folder.tidied(current, DAY * 90, 0, 400).len(), 5);
-        // A file of that time, and the clock is right again.
+        assert_eq!(folder.remaining(current, DAY * 90, 0, 400).len(), 5);
+        // A file is written at the wrong time, then the clock is corrected.
         std::fs::File::create_new(folder.directory.path().join("sessions-20271230T000000Z.jsonl"))
             .and_then(|file| file.set_modified(folder.now + DAY * 400))
             .expect("created");
-        assert_eq!(folder.tidied(current, DAY * 90, 0, 400).len(), 6);
-        assert_eq!(folder.tidied(current, DAY * 90, 0, 0).len(), 6);
-        // Time that passes with files in it is believed.
-        assert!(folder.tidied(current, DAY * 35, 0, 400).len() < 6);
+        assert_eq!(folder.remaining(current, DAY * 90, 0, 400).len(), 6);
+        assert_eq!(folder.remaining(current, DAY * 90, 0, 0).len(), 6);
+        // Time with files in between counts.
+        assert!(folder.remaining(current, DAY * 35, 0, 400).len() < 6);
     }
 
     #[test]
@@ -167,8 +168,8 @@ mod tests {
         let other =
             std::fs::File::open(folder.directory.path().join(name(1, "jsonl"))).expect("opened");
         other.lock().expect("locked");
-        assert_eq!(folder.tidied("", DAY, 1, 0), [name(1, "jsonl")]);
+        assert_eq!(folder.remaining("", DAY, 1, 0), [name(1, "jsonl")]);
         drop(other);
-        assert_eq!(folder.tidied("", DAY, 1, 0), [""; 0]);
+        assert_eq!(folder.remaining("", DAY, 1, 0), [""; 0]);
     }
 }

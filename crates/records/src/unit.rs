@@ -1,12 +1,12 @@
-//! Who a record is of, as far as experiments are concerned: the unit that chance divides into cohorts, the network it
-//! stands for until it has a number of its own, and the division itself. The server and the testbed divide alike.
+//! Units of assignment in experiments, and their deterministic assignment to cohorts, shared by the
+//! server and the testbed.
 
 use core::fmt;
 use std::net::IpAddr;
 
 use aws_lc_rs::hmac;
 
-/// A viewer, as far as cohorts are concerned.
+/// Unit of assignment: a viewer, or a network for viewers without a token.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Unit(pub u64);
 
@@ -17,22 +17,22 @@ impl fmt::Display for Unit {
 }
 
 impl Unit {
-    /// The unit of a viewer who brings no token.
+    /// Returns the unit for viewers without a token: their network.
     pub fn of_network(address: IpAddr) -> Self {
         Self(hash(b"mendcast network", prefix(address).as_bytes()))
     }
 
-    /// The unit with the number `n` of those that `seed` stands for.
+    /// Returns unit number `n` of the units drawn from `seed`.
     pub fn numbered(seed: u64, n: u64) -> Self {
         Self(hash(&seed.to_be_bytes(), &n.to_be_bytes()))
     }
 
-    /// The place of this unit's cohort among cohorts with these weights: always the same for one `salt`, and divided
-    /// anew by another. 0 if all weights are 0.
+    /// Returns the index of this unit's cohort, with probabilities proportional to `weights`. The
+    /// result is constant for one `salt` and independent for another. 0 if all weights are 0.
     pub fn cohort(self, salt: &str, weights: impl IntoIterator<Item = u32> + Clone) -> usize {
         let total: u64 = weights.clone().into_iter().map(u64::from).sum();
         let hash = hash(salt.as_bytes(), &self.0.to_be_bytes());
-        // From 0 to the sum of weights, without the bias of a remainder.
+        // Uniform in 0..total, without modulo bias.
         let mut point = ((u128::from(hash) * u128::from(total)) >> 64) as u64;
         for (place, weight) in weights.into_iter().map(u64::from).enumerate() {
             if point < weight {
@@ -44,7 +44,8 @@ impl Unit {
     }
 }
 
-/// The network of an address: its first 24 or 48 bits, which say where somebody is and not who.
+/// Returns the network of an address: its first 24 (IPv4) or 48 bits (IPv6), which do not identify
+/// a person.
 pub fn prefix(address: IpAddr) -> String {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -58,7 +59,7 @@ pub fn prefix(address: IpAddr) -> String {
     }
 }
 
-/// A keyed hash.
+/// HMAC-SHA256, truncated to 64 bits.
 fn hash(key: &[u8], data: &[u8]) -> u64 {
     let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), data);
     tag.as_ref().iter().take(8).fold(0, |hash, byte| hash << 8 | u64::from(*byte))
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units_are_divided_by_weight_and_stay() {
+    fn units_are_assigned_by_weight_and_stay() {
         let units = (0..10_000).map(|n| Unit::numbered(1, n));
         let second = units.filter(|unit| unit.cohort("salt", [30, 10]) == 1).count();
         assert!((2_350..2_650).contains(&second), "{second}");

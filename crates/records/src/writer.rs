@@ -1,9 +1,9 @@
-//! Records on disk: JSON lines at once, and made from them a Parquet file with the same rows when the
-//! file is full or old.
+//! Writes records to disk: JSON lines at once, and a Parquet file with the same rows when the file
+//! is full or its period ends.
 //!
-//! A thread of its own writes, behind a bounded queue: a disk that is slow or full costs records,
-//! which are counted, and never holds up a viewer. Files are called after the time they were begun.
-//! A Parquet file that could not be made, or that a killed process did not make, is made later.
+//! A dedicated thread writes behind a bounded queue. A slow or full disk costs records, which are
+//! counted, but never blocks a viewer. File names contain the start time. Parquet files that are
+//! missing because of an error or a killed process are created later.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -21,18 +21,18 @@ use crate::files;
 use crate::record::Record;
 use crate::retention::{self, Retention};
 
-/// Records that may wait for the disk.
+/// Capacity of the queue, in records.
 const QUEUE: usize = 4_096;
-/// Records of one file.
+/// Maximum records per file.
 const MAX_ROWS: usize = 100_000;
-/// Bytes of lines that wait for the next flush, and while the disk is full.
+/// Buffer for unflushed lines, also while the disk is full, in bytes.
 const BUFFER: usize = 64 * 1024;
-/// How often JSON lines are flushed to the file.
+/// Flush interval of JSON lines.
 const FLUSH: Duration = Duration::from_secs(1);
-/// How long Parquet files that could not be made wait for the next attempt.
+/// Delay before another attempt to create Parquet files.
 const RETRY: Duration = Duration::from_secs(10);
 
-/// The way to the writing thread.
+/// Handle of the writing thread.
 #[derive(Debug)]
 pub struct RecordWriter {
     sender: Mutex<Option<SyncSender<Box<Record>>>>,
@@ -41,10 +41,11 @@ pub struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Writes to files in `directory`, a new one each `period`, and removes old ones then as `keep` says.
+    /// Starts a thread that writes to `directory`, with a new file per `period`. Enforces `keep`
+    /// whenever a file is started.
     ///
     /// # Errors
-    /// One line: the directory cannot be made or written to.
+    /// If the directory cannot be created or written to.
     pub fn start(directory: &Path, period: Duration, keep: Retention) -> Result<Arc<Self>, Error> {
         let failed = |e: io::Error| Error::new(format!("records {}: {e}", directory.display()));
         std::fs::create_dir_all(directory).map_err(failed)?;
@@ -59,10 +60,10 @@ impl RecordWriter {
         Ok(Arc::new(Self { sender, thread, dropped }))
     }
 
-    /// Hands a record over. After [`RecordWriter::close`] it is dropped.
+    /// Queues a record. After [`RecordWriter::close`], it is dropped.
     ///
     /// # Errors
-    /// The record comes back if the queue is full: the disk is slower than sessions end.
+    /// Returns the record if the queue is full because the disk is too slow.
     pub fn write(&self, record: Record) -> Result<(), Box<Record>> {
         let sender = lock(&self.sender);
         match sender.as_ref().map(|sender| sender.try_send(Box::new(record))) {
@@ -75,28 +76,28 @@ impl RecordWriter {
         }
     }
 
-    /// Counts a record that nobody will write.
+    /// Counts a record that was not written.
     pub fn count_dropped(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Records that were dropped: the disk was too slow, or did not take them.
+    /// Number of records dropped because the disk was slow or failed.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Writes what waits and closes the files.
+    /// Writes queued records and closes the files.
     pub fn close(&self) {
         drop(lock(&self.sender).take());
         let thread = lock(&self.thread).take();
         if let Some(thread) = thread {
-            // A thread that panicked has said so.
+            // A panic was already reported.
             let _ = thread.join();
         }
     }
 }
 
-/// The files of one period, and the Parquet files of earlier ones that are still to be made.
+/// The file of the current period, and pending Parquet files of earlier ones.
 struct Files {
     directory: PathBuf,
     period: Duration,
@@ -105,26 +106,26 @@ struct Files {
     json: BufWriter<File>,
     path: PathBuf,
     rows: usize,
-    /// Lines that may not have reached the disk.
+    /// Lines that are possibly still in the buffer.
     unflushed: u64,
     flushed: Instant,
-    /// The disk does not take lines.
+    /// Whether the disk rejects lines.
     is_failing: bool,
-    later: Later,
+    pending: Pending,
     dropped: Arc<AtomicU64>,
 }
 
-/// The Parquet files that are still to be made.
+/// Parquet files to create.
 #[derive(Debug, Default)]
-struct Later {
-    /// The stems of their JSON lines, oldest first.
+struct Pending {
+    /// Stems of their JSON lines, oldest first.
     stems: VecDeque<String>,
-    /// When the directory is looked at for such files again; `None` if there are none.
+    /// Time of the next scan of the directory; `None` without pending files.
     due: Option<Instant>,
     is_failing: bool,
 }
 
-impl Later {
+impl Pending {
     fn is_due(&self) -> bool {
         self.due.is_some_and(|due| due <= Instant::now())
     }
@@ -145,18 +146,18 @@ impl Files {
             unflushed: 0,
             flushed: now,
             is_failing: false,
-            // Files of a killed process are completed.
-            later: Later { due: Some(now), ..Later::default() },
+            // Completes the files of a killed process.
+            pending: Pending { due: Some(now), ..Pending::default() },
             dropped: Arc::default(),
         })
     }
 
     fn run(mut self, receiver: &Receiver<Box<Record>>) {
         self.note_other(clean(&self.directory, self.stem()));
-        self.note_other(self.tidy());
+        self.note_other(self.enforce_retention());
         loop {
-            // Parquet files that wait are made one after the other, between records.
-            let wait = if self.later.is_due() { Duration::ZERO } else { FLUSH };
+            // Creates one pending Parquet file at a time, between records.
+            let wait = if self.pending.is_due() { Duration::ZERO } else { FLUSH };
             match receiver.recv_timeout(wait) {
                 Ok(record) => self.take(&record),
                 Err(RecvTimeoutError::Timeout) => {}
@@ -173,14 +174,14 @@ impl Files {
         self.finish();
     }
 
-    /// The disk does not take lines: the log is told once.
+    /// Logs the first of consecutive write failures.
     fn failed(&mut self, why: &io::Error) {
         if !core::mem::replace(&mut self.is_failing, true) {
             tracing::warn!("session records in {}: {why}", self.directory.display());
         }
     }
 
-    /// Logs a failure of other files than the lines.
+    /// Logs a failure with other files.
     fn note_other(&self, outcome: io::Result<()>) {
         if let Err(e) = outcome {
             tracing::warn!("session records in {}: {e}", self.directory.display());
@@ -188,7 +189,7 @@ impl Files {
     }
 
     fn take(&mut self, record: &Record) {
-        // The line goes in whole or not at all.
+        // A line is buffered as a whole or not at all.
         match self.json.write_all(format!("{}\n", record.json()).as_bytes()) {
             Ok(()) => {
                 self.unflushed += 1;
@@ -201,17 +202,17 @@ impl Files {
         }
     }
 
-    /// Returns whether all lines have reached the file.
+    /// Flushes the lines. Returns false if the disk rejects them.
     fn flush(&mut self) -> bool {
         self.flushed = Instant::now();
         match self.json.flush() {
             Ok(()) => {
-                // Lines that the disk took are the only evidence that it takes lines.
+                // Only written lines show that the disk works again.
                 let has_written = core::mem::take(&mut self.unflushed) > 0;
                 if has_written && core::mem::take(&mut self.is_failing) {
-                    tracing::info!("session records are written again");
-                    // There is room now, and the next lines may take it.
-                    self.later.due = self.later.due.and(Some(self.flushed));
+                    tracing::info!("session records: writing resumed");
+                    // Retries Parquet files now, before new lines use the space.
+                    self.pending.due = self.pending.due.and(Some(self.flushed));
                 }
                 true
             }
@@ -222,8 +223,8 @@ impl Files {
         }
     }
 
-    /// Begins the next file. While lines wait for room on the disk, or no file can be made, this
-    /// one goes on.
+    /// Starts the next file. Continues the current one if its lines cannot be flushed or no file
+    /// can be created.
     fn rotate(&mut self) {
         self.began = Instant::now();
         if self.rows == 0 || !self.flush() {
@@ -231,63 +232,64 @@ impl Files {
         }
         match create(&self.directory) {
             Ok((json, path)) => {
-                // The lock of the old file ends with it.
+                // Closing the old file releases its lock.
                 self.json = BufWriter::with_capacity(BUFFER, json);
                 (self.path, self.rows) = (path, 0);
-                self.later.due = Some(Instant::now());
-                self.note_other(self.tidy());
+                self.pending.due = Some(Instant::now());
+                self.note_other(self.enforce_retention());
             }
             Err(e) => self.failed(&e),
         }
     }
 
-    /// Makes one of the Parquet files that are still to be made.
+    /// Creates one pending Parquet file.
     fn make_parquet(&mut self) {
-        if !self.later.is_due() {
+        if !self.pending.is_due() {
             return;
         }
-        let found = match self.later.stems.pop_front() {
+        let found = match self.pending.stems.pop_front() {
             Some(stem) => Ok(Some(stem)),
             None => files::all(&self.directory).map(|mut all| {
                 all.remove(self.stem());
-                let is_left = |kept: &files::Kept| kept.lines.is_some() && kept.parquet.is_none();
+                let is_left =
+                    |kept: &files::FileSet| kept.lines.is_some() && kept.parquet.is_none();
                 all.retain(|_, kept| is_left(kept));
-                self.later.stems = all.into_keys().collect();
-                self.later.stems.pop_front()
+                self.pending.stems = all.into_keys().collect();
+                self.pending.stems.pop_front()
             }),
         };
         match found.and_then(|stem| stem.map(|stem| make(&self.directory, &stem)).transpose()) {
             Ok(None) => {
-                self.later.due = None;
-                if core::mem::take(&mut self.later.is_failing) {
-                    tracing::info!("Parquet files of session records are made again");
+                self.pending.due = None;
+                if core::mem::take(&mut self.pending.is_failing) {
+                    tracing::info!("session records: creation of Parquet files resumed");
                 }
             }
             Ok(Some(true)) => {}
-            // Another process writes it, and makes its Parquet file then.
-            Ok(Some(false)) if !self.later.stems.is_empty() => {}
-            Ok(Some(false)) => self.later.due = None,
+            // The process that writes the lines creates this one.
+            Ok(Some(false)) if !self.pending.stems.is_empty() => {}
+            Ok(Some(false)) => self.pending.due = None,
             Err(e) => {
-                self.later.stems.clear();
-                self.later.due = Some(Instant::now() + RETRY);
-                if !core::mem::replace(&mut self.later.is_failing, true) {
+                self.pending.stems.clear();
+                self.pending.due = Some(Instant::now() + RETRY);
+                if !core::mem::replace(&mut self.pending.is_failing, true) {
                     let directory = self.directory.display();
-                    tracing::warn!("Parquet files of session records in {directory} wait: {e}");
+                    tracing::warn!("Parquet files of session records in {directory} delayed: {e}");
                 }
             }
         }
     }
 
-    /// Removes files that are no longer to be kept.
-    fn tidy(&self) -> io::Result<()> {
-        retention::tidy(&self.directory, self.stem(), self.keep, SystemTime::now())
+    /// Enforces the retention limits.
+    fn enforce_retention(&self) -> io::Result<()> {
+        retention::enforce(&self.directory, self.stem(), self.keep, SystemTime::now())
     }
 
     fn stem(&self) -> &str {
         self.path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
     }
 
-    /// Completes the files. One without rows is not kept.
+    /// Completes the files. Removes an empty one.
     fn finish(mut self) {
         if self.rows == 0 {
             return self.note_other(std::fs::remove_file(&self.path));
@@ -296,19 +298,19 @@ impl Files {
             self.dropped.fetch_add(core::mem::take(&mut self.unflushed), Ordering::Relaxed);
         }
         let (directory, stem) = (self.directory.clone(), self.stem().to_owned());
-        // Lines that the disk did not take are lost. The lock ends.
+        // Drops lines that the disk rejected, and releases the lock.
         drop(self.json.into_parts());
         if let Err(e) = make(&directory, &stem) {
             let directory = directory.display();
-            tracing::warn!("Parquet file {stem} in {directory} waits for the next start: {e}");
+            tracing::warn!("Parquet file {stem} in {directory} delayed until the next start: {e}");
         }
     }
 }
 
-/// A new file of lines, locked.
+/// Creates and locks a file of lines.
 fn create(directory: &Path) -> io::Result<(File, PathBuf)> {
     let stamp = stamp(SystemTime::now());
-    // Two periods may begin within one second.
+    // Two periods may start within one second.
     let free = (0..).map(|n| match n {
         0 => format!("sessions-{stamp}"),
         n => format!("sessions-{stamp}-{n}"),
@@ -327,7 +329,7 @@ fn create(directory: &Path) -> io::Result<(File, PathBuf)> {
     Err(io::ErrorKind::AlreadyExists.into())
 }
 
-/// Removes leftovers of killed processes: unfinished Parquet files, and files without any row.
+/// Removes leftovers of killed processes: incomplete Parquet files, and files without rows.
 fn clean(directory: &Path, current: &str) -> io::Result<()> {
     for (stem, kept) in files::all(directory)? {
         if stem == current {
@@ -346,28 +348,28 @@ fn clean(directory: &Path, current: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes the Parquet file of a stem. Returns false if another process writes its lines, or they are
-/// gone.
+/// Creates the Parquet file of a stem. Returns false if its lines are gone or another process
+/// writes them.
 fn make(directory: &Path, stem: &str) -> io::Result<bool> {
     let lines = directory.join(stem).with_extension("jsonl");
-    let kept = files::Kept { lines: Some(lines), ..files::Kept::default() };
+    let kept = files::FileSet { lines: Some(lines), ..files::FileSet::default() };
     let Some(files::Lock(Some(lines))) = kept.lock()? else { return Ok(false) };
-    // A reader never sees half a file.
+    // Readers must not see an incomplete file.
     let parquet = directory.join(stem).with_extension("parquet");
     let unfinished = parquet.with_extension("parquet.part");
     let made = File::create(&unfinished)
         .and_then(|file| convert::write(BufReader::new(&lines), file).map_err(io::Error::other))
         .and_then(|()| std::fs::rename(&unfinished, &parquet));
     if made.is_err() {
-        // It takes the room that the lines need.
+        // Frees space for lines.
         let _ = std::fs::remove_file(&unfinished);
     }
     made.map(|()| true)
 }
 
-/// The time as it stands in file names, UTC: 20261121T083000Z.
+/// Formats the time for file names, in UTC: 20261121T083000Z.
 fn stamp(time: SystemTime) -> String {
-    // "Sat, 21 Nov 2026 08:30:00 GMT", the form that RFC 9110, section 5.6.7, fixes.
+    // Input such as "Sat, 21 Nov 2026 08:30:00 GMT" (RFC 9110, section 5.6.7).
     let text = httpdate::fmt_http_date(time);
     let parts: Vec<&str> = text.split([' ', ':']).collect();
     let [_, day, month, year, hour, minute, second, _] = parts[..] else { return "0".into() };
@@ -376,7 +378,7 @@ fn stamp(time: SystemTime) -> String {
     format!("{year}{month:02}{day}T{hour}{minute}{second}Z")
 }
 
-/// What a panic left behind is whole: each change is one statement.
+/// Locks a mutex, ignoring poisoning: each change is a single statement.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -446,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_period_has_files_of_its_own_and_an_empty_one_none() {
+    fn each_period_has_its_own_files_unless_empty() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let writer = RecordWriter::start(directory.path(), Duration::ZERO, Retention::default());
         let writer = writer.expect("started");
@@ -469,13 +471,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_goes_on_when_the_next_one_cannot_be_made() {
+    fn a_file_continues_if_the_next_cannot_be_created() {
         let root = tempfile::tempdir().expect("a temporary directory");
         let directory = root.path().join("records");
         std::fs::create_dir(&directory).expect("made");
         let mut files = opened(&directory);
         files.take(&record(1));
-        // Where its directory was is something else for a while.
+        // A file temporarily replaces the directory.
         let away = root.path().join("away");
         std::fs::rename(&directory, &away).expect("renamed");
         std::fs::write(&directory, b"").expect("written");
@@ -491,48 +493,48 @@ mod tests {
     }
 
     #[test]
-    fn a_full_disk_costs_records_which_are_counted() {
+    fn records_dropped_on_a_full_disk_are_counted() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut files = opened(directory.path());
         let full = File::options().write(true).open("/dev/full").expect("a device");
         files.json = BufWriter::new(full);
         let dropped = files.dropped.clone();
         (0..100).for_each(|n| files.take(&record(n)));
-        // What fits the buffer waits for room on the disk; nothing else does.
+        // Only lines that fit the buffer wait for space.
         let taken = files.rows;
         assert!((1..20).contains(&taken), "{taken}");
         assert_eq!(dropped.load(Ordering::Relaxed), 100 - taken as u64);
         assert!(!files.flush() && files.is_failing);
         files.rotate();
-        assert_eq!((files.rows, names(directory.path()).len()), (taken, 1), "the file goes on");
-        // No Parquet file can be made either.
+        assert_eq!((files.rows, names(directory.path()).len()), (taken, 1), "file continues");
+        // Prevents the creation of a Parquet file.
         std::fs::remove_dir_all(directory.path()).expect("removed");
         files.finish();
         assert_eq!(dropped.load(Ordering::Relaxed), 100);
     }
 
     #[test]
-    fn a_disk_takes_records_again_when_it_has_taken_one() {
+    fn one_written_record_ends_the_failure() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut files = opened(directory.path());
         let full = File::options().write(true).open("/dev/full").expect("a device");
         let lines = core::mem::replace(&mut files.json, BufWriter::with_capacity(0, full));
         files.take(&record(1));
         assert!(files.is_failing);
-        // An empty buffer is no evidence, whatever file it is for.
+        // Flushing an empty buffer proves nothing.
         assert!(files.flush() && files.is_failing);
         files.json = lines;
         assert!(files.flush() && files.is_failing);
         files.take(&record(2));
-        assert!(files.is_failing, "it may still wait in the buffer");
-        files.later.due = Some(Instant::now() + RETRY);
+        assert!(files.is_failing, "still buffered");
+        files.pending.due = Some(Instant::now() + RETRY);
         assert!(files.flush() && !files.is_failing);
-        assert!(files.later.is_due(), "Parquet files need not wait either");
+        assert!(files.pending.is_due(), "Parquet files are retried at once");
     }
 
-    /// Lets time pass until nothing is left to be made, or an attempt failed.
+    /// Creates Parquet files until none is pending or an attempt failed.
     fn make_all(files: &mut Files) {
-        while files.later.is_due() {
+        while files.pending.is_due() {
             files.make_parquet();
         }
     }
@@ -540,7 +542,7 @@ mod tests {
     const OLD: &str = "sessions-20261121T083000Z";
 
     #[test]
-    fn what_a_killed_process_left_behind_is_completed() {
+    fn leftovers_of_a_killed_process_are_completed() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let at = |name: &str| directory.path().join(name);
         let mut text = (1..=3).map(|n| record(n).json() + "\n").collect::<String>().into_bytes();
@@ -568,29 +570,29 @@ mod tests {
         assert_eq!(names(directory.path()), expected);
         let file = File::open(at(&format!("{OLD}.parquet"))).expect("a Parquet file");
         let reader = SerializedFileReader::new(file).expect("readable");
-        assert_eq!(reader.get_row_iter(None).expect("rows").count(), 3, "the cut line is left out");
+        assert_eq!(reader.get_row_iter(None).expect("rows").count(), 3, "truncated line skipped");
     }
 
     #[test]
-    fn a_parquet_file_that_could_not_be_made_is_made_when_there_is_room() {
+    fn a_failed_parquet_file_is_created_once_there_is_space() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         std::fs::write(directory.path().join(format!("{OLD}.jsonl")), record(1).json())
             .expect("written");
         let mut files = opened(directory.path());
-        // A directory in its place stands for the full disk.
+        // A directory at its path simulates a full disk.
         let part = directory.path().join(format!("{OLD}.parquet.part"));
         std::fs::create_dir(&part).expect("made");
         make_all(&mut files);
-        assert!(files.later.is_failing && files.later.due.is_some());
+        assert!(files.pending.is_failing && files.pending.due.is_some());
         std::fs::remove_dir(&part).expect("removed");
-        files.later.due = Some(Instant::now());
+        files.pending.due = Some(Instant::now());
         make_all(&mut files);
-        assert!(!files.later.is_failing && files.later.due.is_none());
+        assert!(!files.pending.is_failing && files.pending.due.is_none());
         assert!(directory.path().join(format!("{OLD}.parquet")).exists());
     }
 
     #[test]
-    fn a_file_that_another_process_writes_is_left_alone() {
+    fn files_that_another_process_writes_are_left_alone() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let mut other = opened(directory.path());
         other.take(&record(1));
@@ -602,11 +604,11 @@ mod tests {
         assert!(all.len() == 2 && all.iter().all(|name| name.ends_with(".jsonl")), "{all:?}");
         other.finish();
         files.finish();
-        assert_eq!(names(directory.path()).len(), 2, "its rows in both forms");
+        assert_eq!(names(directory.path()).len(), 2, "both formats");
     }
 
     #[test]
-    fn lines_that_were_cut_off_are_left_out_and_there_may_be_many() {
+    fn many_lines_are_converted_and_truncated_ones_skipped() {
         let directory = tempfile::tempdir().expect("a temporary directory");
         let path = directory.path().join("many.parquet");
         let rows = 2 * convert::GROUP_ROWS as i64 + 7;
@@ -620,7 +622,7 @@ mod tests {
     }
 
     #[test]
-    fn file_names_tell_the_time() {
+    fn file_names_contain_the_time() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(1_795_249_800);
         assert_eq!(stamp(time), "20261121T083000Z");
     }

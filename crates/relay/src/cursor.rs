@@ -1,77 +1,78 @@
-//! Where a viewer is in a stream: where it starts, what it gets next, what it leaves out.
+//! Position of a viewer in a stream: its join, next tag and skips.
 //!
-//! Who is behind and does not catch up gets no pictures that no other needs ([`Marks`]) until it is half as far behind;
-//! if that is not enough, it skips to the newest key frame. Whether it catches up is looked at once in a second of media:
-//! a burst of the publisher's, or the group that a viewer begins with, puts it behind too, but not for long.
+//! A viewer that is behind and not catching up gets no disposable frames ([`Marks`]) until its lag
+//! has halved. If that does not suffice, it skips to the newest key frame. Catching up is checked
+//! once per second of media, as bursts of the publisher and the initial group of pictures also
+//! cause lag, but only briefly.
 
 use media::gop_cache::{Group, Headers};
 use media::{GopCache, Kind, Marks, Role, Tag};
 
-/// Tags that are looked at for the earliest time of a group.
+/// Tags searched for the earliest timestamp of a group.
 const LOOK_AHEAD: u64 = 64;
-/// Milliseconds of media between two looks at whether a viewer catches up.
-const LOOK: u32 = 1_000;
+/// Media time between two checks whether a viewer catches up, in milliseconds.
+const THINNING_CHECK_MS: u32 = 1_000;
 
-/// Where a new viewer starts.
+/// Join position of a new viewer.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Start {
-    /// At the next key frame: the least delay behind the publisher, the longest wait for a picture.
+    /// The next key frame: least delay behind the publisher, longest time to the first picture.
     KeyFrame,
-    /// At the newest key frame that is there: a picture at once, up to a group of pictures behind.
+    /// The newest cached key frame: a picture at once, up to one group of pictures behind.
     LatestGop,
-    /// At whichever of the two is nearer: neither the wait nor the delay is more than half a group.
+    /// The nearer of the two: wait and delay are at most half a group.
     LowDelay,
-    /// At the oldest key frame that is there: for packagers, who want as much as there is.
+    /// The oldest cached key frame, for packagers.
     Oldest,
 }
 
-/// What a viewer gets next.
+/// Result of [`Cursor::next`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// This tag.
+    /// The next tag.
     Tag(Tag),
-    /// Nothing until the stream goes on.
+    /// No tag until the stream continues.
     Wait,
 }
 
-/// How many milliseconds of media may be before a viewer.
+/// Lag limits of a viewer, in milliseconds of media.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lags {
-    /// With more than this, and no fewer than a second of media before, it gets no pictures that no other needs.
+    /// Above this lag, disposable frames are dropped if the lag has not shrunk for 1 s.
     pub thin: u32,
-    /// With more than this it skips.
-    pub most: u32,
+    /// Above this lag, the viewer skips to the newest key frame.
+    pub skip: u32,
 }
 
 impl Lags {
-    /// For who wants all that is kept.
-    pub const ANY: Self = Self { thin: u32::MAX, most: u32::MAX };
+    /// No limits.
+    pub const ANY: Self = Self { thin: u32::MAX, skip: u32::MAX };
 }
 
-/// Whether a viewer gets all pictures.
+/// State of dropping disposable frames.
 #[derive(Clone, Copy, Debug)]
 enum Thinning {
-    /// It does; of one that is behind, the tag's time and the lag when that was looked at last.
+    /// Inactive. If the viewer is behind, timestamp and lag of the last check.
     Off(Option<(u32, u32)>),
     On,
 }
 
-/// A place in a stream.
+/// Position in a stream.
 #[derive(Clone, Debug)]
 pub struct Cursor {
     start: Start,
     lags: Lags,
     thinning: Thinning,
-    /// How the pictures are marked that no other needs; `None` where that is not known.
+    /// How the stream marks disposable frames; `None` if unknown.
     marks: Option<Marks>,
     place: Place,
     /// Headers to send, in reverse order.
     headers: Vec<Tag>,
-    /// The newest header of each kind that was sent.
+    /// Newest delivered header of each kind.
     sent: Headers,
-    /// Time of the newest frame that was given, or of the one that is next.
+    /// Timestamp of the newest delivered frame, or of the next one.
     time: Option<u32>,
-    /// Time of the first frame, or of one that is a little earlier and comes behind it.
+    /// Timestamp of the first frame, or of a slightly earlier one that follows it.
     origin: Option<u32>,
     skips: u64,
     skipped_ms: u64,
@@ -80,16 +81,16 @@ pub struct Cursor {
 
 #[derive(Clone, Copy, Debug)]
 enum Place {
-    /// Not joined yet.
+    /// Before joining.
     New,
-    /// Waits for a group that starts at this tag or later.
+    /// Waiting for a group that starts at this tag or later.
     Waits(u64),
     /// This tag is next.
     At(u64),
 }
 
 impl Cursor {
-    /// A cursor that has not joined yet.
+    /// Creates a cursor that has not joined yet.
     pub fn new(start: Start, lags: Lags) -> Self {
         Self {
             start,
@@ -107,23 +108,23 @@ impl Cursor {
         }
     }
 
-    /// What comes next.
+    /// Returns the next tag.
     pub fn next(&mut self, cache: &GopCache) -> Next {
         if let Some(header) = self.headers.pop() {
             return self.give(header);
         }
         match self.place {
             Place::New => {
-                // Headers first: a player can set its decoders up while it waits for a frame.
+                // Headers first: players can set up their decoders while waiting for a frame.
                 self.place = match self.join(cache) {
                     Some(group) => {
-                        self.owe_headers(group.headers.tags());
+                        self.queue_new_headers(group.headers.tags());
                         self.time = Some(group.timestamp);
                         self.origin = Some(earliest(cache, group));
                         Place::At(group.start)
                     }
                     None => {
-                        self.owe_headers(cache.headers().tags());
+                        self.queue_new_headers(cache.headers().tags());
                         Place::Waits(cache.head())
                     }
                 };
@@ -136,7 +137,7 @@ impl Cursor {
         }
     }
 
-    /// The group that a new viewer gets now; `None` if it waits for the next one.
+    /// Returns the group at which a new viewer joins now, or `None` to wait for the next one.
     fn join<'a>(&self, cache: &'a GopCache) -> Option<&'a Group> {
         let newest = cache.groups().next_back()?;
         let age = cache.newest().map_or(0, |tag| ms_between(newest.timestamp, tag.timestamp()));
@@ -145,7 +146,7 @@ impl Cursor {
             Start::LatestGop => Some(newest),
             Start::Oldest => cache.groups().next(),
             Start::LowDelay => {
-                // The last complete group tells how long they are.
+                // Estimates the length of a group from the last complete one.
                 let length = cache.groups().rev().nth(1);
                 let length = length.map_or(0, |g| ms_between(g.timestamp, newest.timestamp));
                 (length == 0 || age <= length / 2).then_some(newest)
@@ -153,7 +154,7 @@ impl Cursor {
         }
     }
 
-    /// One step of a cursor that has joined.
+    /// Advances a cursor that has joined.
     fn step(&mut self, cache: &GopCache) -> Next {
         let at = match self.place {
             Place::Waits(from) => {
@@ -170,25 +171,25 @@ impl Cursor {
             return Next::Wait;
         }
         let lost = at < cache.base();
-        if lost || self.lag_ms(cache) > self.lags.most {
+        if lost || self.lag_ms(cache) > self.lags.skip {
             let group = cache.groups().next_back().filter(|group| group.start > at).cloned();
             match group {
                 Some(group) => {
                     self.skips += 1;
                     return self.jump(cache, &group);
                 }
-                // Behind what is kept, and no key frame is: the next one.
+                // The position is evicted and no key frame is cached.
                 None if lost => {
                     self.skips += 1;
                     self.place = Place::Waits(cache.head());
                     return Next::Wait;
                 }
-                // Late in the newest group: nothing nearer to go to.
+                // In the newest group, there is nothing to skip to.
                 None => {}
             }
         }
-        self.look(cache, at);
-        let at = self.leave_out(cache, at);
+        self.update_thinning(cache, at);
+        let at = self.skip_disposable(cache, at);
         self.place = Place::At(at);
         match cache.get(at) {
             Some(tag) => {
@@ -199,16 +200,16 @@ impl Cursor {
         }
     }
 
-    /// Looks whether the viewer, who gets the tag `at` next, is behind and catches up. Who only waits for the next frame
-    /// is not behind, however long that takes.
-    fn look(&mut self, cache: &GopCache, at: u64) {
+    /// Checks whether the viewer with next tag `at` is behind without catching up. A viewer
+    /// that waits for the next frame is not behind, whatever the frame interval.
+    fn update_thinning(&mut self, cache: &GopCache, at: u64) {
         let next = cache.get(at).filter(|tag| !tag.role().is_header());
         let (Some(next), Some(newest)) = (next.map(Tag::timestamp), cache.newest()) else { return };
         let lag = ms_between(next, newest.timestamp());
         self.thinning = match self.thinning {
             Thinning::On if lag > self.lags.thin / 2 => Thinning::On,
             Thinning::Off(looked) if lag > self.lags.thin => match looked {
-                Some((at, _)) if ms_between(at, next) < LOOK => return,
+                Some((at, _)) if ms_between(at, next) < THINNING_CHECK_MS => return,
                 Some((_, before)) if lag >= before => Thinning::On,
                 _ => Thinning::Off(Some((next, lag))),
             },
@@ -216,10 +217,10 @@ impl Cursor {
         };
     }
 
-    /// The first tag from `at` on that the viewer gets: of one who is thinned out, the first that others need.
-    fn leave_out(&mut self, cache: &GopCache, mut at: u64) -> u64 {
+    /// Returns the next tag to deliver from `at` on. While thinning, skips disposable frames.
+    fn skip_disposable(&mut self, cache: &GopCache, mut at: u64) -> u64 {
         let (Thinning::On, Some(marks)) = (self.thinning, self.marks) else { return at };
-        // It ends where the stream does.
+        // Terminates at the newest tag.
         while let Some(tag) = cache.get(at).filter(|tag| marks.is_disposable(tag)) {
             self.time = Some(tag.timestamp());
             self.thinned += 1;
@@ -231,10 +232,10 @@ impl Cursor {
     fn jump(&mut self, cache: &GopCache, group: &Group) -> Next {
         self.place = Place::At(group.start);
         self.origin.get_or_insert_with(|| earliest(cache, group));
-        self.owe_headers(group.headers.tags());
-        // For the first time, there is nothing that it leaves out.
-        let left_out = self.time.map_or(0, |time| ms_between(time, group.timestamp));
-        self.skipped_ms += u64::from(left_out);
+        self.queue_new_headers(group.headers.tags());
+        // The first jump joins the stream and skips nothing.
+        let skipped = self.time.map_or(0, |time| ms_between(time, group.timestamp));
+        self.skipped_ms += u64::from(skipped);
         self.time = Some(group.timestamp);
         match (self.headers.pop(), cache.get(group.start)) {
             (Some(header), _) => self.give(header),
@@ -246,8 +247,8 @@ impl Cursor {
         }
     }
 
-    /// Queues those of `headers` that the viewer does not have.
-    fn owe_headers<'a>(&mut self, headers: impl Iterator<Item = &'a Tag>) {
+    /// Queues the headers that the viewer does not have yet.
+    fn queue_new_headers<'a>(&mut self, headers: impl Iterator<Item = &'a Tag>) {
         let sent = &self.sent;
         self.headers =
             headers.filter(|header| sent.tags().all(|s| s != *header)).cloned().collect();
@@ -266,24 +267,24 @@ impl Cursor {
         Next::Tag(tag)
     }
 
-    /// Where the viewer's own time begins in the stream's; `None` before its first frame is known.
+    /// Offset of the viewer's timeline in the stream's; `None` before its first frame is known.
     pub fn origin(&self) -> Option<u32> {
         self.origin
     }
 
-    /// How often it skipped, and how many milliseconds of media altogether: from the last frame
-    /// before to the first one after.
+    /// Number of skips, and the skipped media in milliseconds, from the last frame before to the
+    /// first frame after each skip.
     pub fn skips(&self) -> (u64, u64) {
         (self.skips, self.skipped_ms)
     }
 
-    /// Pictures that it left out because no other needs them.
+    /// Number of dropped disposable frames.
     pub fn thinned(&self) -> u64 {
         self.thinned
     }
 
-    /// Milliseconds of media between the frame that it gave last and the newest tag: how long ago that
-    /// frame came, if the publisher keeps time.
+    /// Milliseconds of media between the last delivered frame and the newest tag. For a real-time
+    /// publisher, this is the age of that frame.
     pub fn lag_ms(&self, cache: &GopCache) -> u32 {
         match (self.time, cache.newest()) {
             (Some(time), Some(newest)) => ms_between(time, newest.timestamp()),
@@ -292,8 +293,8 @@ impl Cursor {
     }
 }
 
-/// The earliest time of the first tags of a group: sound may stand behind the key frame that it begins
-/// before.
+/// Returns the earliest timestamp among the first tags of a group. Audio that precedes the key
+/// frame in time may follow it in order.
 fn earliest(cache: &GopCache, group: &Group) -> u32 {
     let frames = (group.start..group.start + LOOK_AHEAD).map_while(|number| cache.get(number));
     let times = frames.filter(|tag| !tag.role().is_header()).map(Tag::timestamp);
@@ -301,7 +302,7 @@ fn earliest(cache: &GopCache, group: &Group) -> u32 {
         .fold(group.timestamp, |first, time| if ms_between(time, first) > 0 { time } else { first })
 }
 
-/// From `earlier` to `later` on a clock that wraps; 0 when they are the other way round.
+/// Returns the time from `earlier` to `later` on a wrapping clock; 0 if `later` precedes `earlier`.
 fn ms_between(earlier: u32, later: u32) -> u32 {
     match later.wrapping_sub(earlier) {
         ms if ms < 1 << 31 => ms,

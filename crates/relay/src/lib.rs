@@ -1,11 +1,11 @@
-//! From one publisher to any number of viewers.
+//! Relay from one publisher to any number of viewers.
 //!
-//! A [`Stream`] holds the newest tags once. Every viewer is a cursor into it ([`Viewer`]) that pulls
-//! the next tag when its transport has room; nothing is queued per viewer, so a slow one costs no
-//! memory. It falls behind, and when it is too far behind it moves to the newest key frame at a
-//! tag boundary, which is counted. Where a new viewer starts is a policy ([`Start`]).
+//! A [`Stream`] stores the newest tags once. Each [`Viewer`] is a cursor into it that pulls the
+//! next tag when its transport has room. Nothing is queued per viewer, so slow viewers cost no
+//! memory. A viewer that falls too far behind skips to the newest key frame at a tag boundary,
+//! which is counted. [`Start`] selects where a new viewer joins.
 //!
-//! There is no IO and no clock here: "too far" is media time, and waiting is told to a
+//! This crate performs no IO and reads no clock: lag is media time, and blocked viewers register a
 //! [`Waker`](core::task::Waker). Sockets, runtimes and the testbed drive it alike.
 
 #![forbid(unsafe_code)]

@@ -1,26 +1,29 @@
-//! What the streams of a server keep in memory, against one bound for all.
+//! Accounting and limit of the media memory of all streams.
 //!
-//! Each stream has a [`Share`]; what keeps media of it, the relay's cache or a packager, has an [`Account`] there.
-//! Counting costs a few additions for a tag, whatever the number of streams. Who has to give something
-//! up is decided elsewhere and seldom (`Memory::divide`): all that a tag looks at is one number, the
-//! *level*, which no stream is to be above.
+//! Each stream has a [`Share`]. Everything that stores its media, such as the relay's cache or a
+//! packager, has an [`Account`] there. Accounting costs a few additions per tag, independent of the
+//! number of streams. `Memory::divide` runs rarely and decides which streams must shrink. A tag
+//! only reads the *level*, the maximum memory of a stream.
 //!
-//! The level is found as water finds it: small streams keep what they have, and what is left over is the
-//! others' in equal parts. It is never below the fair share, `LOW` of the bound divided by the streams, so
-//! what a stream has below that is never taken for another one. There are three steps. Above `HIGH` of the bound, streams above
-//! the level shrink to what a new viewer needs. If that is not enough there is no room for further
-//! streams ([`Memory::is_full`]), and when even so the bound is reached, streams above the level are cut
-//! down to it: their viewers go on, and new ones wait for the next key frame.
+//! The level is max-min fair (water-filling): small streams keep all their media, and the others
+//! divide the rest equally. It is at least the fair share, `LOW` of the limit divided by the number
+//! of streams. Memory below that is never taken from a stream.
+//!
+//! Memory pressure has three stages:
+//! 1. Above `HIGH` of the limit, streams above the level shrink to the media that new viewers need.
+//! 2. If that does not suffice, new streams are rejected ([`Memory::is_full`]).
+//! 3. At the limit, streams above the level are cut down to it. Their viewers continue, and new
+//!    viewers wait for the next key frame.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Streams shrink where more is held than this share of the bound, in eighths.
+/// Fraction of the limit above which streams shrink, in eighths.
 const HIGH: u64 = 7;
-/// They go on shrinking until no more is held than this share, in eighths.
+/// Fraction of the limit down to which streams shrink, in eighths.
 const LOW: u64 = 6;
-/// The level when there is room enough.
+/// Level without memory pressure.
 const NO_LEVEL: u64 = u64::MAX;
 
 /// The memory of all streams.
@@ -29,31 +32,31 @@ pub struct Memory {
     limit: AtomicU64,
     held: AtomicU64,
     level: AtomicU64,
-    /// Whether streams above the level are cut down to it.
+    /// Whether streams are cut down to the level.
     cuts: AtomicBool,
     full: AtomicBool,
-    /// Whether somebody was told that too much is held.
+    /// Whether the waiting task was woken because of pressure.
     pressed: AtomicBool,
     waker: Mutex<Option<Waker>>,
     events: [AtomicU64; Event::ALL.len()],
 }
 
-/// What want of memory leads to.
+/// Reactions to memory pressure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A stream that nobody watches as HLS is no longer packed.
+    /// A stream without HLS viewers is no longer packaged.
     Unpacked,
-    /// A stream gave something up because it was above the level.
+    /// A stream above the level evicted media.
     Shrunk,
-    /// A new stream was refused.
+    /// A new stream was rejected.
     Refused,
 }
 
 impl Event {
-    /// All of them, in the order of their declaration.
+    /// All events, in the order of their discriminants.
     pub const ALL: [Self; 3] = [Self::Unpacked, Self::Shrunk, Self::Refused];
 
-    /// As it stands in metrics.
+    /// Label in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Unpacked => "hls_unpacked",
@@ -64,7 +67,7 @@ impl Event {
 }
 
 impl Default for Memory {
-    /// Without a bound.
+    /// Unlimited.
     fn default() -> Self {
         Self {
             limit: AtomicU64::new(u64::MAX),
@@ -80,49 +83,49 @@ impl Default for Memory {
 }
 
 impl Memory {
-    /// Bytes that may be held.
+    /// Limit in bytes.
     pub fn limit(&self) -> u64 {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// Sets what may be held, in bytes. Less than is held has streams shrink from the next tag on.
+    /// Sets the limit in bytes. If more is in use, streams shrink from the next tag on.
     pub fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that are held.
+    /// Bytes in use.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// Whether there is no room for further streams, although those that there are have shrunk.
+    /// Returns true if new streams are rejected because shrinking did not suffice.
     pub fn is_full(&self) -> bool {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// Whether so much is held that something has to go.
+    /// Returns true if usage exceeds the pressure threshold.
     pub fn is_pressed(&self) -> bool {
         self.held() > self.eighths(HIGH)
     }
 
-    /// It happened once more.
+    /// Counts an event.
     pub fn count(&self, event: Event) {
         self.events[event as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How often it happened so far.
+    /// Returns the count of an event.
     pub fn count_of(&self, event: Event) -> u64 {
         self.events[event as usize].load(Ordering::Relaxed)
     }
 
-    /// Waits until too much is held. One task may wait.
+    /// Waits for memory pressure. Supports one waiting task.
     pub fn poll_pressed(&self, context: &mut Context<'_>) -> Poll<()> {
         *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(context.waker().clone());
         if self.is_pressed() {
             return Poll::Ready(());
         }
         self.pressed.store(false, Ordering::SeqCst);
-        // What was added before somebody could be told.
+        // Covers additions made before the flag was cleared.
         if self.is_pressed() { Poll::Ready(()) } else { Poll::Pending }
     }
 
@@ -130,8 +133,8 @@ impl Memory {
         self.limit() / 8 * number
     }
 
-    /// Decides what streams that hold `shares` bytes may hold. `trim` has them give up what they have above
-    /// that; it is called up to two times.
+    /// Sets the level for streams that use `shares` bytes. Calls `trim` up to two times to make
+    /// them evict media above the level.
     pub(crate) fn divide(&self, shares: Vec<u64>, trim: impl Fn()) {
         if self.held() <= self.eighths(LOW) {
             self.level.store(NO_LEVEL, Ordering::Relaxed);
@@ -140,7 +143,7 @@ impl Memory {
             return;
         }
         if !self.is_pressed() {
-            // The fair share may be larger than when the level was set.
+            // The fair share may have grown since the level was set.
             let streams = shares.iter().filter(|share| **share > 0).count() as u64;
             self.level.fetch_max(self.eighths(LOW) / streams.max(1), Ordering::Relaxed);
             return;
@@ -160,7 +163,7 @@ impl Memory {
     }
 
     fn change(&self, before: u64, after: u64) {
-        // It wraps, as adding what is less than before should.
+        // Wraps, so that a decrease is also an addition.
         let change = after.wrapping_sub(before);
         let held = self.held.fetch_add(change, Ordering::Relaxed).wrapping_add(change);
         if after > before
@@ -174,8 +177,8 @@ impl Memory {
     }
 }
 
-/// The level at which `shares` that are cut down to it are `room` together; no level if they are no more
-/// anyway.
+/// Returns the level at which truncated `shares` add up to `room`, or `NO_LEVEL` if they already
+/// fit.
 fn water_level(mut shares: Vec<u64>, room: u64) -> u64 {
     shares.sort_unstable();
     let (mut below, count) = (0u64, shares.len());
@@ -189,7 +192,7 @@ fn water_level(mut shares: Vec<u64>, room: u64) -> u64 {
     NO_LEVEL
 }
 
-/// What is kept of one stream.
+/// Memory of one stream.
 #[derive(Debug)]
 pub struct Share {
     memory: Arc<Memory>,
@@ -201,7 +204,7 @@ impl Share {
         Arc::new(Self { memory: memory.clone(), held: AtomicU64::new(0) })
     }
 
-    /// Bytes that are kept of the stream.
+    /// Bytes used by the stream.
     pub fn held(&self) -> u64 {
         self.held.load(Ordering::Relaxed)
     }
@@ -211,30 +214,30 @@ impl Share {
         &self.memory
     }
 
-    /// An account for somebody who keeps media of the stream.
+    /// Opens an account for another holder of the stream's media.
     pub fn account(self: &Arc<Self>) -> Account {
         Account { share: self.clone(), bytes: 0 }
     }
 }
 
-/// What one part of the server keeps of a stream. It keeps nothing more when this is dropped.
+/// Memory of a stream held by one component. Dropping it releases the bytes.
 #[derive(Debug)]
 pub struct Account {
     share: Arc<Share>,
     bytes: u64,
 }
 
-/// What the keeper of an account has to give up.
+/// Media that the holder of an account must evict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Surplus {
-    /// Up to this many bytes, as far as no new viewer needs them.
+    /// Up to this many bytes, but nothing that a new viewer needs.
     Excess(usize),
-    /// All beyond this many bytes.
+    /// Everything beyond this many bytes.
     Beyond(usize),
 }
 
 impl Account {
-    /// So many bytes are kept. Returns what has to go.
+    /// Sets the bytes in use. Returns the surplus to evict.
     pub fn set(&mut self, bytes: usize) -> Option<Surplus> {
         let before = core::mem::replace(&mut self.bytes, bytes as u64);
         let (share, memory) = (&*self.share, &*self.share.memory);
@@ -248,13 +251,13 @@ impl Account {
         if !memory.cuts.load(Ordering::Relaxed) {
             return Some(Surplus::Excess((held - level) as usize));
         }
-        // Who else keeps media of the stream has half of the level, or what it takes if that is less.
+        // Other holders get half of the level, or their actual use if that is less.
         let others = held.saturating_sub(self.bytes);
         let most = level - others.min(level / 2);
         (self.bytes > most).then_some(Surplus::Beyond(most as usize))
     }
 
-    /// So many bytes are kept after something had to go.
+    /// Sets the bytes in use after eviction.
     pub fn shrink(&mut self, bytes: usize) {
         if (bytes as u64) < self.bytes {
             self.share.memory.count(Event::Shrunk);

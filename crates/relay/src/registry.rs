@@ -1,4 +1,4 @@
-//! The streams of a server by name, and who may publish to them.
+//! The streams of a server by name, and the right to publish them.
 
 use core::fmt;
 use std::collections::HashMap;
@@ -15,9 +15,9 @@ use crate::stream::{Settings, Stats, Status, Stream};
 /// use mendcast_relay::{Registry, Settings, Start, Viewer};
 ///
 /// let streams = Registry::new(100);
-/// let publisher = streams.publish("live/demo", Settings::default()).expect("nobody publishes it");
-/// let stream = streams.get("live/demo").expect("it is there now");
-/// let viewer = Viewer::new(stream, Start::LatestGop).expect("there is room");
+/// let publisher = streams.publish("live/demo", Settings::default()).expect("not published yet");
+/// let stream = streams.get("live/demo").expect("published");
+/// let viewer = Viewer::new(stream, Start::LatestGop).expect("below the limit of viewers");
 /// assert_eq!(viewer.progress().tags, 0);
 /// # drop(publisher);
 /// ```
@@ -31,9 +31,9 @@ pub struct Registry {
 #[derive(Debug, Default)]
 struct Streams {
     by_name: HashMap<String, Arc<Stream>>,
-    /// Those that are over, as long as somebody holds them.
+    /// Ended streams that viewers still reference.
     over: Vec<Weak<Stream>>,
-    /// What happened in those that are over.
+    /// Statistics of ended streams.
     past: Stats,
 }
 
@@ -49,21 +49,21 @@ impl Streams {
     }
 }
 
-/// Why somebody may not publish.
+/// Reason to reject a publisher.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
-    /// The stream is being published.
+    /// The stream already has a publisher.
     Busy,
-    /// There are too many streams.
+    /// The limit of streams is reached.
     TooMany,
-    /// There is no memory for another stream.
+    /// No memory is left for another stream.
     NoMemory,
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Busy => "the stream is being published already",
+            Self::Busy => "the stream already has a publisher",
             Self::TooMany => "too many streams",
             Self::NoMemory => "no memory is left for another stream",
         })
@@ -71,21 +71,22 @@ impl fmt::Display for Refusal {
 }
 
 impl Registry {
-    /// Room for `max_streams` streams that are or were published; those that viewers only wait for
-    /// do not count.
+    /// Creates a registry for at most `max_streams` published streams. Streams that only have
+    /// waiting viewers do not count.
     pub fn new(max_streams: usize) -> Self {
         Self { max_streams, memory: Arc::default(), streams: RwLock::default() }
     }
 
-    /// What the streams keep, without a bound unless one is set there.
+    /// Memory of all streams, unlimited by default.
     pub fn memory(&self) -> &Arc<Memory> {
         &self.memory
     }
 
-    /// Has streams give up what is too much, if too much is held, and decides whether there is room for
-    /// further ones. To be called when [`Memory::poll_pressed`] says so, and now and then. `trim`
-    /// has others who keep media of streams look at their accounts.
-    pub fn keep_within_memory(&self, trim: impl Fn()) {
+    /// Shrinks streams if too much memory is used, and decides whether new streams are accepted.
+    ///
+    /// Must be called periodically, and whenever [`Memory::poll_pressed`] completes. `trim` shrinks
+    /// media held outside the relay.
+    pub fn enforce_memory_limit(&self, trim: impl Fn()) {
         let streams: Vec<Arc<Stream>> = {
             let Streams { by_name, over, .. } = &mut *self.write();
             over.retain(|stream| stream.strong_count() > 0);
@@ -99,13 +100,13 @@ impl Registry {
         });
     }
 
-    /// The stream of this name, unless it is over.
+    /// Returns the stream of this name, unless it has ended.
     pub fn get(&self, name: &str) -> Option<Arc<Stream>> {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
         streams.by_name.get(name).filter(|stream| stream.status() != Status::Ended).cloned()
     }
 
-    /// All streams, ordered by name.
+    /// Returns all streams, ordered by name.
     pub fn all(&self) -> Vec<Arc<Stream>> {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
         let mut all: Vec<_> = streams.by_name.values().cloned().collect();
@@ -113,18 +114,18 @@ impl Registry {
         all
     }
 
-    /// How many streams there are.
+    /// Number of streams.
     pub fn len(&self) -> usize {
         self.streams.read().unwrap_or_else(PoisonError::into_inner).by_name.len()
     }
 
-    /// Whether there is none.
+    /// Returns true without streams.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What happened in all streams so far, those that are over included. A stream's counts are taken
-    /// when it ends: what its last viewers do after that is in none.
+    /// Returns the sums over all streams, including ended ones. Activity of viewers after the end
+    /// of a stream is not counted.
     pub fn totals(&self) -> Stats {
         let streams = self.streams.read().unwrap_or_else(PoisonError::into_inner);
         let mut totals = streams.past;
@@ -132,17 +133,17 @@ impl Registry {
         totals
     }
 
-    /// The stream of this name, made with `settings` if there is none: viewers may wait for it
-    /// before it is published. The caller bounds how many streams wait so.
+    /// Returns the stream of this name, and creates it with `settings` if needed so that viewers
+    /// can wait for its publisher. The caller limits the number of such streams.
     pub fn open(&self, name: &str, settings: Settings) -> Arc<Stream> {
         self.write().open(name, settings, &self.memory)
     }
 
-    /// Starts to publish the stream of this name; where viewers wait or a publisher was lost, it is
-    /// the same stream that goes on.
+    /// Starts to publish. Continues the existing stream if viewers wait for it or it lost its
+    /// publisher.
     ///
     /// # Errors
-    /// Somebody publishes it already, or there are too many streams, or no memory for another.
+    /// If the stream already has a publisher, or the limit of streams or memory is reached.
     pub fn publish(&self, name: &str, settings: Settings) -> Result<Publisher, Refusal> {
         let mut streams = self.write();
         let counts = |stream: &Arc<Stream>| stream.status() != Status::Waiting;
@@ -160,8 +161,8 @@ impl Registry {
         Ok(Publisher { stream, number })
     }
 
-    /// Starts to publish a stream in place of its publisher number `number`, whose tags are taken no
-    /// more; the viewers stay. `None` if that one does not publish it any more.
+    /// Replaces publisher `number` of a stream and keeps the viewers. Further tags of the old
+    /// publisher are rejected. Returns `None` if `number` is not the current publisher.
     pub fn take_over(&self, stream: &Arc<Stream>, number: u64) -> Option<Publisher> {
         let number = stream.replace(number)?;
         Some(Publisher { stream: stream.clone(), number })
@@ -171,20 +172,18 @@ impl Registry {
         self.streams.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends a stream: its viewers get what is left and then the end.
+    /// Ends a stream. Its viewers receive the remaining tags, then the end.
     pub fn end(&self, stream: &Arc<Stream>) {
         self.end_since(stream, None);
     }
 
-    /// Ends a stream that nobody has published since publisher number `number`. Returns whether it
-    /// is over.
+    /// Ends a stream that had no publisher since publisher `number`. Returns true if it has ended.
     pub fn end_after(&self, stream: &Arc<Stream>, number: u64) -> bool {
         self.end_since(stream, Some(number))
     }
 
     fn end_since(&self, stream: &Arc<Stream>, publishers: Option<u64>) -> bool {
-        // The lock is held meanwhile, so that nobody opens the stream between its end and its
-        // removal.
+        // Held throughout: nobody may open the stream between its end and its removal.
         let mut streams = self.write();
         let ended = stream.end(publishers);
         let known = streams.by_name.get(stream.name());
@@ -197,7 +196,7 @@ impl Registry {
     }
 }
 
-/// The right to publish a stream, until it is dropped; then the stream is interrupted.
+/// The right to publish a stream. Dropping it interrupts the stream.
 #[derive(Debug)]
 pub struct Publisher {
     stream: Arc<Stream>,
@@ -205,14 +204,16 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// The stream's time begins at `start` (milliseconds, which wrap), if it has not begun, and the
-    /// publisher's own times say only how far its tags are apart. Without this, the stream's time is
-    /// its first publisher's own, which is what servers that pull the same upstream share.
+    /// Starts the timeline of a new stream at `start`, in wrapping milliseconds. Only differences
+    /// between the publisher's timestamps are used then.
+    ///
+    /// Without this call, the first publisher's timestamps define the timeline, which servers that
+    /// pull from the same upstream have in common.
     pub fn begin_at(&self, start: u32) {
         self.stream.begin_at(start);
     }
 
-    /// Appends a tag with the publisher's own time. Returns whether the stream still takes it.
+    /// Appends a tag with the publisher's timestamp. Returns false if the stream rejects it.
     pub fn push(&self, tag: Tag) -> bool {
         self.stream.push(self.number, tag)
     }
@@ -222,7 +223,7 @@ impl Publisher {
         &self.stream
     }
 
-    /// Which publisher of the stream this is, from 1: for [`Registry::end_after`].
+    /// Number of this publisher, from 1, for [`Registry::end_after`].
     pub fn number(&self) -> u64 {
         self.number
     }

@@ -1,18 +1,18 @@
-//! How much of a stream may wait inside the transport.
+//! Limit on unsent data in the transport.
 
 use core::time::Duration;
 
 use units::Rate;
 
-/// What a connection may hold unsent, as time at its pacing rate.
+/// Unsent data per connection, as time at its pacing rate.
 const AHEAD: Duration = Duration::from_millis(50);
-/// Two full packets: with less, a pacer that has just started would stop for lack of data.
+/// Two full packets. With less, a pacer that has just started would run out of data.
 const MIN_BYTES: u64 = 2_400;
 
-/// Bytes that may wait unsent in the transport of a viewer whose packets leave at `pacing_rate`.
+/// Returns how many unsent bytes the transport of a viewer may hold at `pacing_rate`.
 ///
-/// The less waits there, the later it is decided what the viewer gets, and the sooner a skip shows.
-/// A tag is always handed over whole, so the real amount is up to one tag more.
+/// Less unsent data postpones the decision what to send, so skips take effect sooner. Tags are
+/// handed over whole, so the actual amount is up to one tag larger.
 pub fn send_ahead(pacing_rate: Rate) -> u64 {
     pacing_rate.bytes_in(AHEAD).max(MIN_BYTES)
 }

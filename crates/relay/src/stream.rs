@@ -1,4 +1,4 @@
-//! One live stream: its newest tags, its state, and whom to wake when it goes on.
+//! A live stream: its cached tags, status, and waiting viewers.
 
 use core::ops::RangeInclusive;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -13,20 +13,20 @@ use units::Rate;
 use crate::cursor::Lags;
 use crate::memory::{Account, Share, Surplus};
 
-/// The times over which a stream's rate is taken: no longer than caches are, unless its clock has jumped.
-const RATE_OVER: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
+/// Valid time spans for the bit rate. Caches are shorter than the maximum unless the clock jumped.
+const BITRATE_SPANS: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(120);
 
-/// What is the same for all viewers of a stream.
+/// Settings shared by all viewers of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Settings {
-    /// What is kept for viewers to come and for slow ones.
+    /// Cache limits, for new and slow viewers.
     pub cache: Limits,
-    /// How far behind a viewer may be.
+    /// Lag limits of viewers.
     pub lags: Lags,
-    /// Sound waits this many milliseconds for the next picture, so that both leave together: half of
-    /// the packets of a stream with sound would carry nothing else.
+    /// Maximum time that audio waits for a video frame, in milliseconds; default 40. Without
+    /// merging, half of the packets of a stream with audio would carry only audio.
     pub merge_ms: u32,
-    /// Viewers at the same time.
+    /// Maximum number of concurrent viewers; default 100,000.
     pub max_viewers: u64,
 }
 
@@ -34,55 +34,55 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             cache: Limits::default(),
-            lags: Lags { thin: 500, most: 5_000 },
+            lags: Lags { thin: 500, skip: 5_000 },
             merge_ms: 40,
             max_viewers: 100_000,
         }
     }
 }
 
-/// Where a stream is in its life.
+/// Life cycle of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Status {
-    /// Expected: nothing was published yet.
+    /// Nothing was published yet.
     Waiting,
-    /// Being published.
+    /// A publisher is connected.
     Live,
-    /// The publisher is gone and may come back; viewers are kept.
+    /// The publisher disconnected and may return; viewers stay.
     Interrupted,
-    /// Over.
+    /// Finished.
     Ended,
 }
 
-/// What happened in a stream so far.
+/// Statistics of a stream.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Stats {
-    /// Viewers now.
+    /// Current viewers.
     pub viewers: u64,
-    /// Viewers that were turned away because there were too many.
+    /// Viewers rejected at the limit.
     pub refused: u64,
-    /// Times that a viewer skipped.
+    /// Skips of all viewers.
     pub skips: u64,
-    /// Milliseconds of media that viewers skipped.
+    /// Media skipped by all viewers, in milliseconds.
     pub skipped_ms: u64,
-    /// Pictures that no other needs and that viewers did not get who were behind.
+    /// Disposable frames dropped for viewers that were behind.
     pub thinned: u64,
-    /// Tags and bytes that came in.
+    /// Received tags.
     pub tags: u64,
-    /// Bytes of tags that came in.
+    /// Received bytes of tags.
     pub bytes: u64,
-    /// Of those, tags that only had other tracks than the default ones, which nobody gets.
+    /// Received tags with only non-default tracks, which are not relayed.
     pub other_tracks: u64,
-    /// Publishers so far.
+    /// Publishers, including earlier ones.
     pub publishers: u64,
-    /// Times that a publisher's clock jumped.
+    /// Jumps of publishers' clocks.
     pub jumps: u64,
     /// Groups of pictures that lost their start to the cache's byte limit.
     pub overflows: u64,
 }
 
 impl Stats {
-    /// Adds those of another stream.
+    /// Adds the statistics of another stream.
     pub(crate) fn add(&mut self, other: &Self) {
         self.viewers += other.viewers;
         self.refused += other.refused;
@@ -101,15 +101,15 @@ impl Stats {
 #[derive(Debug)]
 pub(crate) struct Live {
     pub cache: GopCache,
-    /// What the cache takes.
+    /// Memory used by the cache.
     account: Account,
     pub status: Status,
     timeline: Timeline,
-    /// Time of the newest tag that viewers were woken for.
-    told: u32,
-    /// How often they were.
+    /// Timestamp of the newest tag that woke viewers.
+    last_wake: u32,
+    /// Number of wakes.
     pub wakes: u64,
-    /// Counts publishers: one that was replaced has no say any more.
+    /// Number of the current publisher. Tags of replaced publishers are rejected.
     publisher: u64,
     tags: u64,
     bytes: u64,
@@ -117,7 +117,7 @@ pub(crate) struct Live {
 }
 
 impl Live {
-    fn begin(&mut self) -> u64 {
+    fn start_publisher(&mut self) -> u64 {
         self.status = Status::Live;
         self.publisher += 1;
         self.timeline.on_upstream();
@@ -125,7 +125,7 @@ impl Live {
         self.publisher
     }
 
-    /// Counts what the cache takes, and has it give up what the stream has too much.
+    /// Updates the memory accounting and evicts beyond the stream's share.
     fn settle(&mut self) {
         let Some(surplus) = self.account.set(self.cache.held()) else { return };
         match surplus {
@@ -136,7 +136,7 @@ impl Live {
     }
 }
 
-/// A live stream. All threads share it.
+/// A live stream, shared by all threads.
 #[derive(Debug)]
 pub struct Stream {
     name: String,
@@ -159,7 +159,7 @@ impl Stream {
             account: memory.account(),
             status: Status::Waiting,
             timeline: Timeline::default(),
-            told: 0,
+            last_wake: 0,
             wakes: 0,
             publisher: 0,
             tags: 0,
@@ -181,44 +181,44 @@ impl Stream {
         }
     }
 
-    /// The name, for example `live/demo`.
+    /// Name, for example `live/demo`.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What holds for all its viewers.
+    /// Settings shared by all viewers.
     pub fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// What is kept of it, by the cache and by those who pack it.
+    /// Memory used by the cache and by packagers.
     pub fn memory(&self) -> &Arc<Share> {
         &self.memory
     }
 
-    /// Gives up what it has too much, also if no tag comes.
+    /// Evicts beyond the stream's share, also without new tags.
     pub(crate) fn trim(&self) {
         self.write().settle();
     }
 
-    /// Where it is in its life.
+    /// Current status.
     pub fn status(&self) -> Status {
         self.read().status
     }
 
-    /// Looks at what is kept.
+    /// Reads the cache.
     pub fn with_cache<T>(&self, look: impl FnOnce(&GopCache) -> T) -> T {
         look(&self.read().cache)
     }
 
-    /// The rate at which it is published, by what is kept of it: a group of pictures or more, the newest of which may not be
-    /// complete, so that it is rather too high. `None` before there is a second of it.
+    /// Published bit rate, averaged over the cached groups of pictures. An incomplete newest group
+    /// biases it upwards. `None` below 1 s of media.
     pub fn bitrate(&self) -> Option<Rate> {
         let (bytes, span) = self.with_cache(|cache| (cache.bytes() as u64, cache.span()));
-        (RATE_OVER.contains(&span)).then(|| Rate::from_bytes_in(bytes, span))
+        (BITRATE_SPANS.contains(&span)).then(|| Rate::from_bytes_in(bytes, span))
     }
 
-    /// What happened so far.
+    /// Current statistics.
     pub fn stats(&self) -> Stats {
         let live = self.read();
         Stats {
@@ -247,34 +247,34 @@ impl Stream {
         self.corrections.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// A new publisher; `None` if there is one already. It may be another encoder, so that nothing
-    /// that the last one said of its tracks holds.
+    /// Adds a publisher and returns its number, or `None` if there is one already. It may be
+    /// another encoder: the track headers of the previous one no longer apply.
     pub(crate) fn start(&self) -> Option<u64> {
         let mut live = self.write();
         if matches!(live.status, Status::Live | Status::Ended) {
             return None;
         }
-        Some(live.begin())
+        Some(live.start_publisher())
     }
 
-    /// A new publisher in place of that one; `None` if that one publishes no more.
+    /// Replaces a publisher. Returns `None` if it is not the current one.
     pub(crate) fn replace(&self, publisher: u64) -> Option<u64> {
         let mut live = self.write();
         if live.status != Status::Live || live.publisher != publisher {
             return None;
         }
-        let number = live.begin();
-        // For what may still wait.
+        let number = live.start_publisher();
+        // Tags may still wait to be merged.
         self.wake(live);
         Some(number)
     }
 
-    /// Where the stream's time begins, unless it has begun.
+    /// Sets the start of the timeline of a new stream.
     pub(crate) fn begin_at(&self, start: u32) {
         self.write().timeline.begin_at(start);
     }
 
-    /// A tag of that publisher. Returns whether it still has a say.
+    /// Appends a tag. Returns false if `publisher` is not the current one.
     pub(crate) fn push(&self, publisher: u64, tag: Tag) -> bool {
         let mut live = self.write();
         if live.status != Status::Live || live.publisher != publisher {
@@ -291,34 +291,34 @@ impl Stream {
             live.other_tracks += 1;
             return true;
         };
-        // Encoders and servers give headers any time, most often 0.
+        // Encoders and servers send headers with arbitrary timestamps, mostly 0.
         let kind = if tag.role().is_header() { Kind::Script } else { tag.kind() };
         let Some(time) = live.timeline.map_new(kind, tag.timestamp()) else { return true };
-        // Sound may wait for a picture, if there are pictures.
+        // Audio waits to be merged only if the stream has video.
         let may_wait = tag.kind() == Kind::Audio
             && live.cache.kinds().is_some_and(|(_, video)| video)
-            && time.wrapping_sub(live.told) < self.settings.merge_ms;
-        let news = live.cache.push(tag.with_timestamp(time)) && !may_wait;
+            && time.wrapping_sub(live.last_wake) < self.settings.merge_ms;
+        let wakes = live.cache.push(tag.with_timestamp(time)) && !may_wait;
         live.settle();
-        if news {
-            live.told = time;
+        if wakes {
+            live.last_wake = time;
             self.wake(live);
         }
         true
     }
 
-    /// That publisher is gone.
+    /// Marks the stream as interrupted if `publisher` is the current one.
     pub(crate) fn interrupt(&self, publisher: u64) {
         let mut live = self.write();
         if live.status == Status::Live && live.publisher == publisher {
             live.status = Status::Interrupted;
-            // For what may still wait.
+            // Tags may still wait to be merged.
             self.wake(live);
         }
     }
 
-    /// Ends the stream unless it is live again since publisher number `publishers` left: its
-    /// viewers get what is left, then the end. Returns whether it is over.
+    /// Ends the stream, or only if it had no publisher since number `publishers`. Its viewers
+    /// receive the remaining tags, then the end. Returns true if it has ended.
     pub(crate) fn end(&self, publishers: Option<u64>) -> bool {
         let mut live = self.write();
         let ends = match publishers {
@@ -344,8 +344,8 @@ impl Stream {
         self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes this one when the stream goes on. To be called while [`Stream::read`] is held, so that
-    /// nothing is missed between looking and waiting.
+    /// Registers a waker for the next change. The caller must hold [`Stream::read`], so that no
+    /// change is missed between reading and waiting.
     pub(crate) fn register(&self, waker: Waker) {
         self.wakers().push(waker);
     }
@@ -357,7 +357,7 @@ impl Stream {
         wakers.drain(..).for_each(Waker::wake);
     }
 
-    /// Counts a new viewer. Returns whether there is room for it.
+    /// Counts a new viewer. Returns false at the limit of viewers.
     pub(crate) fn enter(&self) -> bool {
         let limit = self.settings.max_viewers;
         let more = |viewers| (viewers < limit).then_some(viewers + 1);
@@ -370,8 +370,8 @@ impl Stream {
         self.viewers.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Counts what a viewer left out.
-    pub(crate) fn left_out(&self, skips: u64, skipped_ms: u64, thinned: u64) {
+    /// Adds a viewer's skips and dropped frames.
+    pub(crate) fn count_skipped(&self, skips: u64, skipped_ms: u64, thinned: u64) {
         self.skips.fetch_add(skips, Ordering::Relaxed);
         self.skipped_ms.fetch_add(skipped_ms, Ordering::Relaxed);
         self.thinned.fetch_add(thinned, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! One viewer of a stream: pulls tags, waits, and leaves.
+//! Viewer of a stream: pulls tags and waits for new ones.
 
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
@@ -8,41 +8,41 @@ use media::{Role, Tag};
 use crate::cursor::{Cursor, Lags, Next, Start};
 use crate::stream::{Live, Status, Stream};
 
-/// Tags that are looked at for the first frame: headers and the sound before it.
+/// Tags searched for the first frame, as headers and audio may precede it.
 const LOOK_AHEAD: usize = 64;
 
-/// A viewer. It leaves the stream when it is dropped.
+/// A viewer. Dropping it leaves the stream.
 #[derive(Debug)]
 pub struct Viewer {
     stream: Arc<Stream>,
     cursor: Cursor,
-    /// Who is woken, and after how many wakes of all that was asked for.
+    /// Registered waker, and the stream's wake count at registration.
     registered: Option<(Waker, u64)>,
     progress: Progress,
-    /// The time in the stream of the last frame that [`Viewer::own_time`] was asked for, and its
-    /// distance from the viewer's first.
+    /// Stream time of the last frame passed to [`Viewer::own_time`], and its offset from the first
+    /// frame in milliseconds.
     own: Option<(u32, i64)>,
-    /// The latest of all times that it gave.
+    /// Latest time returned by [`Viewer::own_time`].
     latest: u32,
 }
 
-/// What a viewer got so far.
+/// Delivery counts of a viewer.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Tags, headers included.
+    /// Tags, including headers.
     pub tags: u64,
     /// Bytes of tags.
     pub bytes: u64,
-    /// Times that it skipped.
+    /// Number of skips.
     pub skips: u64,
-    /// Milliseconds of media that it skipped.
+    /// Skipped media in milliseconds.
     pub skipped_ms: u64,
-    /// Pictures that no other needs and that it did not get because it was behind.
+    /// Disposable frames dropped while the viewer was behind.
     pub thinned: u64,
 }
 
 impl Viewer {
-    /// A viewer of `stream` who is to begin at `start`; `None` if there are too many.
+    /// Creates a viewer that joins at `start`. Returns `None` at the limit of viewers.
     pub fn new(stream: Arc<Stream>, start: Start) -> Option<Self> {
         stream.enter().then(|| {
             let cursor = Cursor::new(start, stream.settings().lags);
@@ -50,8 +50,8 @@ impl Viewer {
         })
     }
 
-    /// One that packs the stream for others: it begins with the oldest group of pictures, and only
-    /// skips what is no longer kept. `None` if there are too many viewers.
+    /// Creates a viewer for packagers. It joins at the oldest cached group of pictures and skips
+    /// only evicted media. Returns `None` at the limit of viewers.
     pub fn packager(stream: Arc<Stream>) -> Option<Self> {
         stream.enter().then(|| Self::with(stream, Cursor::new(Start::Oldest, Lags::ANY)))
     }
@@ -67,8 +67,8 @@ impl Viewer {
         }
     }
 
-    /// The next tag; `None` when the stream is over. Where it is pending, the context is woken when
-    /// the stream goes on.
+    /// Returns the next tag, or `None` at the end of the stream. If pending, the context is woken
+    /// by new tags.
     pub fn poll_next(&mut self, context: &mut Context<'_>) -> Poll<Option<Tag>> {
         let live = self.stream.read();
         let next = self.cursor.next(&live.cache);
@@ -77,7 +77,7 @@ impl Viewer {
         let now = Progress { skips, skipped_ms, thinned, ..before };
         if now != before {
             let ms = skipped_ms - before.skipped_ms;
-            self.stream.left_out(skips - before.skips, ms, thinned - before.thinned);
+            self.stream.count_skipped(skips - before.skips, ms, thinned - before.thinned);
             self.progress = now;
         }
         match next {
@@ -91,8 +91,8 @@ impl Viewer {
         }
     }
 
-    /// Whether the stream has audio, and whether it has video, as soon as that is known; `None`
-    /// when the stream is over without having had either.
+    /// Returns whether the stream has audio and video, once known. Returns `None` if the stream
+    /// ends without either.
     pub fn poll_kinds(&mut self, context: &mut Context<'_>) -> Poll<Option<(bool, bool)>> {
         let live = self.stream.read();
         match live.cache.kinds() {
@@ -103,17 +103,18 @@ impl Viewer {
         }
     }
 
-    /// Where this viewer's own time begins in the stream's, in milliseconds that wrap; `None` before
-    /// its first frame is known.
+    /// Offset of this viewer's timeline in the stream's, in wrapping milliseconds. `None` before
+    /// the first frame is known.
     pub fn origin(&self) -> Option<u32> {
         self.cursor.origin()
     }
 
-    /// The viewer's own time of a tag that it just got, in milliseconds since its first frame: players
-    /// that read times as signed numbers break when they pass 2^31 ms, which so comes after 24.8 days of
-    /// watching instead of publishing. To be asked once for each tag, in their order. A header has the
-    /// latest time that was given, and metadata 0: some readers take script tags of later times for
-    /// subtitles.
+    /// Returns the time of a delivered tag since this viewer's first frame, in milliseconds.
+    ///
+    /// Players that read timestamps as signed numbers break at 2^31 ms. With this timeline, that is
+    /// after 24.8 days of watching instead of publishing. Must be called once per tag, in order.
+    /// Headers get the latest returned time. Metadata gets 0, as some players take later script
+    /// tags for subtitles.
     pub fn own_time(&mut self, tag: &Tag) -> u32 {
         if tag.role() == Role::Metadata {
             return 0;
@@ -125,15 +126,16 @@ impl Viewer {
         let time = time + i64::from(tag.timestamp().wrapping_sub(last) as i32);
         self.own = Some((tag.timestamp(), time));
         let own = time.max(0) as u32;
-        // It wraps, as all times of FLV do.
+        // Wraps like all FLV timestamps.
         if own.wrapping_sub(self.latest) < 1 << 31 {
             self.latest = own;
         }
         own
     }
 
-    /// Bytes of the tags that are ready from here up to the end of the first frame, that one included (of sound, where
-    /// `sound_alone`); `None` where it is not there yet, or not among the next `LOOK_AHEAD` tags.
+    /// Returns the size in bytes of the available tags up to and including the first frame. This is
+    /// the first audio frame if `sound_alone`, else the first key frame. Returns `None` if it is
+    /// not among the next `LOOK_AHEAD` available tags.
     pub fn first_frame_ahead(&self, sound_alone: bool) -> Option<u64> {
         let (mut cursor, mut bytes) = (self.cursor.clone(), 0);
         self.stream.with_cache(|cache| {
@@ -155,18 +157,18 @@ impl Viewer {
         &self.stream
     }
 
-    /// What it got so far.
+    /// Delivery counts.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// Milliseconds of media between the frame that it got last and the newest one.
+    /// Milliseconds of media between the last delivered and the newest frame.
     pub fn lag_ms(&self) -> u32 {
         self.stream.with_cache(|cache| self.cursor.lag_ms(cache))
     }
 }
 
-/// Sees to it that the context is woken, once, when the stream goes on.
+/// Registers the context to be woken once by the next change of the stream.
 fn wait<T>(
     registered: &mut Option<(Waker, u64)>,
     stream: &Stream,

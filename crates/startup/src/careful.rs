@@ -1,38 +1,38 @@
-//! Careful Resume (RFC 9959, section 3): from saved parameters to a jump of the congestion window that
-//! is taken back as soon as anything contradicts it.
+//! Careful Resume (RFC 9959, section 3): a jump of the congestion window to saved parameters, which
+//! is undone on any sign of congestion.
 //!
-//! Beside the congestion controller, which goes on as it does; [`Careful`] is told what that is told, and
-//! says what is to be done about the window as an [`Order`]. Packets are told apart by the times at which
-//! they left, because packet numbers of QUIC begin anew in each number space.
+//! Runs next to the congestion controller. [`Careful`] sees the same events and returns an
+//! [`Order`] for the window. It identifies packets by send time, as QUIC packet numbers restart in
+//! each number space.
 //!
-//! Two bounds are added to those of the RFC. What is jumped to is scaled by the confidence in the saved
-//! parameters, and is not more than the bytes that remain of the first frame: nobody waits for more.
+//! Two bounds are stricter than in the RFC. The jump is scaled by the confidence in the saved
+//! parameters, and does not exceed the rest of the first frame.
 
 use core::time::Duration;
 
 use congestion::{AckBatch, CongestionEvent, CongestionKind};
 use units::{Rate, Timestamp};
 
-use crate::cookie::{Past, Verdict};
+use crate::cookie::{PathState, Verdict};
 
-/// What a first frame takes more than its bytes, for the headers of packets and frames: one part
-/// in sixteen.
+/// Overhead of packet and frame headers: 1/16 of the first frame's bytes.
 const OVERHEAD: u64 = 16;
 
 /// Saved parameters (section 2.2).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Saved {
-    /// `jump_cwnd` in bytes: at most `max_jump` and half of `saved_cwnd`, less if confidence is low.
+    /// `jump_cwnd` in bytes: at most `max_jump` and half of `saved_cwnd`, less if confidence is
+    /// low.
     pub jump: u64,
     /// `saved_rtt`.
     pub rtt: Duration,
-    /// Bytes of the first frame; `None` if they are not known, and do not bound the jump.
+    /// Bytes of the first frame. `None` if unknown; the jump is then not limited by it.
     pub first_frame: Option<u64>,
 }
 
 impl Saved {
-    /// What may be jumped to after this past.
-    pub fn new(past: &Past, first_frame: Option<u64>, max_jump: u64) -> Self {
+    /// Derives the saved parameters from path state.
+    pub fn new(past: &PathState, first_frame: Option<u64>, max_jump: u64) -> Self {
         let half = past.saved_window() / 2;
         let trusted = (half as f64 * past.confidence.clamp(0.0, 1.0)) as u64;
         let jump = trusted.min(half).min(max_jump);
@@ -40,23 +40,23 @@ impl Saved {
     }
 }
 
-/// The phases of section 3.
+/// Phase of section 3.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// The initial window is under way; the path is being compared with the saved one.
+    /// The initial window is in flight; the path is compared with the saved one.
     Reconnaissance,
     /// The jump is being sent.
     Unvalidated,
-    /// The jump was sent; its acknowledgements are awaited.
+    /// The jump was sent and awaits acknowledgements.
     Validating,
-    /// The jump met congestion, and is being drained.
+    /// The jump met congestion and is being drained.
     SafeRetreat,
-    /// Careful Resume is over: the congestion controller is alone.
+    /// Careful Resume has ended: only the congestion controller is active.
     Normal(Exit),
 }
 
 impl Phase {
-    /// Its name in logs (draft-ietf-tsvwg-careful-resume-qlog).
+    /// Name in logs (draft-ietf-tsvwg-careful-resume-qlog).
     pub const fn name(self) -> &'static str {
         match self {
             Self::Reconnaissance => "reconnaissance",
@@ -68,77 +68,77 @@ impl Phase {
     }
 }
 
-/// Why Careful Resume is over. The names are those of its qlog events
-/// (draft-ietf-tsvwg-careful-resume-qlog) where those have one.
+/// Reason why Careful Resume ended, named as in its qlog events
+/// (draft-ietf-tsvwg-careful-resume-qlog) where these have a name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Exit {
-    /// Congestion was met before the jump.
+    /// Congestion before the jump.
     Congestion,
     /// The round trip is at most half of the saved one, or more than ten times as long.
     RttNotValidated,
-    /// The window is as large already, or the rest of the first frame fits into it.
+    /// The window already suffices for the jump or the rest of the first frame.
     NothingToGain,
-    /// Less was sent than would have been needed to validate anything.
+    /// Too little was sent to validate the jump.
     RateLimited,
     /// The jump was acknowledged.
     LastUnvalidatedPacketAcknowledged,
-    /// The retreat is over.
+    /// The retreat is complete.
     ExitRecovery,
     /// Persistent congestion.
     PersistentCongestion,
 }
 
-/// What is to be done about the congestion window.
+/// Instruction for the congestion window.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Order {
-    /// The window is `window` bytes, and all packets are paced at `rate` until the next order.
+    /// Set the window and pace all packets at `rate` until the next order.
     Jump {
         /// Bytes.
         window: u64,
         /// `window` over the current round trip.
         rate: Rate,
     },
-    /// The window is this many bytes, and goes on from there by the controller's own rules.
+    /// Set the window. It then follows the controller's own rules.
     Window(u64),
-    /// The window is at most this many bytes, and may not grow until [`Order::Release`].
+    /// Limit the window and prevent growth until [`Order::Release`].
     Hold(u64),
-    /// The window may grow again; the slow-start threshold is at most `ssthresh` bytes.
+    /// Allow growth again, with a slow-start threshold of at most `ssthresh` bytes.
     Release {
         /// Bytes: PipeSize × β.
         ssthresh: u64,
     },
 }
 
-/// One connection's Careful Resume.
+/// Careful Resume of one connection.
 #[derive(Clone, Debug)]
 pub struct Careful {
     saved: Saved,
     initial_window: u64,
     mtu: u64,
-    /// The controller's reduction at a loss, from 0.5 to 1.
+    /// The controller's multiplicative decrease, from 0.5 to 1.
     beta: f64,
     phase: Phase,
     verdict: Verdict,
-    /// Bytes sent so far.
+    /// Bytes sent.
     sent: u64,
     first_sent: Option<Timestamp>,
     last_sent: Timestamp,
-    /// When the last packet of the initial data left: of what left before the first acknowledgement of
-    /// any of it.
+    /// Send time of the last packet of the initial data, the data sent before its first
+    /// acknowledgement.
     initial_data: Option<Timestamp>,
     pipe_size: u64,
-    /// The window of the unvalidated phase, when it began and how long it may last.
+    /// Window, start and maximum duration of the unvalidated phase.
     jump: (u64, Timestamp, Duration),
-    /// When the first unvalidated packet left.
+    /// Send time of the first unvalidated packet.
     first_unvalidated: Option<Timestamp>,
-    /// When the last one left.
+    /// Send time of the last unvalidated packet.
     last_unvalidated: Timestamp,
 }
 
 impl Careful {
-    /// Begins the reconnaissance, before the first packet of the response. `initial_window` is in
-    /// bytes, `beta` is the controller's multiplicative decrease, from 0.5 to 1 (section 2.2: 0.5 unless
-    /// the controller has its own; CUBIC 0.7).
+    /// Starts in reconnaissance, before the first packet of the response. `initial_window` is in
+    /// bytes. `beta` is the controller's multiplicative decrease, from 0.5 to 1 (section 2.2: 0.5
+    /// by default; CUBIC: 0.7).
     pub fn new(saved: Saved, initial_window: u64, mtu: u16, beta: f64) -> Self {
         Self {
             saved,
@@ -158,47 +158,47 @@ impl Careful {
         }
     }
 
-    /// The phase.
+    /// Current phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// What became of the jump, for the next cookie. [`Verdict::Failed`] also means that what is saved
-    /// for the path elsewhere is to be forgotten ([`History::forget`](crate::History::forget)).
+    /// Outcome of the jump, for the next cookie. After [`Verdict::Failed`], path state saved
+    /// elsewhere must be removed ([`History::forget`](crate::History::forget)).
     pub fn verdict(&self) -> Verdict {
         self.verdict
     }
 
-    /// PipeSize: bytes that the path has carried, validated by acknowledgements; 0 before the jump.
+    /// PipeSize: acknowledged bytes that the path carried; 0 before the jump.
     pub fn pipe_size(&self) -> u64 {
         self.pipe_size
     }
 
-    /// The size of the first frame is known: a bound of the jump, unless that was made already.
+    /// Sets the size of the first frame, which limits a later jump.
     pub fn set_first_frame(&mut self, bytes: u64) {
         self.saved.first_frame = Some(bytes);
     }
 
-    /// A packet of `bytes` bytes left at `now`; `in_flight` bytes are in flight with it.
+    /// Records a packet of `bytes` bytes sent at `now`. `in_flight` includes them.
     pub fn on_sent(&mut self, now: Timestamp, bytes: u64, in_flight: u64) -> Option<Order> {
         self.sent = self.sent.saturating_add(bytes);
         self.first_sent.get_or_insert(now);
         self.last_sent = now;
         let Phase::Unvalidated = self.phase else { return None };
         let (window, since, rtt) = self.jump;
-        // What leaves behind the limit of time is not unvalidated any more.
+        // Packets after the time limit are no longer unvalidated.
         if now.since(since) > rtt {
             return self.leave_unvalidated(in_flight);
         }
         self.first_unvalidated.get_or_insert(now);
         self.last_unvalidated = now;
-        // "This condition is also true when the remaining unused CWND is less than one maximum-sized
-        // packet."
+        // "This condition is also true when the remaining unused CWND is less than one
+        // maximum-sized packet."
         (in_flight + self.mtu > window).then(|| self.leave_unvalidated(in_flight)).flatten()
     }
 
-    /// An acknowledgement came, and `window` is the controller's congestion window after it. The losses
-    /// that it reveals come first ([`Careful::on_congestion_event`]), as controllers are told.
+    /// Processes an acknowledgement. `window` is the controller's window after it. As for
+    /// controllers, revealed losses come first ([`Careful::on_congestion_event`]).
     pub fn on_ack(&mut self, batch: &AckBatch, window: u64) -> Option<Order> {
         match self.phase {
             Phase::Reconnaissance => self.reconnoitre(batch, window),
@@ -232,7 +232,7 @@ impl Careful {
         }
     }
 
-    /// Congestion is signalled: a loss, or a mark.
+    /// Processes a congestion event: a loss or an ECN mark.
     pub fn on_congestion_event(&mut self, event: &CongestionEvent) -> Option<Order> {
         let is_persistent = event.kind == CongestionKind::Persistent;
         match self.phase {
@@ -253,19 +253,19 @@ impl Careful {
     }
 
     fn reconnoitre(&mut self, batch: &AckBatch, window: u64) -> Option<Order> {
-        // Packets of the handshake are acknowledged on the way.
+        // Ignores acknowledgements of the handshake.
         if self.first_sent.is_none_or(|first| batch.largest_sent_time < first) {
             return None;
         }
         let initial_data = *self.initial_data.get_or_insert(self.last_sent);
-        // A path that is twice as short would get the saved window at twice the saved rate; one that is
-        // ten times as long is another path (section 4.2.1).
+        // At half the round trip, the saved window would mean twice the saved rate. At ten times
+        // the round trip, it is another path (section 4.2.1).
         let (saved, min) = (self.saved.rtt, batch.rtt.min);
         if min <= saved / 2 || min > saved.saturating_mul(10) {
             self.phase = Phase::Normal(Exit::RttNotValidated);
             return None;
         }
-        // All initial data must have arrived, and more must be waiting than the window lets out.
+        // All initial data was acknowledged, and the window limits the sender.
         let is_confirmed = batch.largest_sent_time >= initial_data;
         if !is_confirmed || !batch.cwnd_limited {
             return None;
@@ -280,7 +280,7 @@ impl Careful {
             self.phase = Phase::Normal(Exit::NothingToGain);
             return None;
         }
-        // The current round trip, which paces the jump: not the minimum, which might be too fast.
+        // Pace by the current round trip: the minimum might be too fast.
         let rtt = batch.rtt_sample().max(min);
         self.phase = Phase::Unvalidated;
         self.pipe_size = batch.in_flight;
@@ -288,7 +288,7 @@ impl Careful {
         Some(Order::Jump { window: jump, rate: Rate::from_bytes_in(jump, rtt) })
     }
 
-    /// "Upon any of these events": whether enough was sent to validate anything.
+    /// Leaves the unvalidated phase ("Upon any of these events").
     fn leave_unvalidated(&mut self, in_flight: u64) -> Option<Order> {
         if in_flight < self.initial_window || in_flight <= self.pipe_size {
             self.phase = Phase::Normal(Exit::RateLimited);
@@ -299,7 +299,7 @@ impl Careful {
     }
 
     fn retreat(&mut self) -> Option<Order> {
-        // The recovery ends with the last packet sent in the unvalidated or validating phase.
+        // Recovery ends with the last packet sent in the unvalidated or validating phase.
         self.last_unvalidated = self.last_sent;
         self.verdict = Verdict::Failed;
         self.phase = Phase::SafeRetreat;

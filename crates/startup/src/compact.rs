@@ -1,14 +1,14 @@
-//! Numbers in few bytes, for cookies: magnitudes in 16 bits, shares in 8.
+//! Compact encodings for cookies: magnitudes in 16 bits, fractions in 8.
 
-/// Bits of a magnitude behind its leading one.
+/// Bits of a magnitude after its leading one.
 const FRACTION: u32 = 11;
 const MAX_EXPONENT: u32 = (1 << (16 - FRACTION)) - 1;
 
-/// A magnitude in 16 bits, as floating-point numbers are made: exact below 4,096, then rounded down to
-/// 12 bits, at most 2^42; above it saturates.
+/// Encodes a magnitude as a 16-bit floating-point number: exact below 4,096, then rounded down to
+/// 12 bits. Saturates near 2^42.
 pub(crate) fn from_number(number: u64) -> u16 {
     let bits = u64::BITS - number.leading_zeros();
-    // Numbers without the leading one are those of the first exponent, as IEEE 754 has it.
+    // The first exponent has no implicit leading one, like subnormal numbers in IEEE 754.
     let exponent = bits.saturating_sub(FRACTION);
     if exponent > MAX_EXPONENT {
         return u16::MAX;
@@ -17,7 +17,7 @@ pub(crate) fn from_number(number: u64) -> u16 {
     (exponent << FRACTION) as u16 | (shifted as u16 & ((1 << FRACTION) - 1))
 }
 
-/// What [`from_number`] has made.
+/// Decodes the result of [`from_number`].
 pub(crate) fn number(code: u16) -> u64 {
     let exponent = u32::from(code) >> FRACTION;
     let fraction = u64::from(code) & ((1 << FRACTION) - 1);
@@ -28,11 +28,12 @@ pub(crate) fn number(code: u16) -> u64 {
 }
 
 const UNKNOWN: u8 = u8::MAX;
-/// Codes 1 to 254 are spread evenly over the logarithms from here to 1.
+/// Codes 1 to 254 divide the logarithms from here to 1 evenly.
 const SMALLEST: f64 = 1e-4;
 const STEPS: f64 = 253.0;
 
-/// A share from 0 to 1 in 8 bits, to 2 %; what is not a number from 0 on is unknown, what is above 1 is 1.
+/// Encodes a fraction with 2 % precision. NaN and negative values are unknown, values above 1 are
+/// 1.
 pub(crate) fn from_share(share: Option<f64>) -> u8 {
     match share {
         Some(share) if share >= 1.0 => UNKNOWN - 1,
@@ -45,7 +46,7 @@ pub(crate) fn from_share(share: Option<f64>) -> u8 {
     }
 }
 
-/// What [`from_share`] has made.
+/// Decodes the result of [`from_share`].
 pub(crate) fn share(code: u8) -> Option<f64> {
     match code {
         UNKNOWN => None,
@@ -74,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_know_none_and_certainty() {
+    fn shares_encode_unknown_zero_and_one() {
         assert_eq!(share(from_share(Some(0.0))), Some(0.0));
         assert_eq!(share(from_share(Some(1.0))), Some(1.0));
         assert_eq!(share(from_share(Some(7.0))), Some(1.0));
@@ -87,9 +88,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_read_back_is_near(number_in in 0..1u64 << 42, share_in in 1e-4..1.0f64) {
+        fn encoding_is_precise(number_in in 0..1u64 << 42, share_in in 1e-4..1.0f64) {
             let back = number(from_number(number_in));
-            prop_assert!(back <= number_in && (number_in - back) as f64 <= number_in as f64 / 2_048.0);
+            prop_assert!(back <= number_in);
+            prop_assert!((number_in - back) as f64 <= number_in as f64 / 2_048.0);
             let back = share(from_share(Some(share_in))).expect("a share");
             prop_assert!((back / share_in - 1.0).abs() < 0.02, "{share_in} {back}");
         }

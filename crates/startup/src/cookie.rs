@@ -1,14 +1,14 @@
-//! The transport cookie (Wira, section IV-B): what a connection has learned about its path, in 31
-//! bytes that the client carries to its next connection.
+//! The transport cookie (Wira, section IV-B): path state in 31 bytes, which the client carries to
+//! its next connection.
 //!
-//! [`Cookie::encode`] gives plain bytes for carriers that seal what they carry: NEW_TOKEN and TLS
-//! tickets. [`Cookie::seal`] is for those that do not: an HTTP cookie. Sealing is the caller's
-//! ([`Sealer`]), so that cookies, tokens and tickets share one set of rotating keys.
+//! [`Cookie::encode`] returns plain bytes for carriers that seal their contents: NEW_TOKEN and TLS
+//! tickets. [`Cookie::seal`] is for HTTP cookies. The caller provides the [`Sealer`], so that
+//! cookies, tokens and tickets share one set of rotating keys.
 //!
-//! [`Cookie::accept`] is the only way from a cookie to a [`Past`], which is what decisions are made
-//! from: it refuses or clamps what a decision must not see, each with a [`Refusal`] that can be counted.
-//! Call it only once the client's address is validated (RFC 9000, section 8.1): before that, whoever
-//! repeats a stranger's Initial would make us send a first flight to the stranger.
+//! Only [`Cookie::accept`] turns a cookie into the [`PathState`] that decisions use. It rejects or
+//! clamps invalid values and returns a countable [`Refusal`]. Call it only after the client's
+//! address is validated (RFC 9000, section 8.1). Otherwise, a replayed Initial would direct a first
+//! flight at the victim.
 
 use core::net::IpAddr;
 use core::time::Duration;
@@ -19,30 +19,29 @@ use units::Rate;
 use crate::compact;
 use crate::prefix::Prefix;
 
-/// Bytes of a cookie before it is sealed.
+/// Length of a cookie before sealing, in bytes.
 pub const LEN: usize = 31;
-/// The newest version; a cookie of another one is refused.
+/// Current version; others are rejected.
 const VERSION: u8 = 1;
 
-/// What an address match is worth decides with the age how far a cookie is trusted, and in metrics
-/// the carrier says which way cookies come.
+/// Source of a cookie. Determines the confidence in an address match, and is a label in metrics.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Carrier {
-    /// A NEW_TOKEN token: it proves the client's exact address.
+    /// A NEW_TOKEN token, which proves the client's exact address.
     Token,
     /// A TLS session ticket.
     Ticket,
     /// An HTTP cookie.
     Http,
-    /// The table by network ([`History`](crate::History)): another viewer may have measured.
+    /// The server's table by network ([`History`](crate::History)), possibly from another viewer.
     History,
 }
 
 impl Carrier {
-    /// All of them; where several bring a cookie, the first one counts.
+    /// All carriers, in order of precedence.
     pub const ALL: [Self; 4] = [Self::Token, Self::Ticket, Self::Http, Self::History];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Token => "token",
@@ -52,8 +51,8 @@ impl Carrier {
         }
     }
 
-    /// How near the addresses of measurement and client are known to be, from 0 to 1: 1 for the
-    /// same address, 0.75 for the same network and viewer, 0.5 for the same network.
+    /// Confidence that client and measurement share a path: 1 for the same address, 0.75 for the
+    /// same network and viewer, 0.5 for the same network.
     const fn nearness(self) -> f64 {
         match self {
             Self::Token => 1.0,
@@ -63,20 +62,20 @@ impl Carrier {
     }
 }
 
-/// What became of the jump with which a connection began: of a first flight beyond the initial window.
+/// Outcome of a connection's jump: a first flight beyond the initial window.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
 pub enum Verdict {
-    /// It made none, or is not done with it.
+    /// No jump, or still undecided.
     #[default]
     None,
-    /// All of it arrived without a sign of congestion.
+    /// The jump was acknowledged without a sign of congestion.
     Passed,
-    /// It met congestion.
+    /// The jump met congestion.
     Failed,
 }
 
 impl Verdict {
-    /// Its name in records and metrics, if there was a jump.
+    /// Name in records and metrics, if there was a jump.
     pub const fn name(self) -> Option<&'static str> {
         match self {
             Self::None => None,
@@ -86,15 +85,15 @@ impl Verdict {
     }
 }
 
-/// How the losses of packets go together, as [`LossCorrelation`] measures it: the chance that a
-/// packet is lost that was sent at most so long after a lost one; `None` where too few were seen.
+/// Loss correlation by lag, measured by [`LossCorrelation`]: the probability that a packet is lost,
+/// given a packet lost at that time before. `None` with too few samples.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Correlation {
-    /// 2 to 5 ms later: packets of one burst.
+    /// Lag of 2 to 5 ms: packets of one burst.
     pub burst: Option<f64>,
-    /// 10 to 20 ms later.
+    /// Lag of 10 to 20 ms.
     pub near: Option<f64>,
-    /// 50 to 100 ms later: about a round trip.
+    /// Lag of 50 to 100 ms: about one round trip.
     pub far: Option<f64>,
 }
 
@@ -106,10 +105,10 @@ impl From<&LossCorrelation> for Correlation {
 }
 
 impl Correlation {
-    /// The same for each class of [`LAGS`](recovery::LAGS): between and beyond what was measured as it is of calls. `None` if
-    /// nothing was.
+    /// Extends the measurements to all classes of [`LAGS`](recovery::LAGS), in the shape of the
+    /// correlation in calls. `None` without measurements.
     pub fn chances(&self) -> Option<Chances> {
-        // The classes that end at 5, 20 and 100 ms.
+        // Classes that end at 5, 20 and 100 ms.
         let known = [(2, self.burst), (4, self.near), (6, self.far)];
         let known = known.map(|(class, chance)| chance.map(|chance| (class, chance)));
         known.iter().any(Option::is_some).then(|| {
@@ -123,63 +122,60 @@ impl Correlation {
     }
 }
 
-/// What a server knows about a path when it issues a cookie. Numbers are stored with a precision
-/// of 0.05 % (time and rates) or 2 % (shares).
+/// Path state at the time of issue. Precision is 0.05 % for times and rates, and 2 % for fractions.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Cookie {
-    /// When it was issued, in Unix seconds up to 2^32 - 1.
+    /// Time of issue, in Unix seconds up to 2^32 - 1.
     pub issued: u64,
     /// The client's network.
     pub prefix: Prefix,
-    /// The smallest round trip of the connection, in microseconds.
+    /// Minimum round trip of the connection, with a resolution of 1 µs.
     pub min_rtt: Duration,
-    /// The largest delivery rate of any sample: Wira's MaxBW.
+    /// Highest delivery rate: Wira's MaxBW.
     pub max_rate: Rate,
-    /// The upper quartile of those samples: what the path gives without luck.
+    /// Upper quartile of the delivery rates per round.
     pub usual_rate: Rate,
-    /// How many of those samples there were; stored up to 255.
+    /// Number of rounds with a delivery rate; stored up to 255.
     pub samples: u64,
-    /// Packets lost per packet sent.
+    /// Lost packets per sent packet.
     pub loss: f64,
-    /// Retransmissions lost per retransmission sent; `None` if there were none.
+    /// Lost retransmissions per retransmission; `None` without any.
     pub retransmission_loss: Option<f64>,
-    /// How losses go together.
+    /// Loss correlation.
     pub correlation: Correlation,
-    /// What became of the connection's jump.
+    /// Outcome of the connection's jump.
     pub verdict: Verdict,
-    /// The viewer: the unit that cohorts are divided by.
+    /// The viewer, which is the unit of assignment to cohorts.
     pub unit: u64,
 }
 
-/// Why a cookie is not used.
+/// Reason to reject a cookie.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Refusal {
-    /// It does not open: forged, damaged, or sealed with a key that is gone.
+    /// It cannot be opened: forged, damaged, or sealed with an expired key.
     Sealed,
-    /// It is not as long as a cookie.
+    /// Wrong length.
     Length,
-    /// It is of another version.
+    /// Unknown version.
     Version,
-    /// It was issued in the future, by more than clocks of servers differ.
+    /// Issued in the future, beyond the tolerated clock skew.
     Future,
-    /// It is older than its lifetime (Δ of Wira, section IV-C).
+    /// Older than its lifetime (Δ in Wira, section IV-C).
     Expired,
-    /// The client is in another network.
+    /// Issued to another network.
     Readdressed,
-    /// Its round-trip time or rates are none, or contradict each other.
+    /// Invalid or contradictory round trip or rates.
     Absurd,
-    /// The connection that issued it had no sample that was not application-limited: its rate would
-    /// be the encoder's, not the path's.
+    /// All samples were application-limited, so the rate is the encoder's rather than the path's.
     Unmeasured,
-    /// Its jump has failed: the path does not give what the cookie says (RFC 9959, section 3.4:
-    /// saved parameters are removed).
+    /// The connection's jump failed, so its saved parameters are discarded (RFC 9959, section 3.4).
     Failed,
-    /// It bought a jump already ([`Spent`](crate::Spent)).
+    /// Already used for a jump ([`JumpLedger`](crate::JumpLedger)).
     Spent,
 }
 
 impl Refusal {
-    /// All of them, in their order: a place for each in an array of counters.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 10] = [
         Self::Sealed,
         Self::Length,
@@ -193,7 +189,7 @@ impl Refusal {
         Self::Spent,
     ];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Sealed => "sealed",
@@ -210,30 +206,30 @@ impl Refusal {
     }
 }
 
-/// Seals and opens with a site's rotating keys; `quic::crypto::KeyRing` does both.
+/// Seals and opens with the site's rotating keys. Implemented by `quic::crypto::KeyRing`.
 pub trait Sealer {
-    /// Seals these bytes at `now` (Unix seconds), bound to `context`.
+    /// Seals `plain` at `now` (Unix seconds), bound to `context`.
     fn seal(&mut self, now: u64, plain: &[u8], context: &[u8]) -> Vec<u8>;
 
-    /// Opens what [`Sealer::seal`] has made for this `context`; `None` for anything else.
+    /// Opens the result of [`Sealer::seal`] for the same `context`. `None` for anything else.
     fn open(&self, sealed: &[u8], context: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// What [`Sealer`]s bind cookies to, so that nothing else that the same keys have sealed is one.
+/// Context of cookies, which separates them from other values sealed with the same keys.
 const CONTEXT: &[u8] = b"mendcast transport cookie";
 
-/// How cookies are judged.
+/// Rules for accepting cookies.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Rules {
-    /// How long a cookie is good: Δ of Wira and the Lifetime of RFC 9959. Default 60 min, as the paper.
+    /// Lifetime: Δ in Wira, Lifetime in RFC 9959. Default 60 min, as in the paper.
     pub lifetime: Duration,
-    /// How far in the future a cookie may have been issued, since servers' clocks differ. Default 5 s.
+    /// Tolerated clock skew between servers. Default 5 s.
     pub skew: Duration,
-    /// Rates above this are taken for this. Default 10 Gbit/s.
+    /// Upper clamp of rates. Default 10 Gbit/s.
     pub max_rate: Rate,
-    /// Round trips below this are absurd. Default 50 µs.
+    /// Minimum valid round trip. Default 50 µs.
     pub min_rtt: Duration,
-    /// Round trips above this are absurd. Default 10 s.
+    /// Maximum valid round trip. Default 10 s.
     pub max_rtt: Duration,
 }
 
@@ -249,31 +245,31 @@ impl Default for Rules {
     }
 }
 
-/// A cookie that was accepted: the Hx_QoS of Wira, and the saved parameters of RFC 9959.
+/// Path state from an accepted cookie: Hx_QoS in Wira, the saved parameters in RFC 9959.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Past {
-    /// The path as it was. Rates are within the rules' limit, times within theirs.
+pub struct PathState {
+    /// The cookie, with rates and times within the limits of [`Rules`].
     pub cookie: Cookie,
-    /// What it is good for, above 0 and at most 1: less with age, and with the distance between the
+    /// Confidence, above 0 and at most 1. Falls with age, and with the distance between the
     /// addresses of measurement and client.
     pub confidence: f64,
 }
 
-impl Past {
-    /// MaxBW × MinRTT in bytes (equation 3 of Wira).
+impl PathState {
+    /// Returns MaxBW × MinRTT in bytes (equation 3 of Wira).
     pub fn max_bdp(&self) -> u64 {
         self.cookie.max_rate.bytes_in(self.cookie.min_rtt)
     }
 
-    /// The `saved_cwnd` of RFC 9959: bytes that the path carried in one round trip without luck. A
-    /// maximum would be an overshoot as often as not (section 4.1 there).
+    /// Returns the `saved_cwnd` of RFC 9959: bytes per round trip at the usual rate. With the
+    /// maximum rate, the jump would often overshoot (section 4.1 of the RFC).
     pub fn saved_window(&self) -> u64 {
         self.cookie.usual_rate.bytes_in(self.cookie.min_rtt)
     }
 }
 
 impl Cookie {
-    /// What is known of a path that nothing was measured of: issued at `issued` (Unix seconds) to the viewer of `unit`.
+    /// Creates the state of an unmeasured path, issued at `issued` (Unix seconds) to viewer `unit`.
     pub fn unmeasured(issued: u64, prefix: Prefix, unit: u64) -> Self {
         Self {
             issued,
@@ -290,7 +286,7 @@ impl Cookie {
         }
     }
 
-    /// The cookie as bytes, for a carrier that seals them.
+    /// Encodes the cookie for a carrier that seals it.
     pub fn encode(&self) -> [u8; LEN] {
         let verdict = match self.verdict {
             Verdict::None => 0,
@@ -317,10 +313,10 @@ impl Cookie {
         bytes
     }
 
-    /// Reads what [`Cookie::encode`] has made.
+    /// Decodes the result of [`Cookie::encode`].
     ///
     /// # Errors
-    /// [`Refusal::Length`], [`Refusal::Version`], or [`Refusal::Absurd`] for bits that mean nothing.
+    /// [`Refusal::Length`], [`Refusal::Version`], or [`Refusal::Absurd`] for invalid bits.
     pub fn decode(bytes: &[u8]) -> Result<Self, Refusal> {
         let bytes: &[u8; LEN] = match bytes.first() {
             Some(first) if first >> 4 != VERSION => return Err(Refusal::Version),
@@ -354,20 +350,20 @@ impl Cookie {
         })
     }
 
-    /// The cookie sealed, for a carrier that does not seal.
+    /// Seals the cookie for a carrier that does not.
     pub fn seal(&self, sealer: &mut impl Sealer) -> Vec<u8> {
         sealer.seal(self.issued, &self.encode(), CONTEXT)
     }
 
-    /// Opens what [`Cookie::seal`] has made.
+    /// Opens the result of [`Cookie::seal`].
     ///
     /// # Errors
-    /// [`Refusal::Sealed`], and those of [`Cookie::decode`].
+    /// [`Refusal::Sealed`], and the errors of [`Cookie::decode`].
     pub fn open(sealed: &[u8], sealer: &impl Sealer) -> Result<Self, Refusal> {
         Self::decode(&sealer.open(sealed, CONTEXT).ok_or(Refusal::Sealed)?)
     }
 
-    /// Its age in seconds, if it is of `client` and of a time that counts.
+    /// Returns the age in seconds if the cookie is valid in time and network.
     fn age(&self, client: IpAddr, now: u64, rules: &Rules) -> Result<u64, Refusal> {
         if self.issued > now.saturating_add(rules.skew.as_secs()) {
             return Err(Refusal::Future);
@@ -382,26 +378,26 @@ impl Cookie {
         Ok(age)
     }
 
-    /// What recovery may expect of the path of `client` at `now` (Unix seconds): also after a jump that failed,
-    /// and without a measure of the rate. `None` if the cookie is another client's or too old.
+    /// Returns the expected losses on the path of `client` at `now` (Unix seconds). Failed jumps
+    /// and missing rates do not matter. `None` if the cookie is expired or of another network.
     pub fn expected(&self, client: IpAddr, now: u64, rules: &Rules) -> Option<Expected> {
         self.age(client, now, rules).ok()?;
         let rtt = self.min_rtt.clamp(rules.min_rtt, rules.max_rtt);
         Some(Expected { loss_rate: self.loss, rtt, chances: self.correlation.chances() })
     }
 
-    /// What may be made of this cookie, which came by `carrier` from `client`, whose address is
-    /// validated, at `now` (Unix seconds).
+    /// Accepts this cookie as path state. It came by `carrier` from the validated
+    /// address `client` at `now` (Unix seconds).
     ///
     /// # Errors
-    /// Why nothing may. The connection then starts as one without a cookie.
+    /// The reason for rejection. The connection then starts as without a cookie.
     pub fn accept(
         mut self,
         carrier: Carrier,
         client: IpAddr,
         now: u64,
         rules: &Rules,
-    ) -> Result<Past, Refusal> {
+    ) -> Result<PathState, Refusal> {
         let age = self.age(client, now, rules)?;
         if self.verdict == Verdict::Failed {
             return Err(Refusal::Failed);
@@ -415,14 +411,14 @@ impl Cookie {
         if contradicts || !(rules.min_rtt..=rules.max_rtt).contains(&self.min_rtt) {
             return Err(Refusal::Absurd);
         }
-        // Half is left at the end of its life: bandwidths of the same path differ as much after
-        // minutes as after an hour (Wira, figure 4).
+        // Confidence halves over the lifetime: a path's bandwidth differs as much after minutes as
+        // after an hour (Wira, figure 4).
         let part = age as f64 / rules.lifetime.as_secs_f64().max(1.0);
-        Ok(Past { cookie: self, confidence: carrier.nearness() * (1.0 - 0.5 * part) })
+        Ok(PathState { cookie: self, confidence: carrier.nearness() * (1.0 - 0.5 * part) })
     }
 }
 
-/// Rates are stored in units of this many bits per second.
+/// Unit of stored rates, in bit/s.
 const RATE_UNIT: u64 = 100;
 
 fn micros(span: Duration) -> u64 {

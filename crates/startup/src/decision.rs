@@ -1,14 +1,15 @@
-//! Start parameters (Wira, section IV-C, equations 2 and 3, both corner cases, and table I): a pure
-//! function of what is known when a connection begins to send.
+//! Start parameters (Wira, section IV-C, equations 2 and 3, both corner cases, and table I) as a
+//! pure function of the state at the start of a response.
 //!
-//! **Corner case 1**, the size of the first frame is not known in time: `init_cwnd_exp` stands for it.
-//! Decide again, and start again, when it is.
+//! **Corner case 1**: the size of the first frame is unknown. `init_cwnd_exp` replaces it. Decide
+//! and start again once it is known.
 //!
-//! **Corner case 2**, there is no cookie, or it was refused ([`Cookie::accept`](crate::Cookie::accept),
-//! which has Δ): the window is the first frame's size, sent within one round trip.
+//! **Corner case 2**: there is no cookie, or it was rejected
+//! ([`Cookie::accept`](crate::Cookie::accept), which checks Δ). The window is the size of the first
+//! frame, sent within one round trip.
 //!
-//! **0-RTT and 1-RTT** (section VI): with 1-RTT the handshake has measured the round trip, and that
-//! stands wherever a round trip of the past or of experience would.
+//! **0-RTT and 1-RTT** (section VI): a round trip measured by a 1-RTT handshake replaces the saved
+//! and the default round trip.
 
 use core::fmt;
 use core::str::FromStr;
@@ -18,35 +19,36 @@ use congestion::{Start, initial_window, minimum_window};
 use units::Rate;
 
 use crate::careful::Saved;
-use crate::cookie::Past;
+use crate::cookie::PathState;
 
-/// How connections start; each is one cohort's.
+/// Startup mode of a connection. Each is a treatment in experiments.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mode {
-    /// Ten datagrams, which leave as the controller likes (RFC 9002, section 7.2; RFC 6928).
+    /// Ten datagrams, paced by the controller (RFC 9002, section 7.2; RFC 6928).
     Iw10,
-    /// The paper's baseline: the window and the round trip of experience for all.
+    /// The paper's baseline: default window and default round trip for all.
     Fixed,
-    /// Wira(FF): the window is the first frame's size.
+    /// Wira(FF): the window is the size of the first frame.
     WiraFf,
-    /// Wira(Hx): window and rate are those of the last connection.
+    /// Wira(Hx): window and rate of the last connection.
     WiraHx,
     /// Wira: the smaller of both windows, at the last connection's rate.
     Wira,
-    /// The smaller of the first frame's size and what the last connection's path usually carried in a round trip, at that
-    /// rate; without a cookie the first flight of Rapid Start, no longer than the first frame. What a path carries at
-    /// best, as [`Mode::Wira`] takes it, overflows it as often as not.
+    /// The smaller of the first frame and the bytes per round trip at the last connection's usual
+    /// rate, sent at that rate. Without a cookie: Rapid Start's first flight, but not beyond the
+    /// first frame. Using the maximum rate instead, as [`Mode::Wira`] does, overruns the path about
+    /// half of the time.
     Steady,
-    /// Rapid Start: twice the initial window over one round trip, then three times as much each round
-    /// until the queue grows ([`Rapid`](crate::rapid::Rapid)).
+    /// Rapid Start: twice the initial window over one round trip, then tripling per round until the
+    /// queue grows ([`Rapid`](crate::rapid::Rapid)).
     Rapid,
-    /// Careful Resume: the initial window, and after its first clean round trip a jump
+    /// Careful Resume: the initial window, and a jump after its first round trip without congestion
     /// ([`Careful`](crate::careful::Careful)).
     Careful,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Self; 8] = [
         Self::Iw10,
         Self::Fixed,
@@ -58,12 +60,13 @@ impl Mode {
         Self::Careful,
     ];
 
-    /// Whether its window follows from the past, so that it has to be bought ([`Spent`](crate::Spent)).
+    /// Returns true if the window depends on path state, which requires a claim
+    /// ([`JumpLedger`](crate::JumpLedger)).
     pub const fn needs_past(self) -> bool {
         matches!(self, Self::WiraHx | Self::Wira | Self::Steady | Self::Careful)
     }
 
-    /// Its name in configurations, records and metrics.
+    /// Name in configurations, records and metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Iw10 => "iw10",
@@ -85,42 +88,42 @@ impl fmt::Display for Mode {
 }
 
 impl FromStr for Mode {
-    /// One line: the text names no mode.
+    /// Message that quotes the text and lists the modes.
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         Self::ALL.into_iter().find(|mode| mode.name() == text).ok_or_else(|| {
             let names = Self::ALL.map(Self::name).join(" ");
-            format!("`{text}` is no way to start; expected one of {names}")
+            format!("unknown start mode `{text}`: expected one of {names}")
         })
     }
 }
 
-/// What is known when a connection begins to send.
+/// Inputs of a decision.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
-pub struct Known {
-    /// FF_Size in bytes; `None` before the first frame is in sight.
+pub struct Inputs {
+    /// FF_Size in bytes; `None` while unknown.
     pub first_frame: Option<u64>,
-    /// A cookie that was accepted.
-    pub past: Option<Past>,
-    /// The round trip that the handshake has measured; `None` for 0-RTT.
+    /// Path state from an accepted cookie.
+    pub past: Option<PathState>,
+    /// Round trip measured by the handshake; `None` for 0-RTT.
     pub handshake_rtt: Option<Duration>,
 }
 
-/// What the operator sets.
+/// Limits and defaults set by the operator.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Limits {
-    /// Bytes of a datagram.
+    /// Size of a datagram in bytes.
     pub mtu: u16,
-    /// The largest first flight, and the largest jump, in bytes: what a wrong cookie can throw at a path
-    /// in one round trip. Default 256 KiB, the largest first frame of the paper (section II-A). Below
-    /// two datagrams it is two.
+    /// Largest first flight and largest jump in bytes; default 256 KiB, the largest first frame in
+    /// the paper (section II-A). Bounds the burst that a wrong cookie can cause. At least two
+    /// datagrams.
     pub max_jump: u64,
-    /// `init_cwnd_exp` in bytes. Default 43,100, the paper's average first frame (section II-A); better
-    /// is a week's average of one's own.
+    /// `init_cwnd_exp` in bytes; default 43,100, the paper's mean first frame (section II-A). A
+    /// weekly mean of the operator's own streams is better.
     pub usual_window: u64,
-    /// `init_RTT_exp`. Default 50 ms, the round trip of the paper's testbed; the paper does not state
-    /// that of its servers. Better is a week's average of one's own.
+    /// `init_RTT_exp`; default 50 ms, as in the paper's testbed. The paper does not report the
+    /// round trip of its servers. A weekly mean of the operator's own viewers is better.
     pub usual_rtt: Duration,
 }
 
@@ -135,28 +138,28 @@ impl Default for Limits {
     }
 }
 
-/// How a connection starts.
+/// Start parameters of a connection.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Decision {
-    /// What the congestion controller begins with. Its window is at most `max_jump`.
+    /// Start parameters of the congestion controller. The window is at most `max_jump`.
     pub start: Start,
-    /// What goes on from there.
+    /// Algorithm that controls the round trips that follow.
     pub course: Course,
 }
 
-/// What goes on after the first packet.
+/// Algorithm after the first flight.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Course {
     /// The congestion controller alone.
     Normal,
     /// [`Rapid`](crate::rapid::Rapid).
     Rapid,
-    /// [`Careful`](crate::careful::Careful), with these saved parameters.
+    /// [`Careful`](crate::careful::Careful) with these saved parameters.
     Careful(Saved),
 }
 
-/// Start parameters for a connection of this mode.
-pub fn decide(mode: Mode, known: &Known, limits: &Limits) -> Decision {
+/// Decides the start parameters of a connection.
+pub fn decide(mode: Mode, known: &Inputs, limits: &Limits) -> Decision {
     let within = |window: u64| window.min(limits.max_jump).max(minimum_window(limits.mtu));
     let iw = initial_window(limits.mtu);
     let past = known.past.as_ref();
@@ -212,15 +215,15 @@ mod tests {
     use crate::fixture::cookie;
     use proptest::prelude::*;
 
-    /// The paper's testbed (figure 2): 66 KB at 8 Mbit/s and 50 ms, whose product is 50 KB.
+    /// The paper's testbed (figure 2): 66 KB, 8 Mbit/s and 50 ms, thus a BDP of 50 KB.
     const FIRST_FRAME: u64 = 66_000;
 
-    fn past() -> Past {
-        Past { cookie: cookie(), confidence: 1.0 }
+    fn past() -> PathState {
+        PathState { cookie: cookie(), confidence: 1.0 }
     }
 
-    fn known(first_frame: bool, past_known: bool, rtt_ms: Option<u64>) -> Known {
-        Known {
+    fn known(first_frame: bool, past_known: bool, rtt_ms: Option<u64>) -> Inputs {
+        Inputs {
             first_frame: first_frame.then_some(FIRST_FRAME),
             past: past_known.then(past),
             handshake_rtt: rtt_ms.map(Duration::from_millis),
@@ -228,7 +231,7 @@ mod tests {
     }
 
     /// Window in bytes, and rate in kbit/s.
-    fn decided(mode: Mode, known: Known) -> (u64, Option<u64>) {
+    fn decided(mode: Mode, known: Inputs) -> (u64, Option<u64>) {
         let start = decide(mode, &known, &Limits::default()).start;
         (start.window.expect("always"), start.rate.map(|rate| rate.as_bps() / 1_000))
     }
@@ -243,13 +246,13 @@ mod tests {
         assert_eq!(decided(Mode::WiraFf, all), (66_000, Some(10_560)));
         assert_eq!(decided(Mode::WiraHx, all), (50_000, Some(8_000)));
         assert_eq!(decided(Mode::Wira, all), (50_000, Some(8_000)));
-        let small = Known { first_frame: Some(30_000), ..all };
+        let small = Inputs { first_frame: Some(30_000), ..all };
         assert_eq!(decided(Mode::Wira, small), (30_000, Some(8_000)));
         assert_eq!(decided(Mode::WiraHx, small), (50_000, Some(8_000)));
     }
 
     #[test]
-    fn table_1_with_1_rtt_uses_the_round_trip_that_was_measured() {
+    fn table_1_with_1_rtt_uses_the_measured_round_trip() {
         let all = known(true, true, Some(40));
         assert_eq!(decided(Mode::Fixed, all), (43_100, Some(8_620)));
         assert_eq!(decided(Mode::WiraFf, all), (66_000, Some(13_200)));
@@ -261,9 +264,9 @@ mod tests {
     }
 
     #[test]
-    fn corner_case_1_takes_experience_for_the_first_frame() {
+    fn corner_case_1_uses_the_default_window() {
         let none = known(false, true, None);
-        assert_eq!(decided(Mode::Wira, none), (43_100, Some(8_000)), "less than 50,000");
+        assert_eq!(decided(Mode::Wira, none), (43_100, Some(8_000)), "below 50,000");
         assert_eq!(decided(Mode::WiraFf, none), (43_100, Some(6_896)));
         // Once it is known, the same function gives the window of equation 3.
         assert_eq!(decided(Mode::Wira, known(true, true, None)), (50_000, Some(8_000)));
@@ -274,32 +277,32 @@ mod tests {
         assert_eq!(decided(Mode::Wira, known(true, false, None)), (66_000, Some(10_560)));
         assert_eq!(decided(Mode::Wira, known(true, false, Some(100))), (66_000, Some(5_280)));
         assert_eq!(decided(Mode::WiraHx, known(true, false, None)), (43_100, Some(6_896)));
-        // Both at once are the baseline.
+        // Both cases together are the baseline.
         let fixed = decided(Mode::Fixed, known(false, false, None));
         assert_eq!(decided(Mode::Wira, known(false, false, None)), fixed);
-        // T > Δ: the cookie never gets here.
+        // T > Δ: the cookie is rejected.
         let late = cookie().issued + 3_601;
         let client = "192.0.2.7".parse().expect("an address");
         assert!(cookie().accept(Carrier::Token, client, late, &Rules::default()).is_err());
     }
 
     #[test]
-    fn steady_takes_what_the_path_usually_carries_and_little_of_a_path_that_nobody_knows() {
+    fn steady_uses_the_usual_rate_and_a_small_window_without_a_cookie() {
         // 6 Mbit/s for 50 ms.
         assert_eq!(decided(Mode::Steady, known(true, true, None)), (37_500, Some(6_000)));
         assert_eq!(decided(Mode::Steady, known(true, true, Some(40))), (30_000, Some(6_000)));
-        let small = Known { first_frame: Some(20_000), ..known(true, true, None) };
+        let small = Inputs { first_frame: Some(20_000), ..known(true, true, None) };
         assert_eq!(decided(Mode::Steady, small), (20_000, Some(6_000)));
         // 24,000 bytes in 50 ms, or the measured round trip.
         assert_eq!(decided(Mode::Steady, known(true, false, None)), (24_000, Some(3_840)));
         assert_eq!(decided(Mode::Steady, known(true, false, Some(100))), (24_000, Some(1_920)));
-        let small = Known { past: None, ..small };
+        let small = Inputs { past: None, ..small };
         assert_eq!(decided(Mode::Steady, small), (20_000, Some(3_200)));
     }
 
     #[test]
     fn rapid_paces_twice_the_initial_window_over_a_round_trip() {
-        // 24,000 bytes in 50 ms: the cookie's round trip, or the measured one, or experience.
+        // 24,000 bytes in 50 ms: the cookie's, the measured, or the default round trip.
         assert_eq!(decided(Mode::Rapid, known(true, true, None)), (24_000, Some(3_840)));
         assert_eq!(decided(Mode::Rapid, known(true, true, Some(100))), (24_000, Some(1_920)));
         assert_eq!(decided(Mode::Rapid, known(true, false, None)), (24_000, Some(3_840)));
@@ -308,18 +311,18 @@ mod tests {
     }
 
     #[test]
-    fn careful_begins_with_the_initial_window_and_jumps_only_with_a_cookie() {
+    fn careful_starts_with_the_initial_window_and_jumps_only_with_a_cookie() {
         let limits = Limits::default();
         let decision = decide(Mode::Careful, &known(true, true, None), &limits);
         assert_eq!((decision.start.window, decision.start.rate), (Some(12_000), None));
         let Course::Careful(saved) = decision.course else { panic!("{:?}", decision.course) };
-        // 6 Mbit/s for 50 ms are 37,500 bytes, and half of that may be jumped to.
+        // 6 Mbit/s for 50 ms are 37,500 bytes. A jump may use half of that.
         assert_eq!(saved.jump, 18_750);
         assert_eq!(saved.first_frame, Some(FIRST_FRAME));
         let first = decide(Mode::Careful, &known(true, false, None), &limits);
         assert_eq!(first.course, Course::Normal);
-        let doubtful = Past { confidence: 0.5, ..past() };
-        let doubtful = Known { past: Some(doubtful), ..known(true, true, None) };
+        let doubtful = PathState { confidence: 0.5, ..past() };
+        let doubtful = Inputs { past: Some(doubtful), ..known(true, true, None) };
         let Course::Careful(saved) = decide(Mode::Careful, &doubtful, &limits).course else {
             panic!("no jump")
         };
@@ -327,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_are_read_back_by_their_names() {
+    fn mode_names_parse() {
         for mode in Mode::ALL {
             assert_eq!(mode.to_string().parse(), Ok(mode));
         }
@@ -337,7 +340,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_first_flight_and_no_jump_is_above_the_limit(
+        fn first_flights_and_jumps_respect_the_limit(
             place in 0..Mode::ALL.len(),
             first_frame: Option<u64>,
             bps: u64,
@@ -348,11 +351,11 @@ mod tests {
         ) {
             let rate = Rate::from_bps(bps);
             let min_rtt = Duration::from_micros(rtt_us);
-            let past = Past {
+            let past = PathState {
                 cookie: Cookie { max_rate: rate, usual_rate: rate, min_rtt, ..cookie() },
                 confidence,
             };
-            let known = Known {
+            let known = Inputs {
                 first_frame,
                 past: Some(past),
                 handshake_rtt: handshake_us.map(Duration::from_micros),

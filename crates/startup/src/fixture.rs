@@ -1,4 +1,4 @@
-//! What the tests of several modules begin with.
+//! Fixtures shared by the tests of several modules.
 
 use core::time::Duration;
 
@@ -14,7 +14,7 @@ pub(crate) fn ms(n: u64) -> Timestamp {
     Timestamp::from_millis(n)
 }
 
-/// Acknowledges at `now` what left at `sent`; `in_flight` bytes remain.
+/// Acknowledges at `now` a packet sent at `sent`; `in_flight` bytes remain.
 pub(crate) fn ack(now: u64, sent: u64, acked_bytes: u64, in_flight: u64) -> AckBatch {
     let rtt = Duration::from_millis(now - sent);
     AckBatch {
@@ -33,7 +33,7 @@ pub(crate) fn ack(now: u64, sent: u64, acked_bytes: u64, in_flight: u64) -> AckB
     }
 }
 
-/// At `now`, of a packet that left 50 ms earlier; `in_flight` bytes remain.
+/// Congestion event at `now` for a packet sent 50 ms earlier; `in_flight` bytes remain.
 pub(crate) fn event(now: u64, in_flight: u64, kind: CongestionKind) -> CongestionEvent {
     CongestionEvent {
         now: ms(now),
@@ -46,7 +46,7 @@ pub(crate) fn event(now: u64, in_flight: u64, kind: CongestionKind) -> Congestio
     }
 }
 
-/// 8 Mbit/s at best, 6 usually, 50 ms; issued at 1,800,000,000 to a viewer in 192.0.2.0/24.
+/// 8 Mbit/s maximum and 6 usual, 50 ms; issued at 1,800,000,000 to a viewer in 192.0.2.0/24.
 pub(crate) fn cookie() -> Cookie {
     Cookie {
         issued: 1_800_000_000,

@@ -1,7 +1,7 @@
-//! A congestion controller with a start: what [`decide`](crate::decision::decide) has decided is carried out beside
-//! any other controller, and what the connection learns for its next cookie is gathered on the way.
+//! Congestion controller wrapper that carries out the [decided](crate::decision::decide) startup
+//! and measures delivery rates for the next cookie.
 //!
-//! Without a [decision](Guided::begin) it is the controller that it holds, and only watches.
+//! Before [`Guided::begin`], it only measures.
 
 use congestion::{
     AckBatch, Cap, CongestionEvent, CongestionKind, Controller, Snapshot, Start, burst,
@@ -15,45 +15,45 @@ use crate::decision::{Course, Decision};
 use crate::observe::DeliveryRates;
 use crate::rapid::{self, Rapid};
 
-/// The multiplicative decrease of CUBIC, which RFC 9959, section 2.2 takes where the controller has its own. BBR and
-/// Copa have none: the default of that section.
+/// Multiplicative decrease for RFC 9959, section 2.2: CUBIC's own, and the RFC's default for BBR
+/// and Copa, which have none.
 fn beta(controller: &dyn Controller) -> f64 {
     if controller.name().starts_with("cubic") { 0.7 } else { 0.5 }
 }
 
-/// What stands beside the controller.
+/// Startup algorithm next to the controller.
 #[derive(Debug)]
-enum Beside {
-    Nothing,
+enum Startup {
+    None,
     Careful(Box<Careful>),
     Rapid(Box<Rapid>),
 }
 
-/// A controller that starts as it was decided.
+/// Controller with a startup algorithm.
 #[derive(Debug)]
 pub struct Guided {
     inner: Box<dyn Controller>,
     mtu: u16,
     cap: Cap,
-    beside: Beside,
+    startup: Startup,
     /// Window and rate of Careful Resume's jump.
     jump: Option<(u64, Rate)>,
-    /// The window that Careful Resume's retreat holds.
+    /// Window limit during Careful Resume's retreat.
     hold: Option<u64>,
-    /// The verdict of Careful Resume, once that is over.
+    /// Verdict of Careful Resume after its end.
     verdict: Verdict,
     flight: Option<Flight>,
     rates: DeliveryRates,
 }
 
 impl Guided {
-    /// Around this controller, for datagrams of `mtu` bytes.
+    /// Wraps a controller, for datagrams of `mtu` bytes.
     pub fn new(inner: Box<dyn Controller>, mtu: u16) -> Self {
         Self {
             inner,
             mtu,
             cap: Cap::default(),
-            beside: Beside::Nothing,
+            startup: Startup::None,
             jump: None,
             hold: None,
             verdict: Verdict::None,
@@ -62,47 +62,47 @@ impl Guided {
         }
     }
 
-    /// Carries out this decision from the next packet on. To be called when a response begins, and again when the size of
-    /// its first frame comes too late for that.
+    /// Carries out a decision from the next packet on. Call it at the start of a response, and
+    /// again if the size of the first frame was unknown then.
     pub fn begin(&mut self, decision: &Decision) {
         let Decision { start, course } = *decision;
         let window = start.window.unwrap_or(0);
         (self.jump, self.hold) = (None, None);
-        self.beside = match course {
-            Course::Normal => Beside::Nothing,
+        self.startup = match course {
+            Course::Normal => Startup::None,
             Course::Careful(saved) => {
                 let initial = initial_window(self.mtu);
                 let careful = Careful::new(saved, initial, self.mtu, beta(&*self.inner));
-                Beside::Careful(Box::new(careful))
+                Startup::Careful(Box::new(careful))
             }
             Course::Rapid => {
                 let rtt = start.rtt.unwrap_or_default();
-                Beside::Rapid(Box::new(Rapid::new(window, rtt, self.mtu, beta(&*self.inner))))
+                Startup::Rapid(Box::new(Rapid::new(window, rtt, self.mtu, beta(&*self.inner))))
             }
         };
-        // Careful Resume judges its own jump.
+        // Careful Resume determines its own verdict.
         let is_jump = course == Course::Normal && window > initial_window(self.mtu);
         self.flight = is_jump.then(Flight::default);
         self.inner.start(start);
     }
 
-    /// What became of the jump.
+    /// Outcome of the jump.
     pub fn verdict(&self) -> Verdict {
-        match (&self.beside, &self.flight) {
-            (Beside::Careful(careful), _) => careful.verdict(),
+        match (&self.startup, &self.flight) {
+            (Startup::Careful(careful), _) => careful.verdict(),
             (_, Some(flight)) => flight.verdict,
             _ => self.verdict,
         }
     }
 
-    /// The delivery rates of this path.
+    /// Measured delivery rates.
     pub fn rates(&self) -> &DeliveryRates {
         &self.rates
     }
 
     fn rapid(&self) -> Option<&Rapid> {
-        match &self.beside {
-            Beside::Rapid(rapid) => Some(rapid),
+        match &self.startup {
+            Startup::Rapid(rapid) => Some(rapid),
             _ => None,
         }
     }
@@ -122,15 +122,15 @@ impl Guided {
                 }
             }
         }
-        if let Beside::Careful(careful) = &self.beside
+        if let Startup::Careful(careful) = &self.startup
             && let careful::Phase::Normal(_) = careful.phase()
         {
             self.verdict = careful.verdict();
-            (self.beside, self.jump, self.hold) = (Beside::Nothing, None, None);
+            (self.startup, self.jump, self.hold) = (Startup::None, None, None);
         }
     }
 
-    /// The window before caps, where the controller's own does not hold.
+    /// Window before caps, if it overrides the controller's.
     fn own_window(&self) -> Option<u64> {
         let window = self.jump.map(|(window, _)| window);
         let window = window.or(self.rapid().map(Rapid::window));
@@ -140,7 +140,7 @@ impl Guided {
         }
     }
 
-    /// The rate before caps, where the controller's own does not hold.
+    /// Rate before caps, if it overrides the controller's.
     fn own_rate(&self) -> Option<Rate> {
         self.jump.map(|(_, rate)| rate).or(self.rapid().map(Rapid::pacing_rate))
     }
@@ -153,13 +153,13 @@ impl Controller for Guided {
             flight.on_sent(now, bytes);
         }
         let in_flight = in_flight.saturating_add(bytes);
-        match &mut self.beside {
-            Beside::Nothing => {}
-            Beside::Careful(careful) => {
+        match &mut self.startup {
+            Startup::None => {}
+            Startup::Careful(careful) => {
                 let order = careful.on_sent(now, bytes, in_flight);
                 self.obey(order);
             }
-            Beside::Rapid(rapid) => rapid.on_sent(now, in_flight),
+            Startup::Rapid(rapid) => rapid.on_sent(now, in_flight),
         }
     }
 
@@ -171,18 +171,18 @@ impl Controller for Guided {
         if let Some(flight) = &mut self.flight {
             flight.on_ack(batch, self.mtu);
         }
-        match &mut self.beside {
-            Beside::Nothing => {}
-            Beside::Careful(careful) => {
+        match &mut self.startup {
+            Startup::None => {}
+            Startup::Careful(careful) => {
                 let order = careful.on_ack(batch, self.inner.window());
                 self.obey(order);
             }
-            Beside::Rapid(rapid) => {
+            Startup::Rapid(rapid) => {
                 rapid.on_ack(batch);
                 if rapid.phase() == rapid::Phase::Over {
                     let window = rapid.window();
                     self.inner.resume(window, window);
-                    self.beside = Beside::Nothing;
+                    self.startup = Startup::None;
                 }
             }
         }
@@ -193,7 +193,7 @@ impl Controller for Guided {
         if let Some(flight) = &mut self.flight {
             flight.lost = flight.lost.saturating_add(bytes);
         }
-        if let Beside::Rapid(rapid) = &mut self.beside {
+        if let Startup::Rapid(rapid) = &mut self.startup {
             rapid.on_packets_lost(bytes);
         }
     }
@@ -206,15 +206,15 @@ impl Controller for Guided {
         {
             flight.judge(Verdict::Failed);
         }
-        match &mut self.beside {
-            Beside::Nothing => {}
-            Beside::Careful(careful) => {
+        match &mut self.startup {
+            Startup::None => {}
+            Startup::Careful(careful) => {
                 let order = careful.on_congestion_event(event);
                 self.obey(order);
             }
             // The minimum window is the controller's (RFC 9002, section 7.6.2).
-            Beside::Rapid(_) if is_persistent => self.beside = Beside::Nothing,
-            Beside::Rapid(rapid) => rapid.on_congestion_event(event),
+            Startup::Rapid(_) if is_persistent => self.startup = Startup::None,
+            Startup::Rapid(rapid) => rapid.on_congestion_event(event),
         }
     }
 
@@ -241,14 +241,14 @@ impl Controller for Guided {
         }
     }
 
-    /// The decision that was under way is over.
+    /// Ends the startup algorithm.
     fn start(&mut self, start: Start) {
-        (self.beside, self.jump, self.hold, self.flight) = (Beside::Nothing, None, None, None);
+        (self.startup, self.jump, self.hold, self.flight) = (Startup::None, None, None, None);
         self.inner.start(start);
     }
 
     fn resume(&mut self, window: u64, threshold: u64) {
-        (self.beside, self.jump, self.hold) = (Beside::Nothing, None, None);
+        (self.startup, self.jump, self.hold) = (Startup::None, None, None);
         self.inner.resume(window, threshold);
     }
 
@@ -267,36 +267,36 @@ impl Controller for Guided {
     }
 
     fn snapshot(&self) -> Snapshot {
-        let state = match &self.beside {
-            Beside::Nothing => return self.inner.snapshot(),
-            Beside::Careful(careful) => careful.phase().name(),
-            Beside::Rapid(_) => "rapid_start",
+        let state = match &self.startup {
+            Startup::None => return self.inner.snapshot(),
+            Startup::Careful(careful) => careful.phase().name(),
+            Startup::Rapid(_) => "rapid_start",
         };
         let (window, pacing_rate) = (self.window(), self.pacing_rate());
         Snapshot { state, window, pacing_rate, ..self.inner.snapshot() }
     }
 }
 
-/// A first flight beyond the initial window, as [`Verdict`] judges it.
+/// First flight beyond the initial window, and its [`Verdict`].
 ///
-/// RFC 9959 takes any loss for congestion. On a lossy last mile that would refuse the next cookie to most of those whom
-/// it serves best: here a jump has failed when more than one byte in eight was lost before all of it was answered,
-/// when packets came marked, or when congestion was persistent.
+/// RFC 9959 treats any loss as congestion. On lossy last miles, this would reject the cookies of
+/// the viewers who benefit most. Here, a jump fails on ECN marks, on persistent congestion, or if
+/// more than 1/8 of its bytes are lost before all of it is resolved.
 #[derive(Clone, Copy, Default, Debug)]
 struct Flight {
     first: Option<Timestamp>,
     last: Timestamp,
     sent: u64,
     lost: u64,
-    /// Whether something of it was acknowledged: what leaves from then on is not part of it.
+    /// Whether any of it was acknowledged. Later packets do not belong to it.
     is_sent: bool,
     verdict: Verdict,
     is_judged: bool,
 }
 
 impl Flight {
-    /// Losses are failures from this many datagrams on: two of ten are not the path's rate.
-    const FEW: u64 = 3;
+    /// Losses up to this many datagrams are tolerated, regardless of the fraction.
+    const TOLERATED_LOSSES: u64 = 3;
 
     fn on_sent(&mut self, now: Timestamp, bytes: u64) {
         if !self.is_sent {
@@ -312,10 +312,10 @@ impl Flight {
         }
         self.is_sent = true;
         if batch.largest_sent_time >= self.last {
-            let few = Self::FEW * u64::from(mtu);
+            let few = Self::TOLERATED_LOSSES * u64::from(mtu);
             self.judge(match self.sent {
                 _ if self.lost > (self.sent / 8).max(few) => Verdict::Failed,
-                // Nothing was tried that the initial window would not have allowed.
+                // It did not exceed the initial window.
                 sent if sent <= initial_window(mtu) => Verdict::None,
                 _ => Verdict::Passed,
             });

@@ -1,12 +1,12 @@
-//! The last resort among the carriers: what was measured last in a network, kept by the server. For
-//! clients that bring nothing along, and of bounded size.
+//! Path state per network, kept by the server for clients without a cookie. The last resort among
+//! the carriers, and bounded in size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::cookie::Cookie;
 use crate::prefix::Prefix;
 
-/// The newest cookie of each network, as far as there is room.
+/// The newest cookie of each network, up to a capacity.
 #[derive(Debug)]
 pub struct History {
     capacity: usize,
@@ -15,14 +15,14 @@ pub struct History {
 }
 
 impl History {
-    /// An empty table for `capacity` networks, at about 200 bytes each; 0 switches it off.
+    /// Creates a history for `capacity` networks, at about 200 bytes each. 0 disables it.
     pub fn new(capacity: usize) -> Self {
         Self { capacity, newest: BTreeMap::new(), by_time: BTreeSet::new() }
     }
 
-    /// Remembers what a connection has measured. Its client's address must have been validated: else
-    /// whoever can send from made-up addresses would decide what is kept. If there is no room, the
-    /// stalest network makes some. Older cookies change nothing; who the viewer was is not kept.
+    /// Records the path state of a connection, without its viewer. The client's address must be
+    /// validated, or spoofed addresses could control the contents. Evicts the network with the
+    /// oldest state if full. Ignores cookies older than the recorded one.
     pub fn record(&mut self, cookie: &Cookie) {
         let (issued, prefix) = (cookie.issued, cookie.prefix);
         let known = self.newest.get(&prefix).map(|known| known.issued);
@@ -40,25 +40,25 @@ impl History {
         self.by_time.insert((issued, prefix));
     }
 
-    /// What was measured last in this network. It is as old as it says, and it is judged as any cookie
-    /// ([`Cookie::accept`] with [`Carrier::History`](crate::Carrier::History)).
+    /// Returns the newest path state of a network. It keeps its issue time and must pass
+    /// [`Cookie::accept`] with [`Carrier::History`](crate::Carrier::History).
     pub fn get(&self, prefix: Prefix) -> Option<&Cookie> {
         self.newest.get(&prefix)
     }
 
-    /// Forgets this network, because a jump has failed there (RFC 9959, section 3.4).
+    /// Removes a network after a failed jump (RFC 9959, section 3.4).
     pub fn forget(&mut self, prefix: Prefix) {
         if let Some(cookie) = self.newest.remove(&prefix) {
             self.by_time.remove(&(cookie.issued, prefix));
         }
     }
 
-    /// Networks that are remembered.
+    /// Number of recorded networks.
     pub fn len(&self) -> usize {
         self.newest.len()
     }
 
-    /// Whether none is.
+    /// Returns true without recorded networks.
     pub fn is_empty(&self) -> bool {
         self.newest.is_empty()
     }
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn the_stalest_network_makes_room() {
+    fn the_stalest_network_is_evicted() {
         let mut history = History::new(3);
         for (n, issued) in [(1, 10), (2, 11), (3, 12), (1, 13)] {
             history.record(&of(n, issued));
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_has_its_newest_cookie_without_the_viewer() {
+    fn the_newest_cookie_is_kept_without_its_viewer() {
         let mut history = History::new(3);
         history.record(&of(1, 10));
         history.record(&of(1, 9));
@@ -101,11 +101,11 @@ mod tests {
         history.forget(network(1));
         assert!(history.is_empty() && history.get(network(1)).is_none());
         history.record(&of(1, 1));
-        assert_eq!(history.len(), 1, "what was forgotten is not in the way");
+        assert_eq!(history.len(), 1, "a forgotten network can be recorded again");
     }
 
     #[test]
-    fn a_table_without_room_keeps_nothing_and_a_flood_fills_only_the_table() {
+    fn capacity_is_respected_also_when_flooded() {
         let mut none = History::new(0);
         none.record(&cookie());
         assert!(none.is_empty());

@@ -1,42 +1,42 @@
-//! How a connection starts, so that a viewer's first frame comes soon and harms nobody: Wira (*Reducing
-//! First-Frame Delay of Live Streaming by Simultaneously Initializing Window and Rate*), RFC 9959
-//! (Careful Resume) and Rapid Start, beside each other as [modes](decision::Mode).
+//! Connection startup: short first-frame delay without harm to the path.
 //!
-//! Nothing here has a clock or a socket. The parts, from what is known to what is done:
+//! Implements Wira (*Reducing First-Frame Delay of Live Streaming by Simultaneously Initializing
+//! Window and Rate*), Careful Resume (RFC 9959) and Rapid Start as [modes](decision::Mode). Nothing
+//! here reads a clock or a socket.
 //!
-//! | part | question | papers |
+//! | module | task | source |
 //! |---|---|---|
-//! | [`perception`] | How many bytes is the first frame? | Wira, section IV-A |
-//! | [`cookie`] | What did the last connection learn about the path? | Wira, section IV-B; RFC 9959, section 3.1 |
-//! | [`DeliveryRates`], [`Refresh`] | What does this one learn, and when does the client get it? | the same |
-//! | [`Spent`] | Did the viewer jump since the cookie was issued? | RFC 9959, section 3.2 |
-//! | [`History`] | What was measured in a network whose viewer brings nothing? | – |
-//! | [`decision`] | Which window and rate does the connection begin with? | Wira, section IV-C |
-//! | [`careful`], [`rapid`] | What happens in the round trips after it? | RFC 9959; draft-kazuho-ccwg-rapid-start |
+//! | [`perception`] | measures the size of the first frame | Wira, section IV-A |
+//! | [`cookie`] | carries path state to the next connection | Wira, section IV-B; RFC 9959, 3.1 |
+//! | [`DeliveryRates`], [`Refresh`] | measure the path, schedule cookies | as above |
+//! | [`JumpLedger`] | limits each viewer to one jump per measurement | RFC 9959, 3.2 |
+//! | [`History`] | keeps path state per network for clients without cookies | – |
+//! | [`decision`] | chooses the initial window and rate | Wira, section IV-C |
+//! | [`careful`], [`rapid`] | control the next round trips | RFC 9959; draft-kazuho-ccwg-rapid-start |
 //!
-//! # How a server uses it
+//! # Usage in a server
 //!
-//! 1. **A connection arrives**, and its address is validated: by the handshake, or by the NEW_TOKEN
-//!    token that carried the cookie. Before that nothing here is to be asked. The bytes of token or
-//!    ticket go to [`Cookie::decode`], those of an HTTP cookie to [`Cookie::open`], and the [`History`]
-//!    is asked last. The first of [`Carrier::ALL`] that has one counts; [`Cookie::accept`] makes a [`Past`]
-//!    of it or counts a [`Refusal`].
-//! 2. **One jump for each viewer.** [`Spent::buy`] is asked once, when a [`Past`] is about to be used;
-//!    without it the past is dropped ([`Refusal::Spent`]), and the connection starts as one
-//!    without a cookie.
-//! 3. **The response begins.** What the relay sends has a known first frame; of what is proxied
-//!    [`Perception::read`] sees the bytes on their way to the transport. [`decision::decide`] makes a
-//!    [`congestion::Start`] of it for the controller. If the size came too late, decide and start again once
-//!    it is known, unless more than the new window is in flight by then.
-//! 4. **The course goes on** in [`Guided`], a controller around the connection's own. For
-//!    [`decision::Course::Careful`] a [`careful::Careful`] stands beside that one: it is told of packets,
-//!    acknowledgements and congestion after the controller is, and its [`careful::Order`]s are obeyed. For
-//!    [`decision::Course::Rapid`] window and rate are those of [`rapid::Rapid`] until its phase is
-//!    [`rapid::Phase::Over`]; then the controller is started with that window.
-//! 5. **The connection learns.** [`DeliveryRates`], in [`Guided`] too, takes every rate sample, [`Refresh`] says when a new
-//!    [`Cookie`] is due: as `own` bytes of a NEW_TOKEN token ([`Cookie::encode`]), and as a sealed HTTP
-//!    cookie with the next response. Its verdict is the course's. What goes to the client goes into
-//!    the [`History`]; a failed jump makes it [forget](History::forget) the network.
+//! 1. **Find path state.** Wait until the client's address is validated, by the handshake or by the
+//!    NEW_TOKEN token that carried the cookie. Pass the bytes of a token or ticket to
+//!    [`Cookie::decode`], and an HTTP cookie to [`Cookie::open`]. Query the [`History`]
+//!    last. The first of [`Carrier::ALL`] with a cookie counts. [`Cookie::accept`] turns it into a
+//!    [`PathState`] or returns a countable [`Refusal`].
+//! 2. **Claim the jump.** Call [`JumpLedger::claim`] once, immediately before using a
+//!    [`PathState`]. If it fails, drop the state ([`Refusal::Spent`]) and start as without a cookie.
+//! 3. **Start the response.** The relay knows the size of the first frame. For proxied bodies,
+//!    [`Perception::read`] inspects the bytes on their way to the transport. [`decision::decide`]
+//!    returns a [`congestion::Start`] for the controller. If the size arrives late, decide and start
+//!    again, unless more than the new window is already in flight.
+//! 4. **Follow the course.** [`Guided`] wraps the connection's controller. For
+//!    [`decision::Course::Careful`], it runs a [`careful::Careful`] next to the controller: events
+//!    go to the controller first, and each returned [`careful::Order`] is carried out. For
+//!    [`decision::Course::Rapid`], [`rapid::Rapid`] sets window and rate until
+//!    [`rapid::Phase::Over`]. Then the controller continues with that window.
+//! 5. **Learn.** [`Guided`] also feeds rate samples to [`DeliveryRates`]. When [`Refresh`] reports
+//!    that a [`Cookie`] is due, send it as the `own` bytes of a NEW_TOKEN token
+//!    ([`Cookie::encode`]), or sealed as an HTTP cookie with the next response, with the verdict of
+//!    the course. Record it in the [`History`]. After a failed jump, [forget](History::forget) the
+//!    network.
 
 #![forbid(unsafe_code)]
 
@@ -48,16 +48,16 @@ pub mod decision;
 mod fixture;
 mod guided;
 mod history;
+mod ledger;
 mod observe;
 pub mod perception;
 mod prefix;
 pub mod rapid;
-mod spent;
 
-pub use cookie::{Carrier, Cookie, Past, Refusal};
+pub use cookie::{Carrier, Cookie, PathState, Refusal};
 pub use guided::Guided;
 pub use history::History;
+pub use ledger::JumpLedger;
 pub use observe::{DeliveryRates, Refresh};
 pub use perception::{Perception, Progress};
 pub use prefix::Prefix;
-pub use spent::Spent;

@@ -1,6 +1,6 @@
-//! What a connection learns for its next cookie: delivery rates that are the path's and not the
-//! encoder's, and when a new cookie is worth sending (RFC 9959, section 3.1, "Observing"; Wira,
-//! section IV-B, "Periodic synchronization").
+//! Measurements for a connection's next cookie: delivery rates of the path rather than the encoder,
+//! and the schedule of cookies (RFC 9959, section 3.1, "Observing"; Wira, section IV-B, "Periodic
+//! synchronization").
 
 use core::time::Duration;
 
@@ -10,38 +10,38 @@ use units::{Rate, Timestamp};
 use crate::compact;
 use crate::cookie::Cookie;
 
-/// Rounds that are remembered.
+/// Number of recorded rounds.
 const ROUNDS: usize = 16;
-/// Rates are remembered in units of this many bits per second.
+/// Unit of recorded rates, in bit/s.
 const UNIT: u64 = 100;
-/// Bytes that may leave before anything is known (RFC 9002, section 7.2).
+/// Initial window in bytes, for ten datagrams of 1,200 (RFC 9002, section 7.2).
 const FIRST_FLIGHT: u64 = 12_000;
 
-/// The delivery rates of one path; 64 bytes, whatever it lives through.
+/// Delivery rates of one path, in 64 bytes.
 ///
-/// A live stream sends what the encoder makes: most samples are application-limited, and say of the path only that it gives
-/// as much, so that they count for the largest rate alone, as in BBR. A first flight that had room left, a handshake's, counts
-/// for nothing. Of the others the best of each round trip counts, since samples of one
-/// round overlap.
+/// A live stream sends at the encoder's rate, so most samples are application-limited. These are
+/// lower bounds and update only the maximum, as in BBR. A first flight below the initial window, as
+/// in a handshake, is ignored. Of the other samples, the highest per round counts, as samples of
+/// one round overlap.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveryRates {
     max: u16,
     /// Compact rates of the latest rounds.
     rounds: [u16; ROUNDS],
     count: u32,
-    /// The round ends when what was sent after this many delivered bytes is acknowledged.
+    /// The round ends with the acknowledgement of a packet sent after this many delivered bytes.
     round_end: u64,
 }
 
 impl DeliveryRates {
-    /// Takes the sample of an acknowledgement.
+    /// Records the rate sample of an acknowledgement.
     pub fn on_sample(&mut self, sample: &RateSample) {
         let is_handshake = sample.prior_delivered == 0 && sample.delivered < FIRST_FLIGHT;
         if is_handshake {
             return;
         }
         let rate = compact::from_number(sample.delivery_rate.as_bps() / UNIT);
-        // The path gives at least that, whatever limited it.
+        // A lower bound, even if application-limited.
         self.max = self.max.max(rate);
         if sample.is_app_limited {
             return;
@@ -56,17 +56,17 @@ impl DeliveryRates {
         }
     }
 
-    /// Rounds with a sample.
+    /// Number of rounds with a sample.
     pub fn count(&self) -> u64 {
         self.count.into()
     }
 
-    /// The largest rate of all rounds; 0 before the first.
+    /// Highest rate of all samples; 0 without samples.
     pub fn max(&self) -> Rate {
         rate(self.max)
     }
 
-    /// The upper quartile of the latest 16 rounds; 0 before the first.
+    /// Upper quartile of the latest 16 rounds; 0 without rounds.
     pub fn usual(&self) -> Rate {
         let mut known = self.rounds;
         let known = &mut known[..ROUNDS.min(self.count as usize)];
@@ -79,21 +79,22 @@ fn rate(code: u16) -> Rate {
     Rate::from_bps(compact::number(code).saturating_mul(UNIT))
 }
 
-/// When a connection's next cookie is due.
+/// Schedule of a connection's cookies.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Refresh {
     last: Option<(Timestamp, Cookie)>,
 }
 
 impl Refresh {
-    /// The shortest time between two cookies; the paper's period of synchronization.
+    /// Minimum time between two cookies: the paper's synchronization period.
     pub const PERIOD: Duration = Duration::from_secs(3);
-    /// The longest time between two. A cookie is as old as its issue says: without this, who watches for an
-    /// hour would come back with an expired one.
+    /// Maximum time between two cookies. Without it, the cookie of a viewer that watches for an
+    /// hour would expire.
     pub const RENEWAL: Duration = Duration::from_secs(60);
 
-    /// Whether this cookie should be sent at `now`: the first one, the first one that was measured, one that says something
-    /// else than the last one sent, and one a minute besides. One that is due counts as sent.
+    /// Returns true if `cookie` should be sent at `now`, and then counts it as sent. This applies
+    /// to the first cookie, the first one with samples, those that differ from the last one, and at
+    /// least one per [`Self::RENEWAL`].
     pub fn is_due(&mut self, now: Timestamp, cookie: &Cookie) -> bool {
         let is_due = self.last.is_none_or(|(at, last)| match now.since(at) {
             _ if last.samples == 0 && cookie.samples > 0 => true,
@@ -108,7 +109,7 @@ impl Refresh {
     }
 }
 
-/// Whether a decision could come out differently by more than an eighth.
+/// Returns true if decisions may differ by more than one eighth.
 fn differs(a: &Cookie, b: &Cookie) -> bool {
     let moved = |a: u64, b: u64| a.abs_diff(b) > a.max(b) / 8;
     let micros = |cookie: &Cookie| u64::try_from(cookie.min_rtt.as_micros()).unwrap_or(u64::MAX);
@@ -125,7 +126,7 @@ mod tests {
     use crate::cookie::Verdict;
     use crate::fixture::cookie;
 
-    /// Of the part of a connection behind its first flight.
+    /// Sample after the first flight.
     fn sample(kbps: u64, after: u64, is_app_limited: bool) -> RateSample {
         RateSample {
             delivery_rate: Rate::from_kbps(kbps),
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_that_show_the_encoder_are_lower_bounds() {
+    fn application_limited_samples_only_raise_the_maximum() {
         let mut rates = DeliveryRates::default();
         assert_eq!((rates.max(), rates.usual(), rates.count()), (Rate::ZERO, Rate::ZERO, 0));
         rates.on_sample(&sample(16_000, 0, true));
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_is_no_measure_and_a_first_flight_of_data_is_one() {
+    fn handshakes_are_ignored_and_full_first_flights_count() {
         let mut rates = DeliveryRates::default();
         let first =
             |delivered| RateSample { delivered, prior_delivered: 0, ..sample(500, 0, false) };
@@ -162,40 +163,40 @@ mod tests {
     }
 
     #[test]
-    fn the_best_of_a_round_counts_once_and_old_rounds_give_way() {
+    fn the_best_sample_per_round_counts_and_old_rounds_expire() {
         let mut rates = DeliveryRates::default();
         for (kbps, prior) in [(100, 0), (300, 5_000), (200, 9_999), (50, 10_000)] {
             rates.on_sample(&sample(kbps, prior, false));
         }
         assert_eq!((rates.count(), rates.max()), (2, Rate::from_kbps(300)));
-        assert_eq!(rates.usual(), Rate::from_kbps(300), "the upper of two");
-        // 16 rounds of 1 to 16 Mbit/s push them out; the maximum stays.
+        assert_eq!(rates.usual(), Rate::from_kbps(300), "the higher of two");
+        // 16 rounds of 1 to 16 Mbit/s replace them; the maximum stays.
         let mut rates = DeliveryRates::default();
         rates.on_sample(&sample(40_000, 0, false));
         for round in 1..=16 {
             rates.on_sample(&sample(round * 1_000, round * 10_000, false));
         }
-        assert_eq!(rates.usual(), Rate::from_kbps(12_000), "the twelfth of sixteen");
+        assert_eq!(rates.usual(), Rate::from_kbps(12_000), "rank 12 of 16");
         let max = rates.max().as_mbps_f64();
         assert!((39.98..=40.0).contains(&max), "{max}");
         assert!(size_of::<DeliveryRates>() <= 64);
     }
 
     #[test]
-    fn a_cookie_is_sent_when_it_says_something_new_and_once_a_minute() {
+    fn cookies_are_due_on_change_and_once_per_minute() {
         let mut refresh = Refresh::default();
         let mut due =
             |seconds, cookie: &Cookie| refresh.is_due(Timestamp::from_secs(seconds), cookie);
         let first = cookie();
         let faster = Cookie { max_rate: first.max_rate.scale(1.2), ..first };
         assert!(due(9, &Cookie { samples: 0, ..first }));
-        assert!(due(10, &first), "measured at last");
+        assert!(due(10, &first), "first with samples");
         assert!(!due(12, &faster), "3 s have not passed");
-        assert!(!due(14, &Cookie { issued: first.issued + 4, ..first }), "nothing new");
+        assert!(!due(14, &Cookie { issued: first.issued + 4, ..first }), "unchanged");
         assert!(!due(14, &Cookie { max_rate: first.max_rate.scale(1.1), ..first }));
         assert!(due(14, &faster));
         assert!(due(20, &Cookie { verdict: Verdict::Failed, ..faster }));
         assert!(!due(79, &Cookie { verdict: Verdict::Failed, ..faster }));
-        assert!(due(80, &Cookie { verdict: Verdict::Failed, ..faster }), "a minute later");
+        assert!(due(80, &Cookie { verdict: Verdict::Failed, ..faster }), "after one minute");
     }
 }

@@ -1,19 +1,18 @@
-//! Frame perception (Wira, section IV-A and algorithm 1): the size of a first frame, from the bytes
-//! of a body as they are handed to the transport.
+//! Frame perception (Wira, section IV-A and algorithm 1): the size of the first frame, from the
+//! bytes of a body on their way to the transport.
 //!
-//! The *first frame's size* is the number of bytes from the start of the body to the end of the
-//! Θ_VF-th video frame. Script data, sequence headers and sound before it count as bytes and not as
-//! frames. For FLV the size field behind the tag belongs to it; for MPEG-TS it is the end of the
-//! frame's last packet. Sizes that headers announce are enough: for FLV, fMP4 and RTMP the answer is
-//! there when the frame's own header is. A file of FLV without video counts frames of sound.
+//! The *first frame's size* is the number of bytes from the start of the body to the end of video
+//! frame Θ_VF. Preceding script data, sequence headers and audio count as bytes, but not as frames.
+//! A frame includes the size field after its FLV tag, and ends with its last packet in MPEG-TS. In
+//! FLV, fMP4 and RTMP, the answer is known with the frame's own header, which announces the size.
+//! In FLV without video, audio frames count.
 //!
-//! HLS comes as several bodies. [`Perception::end_body`] says where one ends; a playlist, an
-//! initialisation segment and a segment without video count as bytes of the answer. Which kind a body
-//! is follows from its first byte, so that names and content types need not be known.
+//! HLS consists of several bodies, separated by [`Perception::end_body`]. Playlists, initialization
+//! segments and segments without video count as bytes. The first byte identifies the format of a
+//! body, so names and content types are not needed.
 //!
-//! The answer depends on the bytes alone, not on how they are cut into pieces. What is kept is the
-//! header being read, at most 40 bytes, and what is known about tracks and chunk streams: a constant
-//! size, whatever a stranger sends.
+//! The answer depends only on the bytes, not on their division into chunks. State is constant in
+//! size for any input: a header of at most 40 bytes, and facts about tracks and chunk streams.
 
 use core::num::NonZeroU32;
 
@@ -31,19 +30,19 @@ use mp4::{Mp4, Tracks};
 use rtmp::Rtmp;
 use ts::{Found, Ts};
 
-/// How far perception has come.
+/// State of the search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// The first frame's end is not in sight.
+    /// The end of the first frame is not known yet.
     Reading,
-    /// The first frame's size in bytes, from the start of the first body on. Final.
+    /// First frame's size in bytes, from the start of the first body. Final.
     Known(u64),
-    /// It will not be known. Final.
+    /// The size cannot be determined. Final.
     GaveUp(Reason),
 }
 
 impl Progress {
-    /// The first frame's size in bytes, if it is known.
+    /// Returns the first frame's size in bytes, if known.
     pub fn known(self) -> Option<u64> {
         match self {
             Self::Known(size) => Some(size),
@@ -52,42 +51,44 @@ impl Progress {
     }
 }
 
-/// Where a frame may end at the latest if nothing else is said: 4 MiB, sixteen times the largest
-/// first frame that the paper saw (section II-A).
+/// Default limit of the first frame's end: 4 MiB, 16 times the largest first frame in the paper
+/// (section II-A).
 pub const DEFAULT_LIMIT: u64 = 4 << 20;
 
-/// Reads the bodies that one viewer is sent, until the size of the first frame is known.
+/// Determines the size of the first frame from the bodies sent to one viewer.
 #[derive(Debug)]
 pub struct Perception {
     frames: Frames,
     limit: u64,
-    /// Bytes of the bodies that have ended.
+    /// Bytes of completed bodies.
     before: u64,
-    /// Bytes of this body so far.
+    /// Bytes read of the current body.
     at: u64,
     body: Body,
     tracks: Tracks,
     progress: Progress,
 }
 
-/// What the body is.
+/// Format of the body.
 #[derive(Debug)]
 enum Body {
-    /// Nothing of it was seen.
+    /// No bytes yet.
     New,
     Flv(Flv),
     Mp4(Mp4),
     Ts(Ts),
     Rtmp(Box<Rtmp>),
     Playlist(Head<10>),
-    /// It has no frame that counts, but its bytes do.
+    /// Counts as bytes, but has no relevant frame.
     Bytes,
 }
 
 impl Perception {
-    /// A reader at the start of a body. `frames` is Θ_VF, the video frames that make up what is
-    /// called the first frame; 1 is usual, more suit players that wait for more. A frame that ends
-    /// behind `limit` bytes is given up; see [`DEFAULT_LIMIT`].
+    /// Creates a reader at the start of a body.
+    ///
+    /// `frames` is Θ_VF, the number of video frames in the "first frame": usually 1, more for
+    /// players that buffer several before showing any. Gives up on frames that end beyond `limit`
+    /// bytes; see [`DEFAULT_LIMIT`].
     pub fn new(frames: NonZeroU32, limit: u64) -> Self {
         Self {
             frames: Frames(frames.get()),
@@ -100,23 +101,23 @@ impl Perception {
         }
     }
 
-    /// A reader of the RTMP chunks behind a handshake. [`Perception::new`] takes RTMP from the
-    /// handshake on.
+    /// Creates a reader of RTMP chunks after the handshake. [`Perception::new`] expects the
+    /// handshake.
     pub fn of_chunks(frames: NonZeroU32, limit: u64) -> Self {
         Self { body: Body::Rtmp(Box::new(Rtmp::chunks())), ..Self::new(frames, limit) }
     }
 
-    /// What is known so far.
+    /// Current result.
     pub fn progress(&self) -> Progress {
         self.progress
     }
 
-    /// Bytes of the bodies that have ended: what [`Progress::Known`] counts before this body.
+    /// Bytes of completed bodies, which [`Progress::Known`] includes.
     pub fn bytes_before(&self) -> u64 {
         self.before
     }
 
-    /// Takes the next bytes of the body. Does nothing once the answer is final.
+    /// Reads the next bytes of the body. No effect once the result is final.
     #[inline]
     pub fn read(&mut self, bytes: &[u8]) -> Progress {
         if self.progress == Progress::Reading && !bytes.is_empty() {
@@ -125,8 +126,8 @@ impl Perception {
         self.progress
     }
 
-    /// The body has ended, and another one follows, if any. A frame of MPEG-TS that had to wait for
-    /// the start of the next one ends here.
+    /// Ends the body. Another one may follow. Also ends an MPEG-TS frame, which otherwise ends with
+    /// the start of the next one.
     pub fn end_body(&mut self) -> Progress {
         if self.progress == Progress::Reading {
             if let Body::Ts(ts) = &self.body
@@ -142,7 +143,7 @@ impl Perception {
     }
 
     fn advance(&mut self, bytes: &[u8]) -> Progress {
-        // Bytes behind the limit are not looked at: else it would matter how the body is cut.
+        // Bytes beyond the limit are ignored, so that chunk boundaries do not matter.
         let room = self.limit.saturating_sub(self.before + self.at);
         let mut input = Input { bytes, at: self.at };
         let mut input = input.take(room);
@@ -170,7 +171,7 @@ impl Perception {
                 b'F' => Body::Flv(Flv::new()),
                 b'G' => Body::Ts(Ts::new()),
                 b'#' | 0xef => Body::Playlist(Head::EMPTY),
-                // The size of a box below 16 MiB.
+                // First byte of a box size below 16 MiB.
                 0 => Body::Mp4(Mp4::new()),
                 3 => Body::Rtmp(Box::new(Rtmp::new())),
                 _ => return Err(Reason::Format),

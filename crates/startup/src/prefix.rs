@@ -1,9 +1,9 @@
-//! The part of a client's address that stands for its network: /24 of IPv4, /48 of IPv6.
+//! Network of a client: /24 of an IPv4 address, /48 of an IPv6 address.
 
 use core::net::IpAddr;
 
-/// A network: the first 24 bits of an IPv4 address, or the first 48 of an IPv6 address. An IPv4
-/// address that is written as IPv6 (`::ffff:192.0.2.1`) is an IPv4 address.
+/// A network: the first 24 bits of an IPv4 address or the first 48 of an IPv6 address. IPv4-mapped
+/// addresses (`::ffff:192.0.2.1`) count as IPv4.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Prefix {
     is_v6: bool,
@@ -11,7 +11,7 @@ pub struct Prefix {
 }
 
 impl Prefix {
-    /// The network of this address.
+    /// Returns the network of an address.
     pub fn of(address: IpAddr) -> Self {
         match address.to_canonical() {
             IpAddr::V4(v4) => {
@@ -50,6 +50,6 @@ mod tests {
         assert_ne!(of("192.0.2.1"), of("192.0.3.1"));
         assert_eq!(of("2001:db8:1:2::1"), of("2001:db8:1:ffff::2"));
         assert_ne!(of("2001:db8:1::1"), of("2001:db8:2::1"));
-        assert_ne!(of("32.1.13.0"), of("2001:d00::"), "the families are apart");
+        assert_ne!(of("32.1.13.0"), of("2001:d00::"), "different families");
     }
 }

@@ -1,46 +1,48 @@
-//! Rapid Start (draft-kazuho-ccwg-rapid-start, section 3): the first flight is paced over one round
-//! trip, the window grows three times as large each round until the queue grows, then twice; at the
-//! first congestion it converges on a part of what was delivered.
+//! Rapid Start (draft-kazuho-ccwg-rapid-start, section 3), as a replacement for slow start.
 //!
-//! In place of the congestion controller's start-up: as long as [`Rapid::phase`] is not
-//! [`Phase::Over`], [`Rapid::window`] and [`Rapid::pacing_rate`] hold. Then the controller goes on with
-//! that window in congestion avoidance.
+//! The first flight is paced over one round trip. The window triples per round until the queue
+//! grows, then doubles. At the first congestion event it converges on a fraction of the delivered
+//! bytes.
+//!
+//! Until [`Rapid::phase`] is [`Phase::Over`], [`Rapid::window`] and [`Rapid::pacing_rate`] apply.
+//! Then the controller continues with that window in congestion avoidance.
 
 use core::time::Duration;
 
 use congestion::{AckBatch, CongestionEvent, initial_window, minimum_window};
 use units::{Rate, Timestamp};
 
-/// Round-trip samples that are kept: those of a round that are an eighth of it apart, and both ends.
+/// Maximum number of stored samples: one per eighth of a round, and both ends.
 const SAMPLES: usize = 9;
-/// A queue is one that takes longer than this, or a tenth of the smallest round trip if that is less.
+/// Delay that counts as a queue, unless a tenth of the minimum round trip is less.
 const QUEUE: Duration = Duration::from_millis(4);
-/// K of section 3.3.1.
+/// K in section 3.3.1.
 const K: f64 = 11.0 / 18.0;
 
-/// How far Rapid Start has come.
+/// Phase of Rapid Start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Phase {
-    /// Congestion was not met.
+    /// No congestion yet.
     Growing,
-    /// Congestion was met: what was in flight is being accounted for.
+    /// Congestion was detected. The window is reduced as outstanding packets are acknowledged or
+    /// lost.
     Recovery,
-    /// The congestion controller takes over.
+    /// Finished: the congestion controller takes over.
     Over,
 }
 
-/// One connection's Rapid Start.
+/// Rapid Start of one connection.
 #[derive(Clone, Debug)]
 pub struct Rapid {
     phase: Phase,
     window: u64,
     mtu: u16,
     factors: Factors,
-    /// The rate of the first flight; `None` when that is over.
+    /// Rate of the first flight; `None` once it was sent.
     first_flight: Option<Rate>,
     first_sent: Option<Timestamp>,
     floor: Floor,
-    /// Smoothed, once there is a sample.
+    /// Smoothed round trip once there is a sample.
     rtt: Duration,
     recovery: Recovery,
 }
@@ -60,8 +62,8 @@ impl Factors {
         Self { beta, silence: beta + ack, ack, loss: beta + ack }
     }
 
-    /// The part of the window that remains at least: no more than two thirds are lost where a queue
-    /// overflows that was filled three times as fast as it drained.
+    /// Returns the fraction of the window that remains at least. A queue that fills three times as
+    /// fast as it drains drops at most two thirds when it overflows.
     fn least(&self) -> f64 {
         self.silence - self.ack / 3.0 - 2.0 * self.loss / 3.0
     }
@@ -70,15 +72,15 @@ impl Factors {
 #[derive(Clone, Copy, Debug, Default)]
 struct Recovery {
     since: Timestamp,
-    /// Fractions of bytes would be lost at each acknowledgement.
+    /// Fractional, as rounding at each acknowledgement would add up.
     window: f64,
     least: f64,
 }
 
 impl Rapid {
-    /// Begins with a window of `window` bytes, which is paced over `rtt`: what
-    /// [`decide`](crate::decision::decide) gives for this mode. `beta` is the controller's multiplicative
-    /// decrease, from 0.5 to 1 (CUBIC 0.7).
+    /// Starts with `window` bytes, paced over `rtt`, as returned by
+    /// [`decide`](crate::decision::decide). `beta` is the controller's multiplicative decrease,
+    /// from 0.5 to 1 (CUBIC: 0.7).
     pub fn new(window: u64, rtt: Duration, mtu: u16, beta: f64) -> Self {
         Self {
             phase: Phase::Growing,
@@ -93,25 +95,25 @@ impl Rapid {
         }
     }
 
-    /// How far it is.
+    /// Current phase.
     pub fn phase(&self) -> Phase {
         self.phase
     }
 
-    /// Bytes that may be in flight.
+    /// Congestion window in bytes.
     pub fn window(&self) -> u64 {
         self.window
     }
 
-    /// The rate at which packets leave: the first flight takes one round trip; later ones leave at twice
-    /// the window per round trip, as in paced slow start, and within the recovery at the window's own rate.
+    /// Pacing rate. The first flight takes one round trip. Later, it is twice the window per round
+    /// trip as in paced slow start, and the window per round trip during recovery.
     pub fn pacing_rate(&self) -> Rate {
         let gain = if self.phase == Phase::Growing { 2 } else { 1 };
         let window = self.window.saturating_mul(gain);
         self.first_flight.unwrap_or(Rate::from_bytes_in(window, self.rtt))
     }
 
-    /// A packet left at `now`; `in_flight` bytes are in flight with it.
+    /// Records a packet sent at `now`. `in_flight` includes its bytes.
     pub fn on_sent(&mut self, now: Timestamp, in_flight: u64) {
         self.first_sent.get_or_insert(now);
         if in_flight + u64::from(self.mtu) > self.window {
@@ -119,7 +121,7 @@ impl Rapid {
         }
     }
 
-    /// An acknowledgement came, whose losses were reported before.
+    /// Processes an acknowledgement. Losses must have been reported before.
     pub fn on_ack(&mut self, batch: &AckBatch) {
         self.rtt = batch.rtt.smoothed;
         self.floor.add(batch.now, batch.rtt_sample(), batch.rtt.min);
@@ -127,7 +129,7 @@ impl Rapid {
             self.first_flight = None;
         }
         match self.phase {
-            // A window that is not used says nothing about the path (RFC 9002, section 7.8).
+            // An underutilized window must not grow (RFC 9002, section 7.8).
             Phase::Growing if batch.cwnd_limited => {
                 let growth = if self.has_queue(batch.rtt.min) { 1 } else { 2 };
                 let growth = batch.acked_bytes.saturating_mul(growth);
@@ -143,7 +145,7 @@ impl Rapid {
         }
     }
 
-    /// `bytes` bytes were declared lost. The event that they raise follows
+    /// Processes lost bytes, before the congestion event that they cause
     /// ([`Rapid::on_congestion_event`]).
     pub fn on_packets_lost(&mut self, bytes: u64) {
         if self.phase == Phase::Recovery {
@@ -151,7 +153,7 @@ impl Rapid {
         }
     }
 
-    /// Congestion is signalled: the recovery begins with the first one.
+    /// Processes a congestion event. The first one starts the recovery.
     pub fn on_congestion_event(&mut self, event: &CongestionEvent) {
         if self.phase != Phase::Growing {
             return;
@@ -165,7 +167,7 @@ impl Rapid {
         self.first_flight = None;
         self.recovery = Recovery { since: event.now, window: before, least };
         self.reduce(before * (1.0 - self.factors.silence));
-        // The packets that raised the event were lost in this period, too.
+        // The packets that caused the event also count as lost in recovery.
         self.reduce(self.factors.loss * event.lost_bytes as f64);
     }
 
@@ -175,22 +177,22 @@ impl Rapid {
         self.window = window.round() as u64;
     }
 
-    /// Whether the floor of the last round is above the smallest round trip by more than jitter.
+    /// Returns true if the round trip of the last round exceeds the minimum by more than jitter.
     fn has_queue(&self, min_rtt: Duration) -> bool {
         self.floor.get().is_some_and(|floor| floor > min_rtt + QUEUE.min(min_rtt / 10))
     }
 }
 
-/// `rtt_floor`: the smallest sample of the latest round trip.
+/// `rtt_floor`: the minimum sample of the latest round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Floor {
-    /// Samples that no later one undercuts, oldest and smallest first, an eighth of a round or more apart.
+    /// Increasing minima, oldest first, at least an eighth of a round apart.
     samples: [(Timestamp, Duration); SAMPLES],
     len: usize,
 }
 
 impl Floor {
-    /// Adds a sample, and forgets those that are older than `round`.
+    /// Adds a sample and removes those older than `round`.
     fn add(&mut self, now: Timestamp, rtt: Duration, round: Duration) {
         let known = self.samples;
         let mut len = 0;
@@ -200,8 +202,8 @@ impl Floor {
                 len += 1;
             }
         }
-        // What is close behind a smaller sample would matter for an eighth of a round, when that one is
-        // too old: so long the floor may be too high, and growth too slow.
+        // A sample soon after a smaller one is omitted. When the smaller one expires, the floor may
+        // be too high, and growth too slow, for an eighth of a round.
         let is_apart = len
             .checked_sub(1)
             .is_none_or(|last| now.since(self.samples[last].0) >= round / 8 && !round.is_zero());
@@ -231,7 +233,7 @@ mod tests {
         Timestamp::from_millis(n)
     }
 
-    /// An acknowledgement at `now` of what left `rtt` ms earlier, on a path of 50 ms.
+    /// Acknowledges at `now` a packet sent `rtt` ms earlier, on a path of 50 ms.
     fn ack(now: u64, rtt: u64, acked_bytes: u64) -> AckBatch {
         AckBatch {
             now: ms(now),
@@ -271,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_flight_takes_a_round_trip() {
+    fn the_first_flight_takes_one_round_trip() {
         let mut rapid = rapid(24_000);
         // 24,000 bytes in 50 ms.
         assert_eq!(rapid.pacing_rate(), Rate::from_kbps(3_840));
         (0..19).for_each(|n| rapid.on_sent(ms(n * 2), (n + 1) * 1_200));
         assert_eq!(rapid.pacing_rate(), Rate::from_kbps(3_840));
-        // Its last packet, or its first acknowledgement.
+        // Ended by its last packet, or by its first acknowledgement.
         rapid.on_sent(ms(48), 24_000);
         rapid.on_ack(&ack(50, 50, 1_200));
         assert_eq!(rapid.window(), 26_400);
@@ -285,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_is_three_times_as_large_each_round_without_a_queue() {
+    fn the_window_triples_per_round_without_a_queue() {
         let mut rapid = rapid(24_000);
         rapid.on_sent(ms(0), 1_200);
         for round in 0..3 {
@@ -297,17 +299,17 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_of_a_whole_round_brings_growth_back_to_twice() {
+    fn a_queue_during_a_whole_round_slows_growth_to_doubling() {
         let mut rapid = rapid(24_000);
         rapid.on_ack(&ack(100, 50, 1_200));
-        // 54 ms are no queue, and neither are 60 while the floor is from the same round.
+        // 54 ms is not a queue. Neither is 60 ms while the floor is from the same round.
         rapid.on_ack(&ack(110, 54, 1_200));
         rapid.on_ack(&ack(120, 60, 1_200));
         assert_eq!(rapid.window(), 24_000 + 3 * 2_400);
         // A round later the floor is 60 ms.
         rapid.on_ack(&ack(161, 61, 1_200));
         assert_eq!(rapid.window(), 31_200 + 1_200);
-        // 4 ms or a tenth: at a round trip of 10 ms, 1 ms is the border.
+        // The threshold is 4 ms or a tenth, so 1 ms for a round trip of 10 ms.
         let short = |rtt_us: u64| {
             let mut rapid = Rapid::new(24_000, RTT, MTU, 0.7);
             let min = Duration::from_millis(10);
@@ -321,14 +323,14 @@ mod tests {
     }
 
     #[test]
-    fn a_window_that_is_not_used_does_not_grow() {
+    fn an_underutilized_window_does_not_grow() {
         let mut rapid = rapid(24_000);
         rapid.on_ack(&AckBatch { cwnd_limited: false, ..ack(50, 50, 12_000) });
         assert_eq!(rapid.window(), 24_000);
     }
 
     #[test]
-    fn the_reduction_factors_are_those_of_the_draft() {
+    fn reduction_factors_match_the_draft() {
         let near = |a: f64, b: f64| (a - b).abs() < 1e-12;
         let half = Factors::new(0.5);
         assert!(near(half.silence, 29.0 / 36.0) && near(half.ack, 11.0 / 36.0));
@@ -338,11 +340,11 @@ mod tests {
     }
 
     #[test]
-    fn recovery_ends_at_beta_of_what_was_delivered() {
-        // 60,000 bytes in flight, two thirds are lost: the full BDP is 20,000, and 0.7 of it 14,000.
+    fn recovery_ends_at_beta_of_the_delivered_bytes() {
+        // 60,000 bytes in flight, two thirds lost: the BDP is 20,000, and 0.7 of it 14,000.
         let mut rapid = rapid(60_000);
         rapid.on_congestion_event(&loss(100, 10_000));
-        // 53,000, without 53/60 of the 10,000.
+        // 53,000 minus 53/60 of 10,000.
         assert_eq!((rapid.phase(), rapid.window()), (Phase::Recovery, 44_167));
         rapid.on_packets_lost(30_000);
         rapid.on_congestion_event(&loss(110, 30_000));
@@ -350,8 +352,8 @@ mod tests {
         assert_eq!((rapid.phase(), rapid.window()), (Phase::Recovery, 14_000));
         assert_eq!(rapid.pacing_rate(), Rate::from_bytes_in(14_000, RTT));
         rapid.on_ack(&ack(160, 50, 1_200));
-        assert_eq!(rapid.phase(), Phase::Over, "a packet of the recovery arrived");
-        // A tenth is lost: 0.7 of 54,000.
+        assert_eq!(rapid.phase(), Phase::Over, "a packet sent in recovery was acknowledged");
+        // A tenth is lost: 0.7 × 54,000.
         let mut rapid = Rapid::new(60_000, RTT, MTU, 0.7);
         rapid.on_congestion_event(&loss(100, 6_000));
         rapid.on_ack(&ack(120, 60, 54_000));
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn more_losses_than_a_queue_explains_do_not_close_the_window() {
+    fn excessive_losses_do_not_close_the_window() {
         let mut large = rapid(600_000);
         large.on_congestion_event(&loss(100, 500_000));
         large.on_packets_lost(100_000);
@@ -367,15 +369,15 @@ mod tests {
         assert_eq!(large.window(), 140_000);
         let mut small = rapid(24_000);
         small.on_congestion_event(&loss(100, 24_000));
-        assert_eq!(small.window(), 8_400, "0.7 of the initial window");
+        assert_eq!(small.window(), 8_400, "0.7 × the initial window");
         let mut tiny = rapid(5_000);
         tiny.on_congestion_event(&loss(100, 5_000));
-        assert_eq!(tiny.window(), 5_000, "never more than before");
+        assert_eq!(tiny.window(), 5_000, "never above the old window");
     }
 
     proptest! {
         #[test]
-        fn the_floor_is_the_smallest_sample_of_a_round_to_an_eighth(
+        fn the_floor_is_the_minimum_of_a_round_within_an_eighth(
             samples in prop::collection::vec((0..30u64, 50..90u64), 1..200),
         ) {
             let mut floor = Floor::default();
@@ -394,7 +396,7 @@ mod tests {
         }
 
         #[test]
-        fn any_order_of_events_keeps_the_window_within_its_bounds(
+        fn any_order_of_events_keeps_the_window_within_bounds(
             window in 2_400..1_000_000u64,
             events in prop::collection::vec((0..3u8, 0..200_000u64, 0..100u64), 1..100),
         ) {

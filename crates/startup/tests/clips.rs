@@ -1,8 +1,8 @@
-//! Frame perception against ffprobe, on clips that ffmpeg makes: what ffprobe says of the places and
-//! sizes of packets decides where the first frames end.
+//! Frame perception against ffprobe on clips made by ffmpeg. The packet offsets and sizes reported
+//! by ffprobe determine the expected ends of first frames.
 //!
-//! Left out unless asked for (`cargo test -p mendcast-startup --test clips -- --ignored`), because it
-//! needs ffmpeg with x264, x265 and VP9, and a minute.
+//! Ignored by default, as it takes a minute and ffmpeg with x264, x265 and VP9:
+//! `cargo test -p mendcast-startup --test clips -- --ignored`.
 
 use core::num::NonZeroU32;
 use std::path::Path;
@@ -10,7 +10,7 @@ use std::process::Command;
 
 use mendcast_startup::perception::{DEFAULT_LIMIT, Perception, Progress};
 
-/// A packet of video as ffprobe sees it: size, and place in the file where the demuxer knows it.
+/// Size of a video packet, and its offset in the file if the demuxer reports it.
 type Packet = (u64, Option<u64>);
 
 fn run(folder: &Path, program: &str, arguments: &str) -> String {
@@ -34,7 +34,7 @@ fn packets(folder: &Path, select: &str, file: &str) -> Vec<Packet> {
         .collect()
 }
 
-/// Options and file name of each clip.
+/// Encoder options and file name of each clip.
 fn clips() -> Vec<(String, String)> {
     let x264 = "-c:v libx264 -preset ultrafast -g 12";
     let x265 = "-c:v libx265 -preset ultrafast -x265-params log-level=none -tag:v hvc1";
@@ -43,20 +43,20 @@ fn clips() -> Vec<(String, String)> {
     let mut add = |options: String, ending: &str| {
         clips.push((options, format!("clip{}.{ending}", clips.len())));
     };
-    // B-frames, slices, and pictures from small to large; with sound, with other sound, with none.
+    // B-frames, slices, several frame sizes; with AAC, other audio, and none.
     let videos = ["-bf 0", "-bf 3", "-bf 2 -slices 4", "-crf 2", "-crf 50 -tune zerolatency"];
     let audios = ["-c:a aac", "-c:a libmp3lame -ar 44100", "-an"];
     for (video, audio) in videos.iter().flat_map(|video| audios.map(|audio| (video, audio))) {
         add(format!("{x264} {video} {audio}"), "flv");
     }
-    // Odd headers and large metadata.
+    // Unusual headers and large metadata.
     for flags in ["no_metadata", "no_sequence_end", "no_duration_filesize", "aac_seq_header_detect"]
     {
         add(format!("{x264} -c:a aac -flvflags {flags}"), "flv");
     }
     add(format!("{x264} -c:a aac -metadata comment={long}"), "flv");
     add("-c:v flv1 -c:a libmp3lame -ar 22050".to_owned(), "flv");
-    // Sound that begins before the picture.
+    // Audio that starts before the video.
     add(format!("{x264} -c:a aac -vf setpts=PTS+0.4/TB"), "flv");
     let m2v = "-c:v mpeg2video";
     for video in [x264, &format!("{x264} -bf 3 -crf 5"), x265, m2v] {
@@ -106,14 +106,14 @@ fn perceived(body: &[u8], frames: u32, piece: usize) -> Progress {
     perception.end_body()
 }
 
-/// Where the frame of this number ends, by what ffprobe says.
+/// Returns the end of a frame according to ffprobe.
 fn expected(folder: &Path, file: &str, body: &[u8], frame: usize) -> u64 {
     let video = packets(folder, "-select_streams v:0", file);
     let (size, at) = video[frame];
     match file.rsplit('.').next() {
         Some("mp4") => at.expect("a place") + size,
         Some("flv") => {
-            // The tag's place; its length stands behind it once more.
+            // Offset of the tag. Its length is repeated after it.
             let at = at.expect("a place");
             let read = |at: usize| [1, 2, 3].map(|i| u64::from(body[at + i]));
             let [a, b, c] = read(at as usize);
@@ -123,8 +123,8 @@ fn expected(folder: &Path, file: &str, body: &[u8], frame: usize) -> u64 {
             at + 11 + length + 4
         }
         _ => {
-            // The shortest file that has the whole frame, in packets. Of H.265 ffprobe counts a zero byte
-            // of the next start code to the frame, if there is one.
+            // The shortest whole number of packets that contains the frame. For H.265, ffprobe
+            // counts a zero byte before the next start code as part of the frame.
             let complete = |bytes: usize| {
                 std::fs::write(folder.join("cut.ts"), &body[..bytes]).expect("written");
                 let cut = packets(folder, "-select_streams v:0", "cut.ts");
@@ -144,7 +144,7 @@ fn expected(folder: &Path, file: &str, body: &[u8], frame: usize) -> u64 {
 #[ignore = "makes 50 clips with ffmpeg, which takes a minute"]
 fn perception_agrees_with_ffprobe_on_50_clips() {
     if Command::new("ffmpeg").arg("-version").output().is_err() {
-        println!("left out: no ffmpeg");
+        println!("skipped: no ffmpeg");
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");

@@ -1,8 +1,9 @@
-//! First frames over a simulated bottleneck, in virtual time: Careful Resume and Rapid Start beside
-//! CUBIC, with good cookies and with wrong ones.
+//! First frames over a simulated bottleneck, in virtual time: Careful Resume and Rapid Start
+//! against CUBIC, with accurate and stale cookies.
 //!
-//! The path is a rate, a round trip and a queue that drops what does not fit. Loss is known by three
-//! later packets, or after 200 ms without news. Nothing is left to chance.
+//! The path has a rate, a round trip and a drop-tail queue. Packets are declared lost after three
+//! later acknowledged packets, or after 200 ms without an acknowledgement. Everything is
+//! deterministic.
 
 use core::time::Duration;
 use std::collections::{BTreeMap, VecDeque};
@@ -18,10 +19,10 @@ use units::{PacketNumber, Rate, Timestamp};
 
 const MTU: u64 = 1_200;
 const IW: u64 = 12_000;
-/// The paper's testbed (figure 2) has 8 Mbit/s, 50 ms and a queue of 25 KB; its first frame 66 KB.
+/// The paper's testbed (figure 2): 8 Mbit/s, 50 ms, a queue of 25 KB, and a first frame of 66 KB.
 const RTT: Duration = Duration::from_millis(50);
 
-/// When what nobody has told of is taken for lost.
+/// Time without acknowledgements after which packets are declared lost.
 const TAIL_TIMEOUT: Duration = Duration::from_millis(200);
 
 #[derive(Clone, Copy)]
@@ -30,12 +31,12 @@ struct Path {
     queue: u64,
 }
 
-/// A sender, as a server wires it.
+/// A sender, set up as in a server.
 struct Sender {
     controller: Guided,
-    /// The window with which Rapid Start handed over.
+    /// Window at the end of Rapid Start.
     converged: Option<u64>,
-    /// The connection's time, and the number of its next packet.
+    /// Time of the connection, and its next packet number.
     now: Timestamp,
     next_pn: u64,
 }
@@ -70,24 +71,24 @@ impl Sender {
     }
 }
 
-/// How a first frame fared.
+/// Delivery of a first frame.
 #[derive(Debug)]
 struct Outcome {
-    /// From the first packet's departure to the last one's arrival.
+    /// Time from sending the first packet to receiving the last one.
     time: Duration,
     sent: u64,
     lost: u64,
     largest_window: u64,
 }
 
-/// A packet under way: when it left, and when its acknowledgement comes, unless it is lost.
+/// A packet in flight: its send time, and the arrival of its acknowledgement unless it is lost.
 struct Packet {
     sent: Timestamp,
     piece: u64,
     acked: Option<Timestamp>,
 }
 
-/// Sends a first frame of this many bytes over the path.
+/// Sends a first frame of `first_frame` bytes over the path.
 fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
     let pieces = first_frame.div_ceil(MTU);
     let mut todo: VecDeque<u64> = (0..pieces).collect();
@@ -99,7 +100,7 @@ fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
     let (mut done, mut min_rtt, mut news) = (start, Duration::MAX, start);
     while arrived.contains(&false) {
         assert!(now.since(start) < Duration::from_secs(60), "stuck");
-        // Everything that may leave now does.
+        // Send everything that is permitted now.
         while !todo.is_empty()
             && packets.len() as u64 * MTU + MTU <= sender.controller.window()
             && next_send <= now
@@ -129,7 +130,7 @@ fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
         now = now.max(at);
         let Some((_, pn)) = ack.filter(|(at, _)| *at <= now) else {
             if ack.is_none() && now >= timer {
-                // Nothing comes any more: what is left was lost.
+                // No acknowledgement is outstanding: the rest was lost.
                 let gone = declare_lost(&mut packets, u64::MAX, &mut todo);
                 lost += gone.len() as u64;
                 report(sender, now, &gone, 0);
@@ -168,7 +169,7 @@ fn send(sender: &mut Sender, path: Path, first_frame: u64) -> Outcome {
     Outcome { time: done.since(start), sent: sender.next_pn - first_pn, lost, largest_window }
 }
 
-/// Lost packets below this number, whose pieces go first from now on.
+/// Declares packets below a number lost and queues their data first.
 fn declare_lost(
     packets: &mut BTreeMap<u64, Packet>,
     below: u64,
@@ -205,7 +206,7 @@ fn path(mbps: u64) -> Path {
     Path { rate: Rate::from_mbps(mbps), queue: 25_000 }
 }
 
-/// A cookie of a path of 8 Mbit/s, of which half may be jumped to.
+/// Sender with a cookie of a path of `saved_mbps`. The jump may use half of it.
 fn careful(saved_mbps: u64) -> Sender {
     let jump = Rate::from_mbps(saved_mbps).bytes_in(RTT) / 2;
     let saved = Saved { jump, rtt: RTT, first_frame: Some(FIRST_FRAME) };
@@ -221,7 +222,7 @@ fn normal() -> Sender {
 }
 
 #[test]
-fn a_jump_to_half_of_a_wide_path_saves_time_and_is_validated() {
+fn a_jump_to_half_of_the_path_saves_time_and_is_validated() {
     let wide = Path { rate: Rate::from_mbps(40), queue: 100_000 };
     let normal = send(&mut normal(), wide, FIRST_FRAME);
     let mut sender = careful(40);
@@ -230,18 +231,18 @@ fn a_jump_to_half_of_a_wide_path_saves_time_and_is_validated() {
     assert!(jumped.time < normal.time.mul_f64(0.9), "{jumped:?} {normal:?}");
     let state = sender.controller.snapshot().state;
     assert!(matches!(state, "validating" | "slow_start"), "{state}");
-    // A second frame on the same connection brings the acknowledgements that the first one lacks.
+    // A second frame provides the acknowledgements that are missing after the first.
     send(&mut sender, wide, FIRST_FRAME);
     assert_eq!(sender.controller.verdict(), Verdict::Passed);
 }
 
 #[test]
-fn a_cookie_of_a_path_that_shrank_to_a_quarter_costs_little_unless_the_tail_is_lost() {
+fn a_stale_cookie_of_a_faster_path_costs_little_unless_the_tail_is_lost() {
     for (saved, now) in [(8, 2), (16, 4), (40, 10)] {
         let normal = send(&mut normal(), path(now), FIRST_FRAME);
         let stale = send(&mut careful(saved), path(now), FIRST_FRAME);
         let shown = format!("{saved} to {now} Mbit/s: {stale:?} {normal:?}");
-        // What a full queue drops is the end of the frame, and no later packet tells of it.
+        // A full queue drops the end of the frame, and no later packet reveals it.
         let tail = if stale.lost > 0 { TAIL_TIMEOUT + RTT } else { Duration::ZERO };
         assert!(stale.time <= normal.time.mul_f64(1.1) + tail, "{shown}");
         assert!(stale.lost <= stale.sent / 10, "{shown}");
@@ -261,14 +262,14 @@ fn rapid_start_is_faster_than_slow_start_without_a_cookie() {
 }
 
 #[test]
-fn rapid_start_converges_on_a_part_of_what_the_path_holds() {
+fn rapid_start_converges_on_a_fraction_of_the_full_bdp() {
     for (mbps, queue) in [(4, 25_000), (8, 25_000), (8, 100_000), (20, 50_000)] {
         let path = Path { rate: Rate::from_mbps(mbps), queue };
         let mut sender = rapid();
         let outcome = send(&mut sender, path, 2_000_000);
         let Some(converged) = sender.converged else { panic!("not over: {outcome:?}") };
         assert!(outcome.lost > 0 && outcome.sent > outcome.lost);
-        // The full BDP: what is on the way, and what is in the queue.
+        // The full BDP includes the queue.
         let full = (path.rate.bytes_in(RTT) + queue) as f64;
         let part = converged as f64 / full;
         assert!((0.45..=0.95).contains(&part), "{mbps} Mbit/s, {queue} B: {part}, {outcome:?}");
@@ -276,7 +277,7 @@ fn rapid_start_converges_on_a_part_of_what_the_path_holds() {
 }
 
 #[test]
-fn no_jump_is_larger_than_what_remains_of_the_first_frame() {
+fn no_jump_exceeds_the_rest_of_the_first_frame() {
     let wide = Path { rate: Rate::from_mbps(400), queue: 4_000_000 };
     let outcome = send(&mut careful(400), wide, FIRST_FRAME);
     assert!(outcome.largest_window <= FIRST_FRAME * 17 / 16, "{outcome:?}");

@@ -20,7 +20,7 @@ impl fmt::Debug for PacketNumber {
     }
 }
 
-/// Who opened a stream.
+/// Initiator of a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Side {
     /// The endpoint that initiated the connection.
@@ -29,7 +29,7 @@ pub enum Side {
     Server,
 }
 
-/// Whether a stream carries data one way or both ways.
+/// Direction of data on a stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Direction {
     /// Data flows both ways.
@@ -54,17 +54,17 @@ impl StreamId {
         Self(index << 2 | kind)
     }
 
-    /// Who opens streams with this identifier.
+    /// Initiator of the stream.
     pub const fn initiator(self) -> Side {
         if self.0 & 1 == 0 { Side::Client } else { Side::Server }
     }
 
-    /// Which ways data flows on it.
+    /// Direction of its data.
     pub const fn direction(self) -> Direction {
         if self.0 & 2 == 0 { Direction::Bidirectional } else { Direction::Unidirectional }
     }
 
-    /// Its place among the streams of its kind, from 0.
+    /// Index among the streams of its kind, from 0.
     pub const fn index(self) -> u64 {
         self.0 >> 2
     }

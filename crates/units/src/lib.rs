@@ -1,8 +1,8 @@
-//! The quantities that every room shares: points in time, rates, packet numbers, stream
-//! identifiers, ECN codepoints and marks of media data, as newtypes that cannot be confused with one another.
+//! Shared quantities as distinct newtypes: points in time, rates, packet numbers, stream
+//! identifiers, ECN codepoints and marks of media data.
 //!
-//! Time is integer nanoseconds and never comes from a clock in here: the caller (a socket loop or
-//! the virtual-time testbed) says what time it is.
+//! Time is integer nanoseconds. This crate reads no clock: the caller (a socket loop or the
+//! virtual-time testbed) provides the time.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! Data rates: bits per second, with the two conversions that schedules need.
+//! Data rates in bits per second, with conversions for schedules.
 
 use core::fmt;
 use core::str::FromStr;
@@ -11,7 +11,7 @@ use crate::time::nanos;
 pub struct Rate(u64);
 
 impl Rate {
-    /// No data at all.
+    /// Zero rate.
     pub const ZERO: Self = Self(0);
     /// The largest representable rate; stands for "unlimited".
     pub const MAX: Self = Self(u64::MAX);
@@ -93,13 +93,13 @@ impl fmt::Display for Rate {
     }
 }
 
-/// A rate that could not be read: what was given.
+/// The text that is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseRateError(String);
 
 impl fmt::Display for ParseRateError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no rate; expected a number with bps, kbps, mbps or gbps", self.0)
+        write!(f, "invalid rate `{}`: expected a number with bps, kbps, mbps or gbps", self.0)
     }
 }
 
@@ -108,7 +108,7 @@ impl core::error::Error for ParseRateError {}
 impl FromStr for Rate {
     type Err = ParseRateError;
 
-    /// Reads `12mbps`, `800kbps`, `1.5Mbps`, `1gbps` or `9600bps`.
+    /// Parses rates such as `12mbps`, `800kbps`, `1.5Mbps`, `1gbps` or `9600bps`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let error = || ParseRateError(text.to_owned());
         let lower = text.trim().to_ascii_lowercase();
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn conversions_round_so_that_a_schedule_never_runs_ahead() {
+    fn conversions_never_run_ahead_of_a_schedule() {
         let rate = Rate::from_mbps(12);
         assert_eq!(rate.time_for(1_500), Duration::from_millis(1));
         assert_eq!(rate.bytes_in(Duration::from_millis(1)), 1_500);
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_read_with_their_units_and_refused_without() {
+    fn rates_parse_only_with_a_unit() {
         assert_eq!("12mbps".parse(), Ok(Rate::from_mbps(12)));
         assert_eq!("1.5 Mbps".parse(), Ok(Rate::from_kbps(1_500)));
         assert_eq!("9600bps".parse(), Ok(Rate::from_bps(9_600)));

@@ -47,7 +47,7 @@ impl Timestamp {
         self.0 as f64 / 1e9
     }
 
-    /// Time since `earlier`; zero if `earlier` is in fact later.
+    /// Time since `earlier`; zero if `earlier` is later.
     #[inline]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))

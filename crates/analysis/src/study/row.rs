@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
-use records::Place;
+use records::Location;
 use serde::Serialize;
 use serde_json::{Map, Value};
 
@@ -174,7 +174,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    pub(super) fn row(&mut self, place: Place<'_>, record: &Map<String, Value>) -> Row {
+    pub(super) fn row(&mut self, place: Location<'_>, record: &Map<String, Value>) -> Row {
         let mut row = Row::default();
         // A player's word against the server's clock is left out, and counted by the reader of the
         // records.
@@ -206,7 +206,7 @@ impl Reader {
 
     fn number(
         &mut self,
-        place: Place<'_>,
+        place: Location<'_>,
         record: &Map<String, Value>,
         name: &'static str,
         range: Range,

@@ -13,7 +13,7 @@ use quic::{
     Addresses, Connection, Endpoint, EndpointConfig, Event, Handle, RetryPolicy, TransportConfig,
 };
 use startup::cookie::Rules;
-use startup::decision::{Known, Limits, Mode};
+use startup::decision::{Inputs, Limits, Mode};
 use startup::{Carrier, Cookie};
 use units::{Ecn, Rate, StreamId, Timestamp};
 
@@ -59,7 +59,7 @@ impl Returning {
         let cookie = Cookie::decode(&own);
         let past = cookie.and_then(|c| c.accept(Carrier::Token, client, NOW, &Rules::default()));
         self.accepted += usize::from(past.is_ok());
-        let known = Known { first_frame: Some(43_000), past: past.ok(), handshake_rtt: None };
+        let known = Inputs { first_frame: Some(43_000), past: past.ok(), handshake_rtt: None };
         delivery::start(connection, Mode::Steady, &known, &Limits::default());
     }
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use groups::{Building, Group, Parameters, Table, Times};
+use groups::{Group, Parameters, Table, TableBuilder, Times};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 use serde_json::Value;
@@ -26,7 +26,7 @@ fn table() -> Table {
     let times = Times { issued, lifetime: Duration::from_secs(7_200) };
     let rate = Rate::from_kbps(64);
     let parameters = Some(Parameters { rate, in_flight: 10_000, sessions: 300, decided: issued });
-    let mut building = Building::new(times);
+    let mut building = TableBuilder::new(times);
     let (name, parent) = ("loopback".into(), None);
     let group = building.group(Group { name, parent, parameters, is_off: false });
     building.v4([127, 0, 0, 0].into(), [127, 255, 255, 255].into(), group);

@@ -172,7 +172,7 @@ fn publishers_are_refused_with_the_reason() {
     }
     assert!(edge.said("another-word").is_empty(), "the log keeps no keys: {:?}", edge.log());
     let mut first = Publishing::open(edge.rtmp, "live/a?key=secret").expect("granted");
-    assert_eq!(open("live/a?key=secret"), Err("the stream is being published already".into()));
+    assert_eq!(open("live/a?key=secret"), Err("the stream already has a publisher".into()));
     let _second = Publishing::open(edge.rtmp, "live/b?key=secret").expect("granted");
     assert_eq!(open("live/c?key=secret"), Err("too many streams".into()));
     assert!(first.send(&picture(KEY, 0, 100)), "the first one goes on");

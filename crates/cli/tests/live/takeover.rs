@@ -9,7 +9,7 @@ use crate::support::viewer::Viewer;
 
 const KEYS: &str = "[[publish]]\nstream = \"live/*\"\nkey = \"one\"\n\
                     [[publish]]\nstream = \"live/demo\"\nkey = \"two\"\n";
-const BUSY: &str = "the stream is being published already";
+const BUSY: &str = "the stream already has a publisher";
 const TAKEN: &str = "another publisher has taken the stream over";
 
 /// Sends a group of pictures of this size from its own time 0 on.

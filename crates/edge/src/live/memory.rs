@@ -41,7 +41,7 @@ fn look(live: &Live) {
     if memory.is_pressed() {
         live.outlets.drop_unwatched();
     }
-    live.streams.keep_within_memory(|| live.outlets.trim());
+    live.streams.enforce_memory_limit(|| live.outlets.trim());
     if memory.is_full() != was_full {
         let (held, limit) = (memory.held() >> 20, memory.limit() >> 20);
         match was_full {

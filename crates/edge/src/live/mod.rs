@@ -65,7 +65,7 @@ pub fn settings(config: &config::Live) -> Settings {
     let cache = Limits { groups: config.groups.into(), bytes: config.cache.as_usize() };
     Settings {
         cache,
-        lags: Lags { thin: millis(config.thin_lag), most: millis(config.max_lag) },
+        lags: Lags { thin: millis(config.thin_lag), skip: millis(config.max_lag) },
         merge_ms: millis(config.merge),
         max_viewers: config.max_viewers.into(),
     }

@@ -341,7 +341,7 @@ mod tests {
             if self.streams.memory().is_pressed() {
                 self.outlets.drop_unwatched();
             }
-            self.streams.keep_within_memory(|| self.outlets.trim());
+            self.streams.enforce_memory_limit(|| self.outlets.trim());
         }
     }
 

@@ -14,9 +14,9 @@ use ::quic::{Connection, HandshakeInfo};
 use bytes::Bytes;
 use delivery::Started;
 use startup::cookie::Rules;
-use startup::decision::{Known, Limits, Mode};
+use startup::decision::{Inputs, Limits, Mode};
 use startup::perception::DEFAULT_LIMIT;
-use startup::{Carrier, Cookie, Past, Perception, Refresh, Refusal};
+use startup::{Carrier, Cookie, PathState, Perception, Refresh, Refusal};
 use units::Timestamp;
 
 use crate::beginnings::{Beginnings, Brought};
@@ -52,7 +52,7 @@ enum Next {
 /// The first response of some size has begun.
 #[derive(Debug)]
 struct Begun {
-    known: Known,
+    known: Inputs,
     started: Started,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Beginning {
     mode: Mode,
     brought: Vec<Brought>,
     /// What was made of that; `None` before it was asked for.
-    past: Option<Option<(Carrier, Past)>>,
+    past: Option<Option<(Carrier, PathState)>>,
     begun: Option<Begun>,
     /// A live response has begun.
     is_live: bool,
@@ -183,7 +183,7 @@ impl Beginning {
         connection: &Connection,
         all: &Beginnings,
         config: &config::Startup,
-    ) -> Option<(Carrier, Past)> {
+    ) -> Option<(Carrier, PathState)> {
         if let Some(known) = self.past {
             return known;
         }
@@ -205,13 +205,13 @@ impl Beginning {
         &mut self,
         connection: &mut Connection,
         first_frame: Option<u64>,
-        past: Option<(Carrier, Past)>,
+        past: Option<(Carrier, PathState)>,
         config: &config::Startup,
     ) {
         let (carrier, past) = past.unzip();
         let rtt = connection.rtt();
         let handshake_rtt = rtt.first_sample().map(|_| rtt.min());
-        let known = Known { first_frame, past, handshake_rtt };
+        let known = Inputs { first_frame, past, handshake_rtt };
         let started = start(connection, self.mode, &known, config);
         self.begun = Some(Begun { known, started: Started { carrier, ..started } });
     }
@@ -319,7 +319,7 @@ impl Beginning {
 fn start(
     connection: &mut Connection,
     mode: Mode,
-    known: &Known,
+    known: &Inputs,
     config: &config::Startup,
 ) -> Started {
     let limits = Limits {

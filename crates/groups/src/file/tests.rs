@@ -1,5 +1,5 @@
 use super::*;
-use crate::{Absent, Building};
+use crate::{Absent, TableBuilder};
 use core::net::IpAddr;
 use proptest::prelude::*;
 
@@ -9,10 +9,10 @@ fn ip(text: &str) -> IpAddr {
     text.parse().expect("an address")
 }
 
-/// Two groups, one of them part of the other, and one that is off.
+/// A group with two children, one of them off, and one without parameters.
 fn table() -> Table {
     let times = Times { issued: NOW, lifetime: Duration::from_secs(7_200) };
-    let mut building = Building::new(times);
+    let mut building = TableBuilder::new(times);
     let mut group = |name: &str, parent, mbps: u64, is_off| {
         let parameters = (mbps > 0).then(|| Parameters {
             rate: Rate::from_mbps(mbps),
@@ -62,13 +62,13 @@ fn an_address_has_the_parameters_of_its_group() {
 }
 
 #[test]
-fn a_table_is_the_same_after_its_journey() {
+fn encoding_and_decoding_preserve_the_table() {
     let table = table();
     assert_eq!(Table::decode(&table.encode()), Ok(table));
 }
 
 #[test]
-fn what_is_cut_off_or_damaged_is_no_table() {
+fn truncated_and_damaged_files_are_rejected() {
     let bytes = table().encode();
     for len in 0..bytes.len() {
         assert!(Table::decode(&bytes[..len]).is_err(), "{len} bytes");
@@ -86,7 +86,7 @@ fn what_is_cut_off_or_damaged_is_no_table() {
     assert_eq!(Table::decode(&vec![0; MAX_FILE + 1]), Err(FileError::TooLarge));
 }
 
-/// The bytes with a checksum that fits.
+/// Fixes the checksum of modified bytes.
 fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
     let sum = crc32fast::hash(&bytes[HEAD..]);
     bytes[HEAD - 4..HEAD].copy_from_slice(&sum.to_le_bytes());
@@ -94,11 +94,11 @@ fn signed(mut bytes: Vec<u8>) -> Vec<u8> {
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_the_group() {
+fn invalid_groups_are_named_in_the_error() {
     let refused = |change: fn(&mut Table)| {
         let mut table = table();
         change(&mut table);
-        Table::decode(&table.encode()).expect_err("absurd").to_string()
+        Table::decode(&table.encode()).expect_err("invalid").to_string()
     };
     fn parameters(table: &mut Table) -> &mut Parameters {
         table.groups[1].parameters.as_mut().expect("it has some")
@@ -109,21 +109,21 @@ fn what_cannot_be_is_refused_with_the_group() {
         |t| parameters(t).in_flight = 0,
         |t| parameters(t).in_flight = u64::MAX,
     ] {
-        assert!(refused(change).starts_with("group 1 of the table is absurd: nobody"));
+        assert!(refused(change).starts_with("group 1 of the table is invalid: its parameters"));
     }
     assert!(refused(|t| t.groups[1].parent = Some(GroupId(1))).contains("its parent"));
-    assert!(refused(|t| t.groups.truncate(3)).contains("group 3, which is not there"));
+    assert!(refused(|t| t.groups.truncate(3)).contains("group 3, which does not exist"));
     let counts = HEAD + 16;
     let mut claims = table().encode();
     claims[counts + 4..counts + 8].copy_from_slice(&u32::MAX.to_le_bytes());
-    assert_eq!(Table::decode(&signed(claims)), Err(FileError::Damaged), "before memory is taken");
+    assert_eq!(Table::decode(&signed(claims)), Err(FileError::Damaged), "no large allocation");
 }
 
 #[test]
-fn ranges_that_overlap_make_no_table() {
+fn overlapping_ranges_are_rejected() {
     let building = |ranges: &[(u8, u8)]| {
         let times = Times { issued: NOW, lifetime: Duration::ZERO };
-        let mut building = Building::new(times);
+        let mut building = TableBuilder::new(times);
         let group = Group { name: "x".into(), parent: None, parameters: None, is_off: false };
         let group = building.group(group);
         for (first, last) in ranges {
@@ -138,16 +138,18 @@ fn ranges_that_overlap_make_no_table() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_refused_without_harm(mut bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_are_rejected(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..400),
+    ) {
         let table = table().encode();
         prop_assert!(Table::decode(&bytes).is_err());
-        // Also those whose checksum fits.
+        // With a valid header and checksum.
         bytes.splice(0..0, table[..HEAD + 28].iter().copied());
         let _ = Table::decode(&signed(bytes));
     }
 
     #[test]
-    fn a_search_finds_what_looking_through_all_finds(
+    fn search_agrees_with_a_linear_scan(
         ends in proptest::collection::btree_set(any::<u32>(), 0..60), address: u32,
     ) {
         let ends: Vec<u32> = ends.into_iter().collect();

@@ -12,7 +12,7 @@ use qoe::Policy;
 use quic::detection::Detection;
 use recovery::Guard;
 use startup::decision::Limits;
-use startup::{Cookie, Past, Prefix};
+use startup::{Cookie, PathState, Prefix};
 use units::Rate;
 
 use super::schemes::Learnt;
@@ -219,7 +219,7 @@ impl Settings {
         };
         Ok(Beginning {
             mode: mode.parse().map_err(|e| format!("`{key}`: {e}"))?,
-            past: (self.past_mbps > 0.0).then_some(Past { cookie, confidence: 1.0 }),
+            past: (self.past_mbps > 0.0).then_some(PathState { cookie, confidence: 1.0 }),
             is_early: self.early,
             limits: Limits {
                 max_jump: self.max_jump_bytes,

@@ -188,7 +188,7 @@ mod tests {
     }
 
     fn aiming_at_300_ms() -> Policy {
-        Policy::aiming_at(Duration::from_millis(300)).expect("within the range")
+        Policy::with_buffer(Duration::from_millis(300)).expect("within the range")
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use records::Place;
+use records::Location;
 use recovery::Random;
 use serde_json::{Map, Value};
 
@@ -122,7 +122,7 @@ impl History {
         Ok(history)
     }
 
-    fn take(&mut self, place: Place<'_>, record: &Map<String, Value>) {
+    fn take(&mut self, place: Location<'_>, record: &Map<String, Value>) {
         self.records += 1;
         match self.past(record) {
             Ok(past) => self.all.push(past),

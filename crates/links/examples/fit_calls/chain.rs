@@ -1,18 +1,18 @@
-//! A hidden Markov chain with a loss rate in each state, and its maximum-likelihood fit (Baum, Petrie, Soules and
-//! Weiss 1970; with the scaling of Rabiner 1989, section V-A).
+//! A hidden Markov chain with a loss rate per state, and its maximum-likelihood fit (Baum, Petrie,
+//! Soules and Weiss 1970; with the scaling of Rabiner 1989, section V-A).
 
 pub(crate) const STATES: usize = 6;
-/// The states that are left only for the quiet one: short and long outages.
+/// States that are only left for the quiet state: short and long outages.
 const OUTAGES: [usize; 2] = [4, 5];
 
-/// How the chain moves from a slot to the next, and the loss rate in each state.
+/// Transition probabilities and loss rates by state.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     pub moves: [[f64; STATES]; STATES],
     pub loss: [f64; STATES],
 }
 
-/// What the fates make probable of the states: the sums of an expectation step.
+/// Expected counts of an expectation step.
 struct Expected {
     moves: [[f64; STATES]; STATES],
     visits: [f64; STATES],
@@ -21,9 +21,9 @@ struct Expected {
 }
 
 impl Chain {
-    /// Where the fit begins: quiet times, independent loss, scattered losses, bursts, and outages that last
-    /// `outages` slots in the mean. A move that is impossible here stays so, which keeps the states' meaning alike at
-    /// all rates: between two rates the model interpolates state by state.
+    /// Start of the fit: quiet periods, independent losses, scattered losses, bursts, and outages
+    /// with mean lengths of `outages` slots. Transitions that are impossible here stay impossible.
+    /// States therefore have the same meaning at all rates, and the model can interpolate them.
     pub(crate) fn start(rate: f64, outages: [f64; 2]) -> Self {
         let [short, long] = outages.map(f64::recip);
         let mut moves = [
@@ -40,7 +40,7 @@ impl Chain {
         Self { moves, loss: [0.001, rate, (0.2 + rate).min(0.5), 0.97, 0.99, 0.999] }
     }
 
-    /// The share of time in each state.
+    /// Stationary distribution of the states.
     fn shares(&self) -> [f64; STATES] {
         let mut shares = [1.0 / STATES as f64; STATES];
         for _ in 0..10_000 {
@@ -55,7 +55,7 @@ impl Chain {
         if is_lost { self.loss[state] } else { 1.0 - self.loss[state] }
     }
 
-    /// The chances of the states at each slot given the fates until then, and those of the fates themselves.
+    /// Probabilities of the states at each slot given the fates up to it, and those of the fates.
     fn forward(&self, fates: &[bool]) -> (Vec<[f64; STATES]>, Vec<f64>) {
         let (mut states, mut scales) = (Vec::new(), Vec::new());
         let mut before = self.shares();
@@ -74,7 +74,7 @@ impl Chain {
         (states, scales)
     }
 
-    /// Adds what these fates make probable.
+    /// Adds the expected counts of these fates.
     fn expect(&self, fates: &[bool], expected: &mut Expected) {
         let (states, scales) = self.forward(fates);
         expected.log_likelihood += scales.iter().map(|scale| scale.ln()).sum::<f64>();
@@ -99,7 +99,7 @@ impl Chain {
         }
     }
 
-    /// One round of expectation and maximisation; the likelihood's logarithm is that before it.
+    /// One round of expectation and maximization. Also returns the log-likelihood before the round.
     fn improved(&self, recordings: &[Vec<bool>]) -> (Self, f64) {
         let mut expected = Expected {
             moves: [[0.0; STATES]; STATES],
@@ -112,14 +112,14 @@ impl Chain {
             let all: f64 = row.iter().sum();
             row.map(|moves| moves / all)
         });
-        // A state without a single packet that arrives would make any recording with one impossible.
+        // A state that loses every packet would make recordings with an arrival in it impossible.
         let loss = core::array::from_fn(|state| {
             (expected.losses[state] / expected.visits[state]).min(1.0 - 1e-6)
         });
         (Self { moves, loss }, expected.log_likelihood)
     }
 
-    /// The likeliest chain that `rounds` reach from here, with the logarithm of its likelihood.
+    /// Returns the chain after `rounds` rounds, and its log-likelihood.
     pub(crate) fn fitted(self, recordings: &[Vec<bool>], rounds: usize) -> (Self, f64) {
         let (mut chain, mut likelihood) = (self, f64::NEG_INFINITY);
         for _ in 0..rounds {
@@ -132,7 +132,7 @@ impl Chain {
         (chain, likelihood)
     }
 
-    /// The same with the longer outages in the last state.
+    /// Orders the outage states by length.
     pub(crate) fn by_length(mut self) -> Self {
         let [short, long] = OUTAGES;
         if self.moves[short][short] > self.moves[long][long] {

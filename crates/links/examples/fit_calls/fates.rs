@@ -1,17 +1,17 @@
-//! What fates of packets 20 ms apart mean for who sends them: runs of losses, and when lost data arrives.
+//! Statistics of the fates of packets 20 ms apart: run lengths, and arrival times of lost data.
 
 use std::fmt::Write as _;
 
 /// Upper ends of classes of run lengths, in slots.
 const LENGTHS: [usize; 5] = [1, 5, 15, 50, usize::MAX];
 const SLOT_MS: usize = 20;
-/// Half a round-trip time of 80 ms; and from a sending to the moment at which its loss is known.
+/// Half of a round-trip time of 80 ms; and time from sending a packet to detecting its loss.
 const WAY_MS: usize = 40;
 const DETECTION_MS: usize = 95;
-/// Bounds of the time from the first sending to the arrival.
+/// Bounds of the time from the first transmission to the arrival.
 const BOUNDS_MS: [usize; 5] = [150, 200, 300, 400, 600];
 
-/// Who sends again, and when.
+/// Senders by the time of their retransmissions.
 const SENDERS: [(&str, Sender); 3] = [
     ("ARQ", Sender { knows_after: None }),
     ("clairvoyant, after detection", Sender { knows_after: Some(DETECTION_MS) }),
@@ -20,13 +20,14 @@ const SENDERS: [(&str, Sender); 3] = [
 
 #[derive(Clone, Copy)]
 struct Sender {
-    /// From so many milliseconds after the first sending on it sends the first copy that arrives; without, each
-    /// copy leaves when the loss of the one before is known.
+    /// Time after the first transmission at which the sender learns fates and sends the first
+    /// copy that arrives. Without it, each copy is sent when the loss of the previous one is
+    /// detected.
     knows_after: Option<usize>,
 }
 
 impl Sender {
-    /// From the first sending of the packet in this slot to its arrival, in milliseconds.
+    /// Time from the first transmission of the packet in this slot to its arrival, in milliseconds.
     fn delay(self, fates: &[bool], slot: usize) -> usize {
         let begin = slot * SLOT_MS;
         let is_lost = |at: usize| fates.get(at / SLOT_MS).is_some_and(|lost| *lost);
@@ -39,13 +40,13 @@ impl Sender {
     }
 }
 
-/// The share of fates that are losses.
+/// Fraction of losses.
 pub(crate) fn rate(recordings: &[Vec<bool>]) -> f64 {
     let lost = recordings.iter().flatten().filter(|lost| **lost).count();
     lost as f64 / recordings.iter().map(Vec::len).sum::<usize>() as f64
 }
 
-/// The shares of losses in runs of each class of length.
+/// Fractions of losses in runs of each class of length.
 pub(crate) fn in_runs(recordings: &[Vec<bool>]) -> [f64; LENGTHS.len()] {
     let mut counts = [0_usize; LENGTHS.len()];
     let runs = recordings.iter().flat_map(|fates| fates.split(|lost| !lost)).map(<[bool]>::len);
@@ -56,7 +57,7 @@ pub(crate) fn in_runs(recordings: &[Vec<bool>]) -> [f64; LENGTHS.len()] {
     counts.map(|losses| losses as f64 / all as f64)
 }
 
-/// The shares of lost packets whose data arrives later than each bound, by sender.
+/// Fractions of lost packets that arrive later than each bound, by sender.
 fn late(recordings: &[Vec<bool>]) -> [[f64; BOUNDS_MS.len()]; SENDERS.len()] {
     SENDERS.map(|(_, sender)| {
         let delays = recordings.iter().flat_map(|fates| {
@@ -70,8 +71,7 @@ fn late(recordings: &[Vec<bool>]) -> [[f64; BOUNDS_MS.len()]; SENDERS.len()] {
     })
 }
 
-/// By how much [`late`] of a recording differs from chance to chance: its standard error, from the minutes that it
-/// consists of.
+/// Standard errors of [`late`], from the variation between the minutes of a recording.
 fn errors(recordings: &[Vec<bool>]) -> [[f64; BOUNDS_MS.len()]; SENDERS.len()] {
     const MINUTE: usize = 60_000 / SLOT_MS;
     let minutes: Vec<Vec<bool>> =
@@ -83,7 +83,7 @@ fn errors(recordings: &[Vec<bool>]) -> [[f64; BOUNDS_MS.len()]; SENDERS.len()] {
     let each: Vec<_> = minutes.iter().map(|fates| late(std::slice::from_ref(fates))).collect();
     core::array::from_fn(|sender| {
         core::array::from_fn(|bound| {
-            // Of a ratio of sums: the late ones of a minute against what its losses let expect.
+            // For a ratio of sums: late losses of a minute against their expected number.
             let squares = each.iter().zip(&losses).filter(|(_, losses)| **losses > 0.0).map(
                 |(late, losses)| {
                     let residual = losses * (late[sender][bound] - whole[sender][bound]);
@@ -99,7 +99,7 @@ fn percent(values: impl IntoIterator<Item = f64>) -> String {
     values.into_iter().map(|value| format!(" {:5.1}", 100.0 * value)).collect()
 }
 
-/// Recorded fates and the model's side by side.
+/// Compares recorded and modelled fates.
 pub(crate) fn beside(recorded: &[Vec<bool>], modelled: &[Vec<bool>]) -> String {
     let mut text = String::new();
     let both = [("recorded", recorded), ("model", modelled)];
@@ -112,7 +112,7 @@ pub(crate) fn beside(recorded: &[Vec<bool>], modelled: &[Vec<bool>]) -> String {
         );
     }
     let (errors, both) = (errors(recorded), both.map(|(name, fates)| (name, late(fates))));
-    let _ = writeln!(text, "  lost packets whose data arrives later than {BOUNDS_MS:?} ms, in %:");
+    let _ = writeln!(text, "  lost packets that arrive later than {BOUNDS_MS:?} ms, in %:");
     for (place, (sender, _)) in SENDERS.iter().enumerate() {
         for (name, late) in &both {
             let _ = writeln!(text, "    {sender:29} {name:9} {}", percent(late[place]));

@@ -1,11 +1,12 @@
-//! Fits the model of loss in calls to recorded fates, and shows what the library's model makes of them.
+//! Fits the loss model of calls to recorded fates, and compares it with them.
 //!
 //! `cargo run --release -p mendcast-links --example fit_calls -- DIR`
 //!
-//! DIR holds files `loss-PERCENT-SEED.txt`, with a `0` or a `1` (lost) for each packet, 20 ms apart, as the demo
-//! program of Opus's loss generator writes them. First come the fits as `calls.rs` has them, then for each rate what
-//! was recorded beside what the library draws: the shares of losses in runs, and the delays of lost data at a
-//! round-trip time of 80 ms. Below the recorded delays stands their standard error from minute to minute (`+-`).
+//! DIR contains files `loss-PERCENT-SEED.txt`, with `0` or `1` (lost) per packet, 20 ms apart, as
+//! written by the demo program of Opus's loss generator. Prints the fits in the format of
+//! `calls.rs`. Then compares the recordings of each rate with the library's model: losses by run
+//! length, and delays of lost data at a round-trip time of 80 ms, with the standard error between
+//! minutes (`+-`).
 
 mod chain;
 mod fates;
@@ -18,14 +19,14 @@ use mendcast_links::{Link, LinkConfig, Loss, Packet};
 use units::{Ecn, Timestamp};
 
 const PERCENTS: [u32; 8] = [1, 2, 3, 5, 8, 10, 15, 20];
-/// Mean lengths of short and long outages, in slots, where the search begins; the likeliest result is taken.
+/// Initial mean lengths of short and long outages, in slots. The most likely result is used.
 const STARTS: [[f64; 2]; 2] = [[3.0, 12.0], [5.0, 50.0]];
-/// Rounds of expectation and maximisation at most.
+/// Maximum rounds of expectation and maximization.
 const ROUNDS: usize = 300;
-/// Slots that the model is drawn for: 89 hours.
+/// Slots drawn from the model: 89 hours.
 const DRAWN: u64 = 16_000_000;
 
-/// All recordings of a rate.
+/// Reads all recordings of a rate.
 fn recordings(folder: &Path, percent: u32) -> Result<Vec<Vec<bool>>, String> {
     let named = |e: std::io::Error| format!("{}: {e}", folder.display());
     let mut paths = Vec::new();
@@ -53,7 +54,7 @@ fn read(path: &Path) -> Result<Vec<bool>, String> {
     text.trim().chars().enumerate().map(fate).collect()
 }
 
-/// Fates that the library's model gives packets 20 ms apart.
+/// Fates of packets 20 ms apart, from the library's model.
 fn drawn(rate: f64) -> Result<Vec<bool>, String> {
     let loss = format!("calls:rate={rate:.4},reading=slots");
     let loss = loss.parse::<Loss>().map_err(|e| e.to_string())?;
@@ -67,7 +68,7 @@ fn drawn(rate: f64) -> Result<Vec<bool>, String> {
     Ok((0..DRAWN).map(fate).collect())
 }
 
-/// The fit as `calls.rs` has it.
+/// Formats a fit for `calls.rs`.
 fn source(rate: f64, chain: &Chain) -> String {
     let row = |values: &[f64]| {
         let values: Vec<String> = values.iter().map(|value| format!("{value:.6}")).collect();
@@ -86,7 +87,7 @@ fn fitted(recordings: &[Vec<bool>]) -> Chain {
 }
 
 fn main() -> Result<(), String> {
-    let folder = std::env::args_os().nth(1).ok_or("write the directory of the recorded fates")?;
+    let folder = std::env::args_os().nth(1).ok_or("expected the directory of recorded fates")?;
     let recorded: Vec<_> = PERCENTS
         .iter()
         .map(|percent| Ok((*percent, recordings(Path::new(&folder), *percent)?)))

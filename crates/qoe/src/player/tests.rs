@@ -1,4 +1,4 @@
-//! Players on hand-computed arrivals, and on random ones.
+//! The player model on hand-computed and on random arrivals.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -16,12 +16,12 @@ fn at(millis: u64) -> Timestamp {
     Timestamp::from_millis(millis)
 }
 
-/// A player that asked at time 0.
+/// Player that requests its stream at time 0.
 fn player(policy: Policy) -> Player {
     Player::new(policy, Timestamp::ZERO)
 }
 
-/// Frames `range` at 25 frames per second, each at the time that `arrival` (in ms) says.
+/// Feeds frames `range` at 25 frames per second, each at the time `arrival` (in ms).
 fn feed(player: &mut Player, range: core::ops::Range<u64>, arrival: impl Fn(u64) -> u64) {
     for k in range {
         let kind = if k.is_multiple_of(50) { Key } else { Dependent };
@@ -29,7 +29,7 @@ fn feed(player: &mut Player, range: core::ops::Range<u64>, arrival: impl Fn(u64)
     }
 }
 
-/// A live stream whose frames take 100 ms, except that nothing comes from `from` to `until`.
+/// Arrivals of a live stream with a delay of 100 ms, but a gap between `from` and `until`.
 fn with_gap(from: u64, until: u64) -> impl Fn(u64) -> u64 {
     move |k| {
         let usual = 100 + k * FRAME_MS;
@@ -42,8 +42,8 @@ fn freeze(start: u64, duration: u64) -> Freeze {
 }
 
 #[test]
-fn a_smooth_stream_starts_at_the_threshold_of_each_preset_and_never_freezes() {
-    // The frame with which the buffer reaches 200 ms is number 5; 1 s: 25; 3 s: 75.
+fn a_smooth_stream_starts_at_each_presets_threshold_and_never_freezes() {
+    // The buffer reaches 200 ms with frame 5, 1 s with frame 25, and 3 s with frame 75.
     for ((name, policy), start) in Policy::PRESETS.into_iter().zip([300, 1_100, 3_100]) {
         let mut player = player(policy);
         feed(&mut player, 0..251, with_gap(0, 0));
@@ -60,14 +60,14 @@ fn a_smooth_stream_starts_at_the_threshold_of_each_preset_and_never_freezes() {
 }
 
 #[test]
-fn a_player_is_read_by_its_name_and_has_it() {
+fn player_names_parse_and_display() {
     for text in ["low-latency", "mobile", "cautious", "buffer:100ms", "buffer:300ms", "buffer:1.5s"]
     {
         let policy: Policy = text.parse().expect(text);
         assert_eq!(policy.to_string(), text);
     }
     let policy = "buffer:0.3s".parse::<Policy>().expect("300 ms");
-    assert_eq!(Some(policy), Policy::aiming_at(ms(300)));
+    assert_eq!(Some(policy), Policy::with_buffer(ms(300)));
     assert_eq!(policy.catch_up.map(|c| (c.above, c.until)), Some((ms(390), ms(300))));
     assert_eq!((policy.start, policy.rebuffer, policy.buffer()), (ms(100), ms(300), ms(300)));
     assert_eq!(Policy::LOW_LATENCY.buffer(), ms(800));
@@ -83,7 +83,8 @@ fn a_player_is_read_by_its_name_and_has_it() {
         "buffer:-1s",
     ] {
         let why = bad.parse::<Policy>().expect_err(bad).to_string();
-        assert!(why.starts_with(&format!("`{bad}`; it may be low-latency, ")), "{why}");
+        let start = format!("unknown player `{bad}`: expected low-latency, ");
+        assert!(why.starts_with(&start), "{why}");
         assert!(why.ends_with("buffer:100ms to buffer:10s"), "{why}");
     }
     let own = Policy { start: ms(1), rebuffer: ms(2), catch_up: None };
@@ -91,10 +92,11 @@ fn a_player_is_read_by_its_name_and_has_it() {
 }
 
 #[test]
-fn a_player_that_aims_at_a_buffer_loses_by_speed_what_a_freeze_added() {
-    // Nothing from 4,100 to 4,900: a player of 300 ms freezes once, resumes with what came together, plays
-    // that faster, and is back at 300 to 390 ms when the next gap of the same length comes.
-    let policy = Policy::aiming_at(ms(300)).expect("a buffer");
+fn a_target_buffer_is_restored_by_speed_after_a_freeze() {
+    // Nothing arrives from 4,100 to 4,900. A player of 300 ms freezes once, resumes with the
+    // accumulated media, plays it faster, and is back at 300 to 390 ms for the next gap of the same
+    // length.
+    let policy = Policy::with_buffer(ms(300)).expect("a buffer");
     let arrival = |k: u64| {
         let usual = 100 + k * FRAME_MS;
         match usual {
@@ -113,26 +115,26 @@ fn a_player_that_aims_at_a_buffer_loses_by_speed_what_a_freeze_added() {
 }
 
 #[test]
-fn a_frame_is_late_that_comes_behind_the_quickest_by_more_than_the_buffer() {
-    // Of the frames held back until 4,900, those count that were due more than 300 ms before.
-    let policy = Policy::aiming_at(ms(300)).expect("a buffer");
+fn frames_are_late_if_the_buffer_cannot_absorb_their_delay() {
+    // Of the frames delayed until 4,900, those due more than 300 ms earlier count.
+    let policy = Policy::with_buffer(ms(300)).expect("a buffer");
     let run = |policy| {
         let mut player = player(policy);
         feed(&mut player, 0..251, with_gap(4_100, 4_900));
         player.report(at(10_100))
     };
-    // Due at 4,100, 4,140 ... 4,580: 13 frames; 4,620 and later ones are 280 ms late or less.
+    // Due at 4,100, 4,140 ... 4,580: 13 frames. Those from 4,620 on are at most 280 ms late.
     let report = run(policy);
     assert_eq!((report.frames, report.late), (250, 13));
     assert_eq!(report.late_rate(), Some(13.0 / 250.0));
-    assert_eq!(run(Policy::LOW_LATENCY).late, 0, "exactly its 800 ms");
+    assert_eq!(run(Policy::LOW_LATENCY).late, 0, "exactly 800 ms");
     assert_eq!(player(policy).report(at(0)).late_rate(), None);
 }
 
 #[test]
-fn a_gap_of_700_ms_freezes_the_low_latency_player_only() {
-    // Frame 49 comes at 2,060; frames 50 to 67, due from 2,100 on, come together at 2,800. The
-    // low-latency player has played frame 49 at 300 + 1,960 and goes on at 2,800.
+fn a_gap_of_700_ms_freezes_only_the_low_latency_player() {
+    // Frame 49 arrives at 2,060. Frames 50 to 67, due from 2,100 on, arrive together at 2,800. The
+    // low-latency player finishes frame 49 at 300 + 1,960 and resumes at 2,800.
     let run = |policy| {
         let mut player = player(policy);
         feed(&mut player, 0..251, with_gap(2_100, 2_800));
@@ -156,10 +158,10 @@ fn a_gap_of_700_ms_freezes_the_low_latency_player_only() {
 }
 
 #[test]
-fn playing_resumes_at_the_rebuffer_threshold_of_each_preset() {
-    // Nothing from 4,100 on; frame 99 (3,960 ms of media) was the last. From 9,000 on the frames
-    // come as if they had been sent 4,900 ms late: frame 100 + n at 9,000 + 40 n. Frame 100 adds
-    // 40 ms to the empty buffer, and resuming takes 500 ms (frame 112), 2 s (149) or 3 s (174).
+fn playback_resumes_at_each_presets_rebuffer_threshold() {
+    // Nothing arrives from 4,100 on; the last frame is 99 (3,960 ms of media). Frame 100 + n
+    // arrives at 9,000 + 40 n, 4,900 ms late. Frame 100 adds 40 ms to the empty buffer. Resuming
+    // takes 500 ms (frame 112), 2 s (149) or 3 s (174).
     let cases = [(300 + 3_960, 9_480), (1_100 + 3_960, 10_960), (3_100 + 3_960, 11_960)];
     for ((name, policy), (empty, resumed)) in Policy::PRESETS.into_iter().zip(cases) {
         let mut player = player(policy);
@@ -169,11 +171,11 @@ fn playing_resumes_at_the_rebuffer_threshold_of_each_preset() {
 }
 
 #[test]
-fn a_freeze_that_goes_on_is_reported_but_not_listed() {
+fn a_current_freeze_is_reported_but_not_listed() {
     let mut player = player(Policy::MOBILE);
     feed(&mut player, 0..26, |k| k * FRAME_MS);
-    // Playing starts at 1,000 with 1,000 buffered.
-    assert_eq!(player.report(at(2_000)).freezes[0], Freezes::default(), "empty at this instant");
+    // Playback starts at 1,000 with 1,000 buffered.
+    assert_eq!(player.report(at(2_000)).freezes[0], Freezes::default(), "empty just now");
     let report = player.report(Timestamp::from_nanos(2_000_000_001));
     assert_eq!(report.freezes[0], Freezes { count: 1, total: Duration::from_nanos(1) });
     assert_eq!(report.freezes[1], Freezes::default());
@@ -182,7 +184,7 @@ fn a_freeze_that_goes_on_is_reported_but_not_listed() {
 }
 
 #[test]
-fn a_frame_exactly_in_time_prevents_a_freeze() {
+fn a_frame_exactly_on_time_prevents_a_freeze() {
     let mut player = player(Policy { start: ms(40), ..Policy::MOBILE });
     feed(&mut player, 0..100, |k| k * FRAME_MS);
     let report = player.report(at(99 * FRAME_MS));
@@ -190,8 +192,8 @@ fn a_frame_exactly_in_time_prevents_a_freeze() {
 }
 
 #[test]
-fn a_skip_to_the_live_edge_is_skipped_media_and_no_freeze() {
-    // At 5,060 the frame of media time 9,960 comes instead of 4,960.
+fn a_jump_to_the_live_edge_skips_media_without_a_freeze() {
+    // The frame with media time 9,960 arrives at 5,060 instead of 4,960.
     let mut player = player(Policy::MOBILE);
     feed(&mut player, 0..124, with_gap(0, 0));
     let before = player.report(at(5_059)).live_latency.unwrap();
@@ -203,30 +205,30 @@ fn a_skip_to_the_live_edge_is_skipped_media_and_no_freeze() {
     assert_eq!((report.skips, report.skipped), (1, ms(9_960 - 4_920)));
     assert_eq!(report.freezes[0].count, 0);
     assert_eq!(before, ms(1_000));
-    // The jump took the place of one frame, by which the buffer is now shorter.
+    // The jump replaced one frame, so the buffer is shorter by its duration.
     assert_eq!(report.buffered, ms(1_000 - 40));
     assert_eq!(report.elapsed, report.waiting + report.played);
 }
 
 #[test]
 fn a_skip_after_silence_does_not_fill_the_buffer() {
-    // Silence from 2,060 to 6,060, then the relay goes on at the live edge.
+    // Silence from 2,060 to 6,060, then the relay continues at the live edge.
     let mut player = player(Policy::LOW_LATENCY);
     feed(&mut player, 0..50, with_gap(0, 0));
     for k in 0..50 {
         player.on_media(at(6_060 + k * FRAME_MS), (5_960 + k * FRAME_MS) as u32, Key);
     }
     let report = player.report(at(6_060 + 49 * FRAME_MS));
-    // Frozen from 300 + 1,960 until 500 ms of media follow the jump: 13 frames.
+    // Frozen from 300 + 1,960 until 500 ms of media (13 frames) follow the jump.
     assert_eq!(player.freezes(), [freeze(2_260, 6_060 + 13 * 40 - 2_260)]);
     assert_eq!(report.skipped, ms(4_000));
-    assert_eq!(report.live_latency, Some(ms(520)), "back near the live edge");
+    assert_eq!(report.live_latency, Some(ms(520)), "near the live edge");
 }
 
 #[test]
-fn a_cached_group_of_pictures_is_caught_up_with() {
-    // 2 s of media at once, then live. Playing at 120 % takes 48 ms of media in 40 ms: after 144
-    // frames 848 ms are buffered, and 40 ms later 800 ms.
+fn catch_up_consumes_an_initial_burst() {
+    // 2 s of media at once, then live. Playback at 120 % consumes 48 ms of media in 40 ms. After
+    // 144 frames, 848 ms are buffered, and 40 ms later 800 ms.
     let mut player = player(Policy::LOW_LATENCY);
     feed(&mut player, 0..51, |_| 0);
     feed(&mut player, 51..195, |k| (k - 50) * FRAME_MS);
@@ -236,12 +238,12 @@ fn a_cached_group_of_pictures_is_caught_up_with() {
     assert_eq!(report.start, Some(Duration::ZERO));
     assert_eq!(report.buffered, ms(840));
     assert_eq!(report.live_latency, Some(ms(840)));
-    assert_eq!(report.played, ms(10_000), "played is time, not media");
+    assert_eq!(report.played, ms(10_000), "time, not media");
 }
 
 #[test]
-fn catching_up_stops_in_the_middle_of_a_silence() {
-    // 2 s at once, then silence: 1,200 ms of media take 1,000 ms, the other 800 ms take 800.
+fn catch_up_stops_within_a_silence() {
+    // 2 s at once, then silence: 1,200 ms of media play in 1,000 ms, the other 800 ms in 800.
     let mut player = player(Policy::LOW_LATENCY);
     feed(&mut player, 0..51, |_| 0);
     let report = player.report(at(2_000));
@@ -252,7 +254,7 @@ fn catching_up_stops_in_the_middle_of_a_silence() {
 fn a_late_start_is_waiting_and_not_freezing() {
     let mut player = Player::new(Policy::MOBILE, at(500));
     assert_eq!(player.report(at(4_000)).waiting, ms(3_500));
-    // What cannot be decoded does not count.
+    // Undecodable frames do not count.
     feed(&mut player, 1..40, |_| 5_000);
     assert_eq!(player.report(at(5_000)).first_frame, None);
     assert_eq!(player.report(at(5_000)).live_latency, None);
@@ -266,7 +268,7 @@ fn a_late_start_is_waiting_and_not_freezing() {
 }
 
 #[test]
-fn the_end_plays_what_is_left_and_stops_the_clock() {
+fn the_end_plays_the_buffer_and_stops_the_clock() {
     let mut short = player(Policy::CAUTIOUS);
     feed(&mut short, 0..26, |_| 100);
     short.on_end(at(600));
@@ -300,7 +302,7 @@ fn media_time_wraps_and_interleaves() {
     assert_eq!((report.buffered, report.start), (ms(80), None));
     player.on_media(at(5), 80, Dependent);
     assert_eq!(player.report(at(5)).start, Some(ms(5)));
-    // A publisher that starts again far back: its media follows what is there.
+    // A publisher restarts at a much earlier time: its media follows the existing media.
     player.on_media(at(6), 0x9000_0000, Key);
     player.on_media(at(6), 0x9000_0000 + 40, Dependent);
     let report = player.report(at(6));
@@ -309,7 +311,7 @@ fn media_time_wraps_and_interleaves() {
 }
 
 #[test]
-fn the_list_of_freezes_is_bounded_and_the_count_is_not() {
+fn the_list_of_freezes_is_bounded_but_the_count_is_not() {
     let tiny = Policy { start: ms(1), rebuffer: ms(1), catch_up: None };
     let mut player = player(tiny);
     for k in 0..1_502u32 {
@@ -322,9 +324,9 @@ fn the_list_of_freezes_is_bounded_and_the_count_is_not() {
 }
 
 #[test]
-fn a_larger_rebuffer_threshold_can_cost_a_freeze_when_media_trickles() {
-    // In units of 100 ms: (when, how much). The player that resumes at 4 freezes at 5, 17 and 51;
-    // the one that resumes at 8 misses the chance at 12 and freezes at 5, 28, 38 and 50.
+fn a_larger_rebuffer_threshold_can_cause_more_freezes_when_media_trickles_in() {
+    // (time, amount), in units of 100 ms. The player that resumes at 4 freezes at 5, 17 and 51. The
+    // one that resumes at 8 misses the chance at 12 and freezes at 5, 28, 38 and 50.
     let arrivals = [(2, 3), (12, 5), (20, 3), (30, 8), (40, 10)];
     let run = |rebuffer| {
         let policy = Policy { start: ms(200), rebuffer: ms(rebuffer), catch_up: None };
@@ -344,7 +346,7 @@ fn a_larger_rebuffer_threshold_can_cost_a_freeze_when_media_trickles() {
     assert_eq!(run(800), [500, 2_800, 3_800, 5_000].map(at));
 }
 
-/// Arrivals: (time since the one before in µs, step of media time in ms, whether it is a key frame).
+/// Arrivals: (µs since the previous one, step of media time in ms, whether it is a key frame).
 fn arrivals() -> impl Strategy<Value = Vec<(u64, i32, bool)>> {
     let pause = prop_oneof![20 => Just(0), 3 => 0..60_000u64, 1 => 0..4_000_000u64];
     let step = prop_oneof![6 => 1..60i32, 1 => -60..0i32, 1 => any::<i32>()];
@@ -385,11 +387,12 @@ proptest! {
         }
         let listed: Duration = player.freezes().iter().map(|freeze| freeze.duration).sum();
         prop_assert!(listed <= report.freezes[0].total);
-        prop_assert!(report.first_frame.unwrap_or_default() <= report.start.unwrap_or(Duration::MAX));
+        let start = report.start.unwrap_or(Duration::MAX);
+        prop_assert!(report.first_frame.unwrap_or_default() <= start);
     }
 
     #[test]
-    fn looking_in_between_changes_nothing(arrivals in arrivals(), preset in 0..3usize) {
+    fn intermediate_calls_change_nothing(arrivals in arrivals(), preset in 0..3usize) {
         let policy = Policy::PRESETS[preset].1;
         let (mut seldom, now) = run(policy, &arrivals);
         let mut often = player(policy);
@@ -407,11 +410,11 @@ proptest! {
         prop_assert_eq!(seldom.freezes(), often.freezes());
     }
 
-    // The latency of a player with the larger threshold is never the smaller one, so silences that
-    // it does not outlast freeze the other too. This needs a stream that is whole again after each
-    // silence, and silences between which players resume.
+    // A player with the larger threshold never has the smaller latency, so silences that freeze it
+    // also freeze the other. This requires a stream that is complete again after each silence, and
+    // enough time between silences for players to resume.
     #[test]
-    fn a_larger_rebuffer_threshold_never_gives_more_freezes_when_losses_hold_a_live_stream_back(
+    fn a_larger_rebuffer_threshold_causes_no_more_freezes_on_a_delayed_live_stream(
         rebuffer in 0..2_000u64, more in 0..1_000u64,
         silences in proptest::collection::vec((80..120u64, 0..5_000u64), 0..12),
     ) {

@@ -1,16 +1,16 @@
-//! Bootstrap intervals: the spread of a statistic over samples drawn, with replacement, from the
+//! Bootstrap intervals: the spread of a statistic over samples drawn with replacement from the
 //! sample itself. [`clustered`](super::clustered) draws them.
 //!
-//! Efron and Tibshirani, "An Introduction to the Bootstrap", 1993: percentile intervals in chapter
-//! 13, bias-corrected and accelerated (BCa) ones in chapter 14. For the difference between two
-//! samples both are drawn from (chapter 8), and the acceleration is that of Davison and Hinkley,
-//! "Bootstrap Methods and their Application", 1997, chapter 5.
+//! Sources: Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, for percentile
+//! intervals (chapter 13), bias-corrected and accelerated (BCa) intervals (chapter 14), and
+//! differences, for which both samples are resampled (chapter 8); Davison and Hinkley, "Bootstrap
+//! Methods and their Application", 1997, chapter 5, for their acceleration.
 
 use super::normal;
 use super::sample::{Interval, Sample};
 
-/// A statistic with its bootstrap distribution: [`Clustered::difference`](super::Clustered::difference)
-/// makes it.
+/// A statistic with its bootstrap distribution, created by
+/// [`Clustered::difference`](super::Clustered::difference).
 #[derive(Clone, Debug)]
 pub struct Bootstrap {
     estimate: f64,
@@ -19,8 +19,8 @@ pub struct Bootstrap {
 }
 
 impl Bootstrap {
-    /// A statistic with replicates of it that were drawn elsewhere; `None` if there are none, or
-    /// not all finite.
+    /// Combines a statistic with its replicates. `None` without replicates, or if one is not
+    /// finite.
     pub(super) fn from_replicates(
         estimate: f64,
         replicates: impl IntoIterator<Item = f64>,
@@ -29,19 +29,19 @@ impl Bootstrap {
         Some(Self { estimate, replicates: Sample::new(replicates)?, acceleration })
     }
 
-    /// The statistic itself.
+    /// The statistic.
     pub fn estimate(&self) -> f64 {
         self.estimate
     }
 
-    /// Its standard error: the standard deviation of the replicates.
+    /// Standard error: the standard deviation of the replicates.
     pub fn standard_error(&self) -> f64 {
         self.replicates.variance().unwrap_or(0.0).sqrt()
     }
 
-    /// The two-sided p-value of the hypothesis that the statistic is in truth 0: the normal tail at
-    /// this number of standard errors. Counting replicates beyond 0 cannot tell one small p-value from
-    /// another, and BCa's correction, taken that far out, makes them absurdly small.
+    /// Two-sided p-value of the hypothesis that the statistic is 0: the normal tail beyond this
+    /// number of standard errors. The fraction of replicates beyond 0 could not resolve small
+    /// p-values, and BCa's correction underestimates them that far out.
     pub fn p_value(&self) -> f64 {
         if self.estimate == 0.0 {
             return 1.0;
@@ -49,23 +49,23 @@ impl Bootstrap {
         2.0 * normal::cdf(-self.estimate.abs() / self.standard_error())
     }
 
-    /// The BCa interval at `level` (0 to 1): the percentile interval, moved for the bias of the
-    /// replicates and for a spread that changes with the statistic. Better than percentiles for skewed
-    /// metrics, which durations are.
+    /// BCa interval at `level` (0 to 1): the percentile interval, corrected for the bias of the
+    /// replicates and for a spread that depends on the statistic. Better than percentiles for
+    /// skewed metrics such as durations.
     pub fn bca(&self, level: f64) -> Interval {
         let tail = normal::quantile((1.0 - level) / 2.0);
         let bias = self.bias();
         let order = |z: f64| {
             let shifted = bias + z;
-            // |a| is at most 1/6, so this is only zero or less far out, where the order is 0 or 1.
+            // As |a| <= 1/6, this is not positive only far out, where the order is 0 or 1.
             let stretch = (1.0 - self.acceleration * shifted).max(f64::EPSILON);
             normal::cdf(bias + shifted / stretch)
         };
         self.between(order(tail), order(-tail))
     }
 
-    /// Efron and Tibshirani's z₀: where the estimate lies among the replicates. Equal ones, of
-    /// which quantiles have many, count half.
+    /// Efron and Tibshirani's z₀: the estimate's rank among the replicates. Ties, which are
+    /// frequent for quantiles, count half.
     fn bias(&self) -> f64 {
         let replicates = self.replicates.values();
         let less = replicates.partition_point(|value| *value < self.estimate);
@@ -80,11 +80,10 @@ impl Bootstrap {
     }
 }
 
-/// The acceleration a of a sum over samples, from what each sample adds to it without each of its
-/// members.
+/// Acceleration a of a sum over samples, from its values without each member.
 ///
 /// With the influence l = (n − 1)(θ − θ without the member) of each member of each sample,
-/// a = 1/6 · Σ (Σ l³ / n³) / (Σ (Σ l² / n²))^(3/2), the outer sums being over the samples.
+/// a = 1/6 · Σ (Σ l³ / n³) / (Σ (Σ l² / n²))^(3/2). The outer sums are over the samples.
 pub(super) fn acceleration_of(left_out: impl IntoIterator<Item = Vec<f64>>) -> f64 {
     let (mut squares, mut cubes) = (0.0, 0.0);
     for left_out in left_out {
@@ -110,7 +109,7 @@ mod tests {
         (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Exponential with mean 1: as skewed as durations are.
+    /// Exponential with mean 1, as skewed as durations.
     fn exponential(rng: &mut ChaCha8Rng) -> f64 {
         -(1.0 - uniform(rng)).ln()
     }
@@ -119,7 +118,7 @@ mod tests {
         Sample::new((0..n).map(|_| one(rng))).unwrap()
     }
 
-    /// The mean of `b` less that of `a`, and their quantiles of order 0.9: each value is a cluster.
+    /// Differences of means and of 0.9 quantiles, b minus a. Each value is its own cluster.
     fn difference(
         a: &Sample,
         b: &Sample,
@@ -135,16 +134,16 @@ mod tests {
         all.try_into().unwrap()
     }
 
-    /// The share of 500 experiments whose interval contains `truth`.
+    /// Fraction of 500 intervals that contain `truth`.
     fn coverage(truth: f64, mut experiment: impl FnMut(&mut ChaCha8Rng) -> Interval) -> f64 {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         let covered = (0..500).filter(|_| experiment(&mut rng).contains(truth)).count();
         covered as f64 / 500.0
     }
 
-    // Of 500 intervals at 95 %, one standard deviation is 1 %.
+    // The standard deviation of the coverage is 1 % for 500 intervals at 95 %.
     #[test]
-    fn intervals_of_a_skewed_mean_cover_it_at_about_their_level() {
+    fn intervals_of_a_skewed_mean_have_about_nominal_coverage() {
         let bootstrap = |rng: &mut ChaCha8Rng| {
             let (zero, sample) = (Sample::new([0.0; 2]).unwrap(), draw(60, rng, exponential));
             let [mean, _] = difference(&zero, &sample, 400, rng);
@@ -165,8 +164,8 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_a_difference_of_quantiles_cover_it_at_about_their_level() {
-        // The 90 % point of an exponential is ln 10; b is a half longer.
+    fn intervals_of_a_difference_of_quantiles_have_about_nominal_coverage() {
+        // The 0.9 quantile of an exponential is ln 10. b is longer by one half.
         let truth = 0.5 * 10f64.ln();
         let bootstrap = |rng: &mut ChaCha8Rng| {
             let a = draw(150, rng, exponential);
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn the_acceleration_of_a_mean_is_a_sixth_of_its_skewness() {
+    fn the_acceleration_of_a_mean_is_one_sixth_of_its_skewness() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let sample = draw(500, &mut rng, exponential);
         let (n, mean) = (500.0, sample.mean());
@@ -204,13 +203,13 @@ mod tests {
         };
         let got = acceleration_of([without_each(1.0)]);
         assert!((got - expected).abs() < 1e-9, "{got} {expected}");
-        // Two equal samples on both sides balance.
+        // Equal samples on both sides cancel out.
         let balanced = acceleration_of([without_each(1.0), without_each(-1.0)]);
         assert!(balanced.abs() < 1e-9, "{balanced}");
     }
 
     #[test]
-    fn bca_takes_the_replicates_that_its_formula_says() {
+    fn bca_selects_the_replicates_given_by_its_formula() {
         let interval = |estimate, acceleration| {
             let replicates = Sample::new((0..=10_000).map(|i| f64::from(i) / 1e4)).unwrap();
             Bootstrap { estimate, replicates, acceleration }.bca(0.95)

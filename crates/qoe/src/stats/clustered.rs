@@ -1,39 +1,39 @@
-//! Samples whose values come in clusters, such as the sessions of one viewer: bootstrap intervals
-//! that draw whole clusters.
+//! Clustered samples, such as the sessions of viewers, with bootstrap intervals that resample whole
+//! clusters.
 //!
-//! Values of one cluster resemble each other, so that they tell less than as many independent ones;
-//! drawing single values would give intervals that are too narrow. Davison and Hinkley, "Bootstrap
-//! Methods and their Application", 1997, section 3.8: draw clusters with replacement, and keep
-//! each as it is.
+//! Values of one cluster are similar, so they carry less information than independent ones.
+//! Resampling single values would yield intervals that are too narrow. Clusters are drawn with
+//! replacement and kept as they are (Davison and Hinkley, "Bootstrap Methods and their
+//! Application", 1997, section 3.8).
 
 use rand_chacha::rand_core::Rng;
 
 use super::bootstrap::{Bootstrap, acceleration_of};
 
-/// One value.
+/// One value of a clustered sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Observation {
     /// The value.
     pub value: f64,
-    /// Its weight in the mean, above 0; 1 for a plain mean. With a ratio as value and its
-    /// denominator as weight, the mean is the ratio of the sums. Quantiles have no weights.
+    /// Weight in the mean, above 0; 1 for a plain mean. If values are ratios and weights their
+    /// denominators, the mean is the ratio of the sums. Quantiles are unweighted.
     pub weight: f64,
-    /// Its cluster. Any numbers will do.
+    /// Cluster, as an arbitrary number.
     pub cluster: u32,
 }
 
-/// At least one finite value, sorted, and which come together.
+/// A sorted sample of at least one finite value, with clusters.
 #[derive(Clone, Debug)]
 pub struct Clustered {
     /// Ascending, never empty, all finite.
     values: Vec<f64>,
-    /// The cluster of each value.
+    /// Cluster of each value.
     clusters: Vec<u32>,
-    /// Of each cluster.
+    /// Sums per cluster.
     sums: Vec<Sums>,
 }
 
-/// What the mean needs of a cluster.
+/// Sums over a cluster, for the mean.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     count: usize,
@@ -42,7 +42,8 @@ struct Sums {
 }
 
 impl Clustered {
-    /// `None` without observations, or if one is not finite or its weight not above 0.
+    /// Creates a sample. `None` without observations, with a non-finite value, or with a weight
+    /// that is not positive and finite.
     pub fn new(observations: impl IntoIterator<Item = Observation>) -> Option<Self> {
         let mut all: Vec<Observation> = observations.into_iter().collect();
         let sound =
@@ -50,7 +51,7 @@ impl Clustered {
         if all.is_empty() || !all.iter().all(sound) {
             return None;
         }
-        // By value and, so that the order in which they came does not matter, by all the rest.
+        // Sorts by all fields, so that the input order does not matter.
         all.sort_by(|a, b| {
             let by_value = a.value.total_cmp(&b.value).then(a.weight.total_cmp(&b.weight));
             by_value.then(a.cluster.cmp(&b.cluster))
@@ -77,7 +78,7 @@ impl Clustered {
         &self.values
     }
 
-    /// How many clusters.
+    /// Number of clusters.
     pub fn clusters(&self) -> usize {
         self.sums.len()
     }
@@ -87,18 +88,18 @@ impl Clustered {
         self.mean_of(&self.once())
     }
 
-    /// The quantiles of the given orders (0 to 1, ascending), as those of
+    /// Quantiles of the given orders (0 to 1, ascending), defined as in
     /// [`Sample`](super::Sample::quantile).
     pub fn quantiles(&self, orders: &[f64]) -> Vec<f64> {
         self.quantiles_of(&self.once(), orders)
     }
 
-    /// The mean of `self` less that of `baseline` and, after it, the differences of the quantiles
-    /// of the given orders (0 to 1, ascending), each with `resamples` draws of clusters. `None`
-    /// for one cluster or without draws.
+    /// Returns the difference of the means, `self` minus `baseline`, followed by the differences of
+    /// the quantiles of the given orders (0 to 1, ascending), each with `resamples` bootstrap
+    /// replicates. `None` with fewer than two clusters or without resamples.
     ///
-    /// No cluster may have values in both. For the quantile of order p there should be several
-    /// clusters' worth of values beyond it: without, no bootstrap has a good interval.
+    /// The two samples must not share clusters. A quantile needs several clusters' worth of values
+    /// beyond it: otherwise no bootstrap interval is accurate.
     pub fn difference(
         &self,
         baseline: &Self,
@@ -124,8 +125,8 @@ impl Clustered {
             let drawn = less(all(self, &times), all(baseline, &base));
             replicates.iter_mut().zip(drawn).for_each(|(all, one)| all.push(one));
         }
-        // Leaving out one at a time tells nothing of the spread of quantiles (Efron and Tibshirani,
-        // chapter 11), so that theirs is 0.
+        // The jackknife does not estimate the spread of quantiles (Efron and Tibshirani, chapter
+        // 11). Their acceleration is 0.
         let of_means = acceleration_of([(self, 1.0), (baseline, -1.0)].map(|(part, sign)| {
             part.means_without_each().into_iter().map(|mean| sign * mean).collect()
         }));
@@ -134,23 +135,24 @@ impl Clustered {
         parts.map(|((estimate, all), a)| Bootstrap::from_replicates(estimate, all, a)).collect()
     }
 
-    /// Every cluster once.
+    /// Counts each cluster once.
     fn once(&self) -> Vec<u32> {
         vec![1; self.clusters()]
     }
 
-    /// How often each cluster is in a draw of as many clusters as there are.
+    /// Draws as many clusters as there are, and returns the count of each.
     fn draw(&self, rng: &mut impl Rng) -> Vec<u32> {
         let mut times = vec![0; self.clusters()];
         for _ in 0..times.len() {
-            // The high half of the product is uniform below the length, but for a bias of 2^-64 of it.
+            // The upper half of the product is uniform below the length, with a relative bias of
+            // 2^-64.
             let place = (u128::from(rng.next_u64()) * times.len() as u128) >> 64;
             times[place as usize] += 1;
         }
         times
     }
 
-    /// The mean with each cluster counted `times` times.
+    /// Returns the mean with each cluster counted `times` times.
     fn mean_of(&self, times: &[u32]) -> f64 {
         let (mut weight, mut weighted) = (0.0, 0.0);
         for (sum, times) in self.sums.iter().zip(times) {
@@ -172,7 +174,7 @@ impl Clustered {
         let sums = self.sums.iter().zip(times);
         let last = sums.map(|(sum, times)| sum.count * *times as usize).sum::<usize>() - 1;
         let positions: Vec<f64> = orders.iter().map(|p| last as f64 * p.clamp(0.0, 1.0)).collect();
-        // The values at the whole positions below and above each.
+        // Values at the integer positions below and above each position.
         let (mut below, mut above) = (Vec::new(), Vec::new());
         let mut seen = 0;
         for (value, cluster) in self.values.iter().zip(&self.clusters) {
@@ -211,7 +213,7 @@ mod tests {
         Clustered::new(all).unwrap()
     }
 
-    /// `clusters` of 1 to 40 values each, which are the cluster's level plus a little.
+    /// Clusters of 1 to 40 values each, close to the cluster's level.
     fn resembling(clusters: u32, first: u32, rng: &mut ChaCha8Rng) -> Vec<(f64, u32)> {
         let mut all = Vec::new();
         for cluster in first..first + clusters {
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn statistics_are_those_of_a_sample() {
+    fn statistics_equal_the_statistics_of_a_plain_sample() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
         for n in [1, 2, 7, 100] {
             let values: Vec<_> = (0..n).map(|i| (uniform(&mut rng), i % 5 * 1_000_000)).collect();
@@ -239,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mean_of_ratios_weighted_with_their_denominators_is_the_ratio_of_sums() {
+    fn ratios_weighted_by_denominator_average_to_the_ratio_of_sums() {
         let ratio =
             |part: f64, whole: f64| Observation { value: part / whole, weight: whole, cluster: 0 };
         let all = Clustered::new([ratio(3.0, 4.0), ratio(1.0, 12.0)]).unwrap();
@@ -247,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_draw_repeats_clusters_as_a_sample_would() {
+    fn a_draw_equals_a_sample_with_repeated_clusters() {
         let mut rng = ChaCha8Rng::seed_from_u64(2);
         let values = resembling(6, 0, &mut rng);
         let all = clustered(&values);
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_of_clustered_values_cover_the_truth_and_those_of_single_values_do_not() {
+    fn only_intervals_over_clusters_cover_the_truth() {
         let mut rng = ChaCha8Rng::seed_from_u64(3);
         let (mut whole, mut median, mut single) = (0, 0, 0);
         const EXPERIMENTS: u32 = 300;
@@ -282,15 +284,15 @@ mod tests {
             let of_mean = apart(&b, 10_000).difference(&apart(&a, 0), &[], 100, &mut rng).unwrap();
             single += u32::from(of_mean[0].bca(0.95).contains(0.0));
         }
-        // 95 % of 300 is 285, with a standard deviation of 3.8.
+        // The expected coverage is 285 of 300, with a standard deviation of 3.8.
         assert!((272..=296).contains(&whole), "mean: {whole}");
         assert!((272..=297).contains(&median), "median: {median}");
-        // About ten values that are nearly one: an interval that is far too narrow.
+        // Treating about ten similar values as independent makes intervals far too narrow.
         assert!(single < 200, "as if independent: {single}");
     }
 
     #[test]
-    fn copies_of_a_cluster_s_values_do_not_narrow_the_interval() {
+    fn duplicated_values_do_not_narrow_the_interval() {
         let mut rng = ChaCha8Rng::seed_from_u64(4);
         let values: Vec<_> = (0..200).map(|i| (uniform(&mut rng), i)).collect();
         let copies: Vec<_> = values.iter().flat_map(|value| [*value; 10]).collect();
@@ -306,14 +308,14 @@ mod tests {
     }
 
     #[test]
-    fn the_p_value_is_the_normal_tail_at_so_many_standard_errors() {
+    fn the_p_value_is_the_normal_tail_at_that_many_standard_errors() {
         let mut rng = ChaCha8Rng::seed_from_u64(6);
         let mut draw = |first: u32, shift: f64| {
             let values: Vec<_> =
                 (first..first + 300).map(|c| (uniform(&mut rng) + shift, c)).collect();
             clustered(&values)
         };
-        // Two means of 300 values that are uniform from 0 to 1: a standard error of √(2/12/300).
+        // Means of 300 values, uniform in 0..1, on both sides: standard error √(2/12/300).
         let error = (2.0f64 / 12.0 / 300.0).sqrt();
         let (a, b) = (draw(0, 0.0), draw(300, 0.0));
         let shift = b.mean() - a.mean();
@@ -332,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_compared_is_none_and_what_is_certain_has_p_zero_or_one() {
+    fn invalid_comparisons_are_none_and_constants_have_p_zero_or_one() {
         let mut rng = ChaCha8Rng::seed_from_u64(7);
         let one = clustered(&[(1.0, 1), (2.0, 1)]);
         let zeros = clustered(&[(0.0, 1), (0.0, 2), (0.0, 3)]);

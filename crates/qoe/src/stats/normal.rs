@@ -1,6 +1,6 @@
-//! The standard normal distribution, as precisely as bootstrap intervals need it.
+//! Standard normal distribution, with the precision that bootstrap intervals need.
 
-/// The probability of less than `x`: Abramowitz and Stegun 26.2.17, error below 7.5e-8.
+/// Probability of a value below `x`: Abramowitz and Stegun 26.2.17, error below 7.5e-8.
 pub(super) fn cdf(x: f64) -> f64 {
     let t = 1.0 / (1.0 + 0.231_641_9 * x.abs());
     let polynomial = [1.330_274_429, -1.821_255_978, 1.781_477_937, -0.356_563_782, 0.319_381_530]
@@ -11,7 +11,7 @@ pub(super) fn cdf(x: f64) -> f64 {
     if x < 0.0 { tail } else { 1.0 - tail }
 }
 
-/// The point below which a value stays with probability `p`, within ±8, by bisection of [`cdf`].
+/// Inverse of [`cdf`] within ±8, by bisection.
 pub(super) fn quantile(p: f64) -> f64 {
     let (mut low, mut high) = (-8.0, 8.0);
     for _ in 0..50 {

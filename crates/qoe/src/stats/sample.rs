@@ -1,15 +1,15 @@
 //! Samples: quantiles by definition 7 of Hyndman and Fan, "Sample quantiles in statistical
 //! packages", The American Statistician 50(4), 1996 (the default of R and NumPy), moments, the
-//! empirical distribution function, and Student's interval of the mean.
+//! empirical distribution function, and Student's confidence interval of the mean.
 
-/// At least one finite number, sorted.
+/// A sorted sample of at least one finite number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// Ascending, never empty, all finite.
     values: Vec<f64>,
 }
 
-/// From `low` to `high`.
+/// A closed interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The lower end.
@@ -19,32 +19,32 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// Whether `value` lies between the ends, which are included.
+    /// Returns true if `value` is in the interval.
     pub fn contains(&self, value: f64) -> bool {
         (self.low..=self.high).contains(&value)
     }
 }
 
-/// The mean of some values, and how far that of others like them may be from it.
+/// Mean with its 95 % confidence interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     /// Arithmetic mean.
     pub mean: f64,
-    /// Half the width of Student's 95 % interval of the mean: t √(variance / n), t being the 97.5 %
-    /// point with n − 1 degrees of freedom. Exact for normal values; with few and skewed ones, fewer
-    /// than 95 % of such intervals hold the truth. `None` for one value.
+    /// Half the width of Student's 95 % interval: t √(variance / n), where t is the 97.5 % quantile
+    /// with n − 1 degrees of freedom. Exact for normal values. Few and skewed values have a lower
+    /// coverage. `None` for a single value.
     pub half: Option<f64>,
 }
 
 impl Estimate {
-    /// `None` where there is no [`Sample`].
+    /// Estimates the mean. `None` without values, or if one is not finite.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         Sample::new(values).map(|sample| sample.estimate())
     }
 }
 
 impl Sample {
-    /// `None` without values, or if one of them is not finite.
+    /// Creates a sample. `None` without values, or if one is not finite.
     pub fn new(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         if values.is_empty() || !values.iter().all(|value| value.is_finite()) {
@@ -59,8 +59,8 @@ impl Sample {
         &self.values
     }
 
-    /// The quantile of order `p` (0 to 1; what lies beyond counts as that): linear between the
-    /// values at the positions around (n − 1) p, counted from 0.
+    /// Quantile of order `p`, clamped to 0 to 1: interpolates linearly between the values around
+    /// position (n − 1) p, counted from 0.
     pub fn quantile(&self, p: f64) -> f64 {
         let last = self.values.len() - 1;
         let position = last as f64 * p.clamp(0.0, 1.0);
@@ -70,20 +70,20 @@ impl Sample {
         self.values[below] * (1.0 - weight) + self.values[above] * weight
     }
 
-    /// The quantile of order one half.
+    /// Median.
     pub fn median(&self) -> f64 {
         self.quantile(0.5)
     }
 
-    /// The arithmetic mean.
+    /// Arithmetic mean.
     pub fn mean(&self) -> f64 {
         let n = self.values.len() as f64;
         let rough = self.values.iter().sum::<f64>() / n;
-        // The second pass takes out the rounding of the first.
+        // The second pass corrects the rounding error of the first.
         rough + self.values.iter().map(|value| value - rough).sum::<f64>() / n
     }
 
-    /// The sample variance, with n − 1 degrees of freedom; `None` for one value.
+    /// Sample variance with n − 1 degrees of freedom. `None` for a single value.
     pub fn variance(&self) -> Option<f64> {
         let n = self.values.len();
         let mean = self.mean();
@@ -91,15 +91,15 @@ impl Sample {
         (n > 1).then(|| squares / (n - 1) as f64)
     }
 
-    /// The mean with Student's interval.
+    /// Mean with Student's interval.
     pub fn estimate(&self) -> Estimate {
         let n = self.values.len();
         let half = |variance: f64| student_t_975(n - 1) * (variance / n as f64).sqrt();
         Estimate { mean: self.mean(), half: self.variance().map(half) }
     }
 
-    /// The empirical distribution function: each different value with the share of values that
-    /// are at most that, ascending; the last share is 1.
+    /// Empirical distribution function: each distinct value with the fraction of values up to it,
+    /// ascending. The last fraction is 1.
     pub fn cdf(&self) -> impl Iterator<Item = (f64, f64)> {
         let n = self.values.len() as f64;
         let mut seen = 0;
@@ -110,9 +110,8 @@ impl Sample {
     }
 }
 
-/// The point below which Student's t with `freedom` (at least 1) degrees of freedom stays with a
-/// probability of 97.5 %: a table, then the expansion of Abramowitz and Stegun 26.7.5, whose error
-/// is below 2e-5 there.
+/// 97.5 % quantile of Student's t with `freedom` (at least 1) degrees of freedom: a table, then the
+/// expansion of Abramowitz and Stegun 26.7.5, with an error below 2e-5 in its range.
 fn student_t_975(freedom: usize) -> f64 {
     const TABLE: [f64; 10] = [
         12.706_205, 4.302_653, 3.182_446, 2.776_445, 2.570_582, 2.446_912, 2.364_624, 2.306_004,
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_definition_7() {
+    fn quantiles_match_definition_7() {
         // R: quantile(c(1, 2, 4, 8), c(0, .1, .25, .5, .75, .95, 1), type = 7)
         let sample = sample(&[8.0, 1.0, 4.0, 2.0]);
         for (p, expected) in
@@ -168,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_sample_is_too_small_for_is_none() {
+    fn statistics_of_too_few_values_are_none() {
         assert_eq!(Sample::new([]), None);
         assert_eq!(Sample::new([1.0, f64::NAN]), None);
         assert_eq!(Sample::new([f64::INFINITY]), None);
@@ -179,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn the_distribution_function_has_a_step_per_value() {
+    fn the_distribution_function_has_one_step_per_distinct_value() {
         let steps: Vec<_> = sample(&[3.0, 1.0, 3.0, 2.0]).cdf().collect();
         assert_eq!(steps, [(1.0, 0.25), (2.0, 0.5), (3.0, 1.0)]);
     }
 
     #[test]
-    fn students_points_are_those_of_the_tables() {
+    fn quantiles_of_student_match_tables() {
         // 1 and 2 degrees of freedom have closed forms: tan(0.475 π), 0.95 √(2 / (1 - 0.95²)).
         assert!((student_t_975(1) - (0.475 * core::f64::consts::PI).tan()).abs() < 1e-6);
         assert!((student_t_975(2) - 0.95 * (2.0 / (1.0 - 0.95f64.powi(2))).sqrt()).abs() < 1e-6);
@@ -197,7 +196,7 @@ mod tests {
         assert!((student_t_975(1_000_000) - 1.959_966).abs() < 1e-6);
         assert!(
             (1..200).map(student_t_975).is_sorted_by(|a, b| a > b),
-            "the expansion takes over without a step"
+            "no step between table and expansion"
         );
     }
 
@@ -208,8 +207,8 @@ mod tests {
             ..ProptestConfig::default()
         })]
 
-        // Of n values, the (k + 1)-th smallest is the quantile of order k / (n - 1), and between
-        // these points quantiles are linear.
+        // The (k + 1)-th smallest of n values is the quantile of order k / (n - 1). Quantiles are
+        // linear between these points.
         #[test]
         fn quantiles_equal_a_sorted_reference(
             values in proptest::collection::vec(-1e6..1e6f64, 2..50), between in 0.0..1.0f64,
@@ -227,7 +226,9 @@ mod tests {
 
         #[test]
         fn quantiles_rise_with_their_order(
-            values in proptest::collection::vec(-1e3..1e3f64, 1..40), p in 0.0..1.0f64, q in 0.0..1.0f64,
+            values in proptest::collection::vec(-1e3..1e3f64, 1..40),
+            p in 0.0..1.0f64,
+            q in 0.0..1.0f64,
         ) {
             let sample = sample(&values);
             prop_assert!(sample.quantile(p.min(q)) <= sample.quantile(p.max(q)) + 1e-9);

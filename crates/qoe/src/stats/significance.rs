@@ -1,11 +1,11 @@
-//! Decisions from many comparisons, and from counts: Holm's procedure (Holm, "A Simple Sequentially
+//! Tests for many comparisons and for counts: Holm's procedure (Holm, "A Simple Sequentially
 //! Rejective Multiple Test Procedure", Scandinavian Journal of Statistics 6, 1979) and the tail of
 //! the chi-square distribution (Abramowitz and Stegun 26.4.4 and 26.4.5).
 
 use super::normal;
 
-/// The p-values of a family of tests, adjusted after Holm, in the same order: a reader who rejects
-/// those that are at most α rejects any true hypothesis with a probability of at most α.
+/// Adjusts the p-values of a family of tests after Holm, in the same order. Rejecting those up to α
+/// rejects any true hypothesis with a probability of at most α.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
     let mut places: Vec<usize> = (0..p_values.len()).collect();
     places.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
@@ -19,8 +19,8 @@ pub fn holm(p_values: &[f64]) -> Vec<f64> {
     adjusted
 }
 
-/// The probability that a chi-square variable with `freedom` (at least 1) degrees of freedom is
-/// at least `statistic`; 1 for what is not above 0. The error is below 2e-7.
+/// Returns the probability that a chi-square variable with `freedom` (at least 1) degrees of
+/// freedom is at least `statistic`. 1 for values up to 0 and NaN. The error is below 2e-7.
 pub fn chi_square_tail(statistic: f64, freedom: u32) -> f64 {
     if statistic.is_nan() || statistic <= 0.0 {
         return 1.0;
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holm_multiplies_by_the_tests_left_and_never_falls() {
+    fn holm_multiplies_by_the_remaining_tests_and_never_decreases() {
         // R: p.adjust(c(.01, .04, .03, .005), "holm")
         let adjusted = holm(&[0.01, 0.04, 0.03, 0.005]);
         for (got, expected) in adjusted.iter().zip([0.03, 0.06, 0.06, 0.02]) {
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn chi_square_tails_are_those_of_the_tables() {
+    fn chi_square_tails_match_tables() {
         for (statistic, freedom, p) in [
             (3.841_459, 1, 0.05),
             (10.827_566, 1, 0.001),

@@ -1,4 +1,4 @@
-//! What streams may keep, by shares and accounts and by streams with their viewers.
+//! Accounting of shares, and eviction under memory pressure.
 
 use media::{GopCache, Kind, Limits, Tag};
 
@@ -7,13 +7,13 @@ use crate::tests::{Bell, pull, settings, tag};
 use crate::{Publisher, Refusal, Registry, Settings, Start, Viewer};
 
 #[test]
-fn small_shares_are_whole_under_the_level_and_large_ones_are_equal() {
+fn the_level_keeps_small_shares_whole_and_equalizes_large_ones() {
     assert_eq!(water_level(vec![], 10), NO_LEVEL);
     assert_eq!(water_level(vec![3, 7], 10), NO_LEVEL);
     assert_eq!(water_level(vec![1, 8, 9], 10), 4);
     assert_eq!(water_level(vec![9, 9, 9], 10), 3);
     assert_eq!(water_level(vec![u64::MAX, 1], 10), 9);
-    // Whatever the shares: what is left under the level fits, and a step more would not.
+    // For random shares, the level fits, and one more byte per share would not.
     let mut seed = 1u64;
     for round in 0..1_000 {
         let mut shares = Vec::new();
@@ -33,7 +33,7 @@ fn small_shares_are_whole_under_the_level_and_large_ones_are_equal() {
 }
 
 #[test]
-fn accounts_add_up_and_give_back_what_they_held() {
+fn accounts_add_up_and_release_on_drop() {
     let memory = Arc::new(Memory::default());
     let shares = [Share::new(&memory), Share::new(&memory)];
     let mut accounts = [shares[0].account(), shares[0].account(), shares[1].account()];
@@ -48,14 +48,14 @@ fn accounts_add_up_and_give_back_what_they_held() {
 }
 
 #[test]
-fn two_keepers_of_a_stream_have_half_each_unless_one_needs_less() {
+fn two_holders_get_half_each_unless_one_needs_less() {
     let memory = Arc::new(Memory::default());
     memory.level.store(100, Ordering::Relaxed);
     memory.cuts.store(true, Ordering::Relaxed);
     let share = Share::new(&memory);
     let (mut cache, mut packager) = (share.account(), share.account());
     assert_eq!(cache.set(80), None);
-    assert_eq!(packager.set(30), None, "the other one goes first");
+    assert_eq!(packager.set(30), None, "below its half");
     assert_eq!(cache.set(80), Some(Surplus::Beyond(70)));
     cache.shrink(70);
     assert_eq!(packager.set(60), Some(Surplus::Beyond(50)));
@@ -65,14 +65,14 @@ fn two_keepers_of_a_stream_have_half_each_unless_one_needs_less() {
     assert_eq!((share.held(), memory.count_of(Event::Shrunk)), (100, 3));
 }
 
-/// A key frame, or another, of this many bytes.
+/// A key frame or inter frame of `size` bytes.
 fn large(key: bool, time: u32, size: usize) -> Tag {
     let mut payload = vec![0; size];
     payload[..5].copy_from_slice(&[if key { 0x17 } else { 0x27 }, 1, 0, 0, 0]);
     tag(Kind::Video, time, &payload)
 }
 
-/// Publishes groups of `frames` frames of 10 kB from `time` on.
+/// Publishes groups of `frames` frames of 10 kB, starting at `time`.
 fn fill(publisher: &Publisher, groups: u32, frames: u32, time: u32) {
     for number in 0..groups * frames {
         let key = number.is_multiple_of(frames);
@@ -95,7 +95,7 @@ fn held(publisher: &Publisher) -> u64 {
 }
 
 fn keep(registry: &Registry) {
-    registry.keep_within_memory(|| {});
+    registry.enforce_memory_limit(|| {});
 }
 
 fn many_groups() -> Settings {
@@ -103,20 +103,20 @@ fn many_groups() -> Settings {
 }
 
 #[test]
-fn what_streams_keep_is_counted_while_somebody_holds_it() {
+fn ended_streams_count_while_viewers_hold_them() {
     let registry = within(1 << 30);
-    let a = registry.publish("live/a", settings()).expect("free");
-    let b = registry.publish("live/b", settings()).expect("free");
+    let a = registry.publish("live/a", settings()).expect("no publisher");
+    let b = registry.publish("live/b", settings()).expect("no publisher");
     fill(&a, 1, 10, 0);
     fill(&b, 1, 20, 0);
     assert!((100_000..110_000).contains(&held(&a)) && (200_000..220_000).contains(&held(&b)));
     assert_eq!(registry.memory().held(), held(&a) + held(&b));
-    let viewer = Viewer::new(a.stream().clone(), Start::LatestGop).expect("room");
+    let viewer = Viewer::new(a.stream().clone(), Start::LatestGop).expect("below the limit");
     let stream = a.stream().clone();
     drop(a);
     registry.end(&stream);
     drop(stream);
-    assert!(registry.memory().held() > held(&b), "its viewer may still read it");
+    assert!(registry.memory().held() > held(&b), "its viewer can still read it");
     drop(viewer);
     assert_eq!(registry.memory().held(), held(&b));
     registry.end(b.stream());
@@ -125,32 +125,33 @@ fn what_streams_keep_is_counted_while_somebody_holds_it() {
 }
 
 #[test]
-fn a_large_stream_shrinks_to_its_newest_group_and_a_small_one_keeps_its_own() {
+fn a_large_stream_shrinks_and_a_small_one_keeps_its_groups() {
     let registry = within(1_000_000);
-    let small = registry.publish("live/small", many_groups()).expect("free");
-    let large = registry.publish("live/large", many_groups()).expect("free");
+    let small = registry.publish("live/small", many_groups()).expect("no publisher");
+    let large = registry.publish("live/large", many_groups()).expect("no publisher");
     fill(&small, 3, 10, 0);
     let before = held(&small);
     assert!(before > 300_000 && before < 375_000, "below half of three quarters");
-    // Whenever there is too much: the publishers' threads do not wait for anybody.
+    // Shrinking happens in parallel to publishing.
     for round in 0..20 {
         fill(&large, 1, 15, round * 600);
         keep(&registry);
         let memory = registry.memory();
         assert!(memory.held() <= memory.limit(), "{}", memory.held());
-        assert!(!memory.is_full(), "there is room by what the large one gave up");
+        assert!(!memory.is_full(), "shrinking the large stream suffices");
     }
     assert_eq!((held(&small), groups(&small)), (before, 3));
     assert!((1..=4).contains(&groups(&large)), "{}", groups(&large));
     assert!(registry.memory().count_of(Event::Shrunk) > 0);
     let start = large.stream().with_cache(|cache| cache.groups().next().expect("one").start);
-    assert_eq!(large.stream().with_cache(GopCache::base), start, "nothing useless is kept");
+    assert_eq!(large.stream().with_cache(GopCache::base), start, "starts with a key frame");
 }
 
 #[test]
-fn without_room_new_streams_are_refused_and_old_ones_stay_playable() {
+fn without_room_new_streams_are_rejected_and_old_ones_stay_playable() {
     let registry = within(1_000_000);
-    let streams = ["a", "b", "c"].map(|name| registry.publish(name, settings()).expect("free"));
+    let streams =
+        ["a", "b", "c"].map(|name| registry.publish(name, settings()).expect("no publisher"));
     streams.iter().for_each(|stream| fill(stream, 1, 31, 0));
     keep(&registry);
     assert!(registry.memory().is_full());
@@ -159,16 +160,17 @@ fn without_room_new_streams_are_refused_and_old_ones_stay_playable() {
     assert_eq!(refused.to_string(), "no memory is left for another stream");
     assert_eq!((registry.memory().count_of(Event::Refused), registry.len()), (1, 3));
     for publisher in &streams {
-        let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+        let mut viewer =
+            Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("below the limit");
         assert_eq!(pull(&mut viewer).len(), 31, "from the key frame on");
     }
-    // A publisher who comes back is none of a new stream.
+    // A returning publisher does not need a new stream.
     let [a, b, c] = streams;
     let kept = a.stream().clone();
     drop(a);
     let a = registry.publish("a", settings()).expect("its own stream");
     assert!(Arc::ptr_eq(a.stream(), &kept));
-    // Room that somebody leaves is there for others.
+    // An ended stream makes room for others.
     registry.end(b.stream());
     drop(b);
     keep(&registry);
@@ -178,13 +180,13 @@ fn without_room_new_streams_are_refused_and_old_ones_stay_playable() {
 }
 
 #[test]
-fn a_stream_without_end_of_its_group_is_cut_to_its_share_and_others_are_not() {
+fn an_endless_group_is_cut_to_its_share_without_affecting_others() {
     let registry = within(1_000_000);
-    let honest = registry.publish("live/honest", settings()).expect("free");
+    let honest = registry.publish("live/honest", settings()).expect("no publisher");
     fill(&honest, 2, 15, 0);
     let before = held(&honest);
     assert!(before < 500_000);
-    let greedy = registry.publish("live/greedy", settings()).expect("free");
+    let greedy = registry.publish("live/greedy", settings()).expect("no publisher");
     assert!(greedy.push(large(true, 0, 10_000)));
     let mut cut = false;
     for number in 1..1_000 {
@@ -199,42 +201,42 @@ fn a_stream_without_end_of_its_group_is_cut_to_its_share_and_others_are_not() {
     }
     assert!(cut && held(&greedy) >= 490_000, "{}", held(&greedy));
     assert_eq!((held(&honest), groups(&honest)), (before, 2), "below its share");
-    // Its next key frame is a start again.
+    // Viewers can join again at its next key frame.
     assert!(greedy.push(large(true, 40_000, 10_000)));
     assert_eq!(groups(&greedy), 1);
 }
 
 #[test]
-fn who_waits_for_too_much_is_told_once_until_it_looks_again() {
+fn the_memory_task_is_woken_once_until_it_polls_again() {
     let registry = within(1_000_000);
     let count = Arc::new(Bell::default());
     let waker = Waker::from(count.clone());
     let context = &mut Context::from_waker(&waker);
     let memory = registry.memory().clone();
     assert!(memory.poll_pressed(context).is_pending());
-    let publisher = registry.publish("live/a", many_groups()).expect("free");
+    let publisher = registry.publish("live/a", many_groups()).expect("no publisher");
     fill(&publisher, 8, 10, 0);
     assert_eq!(count.0.load(Ordering::SeqCst), 0);
     fill(&publisher, 2, 10, 4_000);
-    assert_eq!(count.0.load(Ordering::SeqCst), 1, "not for each tag");
+    assert_eq!(count.0.load(Ordering::SeqCst), 1, "not once per tag");
     assert!(memory.poll_pressed(context).is_ready());
     keep(&registry);
     assert!(memory.poll_pressed(context).is_pending());
-    // There is room again, so that no tag holds the stream down.
+    // There is room again, so the level no longer applies.
     keep(&registry);
     fill(&publisher, 8, 10, 5_000);
     assert_eq!(count.0.load(Ordering::SeqCst), 2);
 }
 
 #[test]
-fn the_memory_of_streams_that_are_over_is_taken_back_too() {
+fn memory_of_ended_streams_is_reclaimed() {
     let registry = within(1_000_000);
-    let over = registry.publish("live/over", many_groups()).expect("free");
+    let over = registry.publish("live/over", many_groups()).expect("no publisher");
     fill(&over, 7, 10, 0);
     let stream = over.stream().clone();
     drop(over);
     registry.end(&stream);
-    let live = registry.publish("live/a", many_groups()).expect("free");
+    let live = registry.publish("live/a", many_groups()).expect("no publisher");
     fill(&live, 3, 10, 0);
     keep(&registry);
     assert!(stream.memory().held() < 500_000, "{}", stream.memory().held());

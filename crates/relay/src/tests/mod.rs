@@ -1,4 +1,4 @@
-//! Streams of small frames, with their publishers and viewers.
+//! Test streams of small frames, with publishers and viewers.
 
 mod publishers;
 mod viewers;
@@ -12,7 +12,7 @@ use media::{Kind, Role, Tag};
 
 use crate::*;
 
-/// Frames of 40 ms in groups of a second.
+/// Frames of 40 ms in groups of 1 s.
 pub(crate) const FRAMES: u32 = 25;
 
 pub(crate) fn tag(kind: Kind, time: u32, payload: &[u8]) -> Tag {
@@ -29,7 +29,7 @@ pub(crate) fn header(version: u8) -> Tag {
 }
 
 pub(crate) fn settings() -> Settings {
-    Settings { lags: Lags { thin: 1_000, most: 3_000 }, ..Settings::default() }
+    Settings { lags: Lags { thin: 1_000, skip: 3_000 }, ..Settings::default() }
 }
 
 pub(crate) struct Setup {
@@ -42,7 +42,7 @@ pub(crate) struct Setup {
 impl Setup {
     pub(crate) fn new(start: Start, settings: Settings) -> Self {
         let registry = Registry::new(10);
-        let publisher = registry.publish("live/demo", settings).expect("free");
+        let publisher = registry.publish("live/demo", settings).expect("no publisher");
         assert!(publisher.push(header(1)));
         Self { registry, publisher, start, frames: 0 }
     }
@@ -55,11 +55,11 @@ impl Setup {
     }
 
     pub(crate) fn viewer(&self) -> Viewer {
-        Viewer::new(self.publisher.stream().clone(), self.start).expect("room")
+        Viewer::new(self.publisher.stream().clone(), self.start).expect("below the limit")
     }
 }
 
-/// All that the viewer gets now, as (role, time).
+/// Pulls all available tags, as (role, time).
 pub(crate) fn pull(viewer: &mut Viewer) -> Vec<(Role, u32)> {
     let mut context = Context::from_waker(Waker::noop());
     let mut got = Vec::new();
@@ -73,7 +73,7 @@ pub(crate) fn is_over(viewer: &mut Viewer) -> bool {
     viewer.poll_next(&mut Context::from_waker(Waker::noop())) == Poll::Ready(None)
 }
 
-/// Counts how often somebody was woken.
+/// Waker that counts its wakes.
 #[derive(Default)]
 pub(crate) struct Bell(pub(crate) AtomicU64);
 

@@ -1,11 +1,11 @@
-//! Publishers of streams, as they come, go, and are replaced by others.
+//! Arrival, departure and replacement of publishers.
 
 use media::GopCache;
 
 use super::*;
 
 #[test]
-fn a_publisher_that_comes_back_continues_the_stream() {
+fn a_returning_publisher_continues_the_stream() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(2);
     let mut viewer = setup.viewer();
@@ -16,12 +16,12 @@ fn a_publisher_that_comes_back_continues_the_stream() {
     drop(setup.publisher);
     assert_eq!(stream.status(), Status::Interrupted);
     assert!(!is_over(&mut viewer));
-    let second = setup.registry.publish("live/demo", Settings::default()).expect("free again");
+    let second = setup.registry.publish("live/demo", Settings::default()).expect("no publisher");
     second.push(header(1));
     second.push(frame(0));
     let expected = [(Role::SequenceHeader, 40), (Role::KeyFrame, 80)];
-    assert_eq!(pull(&mut viewer), expected, "time goes on, and nobody knows what is the same");
-    assert!(!setup.registry.end_after(&stream, first), "somebody publishes");
+    assert_eq!(pull(&mut viewer), expected, "time continues, and duplicates are not detected");
+    assert!(!setup.registry.end_after(&stream, first), "published again");
     drop(second);
     assert!(setup.registry.end_after(&stream, 2));
     assert!(is_over(&mut viewer));
@@ -29,14 +29,14 @@ fn a_publisher_that_comes_back_continues_the_stream() {
 }
 
 #[test]
-fn a_publisher_that_is_replaced_has_no_say_and_viewers_stay() {
+fn a_replaced_publisher_is_rejected_and_viewers_stay() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(2);
     let mut viewer = setup.viewer();
     pull(&mut viewer);
     let (stream, first) = (setup.publisher.stream().clone(), setup.publisher.number());
-    let second = setup.registry.take_over(&stream, first).expect("it publishes");
-    assert!(setup.registry.take_over(&stream, first).is_none(), "once only");
+    let second = setup.registry.take_over(&stream, first).expect("current publisher");
+    assert!(setup.registry.take_over(&stream, first).is_none(), "already replaced");
     assert!(!setup.publisher.push(frame(2)));
     second.push(header(1));
     second.push(frame(0));
@@ -49,15 +49,15 @@ fn a_publisher_that_is_replaced_has_no_say_and_viewers_stay() {
     assert_eq!(pull(&mut viewer), [(Role::InterFrame, 120)]);
     let number = second.number();
     drop(second);
-    assert!(setup.registry.take_over(&stream, number).is_none(), "nobody publishes");
+    assert!(setup.registry.take_over(&stream, number).is_none(), "no publisher");
 }
 
 #[test]
-fn other_tracks_than_the_default_ones_change_nothing_for_anybody() {
+fn non_default_tracks_are_not_relayed() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     let audio = |payload: &[u8]| tag(Kind::Audio, 0, payload);
     assert!(setup.publisher.push(audio(&[0xaf, 0, 0x12, 0x10])));
-    // As OBS sends a second audio track.
+    // OBS sends a second audio track like this.
     assert!(setup.publisher.push(audio(b"\x95\x00mp4a\x01\x11\x90")));
     let key = |track: u8| tag(Kind::Video, 0, &[b"\x96\x03avc1", &[track][..], b"x"].concat());
     for number in 0..50 {
@@ -88,13 +88,14 @@ fn other_tracks_than_the_default_ones_change_nothing_for_anybody() {
 }
 
 #[test]
-fn a_publisher_that_wraps_its_default_track_is_played_by_everybody() {
+fn a_wrapped_default_track_is_relayed_unwrapped() {
     let registry = Registry::new(10);
-    let publisher = registry.publish("live/demo", settings()).expect("free");
+    let publisher = registry.publish("live/demo", settings()).expect("no publisher");
     let video = |head: &[u8]| tag(Kind::Video, 0, &[head, &[0], b"data"].concat());
     publisher.push(video(b"\x96\x00hvc1"));
     publisher.push(video(b"\x96\x03avc1"));
-    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut viewer =
+        Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("below the limit");
     let mut context = Context::from_waker(Waker::noop());
     for expected in [&b"\x90hvc1data"[..], b"\x17\x01\0\0\0data"] {
         let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) else { panic!("a tag") };
@@ -103,54 +104,55 @@ fn a_publisher_that_wraps_its_default_track_is_played_by_everybody() {
 }
 
 #[test]
-fn another_encoder_on_a_living_stream_brings_its_headers_before_its_pictures() {
+fn a_new_encoder_sends_its_headers_before_its_frames() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publisher.push(tag(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]));
     setup.publish(30);
     let mut viewer = setup.viewer();
     pull(&mut viewer);
     drop(setup.publisher);
-    let second = setup.registry.publish("live/demo", settings()).expect("free again");
-    // It begins within a group, and it has no sound.
+    let second = setup.registry.publish("live/demo", settings()).expect("no publisher");
+    // It starts within a group, and has no audio.
     second.push(frame(3));
     second.push(header(9));
     second.push(frame(4));
     let roles: Vec<Role> = pull(&mut viewer).into_iter().map(|(role, _)| role).collect();
-    assert_eq!(roles, [Role::SequenceHeader], "no picture before a key frame");
+    assert_eq!(roles, [Role::SequenceHeader], "no frame before a key frame");
     (25..30).for_each(|number| assert!(second.push(frame(number))));
     let got = pull(&mut viewer);
     assert_eq!(got[0].0, Role::KeyFrame);
     assert_eq!(got.len(), 5);
-    let mut late = Viewer::new(second.stream().clone(), Start::LatestGop).expect("room");
+    let mut late = Viewer::new(second.stream().clone(), Start::LatestGop).expect("below the limit");
     let got = pull(&mut late);
     assert_eq!((got[0].0, got[1].0, got.len()), (Role::SequenceHeader, Role::KeyFrame, 6));
     let headers = second.stream().with_cache(|cache| cache.headers().clone());
-    assert_eq!(headers.tags().count(), 1, "sound is forgotten");
-    let mut kinds = Viewer::new(second.stream().clone(), Start::LatestGop).expect("room");
+    assert_eq!(headers.tags().count(), 1, "the audio header is dropped");
+    let mut kinds =
+        Viewer::new(second.stream().clone(), Start::LatestGop).expect("below the limit");
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(kinds.poll_kinds(&mut context), Poll::Ready(Some((false, true))));
 }
 
 #[test]
-fn a_pulled_stream_has_its_upstreams_time_whatever_that_gives_its_headers() {
+fn a_pulled_stream_keeps_its_upstreams_time_despite_header_timestamps() {
     let registry = Registry::new(10);
-    let publisher = registry.publish("live/demo", settings()).expect("free");
+    let publisher = registry.publish("live/demo", settings()).expect("no publisher");
     publisher.push(header(1));
     publisher.push(tag(Kind::Audio, 0, &[0xaf, 0, 0x12, 0x10]));
     publisher.push(tag(Kind::Audio, 5_000_020, &[0xaf, 1, 7]));
     publisher.push(frame(0).with_timestamp(5_000_000));
     let stream = publisher.stream();
-    let mut viewer = Viewer::new(stream.clone(), Start::LatestGop).expect("room");
+    let mut viewer = Viewer::new(stream.clone(), Start::LatestGop).expect("below the limit");
     assert_eq!(pull(&mut viewer).last(), Some(&(Role::KeyFrame, 5_000_000)));
     let kinds = stream.with_cache(GopCache::kinds);
     assert_eq!((kinds, stream.stats().jumps), (Some((true, true)), 0));
 }
 
 #[test]
-fn a_pull_that_is_lost_and_begins_again_repeats_nothing_and_keeps_the_streams_time() {
+fn a_restarted_pull_repeats_no_tags_and_keeps_the_streams_time() {
     let registry = Registry::new(10);
     let pull_from = |base: u32, frames: core::ops::Range<u32>| {
-        let publisher = registry.publish("live/demo", settings()).expect("free");
+        let publisher = registry.publish("live/demo", settings()).expect("no publisher");
         publisher.push(media::flv::time_base_tag(base));
         publisher.push(header(1));
         let first = frames.start;
@@ -160,11 +162,12 @@ fn a_pull_that_is_lost_and_begins_again_repeats_nothing_and_keeps_the_streams_ti
         publisher
     };
     let publisher = pull_from(7_000_000, 0..40);
-    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut viewer =
+        Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("below the limit");
     let got = pull(&mut viewer);
     assert_eq!(got.last(), Some(&(Role::InterFrame, 7_000_000 + 39 * 40)));
     drop(publisher);
-    // It begins with the newest key frame, which is the 26th.
+    // It starts with the newest key frame, frame 26.
     let publisher = pull_from(7_001_000, 25..45);
     let got = pull(&mut viewer);
     let frames: Vec<_> = got.iter().filter(|(role, _)| *role != Role::SequenceHeader).collect();
@@ -174,7 +177,7 @@ fn a_pull_that_is_lost_and_begins_again_repeats_nothing_and_keeps_the_streams_ti
 }
 
 #[test]
-fn sums_over_streams_never_go_down() {
+fn totals_never_decrease() {
     let mut setup = Setup::new(Start::LatestGop, Settings { max_viewers: 1, ..settings() });
     setup.publish(30);
     let viewer = setup.viewer();
@@ -184,12 +187,12 @@ fn sums_over_streams_never_go_down() {
     setup.registry.end(setup.publisher.stream());
     assert!(setup.registry.is_empty());
     assert_eq!(setup.registry.totals(), Stats { viewers: 0, ..before });
-    let _again = setup.registry.publish("live/demo", settings()).expect("free");
+    let _again = setup.registry.publish("live/demo", settings()).expect("no publisher");
     assert_eq!(setup.registry.totals().publishers, 2);
 }
 
 #[test]
-fn a_streams_rate_is_known_after_a_second_of_it() {
+fn the_bit_rate_is_known_after_one_second() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(FRAMES);
     let stream = setup.publisher.stream().clone();
@@ -199,7 +202,7 @@ fn a_streams_rate_is_known_after_a_second_of_it() {
     assert_eq!(span.as_millis(), 1_960);
     let rate = stream.bitrate().expect("known").as_mbps_f64();
     assert!((rate - bytes * 8e-6 / 1.96).abs() < 1e-3, "{rate}");
-    // A clock that jumped says nothing.
+    // After a clock jump, the span is invalid.
     setup.publisher.push(frame(50).with_timestamp(u32::MAX - 5));
     assert!(stream.bitrate().is_none_or(|rate| rate.as_mbps_f64() < 1.0));
 }

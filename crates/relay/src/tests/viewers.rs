@@ -1,17 +1,17 @@
-//! Viewers of streams, as they come, fall behind and leave.
+//! Arrival, lag and departure of viewers.
 
 use media::Limits;
 
 use super::*;
 
 #[test]
-fn a_viewer_knows_how_long_ago_its_frame_came() {
+fn lag_is_the_age_of_the_last_delivered_frame() {
     let mut setup = Setup::new(Start::Oldest, settings());
     setup.publish(60);
     let mut viewer = setup.viewer();
     assert_eq!(viewer.lag_ms(), 0);
     let mut context = Context::from_waker(Waker::noop());
-    // A header, then the first frames of the oldest group that is kept.
+    // A header, then the first frames of the oldest cached group.
     for lag in [1_360, 1_360, 1_320, 1_280] {
         assert!(viewer.poll_next(&mut context).is_ready());
         assert_eq!(viewer.lag_ms(), lag);
@@ -21,7 +21,7 @@ fn a_viewer_knows_how_long_ago_its_frame_came() {
 }
 
 #[test]
-fn the_latest_group_comes_at_once_and_then_what_is_live() {
+fn latest_gop_start_delivers_the_group_then_live_frames() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(60);
     let mut viewer = setup.viewer();
@@ -33,7 +33,7 @@ fn the_latest_group_comes_at_once_and_then_what_is_live() {
 }
 
 #[test]
-fn a_start_at_a_key_frame_waits_for_the_next_one() {
+fn key_frame_start_waits_for_the_next_key_frame() {
     let mut setup = Setup::new(Start::KeyFrame, settings());
     setup.publish(60);
     let mut viewer = setup.viewer();
@@ -46,59 +46,59 @@ fn a_start_at_a_key_frame_waits_for_the_next_one() {
 }
 
 #[test]
-fn a_start_with_low_delay_takes_what_is_nearer() {
+fn low_delay_start_takes_the_nearer_key_frame() {
     let mut setup = Setup::new(Start::LowDelay, settings());
     setup.publish(60);
-    assert_eq!(pull(&mut setup.viewer()).len(), 11, "the group is young");
+    assert_eq!(pull(&mut setup.viewer()).len(), 11, "early in the group");
     setup.publish(10);
-    assert_eq!(pull(&mut setup.viewer()).len(), 1, "the next one is near");
+    assert_eq!(pull(&mut setup.viewer()).len(), 1, "the next group is nearer");
 }
 
 #[test]
-fn a_packager_gets_all_that_is_kept() {
+fn a_packager_starts_at_the_oldest_group() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(60);
     let stream = setup.publisher.stream().clone();
-    let mut viewer = Viewer::packager(stream).expect("room");
+    let mut viewer = Viewer::packager(stream).expect("below the limit");
     assert_eq!(pull(&mut viewer).len(), 1 + 35);
 }
 
 #[test]
-fn a_packager_leaves_nothing_out_that_is_kept_however_long_groups_are() {
+fn a_packager_never_skips_cached_media() {
     let registry = Registry::new(10);
-    let publisher = registry.publish("live/demo", settings()).expect("free");
+    let publisher = registry.publish("live/demo", settings()).expect("no publisher");
     publisher.push(header(1));
-    // Groups of 10 s, and a lag of 3 s at most for those who watch.
+    // Groups of 10 s; other viewers may lag by 3 s.
     for number in 0..450_u32 {
         let first = if number.is_multiple_of(250) { 0x17 } else { 0x27 };
         publisher.push(tag(Kind::Video, number * 40, &[first, 1, 0, 0, 0, 9]));
     }
-    let mut packager = Viewer::packager(publisher.stream().clone()).expect("room");
+    let mut packager = Viewer::packager(publisher.stream().clone()).expect("below the limit");
     let got = pull(&mut packager);
     assert_eq!((got.len(), got[1]), (1 + 450, (Role::KeyFrame, 0)));
     assert_eq!(publisher.stream().stats().skips, 0);
 }
 
 #[test]
-fn viewers_may_come_before_the_publisher() {
+fn viewers_can_wait_for_the_publisher() {
     let registry = Registry::new(10);
     let stream = registry.open("live/demo", settings());
-    let mut viewer = Viewer::new(stream, Start::LatestGop).expect("room");
+    let mut viewer = Viewer::new(stream, Start::LatestGop).expect("below the limit");
     assert_eq!(pull(&mut viewer), []);
-    let publisher = registry.publish("live/demo", settings()).expect("free");
+    let publisher = registry.publish("live/demo", settings()).expect("no publisher");
     publisher.push(header(1));
     publisher.push(frame(0));
     assert_eq!(pull(&mut viewer), [(Role::SequenceHeader, 0), (Role::KeyFrame, 0)]);
 }
 
 #[test]
-fn a_viewer_that_falls_behind_skips_to_the_newest_key_frame() {
+fn a_lagging_viewer_skips_to_the_newest_key_frame() {
     let cache = Limits { groups: 10, bytes: 1 << 20 };
     let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(5);
     let mut viewer = setup.viewer();
     pull(&mut viewer);
-    // Three seconds are borne.
+    // A lag of 3 s is tolerated.
     setup.publish(75);
     let got = pull(&mut viewer);
     assert_eq!((got.len(), got[0]), (75, (Role::InterFrame, 200)));
@@ -110,7 +110,7 @@ fn a_viewer_that_falls_behind_skips_to_the_newest_key_frame() {
     assert_eq!(setup.publisher.stream().stats().skips, 1);
 }
 
-/// A stream of frames of 40 ms in groups of a second, every other of which no other needs.
+/// Frames of 40 ms in groups of 1 s. Every other frame is disposable.
 struct Marked {
     publisher: Publisher,
     frames: u32,
@@ -120,10 +120,10 @@ struct Marked {
 impl Marked {
     fn new(codec_is_known: bool) -> Self {
         let registry = Registry::new(10);
-        let lags = Lags { thin: 1_000, most: 20_000 };
+        let lags = Lags { thin: 1_000, skip: 20_000 };
         let settings =
             Settings { lags, cache: Limits { groups: 64, ..Limits::default() }, ..settings() };
-        let publisher = registry.publish("live/demo", settings).expect("free");
+        let publisher = registry.publish("live/demo", settings).expect("no publisher");
         let config = &[0x17, 0, 0, 0, 0, 1, 100, 0, 31, 0xff, 0xe0, 0];
         publisher.push(tag(Kind::Video, 0, if codec_is_known { config } else { &config[..6] }));
         Self { publisher, frames: 0, _registry: registry }
@@ -146,11 +146,11 @@ impl Marked {
     }
 
     fn viewer(&self) -> Viewer {
-        Viewer::new(self.publisher.stream().clone(), Start::LatestGop).expect("room")
+        Viewer::new(self.publisher.stream().clone(), Start::LatestGop).expect("below the limit")
     }
 }
 
-/// What a viewer gets who takes so many tags of ten that are published, ten times a second more or less.
+/// Publishes `tens` times 10 frames. After each 10, the viewer takes `taken` tags.
 fn takes(stream: &mut Marked, viewer: &mut Viewer, tens: u32, taken: usize) -> Vec<u32> {
     let mut context = Context::from_waker(Waker::noop());
     let mut got = Vec::new();
@@ -166,21 +166,21 @@ fn takes(stream: &mut Marked, viewer: &mut Viewer, tens: u32, taken: usize) -> V
 }
 
 #[test]
-fn who_falls_behind_gets_what_others_need_and_keeps_up_by_that() {
+fn a_lagging_viewer_keeps_up_without_disposable_frames() {
     let mut stream = Marked::new(true);
     stream.publish(1);
     let mut viewer = stream.viewer();
-    // It falls behind by 80 ms in 400.
+    // It loses 80 ms per 400 ms.
     takes(&mut stream, &mut viewer, 12, 8);
     assert_eq!(viewer.progress().thinned, 0);
     let got = takes(&mut stream, &mut viewer, 200, 8);
     let progress = viewer.progress();
     assert_eq!(progress.skips, 0);
     assert!(viewer.lag_ms() < 2_500, "{}", viewer.lag_ms());
-    // As many as it could not take, and some more for what it was behind.
+    // The surplus frames, and some more to reduce the lag.
     assert!((350..500).contains(&progress.thinned), "{}", progress.thinned);
     assert_eq!(stream.publisher.stream().stats().thinned, progress.thinned);
-    // Key frames and those that others need are all there.
+    // All key frames and reference frames are delivered.
     let needed = |time: u32| {
         let place = time / 40 % FRAMES;
         place == 0 || place % 2 == 1
@@ -200,9 +200,9 @@ fn who_falls_behind_gets_what_others_need_and_keeps_up_by_that() {
 }
 
 #[test]
-fn who_catches_up_gets_all_pictures_however_far_behind_it_is() {
+fn a_viewer_that_catches_up_gets_all_frames() {
     let mut stream = Marked::new(true);
-    // The publisher was away, and sends eight seconds at once.
+    // After an interruption, the publisher sends 8 s at once.
     stream.publish(1);
     let mut viewer = stream.viewer();
     pull(&mut viewer);
@@ -213,8 +213,8 @@ fn who_catches_up_gets_all_pictures_however_far_behind_it_is() {
 }
 
 #[test]
-fn who_waits_for_the_next_picture_is_not_behind_however_few_there_are() {
-    // A picture each two seconds, and the viewer takes each at once.
+fn waiting_for_a_frame_at_a_low_frame_rate_is_no_lag() {
+    // One frame every 2 s, which the viewer takes at once.
     let stream = Marked::new(true);
     let mut viewer = stream.viewer();
     let mut got = 0;
@@ -228,7 +228,7 @@ fn who_waits_for_the_next_picture_is_not_behind_however_few_there_are() {
 }
 
 #[test]
-fn what_is_no_longer_kept_is_skipped() {
+fn evicted_media_is_skipped() {
     let cache = Limits { groups: 1, bytes: 1 << 20 };
     let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
     setup.publish(5);
@@ -241,8 +241,8 @@ fn what_is_no_longer_kept_is_skipped() {
 }
 
 #[test]
-fn without_a_key_frame_that_is_kept_the_next_one_is_waited_for() {
-    // Room for three frames.
+fn without_a_cached_key_frame_the_viewer_waits_for_the_next() {
+    // The cache holds three frames.
     let size = frame(0).bytes().len();
     let cache = Limits { groups: 2, bytes: 3 * size };
     let mut setup = Setup::new(Start::LatestGop, Settings { cache, ..settings() });
@@ -257,7 +257,7 @@ fn without_a_key_frame_that_is_kept_the_next_one_is_waited_for() {
 }
 
 #[test]
-fn a_skip_brings_the_headers_that_changed_and_no_others() {
+fn a_skip_sends_only_changed_headers() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(1);
     let mut viewer = setup.viewer();
@@ -269,11 +269,11 @@ fn a_skip_brings_the_headers_that_changed_and_no_others() {
     assert_eq!(got[0].0, Role::SequenceHeader);
     assert_eq!(got[1].0, Role::KeyFrame);
     setup.publish(200);
-    assert_eq!(pull(&mut viewer)[0].0, Role::KeyFrame, "has the header");
+    assert_eq!(pull(&mut viewer)[0].0, Role::KeyFrame, "the header is known");
 }
 
 #[test]
-fn the_end_comes_after_what_is_left() {
+fn the_remaining_tags_precede_the_end() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(3);
     let mut viewer = setup.viewer();
@@ -288,9 +288,9 @@ fn streams_and_viewers_are_limited() {
     let registry = Registry::new(1);
     let settings = Settings { max_viewers: 2, ..Settings::default() };
     let stream = registry.open("a", settings);
-    // Those that viewers wait for are the caller's to bound.
+    // Streams that are only waited for do not count.
     registry.open("b", settings);
-    let publisher = registry.publish("a", settings).expect("room");
+    let publisher = registry.publish("a", settings).expect("below the limit");
     assert_eq!(registry.publish("b", settings).err(), Some(Refusal::TooMany));
     assert_eq!(registry.publish("c", settings).err(), Some(Refusal::TooMany));
     assert_eq!(registry.publish("a", settings).err(), Some(Refusal::Busy));
@@ -308,7 +308,7 @@ fn streams_and_viewers_are_limited() {
 }
 
 #[test]
-fn sound_waits_for_the_picture_and_not_long() {
+fn audio_waits_briefly_for_video() {
     let sound = |time| tag(Kind::Audio, time, &[0xaf, 1, 7]);
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(2);
@@ -329,7 +329,7 @@ fn sound_waits_for_the_picture_and_not_long() {
 }
 
 #[test]
-fn who_waits_is_woken_once_by_the_next_tag() {
+fn a_waiting_viewer_is_woken_once_by_the_next_tag() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(1);
     let mut viewer = setup.viewer();
@@ -337,7 +337,7 @@ fn who_waits_is_woken_once_by_the_next_tag() {
     let waker = Waker::from(bell.clone());
     let mut context = Context::from_waker(&waker);
     let mut wait = || while viewer.poll_next(&mut context).is_ready() {};
-    // However often it asks.
+    // Also if it polls repeatedly.
     (0..3).for_each(|_| wait());
     setup.publish(2);
     assert_eq!(bell.0.load(Ordering::Relaxed), 1);
@@ -347,10 +347,10 @@ fn who_waits_is_woken_once_by_the_next_tag() {
 }
 
 #[test]
-fn a_viewers_own_time_begins_at_0_whatever_the_streams_is() {
+fn a_viewers_own_time_starts_at_zero() {
     let registry = Registry::new(10);
-    let publisher = registry.publish("live/demo", settings()).expect("free");
-    // The stream's time is about to pass 2^31 ms, and its clock the end of 32 bits.
+    let publisher = registry.publish("live/demo", settings()).expect("no publisher");
+    // The stream's time is about to pass 2^31 ms, and the publisher's clock 2^32 ms.
     publisher.begin_at((1 << 31) - 1_500);
     publisher.push(header(1));
     let start = u32::MAX - 2_000;
@@ -358,10 +358,11 @@ fn a_viewers_own_time_begins_at_0_whatever_the_streams_is() {
     for number in 0..100 {
         let at = start.wrapping_add(number * 40);
         assert!(publisher.push(frame(number).with_timestamp(at)));
-        // Sound that is a little late in its order.
+        // Audio slightly out of order.
         assert!(publisher.push(sound(at.wrapping_sub(15))));
     }
-    let mut viewer = Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("room");
+    let mut viewer =
+        Viewer::new(publisher.stream().clone(), Start::LatestGop).expect("below the limit");
     let mut context = Context::from_waker(Waker::noop());
     let mut times = Vec::new();
     while let Poll::Ready(Some(tag)) = viewer.poll_next(&mut context) {
@@ -373,7 +374,7 @@ fn a_viewers_own_time_begins_at_0_whatever_the_streams_is() {
         [(Role::SequenceHeader, 0), (Role::KeyFrame, 15), (Role::AudioFrame, 0)]
     );
     assert_eq!(times.last(), Some(&(Role::AudioFrame, 24 * 40)));
-    // A header in between has the time that was reached, and a year later time still goes on.
+    // A header gets the latest time. After a year, time still advances.
     publisher.push(header(2));
     let mut late = Vec::new();
     for day in 0..365 {
@@ -387,7 +388,7 @@ fn a_viewers_own_time_begins_at_0_whatever_the_streams_is() {
 }
 
 #[test]
-fn a_viewer_that_waits_has_its_origin_with_its_first_frame() {
+fn a_waiting_viewer_gets_its_origin_with_the_first_frame() {
     let mut setup = Setup::new(Start::KeyFrame, settings());
     setup.publish(60);
     let mut viewer = setup.viewer();
@@ -400,7 +401,7 @@ fn a_viewer_that_waits_has_its_origin_with_its_first_frame() {
 }
 
 #[test]
-fn viewers_of_video_that_stopped_have_its_last_key_frame_and_new_sound() {
+fn when_video_stops_viewers_get_the_last_key_frame_and_new_audio() {
     let mut setup = Setup::new(Start::LatestGop, settings());
     setup.publish(60);
     let mut early = setup.viewer();
@@ -412,9 +413,9 @@ fn viewers_of_video_that_stopped_have_its_last_key_frame_and_new_sound() {
     let (first, last) = (got[1], got[got.len() - 1]);
     assert_eq!((got[0].0, first.0), (Role::SequenceHeader, Role::KeyFrame));
     assert!(last.1 - first.1 <= 1_500, "{first:?} to {last:?}");
-    // One that was there and lags moves to new sound as well.
+    // A lagging viewer also skips to new audio.
     assert!(pull(&mut early)[0].1 >= 12_000);
-    // Video comes back, for both.
+    // Video returns for both.
     setup.frames = 375;
     setup.publish(2);
     for viewer in [&mut early, &mut late] {

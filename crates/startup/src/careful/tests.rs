@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 const IW: u64 = 12_000;
 
-/// 60 KB were in flight at 50 ms: 30 KB may be jumped to.
+/// 60 KB in flight at 50 ms: a jump may use 30 KB.
 fn saved() -> Saved {
     Saved { jump: 30_000, rtt: Duration::from_millis(50), first_frame: None }
 }
@@ -17,7 +17,7 @@ fn careful(saved: Saved) -> Careful {
     Careful::new(saved, IW, MTU, 0.5)
 }
 
-/// The initial window has left at 1,000 ms; at 1,050 ms `order` was given for its acknowledgement.
+/// The initial window was sent at 1,000 ms. `order` results from its acknowledgement at 1,050 ms.
 fn reconnoitred(saved: Saved) -> (Careful, Option<Order>) {
     let mut careful = careful(saved);
     for n in 1..=10 {
@@ -27,7 +27,7 @@ fn reconnoitred(saved: Saved) -> (Careful, Option<Order>) {
     (careful, order)
 }
 
-/// The jump of 30,000 bytes was sent from 1,050 to 1,098 ms, and validation has begun.
+/// The jump of 30,000 bytes was sent from 1,050 to 1,098 ms, and validation has started.
 fn validating() -> Careful {
     let (mut careful, _) = reconnoitred(saved());
     let orders: Vec<_> =
@@ -38,9 +38,9 @@ fn validating() -> Careful {
 }
 
 #[test]
-fn a_jump_that_arrives_whole_is_passed() {
+fn a_fully_acknowledged_jump_passes() {
     let (careful, order) = reconnoitred(saved());
-    // 30,000 bytes in 50 ms, the round trip of now.
+    // 30,000 bytes in 50 ms, the current round trip.
     let rate = Rate::from_kbps(4_800);
     assert_eq!(order, Some(Order::Jump { window: 30_000, rate }));
     assert_eq!((careful.phase(), careful.verdict()), (Phase::Unvalidated, Verdict::None));
@@ -50,13 +50,13 @@ fn a_jump_that_arrives_whole_is_passed() {
     assert_eq!(careful.on_ack(&ack(1_148, 1_098, 18_000, 0), 60_000), None);
     assert_eq!(careful.phase(), Phase::Normal(Exit::LastUnvalidatedPacketAcknowledged));
     assert_eq!((careful.verdict(), careful.pipe_size()), (Verdict::Passed, 30_000));
-    // Nothing concerns it any more.
+    // Later events have no effect.
     assert_eq!(careful.on_congestion_event(&event(1_200, CongestionKind::Loss)), None);
     assert_eq!(careful.verdict(), Verdict::Passed);
 }
 
 #[test]
-fn the_current_round_trip_paces_the_jump_and_not_the_saved_one() {
+fn the_current_round_trip_paces_the_jump() {
     let mut careful = careful(saved());
     careful.on_sent(ms(1_000), 12_000, 12_000);
     let order = careful.on_ack(&ack(1_200, 1_000, 12_000, 0), 24_000);
@@ -64,7 +64,7 @@ fn the_current_round_trip_paces_the_jump_and_not_the_saved_one() {
 }
 
 #[test]
-fn nothing_is_jumped_before_all_initial_data_arrived() {
+fn the_jump_waits_for_all_initial_data() {
     let mut careful = careful(saved());
     careful.on_sent(ms(1_000), 6_000, 6_000);
     careful.on_sent(ms(1_001), 6_000, 12_000);
@@ -72,26 +72,26 @@ fn nothing_is_jumped_before_all_initial_data_arrived() {
     assert_eq!(careful.on_ack(&ack(1_050, 1_000, 6_000, 6_000), 18_000), None);
     careful.on_sent(ms(1_050), 6_000, 12_000);
     assert_eq!(careful.phase(), Phase::Reconnaissance);
-    // The rest of the first flight, while what was sent since is under way.
+    // The rest of the first flight; later packets are still in flight.
     let order = careful.on_ack(&ack(1_051, 1_001, 6_000, 6_000), 24_000);
     assert!(matches!(order, Some(Order::Jump { window: 30_000, .. })), "{order:?}");
     assert_eq!(careful.pipe_size(), 6_000, "the flight before the jump");
 }
 
 #[test]
-fn congestion_in_the_reconnaissance_ends_it() {
+fn congestion_ends_reconnaissance() {
     for kind in [CongestionKind::Loss, CongestionKind::Ecn, CongestionKind::Persistent] {
         let mut careful = careful(saved());
         careful.on_sent(ms(1_000), 12_000, 12_000);
         assert_eq!(careful.on_congestion_event(&event(1_050, kind)), None);
         assert_eq!(careful.on_ack(&ack(1_051, 1_000, 10_800, 0), 24_000), None);
         assert_eq!(careful.phase(), Phase::Normal(Exit::Congestion));
-        assert_eq!(careful.verdict(), Verdict::None, "nothing was jumped");
+        assert_eq!(careful.verdict(), Verdict::None, "no jump");
     }
 }
 
 #[test]
-fn a_path_of_half_the_round_trip_or_ten_times_as_much_is_another_one() {
+fn half_or_ten_times_the_round_trip_is_another_path() {
     for (rtt, jumps) in [(25, false), (26, true), (500, true), (501, false)] {
         let mut careful = careful(saved());
         careful.on_sent(ms(1_000), 12_000, 12_000);
@@ -104,7 +104,7 @@ fn a_path_of_half_the_round_trip_or_ten_times_as_much_is_another_one() {
 }
 
 #[test]
-fn who_has_nothing_more_to_send_waits_in_the_reconnaissance() {
+fn without_data_reconnaissance_continues() {
     let mut careful = careful(saved());
     careful.on_sent(ms(1_000), 12_000, 12_000);
     let idle = AckBatch { cwnd_limited: false, ..ack(1_050, 1_000, 12_000, 0) };
@@ -116,7 +116,7 @@ fn who_has_nothing_more_to_send_waits_in_the_reconnaissance() {
 }
 
 #[test]
-fn the_jump_is_bounded_by_what_remains_of_the_first_frame() {
+fn the_jump_is_limited_to_the_rest_of_the_first_frame() {
     // 12,000 of 16,000 × 17/16 bytes were sent.
     let small = Saved { first_frame: Some(16_000), ..saved() };
     let (careful, order) = reconnoitred(small);
@@ -125,7 +125,7 @@ fn the_jump_is_bounded_by_what_remains_of_the_first_frame() {
     let (_, order) = reconnoitred(middle);
     let window = 36_000 * 17 / 16 - 12_000;
     assert!(matches!(order, Some(Order::Jump { window: w, .. }) if w == window), "{order:?}");
-    // The frame's size may come late.
+    // The frame's size may be set late.
     let mut careful = careful_with_late_frame();
     let order = careful.on_ack(&ack(1_050, 1_000, 12_000, 0), 24_000);
     assert!(matches!(order, Some(Order::Jump { window: w, .. }) if w == window), "{order:?}");
@@ -141,8 +141,8 @@ fn careful_with_late_frame() -> Careful {
 }
 
 #[test]
-fn half_of_what_is_saved_is_the_most_whatever_the_confidence() {
-    let past = |confidence| Past { cookie: fixture::cookie(), confidence };
+fn the_jump_is_at_most_half_of_the_saved_window() {
+    let past = |confidence| PathState { cookie: fixture::cookie(), confidence };
     // 6 Mbit/s at 50 ms are 37,500 bytes.
     let jump = |confidence, max_jump| Saved::new(&past(confidence), None, max_jump).jump;
     assert_eq!(jump(1.0, 100_000), 18_750);
@@ -158,7 +158,7 @@ fn an_early_acknowledgement_ends_the_unvalidated_phase() {
     let orders: Vec<_> =
         (1..=15).filter_map(|n| careful.on_sent(ms(1_050 + n), 1_200, n * 1_200)).collect();
     assert_eq!(orders, []);
-    // The path is shorter than the first round trip said.
+    // The path is shorter than the first round trip.
     let order = careful.on_ack(&ack(1_091, 1_051, 1_200, 16_800), 25_200);
     assert_eq!((order, careful.phase()), (Some(Order::Window(16_800)), Phase::Validating));
 }
@@ -177,28 +177,28 @@ fn a_round_trip_ends_the_unvalidated_phase() {
 }
 
 #[test]
-fn a_flight_that_validates_nothing_takes_the_jump_back() {
+fn an_insufficient_flight_undoes_the_jump() {
     let (mut careful, _) = reconnoitred(saved());
     careful.on_sent(ms(1_051), 1_200, 1_200);
     let order = careful.on_ack(&ack(1_101, 1_051, 1_200, 0), 25_200);
-    // PipeSize is 1,200, and the window is not reduced below the initial one without congestion.
+    // PipeSize is 1,200. Without congestion, the window stays at least the initial one.
     assert_eq!(order, Some(Order::Window(IW)));
     assert_eq!(careful.phase(), Phase::Normal(Exit::RateLimited));
     assert_eq!(careful.verdict(), Verdict::None);
 }
 
 #[test]
-fn congestion_of_the_jump_is_met_with_a_safe_retreat() {
+fn congestion_of_the_jump_causes_a_safe_retreat() {
     for kind in [CongestionKind::Loss, CongestionKind::Ecn] {
         let mut careful = validating();
         careful.on_ack(&ack(1_120, 1_070, 12_000, 18_000), 42_000);
         careful.on_sent(ms(1_121), 1_200, 19_200);
         let order = careful.on_congestion_event(&event(1_125, kind));
-        assert_eq!(order, Some(Order::Hold(6_000)), "half of what was validated");
+        assert_eq!(order, Some(Order::Hold(6_000)), "half of the validated bytes");
         assert_eq!((careful.phase(), careful.verdict()), (Phase::SafeRetreat, Verdict::Failed));
         assert_eq!(careful.on_congestion_event(&event(1_130, kind)), None, "once");
         assert_eq!(careful.on_ack(&ack(1_140, 1_090, 10_000, 8_000), 6_000), None);
-        // The last packet of unvalidated and validating phase left at 1,121 ms.
+        // The last packet of the unvalidated and validating phases was sent at 1,121 ms.
         let order = careful.on_ack(&ack(1_171, 1_121, 4_000, 0), 6_000);
         assert_eq!(order, Some(Order::Release { ssthresh: 13_000 }), "half of 26,000");
         assert_eq!(careful.phase(), Phase::Normal(Exit::ExitRecovery));
@@ -207,11 +207,11 @@ fn congestion_of_the_jump_is_met_with_a_safe_retreat() {
 }
 
 #[test]
-fn congestion_and_a_shorter_path_during_the_jump_are_met_with_a_retreat() {
+fn congestion_and_a_shorter_path_during_the_jump_cause_a_retreat() {
     let (mut careful, _) = reconnoitred(saved());
     careful.on_sent(ms(1_051), 12_000, 12_000);
     let order = careful.on_congestion_event(&event(1_060, CongestionKind::Loss));
-    assert_eq!(order, Some(Order::Hold(2_400)), "nothing was in flight before: two datagrams");
+    assert_eq!(order, Some(Order::Hold(2_400)), "minimum of two datagrams");
     let (mut careful, _) = reconnoitred(saved());
     careful.on_sent(ms(1_051), 12_000, 12_000);
     let order = careful.on_ack(&ack(1_076, 1_051, 6_000, 6_000), 18_000);
@@ -220,13 +220,13 @@ fn congestion_and_a_shorter_path_during_the_jump_are_met_with_a_retreat() {
 }
 
 #[test]
-fn persistent_congestion_ends_everything() {
+fn persistent_congestion_ends_careful_resume() {
     let mut careful = validating();
     let persistent = event(2_000, CongestionKind::Persistent);
     assert_eq!(careful.on_congestion_event(&persistent), None);
     assert_eq!(careful.phase(), Phase::Normal(Exit::PersistentCongestion));
     assert_eq!(careful.verdict(), Verdict::Failed);
-    // A held window is let go.
+    // A held window is released.
     let mut held = validating();
     held.on_congestion_event(&event(1_125, CongestionKind::Loss));
     let order = held.on_congestion_event(&persistent);
@@ -235,7 +235,7 @@ fn persistent_congestion_ends_everything() {
 
 proptest! {
     #[test]
-    fn whatever_happens_the_jump_is_bounded_made_once_and_never_kept_after_congestion(
+    fn the_jump_is_bounded_unique_and_undone_after_congestion(
         events in prop::collection::vec((0..4u8, 1..3_000u64, 0..60u64), 1..200),
         first_frame in prop::option::of(0..100_000u64),
     ) {

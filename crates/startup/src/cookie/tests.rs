@@ -9,7 +9,7 @@ use rand_chacha::rand_core::SeedableRng;
 use super::*;
 use crate::fixture::cookie;
 
-/// The site's keys as the server has them.
+/// Key ring like the server's.
 struct Keys(Arc<KeyRing>, ChaCha20Rng);
 
 impl Keys {
@@ -35,16 +35,16 @@ fn client() -> IpAddr {
     "192.0.2.200".parse().expect("an address")
 }
 
-fn accept(cookie: Cookie) -> Result<Past, Refusal> {
+fn accept(cookie: Cookie) -> Result<PathState, Refusal> {
     cookie.accept(Carrier::Token, client(), NOW, &Rules::default())
 }
 
 #[test]
-fn a_cookie_says_the_same_after_its_journey() {
+fn encoding_and_sealing_preserve_a_cookie() {
     let mut keys = Keys::new(0, 1);
     let sealed = cookie().seal(&mut keys);
     assert_eq!(sealed.len(), LEN + 29, "key, nonce and tag");
-    let opened = Cookie::open(&sealed, &keys).expect("it is ours");
+    let opened = Cookie::open(&sealed, &keys).expect("own key");
     let near = |a: f64, b: f64| (a / b - 1.0).abs() < 0.02;
     assert!(near(opened.loss, 0.03), "{}", opened.loss);
     let Correlation { burst, near: near_by, far } = opened.correlation;
@@ -68,7 +68,7 @@ fn a_cookie_says_the_same_after_its_journey() {
 }
 
 #[test]
-fn what_is_forged_damaged_cut_or_of_another_key_does_not_open() {
+fn forged_damaged_truncated_and_foreign_cookies_do_not_open() {
     let mut keys = Keys::new(0, 1);
     let sealed = cookie().seal(&mut keys);
     for bit in 0..sealed.len() * 8 {
@@ -80,13 +80,13 @@ fn what_is_forged_damaged_cut_or_of_another_key_does_not_open() {
         assert_eq!(Cookie::open(&sealed[..len], &keys), Err(Refusal::Sealed), "{len} bytes");
     }
     assert_eq!(Cookie::open(&sealed, &Keys::new(0, 2)), Err(Refusal::Sealed));
-    // What else the keys have sealed is no cookie either.
+    // Other values sealed with the same keys are not cookies.
     let pass = keys.seal(NOW, &cookie().encode(), b"live/demo");
     assert_eq!(Cookie::open(&pass, &keys), Err(Refusal::Sealed));
 }
 
 #[test]
-fn what_is_no_cookie_of_this_version_is_refused() {
+fn other_lengths_and_versions_are_rejected() {
     let bytes = cookie().encode();
     assert_eq!(Cookie::decode(&[]), Err(Refusal::Length));
     assert_eq!(Cookie::decode(&bytes[..LEN - 1]), Err(Refusal::Length));
@@ -100,19 +100,19 @@ fn what_is_no_cookie_of_this_version_is_refused() {
 }
 
 #[test]
-fn a_cookie_is_good_from_its_issue_to_the_end_of_its_life() {
+fn a_cookie_is_valid_during_its_lifetime() {
     let at = |now| cookie().accept(Carrier::Token, client(), now, &Rules::default());
     let issued = cookie().issued;
     assert_eq!(at(issued - 6).map(drop), Err(Refusal::Future));
-    assert!(at(issued - 5).is_ok(), "clocks differ");
+    assert!(at(issued - 5).is_ok(), "clock skew");
     assert_eq!(at(0).map(drop), Err(Refusal::Future));
-    assert!(at(issued + 3_600).is_ok(), "T > delta is too old, T = delta is not");
+    assert!(at(issued + 3_600).is_ok(), "age equals the lifetime");
     assert_eq!(at(issued + 3_601).map(drop), Err(Refusal::Expired));
     assert_eq!(at(u64::MAX).map(drop), Err(Refusal::Expired));
 }
 
 #[test]
-fn a_cookie_is_good_in_its_network_only() {
+fn a_cookie_is_valid_only_in_its_network() {
     let from = |client: &str| {
         let client = client.parse().expect("an address");
         cookie().accept(Carrier::Ticket, client, NOW, &Rules::default()).map(drop)
@@ -124,12 +124,12 @@ fn a_cookie_is_good_in_its_network_only() {
 }
 
 #[test]
-fn absurd_values_are_refused_or_clamped() {
+fn invalid_values_are_rejected_or_clamped() {
     let huge = Rate::from_bps(1 << 62);
     let past = accept(Cookie { max_rate: huge, usual_rate: huge, ..cookie() }).expect("clamped");
     assert_eq!(past.cookie.max_rate, Rate::from_mbps(10_000));
     assert_eq!(past.cookie.usual_rate, Rate::from_mbps(10_000));
-    // The bytes cannot even say it.
+    // The encoding saturates below this value.
     let stored = Cookie::decode(&Cookie { max_rate: huge, ..cookie() }.encode()).expect("a cookie");
     assert!(stored.max_rate < Rate::from_bps(1 << 49), "{}", stored.max_rate);
     let absurd = [
@@ -146,14 +146,14 @@ fn absurd_values_are_refused_or_clamped() {
         let stored = Cookie::decode(&cookie.encode()).expect("a cookie");
         assert_eq!(accept(stored).map(drop), Err(Refusal::Absurd), "{stored:?}");
     }
-    // A share that is no number is unknown, and harms nothing.
+    // An invalid fraction is unknown.
     let strange = Cookie { loss: f64::NAN, retransmission_loss: Some(f64::NAN), ..cookie() };
     let stored = Cookie::decode(&strange.encode()).expect("a cookie");
     assert_eq!((stored.loss, stored.retransmission_loss), (0.0, None));
 }
 
 #[test]
-fn a_connection_that_measured_nothing_or_whose_jump_failed_buys_nothing() {
+fn unmeasured_paths_and_failed_jumps_are_rejected() {
     assert_eq!(accept(Cookie { samples: 0, ..cookie() }).map(drop), Err(Refusal::Unmeasured));
     let failed = Cookie { verdict: Verdict::Failed, ..cookie() };
     assert_eq!(accept(failed).map(drop), Err(Refusal::Failed));
@@ -161,7 +161,7 @@ fn a_connection_that_measured_nothing_or_whose_jump_failed_buys_nothing() {
 }
 
 #[test]
-fn confidence_falls_with_age_and_with_the_distance_of_addresses() {
+fn confidence_falls_with_age_and_distance_of_addresses() {
     let of = |carrier, age| {
         let now = cookie().issued + age;
         let past = cookie().accept(carrier, client(), now, &Rules::default());
@@ -176,9 +176,9 @@ fn confidence_falls_with_age_and_with_the_distance_of_addresses() {
 }
 
 #[test]
-fn correlation_is_taken_from_what_was_measured() {
+fn correlation_is_taken_from_measurements() {
     let mut measured = LossCorrelation::default();
-    // Packets each 4 ms; of 25 the first three are lost.
+    // One packet per 4 ms; 3 of 25 are lost, in a row.
     for n in 0..20_000 {
         measured.on_settled(units::Timestamp::from_millis(4 * n), n % 25 < 3);
         measured.on_all_settled();
@@ -187,18 +187,18 @@ fn correlation_is_taken_from_what_was_measured() {
     let [burst, near, far] = [burst, near, far].map(|chance| chance.expect("seen"));
     assert!((burst - 2.0 / 3.0).abs() < 0.01, "4 ms behind two of three: {burst}");
     assert!(near < 0.01, "12 to 20 ms behind none: {near}");
-    // 13 to 25 packets behind: the next run begins 23 to 25 behind, as far as it lies within.
+    // At lags of 13 to 25 packets, the next run starts at 23 to 25.
     assert!((0.05..0.2).contains(&far), "{far}");
 }
 
 #[test]
-fn losses_are_expected_again_where_they_were_seen_and_not_for_ever() {
+fn losses_are_expected_within_lifetime_and_network() {
     let rules = Rules::default();
     let of = |cookie: Cookie, client, now| cookie.expected(client, now, &rules);
-    let expected = of(cookie(), client(), NOW).expect("the same network, a moment later");
+    let expected = of(cookie(), client(), NOW).expect("same network, a moment later");
     assert_eq!((expected.loss_rate, expected.rtt), (0.03, Duration::from_millis(50)));
     assert!(expected.chances.is_some());
-    // The rate is not asked for: neither its absence nor a jump that failed matters.
+    // Missing rates and failed jumps do not matter.
     let thin = Cookie { samples: 0, verdict: Verdict::Failed, ..cookie() };
     assert!(of(thin, client(), NOW).is_some());
     assert_eq!(of(cookie(), "198.51.100.1".parse().expect("an address"), NOW), None);
@@ -209,7 +209,7 @@ fn losses_are_expected_again_where_they_were_seen_and_not_for_ever() {
 }
 
 #[test]
-fn names_in_metrics_are_distinct_and_places_are_in_order() {
+fn metric_names_are_distinct_and_in_order_of_discriminants() {
     let names: BTreeSet<_> = Refusal::ALL.iter().map(|refusal| refusal.name()).collect();
     assert_eq!(names.len(), Refusal::ALL.len());
     assert!(Refusal::ALL.into_iter().enumerate().all(|(at, refusal)| refusal as usize == at));
@@ -220,7 +220,7 @@ fn names_in_metrics_are_distinct_and_places_are_in_order() {
 
 proptest! {
     #[test]
-    fn any_31_bytes_are_refused_or_within_the_rules(bytes: [u8; LEN], version: bool) {
+    fn any_31_bytes_are_rejected_or_within_the_rules(bytes: [u8; LEN], version: bool) {
         let mut bytes = bytes;
         if version {
             bytes[0] = VERSION << 4 | bytes[0] & 0x0f;
@@ -241,7 +241,7 @@ proptest! {
 }
 
 #[test]
-fn what_losses_had_in_common_is_known_for_all_lags_once_it_was_measured_at_one() {
+fn one_measured_lag_extends_to_all_lags() {
     assert_eq!(Correlation::default().chances(), None);
     let same = Correlation { burst: Some(CALLS[2]), near: Some(CALLS[4]), far: Some(CALLS[6]) };
     let chances = same.chances().expect("measured");

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 const RTT: Duration = Duration::from_millis(50);
 
-/// An acknowledgement at `now` of what left 50 ms earlier.
+/// Acknowledges at `now` a packet sent 50 ms earlier.
 fn ack(now: u64, acked_bytes: u64) -> AckBatch {
     fixture::ack(now, now - 50, acked_bytes, 0)
 }
@@ -23,7 +23,7 @@ fn guided(algorithm: Algorithm, window: u64, course: Course) -> Guided {
     guided
 }
 
-/// Sends this many packets, 1 ms apart, from 100 ms on.
+/// Sends `packets` packets, 1 ms apart, starting at 100 ms.
 fn send(guided: &mut Guided, packets: u64) {
     for n in 0..packets {
         guided.on_sent(ms(100 + n), PacketNumber(n), 1_200, n * 1_200);
@@ -31,7 +31,7 @@ fn send(guided: &mut Guided, packets: u64) {
 }
 
 #[test]
-fn without_a_decision_it_is_the_controller_that_it_holds() {
+fn without_a_decision_the_controller_is_unchanged() {
     for algorithm in Algorithm::ALL {
         let (mut plain, mut held) =
             (algorithm.build(MTU, 1), Guided::new(algorithm.build(MTU, 1), MTU));
@@ -53,24 +53,24 @@ fn without_a_decision_it_is_the_controller_that_it_holds() {
 }
 
 #[test]
-fn a_flight_beyond_the_initial_window_passes_when_it_arrives() {
+fn an_acknowledged_flight_beyond_the_initial_window_passes() {
     let mut guided = guided(Algorithm::Bbr, 60_000, Course::Normal);
     send(&mut guided, 50);
-    // Four of fifty packets are no path that gives less than it was said to.
+    // 4 of 50 packets lost: not a sign of a slower path.
     guided.on_packets_lost(ms(155), 4 * 1_200, 50_000);
     guided.on_ack(&ack(160, 1_200));
-    // What leaves now is another flight's.
+    // Later packets belong to another flight.
     guided.on_sent(ms(161), PacketNumber(51), 1_200, 50_000);
     assert_eq!(guided.verdict(), Verdict::None);
     guided.on_ack(&ack(199, 50_000));
     assert_eq!(guided.verdict(), Verdict::Passed);
     guided.on_packets_lost(ms(200), 30_000, 0);
     guided.on_ack(&ack(220, 1_200));
-    assert_eq!(guided.verdict(), Verdict::Passed, "it was judged");
+    assert_eq!(guided.verdict(), Verdict::Passed, "final");
 }
 
 #[test]
-fn a_flight_fails_by_many_losses_by_marks_and_by_persistent_congestion() {
+fn a_flight_fails_on_many_losses_marks_or_persistent_congestion() {
     let mut lossy = guided(Algorithm::Bbr, 60_000, Course::Normal);
     send(&mut lossy, 50);
     lossy.on_packets_lost(ms(155), 7 * 1_200, 50_000);
@@ -86,12 +86,12 @@ fn a_flight_fails_by_many_losses_by_marks_and_by_persistent_congestion() {
 }
 
 #[test]
-fn the_initial_window_is_no_jump() {
+fn the_initial_window_is_not_a_jump() {
     let mut usual = guided(Algorithm::Cubic, 12_000, Course::Normal);
     send(&mut usual, 10);
     usual.on_ack(&ack(160, 12_000));
     assert_eq!(usual.verdict(), Verdict::None);
-    // Nor is a window that nobody used.
+    // Neither is an unused window.
     let mut unused = guided(Algorithm::Cubic, 60_000, Course::Normal);
     send(&mut unused, 5);
     unused.on_ack(&ack(160, 6_000));
@@ -99,7 +99,7 @@ fn the_initial_window_is_no_jump() {
 }
 
 #[test]
-fn rapid_start_hands_over_in_congestion_avoidance() {
+fn rapid_start_continues_in_congestion_avoidance() {
     for algorithm in Algorithm::ALL {
         let mut rapid = guided(algorithm, 24_000, Course::Rapid);
         send(&mut rapid, 20);
@@ -128,7 +128,7 @@ fn persistent_congestion_ends_rapid_start_at_the_minimum_window() {
 }
 
 #[test]
-fn caps_hold_whatever_stands_beside_the_controller() {
+fn caps_apply_to_the_startup_algorithm() {
     let mut rapid = guided(Algorithm::Cubic, 24_000, Course::Rapid);
     let rate = Rate::from_kbps(500);
     rapid.cap(Cap { rate: Some(rate), in_flight: Some(9_000), ..Cap::default() });
@@ -136,7 +136,7 @@ fn caps_hold_whatever_stands_beside_the_controller() {
 }
 
 proptest! {
-    /// Whatever comes in whatever order: there is a window, and nothing panics.
+    /// Any order of events leaves a window without a panic.
     #[test]
     fn any_course_leaves_a_window(
         algorithm in 0..Algorithm::ALL.len(),

@@ -1,14 +1,14 @@
-//! FLV: a tag's header says how long the tag is, and the first bytes of its payload whether it is
-//! a frame (Adobe's Flash Video File Format Specification 10.1, annex E; algorithm 1 of Wira).
+//! FLV: the tag header contains the tag's length, and the first bytes of the payload identify
+//! frames (Adobe's Flash Video File Format Specification 10.1, annex E; algorithm 1 of Wira).
 
 use media::codec::{self, Role};
 use media::flv::{HEADER_LEN, Kind, TRAILER_LEN};
 
 use super::input::{Frames, Head, Input, Reason};
 
-/// Bytes of a file header without extension.
+/// Length of a file header without extension.
 const FILE_HEADER_LEN: usize = 9;
-/// Bytes of a payload that are looked at: no header of a frame is longer in practice.
+/// Inspected bytes of a payload. In practice, no frame header is longer.
 pub(super) const CLASS_LEN: usize = 32;
 
 #[derive(Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Flv {
     skip: u64,
     state: State,
     head: Head<CLASS_LEN>,
-    /// In a file of sound alone the frames that count are those of sound.
+    /// Kind of frames to count: audio in files without video.
     counted: Kind,
 }
 
@@ -33,7 +33,7 @@ impl Flv {
         Self { skip: 0, state: State::FileHeader, head: Head::EMPTY, counted: Kind::Video }
     }
 
-    /// Where the last frame of interest ends, with the size field behind it.
+    /// Returns the end of the last counted frame, including its size field.
     pub(super) fn read(
         &mut self,
         input: &mut Input<'_>,
@@ -104,10 +104,10 @@ impl Flv {
     }
 }
 
-/// Whether VIDEODATA of `size` bytes that begins so is a frame, not a header or a command.
+/// Returns true if VIDEODATA of `size` bytes with this head is a frame, not a header or a command.
 pub(super) fn is_video_frame(head: &[u8], size: u64) -> Result<bool, Reason> {
     let class = codec::video(head);
-    // Enhanced RTMP: nothing but a command (frame type 5) may leave the codec out.
+    // Enhanced RTMP: only commands (frame type 5) may omit the codec.
     let is_enhanced = head.first().is_some_and(|first| first & 0x80 != 0 && first >> 4 != 0xd);
     let is_cut = is_enhanced && class.codec.is_none() && class.role == Role::Other;
     if is_cut && size > head.len() as u64 {

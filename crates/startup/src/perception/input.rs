@@ -1,30 +1,30 @@
-//! What the parsers of frame perception share: a piece of a body with its place in it, a header
-//! that may come in pieces, and the reasons to give up.
+//! Shared by the parsers of frame perception: input with its position, headers that may arrive in
+//! pieces, and error reasons.
 
-/// Why the size of a first frame will not be known.
+/// Reason why the size of a first frame cannot be determined.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Reason {
-    /// The body begins as none of the known formats does: an error page, an encrypted segment.
+    /// Unknown format, such as an error page or an encrypted segment.
     Format,
-    /// A header contradicts its format.
+    /// A header violates its format.
     Malformed,
-    /// The media is encrypted, and so are the headers that would tell frames apart.
+    /// The media is encrypted, including the headers that separate frames.
     Encrypted,
-    /// The frame does not end within the limit.
+    /// The frame ends beyond the limit.
     TooFar,
-    /// A media segment of fMP4 came without the initialisation segment that says which track is video.
+    /// An fMP4 media segment without an initialization segment, which identifies the video track.
     NoInitialisation,
-    /// An MP4 file whose sample table stands in `moov`: it is no live media.
+    /// An MP4 file with its sample table in `moov`, so not live media.
     NotFragmented,
-    /// More tracks, nested boxes or RTMP chunk streams than there is room for.
+    /// More tracks, nested boxes or RTMP chunk streams than supported.
     Room,
-    /// A lawful feature that is not read: aggregate RTMP messages, chunks below 32 bytes, video tags
+    /// A valid but unsupported feature: aggregate RTMP messages, chunks below 32 bytes, video tags
     /// with long extensions.
     Unsupported,
 }
 
 impl Reason {
-    /// All of them, in their order: a place for each in an array of counters.
+    /// All reasons, in the order of their discriminants.
     pub const ALL: [Self; 8] = [
         Self::Format,
         Self::Malformed,
@@ -36,7 +36,7 @@ impl Reason {
         Self::Unsupported,
     ];
 
-    /// Its name in metrics.
+    /// Name in metrics.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Format => "format",
@@ -51,23 +51,23 @@ impl Reason {
     }
 }
 
-/// Video frames that are still to come.
+/// Number of remaining video frames.
 #[derive(Debug)]
 pub(super) struct Frames(pub(super) u32);
 
 impl Frames {
-    /// Counts a frame; whether it is the last one of interest.
+    /// Counts a frame. Returns true for the last one.
     pub(super) fn count(&mut self) -> bool {
         self.0 = self.0.saturating_sub(1);
         self.0 == 0
     }
 }
 
-/// The unread part of a piece of a body.
+/// The unread part of a chunk of a body.
 #[derive(Debug)]
 pub(super) struct Input<'a> {
     pub(super) bytes: &'a [u8],
-    /// Where it stands in the body.
+    /// Offset in the body.
     pub(super) at: u64,
 }
 
@@ -82,13 +82,13 @@ impl<'a> Input<'a> {
         piece
     }
 
-    /// Skips what there is of `left` bytes, and lowers `left` by it.
+    /// Skips up to `left` bytes and decreases `left` accordingly.
     pub(super) fn skip(&mut self, left: &mut u64) {
         *left -= self.take(*left).bytes.len() as u64;
     }
 }
 
-/// A header of at most `N` bytes that is being received.
+/// A header of at most `N` bytes that may arrive in pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Head<const N: usize> {
     bytes: [u8; N],
@@ -98,7 +98,7 @@ pub(super) struct Head<const N: usize> {
 impl<const N: usize> Head<N> {
     pub(super) const EMPTY: Self = Self { bytes: [0; N], len: 0 };
 
-    /// Takes bytes until there are `need`, which is at most `N`. Returns whether there are.
+    /// Reads until the header has `need` bytes, at most `N`. Returns true once it has.
     pub(super) fn fill(&mut self, input: &mut Input<'_>, need: usize) -> bool {
         let missing = need.saturating_sub(self.len);
         let piece = input.take(missing as u64).bytes;
@@ -107,7 +107,7 @@ impl<const N: usize> Head<N> {
         self.len >= need
     }
 
-    /// The bytes that are there.
+    /// The received bytes.
     pub(super) fn get(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -116,12 +116,12 @@ impl<const N: usize> Head<N> {
         self.len = 0;
     }
 
-    /// The 32-bit number at this place, which must be filled.
+    /// Returns the 32-bit number at an offset, which must be filled.
     pub(super) fn u32_at(&self, at: usize) -> u32 {
         u32::from_be_bytes([0, 1, 2, 3].map(|i| self.bytes[at + i]))
     }
 
-    /// The 64-bit number at this place, which must be filled.
+    /// Returns the 64-bit number at an offset, which must be filled.
     pub(super) fn u64_at(&self, at: usize) -> u64 {
         u64::from(self.u32_at(at)) << 32 | u64::from(self.u32_at(at + 4))
     }

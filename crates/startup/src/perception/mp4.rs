@@ -1,11 +1,11 @@
-//! Fragmented MP4: `moov` names the video track, `moof` says where its samples are and how long
-//! (ISO/IEC 14496-12, sections 8.3, 8.4, 8.8), so that the answer is known before `mdat` came.
+//! Fragmented MP4: `moov` identifies the video track, and `moof` lists offsets and sizes of its
+//! samples (ISO/IEC 14496-12, sections 8.3, 8.4, 8.8). The answer is therefore known before `mdat`.
 
 use super::input::{Frames, Head, Input, Reason};
 
-/// `moof/traf` and `moov/trak/mdia` and the box inside.
+/// Depth of `moof/traf`, `moov/trak/mdia` and the box inside.
 const MAX_DEPTH: usize = 4;
-/// Tracks that are remembered.
+/// Maximum number of tracks.
 const MAX_TRACKS: usize = 16;
 
 /// Flags of `tfhd` (section 8.8.7) and of `trun` (section 8.8.8).
@@ -20,12 +20,12 @@ const SAMPLE_SIZE: u32 = 0x200;
 const SAMPLE_FLAGS: u32 = 0x400;
 const SAMPLE_COMPOSITION: u32 = 0x800;
 
-/// What the initialisation segment says; holds for the media segments behind it.
+/// Tracks of the initialization segment, which apply to the media segments after it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tracks {
     list: [Track; MAX_TRACKS],
     count: usize,
-    /// Whether there was a `moov`.
+    /// Whether a `moov` was read.
     known: bool,
 }
 
@@ -37,7 +37,7 @@ struct Track {
 }
 
 impl Tracks {
-    /// The track with this ID, which is made if it is new.
+    /// Returns the track with this ID, and creates it if needed.
     fn entry(&mut self, id: u32) -> Result<&mut Track, Reason> {
         let known = self.list[..self.count].iter().position(|track| track.id == id);
         let index = known.unwrap_or(self.count);
@@ -58,24 +58,24 @@ pub(super) struct Mp4 {
     skip: u64,
     state: State,
     head: Head<40>,
-    /// Ends of the boxes that we are in.
+    /// Ends of the enclosing boxes.
     ends: [u64; MAX_DEPTH],
     depth: usize,
     is_first: bool,
-    /// Of the `trak` that is being read.
+    /// ID of the current `trak`.
     track: u32,
-    /// Where the `moof` that was read last begins.
+    /// Start of the latest `moof`.
     moof: Option<u64>,
     fragment: Fragment,
 }
 
-/// The `traf` that is being read.
+/// The current `traf`.
 #[derive(Clone, Copy, Debug, Default)]
 struct Fragment {
     is_video: bool,
-    /// What data offsets count from.
+    /// Base of data offsets.
     base: u64,
-    /// Where the next sample's data is.
+    /// Offset of the next sample's data.
     at: u64,
     default_size: u32,
 }
@@ -83,9 +83,9 @@ struct Fragment {
 #[derive(Clone, Copy, Debug)]
 enum State {
     BoxHeader,
-    /// The fields of this box, which ends there.
+    /// The fields of this box, which ends at this offset.
     Fields(Leaf, u64),
-    /// Entries of a `trun`: their flags, how many are left, and where the box ends.
+    /// Entries of a `trun`: flags, remaining entries, and end of the box.
     Samples {
         flags: u32,
         left: u32,
@@ -93,7 +93,7 @@ enum State {
     },
 }
 
-/// The boxes whose fields are read.
+/// Boxes with parsed fields.
 #[derive(Clone, Copy, Debug)]
 enum Leaf {
     Tkhd,
@@ -118,7 +118,7 @@ impl Mp4 {
         }
     }
 
-    /// Where the last frame of interest ends.
+    /// Returns the end of the last counted frame.
     pub(super) fn read(
         &mut self,
         input: &mut Input<'_>,
@@ -146,7 +146,7 @@ impl Mp4 {
                     if !self.head.fill(input, need) {
                         return Ok(None);
                     }
-                    // The first fields of some boxes say which others follow.
+                    // The first fields of some boxes determine which others follow.
                     if self.fields_len(leaf) > need {
                         continue;
                     }
@@ -161,13 +161,13 @@ impl Mp4 {
                 },
             };
             if let Some(end) = found {
-                // Data before its own index would be a strange file.
+                // Rejects data before its own index.
                 return if end > input.at { Ok(Some(end)) } else { Err(Reason::Malformed) };
             }
         }
     }
 
-    /// The name of the next box, and where it starts and ends.
+    /// Returns name, start and end of the next box.
     fn box_header(&mut self, input: &mut Input<'_>) -> Result<Option<([u8; 4], u64, u64)>, Reason> {
         while self.depth > 0 && input.at >= self.ends[self.depth - 1] && self.head.get().is_empty()
         {
@@ -188,7 +188,7 @@ impl Mp4 {
         let name = self.head.u32_at(4).to_be_bytes();
         self.head.clear();
         let parent_end = self.depth.checked_sub(1).map(|at| self.ends[at]);
-        // Size 0: to the end of the file, of which nothing here knows the place.
+        // Size 0 means up to the end of the file, which is unknown here.
         let end = match (size, parent_end) {
             (0, None) => Some(u64::MAX),
             _ => start.checked_add(size).filter(|end| *end >= input.at),
@@ -197,7 +197,7 @@ impl Mp4 {
         Ok(Some((name, start, end.ok_or(self.unlike())?)))
     }
 
-    /// What it means that this is no box.
+    /// Returns the reason for an invalid box.
     fn unlike(&self) -> Reason {
         if self.is_first { Reason::Format } else { Reason::Malformed }
     }
@@ -245,7 +245,7 @@ impl Mp4 {
         Ok(())
     }
 
-    /// Bytes of a box's fields as far as those that are there tell.
+    /// Returns the length of a box's fields, or a lower bound while bytes are missing.
     fn fields_len(&self, leaf: Leaf) -> usize {
         if self.head.get().len() < 4 {
             return 4;
@@ -253,7 +253,7 @@ impl Mp4 {
         let flags = self.head.u32_at(0) & 0xff_ffff;
         let has = |flag: u32, bytes: usize| if flags & flag != 0 { bytes } else { 0 };
         match leaf {
-            // Version 1 has times of 64 bits.
+            // Version 1 has 64-bit times.
             Leaf::Tkhd if self.head.get()[0] == 1 => 24,
             Leaf::Tkhd => 16,
             Leaf::Hdlr => 12,
@@ -304,7 +304,7 @@ impl Mp4 {
         Ok(None)
     }
 
-    /// The fields of a `trun` before its entries.
+    /// Parses the fields of a `trun` before its entries.
     fn run(
         &mut self,
         head: &Head<40>,
@@ -323,8 +323,7 @@ impl Mp4 {
             self.state = State::Samples { flags, left: count, end };
             return Ok(None);
         }
-        // All samples are as long as each other: entries are not looked at, and a count that a
-        // stranger has made up costs nothing.
+        // All samples have the default size: entries are skipped, so a forged count costs nothing.
         let size = u64::from(self.fragment.default_size);
         if size == 0 {
             return Ok(None);
@@ -337,7 +336,7 @@ impl Mp4 {
         Ok((frames.0 == 0).then_some(self.fragment.at))
     }
 
-    /// Reads one entry of a `trun`.
+    /// Parses one entry of a `trun`.
     fn sample(&mut self, input: &mut Input<'_>, frames: &mut Frames) -> Result<Step, Reason> {
         let State::Samples { flags, left, end } = self.state else { return Ok(Step::Next) };
         if left == 0 {

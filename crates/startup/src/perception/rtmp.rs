@@ -1,17 +1,17 @@
-//! RTMP from the server's side: handshake, then chunks (specification 1.0, sections 5.2 and 5.3).
-//! A message's header says its length, and that and the chunk size say where its last chunk ends.
+//! RTMP from the server: handshake, then chunks (specification 1.0, sections 5.2 and 5.3). The
+//! length in a message's header and the chunk size determine where the last chunk ends.
 //!
-//! Chunks of other chunk streams between those of one frame are not foreseen: servers write a message
-//! as a whole. Where one does not, the answer lacks the chunks in between.
+//! Servers write messages without interleaving. If chunks of other chunk streams interrupt a frame,
+//! the answer omits them.
 
 use super::flv::{CLASS_LEN, is_video_frame};
 use super::input::{Frames, Head, Input, Reason};
 
-/// S0, S1 and S2.
+/// Length of S0, S1 and S2.
 const HANDSHAKE_LEN: u64 = 1 + 2 * 1_536;
 const VERSION: u8 = 3;
 const DEFAULT_CHUNK_SIZE: u32 = 128;
-/// A timestamp field of this value is followed by an extended timestamp.
+/// Timestamp value that indicates an extended timestamp.
 const EXTENDED: u32 = 0xff_ffff;
 const MAX_CHUNK_STREAMS: usize = 16;
 
@@ -20,7 +20,7 @@ const ABORT: u8 = 2;
 const VIDEO: u8 = 9;
 const AGGREGATE: u8 = 22;
 
-/// What chunks of a chunk stream inherit from each other.
+/// State inherited by the chunks of a chunk stream.
 #[derive(Clone, Copy, Debug, Default)]
 struct ChunkStream {
     id: u32,
@@ -28,7 +28,7 @@ struct ChunkStream {
     kind: u8,
     /// The extended timestamp, if the last header with a timestamp had one.
     extended: Option<u32>,
-    /// Bytes of the message that are still to come in later chunks.
+    /// Bytes of the message in later chunks.
     left: u32,
 }
 
@@ -46,8 +46,8 @@ pub(super) struct Rtmp {
 enum State {
     Version,
     Header,
-    /// The head of a message, in the first of its chunks, which has `chunk` bytes; headers of later
-    /// ones have `header`.
+    /// The head of a message, in its first chunk of `chunk` bytes. Headers of later chunks have
+    /// `header` bytes.
     Message {
         index: usize,
         chunk: u32,
@@ -56,12 +56,12 @@ enum State {
 }
 
 impl Rtmp {
-    /// Reads from the handshake on.
+    /// Starts with the handshake.
     pub(super) fn new() -> Self {
         Self { state: State::Version, ..Self::chunks() }
     }
 
-    /// Reads from the first chunk on.
+    /// Starts with the first chunk.
     pub(super) fn chunks() -> Self {
         Self {
             skip: 0,
@@ -73,7 +73,7 @@ impl Rtmp {
         }
     }
 
-    /// Where the last frame of interest ends.
+    /// Returns the end of the last counted frame.
     pub(super) fn read(
         &mut self,
         input: &mut Input<'_>,
@@ -125,7 +125,7 @@ impl Rtmp {
         }
     }
 
-    /// Format, chunk stream and length of the basic header, as far as it is there.
+    /// Returns format, chunk stream and length of the basic header, if complete.
     fn basic(&self) -> Option<(u8, u32, usize)> {
         let head = self.head.get();
         let first = *head.first()?;
@@ -141,13 +141,13 @@ impl Rtmp {
         self.streams[..self.count].iter().position(|stream| stream.id == id)
     }
 
-    /// Bytes of the chunk's header as far as those that are there tell.
+    /// Returns the length of the chunk's header, or a lower bound while bytes are missing.
     fn header_len(&self) -> Result<usize, Reason> {
         let Some((format, id, basic)) = self.basic() else {
             return Ok(self.head.get().first().map_or(1, |first| 2 + usize::from(first & 0x3f)));
         };
         let known = self.stream(id);
-        // librtmp starts a chunk stream with type 1 when it answers a ping.
+        // librtmp starts a chunk stream with type 1 for ping responses.
         if known.is_none() && format > 1 {
             return Err(Reason::Malformed);
         }
@@ -160,7 +160,7 @@ impl Rtmp {
         Ok(basic + fields + if has_extended { 4 } else { 0 })
     }
 
-    /// A chunk's header is complete.
+    /// Processes a complete chunk header.
     fn header(&mut self) -> Result<(), Reason> {
         let (format, id, basic) = self.basic().ok_or(Reason::Malformed)?;
         let fields = [11, 7, 3, 0][usize::from(format)];
@@ -178,8 +178,8 @@ impl Rtmp {
         let stream = &mut self.streams[index];
         let begins = stream.left == 0;
         if format == 3 {
-            // Some encoders leave the extended timestamp out here (section 5.3.1.3 wants it). Then
-            // these bytes are payload, and the place of everything behind them is in doubt.
+            // Section 5.3.1.3 requires the extended timestamp here, but some encoders omit it.
+            // These bytes are then payload, and all later offsets are uncertain.
             if extended != stream.extended {
                 return Err(Reason::Malformed);
             }
@@ -200,7 +200,7 @@ impl Rtmp {
         stream.left -= chunk;
         if begins && chunk > 0 && matches!(stream.kind, SET_CHUNK_SIZE | ABORT | VIDEO | AGGREGATE)
         {
-            // What says what the message is may not go on in its next chunk.
+            // The bytes that identify the message must not be split between chunks.
             if chunk < stream.length && chunk < CLASS_LEN as u32 {
                 return Err(Reason::Unsupported);
             }
@@ -212,7 +212,7 @@ impl Rtmp {
         Ok(())
     }
 
-    /// The head of a message is there. Whether it is a video frame.
+    /// Processes the head of a message. Returns true for a video frame.
     fn message(&mut self, stream: ChunkStream) -> Result<bool, Reason> {
         let number = |head: &Head<CLASS_LEN>| match head.get().len() {
             4.. => Ok(head.u32_at(0)),

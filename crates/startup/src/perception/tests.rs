@@ -21,7 +21,7 @@ fn perception(frames: u32) -> Perception {
     Perception::new(NonZeroU32::new(frames).expect("above 0"), DEFAULT_LIMIT)
 }
 
-/// The answer for bodies, each cut into pieces of these sizes.
+/// Result for bodies that are each cut into chunks of these sizes.
 fn answer(mut perception: Perception, bodies: &[Vec<u8>], pieces: &[usize]) -> Progress {
     let mut sizes = pieces.iter().cycle();
     for body in bodies {
@@ -46,8 +46,8 @@ fn tag(kind: Kind, head: &[u8], size: usize) -> Vec<u8> {
     Tag::new(kind, 0, &payload).expect("short enough").bytes().to_vec()
 }
 
-/// The paper's example (section IV-A): script data, sound, an I frame, a P frame, three B frames;
-/// with the headers that H.264 and AAC have besides.
+/// The paper's example (section IV-A): script data, audio, an I frame, a P frame, three B frames,
+/// plus the sequence headers of H.264 and AAC.
 fn flv() -> Vec<u8> {
     let key = [0x17, 1, 0, 0, 0];
     let inter = [0x27, 1, 0, 0, 0];
@@ -68,28 +68,28 @@ fn flv() -> Vec<u8> {
 
 #[test]
 fn the_papers_example_counts_frames_and_adds_all_bytes() {
-    // 15 bytes around each tag; 13 before the first.
+    // 15 bytes per tag for its header and size, and 13 before the first.
     let before = 13 + (300 + 15) + (50 + 15) + (4 + 15) + (400 + 15);
     let i_frame = before + 40_000 + 15;
     assert_eq!(whole(1, &[flv()]), Progress::Known(i_frame));
     assert_eq!(whole(3, &[flv()]), Progress::Known(i_frame + 5_015 + 1_015));
     assert_eq!(whole(5, &[flv()]), Progress::Known(flv().len() as u64));
-    assert_eq!(whole(6, &[flv()]), Progress::Reading, "the body ends before the sixth");
+    assert_eq!(whole(6, &[flv()]), Progress::Reading, "only five frames");
 }
 
 #[test]
-fn an_flv_frame_is_known_by_its_header() {
+fn an_flv_frame_is_known_from_its_header() {
     let body = flv();
     let mut perception = perception(1);
     let frame = 13 + 315 + 65 + 19 + 415;
     assert_eq!(perception.read(&body[..frame + 11 + 31]), Progress::Reading);
     let known = Progress::Known(frame as u64 + 40_015);
     assert_eq!(perception.read(&body[frame + 42..frame + 43]), known);
-    assert_eq!(perception.read(b"what comes later changes nothing"), known);
+    assert_eq!(perception.read(b"later bytes"), known);
 }
 
 #[test]
-fn flv_of_sound_alone_counts_frames_of_sound_and_enhanced_headers_are_read() {
+fn flv_with_only_audio_counts_audio_frames_and_enhanced_headers_are_parsed() {
     let sound = [
         flv::file_header(true, false).to_vec(),
         tag(Kind::Audio, &[0xaf, 0], 4),
@@ -105,7 +105,7 @@ fn flv_of_sound_alone_counts_frames_of_sound_and_enhanced_headers_are_read() {
     ]
     .concat();
     assert_eq!(whole(1, slice::from_ref(&enhanced)), Progress::Known(enhanced.len() as u64));
-    // A ModEx header that is longer than what is looked at.
+    // A ModEx header that exceeds the inspected bytes.
     let long = [&[0x97, 60][..], &[0; 61]].concat();
     let body = [flv::file_header(true, true).to_vec(), tag(Kind::Video, &long, 600)].concat();
     assert_eq!(whole(1, &[body]), Progress::GaveUp(Reason::Unsupported));
@@ -163,10 +163,10 @@ fn hls_of_fmp4_adds_playlist_init_and_segment_up_to_the_frames_last_byte() {
     let end = (before + at + data.len()) as u64;
     assert_eq!(whole(1, &bodies), Progress::Known(end));
     assert_eq!(whole(2, &bodies), Progress::Known(end + 3_000));
-    // One file of all is the same without the playlist.
+    // A single file gives the same result without the playlist.
     let file = [&bodies[1][..], &bodies[2]].concat();
     assert_eq!(whole(1, &[file]), Progress::Known(end - bodies[0].len() as u64));
-    // The answer is known before the data came.
+    // The answer precedes the data.
     let mut perception = perception(1);
     for body in &bodies[..2] {
         perception.read(body);
@@ -178,7 +178,7 @@ fn hls_of_fmp4_adds_playlist_init_and_segment_up_to_the_frames_last_byte() {
 }
 
 #[test]
-fn sizes_in_trex_and_tfhd_hold_for_all_samples_of_a_run() {
+fn default_sizes_in_trex_and_tfhd_apply_to_all_samples_of_a_run() {
     let atom = |name: &[u8], body: &[u8]| {
         [&(body.len() as u32 + 8).to_be_bytes()[..], name, body].concat()
     };
@@ -192,17 +192,17 @@ fn sizes_in_trex_and_tfhd_hold_for_all_samples_of_a_run() {
         atom(b"moof", &atom(b"traf", &traf))
     };
     let file = |size, moof: Vec<u8>| [atom(b"moov", &[trak.clone(), trex(size)].concat()), moof];
-    // The size stands in trex; the data begins 200 bytes behind the start of the moof.
+    // Size in trex; the data starts 200 bytes after the start of the moof.
     let [moov, first] = file(1_000, moof(&[0x0002_0000, 9], &[1, 3, 200]));
     let start = moov.len() as u64;
     let body = [moov, first].concat();
     assert_eq!(whole(1, slice::from_ref(&body)), Progress::Known(start + 1_200));
     assert_eq!(whole(3, slice::from_ref(&body)), Progress::Known(start + 3_200));
     assert_eq!(whole(4, &[body]), Progress::Reading);
-    // The size stands in tfhd, behind a base that counts from the start of the body.
+    // Size in tfhd, with a base relative to the start of the body.
     let [moov, moof_1] = file(5, moof(&[0x11, 9, 0, 10_000, 700], &[1, 1, 50]));
     assert_eq!(whole(1, &[[moov, moof_1].concat()]), Progress::Known(10_000 + 50 + 700));
-    // Four thousand million samples cost no more than one, and frames of no bytes are none.
+    // Four billion samples cost no more than one, and empty samples are not frames.
     for size in [0, 1] {
         let [moov, moof] = file(size, moof(&[0x0002_0000, 9], &[1, u32::MAX, 200]));
         let found = whole(u32::MAX, &[[moov, moof].concat()]);
@@ -211,11 +211,11 @@ fn sizes_in_trex_and_tfhd_hold_for_all_samples_of_a_run() {
 }
 
 #[test]
-fn a_transport_streams_frame_ends_with_its_last_packet() {
+fn a_transport_stream_frame_ends_with_its_last_packet() {
     let body = transport_stream();
     let pid = |packet: &[u8]| u16::from_be_bytes([packet[1], packet[2]]) & 0x1fff;
     let packets: Vec<_> = body.chunks(188).collect();
-    // Most packets are the video's.
+    // Most packets carry video.
     let count = |of: u16| packets.iter().filter(|packet| pid(packet) == of).count();
     let video_pid = packets.iter().map(|packet| pid(packet)).max_by_key(|pid| count(*pid));
     let video: Vec<_> =
@@ -242,7 +242,8 @@ fn segments_without_video_only_count_as_bytes() {
     assert_eq!(whole(1, &[PLAYLIST.to_vec(), quiet, loud]), Progress::Known(bytes + alone));
 }
 
-/// What a server sends to a player, from the handshake on, and where the first video frame ends.
+/// Bytes from a server to a player, starting with the handshake, and the end of the first video
+/// frame.
 fn rtmp_body() -> (Vec<u8>, u64) {
     let url = rtmp::Url::parse("rtmp://example.org/live/demo").expect("a good URL");
     let mut server = Server::new(rtmp::Config::default(), &[1; 1_528]);
@@ -275,14 +276,14 @@ fn rtmp_body() -> (Vec<u8>, u64) {
 }
 
 #[test]
-fn rtmp_of_a_real_server_is_read_from_its_handshake_on() {
+fn rtmp_of_a_real_server_is_read_from_the_handshake_on() {
     let (body, end) = rtmp_body();
     assert_eq!(whole(1, slice::from_ref(&body)), Progress::Known(end));
     assert_eq!(whole(2, slice::from_ref(&body)), Progress::Known(body.len() as u64));
 }
 
-/// Chunks of 128 bytes: a header on chunk stream 6 whose chunks have sound on 4 between them, then a
-/// frame with an extended timestamp on chunk stream 70.
+/// Chunks of 128 bytes: a header on chunk stream 6 interleaved with audio on 4, then a frame with
+/// an extended timestamp on chunk stream 70.
 fn rtmp_chunks() -> Vec<u8> {
     let mut header = vec![6, 0, 0, 0, 0, 0, 200, 9, 1, 0, 0, 0, 0x17, 0, 0, 0, 0];
     header.extend([1; 123]);
@@ -307,11 +308,11 @@ fn rtmp_chunks_may_alternate_before_the_frame_and_carry_extended_timestamps() {
     let of = |frames| Perception::of_chunks(NonZeroU32::new(frames).expect("1"), DEFAULT_LIMIT);
     let known = Progress::Known(body.len() as u64);
     assert_eq!(answer(of(1), slice::from_ref(&body), &[usize::MAX]), known);
-    // The answer is there as soon as the frame's first 32 bytes are.
+    // The answer is known after the frame's first 32 bytes.
     let frame = 12 + 128 + 15 + 73;
     assert_eq!(of(1).read(&body[..frame + 17 + 31]), Progress::Reading);
     assert_eq!(of(1).read(&body[..frame + 17 + 32]), known);
-    // Another chunk size counts from the message on that sets it.
+    // A new chunk size applies from the next message on.
     let large = [&[2, 0, 0, 0, 0, 0, 4, 1, 0, 0, 0, 0, 0, 0, 16, 0][..], &{
         let mut frame = vec![6, 0, 0, 0, 0, 1, 44, 9, 1, 0, 0, 0, 0x17, 1, 0, 0, 0];
         frame.extend([2; 295]);
@@ -323,7 +324,7 @@ fn rtmp_chunks_may_alternate_before_the_frame_and_carry_extended_timestamps() {
 }
 
 #[test]
-fn what_is_not_known_or_too_far_is_given_up_with_its_reason() {
+fn unknown_or_distant_frames_are_given_up_with_a_reason() {
     let ftyp = b"\0\0\0\x10ftypisom\0\0\0\0".to_vec();
     let cases: Vec<(Vec<u8>, Reason)> = vec![
         (b"<html>".to_vec(), Reason::Format),
@@ -349,7 +350,7 @@ fn what_is_not_known_or_too_far_is_given_up_with_its_reason() {
 }
 
 #[test]
-fn a_reader_is_small_and_names_every_reason_once() {
+fn a_reader_is_small_and_reasons_have_distinct_names() {
     assert!(size_of::<Perception>() <= 512, "{}", size_of::<Perception>());
     assert!(size_of::<Rtmp>() <= 512, "{}", size_of::<Rtmp>());
     let names: std::collections::BTreeSet<_> = Reason::ALL.iter().map(|r| r.name()).collect();
@@ -373,7 +374,7 @@ fn reader(index: usize, frames: u32, limit: u64) -> Perception {
 }
 
 #[test]
-fn pieces_of_one_byte_give_the_same_answers() {
+fn chunks_of_one_byte_give_the_same_results() {
     for (index, bodies) in corpus().iter().enumerate() {
         for frames in 1..4 {
             let all = answer(reader(index, frames, DEFAULT_LIMIT), bodies, &[usize::MAX]);
@@ -387,7 +388,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
-    fn the_answer_does_not_depend_on_pieces_limits_or_damage(
+    fn results_do_not_depend_on_chunks_limits_or_damage(
         index in 0..5usize,
         frames in 1..5u32,
         pieces in prop::collection::vec(1..3_000usize, 1..20),
@@ -398,7 +399,7 @@ proptest! {
         let mut bodies = corpus().swap_remove(index);
         let last = bodies.len() - 1;
         for (place, byte) in damage {
-            // Most bytes are payload: headers stand near the start.
+            // Most bytes are payload, and headers are near the start.
             let body = &mut bodies[last];
             let near = place.index(body.len().min(600));
             body[near] = byte;
@@ -416,7 +417,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_of_a_stranger_do_no_harm(first in 0..7usize, bytes: Vec<u8>, pieces in 1..50usize) {
+    fn arbitrary_bytes_do_no_harm(first in 0..7usize, bytes: Vec<u8>, pieces in 1..50usize) {
         let start: &[u8] = [
             &b"FLV\x01\x05\0\0\0\x09\0\0\0\0"[..],
             b"G\x40\x00\x10\0",

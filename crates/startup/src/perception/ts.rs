@@ -1,8 +1,8 @@
-//! MPEG transport streams: tables name the video's packets, and the start of a PES packet with a
-//! time is the start of a frame (Rec. ITU-T H.222.0, sections 2.4.3 and 2.4.4; RFC 8216, section 3.2).
+//! MPEG transport streams: tables identify the video packets, and a PES packet with a timestamp
+//! starts a frame (Rec. ITU-T H.222.0, sections 2.4.3 and 2.4.4; RFC 8216, section 3.2).
 //!
-//! A frame of unknown length, which is what most muxers write for video, ends where the next one
-//! starts: its size is known with the first packet of the next frame, or with the end of the segment.
+//! Most muxers omit the length of video frames. Such a frame ends where the next one starts, so its
+//! size is known with the first packet of the next frame or the end of the segment.
 
 use media::ts::PACKET_LEN;
 
@@ -10,7 +10,7 @@ use super::input::{Frames, Head, Input, Reason};
 
 const PAT_PID: u16 = 0;
 const PACKET_HEADER_LEN: usize = 4;
-/// Bytes of a PES header up to the length of its optional fields.
+/// Length of a PES header up to the length of its optional fields.
 const PES_HEADER_LEN: usize = 9;
 /// Table 2-34: MPEG-1, MPEG-2 and MPEG-4 part 2 video, H.264, H.265, VVC; H.264 under SAMPLE-AES.
 const VIDEO: [u8; 7] = [0x01, 0x02, 0x10, 0x1b, 0x24, 0x33, 0xdb];
@@ -18,20 +18,20 @@ const VIDEO: [u8; 7] = [0x01, 0x02, 0x10, 0x1b, 0x24, 0x33, 0xdb];
 #[derive(Debug)]
 pub(super) struct Ts {
     skip: u64,
-    /// Bytes of the packet behind what is skipped.
+    /// Bytes of the packet after the skipped ones.
     left: u64,
     state: State,
     head: Head<PES_HEADER_LEN>,
-    /// Bit fields of the packet's header.
+    /// Fields of the packet header.
     pid: u16,
     starts: bool,
     has_payload: bool,
     section: Section,
     pmt_pid: Option<u16>,
     video_pid: Option<u16>,
-    /// Bytes that the current PES packet of video still has; `None` where its header does not say.
+    /// Remaining bytes of the current video PES packet; `None` if its header has no length.
     pes_left: Option<u64>,
-    /// End of the latest packet of the last frame of interest.
+    /// End of the latest packet of the last counted frame.
     frame_end: Option<u64>,
 }
 
@@ -44,12 +44,12 @@ enum State {
     Table,
 }
 
-/// What a transport stream turned out to have.
+/// Result of parsing a transport stream.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// The last frame of interest ends here.
+    /// End of the last counted frame.
     End(u64),
-    /// Its program has no video.
+    /// The program has no video.
     NoVideo,
 }
 
@@ -71,7 +71,7 @@ impl Ts {
         }
     }
 
-    /// Where the last frame of interest ends if the body ends here.
+    /// Returns the end of the last counted frame if the body ends here.
     pub(super) fn end(&self) -> Option<u64> {
         self.frame_end
     }
@@ -143,7 +143,7 @@ impl Ts {
             return Err(Reason::Encrypted);
         }
         let is_table = self.pid == PAT_PID || self.pmt_pid == Some(self.pid);
-        // Packets with an error that the sender knew of (b1), and those of other streams.
+        // Skips packets with a transport error (b1) and packets of other streams.
         if b1 & 0x80 != 0 || !(is_video || is_table) {
             self.skip = self.left;
         } else {
@@ -152,8 +152,8 @@ impl Ts {
         Ok(())
     }
 
-    /// The payload of a packet of a table or of video begins at `at`. Returns the end of the last
-    /// frame of interest if this packet shows it.
+    /// Processes the payload of a table or video packet, which starts at `at`. Returns the end of
+    /// the last counted frame if this packet determines it.
     fn payload(&mut self, at: u64) -> Option<u64> {
         self.state = State::Header;
         self.skip = self.left;
@@ -177,7 +177,7 @@ impl Ts {
         None
     }
 
-    /// `count` bytes of a PES packet of video stand in the packet that ends at `end`.
+    /// Counts `count` bytes of a video PES packet, in the transport packet that ends at `end`.
     fn video(&mut self, end: u64, count: u64) {
         self.pes_left = self.pes_left.map(|left| left.saturating_sub(count));
         if let Some(frame_end) = &mut self.frame_end {
@@ -185,15 +185,15 @@ impl Ts {
         }
     }
 
-    /// The header of a PES packet of video is there; behind it the body goes on at `at`.
+    /// Processes the header of a video PES packet. The body continues at `at`.
     fn pes_header(&mut self, at: u64, frames: &mut Frames) -> Result<Option<u64>, Reason> {
         let head = self.head.get();
-        // A header in two packets would need 175 bytes of stuffing before it, which no muxer writes.
+        // A header split between packets would need 175 bytes of stuffing, which no muxer writes.
         let behind = self.left.checked_sub(PES_HEADER_LEN as u64).ok_or(Reason::Unsupported)?;
         if head[..3] != [0, 0, 1] {
             return Err(Reason::Malformed);
         }
-        // One without a time goes on with the frame before it.
+        // Without a timestamp, it continues the previous frame.
         if head[7] & 0x80 != 0 {
             if self.frame_end.is_some() {
                 return Ok(self.frame_end);
@@ -210,11 +210,11 @@ impl Ts {
         Ok(self.frame_end.filter(|_| self.pes_left == Some(0)))
     }
 
-    /// Reads a part of a table. Returns whether the program has no video.
+    /// Reads part of a table. Returns true if the program has no video.
     fn table(&mut self, piece: &mut Input<'_>) -> Result<bool, Reason> {
         while let Some(entry) = self.section.read(piece)? {
             match entry {
-                // Number 0 is the network's table, and the first program is played.
+                // Number 0 is the network table. Players use the first program.
                 Entry::Program { number, pid } if number != 0 && self.pmt_pid.is_none() => {
                     self.pmt_pid = Some(pid);
                 }
@@ -231,7 +231,7 @@ impl Ts {
     }
 }
 
-/// The two kinds of tables: the programs (PAT), and the streams of a program (PMT).
+/// Kind of table: programs (PAT), or streams of a program (PMT).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Table {
     Programs,
@@ -239,7 +239,7 @@ enum Table {
 }
 
 impl Table {
-    /// table_id, bytes of a section before its entries, and of an entry.
+    /// Returns table_id, header length and entry length.
     const fn shape(self) -> (u8, usize, usize) {
         match self {
             Self::Programs => (0, 8, 4),
@@ -255,14 +255,14 @@ enum Entry {
     End,
 }
 
-/// One section of a table, entry by entry: nothing of it is kept.
+/// Streaming parser of one section of a table.
 #[derive(Debug)]
 struct Section {
     table: Table,
     stage: Stage,
     skip: u64,
     head: Head<12>,
-    /// Bytes of entries that are still to come.
+    /// Remaining bytes of entries.
     left: u64,
 }
 
@@ -272,7 +272,7 @@ enum Stage {
     Pointer,
     Header,
     Entries,
-    /// Behind the entries, or in a section of another table.
+    /// After the entries, or in a section of another table.
     Over,
 }
 
@@ -308,7 +308,7 @@ impl Section {
         }
     }
 
-    /// Reads what is in `head`.
+    /// Processes the bytes in `head`.
     fn step(&mut self) -> Result<Option<Entry>, Reason> {
         let head = self.head.get();
         let number = |at: usize| u16::from_be_bytes([head[at], head[at + 1]]);
@@ -324,7 +324,7 @@ impl Section {
             (Stage::Header, table) => {
                 self.skip = if table == Table::Streams { length(10) } else { 0 };
                 self.left = length(1);
-                // The length counts what is behind it: the rest of this header, and 4 bytes of CRC.
+                // The length covers the rest of this header, and 4 bytes of CRC.
                 used = header_len as u64 - 3 + self.skip + 4;
                 entry = None;
                 self.stage = if head[0] == table_id { Stage::Entries } else { Stage::Over };

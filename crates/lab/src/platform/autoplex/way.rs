@@ -91,7 +91,7 @@ impl Default for Tuning {
     fn default() -> Self {
         // Groups of forty have a handful of explorers in a period. Turns are for real operators, who cannot have the same
         // sessions twice.
-        let rules = Rules { least: 10, lean: 10.0, ..Rules::default() };
+        let rules = Rules { min_sessions: 10, parent_weight: 10.0, ..Rules::default() };
         let shares = Shares { control: 0.0, holdout: 0.0, ..Shares::default() };
         Self { rules, limits: Limits::default(), shares }
     }
@@ -190,7 +190,8 @@ impl Learner {
             lifetime: Duration::from_secs(7_200),
         };
         // The paper takes each group's own sessions, however few, and whatever the last decision was.
-        let literal = Rules { least: 1, lean: 0.0, share: 1.0, steps: 0.0..=f64::INFINITY };
+        let literal =
+            Rules { min_sessions: 1, parent_weight: 0.0, share: 1.0, steps: 0.0..=f64::INFINITY };
         let share = if let Way::Safe(share) = self.way { share } else { 1.0 };
         let rules = if self.is_safe() { &self.tuning.rules } else { &literal };
         let rules = Rules { share, ..rules.clone() };

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use startup::cookie::{Rules, Verdict};
 use startup::decision::{Limits, Mode};
-use startup::{Carrier, Past, Prefix};
+use startup::{Carrier, PathState, Prefix};
 
 use super::draw::{Visit, World};
 use crate::beginning::Beginning;
@@ -81,7 +81,12 @@ pub(super) fn run(visit: &Visit, mode: Mode, world: World, usual: &Usual) -> Res
 }
 
 /// What the visit before leaves to the next one that long after it.
-fn past(before: &Session, mode: Mode, age_s: u64, limits: &Limits) -> Result<Option<Past>, String> {
+fn past(
+    before: &Session,
+    mode: Mode,
+    age_s: u64,
+    limits: &Limits,
+) -> Result<Option<PathState>, String> {
     let beginning = Beginning { mode, past: None, is_early: false, limits: *limits };
     let (outcome, _) = simulated(before, beginning)?;
     let client = Ipv4Addr::LOCALHOST.into();
