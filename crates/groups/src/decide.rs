@@ -146,9 +146,7 @@ fn estimate(own: Option<&Observed>, parent: Option<Estimate>, rules: &Rules) -> 
             in_flight: own.in_flight,
             sessions: own.sessions,
         }),
-        (None, parent_estimate) => {
-            parent_estimate.map(|parent_estimate| Estimate { sessions: 0, ..parent_estimate })
-        }
+        (None, parent) => parent.map(|parent| Estimate { sessions: 0, ..parent }),
     }
 }
 
