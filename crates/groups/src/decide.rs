@@ -75,7 +75,7 @@ struct Estimate {
 ///
 /// ```
 /// use core::time::Duration;
-/// use mendcast_groups::decide::{GroupStats, Rules, Observed, decide};
+/// use mendcast_groups::decide::{GroupStats, Observed, Rules, decide};
 /// use mendcast_groups::Times;
 ///
 /// let seen = Some(Observed { sessions: 1_000, rate: 4e6, in_flight: 60_000.0 });
@@ -101,10 +101,10 @@ pub fn decide(
     let mut estimates: Vec<Option<Estimate>> = Vec::with_capacity(groups.len());
     let mut ids: Vec<GroupId> = Vec::with_capacity(groups.len());
     for group in groups {
-        let parent = group.parent.filter(|place| *place < ids.len());
-        let wider = parent.and_then(|place| estimates[place]);
+        let parent = group.parent.filter(|index| *index < ids.len());
+        let parent_estimate = parent.and_then(|index| estimates[index]);
         let own = group.seen.filter(Observed::is_sane);
-        let estimate = estimate(own.as_ref(), wider, rules);
+        let estimate = estimate(own.as_ref(), parent_estimate, rules);
         let before = last.get(&*group.name).copied();
         // Without a new estimate, an earlier decision stays valid for the lifetime of a table.
         let is_fresh = |last: &&Parameters| {
@@ -122,7 +122,7 @@ pub fn decide(
             Some(bounded).filter(Parameters::is_sane)
         });
         let name = group.name.clone();
-        let parent = parent.map(|place| ids[place]);
+        let parent = parent.map(|index| ids[index]);
         ids.push(building.group(Group { name, parent, parameters, is_off: group.is_off }));
         estimates.push(estimate);
     }
@@ -130,14 +130,14 @@ pub fn decide(
 }
 
 /// Weighs a group's own sessions against its parent's estimate.
-fn estimate(own: Option<&Observed>, wider: Option<Estimate>, rules: &Rules) -> Option<Estimate> {
-    match (own, wider) {
-        (Some(own), Some(wider)) => {
+fn estimate(own: Option<&Observed>, parent: Option<Estimate>, rules: &Rules) -> Option<Estimate> {
+    match (own, parent) {
+        (Some(own), Some(parent)) => {
             let weight = own.sessions as f64 / (own.sessions as f64 + rules.parent_weight);
-            let mix = |own: f64, wider: f64| weight * own + (1.0 - weight) * wider;
+            let mix = |own: f64, parent: f64| weight * own + (1.0 - weight) * parent;
             Some(Estimate {
-                rate: mix(own.rate, wider.rate),
-                in_flight: mix(own.in_flight, wider.in_flight),
+                rate: mix(own.rate, parent.rate),
+                in_flight: mix(own.in_flight, parent.in_flight),
                 sessions: own.sessions,
             })
         }
@@ -146,7 +146,7 @@ fn estimate(own: Option<&Observed>, wider: Option<Estimate>, rules: &Rules) -> O
             in_flight: own.in_flight,
             sessions: own.sessions,
         }),
-        (None, wider) => wider.map(|wider| Estimate { sessions: 0, ..wider }),
+        (None, parent) => parent.map(|parent| Estimate { sessions: 0, ..parent }),
     }
 }
 

@@ -50,10 +50,10 @@ pub enum FileError {
     #[error("the table is truncated or damaged")]
     Damaged,
     /// A group with invalid values.
-    #[error("group {place} of the table is invalid: {what}")]
+    #[error("group {index} of the table is invalid: {what}")]
     Invalid {
         /// Index of the group.
-        place: usize,
+        index: usize,
         /// The fault.
         what: &'static str,
     },
@@ -116,7 +116,7 @@ impl Table {
         let times = Times { issued: r.u64()?, lifetime: Duration::from_secs(r.u64()?) };
         let [groups, v4, v6] = [r.u32()?, r.u32()?, r.u32()?];
         let groups: Vec<Group> =
-            (0..groups as usize).map(|place| r.group(place)).collect::<Result<_, _>>()?;
+            (0..groups as usize).map(|index| r.group(index)).collect::<Result<_, _>>()?;
         // Counts are unverified: allocate as elements are read, not in advance.
         let v4 = (0..v4).map(|_| Ok(Range { first: r.u32()?, last: r.u32()?, group: r.u32()? }));
         let v4: Vec<Range<u32>> = v4.collect::<Result<_, FileError>>()?;
@@ -174,8 +174,8 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn group(&mut self, place: usize) -> Result<Group, FileError> {
-        let invalid = |what| FileError::Invalid { place, what };
+    fn group(&mut self, index: usize) -> Result<Group, FileError> {
+        let invalid = |what| FileError::Invalid { index, what };
         let [len] = self.array()?;
         let name = core::str::from_utf8(self.take(len.into())?);
         let name = name.map_err(|_| invalid("its name is not UTF-8"))?;
@@ -185,7 +185,7 @@ impl<'a> Reader<'a> {
         }
         let parent = Some(self.u32()?).filter(|parent| *parent != NO_PARENT);
         // Rules out cycles of parents.
-        if parent.is_some_and(|parent| parent as usize >= place) {
+        if parent.is_some_and(|parent| parent as usize >= index) {
             return Err(invalid("its parent does not precede it"));
         }
         let mut group = Group {

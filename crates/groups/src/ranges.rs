@@ -16,10 +16,10 @@ pub struct Range<A> {
 
 /// Ranges that overlap, are unsorted, or end before they start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("address range {place} does not start after the previous one, or ends before it starts")]
+#[error("address range {index} does not start after the previous one, or ends before it starts")]
 pub struct Overlap {
     /// Index of the range within its address family.
-    pub place: usize,
+    pub index: usize,
 }
 
 /// Address type, indexed by its upper 16 bits.
@@ -60,18 +60,18 @@ impl<A> Default for Ranges<A> {
 impl<A: Address> Ranges<A> {
     pub(crate) fn new(ranges: impl IntoIterator<Item = Range<A>>) -> Result<Self, Overlap> {
         let all: Vec<Range<A>> = ranges.into_iter().collect();
-        for (place, range) in all.iter().enumerate() {
-            let is_behind = place == 0 || all[place - 1].last < range.first;
+        for (index, range) in all.iter().enumerate() {
+            let is_behind = index == 0 || all[index - 1].last < range.first;
             if range.last < range.first || !is_behind {
-                return Err(Overlap { place });
+                return Err(Overlap { index });
             }
         }
         let mut starts = Vec::new();
         if !all.is_empty() {
             starts.reserve_exact(usize::from(u16::MAX) + 2);
-            for (place, range) in all.iter().enumerate() {
+            for (index, range) in all.iter().enumerate() {
                 let upper = usize::from(range.first.upper());
-                starts.resize((upper + 1).max(starts.len()), place as u32);
+                starts.resize((upper + 1).max(starts.len()), index as u32);
             }
             starts.resize(usize::from(u16::MAX) + 2, all.len() as u32);
         }
@@ -136,7 +136,7 @@ mod tests {
         for at in all.iter().flat_map(|&(first, last)| [first, last, first / 2 + last / 2]) {
             for address in [at.saturating_sub(1), at, at.saturating_add(1)] {
                 let walk = all.iter().position(|(first, last)| (*first..=*last).contains(&address));
-                assert_eq!(found.find(address), walk.map(|place| place as u32 + 1), "{address:x}");
+                assert_eq!(found.find(address), walk.map(|index| index as u32 + 1), "{address:x}");
             }
         }
         assert_eq!(found.iter().count(), all.len());
@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn overlapping_and_unsorted_ranges_are_rejected() {
         assert_eq!(ranges(&[]).expect("in order").find(7), None);
-        assert_eq!(ranges(&[(1, 5), (5, 6)]), Err(Overlap { place: 1 }));
-        assert_eq!(ranges(&[(1, 5), (9, 8)]), Err(Overlap { place: 1 }));
-        assert_eq!(ranges(&[(7, 8), (1, 2)]), Err(Overlap { place: 1 }));
+        assert_eq!(ranges(&[(1, 5), (5, 6)]), Err(Overlap { index: 1 }));
+        assert_eq!(ranges(&[(1, 5), (9, 8)]), Err(Overlap { index: 1 }));
+        assert_eq!(ranges(&[(7, 8), (1, 2)]), Err(Overlap { index: 1 }));
     }
 }

@@ -135,10 +135,10 @@ impl Policy {
             let ends = name.match_indices('/').map(|(at, _)| at).chain([name.len()]);
             ends.for_each(|end| all.entry(name[..end].to_owned()).or_default().add(&part));
         }
-        let places: HashMap<&str, usize> = all.keys().map(String::as_str).zip(0..).collect();
+        let indices: HashMap<&str, usize> = all.keys().map(String::as_str).zip(0..).collect();
         let group = |(name, chosen): (&String, &Selection)| GroupStats {
             name: name.as_str().into(),
-            parent: name.rsplit_once('/').and_then(|(wider, _)| places.get(wider).copied()),
+            parent: name.rsplit_once('/').and_then(|(wider, _)| indices.get(wider).copied()),
             seen: self.seen(chosen),
             is_off: false,
         };
@@ -203,19 +203,19 @@ pub fn choose(samples: impl IntoIterator<Item = Sample>, policy: &Policy) -> Vec
     for sample in samples.into_iter().filter(|sample| policy.takes(sample)) {
         groups.entry(sample.group).or_default().push(sample);
     }
-    let chosen = groups.into_values().map(|sessions| of_group(sessions, policy));
+    let chosen = groups.into_values().map(|sessions| select_in_group(sessions, policy));
     chosen.filter(|chosen| chosen.weight > 0).collect()
 }
 
-fn of_group(mut sessions: Vec<Sample>, policy: &Policy) -> Selection {
-    thin(&mut sessions, policy.prefix_share);
+fn select_in_group(mut sessions: Vec<Sample>, policy: &Policy) -> Selection {
+    limit_prefixes(&mut sessions, policy.prefix_share);
     sessions.sort_unstable_by_key(|sample| (policy.metric.of(sample), sample.session));
-    let among = sessions.len() as i64;
+    let candidates = sessions.len() as i64;
     let group = sessions.first().map_or(0, |sample| sample.group);
-    let mut all = Selection { group, sessions: among, ..Selection::default() };
-    let (first, last) = (among * policy.band.start, among * policy.band.end);
-    for (sample, place) in sessions.iter().zip(1..) {
-        if place * 100 > first && place * 100 <= last {
+    let mut all = Selection { group, sessions: candidates, ..Selection::default() };
+    let (first, last) = (candidates * policy.band.start, candidates * policy.band.end);
+    for (sample, rank) in sessions.iter().zip(1..) {
+        if rank * 100 > first && rank * 100 <= last {
             all.add(&Selection {
                 group,
                 sessions: 0,
@@ -232,20 +232,20 @@ fn of_group(mut sessions: Vec<Sample>, policy: &Policy) -> Selection {
 
 /// Limits each network to `share` percent of the number of networks, keeping its lowest session
 /// numbers. A limit relative to sessions would grow with a network's own sessions.
-fn thin(sessions: &mut Vec<Sample>, share: i64) {
+fn limit_prefixes(sessions: &mut Vec<Sample>, share: i64) {
     if share == 0 {
         return;
     }
     sessions.sort_unstable_by_key(|sample| (sample.prefix, sample.session));
     let networks = sessions.chunk_by(|a, b| a.prefix == b.prefix).count() as i64;
-    let most = (networks * share + 99) / 100;
-    let (mut prefix, mut place) = (None, 0);
+    let limit = (networks * share + 99) / 100;
+    let (mut prefix, mut count) = (None, 0);
     sessions.retain(|sample| {
         if prefix.replace(sample.prefix) != Some(sample.prefix) {
-            place = 0;
+            count = 0;
         }
-        place += 1;
-        place <= most
+        count += 1;
+        count <= limit
     });
 }
 

@@ -122,11 +122,11 @@ impl Table {
 
     /// Returns the group of an address.
     pub fn group_of(&self, address: IpAddr) -> Option<GroupId> {
-        let place = match Key::of(address) {
+        let index = match Key::of(address) {
             Key::V4(address) => self.v4.find(address),
             Key::V6(network) => self.v6.find(network),
         };
-        place.map(GroupId)
+        index.map(GroupId)
     }
 
     /// Returns a group by its index.

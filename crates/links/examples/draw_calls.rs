@@ -70,12 +70,12 @@ struct Panel {
     below: &'static str,
     names: &'static [&'static str],
     /// Positions of the columns, 0 to 1.
-    places: Vec<f64>,
+    positions: Vec<f64>,
 }
 
 impl Panel {
-    fn place(&self, column: usize, share: f64) -> (f64, f64) {
-        (70.0 + 540.0 * self.places[column], self.top as f64 + 300.0 - 433.0 * share)
+    fn position(&self, column: usize, share: f64) -> (f64, f64) {
+        (70.0 + 540.0 * self.positions[column], self.top as f64 + 300.0 - 433.0 * share)
     }
 
     fn draw_axes(&self) {
@@ -88,7 +88,7 @@ impl Panel {
             self.below
         );
         for tenth in 0..=6 {
-            let (_, y) = self.place(0, f64::from(tenth) / 10.0);
+            let (_, y) = self.position(0, f64::from(tenth) / 10.0);
             println!(
                 "<path d=\"M70 {y:.1}H610\" stroke=\"#ddd\"/>\
                  <text x=\"62\" y=\"{:.1}\" text-anchor=\"end\">{} %</text>",
@@ -97,7 +97,7 @@ impl Panel {
             );
         }
         for (column, name) in self.names.iter().enumerate() {
-            let (x, _) = self.place(column, 0.0);
+            let (x, _) = self.position(column, 0.0);
             let y = self.top + 322;
             println!("<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"middle\">{name}</text>");
         }
@@ -105,14 +105,14 @@ impl Panel {
 
     /// Draws the model as a line and the measurements as dots.
     fn draw(&self, colour: &str, modelled: &[f64], measured: &[f64]) {
-        let place = |(column, share): (usize, &f64)| self.place(column, *share);
+        let position = |(column, share): (usize, &f64)| self.position(column, *share);
         let point = |(x, y): (f64, f64)| format!("{x:.1},{y:.1}");
-        let line: Vec<String> = modelled.iter().enumerate().map(place).map(point).collect();
+        let line: Vec<String> = modelled.iter().enumerate().map(position).map(point).collect();
         println!(
             "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2\"/>",
             line.join(" ")
         );
-        for (x, y) in measured.iter().enumerate().map(place) {
+        for (x, y) in measured.iter().enumerate().map(position) {
             println!("<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4\" fill=\"{colour}\"/>");
         }
     }
@@ -143,14 +143,14 @@ fn main() {
         title: "Packets lost this much later than a lost one",
         below: "time after a lost packet",
         names: &LAG_NAMES,
-        places: LAG_SLOTS.iter().map(|lag| (*lag as f64).ln() / longest).collect(),
+        positions: LAG_SLOTS.iter().map(|lag| (*lag as f64).ln() / longest).collect(),
     };
     let runs = Panel {
         top: 370,
         title: "Losses in runs of this length",
         below: "packets 20 ms apart",
         names: &LENGTH_NAMES,
-        places: (0..LENGTHS.len()).map(|column| 0.05 + 0.225 * column as f64).collect(),
+        positions: (0..LENGTHS.len()).map(|column| 0.05 + 0.225 * column as f64).collect(),
     };
     println!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 760 730\" \

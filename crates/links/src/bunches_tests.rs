@@ -43,7 +43,7 @@ fn packets_arrive_in_order_at_periodic_wake_ups() {
         assert_eq!(inside, 1_000, "before the first wake-up, seed {seed}");
         let all = drain(&mut link);
         link.check_conservation().unwrap();
-        assert!(all.is_sorted_by_key(|delivered| (delivered.at, delivered.place)));
+        assert!(all.is_sorted_by_key(|delivered| (delivered.at, delivered.index)));
         let mut times: Vec<Timestamp> = all.iter().map(|delivered| delivered.at).collect();
         times.dedup();
         assert!((5..=6).contains(&times.len()), "seed {seed}: {times:?}");

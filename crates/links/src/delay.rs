@@ -55,14 +55,14 @@ impl Jitter {
         }
     }
 
-    /// Returns the delay of the packet with index `place`, relative to [`Self::bound`] before
+    /// Returns the delay of packet `index`, relative to [`Self::bound`] before
     /// nominal.
-    fn offset(self, draws: Stream, place: u64) -> Duration {
+    fn offset(self, draws: Stream, index: u64) -> Duration {
         let bound = self.bound().as_nanos();
         let nanos = match self {
-            Self::Uniform { .. } => (u128::from(draws.at(place)) * (2 * bound + 1)) >> 64,
+            Self::Uniform { .. } => (u128::from(draws.at(index)) * (2 * bound + 1)) >> 64,
             Self::Gaussian { sd, .. } => {
-                let deviation = draws.gaussian(place) + (3 << 16);
+                let deviation = draws.gaussian(index) + (3 << 16);
                 (u128::from(deviation.unsigned_abs()) * sd.as_nanos()) >> 16
             }
         };
@@ -171,7 +171,7 @@ struct Propagating<T> {
 impl<T> Propagating<T> {
     /// Sort key. At equal times, packets in order come first, then the others by index.
     fn order(&self) -> (Timestamp, bool, u64) {
-        (self.item.at, self.is_displaced, self.item.place)
+        (self.item.at, self.is_displaced, self.item.index)
     }
 }
 
@@ -224,11 +224,11 @@ impl<T> DelayLine<T> {
         let mut due = match self.jitter {
             None => nominal,
             Some(jitter) => {
-                let offset = jitter.offset(self.jitter_draws, item.place);
+                let offset = jitter.offset(self.jitter_draws, item.index);
                 (nominal + offset - jitter.bound()).max(item.at)
             }
         };
-        let held = self.reorder.filter(|r| r.probability.hit(self.reorder_draws.at(item.place)));
+        let held = self.reorder.filter(|r| r.probability.hit(self.reorder_draws.at(item.index)));
         if !has_waited && !self.jitter.is_some_and(Jitter::may_reorder) {
             due = due.max(self.last_due);
         }
@@ -242,8 +242,8 @@ impl<T> DelayLine<T> {
         if self.packets.back().is_none_or(|last| last.order() <= packet.order()) {
             return self.packets.push_back(packet);
         }
-        let place = self.packets.partition_point(|other| other.order() <= packet.order());
-        self.packets.insert(place, packet);
+        let index = self.packets.partition_point(|other| other.order() <= packet.order());
+        self.packets.insert(index, packet);
     }
 
     /// Returns the propagation delay of a packet that departs at `at`. Packets after a step do not

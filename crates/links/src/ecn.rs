@@ -72,13 +72,13 @@ impl EcnNode {
         Self { policy, draws: Stream::new(seed, link, "ecn") }
     }
 
-    /// Applies the policy to the packet with index `place`. Returns false to drop it. Counts
+    /// Applies the policy to packet `index`. Returns false to drop it. Counts
     /// changes, but not drops.
     #[inline]
     pub(crate) fn passes<T>(
         &self,
         now: Timestamp,
-        place: u64,
+        index: u64,
         packet: &mut Packet<T>,
         counters: &mut Counters,
     ) -> bool {
@@ -91,12 +91,12 @@ impl EcnNode {
                 packet.ecn = Ecn::NotEct;
                 counters.ecn_bleached.add(packet.size);
             }
-            EcnRule::Drop(share) => return !share.hit(self.draws.at(place)),
+            EcnRule::Drop(share) => return !share.hit(self.draws.at(index)),
             EcnRule::Remark if packet.ecn == Ecn::Ect0 => {
                 packet.ecn = Ecn::Ect1;
                 counters.ecn_remarked.add(packet.size);
             }
-            EcnRule::Mark(share) if share.hit(self.draws.at(place)) => {
+            EcnRule::Mark(share) if share.hit(self.draws.at(index)) => {
                 counters.mark(packet);
             }
             EcnRule::Remark | EcnRule::Mark(_) => {}

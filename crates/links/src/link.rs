@@ -31,7 +31,7 @@ pub struct Delivered<T> {
     pub at: Timestamp,
     /// Index among the packets offered to the link, from 0. A duplicate has the index of its
     /// original.
-    pub place: u64,
+    pub index: u64,
     /// The packet with its current ECN field.
     pub packet: Packet<T>,
     /// Damage to apply to the payload.
@@ -161,11 +161,11 @@ impl<T: Clone> Link<T> {
     #[inline]
     pub fn send_as(&mut self, now: Timestamp, mut packet: Packet<T>, passage: Passage) {
         self.advance(now);
-        let (place, size) = (self.counters.sent.packets, packet.size);
+        let (index, size) = (self.counters.sent.packets, packet.size);
         self.counters.sent.add(size);
         let mut not_before = now;
         if self.is_dead(now) {
-            match self.first_passage(now, place, passage) {
+            match self.first_passage(now, index, passage) {
                 Some(at) => not_before = at,
                 None => return self.counters.blackholed.add(size),
             }
@@ -176,19 +176,19 @@ impl<T: Clone> Link<T> {
         if self.policer.as_mut().is_some_and(|policer| !policer.passes(now, size)) {
             return self.counters.policed.add(size);
         }
-        if !self.ecn.passes(now, place, &mut packet, &mut self.counters) {
+        if !self.ecn.passes(now, index, &mut packet, &mut self.counters) {
             return self.counters.ecn_dropped.add(size);
         }
         if self.loss_place == LossPlace::BeforeQueue
-            && self.loss.is_lost(now, place)
+            && self.loss.is_lost(now, index)
             && passage != Passage::Spared
         {
-            match self.first_passage(now, place, passage) {
+            match self.first_passage(now, index, passage) {
                 Some(at) => not_before = not_before.max(at),
                 None => return self.counters.lost.add(size),
             }
         }
-        let item = Item { at: now, place, packet, passage, not_before };
+        let item = Item { at: now, index, packet, passage, not_before };
         match &mut self.bottleneck {
             Some(bottleneck) => {
                 bottleneck.queue.push(item, &mut self.counters);
@@ -213,19 +213,19 @@ impl<T: Clone> Link<T> {
     #[inline]
     pub fn poll(&mut self, now: Timestamp) -> Option<Delivered<T>> {
         self.advance(now);
-        let Item { at, place, packet, .. } = self.line.pop(now)?;
+        let Item { at, index, packet, .. } = self.line.pop(now)?;
         let counters = &mut self.counters;
         counters.delivered.add(packet.size);
-        if place < self.latest {
+        if index < self.latest {
             counters.reordered.add(packet.size);
         }
-        self.latest = self.latest.max(place);
-        let damaged = self.corrupt.hit(self.corrupt_draws.at(2 * place));
+        self.latest = self.latest.max(index);
+        let damaged = self.corrupt.hit(self.corrupt_draws.at(2 * index));
         if damaged {
             counters.corrupted.add(packet.size);
         }
-        let corruption = damaged.then(|| Corruption(self.corrupt_draws.at(2 * place + 1)));
-        Some(Delivered { at, place, packet, corruption })
+        let corruption = damaged.then(|| Corruption(self.corrupt_draws.at(2 * index + 1)));
+        Some(Delivered { at, index, packet, corruption })
     }
 
     /// Current totals.
@@ -269,14 +269,14 @@ impl<T: Clone> Link<T> {
     }
 
     /// Returns the departure of an insistent packet that was lost at `from`.
-    fn first_passage(&self, from: Timestamp, place: u64, passage: Passage) -> Option<Timestamp> {
+    fn first_passage(&self, from: Timestamp, index: u64, passage: Passage) -> Option<Timestamp> {
         if passage != Passage::Insistent {
             return None;
         }
         let mut ahead = self.loss.clone();
         (1..=MAX_RETRIES).find_map(|tries| {
             let at = from + RETRY_INTERVAL * tries;
-            let is_lost = ahead.is_lost(at, place + u64::from(tries));
+            let is_lost = ahead.is_lost(at, index + u64::from(tries));
             (!is_lost && !self.is_dead(at)).then_some(at)
         })
     }
@@ -284,16 +284,16 @@ impl<T: Clone> Link<T> {
     /// Starts the propagation of a fully transmitted packet.
     #[inline]
     fn propagate(&mut self, mut item: Item<T>) {
-        let (place, size) = (item.place, item.packet.size);
-        let is_lost = self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, place);
+        let (index, size) = (item.index, item.packet.size);
+        let is_lost = self.loss_place == LossPlace::AfterQueue && self.loss.is_lost(item.at, index);
         // A packet that waits for losses to end departs after them.
         if is_lost && item.passage != Passage::Spared && item.not_before <= item.at {
-            match self.first_passage(item.at, place, item.passage) {
+            match self.first_passage(item.at, index, item.passage) {
                 Some(at) => item.not_before = at,
                 None => return self.counters.lost.add(size),
             }
         }
-        if self.duplicate.hit(self.duplicate_draws.at(place)) {
+        if self.duplicate.hit(self.duplicate_draws.at(index)) {
             self.counters.duplicated.add(size);
             self.line.push(item.clone());
         }

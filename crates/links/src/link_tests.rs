@@ -184,9 +184,9 @@ fn jitter_preserves_the_order_by_default() {
         }
         let out = drain(&mut link);
         assert!(out.is_sorted_by_key(|packet| packet.at));
-        assert_eq!(out.is_sorted_by_key(|packet| packet.place), ordered, "{text}");
+        assert_eq!(out.is_sorted_by_key(|packet| packet.index), ordered, "{text}");
         assert_eq!(link.counters().reordered.packets == 0, ordered, "{text}");
-        let delays = out.iter().map(|p| (p.at - Timestamp::from_millis(p.place)).as_secs_f64());
+        let delays = out.iter().map(|p| (p.at - Timestamp::from_millis(p.index)).as_secs_f64());
         let mean = delays.clone().sum::<f64>() / out.len() as f64;
         assert!(ordered || (mean - 0.010).abs() < 0.0003, "{mean}");
         assert!(delays.clone().fold(0.0, f64::max) > 0.013);
@@ -206,7 +206,7 @@ fn a_delayed_packet_is_overtaken_without_delaying_others() {
     }
     let mut held = 0;
     for packet in drain(&mut link) {
-        let delay = packet.at - Timestamp::from_millis(packet.place);
+        let delay = packet.at - Timestamp::from_millis(packet.index);
         assert!(delay == 10 * MS || delay == 15 * MS, "{delay:?}");
         held += u64::from(delay == 15 * MS);
     }
@@ -225,8 +225,8 @@ fn a_blackhole_drops_offered_packets_and_spares_packets_in_flight() {
     for i in 0..200 {
         link.send(Timestamp::from_millis(i), packet(100));
     }
-    let places: Vec<u64> = drain(&mut link).iter().map(|packet| packet.place).collect();
-    assert_eq!(places, (0..100).chain(150..200).collect::<Vec<_>>());
+    let indices: Vec<u64> = drain(&mut link).iter().map(|packet| packet.index).collect();
+    assert_eq!(indices, (0..100).chain(150..200).collect::<Vec<_>>());
     assert_eq!(link.counters().blackholed.packets, 50);
 }
 
@@ -288,16 +288,16 @@ fn lost(config: &LinkConfig, seed: u64, name: &str) -> Vec<u64> {
     };
     // Drops before the queue happen at once.
     let mut taken = std::collections::BTreeSet::new();
-    for place in 0..2_000 {
+    for index in 0..2_000 {
         let before = refused(&link);
-        let packet = Packet { size: 1_200, ecn: Ecn::NotEct, payload: place };
-        link.send(Timestamp::from_millis(2 * place), packet);
+        let packet = Packet { size: 1_200, ecn: Ecn::NotEct, payload: index };
+        link.send(Timestamp::from_millis(2 * index), packet);
         if refused(&link) == before {
-            taken.insert(place);
+            taken.insert(index);
         }
     }
     for delivered in drain(&mut link) {
-        taken.remove(&delivered.place);
+        taken.remove(&delivered.index);
     }
     link.check_conservation().unwrap();
     taken.into_iter().collect()
@@ -332,19 +332,19 @@ fn other_nodes_do_not_change_losses() {
         };
         let fewer = lost(&narrow, 5, "down");
         assert!(fewer.len() < expected.len() && !fewer.is_empty(), "{loss}");
-        assert!(fewer.iter().all(|place| expected.contains(place)), "{loss}");
+        assert!(fewer.iter().all(|index| expected.contains(index)), "{loss}");
     }
 }
 
 /// Sends packets of 1,500 bytes, one per 10 ms. Returns indexes and times of the delivered ones.
 fn came(config: &LinkConfig) -> Vec<(u64, u64)> {
     let mut link = Link::new(config, 1, "test");
-    for place in 0..20 {
-        link.send(Timestamp::from_millis(10 * place), packet(1_500));
+    for index in 0..20 {
+        link.send(Timestamp::from_millis(10 * index), packet(1_500));
     }
     let all = drain(&mut link);
     link.check_conservation().unwrap();
-    all.iter().map(|packet| (packet.place, packet.at.as_nanos() / 1_000_000)).collect()
+    all.iter().map(|packet| (packet.index, packet.at.as_nanos() / 1_000_000)).collect()
 }
 
 #[test]
@@ -356,14 +356,14 @@ fn a_loss_model_replaces_only_the_loss_of_a_trace() {
         loss: loss.map(|text| text.parse().unwrap()),
         ..LinkConfig::default()
     };
-    let at = |place: u64| (place, 10 * place + if place < 10 { 1 } else { 2 });
+    let at = |index: u64| (index, 10 * index + if index < 10 { 1 } else { 2 });
     assert_eq!(came(&config(None)), (0..10).map(at).collect::<Vec<_>>());
     assert_eq!(came(&config(Some("none"))), (0..20).map(at).collect::<Vec<_>>());
-    let others = (0..20).filter(|place| ![3, 15].contains(place));
+    let others = (0..20).filter(|index| ![3, 15].contains(index));
     assert_eq!(came(&config(Some("script:3,15"))), others.map(at).collect::<Vec<_>>());
     // The model's fates are independent of the trace.
     let fates = |config: &LinkConfig| -> Vec<u64> {
-        came(config).into_iter().map(|(place, _)| place).collect()
+        came(config).into_iter().map(|(index, _)| index).collect()
     };
     let model = "calls:rate=20%,reading=slots";
     let bare = LinkConfig { trace: None, rate: Some(Rate::from_mbps(50)), ..config(Some(model)) };
@@ -431,24 +431,24 @@ fn an_insistent_packet_does_not_change_other_fates() {
         let config = LinkConfig { loss: Some(loss.parse().unwrap()), ..LinkConfig::default() };
         let arrived = |who: fn(u64) -> Passage| {
             let mut link = Link::new(&config, 5, "down");
-            for place in 0..4_000 {
-                link.send_as(Timestamp::from_millis(2 * place), packet(1_200), who(place));
+            for index in 0..4_000 {
+                link.send_as(Timestamp::from_millis(2 * index), packet(1_200), who(index));
             }
             let all = drain(&mut link);
             link.check_conservation().unwrap();
-            all.iter().map(|packet| packet.place).collect::<std::collections::BTreeSet<u64>>()
+            all.iter().map(|packet| packet.index).collect::<std::collections::BTreeSet<u64>>()
         };
         let fair = arrived(|_| Passage::Ordinary);
-        let some = arrived(|place| match place % 3 {
+        let some = arrived(|index| match index % 3 {
             0 => Passage::Insistent,
             _ => Passage::Ordinary,
         });
         assert!((2_000..3_950).contains(&fair.len()), "{loss}: {}", fair.len());
         let others = |all: &std::collections::BTreeSet<u64>| {
-            all.iter().copied().filter(|place| place % 3 != 0).collect::<Vec<_>>()
+            all.iter().copied().filter(|index| index % 3 != 0).collect::<Vec<_>>()
         };
         assert_eq!(others(&some), others(&fair), "{loss}");
-        assert_eq!(some.iter().filter(|place| *place % 3 == 0).count(), 1_334, "{loss}");
+        assert_eq!(some.iter().filter(|index| *index % 3 == 0).count(), 1_334, "{loss}");
     }
 }
 

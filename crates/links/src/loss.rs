@@ -63,9 +63,9 @@ pub enum Loss {
         /// Time between steps, above zero. `None` for one step per packet.
         slot: Option<Duration>,
     },
-    /// Bursts of consecutive losses with lengths from a discretized Lomax distribution, P(length >
-    /// k) = (1 + k / sigma)^−alpha. At least one packet passes between two bursts, and gaps are
-    /// geometric. The bursts measured by ART fit `alpha` 1.08, `sigma` 1.78.
+    /// Bursts of consecutive losses, with lengths from a discretized Lomax distribution:
+    /// P(length > k) = (1 + k / sigma)^−alpha. Gaps are geometric, with at least one packet. The
+    /// bursts measured by ART fit `alpha` 1.08, `sigma` 1.78.
     Lomax {
         /// Mean loss rate. At most m / (m + 1) is achievable with a mean burst of m packets.
         rate: Probability,
@@ -293,12 +293,12 @@ impl LossProcess {
     ///
     /// Indexes must increase from call to call, possibly with gaps.
     #[inline]
-    pub(crate) fn is_lost(&mut self, now: Timestamp, place: u64) -> bool {
-        let fate = self.fates.at(place);
+    pub(crate) fn is_lost(&mut self, now: Timestamp, index: u64) -> bool {
+        let fate = self.fates.at(index);
         match &mut self.model {
             Model::None => false,
             Model::Independent(rate) => rate.hit(fate),
-            Model::Correlated { rate, rho, last, fate } => fate.at(place, |n| {
+            Model::Correlated { rate, rho, last, fate } => fate.at(index, |n| {
                 let (value, rho) = (self.fates.at(n) >> 32, u64::from(*rho) + 1);
                 let blended = (value * ((1 << 32) - rho) + u64::from(*last) * rho) >> 32;
                 *last = blended as u32;
@@ -317,11 +317,11 @@ impl LossProcess {
                 rate.hit(fate)
             }
             Model::GilbertElliott { chain, good, bad, slot } => {
-                let step = slot.map_or(place, |length| now.as_nanos() / length);
+                let step = slot.map_or(index, |length| now.as_nanos() / length);
                 let rate = if chain.is_bad(self.states, step) { bad } else { good };
                 rate.hit(fate)
             }
-            Model::Bursts { start, exceeds, left, fate } => fate.at(place, |n| {
+            Model::Bursts { start, exceeds, left, fate } => fate.at(index, |n| {
                 if *left > 0 {
                     *left -= 1;
                     // One packet passes after the last loss of a burst.
@@ -344,7 +344,7 @@ impl LossProcess {
             }
             Model::Rows { rows, cursor } => rows.at(now, cursor).0.loss.hit(fate),
             Model::Script { packets, windows } => {
-                packets.iter().any(|&(first, last)| (first..=last).contains(&place))
+                packets.iter().any(|&(first, last)| (first..=last).contains(&index))
                     || windows.iter().any(|window| window.contains(now))
             }
         }
@@ -421,11 +421,11 @@ struct Stepped {
 }
 
 impl Stepped {
-    /// Steps through all indexes up to `place` and returns the fate of the last one.
+    /// Steps through all indexes up to `index` and returns the fate of the last one.
     #[inline]
-    fn at(&mut self, place: u64, mut step: impl FnMut(u64) -> bool) -> bool {
+    fn at(&mut self, index: u64, mut step: impl FnMut(u64) -> bool) -> bool {
         let mut lost = false;
-        while self.next <= place {
+        while self.next <= index {
             lost = step(self.next);
             self.next += 1;
         }

@@ -219,9 +219,9 @@ fn fates_do_not_depend_on_drops_elsewhere() {
         let full = fates(text, 5_000, MS);
         assert!(full.contains(&true), "{text}");
         let mut sparse = process(text);
-        for place in (0..5_000_u64).filter(|i| i % 5 < 2 || i % 61 == 0) {
-            let now = Timestamp::from_millis(place);
-            assert_eq!(sparse.is_lost(now, place), full[place as usize], "{text}, packet {place}");
+        for index in (0..5_000_u64).filter(|i| i % 5 < 2 || i % 61 == 0) {
+            let now = Timestamp::from_millis(index);
+            assert_eq!(sparse.is_lost(now, index), full[index as usize], "{text}, packet {index}");
         }
     }
 }

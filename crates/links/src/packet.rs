@@ -30,10 +30,10 @@ pub enum Passage {
     /// Can be lost by the loss model or a blackhole.
     #[default]
     Ordinary,
-    /// Cannot be lost by the loss model, but by a blackhole.
+    /// Can be lost only by a blackhole.
     Spared,
-    /// If lost by the loss model or a blackhole, departs as soon as neither would lose it, like the
-    /// first of many copies that arrives.
+    /// Departs as soon as neither the loss model nor a blackhole would lose it, like the first of
+    /// many copies that arrives.
     ///
     /// It is retried every millisecond with the fate of a packet sent at that time: the fate of
     /// the time slot, or of a later index with per-packet fates. After one minute it is lost.
@@ -48,7 +48,7 @@ pub enum Passage {
 #[derive(Clone, Debug)]
 pub(crate) struct Item<T> {
     pub(crate) at: Timestamp,
-    pub(crate) place: u64,
+    pub(crate) index: u64,
     pub(crate) packet: Packet<T>,
     pub(crate) passage: Passage,
     /// Earliest departure.

@@ -116,10 +116,10 @@ mod tests {
     fn lost(loss: &Loss, seed: u64) -> f64 {
         let config = LinkConfig { loss: Some(loss.clone()), ..LinkConfig::default() };
         let mut link = Link::new(&config, seed, "down");
-        for place in 0..1_000_000 {
+        for index in 0..1_000_000 {
             let packet = Packet { size: 100, ecn: Ecn::NotEct, payload: () };
-            link.send(Timestamp::from_millis(2 * place), packet);
-            link.poll(Timestamp::from_millis(2 * place));
+            link.send(Timestamp::from_millis(2 * index), packet);
+            link.poll(Timestamp::from_millis(2 * index));
         }
         link.counters().lost.packets as f64 / 1e6
     }

@@ -39,12 +39,12 @@ fn each_direction_takes_half_of_the_current_round_trip_time() {
     let mut link = link(&config, &[0, 99, 100, 300, 499, 500, 901]);
     let all = drain(&mut link);
     let mut arrivals: Vec<(u64, u64)> =
-        all.iter().map(|d| (d.place, d.at.as_nanos() / 1_000_000)).collect();
+        all.iter().map(|d| (d.index, d.at.as_nanos() / 1_000_000)).collect();
     arrivals.sort_unstable();
     let at: Vec<u64> = arrivals.iter().map(|(_, at)| *at).collect();
     assert_eq!(at, [30, 129, 200, 400, 599, 510, 931]);
     // The packet sent at 500 ms overtakes the one sent at 499 ms.
-    assert_eq!(all[4].place, 5);
+    assert_eq!(all[4].index, 5);
     assert_eq!(link.counters().reordered.packets, 1);
     link.check_conservation().unwrap();
     assert_eq!(config.delay_at(Timestamp::from_millis(99)), Duration::from_millis(30));
@@ -65,9 +65,9 @@ fn packets_stay_in_order_between_steps_and_after_a_bottleneck() {
     assert_eq!(all.len(), 1_000);
     // Only packets of the latest route overtake, and only those of the previous one.
     for (index, delivered) in all.iter().enumerate() {
-        let overtaken = all[index..].iter().filter(|later| later.place < delivered.place);
-        let mut overtaken = overtaken.map(|later| later.place);
-        assert!(overtaken.all(|place| (199..600).contains(&place) && delivered.place >= 599));
+        let overtaken = all[index..].iter().filter(|later| later.index < delivered.index);
+        let mut overtaken = overtaken.map(|later| later.index);
+        assert!(overtaken.all(|index| (199..600).contains(&index) && delivered.index >= 599));
     }
     assert!(link.counters().reordered.packets > 100);
 }

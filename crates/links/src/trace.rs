@@ -131,8 +131,10 @@ fn read_row(line: &str) -> Result<(Row, bool), String> {
     let [at, rate, rtt, loss] = columns[..] else {
         return Err(format!("{} columns, expected 4: {EXPECTED}", columns.len()));
     };
-    let refuse = |place: u32, name: &str, text: &str, expected: &str| {
-        format!("column {place} (`{name}`) is `{text}`, expected {expected} in a row of {EXPECTED}")
+    let refuse = |column: u32, name: &str, text: &str, expected: &str| {
+        format!(
+            "column {column} (`{name}`) is `{text}`, expected {expected} in a row of {EXPECTED}"
+        )
     };
     let number = |text: &str, unit: f64| {
         let n: f64 = text.parse().ok()?;

@@ -89,12 +89,12 @@ fn compare(rate: &str, measured: [[f64; 5]; 3], part: f64) {
         let lost = later(&delays, 40) as f64;
         let shares = BOUNDS.map(|bound| later(&delays, bound) as f64 * 100.0 / lost);
         println!("{rate}, {name}: {shares:.1?}, measured {measured:?} (seed {SEED})");
-        for (place, bound) in BOUNDS.into_iter().enumerate() {
-            let (share, measured) = (shares[place], measured[place]);
+        for (index, bound) in BOUNDS.into_iter().enumerate() {
+            let (share, measured) = (shares[index], measured[index]);
             let is_near = (share - measured).abs() < (part * measured).max(1.2);
             assert!(is_near, "{name}, {bound} ms: {share} against {measured}");
-            assert!(share <= least[place], "{name}, {bound} ms: {share}");
-            least[place] = share;
+            assert!(share <= least[index], "{name}, {bound} ms: {share}");
+            least[index] = share;
         }
     }
 }

@@ -152,13 +152,13 @@ impl Player {
             return;
         }
         self.newest = Some(media_ms);
-        let place = self.received.saturating_add(self.skipped);
+        let position = self.received.saturating_add(self.skipped);
         let live_edge = self.live_edge_at(self.now);
-        if place >= live_edge {
-            self.live_edge = (self.now, place);
+        if position >= live_edge {
+            self.live_edge = (self.now, position);
         }
         self.frames += 1;
-        self.late += u64::from(live_edge.saturating_sub(place) > self.policy.buffer());
+        self.late += u64::from(live_edge.saturating_sub(position) > self.policy.buffer());
         self.play_if_buffered();
     }
 
@@ -277,8 +277,8 @@ impl Player {
 
     /// Returns the position of a frame that arrives now as early as the earliest frame did.
     fn live_edge_at(&self, now: Timestamp) -> Duration {
-        let (at, place) = self.live_edge;
-        place.saturating_add(now.since(at))
+        let (at, position) = self.live_edge;
+        position.saturating_add(now.since(at))
     }
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, FileSet>> {
             continue;
         }
         let (stem, metadata) = (stem.to_owned(), entry.metadata()?);
-        let place = |kept: &mut FileSet| -> Option<()> {
+        let assign = |kept: &mut FileSet| -> Option<()> {
             let written = metadata.modified().ok();
             match form {
                 "jsonl" => (kept.lines, kept.written) = (Some(path.clone()), written),
@@ -79,7 +79,7 @@ pub(crate) fn all(directory: &Path) -> io::Result<BTreeMap<String, FileSet>> {
             Some(())
         };
         let mut kept = all.remove(&stem).unwrap_or_default();
-        if place(&mut kept).is_some() || kept.paths().next().is_some() {
+        if assign(&mut kept).is_some() || kept.paths().next().is_some() {
             all.insert(stem, kept);
         }
     }

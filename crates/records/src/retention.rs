@@ -59,12 +59,12 @@ fn ages<'a>(
 ) -> Vec<Duration> {
     let written: Vec<SystemTime> = all.map(|kept| kept.written.unwrap_or(now)).collect();
     let mut newest_first: Vec<usize> = (0..written.len()).collect();
-    newest_first.sort_by_key(|place| core::cmp::Reverse(written[*place]));
+    newest_first.sort_by_key(|index| core::cmp::Reverse(written[*index]));
     let mut ages = vec![Duration::ZERO; written.len()];
     let (mut later, mut age) = (now, Duration::ZERO);
-    for place in newest_first {
-        age += later.duration_since(written[place]).unwrap_or_default().min(longest);
-        (later, ages[place]) = (written[place], age);
+    for index in newest_first {
+        age += later.duration_since(written[index]).unwrap_or_default().min(longest);
+        (later, ages[index]) = (written[index], age);
     }
     ages
 }

@@ -34,9 +34,9 @@ impl Unit {
         let hash = hash(salt.as_bytes(), &self.0.to_be_bytes());
         // Uniform in 0..total, without modulo bias.
         let mut point = ((u128::from(hash) * u128::from(total)) >> 64) as u64;
-        for (place, weight) in weights.into_iter().map(u64::from).enumerate() {
+        for (index, weight) in weights.into_iter().map(u64::from).enumerate() {
             if point < weight {
-                return place;
+                return index;
             }
             point -= weight;
         }

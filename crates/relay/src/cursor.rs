@@ -65,7 +65,7 @@ pub struct Cursor {
     thinning: Thinning,
     /// How the stream marks disposable frames; `None` if unknown.
     marks: Option<Marks>,
-    place: Place,
+    position: Position,
     /// Headers to send, in reverse order.
     headers: Vec<Tag>,
     /// Newest delivered header of each kind.
@@ -80,11 +80,11 @@ pub struct Cursor {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum Position {
     /// Before joining.
     New,
     /// Waiting for a group that starts at this tag or later.
-    Waits(u64),
+    Waiting(u64),
     /// This tag is next.
     At(u64),
 }
@@ -97,7 +97,7 @@ impl Cursor {
             lags,
             thinning: Thinning::Off(None),
             marks: None,
-            place: Place::New,
+            position: Position::New,
             headers: Vec::new(),
             sent: Headers::default(),
             time: None,
@@ -113,19 +113,19 @@ impl Cursor {
         if let Some(header) = self.headers.pop() {
             return self.give(header);
         }
-        match self.place {
-            Place::New => {
+        match self.position {
+            Position::New => {
                 // Headers first: players can set up their decoders while waiting for a frame.
-                self.place = match self.join(cache) {
+                self.position = match self.join(cache) {
                     Some(group) => {
                         self.queue_new_headers(group.headers.tags());
                         self.time = Some(group.timestamp);
                         self.origin = Some(earliest(cache, group));
-                        Place::At(group.start)
+                        Position::At(group.start)
                     }
                     None => {
                         self.queue_new_headers(cache.headers().tags());
-                        Place::Waits(cache.head())
+                        Position::Waiting(cache.head())
                     }
                 };
                 match self.headers.pop() {
@@ -156,16 +156,16 @@ impl Cursor {
 
     /// Advances a cursor that has joined.
     fn step(&mut self, cache: &GopCache) -> Next {
-        let at = match self.place {
-            Place::Waits(from) => {
+        let at = match self.position {
+            Position::Waiting(from) => {
                 let mut groups = cache.groups();
                 let Some(group) = groups.find(|group| group.start >= from) else {
                     return Next::Wait;
                 };
                 return self.jump(cache, &group.clone());
             }
-            Place::At(at) => at,
-            Place::New => return Next::Wait,
+            Position::At(at) => at,
+            Position::New => return Next::Wait,
         };
         if at >= cache.head() {
             return Next::Wait;
@@ -181,7 +181,7 @@ impl Cursor {
                 // The position is evicted and no key frame is cached.
                 None if lost => {
                     self.skips += 1;
-                    self.place = Place::Waits(cache.head());
+                    self.position = Position::Waiting(cache.head());
                     return Next::Wait;
                 }
                 // In the newest group, there is nothing to skip to.
@@ -190,10 +190,10 @@ impl Cursor {
         }
         self.update_thinning(cache, at);
         let at = self.skip_disposable(cache, at);
-        self.place = Place::At(at);
+        self.position = Position::At(at);
         match cache.get(at) {
             Some(tag) => {
-                self.place = Place::At(at + 1);
+                self.position = Position::At(at + 1);
                 self.give(tag.clone())
             }
             None => Next::Wait,
@@ -230,7 +230,7 @@ impl Cursor {
     }
 
     fn jump(&mut self, cache: &GopCache, group: &Group) -> Next {
-        self.place = Place::At(group.start);
+        self.position = Position::At(group.start);
         self.origin.get_or_insert_with(|| earliest(cache, group));
         self.queue_new_headers(group.headers.tags());
         // The first jump joins the stream and skips nothing.
@@ -240,7 +240,7 @@ impl Cursor {
         match (self.headers.pop(), cache.get(group.start)) {
             (Some(header), _) => self.give(header),
             (None, Some(tag)) => {
-                self.place = Place::At(group.start + 1);
+                self.position = Position::At(group.start + 1);
                 self.give(tag.clone())
             }
             (None, None) => Next::Wait,

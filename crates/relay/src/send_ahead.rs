@@ -11,8 +11,8 @@ const MIN_BYTES: u64 = 2_400;
 
 /// Returns how many unsent bytes the transport of a viewer may hold at `pacing_rate`.
 ///
-/// Less unsent data postpones the decision what to send, so skips take effect sooner. Tags are
-/// handed over whole, so the actual amount is up to one tag larger.
+/// With less unsent data, tags are chosen later and skips take effect sooner. Tags are handed over
+/// whole, so the actual amount is up to one tag larger.
 pub fn send_ahead(pacing_rate: Rate) -> u64 {
     pacing_rate.bytes_in(AHEAD).max(MIN_BYTES)
 }

@@ -38,8 +38,8 @@ pub(crate) fn from_share(share: Option<f64>) -> u8 {
     match share {
         Some(share) if share >= 1.0 => UNKNOWN - 1,
         Some(share) if share >= SMALLEST => {
-            let place = 1.0 - share.ln() / SMALLEST.ln();
-            1 + (place * STEPS).round() as u8
+            let position = 1.0 - share.ln() / SMALLEST.ln();
+            1 + (position * STEPS).round() as u8
         }
         Some(share) if share >= 0.0 => 0,
         _ => UNKNOWN,

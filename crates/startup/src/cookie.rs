@@ -86,7 +86,7 @@ impl Verdict {
 }
 
 /// Loss correlation by lag, measured by [`LossCorrelation`]: the probability that a packet is lost,
-/// given a packet lost at that time before. `None` with too few samples.
+/// given a loss that long before. `None` with too few samples.
 #[derive(Clone, Copy, PartialEq, Default, Debug)]
 pub struct Correlation {
     /// Lag of 2 to 5 ms: packets of one burst.
@@ -386,8 +386,8 @@ impl Cookie {
         Some(Expected { loss_rate: self.loss, rtt, chances: self.correlation.chances() })
     }
 
-    /// Accepts this cookie as path state. It came by `carrier` from the validated
-    /// address `client` at `now` (Unix seconds).
+    /// Accepts this cookie as path state. It came by `carrier` from the validated address
+    /// `client` at `now` (Unix seconds).
     ///
     /// # Errors
     /// The reason for rejection. The connection then starts as without a cookie.

@@ -341,7 +341,7 @@ mod tests {
     proptest! {
         #[test]
         fn first_flights_and_jumps_respect_the_limit(
-            place in 0..Mode::ALL.len(),
+            index in 0..Mode::ALL.len(),
             first_frame: Option<u64>,
             bps: u64,
             rtt_us: u64,
@@ -361,7 +361,7 @@ mod tests {
                 handshake_rtt: handshake_us.map(Duration::from_micros),
             };
             let limits = Limits { max_jump, ..Limits::default() };
-            let decision = decide(Mode::ALL[place], &known, &limits);
+            let decision = decide(Mode::ALL[index], &known, &limits);
             let window = decision.start.window.expect("always");
             prop_assert!(window <= max_jump.max(2_400) && window >= 2_400, "{window}");
             if let Course::Careful(saved) = decision.course {

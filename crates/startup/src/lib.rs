@@ -7,12 +7,12 @@
 //! | module | task | source |
 //! |---|---|---|
 //! | [`perception`] | measures the size of the first frame | Wira, section IV-A |
-//! | [`cookie`] | carries path state to the next connection | Wira, section IV-B; RFC 9959, 3.1 |
+//! | [`cookie`] | stores path state at the client | Wira, section IV-B; RFC 9959, section 3.1 |
 //! | [`DeliveryRates`], [`Refresh`] | measure the path, schedule cookies | as above |
-//! | [`JumpLedger`] | limits each viewer to one jump per measurement | RFC 9959, 3.2 |
+//! | [`JumpLedger`] | limits each viewer to one jump per measurement | RFC 9959, section 3.2 |
 //! | [`History`] | keeps path state per network for clients without cookies | – |
 //! | [`decision`] | chooses the initial window and rate | Wira, section IV-C |
-//! | [`careful`], [`rapid`] | control the next round trips | RFC 9959; draft-kazuho-ccwg-rapid-start |
+//! | [`careful`], [`rapid`] | control the next rounds | RFC 9959; draft-kazuho-ccwg-rapid-start |
 //!
 //! # Usage in a server
 //!

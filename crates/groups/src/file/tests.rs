@@ -132,8 +132,8 @@ fn overlapping_ranges_are_rejected() {
         building.finish().map(|table| table.ranges())
     };
     assert_eq!(building(&[(8, 9), (0, 7)]), Ok(2));
-    assert_eq!(building(&[(8, 9), (0, 8)]), Err(Overlap { place: 1 }));
-    assert_eq!(building(&[(9, 8)]), Err(Overlap { place: 0 }));
+    assert_eq!(building(&[(8, 9), (0, 8)]), Err(Overlap { index: 1 }));
+    assert_eq!(building(&[(9, 8)]), Err(Overlap { index: 0 }));
 }
 
 proptest! {

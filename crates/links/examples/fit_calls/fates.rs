@@ -113,11 +113,11 @@ pub(crate) fn beside(recorded: &[Vec<bool>], modelled: &[Vec<bool>]) -> String {
     }
     let (errors, both) = (errors(recorded), both.map(|(name, fates)| (name, late(fates))));
     let _ = writeln!(text, "  lost packets that arrive later than {BOUNDS_MS:?} ms, in %:");
-    for (place, (sender, _)) in SENDERS.iter().enumerate() {
+    for (index, (sender, _)) in SENDERS.iter().enumerate() {
         for (name, late) in &both {
-            let _ = writeln!(text, "    {sender:29} {name:9} {}", percent(late[place]));
+            let _ = writeln!(text, "    {sender:29} {name:9} {}", percent(late[index]));
         }
-        let _ = writeln!(text, "    {:29} {:9} {}", "", "+-", percent(errors[place]));
+        let _ = writeln!(text, "    {:29} {:9} {}", "", "+-", percent(errors[index]));
     }
     text
 }

@@ -46,10 +46,10 @@ fn recordings(folder: &Path, percent: u32) -> Result<Vec<Vec<bool>>, String> {
 
 fn read(path: &Path) -> Result<Vec<bool>, String> {
     let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
-    let fate = |(place, fate): (usize, char)| match fate {
+    let fate = |(index, fate): (usize, char)| match fate {
         '0' => Ok(false),
         '1' => Ok(true),
-        other => Err(format!("{}: packet {place} is `{other}`", path.display())),
+        other => Err(format!("{}: packet {index} is `{other}`", path.display())),
     };
     text.trim().chars().enumerate().map(fate).collect()
 }

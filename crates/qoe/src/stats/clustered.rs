@@ -62,10 +62,10 @@ impl Clustered {
         let mut sums = vec![Sums::default(); names.len()];
         let (mut values, mut clusters) = (Vec::new(), Vec::new());
         for one in all {
-            let place = names.partition_point(|name| *name < one.cluster);
+            let index = names.partition_point(|name| *name < one.cluster);
             values.push(one.value);
-            clusters.push(place as u32);
-            let sum = &mut sums[place];
+            clusters.push(index as u32);
+            let sum = &mut sums[index];
             sum.count += 1;
             sum.weight += one.weight;
             sum.weighted += one.weight * one.value;
@@ -146,8 +146,8 @@ impl Clustered {
         for _ in 0..times.len() {
             // The upper half of the product is uniform below the length, with a relative bias of
             // 2^-64.
-            let place = (u128::from(rng.next_u64()) * times.len() as u128) >> 64;
-            times[place as usize] += 1;
+            let index = (u128::from(rng.next_u64()) * times.len() as u128) >> 64;
+            times[index as usize] += 1;
         }
         times
     }

@@ -7,14 +7,14 @@ use super::normal;
 /// Adjusts the p-values of a family of tests after Holm, in the same order. Rejecting those up to α
 /// rejects any true hypothesis with a probability of at most α.
 pub fn holm(p_values: &[f64]) -> Vec<f64> {
-    let mut places: Vec<usize> = (0..p_values.len()).collect();
-    places.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
+    let mut indices: Vec<usize> = (0..p_values.len()).collect();
+    indices.sort_by(|a, b| p_values[*a].total_cmp(&p_values[*b]));
     let mut adjusted = vec![0.0; p_values.len()];
     let mut least: f64 = 0.0;
-    for (rank, place) in places.into_iter().enumerate() {
+    for (rank, index) in indices.into_iter().enumerate() {
         let left = (p_values.len() - rank) as f64;
-        least = least.max((left * p_values[place]).min(1.0));
-        adjusted[place] = least;
+        least = least.max((left * p_values[index]).min(1.0));
+        adjusted[index] = least;
     }
     adjusted
 }

@@ -221,7 +221,7 @@ fn a_transport_stream_frame_ends_with_its_last_packet() {
     let video: Vec<_> =
         packets.iter().enumerate().filter(|(_, packet)| Some(pid(packet)) == video_pid).collect();
     let second = video.iter().skip(1).position(|(_, packet)| packet[1] & 0x40 != 0);
-    let end = |place: usize| (video[place].0 as u64 + 1) * 188;
+    let end = |index: usize| (video[index].0 as u64 + 1) * 188;
     let first_end = end(second.expect("another frame"));
     assert!((20_000..25_000).contains(&first_end), "{first_end}");
     assert_eq!(whole(1, slice::from_ref(&body)), Progress::Known(first_end));
@@ -355,8 +355,8 @@ fn a_reader_is_small_and_reasons_have_distinct_names() {
     assert!(size_of::<Rtmp>() <= 512, "{}", size_of::<Rtmp>());
     let names: std::collections::BTreeSet<_> = Reason::ALL.iter().map(|r| r.name()).collect();
     assert_eq!(names.len(), Reason::ALL.len());
-    for (place, reason) in Reason::ALL.into_iter().enumerate() {
-        assert_eq!(reason as usize, place);
+    for (index, reason) in Reason::ALL.into_iter().enumerate() {
+        assert_eq!(reason as usize, index);
     }
 }
 
@@ -398,10 +398,10 @@ proptest! {
     ) {
         let mut bodies = corpus().swap_remove(index);
         let last = bodies.len() - 1;
-        for (place, byte) in damage {
+        for (index, byte) in damage {
             // Most bytes are payload, and headers are near the start.
             let body = &mut bodies[last];
-            let near = place.index(body.len().min(600));
+            let near = index.index(body.len().min(600));
             body[near] = byte;
         }
         if let Some(cut) = cut {
