@@ -1,5 +1,5 @@
-//! Probability that a packet is lost as a function of the time since an earlier loss: measurements on
-//! this connection, smoothed towards a prior so that even the first loss has an estimate.
+//! Probability that a packet is lost as a function of the time since an earlier loss: measurements
+//! on this connection, smoothed towards a prior so that even the first loss has an estimate.
 
 use core::time::Duration;
 
@@ -87,8 +87,8 @@ impl Curve {
     /// transmissions of the same data.
     ///
     /// Outages vary in length, and data that was lost several times has probably met a long one.
-    /// The part of the correlation that remains at `lag` after n losses is the n-th root of the part that
-    /// remains after one. Independent losses are unaffected.
+    /// The part of the correlation that remains at `lag` after n losses is the n-th root of the
+    /// part that remains after one. Independent losses are unaffected.
     pub(super) fn after(&self, lag: Duration) -> Losses {
         let far = self.at(TUNING.independence_lag);
         let (near, one) = (self.at(Duration::ZERO), self.at(lag));

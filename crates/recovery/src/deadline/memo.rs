@@ -7,14 +7,14 @@ use super::curve::Curve;
 use super::plan::{Plan, Situation, Slack};
 use units::Timestamp;
 
-/// Fraction of a round-trip time for which a path model is reused. Measurements within it cover at most
-/// one outage.
+/// Fraction of a round-trip time for which a path model is reused. Measurements within it cover at
+/// most one outage.
 const MODEL_LIFETIME: u32 = 4;
-/// Fraction of a round by which the times of two situations may differ to share a plan: a quarter of a
-/// slot.
+/// Tolerance for situations that share a plan, as a fraction of a round: a quarter
+/// of a slot.
 const TOLERANCE: u32 = 32;
 
-/// Loss behaviour of the path, and what it means for unknown players.
+/// Loss behaviour of the path, and its consequences for unknown players.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct PathModel {
     pub curve: Curve,

@@ -2,15 +2,15 @@
 //!
 //! The deadline of a lost unit decides *whether* it gets copies: a unit with time for several
 //! retransmissions gets none. The loss correlation of the path, as measured by [`LossCorrelation`],
-//! decides *when* they leave: at once if losses are independent, and spaced as far as the deadline
-//! allows if losses come in bursts. The lateness that each copy is expected to save decides *how many*
-//! leave (`plan`).
+//! decides *when* they leave: at once if losses are independent, and as late as the deadline
+//! allows if losses come in bursts. The lateness that each copy is expected to save decides *how
+//! many* leave (`plan`).
 //!
 //! Copies leave only if nothing else waits or a viewer catches up on a wide path, and only while no
 //! queue grows. The loss of each copy is answered, not only the loss of the last one. On paths with
-//! heavy loss, where copies cost most, unknown players are assumed to have larger buffers, as most do.
-//! Overdue data gets a copy before its loss is known, if nothing else waits or most recent overdue data
-//! was lost.
+//! heavy loss, where copies cost most, unknown players are assumed to have larger buffers, as most
+//! do. Overdue data gets a copy before its loss is known, if nothing else waits or most recent
+//! overdue data was lost.
 //!
 //! [`LossCorrelation`]: crate::LossCorrelation
 
@@ -60,20 +60,20 @@ pub enum CorrelationSource {
 /// Options of the scheme.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Options {
-    /// Lateness that a copy must be expected to save. 0 to [`MAX_PRICE`], default 2 ms. 0 sends every
-    /// copy that helps at all, whatever `patient_above` says.
+    /// Lateness that a copy must be expected to save. 0 to [`MAX_PRICE`], default 2 ms. 0 sends
+    /// every copy that helps at all, whatever `patient_above` says.
     pub price: Duration,
-    /// Time after its first transmission for which data is useful, if the application sets no deadline.
-    /// 0 to [`MAX_PATIENCE`], default 350 ms.
+    /// Time after its first transmission for which data is useful, if the application sets no
+    /// deadline. 0 to [`MAX_PATIENCE`], default 350 ms.
     pub patience: Duration,
-    /// Whether overdue data gets a copy before its loss is known, if nothing else waits or most recent
-    /// overdue data was lost. Default: true.
+    /// Whether overdue data gets a copy before its loss is known, if nothing else waits or most
+    /// recent overdue data was lost. Default: true.
     pub overdue: bool,
     /// Source of the loss probabilities. Default: measured.
     pub correlation: CorrelationSource,
-    /// Loss rate above which unknown players are assumed to be more patient. [`PATIENT_ABOVE_RANGE`],
-    /// default 0.05; 1 disables it. Paths with heavy loss ask for most copies, and most players have
-    /// larger buffers than those that need them all.
+    /// Loss rate above which unknown players are assumed to be more patient.
+    /// [`PATIENT_ABOVE_RANGE`], default 0.05; 1 disables it. Paths with heavy loss ask for most
+    /// copies, and most players have larger buffers than those that need them all.
     pub patient_above: f64,
 }
 
@@ -130,8 +130,8 @@ impl RedundancyAdapter for MaxLevel {
 }
 
 /// Returns whether round-trip times suggest that packets are lost to a full bottleneck queue, which
-/// copies would lengthen further (the rule of Spike: Cen, Cosman and Voelker, IEEE/ACM Transactions on
-/// Networking 11(5), 2003).
+/// copies would lengthen further (the rule of Spike: Cen, Cosman and Voelker, IEEE/ACM Transactions
+/// on Networking 11(5), 2003).
 fn is_queue_full(path: &PathState) -> bool {
     let above = |rtt: Duration| rtt.saturating_sub(path.trough_rtt);
     let queued = above(path.latest_rtt);
@@ -143,7 +143,8 @@ fn round(rtt: Duration) -> Duration {
     rtt + rtt / 8 + Duration::from_millis(10)
 }
 
-/// Outcome of a planning decision. The guard may still refuse planned copies, or the unit finish first.
+/// Outcome of a planning decision. The guard may still refuse planned copies, or the unit finish
+/// first.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
     Planned,
@@ -269,8 +270,8 @@ impl ReplicaScheduler for CopyPlanner {
         let round = round(rtt);
         let gap = if unit.round > 1 { round } else { now.since(unit.first_sent) };
         let data = Overdue { first_sent: unit.first_sent, mark: unit.mark };
-        // While other copies are in flight, the loss of a copy is answered by one retransmission without
-        // copies of its own. Otherwise copies would multiply where most are lost.
+        // While other copies are in flight, the loss of a copy is answered by one retransmission
+        // without copies of its own. Otherwise copies would multiply where most are lost.
         let is_answer = unit.outstanding > 1;
         let queue_full = is_queue_full(&view.path);
         let most = if is_answer || queue_full { 0 } else { level as usize };
@@ -308,8 +309,8 @@ impl ReplicaScheduler for CopyPlanner {
                 Situation { gap, losses: 1, slack, round, curve: &model.curve }.gain(round) > price
             })
         };
-        // Queued data is not lost, and a copy sent during an ongoing outage would be lost as well. If no
-        // copy is sent now, the loss is answered a round later.
+        // Queued data is not lost, and a copy sent during an ongoing outage would be lost as well.
+        // If no copy is sent now, the loss is answered a round later.
         let wants = view.overdue_lost > TUNING.min_overdue_loss
             && !is_queue_full(&view.path)
             && model.curve.after(gap).given(1) < TUNING.max_copy_loss

@@ -1,15 +1,16 @@
 //! Plans when the copies of a lost unit leave (docs/deadline.md).
 //!
-//! The retransmission leaves now. It is lost with the probability for its distance from the lost packet;
-//! each copy is lost with the probability for its distance from the transmission before it. The loss of
-//! each transmission is answered by another one a round later, which costs nothing.
+//! The retransmission leaves now. It is lost with the probability for its distance from the lost
+//! packet; each copy is lost with the probability for its distance from the transmission before it.
+//! The loss of each transmission is answered by another one a round later, which costs nothing.
 //!
-//! A copy is worth the *lateness* that it saves: the expected time by which the data misses its
-//! deadline, plus [`Tuning::miss_penalty`] times the probability of missing it. Both are integrals over
-//! time of the probability that nothing has arrived. Deadlines are uncertain, so data that arrives near
-//! its deadline may miss it.
+//! A copy is worth the *lateness* that it saves: the expected delay of the data beyond its
+//! deadline, plus [`Tuning::miss_penalty`] times the probability of missing it. Both are integrals
+//! over time of the probability that nothing has arrived. Deadlines are uncertain, so data that
+//! arrives near its deadline may miss it.
 //!
-//! Copies are placed greedily: each goes where it saves most lateness, while that exceeds its price.
+//! Copies are placed greedily: each goes where it saves most lateness, while that exceeds its
+//! price.
 //!
 //! [`Tuning::miss_penalty`]: super::Tuning::miss_penalty
 
@@ -122,7 +123,7 @@ impl Grid {
         overrun.max(0.0) + self.miss * missed
     }
 
-    /// Returns the expected lateness in addition to what has already accrued, in slots.
+    /// Returns the expected additional lateness, in slots.
     fn lateness(&self, copies: &Slots) -> f64 {
         let end = (HORIZON * SLOTS) as f64;
         let (mut missing, mut losses, mut last) = (self.first, self.losses + 1, 0);
@@ -158,7 +159,7 @@ impl Situation<'_> {
         step.mul_f64((waiting + lateness(&later) - lateness(&now)).max(0.0))
     }
 
-    /// Returns the plan of at most `max` copies, each of which saves more than `price`.
+    /// Returns the plan of at most `max` copies that each save more than `price`.
     pub(super) fn plan(&self, price: Duration, max: usize) -> Plan {
         let step = self.round / SLOTS as u32;
         let grid = Grid::of(self);
@@ -255,7 +256,8 @@ mod tests {
         let (independent, mut outages) = (independent(), crate::deadline::outages());
         assert_eq!(times(&situation(&independent, 0), PRICE).first(), Some(&ms(0)));
         let outages = curve(|_| outages());
-        // The retransmission leaves a round after the outage. An outage that hits it also hits copies sent with it.
+        // The retransmission leaves a round after the outage. An outage that hits it also hits
+        // copies sent with it.
         let planned = times(&situation(&outages, 120), ms(1));
         assert!(planned.iter().all(|&time| time >= ms(20)), "{planned:?}");
         assert!(!planned.is_empty());
@@ -263,7 +265,8 @@ mod tests {
 
     #[test]
     fn a_miss_of_a_few_milliseconds_is_worth_a_copy() {
-        // The next round is 20 ms late. The lateness alone is not worth a copy, the miss penalty is.
+        // The next round is 20 ms late. The lateness alone is not worth a copy, the miss penalty
+        // is.
         let independent = independent();
         let planned = times(&situation(&independent, 150), PRICE);
         assert_eq!(planned.len(), 1);

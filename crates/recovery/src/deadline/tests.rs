@@ -51,7 +51,8 @@ fn retransmitted(r: &mut Recovery<()>, age: u64) -> UnitKey {
     key
 }
 
-/// Returns the delays in ms after 50 s at which replicas leave, with an opportunity every millisecond.
+/// Returns the delays in ms after 50 s at which replicas leave, with an opportunity every
+/// millisecond.
 fn leaving(r: &mut Recovery<()>) -> Vec<u64> {
     let mut sent = Vec::new();
     for ms in 0..2_000 {
@@ -378,7 +379,7 @@ fn an_unneeded_copy_of_overdue_data_counts_against_the_guard() {
     let totals = &r.statistics().totals;
     assert_eq!((totals.replicas, totals.retransmissions), (1, 1));
     r.finish(at(50_060), key, None);
-    // A unit whose copy has not left has nothing to refund.
+    // Without a copy sent there is nothing to refund.
     let key = overdue(&mut r).expect("wanted");
     r.lost(at(50_070), &packet(Some(key)), [1_200], &mut ());
     assert_eq!(before - budget(&r), 1_250 + 50);
@@ -413,7 +414,8 @@ fn overdue_data_gets_a_copy_only_if_a_retransmission_would_be_late() {
 
 #[test]
 fn overdue_data_of_impatient_players_gets_copies_worth_the_raised_price() {
-    // At 10 % loss, a retransmission would be in time for patient players and late for half of the others.
+    // At 10 % loss, a retransmission would be in time for patient players and late for half of the
+    // others.
     let leaves = |patient_above, price| {
         let mut r = connection(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 < (1 << 32) / 10);
         let price = Duration::from_millis(price);

@@ -1,4 +1,4 @@
-//! Steps of a unit's life, for tests of schemes: without packets around them.
+//! Steps of a unit's life without packets, for tests of schemes.
 
 use super::{Acked, Arrival, Packet, Recovery, view};
 use crate::scheme::{PathState, View};
@@ -45,7 +45,7 @@ impl Recovery<()> {
         self.acked(now, &packet(0, sent, bytes, copy), acked, &());
     }
 
-    /// A copy arrived with a part of what is missing.
+    /// Notes that a copy arrived with a part of the missing data.
     pub(crate) fn partly_acked(&mut self, key: UnitKey) {
         self.table.on_partly_acked(key);
     }
