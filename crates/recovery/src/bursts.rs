@@ -25,7 +25,6 @@ pub struct Bursts {
 }
 
 impl Bursts {
-    /// Notes that the packet `number` was declared lost.
     pub(crate) fn on_lost(&mut self, now: Timestamp, rtt: Duration, number: u64) {
         self.turn(now, rtt);
         let follows = self.last.is_some_and(|last| last + 1 == number);

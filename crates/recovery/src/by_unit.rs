@@ -13,7 +13,6 @@ impl<T> Default for ByUnit<T> {
 }
 
 impl<T> ByUnit<T> {
-    /// Sets the unit's value.
     pub(crate) fn set(&mut self, key: UnitKey, value: T) {
         if self.0.len() <= key.index() {
             self.0.resize_with(key.index() + 1, || None);

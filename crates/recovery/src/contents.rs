@@ -56,7 +56,6 @@ impl<P: Copy + Debug> Contents<P> {
         &self.pieces[key.index()]
     }
 
-    /// Returns the slot's list for modification.
     pub(crate) fn slot(&mut self, key: UnitKey) -> &mut Vec<P> {
         if self.pieces.len() <= key.index() {
             self.pieces.resize_with(key.index() + 1, Vec::new);

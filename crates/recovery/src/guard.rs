@@ -156,7 +156,6 @@ impl Guard {
         allowed
     }
 
-    /// Charges a replica.
     pub(crate) fn on_replica(&mut self, bytes: u64) {
         let cost = bytes as i64 * 1_000;
         self.tokens -= cost;
@@ -259,7 +258,6 @@ mod tests {
         assert!(guards.iter().all(|guard| guard.refusals() > 0));
     }
 
-    /// Sends as many replicas as the guard allows.
     fn take_all(guard: &mut Guard) -> u32 {
         let mut sent = 0;
         while guard.allows(PACKET) {

@@ -32,7 +32,6 @@ impl Interval {
         self.rounds_max = self.rounds_max.max(round);
     }
 
-    /// Starts a new interval.
     pub(crate) fn restart(&mut self, now: Timestamp, sums: &Statistics) {
         *self = Self {
             start: now,

@@ -13,15 +13,15 @@
 //! provides its data as a [`Content`], which knows the missing parts.
 //! [`Recovery`] is the whole interface. The transport calls it in this order:
 //!
-//! | when | calls |
-//! |---|---|
-//! | an ACK arrives | [`acked`] per newly acknowledged packet, after its streams know; [`lost`] per packet that the ACK shows to be lost; then [`ack_done`] once |
-//! | the loss timer fires | [`lost`] per packet |
-//! | a packet may be sent | [`opportunity`]; then, in this order, [`next_waiting`] (a retransmission), [`next_replica`] with the result of `opportunity`, new data |
-//! | a probe timeout fires | [`oldest`]; [`probed`] if it carries data of no unit |
-//! | a unit is written into a packet | [`copy`], which asks the scheme for the round's replicas |
-//! | a packet was sent | [`sent`] |
-//! | at [`next_timeout`] at the latest | as if a packet may be sent |
+//! - An ACK arrives: [`acked`] per newly acknowledged packet, after its streams know; [`lost`] per
+//!   packet that the ACK shows to be lost; then [`ack_done`] once.
+//! - The loss timer fires: [`lost`] per packet.
+//! - A packet may be sent: [`opportunity`]; then, in this order, [`next_waiting`] (a
+//!   retransmission), [`next_replica`] with the result of `opportunity`, new data. At
+//!   [`next_timeout`] at the latest.
+//! - A probe timeout fires: [`oldest`]; [`probed`] if the probe carries data of no unit.
+//! - A unit is written into a packet: [`copy`], which asks the scheme for the round's replicas.
+//! - A packet was sent: [`sent`].
 //!
 //! [`acked`]: Recovery::acked
 //! [`lost`]: Recovery::lost

@@ -9,7 +9,7 @@ use core::time::Duration;
 
 use units::Timestamp;
 
-/// Upper end of the first bucket, in nanoseconds.
+/// Start of the first bucket, in nanoseconds. Shorter latencies count in it as well.
 const FIRST_BUCKET: f64 = 100_000.0;
 /// Ratio of successive bucket ends. Quantiles are accurate to 4 %.
 const GROWTH: f64 = 13.0 / 12.0;
@@ -137,7 +137,6 @@ impl OffTime {
     }
 }
 
-/// Measures [`OffTime`].
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OffMode {
     past: OffTime,

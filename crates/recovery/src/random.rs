@@ -1,5 +1,5 @@
 //! Seeded random numbers: SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-//! generators", 2014). Nobody gains by guessing them.
+//! generators", 2014). Not cryptographic: no use depends on secrecy.
 
 /// A generator of random numbers.
 #[derive(Clone, Debug)]

@@ -87,7 +87,6 @@ impl Window {
         self.present.1 += u64::from(is_lost);
     }
 
-    /// Reverts one loss.
     fn take_back(&mut self) {
         let lost = if self.present.1 > 0 { &mut self.present.1 } else { &mut self.former.1 };
         *lost = lost.saturating_sub(1);

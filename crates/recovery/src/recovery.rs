@@ -49,7 +49,6 @@ pub struct Recovery<C: Content> {
     finished: Vec<Finished>,
 }
 
-/// Returns the state that schemes decide on.
 fn view<'a>(
     now: Timestamp,
     path: PathState,

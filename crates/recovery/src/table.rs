@@ -246,7 +246,6 @@ impl UnitTable {
         Some(unit)
     }
 
-    /// Returns the first waiting lost unit.
     pub(crate) fn next_waiting(&mut self) -> Option<UnitKey> {
         while let Some(&(_, key)) = self.waiting.front() {
             if self.get(key).is_some_and(|unit| unit.waits(false)) {
@@ -257,7 +256,6 @@ impl UnitTable {
         None
     }
 
-    /// Returns the first waiting overdue unit.
     pub(crate) fn next_overdue(&mut self) -> Option<UnitKey> {
         while let Some(&(_, key)) = self.overdue.front() {
             if self.get(key).is_some_and(|unit| unit.waits(true)) {

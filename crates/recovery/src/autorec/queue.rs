@@ -17,7 +17,6 @@ pub(super) struct Entry {
     behind: Option<usize>,
 }
 
-/// The reinjection queue.
 #[derive(Debug, Default)]
 pub(super) struct Queue {
     /// Indexed by the units' slots.

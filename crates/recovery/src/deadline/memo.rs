@@ -32,7 +32,6 @@ pub(super) struct Memo {
     plans: [Option<Planned>; 2],
 }
 
-/// A plan and its inputs.
 #[derive(Debug)]
 struct Planned {
     gap: Duration,

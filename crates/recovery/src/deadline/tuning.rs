@@ -1,7 +1,8 @@
 //! Constants of the scheme that operators do not configure.
 //!
-//! They were tuned with `mendcast lab ab` on the session fleets of docs/deadline-figures.md. The
-//! parts that can be switched off are ablated one at a time by experiments/deadline-ablation.toml.
+//! The figures in docs/deadline-figures.md ("What each part is worth") ablate their mechanisms, not
+//! their values: `overdue=false` the limits on overdue data, `patient_above_percent=100` the extra
+//! patience and the raised price, and `together` the smoothing of loss probabilities.
 
 use core::time::Duration;
 

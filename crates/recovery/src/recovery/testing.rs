@@ -5,7 +5,7 @@ use crate::scheme::{PathState, View};
 use crate::table::{CopyKind, UnitKey};
 use units::Timestamp;
 
-/// A copy that was sent at that time and arrived.
+/// The arrival of a copy sent at this time.
 pub(crate) fn arrival(sent: Timestamp, kind: CopyKind) -> Option<Arrival> {
     Some(Arrival { sent, copy: Some(kind) })
 }
@@ -54,12 +54,11 @@ impl Recovery<()> {
         self.drop_unit(now, key);
     }
 
-    /// The units that were finished are counted.
     pub(crate) fn counted(&mut self) {
         self.count_finished(&mut |_, _| {});
     }
 
-    /// Whether a decision interval ended.
+    /// Returns whether a decision interval ended.
     pub(crate) fn decided(&mut self, now: Timestamp, path: PathState) -> bool {
         self.decide(now, path).is_some()
     }

@@ -14,7 +14,6 @@ fn at(ms: u64) -> Timestamp {
     Timestamp::from_millis(ms)
 }
 
-/// Returns the scheme with the default spacing.
 fn spare(copies: u32) -> Scheme {
     scheme(copies, DEFAULT_SPREAD).expect("in range")
 }

@@ -30,7 +30,6 @@ fn no_replicas_beyond_round_1() {
     });
 }
 
-/// Options without the gate.
 fn free() -> Options {
     Options { gate: false, ..Options::default() }
 }

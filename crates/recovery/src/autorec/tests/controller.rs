@@ -214,9 +214,9 @@ fn steps() -> impl Strategy<Value = Vec<(u64, Step)>> {
 /// Reference model of the queue by linear search: which units may get more replicas, in the order
 /// of their last transmission.
 #[derive(Default)]
-struct Told(Vec<(UnitKey, u32, Timestamp)>);
+struct ReferenceQueue(Vec<(UnitKey, u32, Timestamp)>);
 
-impl Told {
+impl ReferenceQueue {
     fn sent(&mut self, key: UnitKey, replicas: u32, now: Timestamp, level: u32) {
         if let Some(place) = self.0.iter().position(|entry| entry.0 == key) {
             let entry = self.0.remove(place);
@@ -246,7 +246,7 @@ proptest! {
         let mut r = Recovery::<()>::new(Scheme { adapter, ..scheme(Tolerances::default()) }, None, at(0));
         let mut now = at(100);
         r.decided(now, path());
-        let mut told = Told::default();
+        let mut told = ReferenceQueue::default();
         let mut alive: Vec<UnitKey> = Vec::new();
         let pick = |alive: &mut Vec<UnitKey>, n: usize, out: bool| {
             if alive.is_empty() { return None }

@@ -21,7 +21,6 @@ pub(super) fn path() -> PathState {
     PathState { smoothed_rtt: ms(60), min_rtt: ms(60), packet: 1_200, ..PathState::default() }
 }
 
-/// An interval with `lost` of `packets` lost.
 pub(super) fn interval(lost: u64, packets: u64) -> IntervalMetrics {
     IntervalMetrics {
         span: ms(300),
