@@ -18,9 +18,9 @@ pub const LAGS: [Duration; 8] = [
 ];
 /// Loss probability, 0 to 1, at the upper end of each class of [`LAGS`].
 pub type Chances = [f64; LAGS.len()];
-/// Loss probabilities in video calls at 5 % loss: 43 % at 20 ms and 24 % at 100 ms, as published.
-/// The default prior. Values below 20 ms are not known and lie between 0.43 and 1; the choice errs
-/// towards correlation, since copies spaced a little too far cost little.
+/// Loss probabilities in calls at 5 % loss, the default prior. Known are 43 % at 20 ms and 24 % at
+/// 100 ms. Below 20 ms the values are between 0.43 and 1; intermediate ones are used, since copies
+/// spaced a little too widely cost little.
 pub const CALLS: Chances = [0.8, 0.77, 0.7, 0.6, 0.43, 0.33, 0.24, 0.17];
 /// Age at which a loss is evaluated: 50 ms more than the last lag, since packets just before an
 /// acknowledged one may still be declared lost.

@@ -16,9 +16,9 @@ use core::time::Duration;
 
 use units::{Rate, Timestamp};
 
-/// Longest queueing delay of senders with windows of two bandwidth-delay products, in halves of
-/// `RTprop`: they double round trips, and add half of that if they overestimate their bandwidth.
-const MAX_OWN_QUEUE_HALVES: u32 = 5;
+/// Longest round trip that queues of senders with this model cause, in halves of `RTprop`: windows
+/// of two bandwidth-delay products double it, and overestimated bandwidths add a half.
+const MAX_QUEUED_RTT_HALVES: u32 = 5;
 /// Maximum round trip over which the window carries a stream, which limits peers that withhold
 /// acknowledgements. Geostationary satellites take about 600 ms.
 const MAX_RTT: Duration = Duration::from_secs(1);
@@ -48,7 +48,7 @@ pub(super) struct Observation {
     /// Current delivered rate, and the maximum of recent seconds.
     pub rate: Rate,
     pub proven_rate: Rate,
-    /// Queueing delay of the whole window at the estimated bandwidth.
+    /// Round trip with the whole window queued at the estimated bandwidth.
     pub own_queue: Duration,
     /// Number of rounds.
     pub round: u64,
@@ -60,7 +60,7 @@ impl Observation {
     /// Returns whether the window starves a stream, and the sender's own queue does not explain the
     /// round trips.
     fn is_starved(&self) -> bool {
-        let longest_queue = (self.rtprop * MAX_OWN_QUEUE_HALVES / 2).max(self.own_queue * 8 / 7);
+        let longest_queue = (self.rtprop * MAX_QUEUED_RTT_HALVES / 2).max(self.own_queue * 8 / 7);
         self.is_window_full
             && self.present_rtt > longest_queue
             && self.rate < self.proven_rate.scale(STARVED_SHARE)

@@ -2,9 +2,9 @@
 //!
 //! The deadline of a lost unit decides *whether* it gets copies: a unit with time for several
 //! retransmissions gets none. The loss correlation of the path, as measured by [`LossCorrelation`],
-//! decides *when* they leave: at once if losses are independent, and as late as the deadline
-//! allows if losses come in bursts. The lateness that each copy is expected to save decides *how
-//! many* leave (`plan`).
+//! decides *when* they leave: at once if losses are independent, and spaced as widely as the
+//! deadline allows if losses come in bursts. The lateness that each copy is expected to save
+//! decides *how many* leave (`plan`).
 //!
 //! Copies leave only if nothing else waits or a viewer catches up on a wide path, and only while no
 //! queue grows. The loss of each copy is answered, not only the loss of the last one. On paths with
